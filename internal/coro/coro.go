@@ -1,0 +1,108 @@
+// Package coro makes one thing: a coroutine that can be switched to directly
+// from any other coroutine of the same ring, built on iter.Pull; and it reads the
+// few facts about the running goroutine that only assembly can read cheaply.
+//
+// A ring is the loop's own goroutine plus the coroutines made on it. Exactly one
+// of them runs at any moment; each of the others is parked in exactly one slot.
+// A slot is one iter.Pull. Its two ends, next and yield, must be called in turn,
+// but nothing says by whom: to run the goroutine parked in a slot, the running one
+// calls whichever end is due and is thereby parked in that slot itself. So any
+// member of the ring reaches any other with one switch, not two through a loop.
+//
+// The package knows no task, no queue and no clock. All functions that take a
+// Party or a Coro may be called only by the running member of the ring.
+package coro
+
+import "iter"
+
+// A Party is a goroutine that takes part in a ring: the loop's own or a coroutine's.
+// The zero value is a running member, ready to use.
+type Party struct {
+	at *slot // where it is parked; stale while it runs. Ring-private.
+}
+
+// A slot is one iter.Pull, a place where one goroutine of the ring waits.
+//
+//	  enter: next()                  enter: yield()
+//	┌──────────────▶ yield due ─────────────────┐
+//	next due ◀──────────────────────────────────┘
+//
+// Whoever calls next waits in next until somebody calls yield, and the reverse.
+// Before its first next, the coroutine's own goroutine, not started, is what waits.
+// All fields are ring-private.
+type slot struct {
+	next     func() (struct{}, bool)
+	yield    func(struct{}) bool
+	yieldDue bool
+	bounce   *slot // where the goroutine woken here must go on to at once; see Leave
+}
+
+// enter runs the goroutine parked in s and parks from there in its place.
+func (s *slot) enter(from *Party) {
+	from.at = s
+	if s.yieldDue {
+		s.yieldDue = false
+		s.yield(struct{}{})
+	} else {
+		s.yieldDue = true
+		s.next()
+	}
+	if s.bounce != nil {
+		s.goOn(from)
+	}
+}
+
+func (s *slot) goOn(from *Party) {
+	to := s.bounce
+	s.bounce = nil
+	to.enter(from)
+}
+
+// Switch runs to until something switches back to from. The caller must be running
+// as from, and to must be another, parked member of the same ring.
+func Switch(from, to *Party) { to.at.enter(from) }
+
+// A Coro is a goroutine of a ring with the slot that was made for it. Use Init.
+type Coro struct {
+	Party
+	own slot
+}
+
+// Init makes c a new, parked member of the ring of the calling goroutine. The first
+// switch to it calls run. The goroutine ends when run returns, which it may do in
+// two cases: the whole ring is being taken down (whoever is parked in the slot of c
+// runs next, and must return in turn unless it is the ring's own goroutine), or it
+// has called Leave. run must not let a panic escape.
+func (c *Coro) Init(run func()) {
+	c.own.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+		c.own.yield = yield
+		if c.own.bounce != nil {
+			c.own.goOn(&c.Party)
+		}
+		run()
+	})
+	c.at = &c.own
+}
+
+// Leave prepares the end of the calling coroutine while the ring goes on: when it
+// has returned, the goroutine must end without another switch, and to, another
+// member, then runs. If the goroutine is being ended by runtime.Goexit (the call
+// comes from a deferred function), goexit must be set and to must be a coroutine
+// that has never run.
+//
+// The end of a goroutine resumes whoever is parked in its own slot, so Leave sees
+// to it that this is to, and that whoever was there is parked where to was. Besides,
+// iter.Pull passes a Goexit on to a goroutine that waits in next but not to one that
+// waits in yield; if next is due, the leaving goroutine first takes that turn itself.
+func (c *Coro) Leave(to *Party, goexit bool) {
+	q := to.at
+	if q == &c.own {
+		return
+	}
+	q.bounce, c.own.bounce = &c.own, q
+	if goexit && !c.own.yieldDue {
+		c.own.enter(&c.Party)
+	} else {
+		q.enter(&c.Party)
+	}
+}

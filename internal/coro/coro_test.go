@@ -1,0 +1,336 @@
+package coro
+
+import (
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
+
+func newRand(t *testing.T) *rand.Rand {
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("replay with -seed=%d", s)
+		}
+	})
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+// waitGoroutines fails the test if there are not soon as few goroutines as before it.
+func waitGoroutines(t *testing.T, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > want; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// A ring is the smallest user of the package: members switch to random members.
+type ring struct {
+	loop    Party
+	rnd     *rand.Rand
+	cur     *Party
+	members []*member
+	left    int // switches still to do
+	dead    int
+	closing bool
+}
+
+type member struct {
+	Coro
+	r    *ring
+	id   int
+	runs int
+	gone bool
+}
+
+func (r *ring) add() *member {
+	m := &member{r: r, id: len(r.members)}
+	m.Init(m.run)
+	r.members = append(r.members, m)
+	return m
+}
+
+func (r *ring) switchTo(t *testing.T, from, to *Party) {
+	if from == to {
+		return
+	}
+	r.cur = to
+	Switch(from, to)
+	if r.cur != from && !r.closing {
+		t.Errorf("resumed %p while %p should run", from, r.cur)
+	}
+}
+
+func (r *ring) pick() *Party {
+	for {
+		i := r.rnd.IntN(len(r.members) + 1)
+		if i == len(r.members) {
+			return &r.loop
+		}
+		if !r.members[i].gone {
+			return &r.members[i].Party
+		}
+	}
+}
+
+var testT *testing.T
+
+func (m *member) run() {
+	r := m.r
+	normal := false
+	defer func() {
+		m.gone = true
+		r.dead++
+		if normal {
+			return
+		}
+		// Goexit while the ring lives.
+		n := r.add()
+		r.cur = &n.Party
+		m.Leave(&n.Party, true)
+	}()
+	for !r.closing {
+		m.runs++
+		r.left--
+		switch {
+		case r.left <= 0:
+			r.switchTo(testT, &m.Party, &r.loop)
+		case r.rnd.IntN(20) == 0:
+			runtime.Goexit()
+		case r.rnd.IntN(20) == 0 && len(r.members)-r.dead > 1:
+			to := r.pick()
+			if to == &m.Party {
+				continue
+			}
+			r.cur = to
+			m.Leave(to, false)
+			normal = true
+			return
+		default:
+			r.switchTo(testT, &m.Party, r.pick())
+		}
+	}
+	normal = true
+}
+
+func (r *ring) close() {
+	r.closing = true
+	for {
+		alive := false
+		for _, m := range r.members {
+			if !m.gone {
+				alive = true
+				Switch(&r.loop, &m.Party)
+			}
+		}
+		if !alive {
+			return
+		}
+	}
+}
+
+func TestRandomSwitchesLeaveNothing(t *testing.T) {
+	rnd := newRand(t)
+	testT = t
+	before := runtime.NumGoroutine()
+	for range 50 {
+		r := &ring{rnd: rnd, left: 5000}
+		for range 1 + rnd.IntN(100) {
+			r.add()
+		}
+		for r.left > 0 {
+			if to := r.pick(); to != &r.loop {
+				r.switchTo(t, &r.loop, to)
+			}
+		}
+		r.close()
+	}
+	waitGoroutines(t, before)
+}
+
+func TestGoexitWithLoopInOwnSlot(t *testing.T) {
+	before := runtime.NumGoroutine()
+	var loop Party
+	var first, second Coro
+	ran := false
+	first.Init(func() {
+		defer func() { first.Leave(&second.Party, true) }()
+		runtime.Goexit()
+	})
+	second.Init(func() { ran = true; Switch(&second.Party, &loop) })
+	Switch(&loop, &first.Party)
+	if !ran {
+		t.Error("the successor did not run")
+	}
+	Switch(&loop, &second.Party)
+	waitGoroutines(t, before)
+}
+
+func TestIdentity(t *testing.T) {
+	g := G()
+	if g == 0 || g != G() {
+		t.Fatalf("G() = %#x, then %#x", g, G())
+	}
+	if s := Running(&g); s&Here == 0 {
+		t.Errorf("Running(own identity) = %v", s)
+	}
+	other := make(chan [2]uintptr)
+	go func() { other <- [2]uintptr{G(), uintptr(Running(&g))} }()
+	if o := <-other; o[0] == g || o[1] != 0 {
+		t.Errorf("another goroutine: G() = %#x (here %#x), Running = %v", o[0], g, o[1])
+	}
+}
+
+func TestThreadLockedIsSeen(t *testing.T) {
+	if !Exact {
+		t.Skip("the portable stubs do not know the thread lock")
+	}
+	g := G()
+	if Running(&g)&ThreadLocked != 0 {
+		t.Fatal("locked before LockOSThread")
+	}
+	runtime.LockOSThread()
+	locked := Running(&g)
+	runtime.UnlockOSThread()
+	if locked&ThreadLocked == 0 {
+		t.Error("not seen as locked after LockOSThread")
+	}
+	if Running(&g)&ThreadLocked != 0 {
+		t.Error("locked after UnlockOSThread")
+	}
+}
+
+//go:noinline
+func pathA(base uintptr) uint64 { return leaf(base) }
+
+//go:noinline
+func pathB(base uintptr) uint64 { return leaf(base) }
+
+//go:noinline
+func leaf(base uintptr) uint64 { return Fingerprint(base) }
+
+//go:noinline
+func entry() uint64 { return pathA(Depth()) }
+
+//go:noinline
+func deeper(n int, base uintptr) uint64 {
+	var pad [256]byte
+	if n == 0 {
+		return pathA(base) + uint64(pad[0])
+	}
+	return deeper(n-1, base) + uint64(pad[n%256])
+}
+
+func TestFingerprintFollowsCallPath(t *testing.T) {
+	var a [2]uint64
+	var b uint64
+	for i := range a {
+		a[i] = pathA(0)
+	}
+	b = pathB(0)
+	if a[0] != a[1] {
+		t.Errorf("same path: %x and %x", a[0], a[1])
+	}
+	if a[0] == b {
+		t.Error("two paths, one fingerprint")
+	}
+	seen := map[uint64]int{}
+	for n := range 200 { // grows, and so moves, the stack on the way
+		fp := deeper(n, 0)
+		if at, dup := seen[fp]; dup && n < 100 {
+			t.Errorf("depth %d and %d have one fingerprint", n, at)
+		}
+		seen[fp] = n
+	}
+}
+
+func TestFingerprintBaseCutsFrames(t *testing.T) {
+	if !Exact {
+		t.Skip("the portable stubs hash the whole stack")
+	}
+	viaA, viaB := func() uint64 { return entry() }(), entry()
+	if viaA != viaB {
+		t.Errorf("frames below base count: %x, %x", viaA, viaB)
+	}
+}
+
+func TestHeadroomShrinksWithDepth(t *testing.T) {
+	if !Exact {
+		t.Skip("the portable stubs do not know the stack")
+	}
+	var inner uintptr
+	outer := Headroom()
+	func() {
+		var pad [200]byte
+		pad[outer%200]++
+		inner = Headroom() + uintptr(pad[0])*0
+	}()
+	if outer == 0 || outer > 1<<30 {
+		t.Errorf("Headroom() = %d", outer)
+	}
+	if inner > outer+1<<12 {
+		t.Errorf("deeper call has more room: %d after %d", inner, outer)
+	}
+}
+
+func TestCyclesAdvance(t *testing.T) {
+	a := Cycles()
+	b := Cycles()
+	if b < a {
+		t.Errorf("Cycles went from %d to %d", a, b)
+	}
+	if r := CyclesPerSecond(); r < 1e6 || r > 1e11 {
+		t.Errorf("CyclesPerSecond() = %g", r)
+	}
+}
+
+func BenchmarkSwitch(b *testing.B) {
+	var loop Party
+	var c Coro
+	done := false
+	c.Init(func() {
+		for !done {
+			Switch(&c.Party, &loop)
+		}
+	})
+	for b.Loop() {
+		Switch(&loop, &c.Party)
+	}
+	done = true
+	Switch(&loop, &c.Party)
+}
+
+func BenchmarkGosched(b *testing.B) {
+	for b.Loop() {
+		runtime.Gosched()
+	}
+}
+
+func BenchmarkRunning(b *testing.B) {
+	g := G()
+	for b.Loop() {
+		Running(&g)
+	}
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	for b.Loop() {
+		leaf(0)
+	}
+}
+
+func BenchmarkCycles(b *testing.B) {
+	for b.Loop() {
+		Cycles()
+	}
+}

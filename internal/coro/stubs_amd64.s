@@ -1,0 +1,92 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// func G() uintptr
+TEXT ·G(SB), NOSPLIT, $0-8
+	MOVQ (TLS), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func Running(word *uintptr) State
+TEXT ·Running(SB), NOSPLIT, $0-9
+	MOVQ  (TLS), AX
+	MOVQ  word+0(FP), CX
+	XORL  DX, DX
+	CMPQ  AX, (CX)
+	SETEQ DX
+	MOVQ  ·lockedOffset(SB), BX
+	TESTQ BX, BX
+	JZ    done
+	CMPQ  (AX)(BX*1), $0
+	SETNE CX
+	SHLL  $1, CX
+	ANDL  $2, CX
+	ORL   CX, DX
+
+done:
+	MOVB DX, ret+8(FP)
+	RET
+
+// func Peek(addr uintptr) uint64
+TEXT ·Peek(SB), NOSPLIT, $0-16
+	MOVQ addr+0(FP), AX
+	MOVQ (AX), AX
+	MOVQ AX, ret+8(FP)
+	RET
+
+// func Headroom() uintptr
+TEXT ·Headroom(SB), NOSPLIT, $0-8
+	MOVQ (TLS), AX
+	MOVQ SP, CX
+	SUBQ (AX), CX
+	MOVQ CX, ret+0(FP)
+	RET
+
+// func Cycles() uint64
+TEXT ·Cycles(SB), NOSPLIT, $0-8
+	RDTSC
+	SHLQ $32, DX
+	ORQ  DX, AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func Depth() uintptr
+TEXT ·Depth(SB), NOSPLIT, $0-8
+	MOVQ (TLS), AX
+	MOVQ 8(AX), CX
+	SUBQ BP, CX
+	MOVQ CX, ret+0(FP)
+	RET
+
+// func Fingerprint(base uintptr) uint64
+//
+// BP points at the caller's saved frame pointer; its return address stands above it.
+TEXT ·Fingerprint(SB), NOSPLIT, $0-16
+	MOVQ (TLS), AX
+	MOVQ 0(AX), SI                  // stack.lo
+	MOVQ 8(AX), DI                  // stack.hi
+	SUBQ base+0(FP), DI             // frames at or above this are the runtime's
+	MOVQ (BP), CX                   // skip our wrapper's frame
+	MOVQ $0xcbf29ce484222325, R8
+	MOVQ $0x9e3779b97f4a7c15, R9
+	MOVL $128, R10                  // frames at most
+
+walk:
+	CMPQ  CX, SI
+	JLS   done
+	CMPQ  CX, DI
+	JCC   done
+	MOVQ  8(CX), DX
+	XORQ  DX, R8
+	IMULQ R9, R8
+	MOVQ  R8, DX
+	SHRQ  $29, DX
+	XORQ  DX, R8
+	MOVQ  (CX), CX
+	DECL  R10
+	JNZ   walk
+
+done:
+	MOVQ R8, ret+8(FP)
+	RET

@@ -1,0 +1,82 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// func G() uintptr
+TEXT ·G(SB), NOSPLIT, $0-8
+	MOVD g, ret+0(FP)
+	RET
+
+// func Running(word *uintptr) State
+TEXT ·Running(SB), NOSPLIT, $0-9
+	MOVD word+0(FP), R1
+	MOVD (R1), R1
+	CMP  g, R1
+	CSET EQ, R2
+	MOVD ·lockedOffset(SB), R3
+	CBZ  R3, done
+	ADD  g, R3, R3
+	MOVD (R3), R4
+	CBZ  R4, done
+	ORR  $2, R2, R2
+
+done:
+	MOVB R2, ret+8(FP)
+	RET
+
+// func Peek(addr uintptr) uint64
+TEXT ·Peek(SB), NOSPLIT, $0-16
+	MOVD addr+0(FP), R0
+	MOVD (R0), R0
+	MOVD R0, ret+8(FP)
+	RET
+
+// func Headroom() uintptr
+TEXT ·Headroom(SB), NOSPLIT, $0-8
+	MOVD (g), R0
+	MOVD RSP, R1
+	SUB  R0, R1, R1
+	MOVD R1, ret+0(FP)
+	RET
+
+// func Cycles() uint64
+TEXT ·Cycles(SB), NOSPLIT, $0-8
+	WORD $0xd53be040 // MRS CNTVCT_EL0, R0
+	MOVD R0, ret+0(FP)
+	RET
+
+// func Depth() uintptr
+TEXT ·Depth(SB), NOSPLIT, $0-8
+	MOVD 8(g), R0
+	SUB  R29, R0, R0
+	MOVD R0, ret+0(FP)
+	RET
+
+// func Fingerprint(base uintptr) uint64
+TEXT ·Fingerprint(SB), NOSPLIT, $0-16
+	MOVD 0(g), R1                   // stack.lo
+	MOVD 8(g), R2                   // stack.hi
+	MOVD base+0(FP), R3
+	SUB  R3, R2, R2
+	MOVD (R29), R4                  // skip our wrapper's frame
+	MOVD $0xcbf29ce484222325, R5
+	MOVD $0x9e3779b97f4a7c15, R6
+	MOVD $128, R7
+
+walk:
+	CMP  R1, R4
+	BLS  done
+	CMP  R2, R4
+	BHS  done
+	MOVD 8(R4), R8
+	EOR  R8, R5, R5
+	MUL  R6, R5, R5
+	LSR  $29, R5, R8
+	EOR  R8, R5, R5
+	MOVD (R4), R4
+	SUBS $1, R7, R7
+	BNE  walk
+
+done:
+	MOVD R5, ret+8(FP)
+	RET

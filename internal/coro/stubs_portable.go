@@ -1,0 +1,65 @@
+//go:build purego || !(amd64 || arm64)
+
+package coro
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Exact says that the stubs are assembly. These are the portable ones, which are
+// slow (about a microsecond for the identity) but need nothing of the machine.
+const Exact = false
+
+// G identifies the running goroutine by its number.
+func G() uintptr {
+	var buf [32]byte
+	n := runtime.Stack(buf[:], false)
+	var id uintptr
+	for _, c := range buf[len("goroutine "):n] {
+		if c < '0' || c > '9' {
+			break
+		}
+		id = id*10 + uintptr(c-'0')
+	}
+	return id
+}
+
+// Running compares the running goroutine's identity with *word. Whether it is
+// locked to its thread is not known here.
+func Running(word *uintptr) State {
+	if atomic.LoadUintptr(word) == G() {
+		return Here
+	}
+	return 0
+}
+
+// Peek loads the word at addr.
+func Peek(addr uintptr) uint64 {
+	return atomic.LoadUint64(*(**uint64)(unsafe.Pointer(&addr)))
+}
+
+// Headroom is not known here: it claims to be ample.
+func Headroom() uintptr { return 1 << 20 }
+
+var epoch = time.Now()
+
+// Cycles counts nanoseconds.
+func Cycles() uint64 { return uint64(time.Since(epoch)) }
+
+// Depth is not known here.
+func Depth() uintptr { return 0 }
+
+// Fingerprint hashes the program counters on the call stack above the caller's
+// caller, at most 128 of them.
+func Fingerprint(base uintptr) uint64 {
+	var pcs [128]uintptr
+	h := uint64(0xcbf29ce484222325)
+	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
+		h = (h ^ uint64(pc)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}

@@ -1,0 +1,57 @@
+package task
+
+import "context"
+
+// Await parks until ctx ends and returns its error, or, if that comes first, the error
+// of the calling task's own context.
+func Await(ctx context.Context) error {
+	l := here()
+	if l == nil {
+		<-ctx.Done()
+		return contextError(ctx)
+	}
+	w := Self()
+	stop := context.AfterFunc(ctx, w.Wake)
+	if err := w.Park(ReasonContext, nil); err != nil {
+		if stop() {
+			return err
+		}
+		w.Absorb()
+	}
+	return contextError(ctx)
+}
+
+// Under calls fn with ctx as the innermost context of the calling task: waits in fn end
+// with the error of ctx when ctx ends, and tasks spawned in fn belong to ctx. The
+// task's outer contexts go on to apply. On a plain goroutine it just calls fn, whose
+// waits ctx does not end.
+func Under(ctx context.Context, fn func() error) error {
+	l := here()
+	if l == nil {
+		return fn()
+	}
+	inner := newScope(ctx)
+	if inner == nil {
+		return fn()
+	}
+	t := l.current()
+	i := t.extend()
+	outer := i.under
+	i.under = inner
+	left := false // loop-private
+	stop := context.AfterFunc(ctx, func() {
+		l.Post(func() {
+			if !left {
+				l.cancel(t)
+			}
+		})
+	})
+	t.cancelled = t.endedContext() != nil
+	defer func() {
+		stop()
+		left = true
+		i.under = outer
+		t.cancelled = t.endedContext() != nil
+	}()
+	return fn()
+}

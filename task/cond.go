@@ -1,0 +1,83 @@
+package task
+
+import (
+	"fmt"
+	"sync"
+)
+
+// A Cond is a condition variable: those who wait for a change of what L guards. It
+// must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
+// not be copied after first use.
+type Cond struct {
+	L       sync.Locker
+	g       guard
+	waiters waiterList // guarded by g
+}
+
+// NewCond returns a Cond with lock l.
+func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
+
+// Wait unlocks c.L, parks until Signal or Broadcast wakes the caller, and locks c.L
+// again. As the condition may have changed meanwhile, call it in a loop. It does not
+// end when the calling task is cancelled; see WaitCancel.
+func (c *Cond) Wait() {
+	w := c.enqueue()
+	c.L.Unlock()
+	w.parkFully(ReasonCond, c)
+	w.Release()
+	c.L.Lock()
+}
+
+// WaitCancel is Wait, but returns early, c.L locked, with the error of the calling
+// task's context if the task is cancelled.
+func (c *Cond) WaitCancel() error {
+	w := c.enqueue()
+	c.L.Unlock()
+	err := w.Park(ReasonCond, c)
+	if err != nil {
+		l := here()
+		c.g.enter(l)
+		waiting := c.waiters.remove(w)
+		c.g.exit(l)
+		if !waiting {
+			w.Absorb()
+			err = nil
+		}
+	}
+	w.Release()
+	c.L.Lock()
+	return err
+}
+
+func (c *Cond) enqueue() *Waiter {
+	l := here()
+	c.g.enter(l)
+	w := Self()
+	c.waiters.push(w)
+	c.g.exit(l)
+	return w
+}
+
+// Signal wakes the one who has waited longest, if there is one. The caller may but
+// need not hold c.L.
+func (c *Cond) Signal() {
+	l := here()
+	c.g.enter(l)
+	w := c.waiters.pop()
+	c.g.exit(l)
+	if w != nil {
+		w.wakeFrom(l)
+	}
+}
+
+// Broadcast wakes all who wait.
+func (c *Cond) Broadcast() {
+	l := here()
+	c.g.enter(l)
+	all := c.waiters.takeAll()
+	c.g.exit(l)
+	all.wakeFrom(l)
+}
+
+// DescribeWait names the condition.
+func (c *Cond) DescribeWait() string { return fmt.Sprintf("Cond %p", c) }

@@ -1,0 +1,147 @@
+package task
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// here returns the loop on which the caller runs, as a task or as the loop's own
+// goroutine; nil on a plain goroutine.
+func here() *Loop {
+	if l := soleLoop.Load(); l != nil {
+		if coro.Running(&l.curG)&coro.Here == 0 {
+			return nil
+		}
+		return l
+	}
+	return members.find(coro.G())
+}
+
+// soleLoop is the only loop of the process, nil if there are none or several. It
+// spares the look-up in members.
+var soleLoop atomic.Pointer[Loop]
+
+// members says which goroutines belong to which loop.
+var members registry
+
+// A registry maps goroutine identities to loops. Readers take no lock: a table is
+// only ever added to, or replaced as a whole. An identity is entered and removed by
+// its own goroutine, so that a reader looks either for itself, which can't change
+// meanwhile, or for an identity that was never entered.
+type registry struct {
+	mu    sync.Mutex
+	table atomic.Pointer[identTable]
+	live  int // guarded by mu: entries with a loop
+	used  int // guarded by mu: entries with an identity
+	loops map[*Loop]bool
+}
+
+// An identTable is an open-addressed hash table with 1<<bits entries, at most half full.
+type identTable struct {
+	shift   uint
+	entries []identEntry
+}
+
+type identEntry struct {
+	g    atomic.Uintptr
+	loop atomic.Pointer[Loop] // nil: removed
+}
+
+func newIdentTable(bits uint) *identTable {
+	return &identTable{shift: 64 - bits, entries: make([]identEntry, 1<<bits)}
+}
+
+// slot returns the entry of g, or the empty one where it would stand.
+func (t *identTable) slot(g uintptr) *identEntry {
+	mask := len(t.entries) - 1
+	for i := int((uint64(g) * 0x9e3779b97f4a7c15) >> t.shift); ; i = (i + 1) & mask {
+		e := &t.entries[i]
+		if at := e.g.Load(); at == g || at == 0 {
+			return e
+		}
+	}
+}
+
+func (r *registry) find(g uintptr) *Loop {
+	t := r.table.Load()
+	if t == nil {
+		return nil
+	}
+	return t.slot(g).loop.Load()
+}
+
+// enter says that the goroutine with identity g, the caller, belongs to l.
+func (r *registry) enter(g uintptr, l *Loop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.table.Load()
+	if t == nil {
+		t = newIdentTable(6)
+		r.table.Store(t)
+	}
+	e := t.slot(g)
+	if e.g.Load() == 0 {
+		if r.used++; r.used > len(t.entries)/2 {
+			t = r.rebuild(t)
+			e = t.slot(g)
+			r.used++
+		}
+	}
+	e.loop.Store(l)
+	e.g.Store(g)
+	r.live++
+}
+
+// rebuild replaces t by a table without removed entries that is at most a quarter full.
+func (r *registry) rebuild(t *identTable) *identTable {
+	bits := uint(6)
+	for 1<<bits < 4*(r.live+1) {
+		bits++
+	}
+	n := newIdentTable(bits)
+	r.used = 0
+	for i := range t.entries {
+		if l := t.entries[i].loop.Load(); l != nil {
+			g := t.entries[i].g.Load()
+			e := n.slot(g)
+			e.loop.Store(l)
+			e.g.Store(g)
+			r.used++
+		}
+	}
+	r.table.Store(n)
+	return n
+}
+
+// remove takes the identity of the caller out again.
+func (r *registry) remove(g uintptr) {
+	r.mu.Lock()
+	r.table.Load().slot(g).loop.Store(nil)
+	r.live--
+	r.mu.Unlock()
+}
+
+// addLoop and removeLoop keep soleLoop.
+func (r *registry) addLoop(l *Loop)    { r.setLoop(l, true) }
+func (r *registry) removeLoop(l *Loop) { r.setLoop(l, false) }
+
+func (r *registry) setLoop(l *Loop, present bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loops == nil {
+		r.loops = make(map[*Loop]bool)
+	}
+	if present {
+		r.loops[l] = true
+	} else {
+		delete(r.loops, l)
+	}
+	soleLoop.Store(nil)
+	if len(r.loops) == 1 {
+		for only := range r.loops {
+			soleLoop.Store(only)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package task
+
+import (
+	"time"
+)
+
+// A NodeID names a place where tasks wait, a node of the blocking graph. Node 0 is
+// where tasks start.
+type NodeID uint32
+
+// NodeStart is the node of tasks that have not started yet.
+const NodeStart NodeID = 0
+
+// A Poller waits for events from outside, on behalf of one loop.
+type Poller interface {
+	// Poll waits for events and wakes their waiters (Waiter.Wake, Loop.Start).
+	// timeout < 0 waits for ever, 0 does not wait. An interrupted wait (EINTR) is not
+	// an error. Called on the loop's goroutine only.
+	Poll(timeout time.Duration) error
+	// Wake makes a Poll in progress, or else the next one, return at once. It may be
+	// called from any goroutine.
+	Wake() error
+	// Active says whether Poll could report anything but Wake. It is called on the
+	// loop's goroutine once a turn, so it must cost next to nothing.
+	Active() bool
+	// Close releases what the poller holds. Called once, after the last Poll.
+	Close() error
+}
+
+// An Observer is told of every wait, and names the node where it happens. Its
+// methods are called on the loop of the task, between two steps of the task, and must
+// not park. One Observer belongs to one loop.
+type Observer interface {
+	// Parked is called when t is about to wait, or to yield, for the given reason, on
+	// a call path with the given fingerprint. It returns the node.
+	Parked(t *Task, why Reason, fingerprint uint64) NodeID
+	// Ready is called when the wait of t is over and it is put into the run queue.
+	Ready(t *Task)
+	// Resumed is called when t runs again, or for the first time.
+	Resumed(t *Task)
+	// Finished is called when the function of t has returned.
+	Finished(t *Task)
+}
+
+// A Policy chooses which node of the graph runs next on one loop. Its methods are
+// called on that loop and must not park. The run queue itself is kept by the loop,
+// first in, first out within a node.
+type Policy interface {
+	// Ready says that one more task is ready at n.
+	Ready(n NodeID)
+	// Gone says that k tasks at n, announced by Ready, were taken by another loop.
+	Gone(n NodeID, k int)
+	// Next returns the node whose oldest task runs next and counts that task as taken.
+	// It is called only while some task is ready, and must name a node with one.
+	Next() NodeID
+	// Charge says that the task last taken from n has used the loop for so many
+	// cycles (see internal/coro.Cycles).
+	Charge(n NodeID, cycles uint64)
+}
+
+// A Clock tells the time. The zero of Now is arbitrary; it never goes back.
+type Clock interface {
+	Now() time.Duration
+}
+
+// processStart makes the monotonic clock small enough for a Duration.
+var processStart = time.Now()
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Duration { return time.Since(processStart) }
+
+// A Reason says what kind of thing a task waits for.
+type Reason uint8
+
+// The reasons for which a task waits.
+const (
+	ReasonNone Reason = iota
+	ReasonStart
+	ReasonYield
+	ReasonSleep
+	ReasonMutex
+	ReasonRWMutexRead
+	ReasonRWMutexWrite
+	ReasonCond
+	ReasonWaitGroup
+	ReasonSemaphore
+	ReasonOnce
+	ReasonChanSend
+	ReasonChanRecv
+	ReasonSelect
+	ReasonJoin
+	ReasonContext
+	ReasonOffload
+	ReasonLoop // for another loop to give up a lock's bias
+	ReasonRead
+	ReasonWrite
+	ReasonAccept
+	ReasonConnect
+	ReasonDisk
+	reasonCount
+)
+
+var reasonNames = [reasonCount]string{
+	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
+	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
+	"context", "offload", "loop", "read", "write", "accept", "connect", "disk",
+}
+
+func (r Reason) String() string {
+	if r < reasonCount {
+		return reasonNames[r]
+	}
+	return "unknown"
+}
+
+// external says that what ends the wait comes from outside of the tasks: such a wait
+// is never part of a deadlock.
+func (r Reason) external() bool {
+	switch r {
+	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonYield, ReasonStart:
+		return true
+	}
+	return false
+}
+
+// A WaitDescriber is something that tasks wait on and that can say more about the
+// wait: who owns the lock, how full the channel is. It is called on the loop of a
+// task that waits on it, and must not park.
+type WaitDescriber interface {
+	DescribeWait() string
+}

@@ -1,0 +1,35 @@
+package task
+
+// A Local is a variable of which every task has its own. Make it with NewLocal, once,
+// in a package variable.
+type Local[T any] struct {
+	initial T
+}
+
+// NewLocal returns a Local whose value is initial in a task that has not set it.
+func NewLocal[T any](initial T) *Local[T] { return &Local[T]{initial: initial} }
+
+// Get returns the calling task's value. On a plain goroutine it is the initial one.
+func (v *Local[T]) Get() T {
+	l := here()
+	if l == nil || l.cur == nil || l.cur.info.Load() == nil {
+		return v.initial
+	}
+	if x, ok := l.cur.info.Load().locals[v]; ok {
+		return x.(T)
+	}
+	return v.initial
+}
+
+// Set sets the calling task's value. It panics on a plain goroutine.
+func (v *Local[T]) Set(x T) {
+	l := here()
+	if l == nil || l.cur == nil {
+		panic("task: Local.Set on a plain goroutine, which has no task-local variables")
+	}
+	i := l.cur.extend()
+	if i.locals == nil {
+		i.locals = make(map[any]any)
+	}
+	i.locals[v] = x
+}

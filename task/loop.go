@@ -1,0 +1,299 @@
+package task
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A Loop runs tasks, one at a time, on one goroutine's worth of processor.
+//
+// Fields without a remark are loop-private: only the loop's own goroutine and its
+// workers touch them, one of which runs at a time.
+type Loop struct {
+	rt         *Runtime // fixed
+	index      int      // fixed
+	poller     Poller   // fixed
+	observer   Observer // fixed, may be nil
+	policy     Policy   // fixed, nil: FIFO over all nodes
+	lockThread bool     // fixed
+	shared     bool     // fixed: there are other loops in the runtime
+
+	party coro.Party // the loop's own goroutine
+	g     uintptr    // its identity
+	base  uintptr    // stack depth of a worker's frames, see coro.Fingerprint
+	cur   *Task      // the running task; nil: the loop's own goroutine runs
+	curG  uintptr    // identity of the goroutine that runs; read by coro.Running
+	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
+	switches uint64
+
+	ready   taskQueue   // with the FIFO policy
+	nodes   []taskQueue // with another policy, by node
+	queued  int         // tasks in nodes and, with another policy, in starts
+	missing int         // tasks taken by other loops that the policy still counted when it chose them
+	starts  startQueue  // tasks not started yet
+	order   uint64      // arrival number given last
+	budget  int         // steps left until the loop's own goroutine is to run
+
+	tasks         *Task  // all tasks of the loop that have started, linked by allNext
+	taskCount     uint64 // length of that list; others read it with coro.Peek
+	lastID        uint64
+	idle          *worker // workers without a task, the last used first
+	idleCount     int
+	workers       int   // goroutines, idle or not
+	spare         *Task // finished tasks to use again, linked by next
+	spares        int
+	wheel         wheel
+	sleepers      *sleeper // timers to use again
+	spareSleepers int
+
+	inbox        inbox
+	sleeping     atomic.Bool   // in, or about to enter, a Poll that waits
+	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
+	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
+	cancelAll    bool          // shutdown: every task is cancelled
+	unwinding    bool          // shutdown: every wait ends its task
+	closing      bool          // shutdown: workers end
+	stopped      chan struct{} // closed when the loop's goroutine has ended
+	stats        loopStats
+}
+
+// Limits of one loop.
+const (
+	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
+	turnTime       = 200 * time.Microsecond // and the time they should take
+	maxIdleWorkers = 4096                   // pooled goroutines
+	maxSpareTasks  = 1024
+	maxSteal       = 64
+)
+
+// Index is the number of the loop, from 0.
+func (l *Loop) Index() int { return l.index }
+
+// Runtime is the runtime that the loop belongs to.
+func (l *Loop) Runtime() *Runtime { return l.rt }
+
+// Poller is the poller that the loop was made with.
+func (l *Loop) Poller() Poller { return l.poller }
+
+// Tasks is the number of tasks of the loop that have started and not finished.
+func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
+
+// run is the loop's own goroutine. A turn: take what came from other threads, let
+// timers expire, poll for events (waiting if nothing is ready), then hand over to the
+// first ready task; the turn ends when the tasks have nothing more to run or the
+// budget is used up.
+func (l *Loop) run() {
+	if l.lockThread {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	l.g = coro.G()
+	l.curG = l.g
+	members.enter(l.g, l)
+	defer func() {
+		members.remove(l.g)
+		members.removeLoop(l)
+		close(l.stopped)
+	}()
+	for !l.done() {
+		l.drainInbox()
+		l.wheel.advance(l.rt.clock.Now())
+		l.pollOnce()
+		l.runReady()
+	}
+	l.closeWorkers()
+	l.finishLoop()
+}
+
+// done says that the loop may end: it was told to and has no task left.
+func (l *Loop) done() bool {
+	return l.closing && l.tasks == nil && l.ready.head == nil && l.queued == 0 && l.starts.oldest() == 0
+}
+
+func (l *Loop) anyReady() bool {
+	return l.ready.head != nil || l.queued > 0 || l.starts.oldest() != 0
+}
+
+// runReady hands over to ready tasks for one budget.
+func (l *Loop) runReady() {
+	if !l.anyReady() {
+		return
+	}
+	before := coro.Cycles()
+	budget := l.nextBudget()
+	l.budget = budget
+	if next := l.pick(); next != nil {
+		l.switchTo(&l.party, next)
+	}
+	l.stats.turns++
+	used := budget - max(l.budget, 0)
+	l.stats.noteTurn(used, coro.Cycles()-before)
+}
+
+// pollOnce asks the poller, waiting for it if nothing else is to be done.
+func (l *Loop) pollOnce() {
+	if l.anyReady() {
+		if l.poller.Active() {
+			l.poll(0)
+		}
+		return
+	}
+	if l.shared && l.rt.steal(l) || l.closing && l.tasks == nil {
+		return
+	}
+	l.sleeping.Store(true)
+	if l.inbox.pending.Load() {
+		l.sleeping.Store(false)
+		if l.poller.Active() {
+			l.poll(0)
+		}
+		return
+	}
+	timeout := time.Duration(-1)
+	if at, ok := l.wheel.next(); ok {
+		timeout = max(at-l.rt.clock.Now(), 0)
+	}
+	l.rt.idleLoops.Add(1)
+	l.poll(timeout)
+	l.rt.idleLoops.Add(-1)
+	l.sleeping.Store(false)
+	l.switches++
+	l.rt.watch.wokeUp()
+}
+
+func (l *Loop) poll(timeout time.Duration) {
+	if err := l.poller.Poll(timeout); err != nil {
+		l.rt.reportPollError(l, err)
+	}
+}
+
+// pick takes the next task out of the run queue. It returns nil if there is none or
+// if it is the turn of the loop's own goroutine.
+func (l *Loop) pick() *Task {
+	if l.budget--; l.budget < 0 {
+		return nil
+	}
+	if l.policy != nil {
+		return l.pickByPolicy()
+	}
+	if first := l.starts.oldest(); first != 0 && (l.ready.head == nil || first < l.ready.head.order) {
+		if t := l.starts.pop(); t != nil {
+			return t
+		}
+	}
+	return l.ready.pop()
+}
+
+func (l *Loop) pickByPolicy() *Task {
+	for l.queued > 0 {
+		n := l.policy.Next()
+		l.queued--
+		if n == NodeStart {
+			if t := l.starts.pop(); t != nil {
+				return t
+			}
+		}
+		if int(n) < len(l.nodes) {
+			if t := l.nodes[n].pop(); t != nil {
+				return t
+			}
+		}
+		if n != NodeStart || !l.shared {
+			panic(fmt.Sprintf("task: policy chose node %d, where no task is ready; want one of those announced", n))
+		}
+		l.missing++ // stolen, and the message that says so has not arrived yet
+	}
+	return nil
+}
+
+// lost is called on l when another loop has taken k tasks that had not started.
+func (l *Loop) lost(k int) {
+	known := min(l.missing, k)
+	l.missing -= known
+	l.queued -= k - known
+	l.policy.Gone(NodeStart, k-known)
+}
+
+// makeReady puts t, which was parked, into the run queue.
+func (l *Loop) makeReady(t *Task) {
+	t.state = stateQueued
+	if l.observer != nil {
+		l.observer.Ready(t)
+	}
+	l.enqueue(t)
+}
+
+func (l *Loop) enqueue(t *Task) {
+	l.order++
+	t.order = l.order
+	if l.policy == nil {
+		l.ready.push(t)
+		return
+	}
+	for int(t.node) >= len(l.nodes) {
+		l.nodes = append(l.nodes, taskQueue{})
+	}
+	l.nodes[t.node].push(t)
+	l.queued++
+	l.policy.Ready(t.node)
+}
+
+// enqueueStart puts t, which has not started, into the start queue.
+func (l *Loop) enqueueStart(t *Task) {
+	l.order++
+	t.order = l.order
+	n := l.starts.push(t)
+	if l.policy != nil {
+		l.queued++
+		l.policy.Ready(NodeStart)
+	}
+	if l.shared && n > 1 {
+		l.rt.wakeIdle(l)
+	}
+}
+
+// switchTo runs next, nil for the loop's own goroutine, and returns when from, the
+// caller, is resumed.
+func (l *Loop) switchTo(from *coro.Party, next *Task) {
+	if l.overrun.Load() != 0 {
+		l.reportOverrun()
+	}
+	l.switches++
+	if next == nil {
+		l.cur = nil
+		l.curG = l.g
+		coro.Switch(from, &l.party)
+		return
+	}
+	w := next.worker
+	if w == nil {
+		w = l.idleWorker()
+		w.adopt(next)
+	}
+	next.state = stateRunning
+	l.cur = next
+	l.curG = w.g
+	coro.Switch(from, &w.Party)
+}
+
+// threadLocked says that the running task has locked its goroutine to the thread.
+func (l *Loop) threadLocked() bool {
+	return coro.Running(&l.curG)&coro.ThreadLocked != 0 && !l.lockThread
+}
+
+// unlockThread undoes that: switching away in this state would end the process.
+func (l *Loop) unlockThread() {
+	for l.threadLocked() {
+		runtime.UnlockOSThread()
+	}
+}
+
+func (l *Loop) refuseThreadLock() {
+	l.unlockThread()
+	panic("task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there")
+}

@@ -1,0 +1,121 @@
+package task
+
+import "fmt"
+
+// A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
+// unlocked. It must not be copied after first use. Those who wait get it in the order
+// in which they came: Unlock hands it to the first of them.
+//
+// While only tasks of one loop use it, it costs no atomic operation.
+type Mutex struct {
+	g       guard
+	locked  bool       // guarded by g
+	owner   *Task      // guarded by g; nil: a plain goroutine, if locked
+	waiters waiterList // guarded by g
+}
+
+// Lock locks m and parks until that is possible. A cancelled task waits like any
+// other; see LockContext.
+func (m *Mutex) Lock() {
+	l := here()
+	m.g.enter(l)
+	if !m.locked {
+		m.take(l)
+		m.g.exit(l)
+		return
+	}
+	w := m.enqueue(l)
+	w.parkFully(ReasonMutex, m)
+	w.Release()
+}
+
+// LockCancel is Lock, but returns without the lock, and with the error of the calling
+// task's context, if the task is cancelled before it has the lock.
+func (m *Mutex) LockCancel() error {
+	l := here()
+	m.g.enter(l)
+	if !m.locked {
+		m.take(l)
+		m.g.exit(l)
+		return nil
+	}
+	w := m.enqueue(l)
+	defer w.Release()
+	err := w.Park(ReasonMutex, m)
+	if err == nil {
+		return nil
+	}
+	m.g.enter(l)
+	waiting := m.waiters.remove(w)
+	m.g.exit(l)
+	if waiting {
+		return err
+	}
+	w.Absorb()
+	return nil
+}
+
+// take marks m as locked by the caller, inside the guard.
+func (m *Mutex) take(l *Loop) {
+	m.locked = true
+	if l != nil {
+		m.owner = l.cur
+	}
+}
+
+// enqueue puts the caller, who is inside the guard, into the queue, and leaves the guard.
+func (m *Mutex) enqueue(l *Loop) *Waiter {
+	w := Self()
+	m.waiters.push(w)
+	m.g.exit(l)
+	return w
+}
+
+// TryLock locks m if it is unlocked and reports whether it did.
+func (m *Mutex) TryLock() bool {
+	l := here()
+	m.g.enter(l)
+	free := !m.locked
+	if free {
+		m.take(l)
+	}
+	m.g.exit(l)
+	return free
+}
+
+// Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
+// As with sync.Mutex, it need not be the one who locked it that unlocks it.
+func (m *Mutex) Unlock() {
+	l := here()
+	m.g.enter(l)
+	if !m.locked {
+		m.g.exit(l)
+		panic("task: Unlock of an unlocked Mutex")
+	}
+	m.unlock(l)
+}
+
+// unlock is Unlock from inside the guard, which it leaves.
+func (m *Mutex) unlock(l *Loop) {
+	w := m.waiters.pop()
+	if w == nil {
+		m.locked = false
+		m.owner = nil
+		m.g.exit(l)
+		return
+	}
+	m.owner = w.task
+	m.g.exit(l)
+	w.wakeFrom(l)
+}
+
+// DescribeWait says who holds the lock.
+func (m *Mutex) DescribeWait() string {
+	l := here()
+	m.g.enter(l)
+	defer m.g.exit(l)
+	if m.owner == nil {
+		return fmt.Sprintf("Mutex %p held by a plain goroutine", m)
+	}
+	return fmt.Sprintf("Mutex %p held by task %v", m, m.owner)
+}

@@ -1,0 +1,97 @@
+package task
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// An offloader runs functions on ordinary goroutines, at most limit at a time.
+type offloader struct {
+	limit   int // fixed
+	mu      sync.Mutex
+	running int           // guarded by mu
+	queue   []*offloadJob // guarded by mu; as long as the tasks that wait
+}
+
+type offloadJob struct {
+	fn       func()
+	w        *Waiter
+	panicked *PanicError // written before the wake
+}
+
+// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
+// block natively: a system call, a Go channel, cgo, a library that does its own I/O.
+// It parks, and does not end early when the task is cancelled, because fn may be using
+// the caller's variables. If Config.OffloadLimit functions are running already, fn
+// waits for its turn. A panic of fn panics in the caller, with a *PanicError. fn is not
+// part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
+func Offload(fn func()) {
+	l := here()
+	if l == nil {
+		fn()
+		return
+	}
+	t := l.current()
+	j := &offloadJob{fn: fn, w: &t.Waiter}
+	l.rt.offload.submit(j)
+	t.park(ReasonOffload, nil, false)
+	if j.panicked != nil {
+		panic(j.panicked)
+	}
+}
+
+func (o *offloader) submit(j *offloadJob) {
+	o.mu.Lock()
+	if o.running >= o.limit {
+		o.queue = append(o.queue, j)
+		o.mu.Unlock()
+		return
+	}
+	o.running++
+	o.mu.Unlock()
+	go o.work(j)
+}
+
+// work runs j, then whatever waits.
+func (o *offloader) work(j *offloadJob) {
+	defer func() {
+		if j != nil { // runtime.Goexit in the function: this goroutine is lost
+			go o.work(o.next())
+		}
+	}()
+	for ; j != nil; j = o.next() {
+		j.run()
+	}
+}
+
+// next takes the job that has waited longest, nil if there is none.
+func (o *offloader) next() *offloadJob {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) == 0 {
+		o.queue = nil
+		o.running--
+		return nil
+	}
+	j := o.queue[0]
+	o.queue[0] = nil
+	o.queue = o.queue[1:]
+	return j
+}
+
+func (j *offloadJob) run() {
+	returned := false
+	defer func() {
+		if !returned {
+			v := recover()
+			if v == nil {
+				v = ErrGoexit
+			}
+			j.panicked = &PanicError{Task: fmt.Sprintf("%v (offloaded)", j.w.task), Value: v, Stack: debug.Stack()}
+		}
+		j.w.Wake()
+	}()
+	j.fn()
+	returned = true
+}

@@ -1,0 +1,67 @@
+package task
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Once runs one function once. The zero value has run nothing. It must not be copied
+// after first use.
+type Once struct {
+	done    atomic.Bool
+	g       guard
+	running bool       // guarded by g
+	runner  *Task      // guarded by g; nil: a plain goroutine, if running
+	waiters waiterList // guarded by g
+}
+
+// Do calls fn if no Do of o has called its function before. It returns when the
+// function has returned, and parks if it must wait for that. fn may park, but must not
+// call Do of o. If fn panics, it counts as having run.
+func (o *Once) Do(fn func()) {
+	if o.done.Load() {
+		return
+	}
+	l := here()
+	o.g.enter(l)
+	if o.done.Load() {
+		o.g.exit(l)
+		return
+	}
+	if o.running {
+		w := Self()
+		o.waiters.push(w)
+		o.g.exit(l)
+		w.parkFully(ReasonOnce, o)
+		w.Release()
+		return
+	}
+	o.running = true
+	if l != nil {
+		o.runner = l.cur
+	}
+	o.g.exit(l)
+	defer o.finish()
+	fn()
+}
+
+func (o *Once) finish() {
+	l := here()
+	o.g.enter(l)
+	o.done.Store(true)
+	o.runner = nil
+	all := o.waiters.takeAll()
+	o.g.exit(l)
+	all.wakeFrom(l)
+}
+
+// DescribeWait says who runs the function.
+func (o *Once) DescribeWait() string {
+	l := here()
+	o.g.enter(l)
+	defer o.g.exit(l)
+	if o.runner == nil {
+		return fmt.Sprintf("Once %p", o)
+	}
+	return fmt.Sprintf("Once %p, whose function task %v is running", o, o.runner)
+}

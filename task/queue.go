@@ -1,0 +1,105 @@
+package task
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A taskQueue is a FIFO of tasks linked through Task.next. Loop-private.
+type taskQueue struct {
+	head, tail *Task
+	n          int
+}
+
+func (q *taskQueue) push(t *Task) {
+	t.next = nil
+	if q.tail == nil {
+		q.head = t
+	} else {
+		q.tail.next = t
+	}
+	q.tail = t
+	q.n++
+}
+
+func (q *taskQueue) pop() *Task {
+	t := q.head
+	if t == nil {
+		return nil
+	}
+	q.head = t.next
+	if q.head == nil {
+		q.tail = nil
+	}
+	t.next = nil
+	q.n--
+	return t
+}
+
+// A startQueue holds the tasks of a loop that have not started, oldest first; other
+// loops may take from it. shared is fixed when the runtime is made: with one loop
+// there is nobody to share with and no lock is taken.
+type startQueue struct {
+	shared bool
+	first  atomic.Uint64 // order of the oldest task, 0 if there is none; only if shared
+	mu     sync.Mutex
+	q      taskQueue // guarded by mu if shared, else loop-private
+}
+
+// oldest returns the order of the oldest task, 0 if there is none.
+func (s *startQueue) oldest() uint64 {
+	if s.shared {
+		return s.first.Load()
+	}
+	if s.q.head == nil {
+		return 0
+	}
+	return s.q.head.order
+}
+
+func (s *startQueue) push(t *Task) (n int) {
+	if !s.shared {
+		s.q.push(t)
+		return s.q.n
+	}
+	s.mu.Lock()
+	s.q.push(t)
+	s.first.Store(s.q.head.order)
+	n = s.q.n
+	s.mu.Unlock()
+	return n
+}
+
+// pop takes the oldest task; nil if another loop was faster.
+func (s *startQueue) pop() *Task {
+	if !s.shared {
+		return s.q.pop()
+	}
+	s.mu.Lock()
+	t := s.q.pop()
+	s.setFirst()
+	s.mu.Unlock()
+	return t
+}
+
+// steal takes the older half of the queue, at most limit tasks. Called by other loops.
+func (s *startQueue) steal(limit int) (taken taskQueue) {
+	if s.first.Load() == 0 {
+		return taken
+	}
+	s.mu.Lock()
+	for k := min((s.q.n+1)/2, limit); k > 0; k-- {
+		taken.push(s.q.pop())
+	}
+	s.setFirst()
+	s.mu.Unlock()
+	return taken
+}
+
+func (s *startQueue) setFirst() {
+	if s.q.head == nil {
+		s.first.Store(0)
+	} else {
+		s.first.Store(s.q.head.order)
+	}
+}

@@ -1,0 +1,226 @@
+package task
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Case is one of the communications of a Select. Make it with the methods RecvCase
+// and SendCase of a channel; it may be used again.
+type Case interface {
+	guard() *guard
+	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
+	enqueue(l *Loop, s *selection, index int)      // inside the guard
+	dequeue(l *Loop, fired bool) (err error)       // outside of the guard
+}
+
+// A selection is one Select that waits.
+type selection struct {
+	fired atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+}
+
+// claim is called by whoever wants to serve case i; one succeeds.
+func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
+
+const selectionCancelled = 1 << 30
+
+// Select waits until one of the cases can go on, does it, and returns its index. If
+// several can, one of them is chosen at random. It parks. The error is ErrChanClosed
+// if the channel of the case is closed (and empty, for a receive), or, with index -1,
+// that of the calling task's context. Without cases it waits for the latter.
+func Select(cases ...Case) (int, error) {
+	i, err := selectAmong(cases, true)
+	return i, err
+}
+
+// TrySelect is Select that does not wait: it returns -1 and no error if none of the
+// cases can go on.
+func TrySelect(cases ...Case) (int, error) { return selectAmong(cases, false) }
+
+func selectAmong(cases []Case, wait bool) (int, error) {
+	l := here()
+	var room [8]*guard
+	guards := enterAll(l, cases, room[:0])
+	if len(cases) > 0 {
+		start := rand.IntN(len(cases))
+		for k := range cases {
+			i := (start + k) % len(cases)
+			if done, w, err := cases[i].try(l); done {
+				exitAll(l, guards)
+				if w != nil {
+					w.wakeFrom(l)
+				}
+				return i, err
+			}
+		}
+	}
+	if !wait {
+		exitAll(l, guards)
+		return -1, nil
+	}
+	s := new(selection)
+	for i, c := range cases {
+		c.enqueue(l, s, i)
+	}
+	w := Self()
+	defer w.Release()
+	exitAll(l, guards)
+	err := w.Park(ReasonSelect, nil)
+	if err != nil && !s.claim(selectionCancelled) {
+		w.Absorb()
+		err = nil
+	}
+	fired := int(s.fired.Load()) - 1
+	for i, c := range cases {
+		if e := c.dequeue(l, i == fired); i == fired {
+			err = e
+		}
+	}
+	if fired == selectionCancelled {
+		fired = -1
+	}
+	return fired, err
+}
+
+// enterAll enters the guards of all cases, each once, in the order of their addresses.
+func enterAll(l *Loop, cases []Case, guards []*guard) []*guard {
+	for _, c := range cases {
+		g := c.guard()
+		g.settle(l)
+		at, found := slices.BinarySearchFunc(guards, g, func(a, b *guard) int {
+			switch x, y := uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(b)); {
+			case x < y:
+				return -1
+			case x > y:
+				return 1
+			}
+			return 0
+		})
+		if !found {
+			guards = slices.Insert(guards, at, g)
+		}
+	}
+	for _, g := range guards {
+		g.enter(l)
+	}
+	return guards
+}
+
+func exitAll(l *Loop, guards []*guard) {
+	for _, g := range guards {
+		g.exit(l)
+	}
+}
+
+type recvCase[T any] struct {
+	c    *Chan[T]
+	into *T
+	n    *chanNode[T]
+}
+
+// RecvCase is a Case that receives into *into, which may be nil.
+func (c *Chan[T]) RecvCase(into *T) Case { return &recvCase[T]{c: c, into: into} }
+
+func (r *recvCase[T]) guard() *guard { return &r.c.g }
+
+func (r *recvCase[T]) try(l *Loop) (bool, *Waiter, error) {
+	c := r.c
+	var w *Waiter
+	var v T
+	switch {
+	case c.count > 0:
+		v = c.take()
+		if n := c.sendq.claim(); n != nil {
+			c.put(n.value)
+			n.ok = true
+			w = n.w
+		}
+	case c.closed:
+		return true, nil, ErrChanClosed
+	default:
+		n := c.sendq.claim()
+		if n == nil {
+			return false, nil, nil
+		}
+		v = n.value
+		n.ok = true
+		w = n.w
+	}
+	if r.into != nil {
+		*r.into = v
+	}
+	return true, w, nil
+}
+
+func (r *recvCase[T]) enqueue(l *Loop, s *selection, index int) {
+	r.n = r.c.node(l)
+	r.n.sel, r.n.index = s, index
+	r.c.recvq.push(r.n)
+}
+
+func (r *recvCase[T]) dequeue(l *Loop, fired bool) (err error) {
+	n := r.n
+	r.n = nil
+	r.c.g.enter(l)
+	r.c.recvq.remove(n)
+	r.c.g.exit(l)
+	if fired {
+		switch {
+		case !n.ok:
+			err = ErrChanClosed
+		case r.into != nil:
+			*r.into = n.value
+		}
+	}
+	r.c.recycle(l, n)
+	return err
+}
+
+type sendCase[T any] struct {
+	c *Chan[T]
+	v T
+	n *chanNode[T]
+}
+
+// SendCase is a Case that sends v.
+func (c *Chan[T]) SendCase(v T) Case { return &sendCase[T]{c: c, v: v} }
+
+func (s *sendCase[T]) guard() *guard { return &s.c.g }
+
+func (s *sendCase[T]) try(l *Loop) (bool, *Waiter, error) {
+	c := s.c
+	if c.closed {
+		return true, nil, ErrChanClosed
+	}
+	if n := c.recvq.claim(); n != nil {
+		n.value, n.ok = s.v, true
+		return true, n.w, nil
+	}
+	if c.count == len(c.buf) {
+		return false, nil, nil
+	}
+	c.put(s.v)
+	return true, nil, nil
+}
+
+func (s *sendCase[T]) enqueue(l *Loop, sel *selection, index int) {
+	s.n = s.c.node(l)
+	s.n.value = s.v
+	s.n.sel, s.n.index = sel, index
+	s.c.sendq.push(s.n)
+}
+
+func (s *sendCase[T]) dequeue(l *Loop, fired bool) (err error) {
+	n := s.n
+	s.n = nil
+	s.c.g.enter(l)
+	s.c.sendq.remove(n)
+	s.c.g.exit(l)
+	if fired && !n.ok {
+		err = ErrChanClosed
+	}
+	s.c.recycle(l, n)
+	return err
+}

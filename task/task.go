@@ -1,0 +1,194 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+)
+
+// ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
+// shut down. errors.Is(ErrShutdown, context.Canceled) holds.
+var ErrShutdown error = shutdownError{}
+
+type shutdownError struct{}
+
+func (shutdownError) Error() string        { return "task: the runtime is shutting down" }
+func (shutdownError) Is(target error) bool { return target == context.Canceled }
+
+// ErrGoexit is what Join returns for a task that ended by runtime.Goexit.
+var ErrGoexit = errors.New("task: ended by runtime.Goexit")
+
+// taskState is where a task is in its life.
+//
+//	          picked               park                wake
+//	queued ───────────▶ running ───────────▶ parked ───────────▶ queued
+//	                       │
+//	                       └─ function returned ─▶ finished
+type taskState uint8
+
+const (
+	stateQueued taskState = iota // in a run queue, the start queue or an inbox
+	stateRunning
+	stateParked
+	stateFinished
+)
+
+var stateNames = [...]string{"ready", "running", "parked", "finished"}
+
+// A Task is one cooperative thread of control. It is made by Go and its relatives;
+// there is no other use of the zero value.
+//
+// Fields without a remark are loop-private: only the goroutines of the task's loop
+// touch them, one of which runs at a time.
+type Task struct {
+	Waiter                                    // its one wait at a time
+	loop             *Loop                    // fixed once started
+	worker           *worker                  // nil before the start and after the end
+	next             *Task                    // in a run queue
+	allPrev, allNext *Task                    // in Loop.tasks
+	fn               func()                   // what it runs
+	on               any                      // what it waits for while parked, or nil
+	info             atomic.Pointer[info]     // name and the like, or nil; replaced on the loop only
+	scope            *scope                   // whose context cancels it, or nil; fixed before the start
+	end              atomic.Pointer[endState] // see join.go
+	order            uint64                   // arrival number in the run queue
+	id               uint64
+	node             NodeID
+	scopeIndex       int32 // guarded by scope.mu
+	state            taskState
+	why              Reason
+	notified         bool // woken since it last parked; see Waiter
+	cancelled        bool // its context has ended
+	fixed            bool // parked where cancellation does not wake it
+	escaped          bool // someone may hold a pointer to it
+	recycle          bool // made by Loop.Start
+}
+
+// info holds what few tasks have.
+type info struct {
+	name   string      // fixed
+	locals map[any]any // loop-private
+	under  *scope      // loop-private: of the innermost Under
+}
+
+func (t *Task) extend() *info {
+	i := t.info.Load()
+	if i == nil {
+		i = new(info)
+		t.info.Store(i)
+	}
+	return i
+}
+
+// ID is a number that no other task of the runtime has had.
+func (t *Task) ID() uint64 { return t.id }
+
+// Name is the name given to the task, else that of its function. It does not change
+// after the start.
+func (t *Task) Name() string {
+	if i := t.info.Load(); i != nil && i.name != "" {
+		return i.name
+	}
+	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
+		return f.Name()
+	}
+	return "task"
+}
+
+// String returns the name and the number of the task.
+func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.id, 10) }
+
+// Loop is the loop on which the task runs. It is nil for a task that has not started,
+// because another loop may still take it.
+func (t *Task) Loop() *Loop {
+	if t.loop == nil || t.worker == nil {
+		return nil
+	}
+	return t.loop
+}
+
+// Node is the node of the blocking graph at which the task last waited. It may be
+// called on the task's loop only.
+func (t *Task) Node() NodeID { return t.node }
+
+// Current returns the calling task, nil on a plain goroutine. It never parks.
+func Current() *Task {
+	l := here()
+	if l == nil || l.cur == nil {
+		return nil
+	}
+	l.cur.escaped = true
+	return l.cur
+}
+
+// CurrentLoop returns the loop of the calling task, nil on a plain goroutine. In a
+// function that a poller calls from Poll it is the poller's loop.
+func CurrentLoop() *Loop { return here() }
+
+// Context returns the context whose end cancels the calling task: the one that it, or
+// the nearest of the tasks that spawned it, was given, else the runtime's own, which
+// ends when the runtime shuts down. On a plain goroutine it is context.Background.
+func Context() context.Context {
+	l := here()
+	if l == nil || l.cur == nil {
+		return context.Background()
+	}
+	if s := l.cur.innerScope(); s != nil {
+		return s.ctx
+	}
+	return l.rt.ctx
+}
+
+// innerScope is the scope that what t spawns belongs to.
+func (t *Task) innerScope() *scope {
+	if i := t.info.Load(); i != nil && i.under != nil {
+		return i.under
+	}
+	return t.scope
+}
+
+// endedContext returns the innermost of the contexts of t that have ended, or nil.
+func (t *Task) endedContext() context.Context {
+	if s := t.innerScope(); s != nil && s.ctx.Err() != nil {
+		return s.ctx
+	}
+	if t.scope != nil && t.scope.ctx.Err() != nil {
+		return t.scope.ctx
+	}
+	if t.loop.cancelAll {
+		return t.loop.rt.ctx
+	}
+	return nil
+}
+
+// cancelError is what the waits of t return once it is cancelled.
+func (t *Task) cancelError() error {
+	ctx := t.endedContext()
+	if ctx == nil {
+		panic("task: broken invariant: " + t.String() + " is cancelled but no context of it has ended")
+	}
+	return contextError(ctx)
+}
+
+// contextError returns an error that is both the context's error and its cause.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// Err returns nil as long as the calling task is not cancelled, then the error that
+// every wait that can fail returns at once. It is nil on a plain goroutine.
+func Err() error {
+	l := here()
+	if l == nil || l.cur == nil || !l.cur.cancelled {
+		return nil
+	}
+	return l.cur.cancelError()
+}

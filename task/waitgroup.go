@@ -1,0 +1,66 @@
+package task
+
+import "fmt"
+
+// A WaitGroup waits for a number of tasks or goroutines to be done. The zero value
+// counts 0. It must not be copied after first use.
+type WaitGroup struct {
+	g       guard
+	count   int        // guarded by g
+	waiters waiterList // guarded by g
+}
+
+// Add adds n, which may be negative, to the count, and wakes all who wait if it is
+// then 0. It panics if the count becomes negative.
+func (wg *WaitGroup) Add(n int) {
+	l := here()
+	wg.g.enter(l)
+	wg.count += n
+	if wg.count < 0 {
+		count := wg.count
+		wg.count -= n
+		wg.g.exit(l)
+		panic(fmt.Sprintf("task: WaitGroup count is %d; want it never below 0", count))
+	}
+	var all wakeChain
+	if wg.count == 0 {
+		all = wg.waiters.takeAll()
+	}
+	wg.g.exit(l)
+	all.wakeFrom(l)
+}
+
+// Done takes 1 off the count.
+func (wg *WaitGroup) Done() { wg.Add(-1) }
+
+// Wait parks until the count is 0. It does not end when the calling task is cancelled.
+func (wg *WaitGroup) Wait() {
+	l := here()
+	wg.g.enter(l)
+	if wg.count == 0 {
+		wg.g.exit(l)
+		return
+	}
+	w := Self()
+	wg.waiters.push(w)
+	wg.g.exit(l)
+	w.parkFully(ReasonWaitGroup, wg)
+	w.Release()
+}
+
+// Go runs fn as a new task that the group waits for.
+func (wg *WaitGroup) Go(fn func()) {
+	wg.Add(1)
+	Go(func() {
+		defer wg.Done()
+		fn()
+	})
+}
+
+// DescribeWait says how many are not done.
+func (wg *WaitGroup) DescribeWait() string {
+	l := here()
+	wg.g.enter(l)
+	defer wg.g.exit(l)
+	return fmt.Sprintf("WaitGroup %p: %d not done", wg, wg.count)
+}

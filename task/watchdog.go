@@ -1,0 +1,233 @@
+package task
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A watchdog is the goroutine that looks after the loops of a runtime: it notices
+// steps that take too long, and that all tasks wait for each other. It sleeps while
+// all loops do.
+type watchdog struct {
+	rt     *Runtime
+	stop   chan struct{}
+	done   chan struct{}
+	kick   chan struct{} // a loop has woken up; capacity 1
+	dozing atomic.Bool
+
+	seen     []sighting   // private to the goroutine
+	reported atomic.Int64 // when the last report was made, loop clock
+	muted    atomic.Int64 // reports not made since then
+	overruns atomic.Uint64
+	deadlock string // private to the goroutine: the last one reported
+}
+
+// A sighting is the step at which the watchdog first saw a loop.
+type sighting struct {
+	step  uint64
+	since time.Time
+	told  bool
+}
+
+const (
+	reportInterval = time.Second // at most one watchdog report in that time
+	deadlockAfter  = time.Second // of rest
+	stillHeld      = 100         // multiple of the limit after which a step that goes on is reported
+	maxStackDump   = 10_000      // goroutines; with more, no stacks of a step that goes on
+)
+
+func startWatchdog(rt *Runtime) *watchdog {
+	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), seen: make([]sighting, len(rt.loops))}
+	if rt.cfg.HoldLimit < 0 {
+		close(w.done)
+		return w
+	}
+	go w.run()
+	return w
+}
+
+func (w *watchdog) close() {
+	close(w.stop)
+	<-w.done
+}
+
+// Overruns is the number of steps that took longer than Config.HoldLimit.
+func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
+
+func (w *watchdog) run() {
+	defer close(w.done)
+	tick := time.NewTicker(w.rt.cfg.HoldLimit / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+		}
+		if w.look() {
+			continue
+		}
+		tick.Stop()
+		if !w.doze() {
+			return
+		}
+		tick.Reset(w.rt.cfg.HoldLimit / 2)
+	}
+}
+
+// look checks every loop. It returns false if all have slept since the last look.
+func (w *watchdog) look() (busy bool) {
+	now := time.Now()
+	for i, l := range w.rt.loops {
+		s := &w.seen[i]
+		step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
+		switch {
+		case step != s.step:
+			*s = sighting{step: step, since: now}
+			busy = true
+		case l.sleeping.Load():
+		default:
+			busy = true
+			if now.Sub(s.since) >= w.rt.cfg.HoldLimit {
+				w.held(l, s, now.Sub(s.since))
+			}
+		}
+	}
+	return busy
+}
+
+// held is called when a step of l has taken at least for.
+func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
+	if l.overrun.Load() != s.step {
+		w.overruns.Add(1)
+		l.overrunSince.Store(s.since.UnixNano())
+		l.overrun.Store(s.step)
+	}
+	if lasted < stillHeld*w.rt.cfg.HoldLimit || s.told || !w.mayReport() {
+		return
+	}
+	s.told = true
+	stack := "(too many goroutines to take it)"
+	if runtime.NumGoroutine() <= maxStackDump {
+		stack = runningStacks()
+	}
+	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
+		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", stack)
+}
+
+// mayReport limits the rate of reports.
+func (w *watchdog) mayReport() bool {
+	now := time.Now().UnixNano()
+	last := w.reported.Load()
+	if now-last < int64(reportInterval) || !w.reported.CompareAndSwap(last, now) {
+		w.muted.Add(1)
+		return false
+	}
+	return true
+}
+
+// reportOverrun is called by the task that held l too long, at the end of its step.
+func (l *Loop) reportOverrun() {
+	step := l.overrun.Swap(0)
+	if step != l.switches || l.cur == nil {
+		return
+	}
+	w := l.rt.watch
+	lasted := time.Duration(time.Now().UnixNano() - l.overrunSince.Load())
+	if !w.mayReport() {
+		return
+	}
+	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit,
+		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", string(debug.Stack()))
+}
+
+// runningStacks returns the stacks of the goroutines that are not parked and run tasks.
+func runningStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for _, g := range strings.Split(string(buf), "\n\n") {
+		head, _, _ := strings.Cut(g, "\n")
+		if !strings.Contains(head, "[coroutine") && strings.Contains(g, "task.(*worker).runTask") {
+			out = append(out, g)
+		}
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// doze waits until a loop wakes up. It returns false if the watchdog is to end.
+func (w *watchdog) doze() bool {
+	rest := time.NewTimer(deadlockAfter)
+	defer rest.Stop()
+	w.dozing.Store(true)
+	for {
+		select {
+		case <-w.stop:
+			return false
+		case <-w.kick:
+			return true
+		case <-rest.C:
+			w.dozing.Store(false)
+			w.checkDeadlock()
+			select { // what the check itself has woken does not count
+			case <-w.kick:
+			default:
+			}
+			w.dozing.Store(true)
+		}
+	}
+}
+
+// wokeUp is called by a loop that has left its poller.
+func (w *watchdog) wokeUp() {
+	if w.dozing.Load() && w.dozing.CompareAndSwap(true, false) {
+		select {
+		case w.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// checkDeadlock reports if all tasks wait for something that only other tasks can do.
+func (w *watchdog) checkDeadlock() {
+	all := w.rt.Tasks()
+	if all == nil {
+		return
+	}
+	var text strings.Builder
+	for i, t := range all {
+		if t.State != "parked" || t.Reason.external() {
+			return
+		}
+		if i < 100 {
+			fmt.Fprintf(&text, "\n  task %s #%d on loop %d waits: %v %s", t.Name, t.ID, t.Loop, t.Reason, t.On)
+		}
+	}
+	if len(all) == 0 || w.rt.canWake() || text.String() == w.deadlock {
+		return
+	}
+	w.deadlock = text.String()
+	w.rt.log.Error("task: deadlock: all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)",
+		"tasks", len(all), "waits", w.deadlock)
+}
+
+// canWake says whether a timer, an event or an offloaded function may still come.
+func (rt *Runtime) canWake() bool {
+	var yes atomic.Bool
+	rt.onLoops(func(l *Loop) {
+		if l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load() {
+			yes.Store(true)
+		}
+	})
+	rt.offload.mu.Lock()
+	defer rt.offload.mu.Unlock()
+	return yes.Load() || rt.offload.running > 0
+}
