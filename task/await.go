@@ -37,6 +37,7 @@ func Under(ctx context.Context, fn func() error) error {
 	t := l.current()
 	i := t.extend()
 	outer := i.under
+	inner.outer = outer
 	i.under = inner
 	left := false // loop-private
 	stop := context.AfterFunc(ctx, func() {

@@ -142,3 +142,58 @@ func BenchmarkChan(b *testing.B) {
 		})
 	}
 }
+
+// A token goes round a ring of channels, one hand-off at a time.
+func BenchmarkRing(b *testing.B) {
+	for _, n := range []int{2, 1000, 10000} {
+		b.Run(fmt.Sprintf("tasks=%d", n), func(b *testing.B) {
+			rt := newRuntime(b, 1)
+			run(b, rt, func() {
+				ring := make([]*Chan[struct{}], n)
+				for i := range ring {
+					ring[i] = NewChan[struct{}](0)
+				}
+				for i := 1; i < n; i++ {
+					in, out := ring[i], ring[(i+1)%n]
+					Go(func() {
+						for {
+							v, err := in.Recv()
+							if err != nil || out.Send(v) != nil {
+								return
+							}
+						}
+					})
+				}
+				Yield()
+				b.ResetTimer()
+				for range b.N/n + 1 {
+					ring[1%n].Send(struct{}{})
+					ring[0].Recv()
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("goroutines=%d", n), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			ring := make([]chan struct{}, n)
+			for i := range ring {
+				ring[i] = make(chan struct{})
+			}
+			for i := 1; i < n; i++ {
+				in, out := ring[i], ring[(i+1)%n]
+				go func() {
+					for v := range in {
+						out <- v
+					}
+					close(out)
+				}()
+			}
+			runtime.Gosched()
+			b.ResetTimer()
+			for range b.N/n + 1 {
+				ring[1%n] <- struct{}{}
+				<-ring[0]
+			}
+			close(ring[1%n])
+		})
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // ErrChanClosed is returned by Send on a closed channel, and by Recv on a closed one
@@ -43,15 +45,27 @@ func NewChan[T any](capacity int) *Chan[T] {
 // Send sends v and parks until it has been received or there is room for it. It
 // returns ErrChanClosed if the channel is, or meanwhile gets, closed, and the error
 // of the calling task's context if the task is cancelled; v has then not been sent.
-func (c *Chan[T]) Send(v T) error {
+func (c *Chan[T]) Send(v T) (err error) {
 	l := here()
 	c.g.enter(l)
 	if done, err := c.sendNow(l, v); done {
 		return err
 	}
-	n := c.node(l)
+	n := c.node(selfOn(l))
 	n.value = v
-	return c.wait(l, n, &c.sendq, ReasonChanSend)
+	c.sendq.push(n)
+	c.g.exit(l)
+	if t := n.w.task; t != nil { // park, see there
+		if to := t.beginPark(ReasonChanSend, c, true); to != nil {
+			coro.Pass(&t.worker.Party, to)
+			coro.Settle(&t.worker.Party)
+		}
+		err = t.endPark()
+	} else {
+		n.w.parkFully(ReasonChanSend, c)
+	}
+	_, err = c.endWait(l, n, &c.sendq, err)
+	return err
 }
 
 // TrySend sends v if that is possible without waiting. It reports whether it did.
@@ -96,13 +110,19 @@ func (c *Chan[T]) Recv() (v T, err error) {
 	if v, done, err := c.recvNow(l); done {
 		return v, err
 	}
-	n := c.node(l)
-	err = c.wait(l, n, &c.recvq, ReasonChanRecv)
-	if err == nil {
-		v = n.value
+	n := c.node(selfOn(l))
+	c.recvq.push(n)
+	c.g.exit(l)
+	if t := n.w.task; t != nil { // park, see there
+		if to := t.beginPark(ReasonChanRecv, c, true); to != nil {
+			coro.Pass(&t.worker.Party, to)
+			coro.Settle(&t.worker.Party)
+		}
+		err = t.endPark()
+	} else {
+		n.w.parkFully(ReasonChanRecv, c)
 	}
-	c.recycle(l, n)
-	return v, err
+	return c.endWait(l, n, &c.recvq, err)
 }
 
 // TryRecv receives a value if there is one; ok reports whether there was. The error is
@@ -149,8 +169,8 @@ func (c *Chan[T]) recvNow(l *Loop) (v T, done bool, err error) {
 	return v, false, nil
 }
 
-// node returns a node for a wait of the caller, who is inside the guard.
-func (c *Chan[T]) node(l *Loop) *chanNode[T] {
+// node returns a node for a wait with w; the caller is inside the guard.
+func (c *Chan[T]) node(w *Waiter) *chanNode[T] {
 	n := c.free
 	if n == nil {
 		n = new(chanNode[T])
@@ -159,21 +179,14 @@ func (c *Chan[T]) node(l *Loop) *chanNode[T] {
 		n.next = nil
 	}
 	n.ok = false
-	if l != nil {
-		n.w = &l.current().Waiter
-	} else {
-		n.w = Self()
-	}
+	n.w = w
 	return n
 }
 
-// wait queues n in q, leaves the guard and parks. It returns nil if a value went over.
-// A sender's node is used again at once; a receiver takes its value out first.
-func (c *Chan[T]) wait(l *Loop, n *chanNode[T], q *chanList[T], why Reason) error {
-	q.push(n)
-	c.g.exit(l)
+// endWait ends a wait with node n in q, which was cancelled if err is not nil. It
+// returns what n holds, and no error if a value went over.
+func (c *Chan[T]) endWait(l *Loop, n *chanNode[T], q *chanList[T], err error) (v T, _ error) {
 	w := n.w
-	err := w.Park(why, c)
 	if err != nil {
 		c.g.enter(l)
 		waiting := q.remove(n)
@@ -187,10 +200,11 @@ func (c *Chan[T]) wait(l *Loop, n *chanNode[T], q *chanList[T], why Reason) erro
 	if err == nil && !n.ok {
 		err = ErrChanClosed
 	}
-	if q == &c.sendq {
-		c.recycle(l, n)
+	if err == nil {
+		v = n.value
 	}
-	return err
+	c.recycle(l, n)
+	return v, err
 }
 
 // recycle keeps n, which is in no list, for the next wait.
@@ -202,6 +216,21 @@ func (c *Chan[T]) recycle(l *Loop, n *chanNode[T]) {
 	n.next = c.free
 	c.free = n
 	c.g.exit(l)
+}
+
+func (c *Chan[T]) withdraw(w *Waiter) bool {
+	l := here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	for _, q := range []*chanList[T]{&c.recvq, &c.sendq} {
+		for n := q.head; n != nil; n = n.next {
+			if n.w == w {
+				q.unlink(n)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *Chan[T]) put(v T) {

@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"sync"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A Cond is a condition variable: those who wait for a change of what L guards. It
@@ -21,11 +23,27 @@ func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
 // again. As the condition may have changed meanwhile, call it in a loop. It does not
 // end when the calling task is cancelled; see WaitCancel.
 func (c *Cond) Wait() {
-	w := c.enqueue()
-	c.L.Unlock()
-	w.parkFully(ReasonCond, c)
-	w.Release()
-	c.L.Lock()
+	l := here()
+	m, ok := c.L.(*Mutex)
+	if !ok || l == nil {
+		w := c.enqueue()
+		c.L.Unlock()
+		w.parkFully(ReasonCond, c)
+		w.Release()
+		c.L.Lock()
+		return
+	}
+	t := l.current()
+	c.g.enter(l)
+	c.waiters.push(&t.wait)
+	c.g.exit(l)
+	m.unlockOn(l)
+	if to := t.beginPark(ReasonCond, c, false); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	t.endPark()
+	m.lockOn(l)
 }
 
 // WaitCancel is Wait, but returns early, c.L locked, with the error of the calling
@@ -35,11 +53,7 @@ func (c *Cond) WaitCancel() error {
 	c.L.Unlock()
 	err := w.Park(ReasonCond, c)
 	if err != nil {
-		l := here()
-		c.g.enter(l)
-		waiting := c.waiters.remove(w)
-		c.g.exit(l)
-		if !waiting {
+		if !c.withdraw(w) {
 			w.Absorb()
 			err = nil
 		}
@@ -81,3 +95,18 @@ func (c *Cond) Broadcast() {
 
 // DescribeWait names the condition.
 func (c *Cond) DescribeWait() string { return fmt.Sprintf("Cond %p", c) }
+
+func (c *Cond) withdraw(w *Waiter) bool {
+	l := here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	return c.waiters.remove(w)
+}
+
+// unwound locks c.L for t, whose wait is ended by the end of the runtime, because its
+// deferred functions will unlock it.
+func (c *Cond) unwound(t *Task) {
+	t.firm = true
+	c.L.Lock()
+	t.firm = false
+}

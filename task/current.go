@@ -19,23 +19,27 @@ func here() *Loop {
 	return members.find(coro.G())
 }
 
-// soleLoop is the only loop of the process, nil if there are none or several. It
-// spares the look-up in members.
+// soleLoop is the loop of a process that has only one; nil if there are none or
+// several. It spares the look-up in members.
 var soleLoop atomic.Pointer[Loop]
 
 // members says which goroutines belong to which loop.
 var members registry
 
 // A registry maps goroutine identities to loops. Readers take no lock: a table is
-// only ever added to, or replaced as a whole. An identity is entered and removed by
-// its own goroutine, so that a reader looks either for itself, which can't change
-// meanwhile, or for an identity that was never entered.
+// only ever added to, or replaced as a whole. A reader looks for itself, and that can't
+// change meanwhile.
+//
+// The goroutines of an only loop are not in it, which spares much memory where there
+// are many; when a second loop is about to come, they enroll.
 type registry struct {
 	mu    sync.Mutex
 	table atomic.Pointer[identTable]
 	live  int // guarded by mu: entries with a loop
 	used  int // guarded by mu: entries with an identity
-	loops map[*Loop]bool
+
+	loopsMu sync.Mutex
+	loops   map[*Loop]bool // guarded by loopsMu
 }
 
 // An identTable is an open-addressed hash table with 1<<bits entries, at most half full.
@@ -69,7 +73,11 @@ func (r *registry) find(g uintptr) *Loop {
 	if t == nil {
 		return nil
 	}
-	return t.slot(g).loop.Load()
+	e := t.slot(g)
+	if e.g.Load() != g { // the entry is empty, or somebody else is just entering it
+		return nil
+	}
+	return e.loop.Load()
 }
 
 // enter says that the goroutine with identity g, the caller, belongs to l.
@@ -89,8 +97,8 @@ func (r *registry) enter(g uintptr, l *Loop) {
 			r.used++
 		}
 	}
-	e.loop.Store(l)
 	e.g.Store(g)
+	e.loop.Store(l)
 	r.live++
 }
 
@@ -123,21 +131,50 @@ func (r *registry) remove(g uintptr) {
 	r.mu.Unlock()
 }
 
-// addLoop and removeLoop keep soleLoop.
-func (r *registry) addLoop(l *Loop)    { r.setLoop(l, true) }
-func (r *registry) removeLoop(l *Loop) { r.setLoop(l, false) }
-
-func (r *registry) setLoop(l *Loop, present bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// addLoops prepares for loops that are about to start. If there is an only loop, this
+// waits until it has come to the end of its present step.
+func (r *registry) addLoops(loops []*Loop) {
+	r.loopsMu.Lock()
+	defer r.loopsMu.Unlock()
 	if r.loops == nil {
 		r.loops = make(map[*Loop]bool)
 	}
-	if present {
-		r.loops[l] = true
-	} else {
-		delete(r.loops, l)
+	several := len(r.loops)+len(loops) > 1
+	if sole := soleLoop.Load(); several && sole != nil {
+		sole.enrollSoon()
 	}
+	for _, l := range loops {
+		l.enrolled = several
+		r.loops[l] = true
+	}
+	r.setSole()
+}
+
+// enrollSoon waits until the goroutines of l have enrolled. If l has ended there are
+// none.
+func (l *Loop) enrollSoon() {
+	if here() == l {
+		l.enroll()
+		return
+	}
+	done := make(chan struct{})
+	if l.Post(func() {
+		l.enroll()
+		close(done)
+	}) {
+		<-done
+	}
+}
+
+// removeLoop is called when l and its workers have ended.
+func (r *registry) removeLoop(l *Loop) {
+	r.loopsMu.Lock()
+	defer r.loopsMu.Unlock()
+	delete(r.loops, l)
+	r.setSole()
+}
+
+func (r *registry) setSole() {
 	soleLoop.Store(nil)
 	if len(r.loops) == 1 {
 		for only := range r.loops {

@@ -63,7 +63,11 @@ func (g *Group) TryGo(fn func() error) bool {
 func (g *Group) start(fn func() error) {
 	g.wg.Add(1)
 	err := errGroupTaskLost
-	_, spawnErr := Spawn(Options{scope: g.scope}, func() {
+	dropped := func() {
+		g.fail(ErrShutdown)
+		g.done()
+	}
+	t, spawnErr := Spawn(Options{scope: g.scope, dropped: dropped}, func() {
 		defer func() {
 			if err != nil {
 				g.fail(err)
@@ -72,7 +76,7 @@ func (g *Group) start(fn func() error) {
 		}()
 		err = fn()
 	})
-	if spawnErr != nil {
+	if t == nil {
 		g.fail(spawnErr)
 		g.done()
 	}

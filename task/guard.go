@@ -46,8 +46,11 @@ func (g *guard) exit(l *Loop) {
 	if l != nil && g.owner.Load() == l {
 		return
 	}
-	g.mu.Unlock()
+	g.exitShared()
 }
+
+//go:noinline
+func (g *guard) exitShared() { g.mu.Unlock() }
 
 // settle makes sure that the guard is shared or owned by l, so that a following enter
 // does not park. Whoever must enter several guards at once settles them all first.
@@ -79,5 +82,8 @@ func (g *guard) revoke(owner *Loop) {
 		g.owner.Store(&sharedGuard)
 		return
 	}
-	w.parkFully(ReasonLoop, nil)
+	w.parkFully(ReasonLoop, g)
 }
+
+// withdraw says that a wait for the owner can't be given up: it ends in any case.
+func (g *guard) withdraw(*Waiter) bool { return false }

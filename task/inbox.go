@@ -75,10 +75,8 @@ func (l *Loop) drainInbox() {
 		case msgWake:
 			l.notify(m.t)
 		case msgStart:
-			l.number(m.t)
 			l.enqueueStart(m.t)
 		case msgStartHere:
-			l.number(m.t)
 			l.enqueue(m.t)
 		case msgCancel:
 			l.cancel(m.t)

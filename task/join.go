@@ -1,29 +1,14 @@
 package task
 
-import "sync"
-
-// An endState is made for a task by whoever first needs to know of its end: a joiner,
-// or the end itself if it has an error to tell.
-type endState struct {
-	mu      sync.Mutex
-	done    bool       // guarded by mu
-	err     error      // guarded by mu
-	joiners waiterList // guarded by mu
-}
-
-// ended is the endState of all tasks that ended well before anyone asked.
-var ended = &endState{done: true}
+// ended is the extension of all tasks that had none and ended well before anyone asked.
+var ended = &extension{done: true}
 
 // signalEnd says that t has ended and wakes those who wait for that.
 func (t *Task) signalEnd(failure error) {
-	e := ended
-	if failure != nil {
-		e = &endState{done: true, err: failure}
-	}
-	if t.end.CompareAndSwap(nil, e) {
+	if failure == nil && t.ext.CompareAndSwap(nil, ended) {
 		return
 	}
-	e = t.end.Load()
+	e := t.extend()
 	e.mu.Lock()
 	e.done, e.err = true, failure
 	joiners := e.joiners.takeAll()
@@ -36,13 +21,7 @@ func (t *Task) signalEnd(failure error) {
 // ErrShutdown if it was never started; or, before the end, the error of the calling
 // task's context. It parks.
 func (t *Task) Join() error {
-	e := t.end.Load()
-	if e == nil {
-		e = new(endState)
-		if !t.end.CompareAndSwap(nil, e) {
-			e = t.end.Load()
-		}
-	}
+	e := t.extend()
 	e.mu.Lock()
 	if e.done {
 		defer e.mu.Unlock()
@@ -53,10 +32,7 @@ func (t *Task) Join() error {
 	e.joiners.push(w)
 	e.mu.Unlock()
 	if err := w.Park(ReasonJoin, t); err != nil {
-		e.mu.Lock()
-		waiting := e.joiners.remove(w)
-		e.mu.Unlock()
-		if waiting {
+		if t.withdraw(w) {
 			return err
 		}
 		w.Absorb()
@@ -68,3 +44,11 @@ func (t *Task) Join() error {
 
 // DescribeWait says which task a Join waits for.
 func (t *Task) DescribeWait() string { return t.String() }
+
+// withdraw takes back a Join.
+func (t *Task) withdraw(w *Waiter) bool {
+	e := t.extra()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.joiners.remove(w)
+}

@@ -12,11 +12,12 @@ func NewLocal[T any](initial T) *Local[T] { return &Local[T]{initial: initial} }
 // Get returns the calling task's value. On a plain goroutine it is the initial one.
 func (v *Local[T]) Get() T {
 	l := here()
-	if l == nil || l.cur == nil || l.cur.info.Load() == nil {
+	if l == nil || l.cur == nil || l.cur.ext.Load() == nil {
 		return v.initial
 	}
-	if x, ok := l.cur.info.Load().locals[v]; ok {
-		return x.(T)
+	if x, ok := l.cur.extra().locals[v]; ok {
+		value, _ := x.(T) // x is nil if T is an interface type and the value its nil
+		return value
 	}
 	return v.initial
 }

@@ -17,8 +17,10 @@ import (
 type Loop struct {
 	rt         *Runtime // fixed
 	index      int      // fixed
+	enrolled   bool     // its goroutines are in members; see registry
 	poller     Poller   // fixed
 	observer   Observer // fixed, may be nil
+	observed   bool     // fixed: there is an observer
 	policy     Policy   // fixed, nil: FIFO over all nodes
 	lockThread bool     // fixed
 	shared     bool     // fixed: there are other loops in the runtime
@@ -31,21 +33,24 @@ type Loop struct {
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
 
-	ready   taskQueue   // with the FIFO policy
-	nodes   []taskQueue // with another policy, by node
-	queued  int         // tasks in nodes and, with another policy, in starts
-	missing int         // tasks taken by other loops that the policy still counted when it chose them
-	starts  startQueue  // tasks not started yet
-	order   uint64      // arrival number given last
-	budget  int         // steps left until the loop's own goroutine is to run
+	ready      taskQueue   // with the FIFO policy
+	nodes      []taskQueue // with another policy, by node
+	queued     int         // tasks in nodes and, with another policy, in starts
+	chargeTo   *Task       // whose step is running, for Policy.Charge
+	chargeNode NodeID      // at which it was taken
+	chargeFrom uint64      // cycles when it began
+	missing    int         // tasks taken by other loops that the policy still counted when it chose them
+	starts     startQueue  // tasks not started yet
+	order      uint64      // arrival number given last
+	budget     int         // steps left until the loop's own goroutine is to run
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount     uint64 // length of that list; others read it with coro.Peek
 	lastID        uint64
-	idle          *worker // workers without a task, the last used first
-	idleCount     int
-	workers       int   // goroutines, idle or not
-	spare         *Task // finished tasks to use again, linked by next
+	idle          []*worker // workers without a task, the last used at the end
+	toStart       *Task     // to be given a new worker by the loop's own goroutine
+	workers       int       // goroutines, idle or not
+	spare         *Task     // finished tasks to use again, linked by next
 	spares        int
 	wheel         wheel
 	sleepers      *sleeper // timers to use again
@@ -94,9 +99,13 @@ func (l *Loop) run() {
 	}
 	l.g = coro.G()
 	l.curG = l.g
-	members.enter(l.g, l)
+	if l.enrolled {
+		members.enter(l.g, l)
+	}
 	defer func() {
-		members.remove(l.g)
+		if l.enrolled {
+			members.remove(l.g)
+		}
 		members.removeLoop(l)
 		close(l.stopped)
 	}()
@@ -128,11 +137,25 @@ func (l *Loop) runReady() {
 	budget := l.nextBudget()
 	l.budget = budget
 	if next := l.pick(); next != nil {
-		l.switchTo(&l.party, next)
+		l.runFrom(next)
+	}
+	for l.toStart != nil {
+		next := l.toStart
+		l.toStart = nil
+		l.runFrom(next)
 	}
 	l.stats.turns++
 	used := budget - max(l.budget, 0)
 	l.stats.noteTurn(used, coro.Cycles()-before)
+}
+
+// runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
+// one.
+func (l *Loop) runFrom(next *Task) {
+	if next.worker == nil && len(l.idle) == 0 {
+		l.idle = append(l.idle, l.newWorker())
+	}
+	l.switchTo(&l.party, next)
 }
 
 // pollOnce asks the poller, waiting for it if nothing else is to be done.
@@ -143,11 +166,14 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	if l.shared && l.rt.steal(l) || l.closing && l.tasks == nil {
+	if l.closing && l.tasks == nil {
 		return
 	}
+	// Whoever sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
-	if l.inbox.pending.Load() {
+	l.rt.idleLoops.Add(1)
+	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {
+		l.rt.idleLoops.Add(-1)
 		l.sleeping.Store(false)
 		if l.poller.Active() {
 			l.poll(0)
@@ -158,7 +184,6 @@ func (l *Loop) pollOnce() {
 	if at, ok := l.wheel.next(); ok {
 		timeout = max(at-l.rt.clock.Now(), 0)
 	}
-	l.rt.idleLoops.Add(1)
 	l.poll(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
@@ -193,7 +218,7 @@ func (l *Loop) pickByPolicy() *Task {
 	for l.queued > 0 {
 		n := l.policy.Next()
 		l.queued--
-		if n == NodeStart {
+		if n == NodeStart && l.startsFirst() {
 			if t := l.starts.pop(); t != nil {
 				return t
 			}
@@ -209,6 +234,13 @@ func (l *Loop) pickByPolicy() *Task {
 		l.missing++ // stolen, and the message that says so has not arrived yet
 	}
 	return nil
+}
+
+// startsFirst says whether of the tasks at NodeStart one that other loops may take has
+// waited longest.
+func (l *Loop) startsFirst() bool {
+	first := l.starts.oldest()
+	return first != 0 && (len(l.nodes) == 0 || l.nodes[NodeStart].head == nil || first < l.nodes[NodeStart].head.order)
 }
 
 // lost is called on l when another loop has taken k tasks that had not started.
@@ -257,28 +289,56 @@ func (l *Loop) enqueueStart(t *Task) {
 	}
 }
 
-// switchTo runs next, nil for the loop's own goroutine, and returns when from, the
-// caller, is resumed.
-func (l *Loop) switchTo(from *coro.Party, next *Task) {
+// prepare makes everything ready for a switch to next, nil for the loop's own
+// goroutine, and returns to whom.
+func (l *Loop) prepare(next *Task) *coro.Party {
 	if l.overrun.Load() != 0 {
 		l.reportOverrun()
 	}
 	l.switches++
+	if l.policy != nil {
+		l.charge(next)
+	}
 	if next == nil {
 		l.cur = nil
 		l.curG = l.g
-		coro.Switch(from, &l.party)
-		return
+		return &l.party
 	}
 	w := next.worker
 	if w == nil {
-		w = l.idleWorker()
+		n := len(l.idle)
+		if n == 0 { // making one here could make the caller's stack grow
+			l.toStart = next
+			l.cur = nil
+			l.curG = l.g
+			return &l.party
+		}
+		w = l.idle[n-1]
+		l.idle = l.idle[:n-1]
 		w.adopt(next)
 	}
 	next.state = stateRunning
 	l.cur = next
 	l.curG = w.g
-	coro.Switch(from, &w.Party)
+	return &w.Party
+}
+
+// charge tells the policy what the step that ends has cost, and begins that of next.
+func (l *Loop) charge(next *Task) {
+	now := coro.Cycles()
+	if l.chargeTo != nil {
+		l.policy.Charge(l.chargeNode, now-l.chargeFrom)
+	}
+	l.chargeTo, l.chargeFrom = next, now
+	if next != nil {
+		l.chargeNode = next.node
+	}
+}
+
+// switchTo runs next, nil for the loop's own goroutine, and returns when from, the
+// caller, is resumed.
+func (l *Loop) switchTo(from *coro.Party, next *Task) {
+	coro.Switch(from, l.prepare(next))
 }
 
 // threadLocked says that the running task has locked its goroutine to the thread.

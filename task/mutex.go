@@ -15,9 +15,19 @@ type Mutex struct {
 }
 
 // Lock locks m and parks until that is possible. A cancelled task waits like any
-// other; see LockContext.
+// other; see LockCancel.
 func (m *Mutex) Lock() {
 	l := here()
+	if l != nil && m.g.owner.Load() == l && !m.locked {
+		m.locked = true
+		m.owner = l.cur
+		return
+	}
+	m.lockOn(l)
+}
+
+// lockOn is Lock, called on loop l, nil for a plain goroutine.
+func (m *Mutex) lockOn(l *Loop) {
 	m.g.enter(l)
 	if !m.locked {
 		m.take(l)
@@ -45,10 +55,7 @@ func (m *Mutex) LockCancel() error {
 	if err == nil {
 		return nil
 	}
-	m.g.enter(l)
-	waiting := m.waiters.remove(w)
-	m.g.exit(l)
-	if waiting {
+	if m.withdraw(w) {
 		return err
 	}
 	w.Absorb()
@@ -87,23 +94,29 @@ func (m *Mutex) TryLock() bool {
 // As with sync.Mutex, it need not be the one who locked it that unlocks it.
 func (m *Mutex) Unlock() {
 	l := here()
+	if l != nil && m.g.owner.Load() == l && m.locked && m.waiters.head == nil {
+		m.locked = false
+		m.owner = nil
+		return
+	}
+	m.unlockOn(l)
+}
+
+// unlockOn is Unlock, called on loop l, nil for a plain goroutine.
+func (m *Mutex) unlockOn(l *Loop) {
 	m.g.enter(l)
 	if !m.locked {
 		m.g.exit(l)
 		panic("task: Unlock of an unlocked Mutex")
 	}
-	m.unlock(l)
-}
-
-// unlock is Unlock from inside the guard, which it leaves.
-func (m *Mutex) unlock(l *Loop) {
-	w := m.waiters.pop()
+	w := m.waiters.head
 	if w == nil {
 		m.locked = false
 		m.owner = nil
 		m.g.exit(l)
 		return
 	}
+	m.waiters.unlink(w)
 	m.owner = w.task
 	m.g.exit(l)
 	w.wakeFrom(l)
@@ -118,4 +131,11 @@ func (m *Mutex) DescribeWait() string {
 		return fmt.Sprintf("Mutex %p held by a plain goroutine", m)
 	}
 	return fmt.Sprintf("Mutex %p held by task %v", m, m.owner)
+}
+
+func (m *Mutex) withdraw(w *Waiter) bool {
+	l := here()
+	m.g.enter(l)
+	defer m.g.exit(l)
+	return m.waiters.remove(w)
 }

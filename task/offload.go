@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ type offloader struct {
 }
 
 type offloadJob struct {
+	o        *offloader
 	fn       func()
 	w        *Waiter
 	panicked *PanicError // written before the wake
@@ -33,9 +35,9 @@ func Offload(fn func()) {
 		return
 	}
 	t := l.current()
-	j := &offloadJob{fn: fn, w: &t.Waiter}
+	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait}
 	l.rt.offload.submit(j)
-	t.park(ReasonOffload, nil, false)
+	t.park(ReasonOffload, j, false)
 	if j.panicked != nil {
 		panic(j.panicked)
 	}
@@ -94,4 +96,13 @@ func (j *offloadJob) run() {
 	}()
 	j.fn()
 	returned = true
+}
+
+// withdraw is for the end of the runtime: a job that has not begun never will. One
+// that runs is not waited for, as it might do so for ever.
+func (j *offloadJob) withdraw(*Waiter) bool {
+	j.o.mu.Lock()
+	defer j.o.mu.Unlock()
+	j.o.queue = slices.DeleteFunc(j.o.queue, func(q *offloadJob) bool { return q == j })
+	return true
 }

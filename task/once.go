@@ -65,3 +65,10 @@ func (o *Once) DescribeWait() string {
 	}
 	return fmt.Sprintf("Once %p, whose function task %v is running", o, o.runner)
 }
+
+func (o *Once) withdraw(w *Waiter) bool {
+	l := here()
+	o.g.enter(l)
+	defer o.g.exit(l)
+	return o.waiters.remove(w)
+}

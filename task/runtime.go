@@ -25,7 +25,8 @@ type Config struct {
 	NewPolicy func(l *Loop) Policy
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
-	// LockThreads ties each loop to one operating system thread.
+	// LockThreads ties each loop to one operating system thread. Tasks that call
+	// runtime.LockOSThread are then not found out, and end the process.
 	LockThreads bool
 	// OnPanic is called on a panicking task, after its deferred functions have run.
 	// If it returns, the task ends and the others go on. nil: the panic is printed
@@ -57,6 +58,7 @@ type Runtime struct {
 	cancel    context.CancelCauseFunc
 	idleLoops atomic.Int32 // loops that wait in their pollers
 	nextLoop  atomic.Uint32
+	spawned   atomic.Uint64 // tasks numbered by spawn, see Loop.number
 	offload   offloader
 	watch     *watchdog
 	closeOnce sync.Once
@@ -106,6 +108,12 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Loops < 0 || cfg.Loops > MaxLoops {
 		return nil, fmt.Errorf("task: Config.Loops is %d; want 1 to %d, or 0 for one per CPU", cfg.Loops, MaxLoops)
 	}
+	if cfg.OffloadLimit < 0 {
+		return nil, fmt.Errorf("task: Config.OffloadLimit is %d; want at least 1, or 0 for 512", cfg.OffloadLimit)
+	}
+	if cfg.Grace < 0 {
+		return nil, fmt.Errorf("task: Config.Grace is %v; want more than 0, or 0 for 1s", cfg.Grace)
+	}
 	if cfg.HoldLimit == 0 {
 		cfg.HoldLimit = 10 * time.Millisecond
 	}
@@ -128,9 +136,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	rt.watch = startWatchdog(rt)
-	for _, l := range rt.loops {
-		members.addLoop(l)
-	}
+	members.addLoops(rt.loops)
 	for _, l := range rt.loops {
 		go l.run()
 	}
@@ -153,6 +159,7 @@ func (rt *Runtime) makeLoops() error {
 		l.wheel.init(rt.clock.Now())
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)
+			l.observed = l.observer != nil
 		}
 		if rt.cfg.NewPolicy != nil {
 			l.policy = rt.cfg.NewPolicy(l)

@@ -150,3 +150,14 @@ type rlocker RWMutex
 
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
+
+func (rw *RWMutex) withdraw(w *Waiter) bool {
+	l := here()
+	rw.g.enter(l)
+	if !rw.waiters.remove(w) {
+		rw.g.exit(l)
+		return false
+	}
+	rw.admit(l) // those behind may now enter
+	return true
+}

@@ -13,6 +13,8 @@ type scope struct {
 	stop func() bool // guarded by mu: undoes context.AfterFunc; nil: not watching
 	in   []*Task     // guarded by mu; each task knows its index
 	held bool        // guarded by mu: a Group keeps the scope although it may be empty
+
+	outer *scope // of an Under: that of the Under around it, or nil; fixed
 }
 
 // newScope returns nil if ctx can never end.
@@ -28,8 +30,9 @@ func newScope(ctx context.Context) *scope {
 func (s *scope) add(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.scope = s
-	t.scopeIndex = int32(len(s.in))
+	e := t.extend()
+	e.scope = s
+	e.index = int32(len(s.in))
 	s.in = append(s.in, t)
 	if s.stop == nil {
 		s.stop = context.AfterFunc(s.ctx, s.cancelAll)
@@ -40,9 +43,9 @@ func (s *scope) add(t *Task) {
 func (s *scope) remove(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := len(s.in) - 1
-	s.in[t.scopeIndex] = s.in[last]
-	s.in[t.scopeIndex].scopeIndex = t.scopeIndex
+	last, at := len(s.in)-1, t.extra().index
+	s.in[at] = s.in[last]
+	s.in[at].extra().index = at
 	s.in[last] = nil
 	s.in = s.in[:last]
 	if last == 0 && !s.held && s.stop != nil {

@@ -12,7 +12,7 @@ import (
 type Case interface {
 	guard() *guard
 	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
-	enqueue(l *Loop, s *selection, index int)      // inside the guard
+	enqueue(w *Waiter, s *selection, index int)    // inside the guard
 	dequeue(l *Loop, fired bool) (err error)       // outside of the guard
 }
 
@@ -23,6 +23,8 @@ type selection struct {
 
 // claim is called by whoever wants to serve case i; one succeeds.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
+
+func (s *selection) withdraw(*Waiter) bool { return s.claim(selectionCancelled) }
 
 const selectionCancelled = 1 << 30
 
@@ -61,14 +63,14 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 		return -1, nil
 	}
 	s := new(selection)
-	for i, c := range cases {
-		c.enqueue(l, s, i)
-	}
 	w := Self()
 	defer w.Release()
+	for i, c := range cases {
+		c.enqueue(w, s, i)
+	}
 	exitAll(l, guards)
-	err := w.Park(ReasonSelect, nil)
-	if err != nil && !s.claim(selectionCancelled) {
+	err := w.Park(ReasonSelect, s)
+	if err != nil && !s.withdraw(w) {
 		w.Absorb()
 		err = nil
 	}
@@ -154,8 +156,8 @@ func (r *recvCase[T]) try(l *Loop) (bool, *Waiter, error) {
 	return true, w, nil
 }
 
-func (r *recvCase[T]) enqueue(l *Loop, s *selection, index int) {
-	r.n = r.c.node(l)
+func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) {
+	r.n = r.c.node(w)
 	r.n.sel, r.n.index = s, index
 	r.c.recvq.push(r.n)
 }
@@ -205,8 +207,8 @@ func (s *sendCase[T]) try(l *Loop) (bool, *Waiter, error) {
 	return true, nil, nil
 }
 
-func (s *sendCase[T]) enqueue(l *Loop, sel *selection, index int) {
-	s.n = s.c.node(l)
+func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) {
+	s.n = s.c.node(w)
 	s.n.value = s.v
 	s.n.sel, s.n.index = sel, index
 	s.c.sendq.push(s.n)

@@ -27,6 +27,19 @@ func NewSemaphore(n int64) *Semaphore {
 // taken nothing, if n is more than the Semaphore has in all, or when the calling task
 // is cancelled first.
 func (s *Semaphore) Acquire(n int64) error {
+	return s.acquire(context.Background(), n)
+}
+
+// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends.
+func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
+	if here() == nil {
+		return s.acquire(ctx, n)
+	}
+	return Under(ctx, func() error { return s.acquire(ctx, n) })
+}
+
+// acquire is Acquire; ctx ends the wait of a plain goroutine.
+func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	if n < 0 || n > s.size {
 		return fmt.Errorf("task: Acquire(%d) of a Semaphore of %d: can never be had", n, s.size)
 	}
@@ -42,23 +55,15 @@ func (s *Semaphore) Acquire(n int64) error {
 	w.tag = n
 	s.waiters.push(w)
 	s.g.exit(l)
-	err := w.Park(ReasonSemaphore, s)
+	err := w.parkUntil(ctx, ReasonSemaphore, s)
 	if err == nil {
 		return nil
 	}
-	s.g.enter(l)
-	if !s.waiters.remove(w) {
-		s.g.exit(l)
+	if !s.withdraw(w) {
 		w.Absorb()
 		return nil
 	}
-	s.grant(l) // those behind may fit where we did not
 	return err
-}
-
-// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends.
-func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
-	return Under(ctx, func() error { return s.Acquire(n) })
 }
 
 // TryAcquire takes n units if they are there and nobody waits, and reports whether it did.
@@ -103,4 +108,15 @@ func (s *Semaphore) DescribeWait() string {
 	s.g.enter(l)
 	defer s.g.exit(l)
 	return fmt.Sprintf("Semaphore %p: %d of %d taken", s, s.used, s.size)
+}
+
+func (s *Semaphore) withdraw(w *Waiter) bool {
+	l := here()
+	s.g.enter(l)
+	if !s.waiters.remove(w) {
+		s.g.exit(l)
+		return false
+	}
+	s.grant(l) // those behind may fit where w did not
+	return true
 }

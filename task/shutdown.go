@@ -19,7 +19,7 @@ func (rt *Runtime) Close() error {
 // Config.Grace; then it makes every wait end its task, running its deferred functions,
 // as runtime.Goexit does; at last it ends the loops and closes the pollers. After it,
 // nothing of the runtime is left, except for tasks that never wait and functions that
-// are still offloaded; the error names the former. It must be called on a plain
+// are still offloaded; the error says how many of the former there are, on which loops. It must be called on a plain
 // goroutine. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
 	if here() != nil {

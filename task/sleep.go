@@ -1,6 +1,7 @@
 package task
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +30,19 @@ func Sleep(d time.Duration) error {
 	}
 	s := l.takeSleeper()
 	s.t = t
-	l.wheel.add(&s.timer, l.rt.clock.Now()+d)
+	l.wheel.add(&s.timer, after(l.rt.clock.Now(), d))
 	err := t.park(ReasonSleep, nil, true)
 	l.wheel.remove(&s.timer)
 	l.putSleeper(s)
 	return err
+}
+
+// after is now + d, or the end of time if that is later than it.
+func after(now, d time.Duration) time.Duration {
+	if at := now + d; d <= 0 || at > now {
+		return at
+	}
+	return math.MaxInt64
 }
 
 // A sleeper is the timer of one Sleep. Loop-private; used again.
@@ -171,7 +180,7 @@ func AfterFunc(d time.Duration, fn func()) *Timer {
 	}
 	a := &Timer{loop: l, fn: fn}
 	a.timer.fire = a.expire
-	at := l.rt.clock.Now() + d
+	at := after(l.rt.clock.Now(), d)
 	if here() == l {
 		l.wheel.add(&a.timer, at)
 	} else {

@@ -19,7 +19,8 @@ type Options struct {
 	// the spawning task, if any.
 	Context context.Context
 
-	scope *scope // of a Group
+	scope   *scope // of a Group
+	dropped func() // see extension
 }
 
 // Go runs fn as a new task. Called by a task, the new one starts on the same loop and
@@ -80,9 +81,10 @@ func (rt *Runtime) Go(fn func()) *Task {
 // spawn makes a task. from is the loop on which the caller runs, or nil.
 func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 	t := &Task{fn: fn, state: stateQueued, escaped: true}
-	t.Waiter.task = t
-	if o.Name != "" {
-		t.extend().name = o.Name
+	t.wait.task = t
+	if o.Name != "" || o.dropped != nil {
+		e := t.extend()
+		e.name, e.dropped = o.Name, o.dropped
 	}
 	s := o.scope
 	if s == nil {
@@ -109,6 +111,8 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 		from.enqueue(t)
 		return nil
 	}
+	step := uint64(len(rt.loops)) + 1
+	t.id = rt.spawned.Add(1)*step - 1
 	m := message{kind: msgStart, t: t}
 	if on != nil {
 		m.kind = msgStartHere
@@ -125,8 +129,11 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
 	t.state = stateFinished
-	if t.scope != nil {
-		t.scope.remove(t)
+	if s := t.extra().scope; s != nil {
+		s.remove(t)
+	}
+	if dropped := t.extra().dropped; dropped != nil {
+		dropped()
 	}
 	t.signalEnd(ErrShutdown)
 }
@@ -144,7 +151,7 @@ func (l *Loop) Start(fn func()) {
 	} else {
 		t = new(Task)
 	}
-	t.Waiter.task = t
+	t.wait.task = t
 	t.recycle = true
 	t.fn = fn
 	l.number(t)
@@ -184,8 +191,9 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 	}
 }
 
-// number gives t its ID: loop i deals out i plus multiples of the number of loops.
+// number gives t its ID. With n loops, loop i deals out i plus multiples of n+1, and
+// the runtime itself, for tasks spawned from outside of a loop, n plus multiples.
 func (l *Loop) number(t *Task) {
-	l.lastID += uint64(len(l.rt.loops))
+	l.lastID += uint64(len(l.rt.loops)) + 1
 	t.id = l.lastID
 }

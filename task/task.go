@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 )
 
@@ -45,43 +46,64 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, one of which runs at a time.
 type Task struct {
-	Waiter                                    // its one wait at a time
-	loop             *Loop                    // fixed once started
-	worker           *worker                  // nil before the start and after the end
-	next             *Task                    // in a run queue
-	allPrev, allNext *Task                    // in Loop.tasks
-	fn               func()                   // what it runs
-	on               any                      // what it waits for while parked, or nil
-	info             atomic.Pointer[info]     // name and the like, or nil; replaced on the loop only
-	scope            *scope                   // whose context cancels it, or nil; fixed before the start
-	end              atomic.Pointer[endState] // see join.go
-	order            uint64                   // arrival number in the run queue
+	wait      Waiter  // its one wait at a time
+	loop      *Loop   // fixed once started
+	worker    *worker // nil before the start and after the end
+	next      *Task   // in a run queue
+	on        any     // what it waits for while parked, or nil
+	state     taskState
+	why       Reason
+	notified  bool // woken since it last parked; see Waiter
+	cancelled bool // its context has ended
+	fixed     bool // parked where cancellation does not wake it
+	firm      bool // its waits go on although the runtime shuts down
+	seen      bool // the observer was told of the wait, not yet of its end
+	escaped   bool // someone may hold a pointer to it
+	recycle   bool // made by Loop.Start
+	node      NodeID
+	order     uint64 // arrival number in the run queue
+	fn        func() // what it runs
+
+	allPrev, allNext *Task // in Loop.tasks
+	ext              atomic.Pointer[extension]
 	id               uint64
-	node             NodeID
-	scopeIndex       int32 // guarded by scope.mu
-	state            taskState
-	why              Reason
-	notified         bool // woken since it last parked; see Waiter
-	cancelled        bool // its context has ended
-	fixed            bool // parked where cancellation does not wake it
-	escaped          bool // someone may hold a pointer to it
-	recycle          bool // made by Loop.Start
 }
 
-// info holds what few tasks have.
-type info struct {
-	name   string      // fixed
-	locals map[any]any // loop-private
-	under  *scope      // loop-private: of the innermost Under
+// An extension holds what few tasks have. It is made by whoever first needs it: at the
+// spawn, by the task, by a joiner or by the end. The fields without a remark are fixed
+// before the start.
+type extension struct {
+	name    string
+	scope   *scope      // whose context cancels the task, or nil
+	index   int32       // in scope.in; guarded by scope.mu
+	dropped func()      // called if the task ends without having been started, or nil
+	under   *scope      // loop-private: of the innermost Under
+	locals  map[any]any // loop-private
+
+	mu      sync.Mutex
+	done    bool       // guarded by mu
+	err     error      // guarded by mu
+	joiners waiterList // guarded by mu
 }
 
-func (t *Task) extend() *info {
-	i := t.info.Load()
-	if i == nil {
-		i = new(info)
-		t.info.Store(i)
+// noExtension stands for the extension of a task that has none.
+var noExtension extension
+
+// extra returns the extension of t for reading.
+func (t *Task) extra() *extension {
+	if e := t.ext.Load(); e != nil {
+		return e
 	}
-	return i
+	return &noExtension
+}
+
+// extend returns the extension of t, which it makes if there is none.
+func (t *Task) extend() *extension {
+	if e := t.ext.Load(); e != nil {
+		return e
+	}
+	t.ext.CompareAndSwap(nil, new(extension))
+	return t.ext.Load()
 }
 
 // ID is a number that no other task of the runtime has had.
@@ -90,8 +112,8 @@ func (t *Task) ID() uint64 { return t.id }
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
 func (t *Task) Name() string {
-	if i := t.info.Load(); i != nil && i.name != "" {
-		return i.name
+	if name := t.extra().name; name != "" {
+		return name
 	}
 	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
 		return f.Name()
@@ -101,15 +123,6 @@ func (t *Task) Name() string {
 
 // String returns the name and the number of the task.
 func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.id, 10) }
-
-// Loop is the loop on which the task runs. It is nil for a task that has not started,
-// because another loop may still take it.
-func (t *Task) Loop() *Loop {
-	if t.loop == nil || t.worker == nil {
-		return nil
-	}
-	return t.loop
-}
 
 // Node is the node of the blocking graph at which the task last waited. It may be
 // called on the task's loop only.
@@ -145,19 +158,24 @@ func Context() context.Context {
 
 // innerScope is the scope that what t spawns belongs to.
 func (t *Task) innerScope() *scope {
-	if i := t.info.Load(); i != nil && i.under != nil {
-		return i.under
+	e := t.extra()
+	if e.under != nil {
+		return e.under
 	}
-	return t.scope
+	return e.scope
 }
 
 // endedContext returns the innermost of the contexts of t that have ended, or nil.
 func (t *Task) endedContext() context.Context {
-	if s := t.innerScope(); s != nil && s.ctx.Err() != nil {
-		return s.ctx
+	if i := t.extra(); i != &noExtension {
+		for s := i.under; s != nil; s = s.outer {
+			if s.ctx.Err() != nil {
+				return s.ctx
+			}
+		}
 	}
-	if t.scope != nil && t.scope.ctx.Err() != nil {
-		return t.scope.ctx
+	if s := t.extra().scope; s != nil && s.ctx.Err() != nil {
+		return s.ctx
 	}
 	if t.loop.cancelAll {
 		return t.loop.rt.ctx

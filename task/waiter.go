@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -42,8 +43,13 @@ func (w *Waiter) thread() *threadWaiter { return (*threadWaiter)(unsafe.Pointer(
 // has one, so it can wait for one thing at a time. It panics on a loop's own
 // goroutine, which must not wait (functions called by a poller, by Post or by an Alarm).
 func Self() *Waiter {
-	if l := here(); l != nil {
-		return &l.current().Waiter
+	return selfOn(here())
+}
+
+// selfOn is Self for a caller who knows that it runs on l, nil for a plain goroutine.
+func selfOn(l *Loop) *Waiter {
+	if l != nil {
+		return &l.current().wait
 	}
 	return &threadWaiters.Get().(*threadWaiter).Waiter
 }
@@ -81,6 +87,19 @@ func (w *Waiter) Park(why Reason, on any) error {
 		return nil
 	}
 	return w.task.park(why, on, true)
+}
+
+// parkUntil is Park that the end of ctx ends too if the caller is a plain goroutine.
+func (w *Waiter) parkUntil(ctx context.Context, why Reason, on any) error {
+	if w.task != nil {
+		return w.task.park(why, on, true)
+	}
+	select {
+	case <-w.thread().woken:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
 }
 
 // Absorb waits for a Wake that is certain to come. It does not end when the task is
@@ -135,30 +154,48 @@ func (l *Loop) notify(t *Task) {
 }
 
 // park is the one place where tasks wait. The caller is t itself, running. It returns
-// when t has been notified, or, if t may be cancelled here, with the reason of that.
+// nil when t has been notified, or, if t may be cancelled here, the reason of that.
+//
+// It consists of beginPark, the switch, and endPark. The few callers for which 5 ns
+// matter put the three into their own frame, see coro.Pass.
 func (t *Task) park(why Reason, on any, cancellable bool) error {
-	if t.notified {
-		t.notified = false
-		return nil
+	if to := t.beginPark(why, on, cancellable); to != nil {
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
 	}
+	return t.endPark()
+}
+
+// beginPark returns whom to switch to, nil if there is no need to wait.
+func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 	l := t.loop
-	if l.unwinding {
-		runtime.Goexit()
-	}
 	if l.threadLocked() {
 		l.refuseThreadLock()
 	}
-	if cancellable && t.cancelled {
-		return t.cancelError()
-	}
 	t.on = on
-	t.fixed = !cancellable
-	l.observe(t, why)
-	t.state = stateParked
-	l.leave(t)
-	if on != nil {
-		t.on = nil
+	if t.notified || l.unwinding || t.cancelled && cancellable {
+		return nil
 	}
+	t.fixed = !cancellable
+	t.why = why
+	if l.observed {
+		l.observe(t)
+	}
+	t.state = stateParked
+	return l.handOver(t)
+}
+
+// endPark says how the wait that beginPark began has ended.
+func (t *Task) endPark() error {
+	l := t.loop
+	if t.seen {
+		t.seen = false
+		l.observer.Resumed(t)
+	}
+	if l.unwinding && !t.notified {
+		t.unwind()
+	}
+	t.on = nil
 	if t.notified {
 		t.notified = false
 		return nil
@@ -166,28 +203,37 @@ func (t *Task) park(why Reason, on any, cancellable bool) error {
 	return t.cancelError()
 }
 
-// observe tells the observer that t is about to wait or yield.
-func (l *Loop) observe(t *Task, why Reason) {
-	t.why = why
-	if l.observer != nil {
-		t.node = l.observer.Parked(t, why, coro.Fingerprint(l.base))
-	}
+// A withdrawer is something to wait on that can forget a Waiter. It reports false if
+// the Waiter has been taken from it already, and a Wake is on its way.
+type withdrawer interface {
+	withdraw(w *Waiter) bool
 }
 
-// leave switches from t, which is parked or queued, to whatever runs next, and
-// returns when t runs again.
-func (l *Loop) leave(t *Task) {
-	if next := l.pick(); next != t {
-		l.switchTo(&t.worker.Party, next)
-	} else {
-		t.state = stateRunning
+// unwind ends t, whose wait is not over, because the runtime shuts down. But if what it
+// waits for has been given to it already, t takes that and ends at its next wait.
+func (t *Task) unwind() {
+	l := t.loop
+	if d, ok := t.on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
+		for !t.notified {
+			t.fixed = true
+			t.state = stateParked
+			if to := l.handOver(t); to != nil {
+				coro.Switch(&t.worker.Party, to)
+			}
+		}
+		return
 	}
-	if l.observer != nil {
-		l.observer.Resumed(t)
+	if c, ok := t.on.(*Cond); ok {
+		c.unwound(t)
 	}
-	if l.unwinding {
-		runtime.Goexit()
-	}
+	t.on = nil
+	runtime.Goexit()
+}
+
+// observe tells the observer that t is about to wait or yield.
+func (l *Loop) observe(t *Task) {
+	t.seen = true
+	t.node = l.observer.Parked(t, t.why, coro.Fingerprint(l.base))
 }
 
 // Yield lets every task of the loop that is ready run before the caller goes on. On a
@@ -202,8 +248,40 @@ func Yield() {
 		l.refuseThreadLock()
 	}
 	t := l.cur
-	l.observe(t, ReasonYield)
+	t.why = ReasonYield
+	if l.observed {
+		l.observe(t)
+	}
 	t.state = stateQueued
 	l.enqueue(t)
-	l.leave(t)
+	if to := l.handOver(t); to != nil {
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	if t.seen {
+		t.seen = false
+		l.observer.Resumed(t)
+	}
+	if l.unwinding {
+		runtime.Goexit()
+	}
+}
+
+// handOver chooses what runs after t, which is parked or queued; nil means t itself.
+func (l *Loop) handOver(t *Task) *coro.Party {
+	next := l.pick()
+	if next == t {
+		if l.overrun.Load() != 0 {
+			l.reportOverrun()
+		}
+		l.switches++
+		t.state = stateRunning
+		return nil
+	}
+	if t1 := l.ready.head; t1 != nil && t1.worker != nil {
+		if t2 := t1.next; t2 != nil && t2.worker != nil {
+			coro.LookAhead(t2.worker.g, t1.worker.g)
+		}
+	}
+	return l.prepare(next)
 }

@@ -48,10 +48,10 @@ func (wg *WaitGroup) Wait() {
 	w.Release()
 }
 
-// Go runs fn as a new task that the group waits for.
+// Go runs fn as a new task that the group waits for, see the function Go.
 func (wg *WaitGroup) Go(fn func()) {
 	wg.Add(1)
-	Go(func() {
+	goWith(Options{dropped: wg.Done}, func() {
 		defer wg.Done()
 		fn()
 	})
@@ -63,4 +63,11 @@ func (wg *WaitGroup) DescribeWait() string {
 	wg.g.enter(l)
 	defer wg.g.exit(l)
 	return fmt.Sprintf("WaitGroup %p: %d not done", wg, wg.count)
+}
+
+func (wg *WaitGroup) withdraw(w *Waiter) bool {
+	l := here()
+	wg.g.enter(l)
+	defer wg.g.exit(l)
+	return wg.waiters.remove(w)
 }

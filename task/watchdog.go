@@ -33,14 +33,16 @@ type watchdog struct {
 type sighting struct {
 	step  uint64
 	since time.Time
-	told  bool
+
+	counted, told bool
 }
 
 const (
-	reportInterval = time.Second // at most one watchdog report in that time
-	deadlockAfter  = time.Second // of rest
-	stillHeld      = 100         // multiple of the limit after which a step that goes on is reported
-	maxStackDump   = 10_000      // goroutines; with more, no stacks of a step that goes on
+	minWatch       = 100 * time.Microsecond // between two looks
+	reportInterval = time.Second            // at most one watchdog report in that time
+	deadlockAfter  = time.Second            // of rest
+	stillHeld      = 100                    // multiple of the limit after which a step that goes on is reported
+	maxStackDump   = 10_000                 // goroutines; with more, no stacks of a step that goes on
 )
 
 func startWatchdog(rt *Runtime) *watchdog {
@@ -63,7 +65,8 @@ func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 
 func (w *watchdog) run() {
 	defer close(w.done)
-	tick := time.NewTicker(w.rt.cfg.HoldLimit / 2)
+	interval := max(w.rt.cfg.HoldLimit/2, minWatch)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -75,10 +78,10 @@ func (w *watchdog) run() {
 			continue
 		}
 		tick.Stop()
-		if !w.doze() {
+		if !w.doze(interval) {
 			return
 		}
-		tick.Reset(w.rt.cfg.HoldLimit / 2)
+		tick.Reset(interval)
 	}
 }
 
@@ -93,6 +96,10 @@ func (w *watchdog) look() (busy bool) {
 			*s = sighting{step: step, since: now}
 			busy = true
 		case l.sleeping.Load():
+			s.since = now
+		case !l.runsTask(): // it has just been woken, or is asking its poller
+			s.since = now
+			busy = true
 		default:
 			busy = true
 			if now.Sub(s.since) >= w.rt.cfg.HoldLimit {
@@ -103,9 +110,13 @@ func (w *watchdog) look() (busy bool) {
 	return busy
 }
 
+// runsTask says whether a task runs on l at this moment. For the watchdog.
+func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
+
 // held is called when a step of l has taken at least for.
 func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
-	if l.overrun.Load() != s.step {
+	if !s.counted {
+		s.counted = true
 		w.overruns.Add(1)
 		l.overrunSince.Store(s.since.UnixNano())
 		l.overrun.Store(s.step)
@@ -163,12 +174,17 @@ func runningStacks() string {
 	return strings.Join(out, "\n\n")
 }
 
-// doze waits until a loop wakes up. It returns false if the watchdog is to end.
-func (w *watchdog) doze() bool {
+// doze waits until a loop wakes up. It returns false if the watchdog is to end. What a
+// deadlock check wakes does not count: after it the loops get the time settle to go
+// back to sleep.
+func (w *watchdog) doze(settle time.Duration) bool {
 	rest := time.NewTimer(deadlockAfter)
 	defer rest.Stop()
-	w.dozing.Store(true)
 	for {
+		w.dozing.Store(true)
+		if !w.allSleep() && w.dozing.CompareAndSwap(true, false) {
+			return true // it woke up before it could see that we doze
+		}
 		select {
 		case <-w.stop:
 			return false
@@ -177,13 +193,26 @@ func (w *watchdog) doze() bool {
 		case <-rest.C:
 			w.dozing.Store(false)
 			w.checkDeadlock()
-			select { // what the check itself has woken does not count
+			select {
+			case <-w.stop:
+				return false
+			case <-time.After(settle):
+			}
+			select {
 			case <-w.kick:
 			default:
 			}
-			w.dozing.Store(true)
 		}
 	}
+}
+
+func (w *watchdog) allSleep() bool {
+	for _, l := range w.rt.loops {
+		if !l.sleeping.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // wokeUp is called by a loop that has left its poller.

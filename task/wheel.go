@@ -96,7 +96,7 @@ func (w *wheel) next() (at time.Duration, ok bool) {
 
 // nextTick is the first tick after the present at which a slot is to be worked off.
 // All timers of a level are in slots after the present one of that level, because
-// they share with the present the digits above.
+// they share with the present the digits above; only the last level wraps round.
 func (w *wheel) nextTick() uint64 {
 	for level, used := range w.used {
 		if used == 0 {
@@ -104,11 +104,8 @@ func (w *wheel) nextTick() uint64 {
 		}
 		shift := level * wheelBits
 		present := w.tick >> shift
-		slot := uint64(bits.TrailingZeros64(used))
-		if slot > present%wheelSlots {
-			return (present - present%wheelSlots + slot) << shift
-		}
-		return (present - present%wheelSlots + wheelSlots + slot) << shift // only the last level wraps
+		after := bits.RotateLeft64(used, -int(present%wheelSlots+1)) // bit 0: the slot after the present one
+		return (present + 1 + uint64(bits.TrailingZeros64(after))) << shift
 	}
 	panic("task: broken invariant: nextTick of an empty wheel")
 }

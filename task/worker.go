@@ -5,27 +5,18 @@ import (
 )
 
 // A worker is a goroutine of a loop that runs one task after another. All fields are
-// loop-private.
+// loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
 	g    uintptr // identity; 0 until it first runs
 	loop *Loop
-	task *Task   // what it runs or is to run; nil: idle
-	next *worker // in Loop.idle
-	gone bool    // its goroutine is ending
+	task *Task // what it runs or is to run; nil: idle
 }
 
-// idleWorker returns a worker that can take a task: the one that was used last, so
-// that its stack is warm, or a new one.
-func (l *Loop) idleWorker() *worker {
-	if w := l.idle; w != nil {
-		l.idle = w.next
-		w.next = nil
-		l.idleCount--
-		return w
-	}
-	return l.newWorker()
-}
+const (
+	workerGone     = 1 << iota // its goroutine is ending
+	workerEnrolled             // in members
+)
 
 func (l *Loop) newWorker() *worker {
 	w := &worker{loop: l}
@@ -34,15 +25,38 @@ func (l *Loop) newWorker() *worker {
 	return w
 }
 
+// enroll enters w into members.
+func (w *worker) enroll() {
+	if *w.Mark()&workerEnrolled == 0 {
+		*w.Mark() |= workerEnrolled
+		members.enter(w.g, w.loop)
+	}
+}
+
+// enroll enters all goroutines of l into members. It runs on l.
+func (l *Loop) enroll() {
+	if l.enrolled {
+		return
+	}
+	l.enrolled = true
+	members.enter(l.g, l)
+	for _, w := range l.idle {
+		w.enroll()
+	}
+	for t := l.tasks; t != nil; t = t.allNext {
+		t.worker.enroll()
+	}
+}
+
 // adopt makes w the worker of t, which has not started.
 func (w *worker) adopt(t *Task) {
 	l := w.loop
 	w.task = t
 	t.worker = w
-	if t.scope == nil {
+	if s := t.extra().scope; s == nil {
 		t.loop = l
 	} else {
-		t.scope.setLoop(t, l)
+		s.setLoop(t, l)
 	}
 	t.allPrev = nil
 	t.allNext = l.tasks
@@ -54,18 +68,23 @@ func (w *worker) adopt(t *Task) {
 }
 
 // run is the goroutine of w.
-func (w *worker) run() {
+func (w *worker) run(yield func(struct{}) bool) {
+	w.Enter(yield)
 	l := w.loop
 	w.g = coro.G()
 	l.curG = w.g
-	members.enter(w.g, l)
+	if l.enrolled {
+		w.enroll()
+	}
 	if l.base == 0 {
 		l.base = coro.Depth()
 	}
 	goexit := true
 	defer func() {
-		members.remove(w.g)
-		w.gone = true
+		if *w.Mark()&workerEnrolled != 0 {
+			members.remove(w.g)
+		}
+		*w.Mark() |= workerGone
 		l.workers--
 		if goexit {
 			l.cur = nil
@@ -88,18 +107,19 @@ func (w *worker) nextTask() bool {
 	next := l.pick()
 	if next != nil && next.worker == nil {
 		l.switches++
+		if l.policy != nil {
+			l.charge(next)
+		}
 		w.adopt(next)
 		next.state = stateRunning
 		l.cur = next
 		return true
 	}
-	if l.idleCount >= maxIdleWorkers && !l.closing {
+	if len(l.idle) >= maxIdleWorkers && !l.closing {
 		l.leaveTo(w, next)
 		return false
 	}
-	w.next = l.idle
-	l.idle = w
-	l.idleCount++
+	l.idle = append(l.idle, w)
 	l.switchTo(&w.Party, next)
 	return w.task != nil
 }
@@ -123,8 +143,8 @@ func (l *Loop) leaveTo(w *worker, next *Task) {
 func (w *worker) runTask(t *Task) {
 	l := w.loop
 	returned := false
+	var failure error
 	defer func() {
-		var failure error
 		if !returned {
 			if v := recover(); v != nil {
 				failure = l.rt.taskPanicked(t, v)
@@ -141,7 +161,12 @@ func (w *worker) runTask(t *Task) {
 		l.observer.Resumed(t)
 	}
 	t.cancelled = t.endedContext() != nil
-	if !l.unwinding {
+	if l.unwinding {
+		failure = ErrShutdown
+		if dropped := t.extra().dropped; dropped != nil {
+			dropped()
+		}
+	} else {
 		t.fn()
 	}
 	returned = true
@@ -171,10 +196,11 @@ func (l *Loop) finish(t *Task, failure error) {
 	t.state = stateFinished
 	t.worker = nil
 	l.cur = nil
-	if t.scope != nil {
-		t.scope.remove(t)
+	if s := t.extra().scope; s != nil {
+		s.remove(t)
 	}
-	if t.recycle && !t.escaped && l.spares < maxSpareTasks {
+	// A task that did not return may have left its Waiter where a waker will find it.
+	if t.recycle && !t.escaped && failure == nil && l.spares < maxSpareTasks {
 		*t = Task{}
 		t.next = l.spare
 		l.spare = t
@@ -188,11 +214,10 @@ func (l *Loop) finish(t *Task, failure error) {
 // A worker that returns resumes whoever waits in its slot: another idle worker, which
 // returns too, or the loop.
 func (l *Loop) closeWorkers() {
-	for l.idle != nil {
-		w := l.idle
-		l.idle = w.next
-		l.idleCount--
-		if !w.gone {
+	for n := len(l.idle); n > 0; n = len(l.idle) {
+		w := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		if *w.Mark()&workerGone == 0 {
 			coro.Switch(&l.party, &w.Party)
 		}
 	}

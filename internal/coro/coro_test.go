@@ -85,7 +85,8 @@ func (r *ring) pick() *Party {
 
 var testT *testing.T
 
-func (m *member) run() {
+func (m *member) run(yield func(struct{}) bool) {
+	m.Enter(yield)
 	r := m.r
 	normal := false
 	defer func() {
@@ -163,11 +164,16 @@ func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 	var loop Party
 	var first, second Coro
 	ran := false
-	first.Init(func() {
+	first.Init(func(yield func(struct{}) bool) {
+		first.Enter(yield)
 		defer func() { first.Leave(&second.Party, true) }()
 		runtime.Goexit()
 	})
-	second.Init(func() { ran = true; Switch(&second.Party, &loop) })
+	second.Init(func(yield func(struct{}) bool) {
+		second.Enter(yield)
+		ran = true
+		Switch(&second.Party, &loop)
+	})
 	Switch(&loop, &first.Party)
 	if !ran {
 		t.Error("the successor did not run")
@@ -298,7 +304,8 @@ func BenchmarkSwitch(b *testing.B) {
 	var loop Party
 	var c Coro
 	done := false
-	c.Init(func() {
+	c.Init(func(yield func(struct{}) bool) {
+		c.Enter(yield)
 		for !done {
 			Switch(&c.Party, &loop)
 		}

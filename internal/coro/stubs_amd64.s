@@ -90,3 +90,25 @@ walk:
 done:
 	MOVQ R8, ret+8(FP)
 	RET
+
+// func LookAhead(soon, next uintptr)
+//
+// 56 is where g keeps the stack pointer, g.sched.sp.
+TEXT ·LookAhead(SB), NOSPLIT, $0-16
+	MOVQ       soon+0(FP), AX
+	MOVQ       next+8(FP), CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	PREFETCHT0 128(AX)
+	PREFETCHT0 192(AX)
+	TESTQ      CX, CX
+	JZ         done
+	MOVQ       56(CX), DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 256(DX)
+
+done:
+	RET

@@ -79,3 +79,10 @@ func findLockedOffset() uintptr {
 	}()
 	return <-found
 }
+
+// LookAhead loads into the cache what a switch to two goroutines will touch: of soon,
+// the one that runs after the next, what the Go runtime keeps about it; of next, whose
+// turn has come to be read for that, the top of its stack. Both are values of G, of
+// goroutines that exist; next may be 0. With 10,000 coroutines in turn this takes a
+// switch from about 100-200 ns to 75.
+func LookAhead(soon, next uintptr)

@@ -1,0 +1,411 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// The test program is its own worker, as the driver is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workerCommand {
+		if err := runWorker(os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// Under the race detector a worker would linger for a second after its end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	os.Exit(m.Run())
+}
+
+func TestFlagsMayStandBeforeAndAfterTheName(t *testing.T) {
+	for _, line := range []string{
+		"pipes -quick -out d", "-quick pipes -out d", "-out=d -quick pipes", "-out d pipes --quick",
+	} {
+		o, err := parseRun(strings.Fields(line))
+		if err != nil || o.experiment.name != "pipes" || !o.quick || o.dir != "d" {
+			t.Errorf("%q: got %q quick=%v out=%q, error %v", line, o.experiment.name, o.quick, o.dir, err)
+		}
+	}
+}
+
+func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                  "usage",
+		"fly":               `unknown command "fly"`,
+		"list all":          "no arguments",
+		"run":               "got 0: choose from primitives, producer-consumer, pipes",
+		"run pipes hello":   "got 2",
+		"run nothing":       `no experiment "nothing": choose from primitives`,
+		"run pipes -fast":   "-fast",
+		"run pipes -out":    "-out",
+		"run -quick=7 pipe": "quick",
+	} {
+		err := command(t.Context(), strings.Fields(line), io.Discard, io.Discard)
+		var usage *usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want a usage error with %q", line, err, want)
+		}
+	}
+}
+
+func TestListNamesEveryExperimentOnce(t *testing.T) {
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"list"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	names := experimentNames()
+	slices.Sort(names)
+	if len(slices.Compact(names)) != len(experiments) {
+		t.Errorf("a name is there twice: %v", names)
+	}
+	for _, name := range names {
+		if !strings.Contains(out.String(), name+" ") {
+			t.Errorf("list does not name %s:\n%s", name, out.String())
+		}
+	}
+}
+
+// fake is a contender that returns its calls' number, and what it was asked.
+func fake(system string, calls *[]string) contender {
+	return contender{system: system, sample: func(_ context.Context, p point, _ time.Duration) ([]sample, error) {
+		*calls = append(*calls, fmt.Sprintf("%s/%s/%v", system, p.metric, p.x))
+		return []sample{{p.metric, "ns", p.x, float64(len(*calls))}}, nil
+	}}
+}
+
+func testRun(t *testing.T, quick bool) *run {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{ctx: t.Context(), quick: quick, began: time.Now(), progress: io.Discard, scratch: t.TempDir(), self: self}
+}
+
+func TestRunsAreInterleaved(t *testing.T) {
+	r := testRun(t, true)
+	var calls []string
+	b := fake("b", &calls)
+	b.lacks = func(p point) string {
+		if p.x == 2 {
+			return "does not like 2"
+		}
+		return ""
+	}
+	err := r.measure([]point{{metric: "m", x: 1}, {metric: "m", x: 2}}, []contender{fake("a", &calls), b}, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"a/m/1", "b/m/1", "a/m/2",
+		"b/m/1", "a/m/1", "a/m/2",
+		"a/m/1", "b/m/1", "a/m/2",
+	}
+	if !slices.Equal(calls, want) {
+		t.Errorf("order %v, want %v", calls, want)
+	}
+	if r.env.Skipped["b m"] != "does not like 2" {
+		t.Errorf("skipped %v", r.env.Skipped)
+	}
+	rows := r.samples.Rows()
+	if len(rows) != 3 || rows[0].Value != 5 || rows[0].Min != 1 || rows[0].Max != 7 || rows[0].N != quickRounds {
+		t.Errorf("rows %+v", rows)
+	}
+}
+
+func TestRivalThatFailsIsLeftOutAndOursFailsTheRun(t *testing.T) {
+	broken := func(system string, calls *int) contender {
+		return contender{system: system, sample: func(context.Context, point, time.Duration) ([]sample, error) {
+			*calls++
+			return nil, errors.New("broken")
+		}}
+	}
+	for system, fails := range map[string]bool{"gnet": false, "capriccio": true, "knot": true} {
+		r := testRun(t, true)
+		calls := 0
+		if err := r.measure([]point{{metric: "m", x: 1}}, []contender{broken(system, &calls)}, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if (r.failed != nil) != fails || calls != 1 || r.env.Skipped[system+" m x=1"] != "broken" {
+			t.Errorf("%s: failed %v after %d calls, skipped %v", system, r.failed, calls, r.env.Skipped)
+		}
+	}
+}
+
+func TestInterruptEndsMeasuring(t *testing.T) {
+	r := testRun(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.ctx = ctx
+	calls := 0
+	stops := contender{system: "a", sample: func(context.Context, point, time.Duration) ([]sample, error) {
+		calls++
+		cancel()
+		return nil, errors.New("killed")
+	}}
+	err := r.measure([]point{{metric: "m", x: 1}}, []contender{stops}, time.Millisecond)
+	if !errors.Is(err, context.Canceled) || calls != 1 || len(r.env.Skipped) != 0 {
+		t.Errorf("got %v after %d calls, skipped %v", err, calls, r.env.Skipped)
+	}
+}
+
+func TestQuickRunOutOfTimeKeepsOneRound(t *testing.T) {
+	r := testRun(t, true)
+	r.began = time.Now().Add(-time.Hour)
+	var calls []string
+	if err := r.measure([]point{{metric: "m", x: 1}}, []contender{fake("a", &calls)}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if len(calls) != 1 || len(r.env.Notes) != 1 {
+		t.Errorf("%d calls, notes %v; want one call and a note", len(calls), r.env.Notes)
+	}
+}
+
+func TestPaceSharesTheTimeThatIsLeft(t *testing.T) {
+	var p pace
+	if got := p.next(time.Second, 10*time.Second, 20); got != 500*time.Millisecond {
+		t.Errorf("without overhead %v", got)
+	}
+	p.spent(100 * time.Millisecond)
+	if got := p.next(time.Second, 10*time.Second, 20); got != 400*time.Millisecond {
+		t.Errorf("with overhead %v", got)
+	}
+	if got := p.next(time.Second, time.Hour, 20); got != time.Second {
+		t.Errorf("with all the time %v", got)
+	}
+	if got := p.next(time.Second, -time.Second, 1); got != shortestSample {
+		t.Errorf("with none %v", got)
+	}
+}
+
+func TestSampleLines(t *testing.T) {
+	got, err := parseSamples([]string{"yield ns 2 51.5", "ops ops/s 16384 1.29e+06"})
+	want := []sample{{"yield", "ns", 2, 51.5}, {"ops", "ops/s", 16384, 1.29e6}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, line := range []string{"", "yield ns 2", "yield ns two 3", "yield ns 2 three", "a b 1 2 3"} {
+		if got, err := parseSamples([]string{line}); err == nil {
+			t.Errorf("%q gave %v", line, got)
+		}
+	}
+	if _, err := parseSamples(nil); err == nil {
+		t.Error("no lines are no error")
+	}
+}
+
+func TestTracersTotals(t *testing.T) {
+	const table = "% time     seconds  usecs/call     calls    errors syscall\n" +
+		" 60.00    0.600000           2       300           read\n" +
+		"------ ----------- ----------- --------- --------- ----------------\n" +
+		"100.00    1.000000           1       912        12 total\n"
+	if got, err := straceCalls(table); got != 912 || err != nil {
+		t.Errorf("strace: %d, %v", got, err)
+	}
+	if got, err := perfCalls("# started\n\n1234,,raw_syscalls:sys_enter,5678,100.00,,\n"); got != 1234 || err != nil {
+		t.Errorf("perf: %d, %v", got, err)
+	}
+	if got, err := straceCalls("strace: gone"); err == nil {
+		t.Errorf("strace: %d of nothing", got)
+	}
+	for _, data := range []string{"", "<not counted>,,raw_syscalls:sys_enter,0,100.00,,"} {
+		if got, err := perfCalls(data); err == nil {
+			t.Errorf("perf: %d of %q", got, data)
+		}
+	}
+}
+
+func TestPlainLoadCountsAsDepthAndAsConnections(t *testing.T) {
+	samples := []sample{{"rps", "req/s", 1, 5}, {"requests", "1", 1, 9}}
+	got := helloSamples(samples, point{metric: "depth", x: 1}, 64)
+	if want := []sample{{"rps", "req/s", 1, 5}, {"rps-conns", "req/s", 64, 5}}; !slices.Equal(got, want) {
+		t.Errorf("plain: %v", got)
+	}
+	got = helloSamples([]sample{{"rps", "req/s", 16, 5}}, point{metric: "depth", x: 16}, 64)
+	if want := []sample{{"rps", "req/s", 16, 5}}; !slices.Equal(got, want) {
+		t.Errorf("pipelined: %v", got)
+	}
+	got = helloSamples(samples, point{metric: "conns", x: 8}, 8)
+	if want := []sample{{"rps-conns", "req/s", 8, 5}}; !slices.Equal(got, want) {
+		t.Errorf("connections: %v", got)
+	}
+}
+
+func TestTokensFollowThePaper(t *testing.T) {
+	for pipes, want := range map[int]int{1: 1, 4: 1, 64: 16, 127: 31, 128: 128, 16384: 128} {
+		if got := tokensFor(pipes); got != want {
+			t.Errorf("%d pipes have %d tokens, want %d", pipes, got, want)
+		}
+	}
+}
+
+func TestBadJobsAreRefused(t *testing.T) {
+	for _, line := range []string{
+		"", "yield", "yield 2", "yield 0 10", "yield 2 0", "yield two 10", "yield 2 -1", "yield 2 10 x", "yield 2 10 0 0", "fly 2 10", "chan 1 10",
+	} {
+		for _, kind := range []string{"goroutine", "capriccio"} {
+			if err := runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard); err == nil {
+				t.Errorf("%s took %q", kind, line)
+			}
+		}
+	}
+	if err := runWorker([]string{"stranger"}, io.Discard); err == nil {
+		t.Error("an unknown kind was taken")
+	}
+	if err := runWorker(nil, io.Discard); err == nil {
+		t.Error("no kind was taken")
+	}
+}
+
+func needTwoCores(t *testing.T) {
+	cores, err := proc.Cores()
+	if err != nil || !slices.Contains(cores, serverCore) || !slices.Contains(cores, clientCore) {
+		t.Skipf("needs cores %d and %d, may use %v (error %v)", serverCore, clientCore, cores, err)
+	}
+}
+
+// Every metric of both Go systems, as small as can be, in a process of its own.
+func TestWorkersMeasureEveryMetric(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, c := range r.goContenders() {
+		metrics := goroutineMetrics
+		if c.system == "capriccio" {
+			metrics = capriccioMetrics
+		}
+		for metric := range metrics {
+			t.Run(c.system+" "+metric, func(t *testing.T) {
+				t.Parallel()
+				for _, x := range []float64{2, 5} {
+					samples, err := c.sample(t.Context(), point{metric: metric, x: x}, time.Millisecond)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range samples {
+						if s.x != x || metric != "parked" && (s.metric != metric || s.value < 0) {
+							t.Errorf("x=%v: got %+v", x, s)
+						}
+					}
+				}
+			})
+		}
+	}
+	if len(goroutineMetrics) != len(capriccioMetrics) {
+		t.Errorf("goroutines have %d metrics, capriccio %d", len(goroutineMetrics), len(capriccioMetrics))
+	}
+}
+
+func TestBareLoopMeasures(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	c := onServerCore("epoll-go", r.self, workerCommand, "epoll-go")
+	samples, err := c.sample(t.Context(), point{metric: "tokens", x: 5}, time.Millisecond)
+	if err != nil || samples[0].value <= 0 {
+		t.Errorf("got %v, %v", samples, err)
+	}
+}
+
+func TestBaselinesMeasure(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for system, metrics := range map[string][]string{
+		"pthread":       {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
+		"state-threads": {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
+		"epoll-c":       {"tokens"},
+	} {
+		t.Run(system, func(t *testing.T) {
+			path, err := compileC(t.Context(), r.scratch, system)
+			if err != nil {
+				t.Skip(err)
+			}
+			c := onServerCore(system, path)
+			for _, metric := range metrics {
+				samples, err := c.sample(t.Context(), point{metric: metric, x: 5, work: 100}, time.Millisecond)
+				if err != nil {
+					t.Error(err)
+				} else if s := samples[0]; s.metric != metric || s.x != 5 || s.value <= 0 {
+					t.Errorf("%s: got %+v", metric, s)
+				}
+			}
+			if _, err := c.sample(t.Context(), point{metric: "fly", x: 1}, time.Millisecond); err == nil {
+				t.Error("an unknown metric was measured")
+			}
+		})
+	}
+}
+
+func TestKnotAnswersTheLoad(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	s, err := startServer(t.Context(), "knot", r.self, workerCommand, "knot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.child.Close()
+	for _, depth := range []int{1, helloPipeline} {
+		samples, err := r.load(t.Context(), s, 2, depth, 0, 5*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := samples[0]; s.metric != "rps" || s.x != float64(depth) || s.value <= 0 {
+			t.Errorf("depth %d: %+v", depth, samples)
+		}
+	}
+}
+
+func TestNginxAnswersTheLoad(t *testing.T) {
+	needTwoCores(t)
+	path, err := findNginx()
+	if err != nil {
+		t.Skip(err)
+	}
+	r := testRun(t, true)
+	s, err := startNginx(t.Context(), path, r.scratch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.child.Close()
+	if _, err := r.load(t.Context(), s, 2, 1, 0, 5*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerThatDoesNotStartTellsWhy(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo broken >&2; exit 1": "broken",
+		"echo hello":              `said "hello"`,
+	} {
+		_, err := startServer(t.Context(), "x", "/bin/sh", "-c", script)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", script, err, want)
+		}
+	}
+}
+
+func TestCBaselineOfNoNameIsAnError(t *testing.T) {
+	if _, err := compileC(t.Context(), t.TempDir(), "nothing"); err == nil {
+		t.Error("compiled")
+	}
+}
+
+func TestResultFolderIsMade(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	got, err := resultFolder(dir)
+	if err != nil || got != dir {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		t.Errorf("no folder: %v", err)
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// experiment is one entry of the list. To add one, write a function that
+// measures through its run and name it in experiments.
+type experiment struct {
+	name string
+	doc  string // one line
+	run  func(*run) error
+}
+
+var experiments = []experiment{
+	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives},
+	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs},
+	{"pipes", "tokens passed among pipes (Figure 2)", runPipes},
+	{"parked", "memory and time of up to a million parked tasks", runParked},
+	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
+	{"hello", "small HTTP responses, plain and pipelined", runHello},
+}
+
+func experimentNames() []string {
+	names := make([]string, 0, len(experiments))
+	for _, e := range experiments {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+const (
+	// Server core and client core of every experiment with two processes;
+	// whatever has one process runs on the server core.
+	serverCore = 0
+	clientCore = 1
+
+	quickBudget = 38 * time.Second // leaves room below 45 s for starting up and writing
+	quickRounds = 3
+	fullRounds  = 7
+)
+
+// run is one run of one experiment. It belongs to the goroutine that started it.
+type run struct {
+	ctx      context.Context
+	quick    bool
+	began    time.Time
+	progress io.Writer
+	scratch  string        // a folder of the run's own, removed at its end
+	self     string        // the path of this program, for workers
+	reserved time.Duration // of a quick run's time, for what comes after measure
+	samples  report.Samples
+	env      report.Env
+	charts   []report.Chart
+	failed   error // the first of our own systems': the run goes on and fails at its end
+}
+
+// ours are the systems this project builds: the ones that ratios are for.
+var ours = []string{"capriccio", "knot"}
+
+func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
+	dir, err := resultFolder(o.dir)
+	if err != nil {
+		return err
+	}
+	if _, err := proc.RaiseDescriptorLimit(); err != nil {
+		return err
+	}
+	if cores, err := proc.Cores(); err != nil {
+		return err
+	} else if len(cores) < 2 || cores[0] != serverCore || cores[1] != clientCore {
+		return fmt.Errorf("experiments need cores %d and %d, may use %v", serverCore, clientCore, cores)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "capriccio-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	r := &run{
+		ctx: ctx, quick: o.quick, began: time.Now(), progress: progress,
+		scratch: scratch, self: self, env: environment(o.quick),
+	}
+	if err := o.experiment.run(r); err != nil {
+		return fmt.Errorf("%s: %w", o.experiment.name, err)
+	}
+	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows()}
+	if err := result.WriteTable(out, ours...); err != nil {
+		return err
+	}
+	if err := writeFiles(&result, r.charts, dir, out); err != nil {
+		return err
+	}
+	return r.failed
+}
+
+// resultFolder makes the folder for the results: the one asked for, or a new
+// one below the temporary folder.
+func resultFolder(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "capriccio-results-")
+	}
+	return dir, os.MkdirAll(dir, 0o777)
+}
+
+func writeFiles(result *report.Report, charts []report.Chart, dir string, out io.Writer) error {
+	path := filepath.Join(dir, result.Name+".json")
+	if err := writeFile(path, result.WriteJSON); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "wrote %s\n", path)
+	path = filepath.Join(dir, result.Name+".svg")
+	drawn := false
+	err := writeFile(path, func(w io.Writer) (err error) {
+		drawn, err = result.WriteSVG(w, charts)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !drawn {
+		return os.Remove(path)
+	}
+	fmt.Fprintf(out, "wrote %s\n", path)
+	return nil
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return f.Close()
+}
+
+// rounds is how often each point is measured.
+func (r *run) rounds() int {
+	if r.quick {
+		return quickRounds
+	}
+	return fullRounds
+}
+
+// skip notes that something was left out, and why.
+func (r *run) skip(what string, why error) {
+	if r.env.Skipped == nil {
+		r.env.Skipped = map[string]string{}
+	}
+	if _, known := r.env.Skipped[what]; !known {
+		fmt.Fprintf(r.progress, "skipped %s: %v\n", what, why) // in full, unlike the table
+		r.env.Skipped[what] = why.Error()
+	}
+}
+
+// note adds a remark that the reader of the figures needs.
+func (r *run) note(format string, args ...any) {
+	r.env.Notes = append(r.env.Notes, fmt.Sprintf(format, args...))
+}

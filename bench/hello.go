@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	helloConns    = 64 // of the plain and the pipelined load
+	helloPipeline = 16
+	connsSuffix   = "-conns" // of metrics whose parameter is the connections
+)
+
+// runHello loads each server with small requests: plain and pipelined on 64
+// connections, then plain on 1, 8 and 64.
+func runHello(r *run) error {
+	servers, err := r.startAll(r.launchers())
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	contenders := make([]contender, len(servers))
+	for i, s := range servers {
+		contenders[i] = contender{system: s.system, sample: r.loadSample(s)}
+	}
+	points := []point{
+		{metric: "depth", x: 1},
+		{metric: "depth", x: helloPipeline},
+		{metric: "conns", x: 1},
+		{metric: "conns", x: 8},
+	}
+	r.reserved = tracedBudget
+	if err := r.measure(points, contenders, 2*time.Second); err != nil {
+		return err
+	}
+	r.countSystemCalls(servers)
+	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
+	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections",
+		serverCore, clientCore, helloConns, connsSuffix)
+	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
+	r.charts = []report.Chart{
+		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
+		{Title: "Throughput, one core, 64 connections", Metric: "rps", XLabel: "pipelining depth", Bars: true},
+		{Title: "99th percentile of latency", Metric: "p99", XLabel: "pipelining depth", Bars: true},
+		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
+	}
+	return nil
+}
+
+// startAll starts the servers; one that does not start is left out.
+func (r *run) startAll(launchers []launcher) ([]*server, error) {
+	var servers []*server
+	for _, l := range launchers {
+		s, err := l.start(r.ctx)
+		if err != nil {
+			if r.ctx.Err() != nil {
+				closeAll(servers)
+				return nil, context.Cause(r.ctx)
+			}
+			r.fail(l.system, l.system, err)
+			continue
+		}
+		servers = append(servers, s)
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("no server could be started")
+	}
+	return servers, nil
+}
+
+func closeAll(servers []*server) {
+	for _, s := range servers {
+		s.child.Close()
+	}
+}
+
+// loadSample loads one server for a while from the client core.
+func (r *run) loadSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
+	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		conns, depth := helloConns, int(p.x)
+		if p.metric == "conns" {
+			conns, depth = int(p.x), 1
+		}
+		warm := d / 5
+		samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
+		if err != nil {
+			return nil, err
+		}
+		return helloSamples(samples, p, conns), nil
+	}
+}
+
+// helloSamples drops what is no result, and names the parameter: the depth, or
+// in metrics of their own the connections. The plain load counts as both.
+func helloSamples(samples []sample, p point, conns int) []sample {
+	var kept []sample
+	for _, one := range samples {
+		if one.metric == "requests" {
+			continue
+		}
+		if p.metric == "depth" {
+			kept = append(kept, one)
+		}
+		if p.metric == "conns" || p.x == 1 {
+			one.metric += connsSuffix
+			one.x = float64(conns)
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func (r *run) load(ctx context.Context, s *server, conns, depth int, warm, measured time.Duration) ([]sample, error) {
+	limit := warm + measured + sampleTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	defer cancel()
+	lines, err := proc.Output(ctx, proc.Command{
+		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: loadArgs(s, conns, depth, warm, measured),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseSamples(lines)
+}
+
+func loadArgs(s *server, conns, depth int, warm, measured time.Duration) []string {
+	return []string{
+		workerCommand, "load", "-addr", s.addr,
+		"-conns", strconv.Itoa(conns), "-depth", strconv.Itoa(depth),
+		"-warm", warm.String(), "-for", measured.String(), "-pid", strconv.Itoa(s.child.PID()),
+	}
+}

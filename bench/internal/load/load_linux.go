@@ -1,0 +1,248 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// Config says what load to put on which server.
+type Config struct {
+	Addr  netip.AddrPort // IPv4 loopback
+	Conns int            // connections
+	Depth int            // requests under way on each
+	Warm  time.Duration  // before measuring
+	For   time.Duration  // measured
+	PID   int            // the server's process, for its CPU time
+}
+
+// Result is what was measured.
+type Result struct {
+	Requests  int64
+	Elapsed   time.Duration
+	P50, P99  time.Duration // from sending Depth requests to their last response
+	ServerCPU time.Duration
+	ClientCPU time.Duration
+}
+
+// Limits of a Config.
+const (
+	MaxConns = 19_500
+	MaxDepth = 64
+)
+
+// silenceLimit is how long a server may send nothing at all.
+const silenceLimit = 5 * time.Second
+
+// conn is one connection with its requests under way.
+type conn struct {
+	fd       socket
+	sent     time.Duration // when, on the run's clock
+	awaiting int           // bytes of responses still to come
+}
+
+// driver is one run of the load. Everything in it is private to its goroutine.
+type driver struct {
+	cfg      Config
+	base     time.Time
+	conns    []conn
+	epoll    int
+	batch    []byte // Depth requests
+	expected int    // bytes of responses to a batch
+	buffer   [64 << 10]byte
+	events   [256]unix.EpollEvent
+	counting bool
+	requests int64
+	latency  histogram
+}
+
+// Run opens the connections, keeps Depth requests under way on each, and
+// measures after warming up. Any surprise from the server is an error.
+func Run(cfg Config) (Result, error) {
+	if cfg.Conns < 1 || cfg.Conns > MaxConns || cfg.Depth < 1 || cfg.Depth > MaxDepth {
+		return Result{}, fmt.Errorf("load: %d connections (1 to %d) of depth %d (1 to %d)",
+			cfg.Conns, MaxConns, cfg.Depth, MaxDepth)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	d := &driver{cfg: cfg, base: time.Now(), batch: []byte(strings.Repeat(Request, cfg.Depth)), epoll: -1}
+	defer d.close()
+	if err := d.open(); err != nil {
+		return Result{}, err
+	}
+	if err := d.drive(cfg.Warm); err != nil {
+		return Result{}, fmt.Errorf("warm up: %w", err)
+	}
+	return d.measure()
+}
+
+func (d *driver) measure() (Result, error) {
+	server, err := proc.CPUTime(d.cfg.PID)
+	if err != nil {
+		return Result{}, err
+	}
+	client, err := proc.CPUTime(os.Getpid())
+	if err != nil {
+		return Result{}, err
+	}
+	start := d.now()
+	d.counting = true
+	if err := d.drive(d.cfg.For); err != nil {
+		return Result{}, err
+	}
+	elapsed := d.now() - start
+	serverNow, err := proc.CPUTime(d.cfg.PID)
+	if err != nil {
+		return Result{}, err
+	}
+	clientNow, err := proc.CPUTime(os.Getpid())
+	if err != nil {
+		return Result{}, err
+	}
+	if d.requests == 0 {
+		return Result{}, errors.New("load: no response in the time measured")
+	}
+	return Result{
+		Requests: d.requests, Elapsed: elapsed,
+		P50: d.latency.quantile(0.50), P99: d.latency.quantile(0.99),
+		ServerCPU: serverNow - server, ClientCPU: clientNow - client,
+	}, nil
+}
+
+// open connects, has one exchange on each connection, and starts them all.
+func (d *driver) open() error {
+	var err error
+	if d.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	for i := range d.cfg.Conns {
+		s, err := connect(d.cfg.Addr, i)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		d.conns = append(d.conns, conn{fd: s})
+		length, err := s.exchange()
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		if expected := length * d.cfg.Depth; d.expected == 0 {
+			d.expected = expected
+		} else if d.expected != expected {
+			return fmt.Errorf("connection %d: response of %d bytes, before %d", i+1, length, d.expected/d.cfg.Depth)
+		}
+		if err := unix.SetNonblock(int(s), true); err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+		if err := unix.EpollCtl(d.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
+			return fmt.Errorf("epoll_ctl: %w", err)
+		}
+	}
+	for i := range d.conns {
+		if err := d.send(&d.conns[i], d.now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *driver) close() {
+	for i := range d.conns {
+		d.conns[i].fd.close()
+	}
+	if d.epoll >= 0 {
+		unix.Close(d.epoll)
+	}
+}
+
+// now reads the run's clock, which is cheaper than the time of day.
+func (d *driver) now() time.Duration { return time.Since(d.base) }
+
+// drive answers what comes in for the given time.
+func (d *driver) drive(span time.Duration) error {
+	now := d.now()
+	end, heard := now+span, now
+	for now < end {
+		n, errno := d.wait()
+		if errno != 0 && errno != unix.EINTR {
+			return fmt.Errorf("epoll_wait: %w", errno)
+		}
+		now = d.now()
+		if n > 0 {
+			heard = now
+		} else if now-heard > silenceLimit {
+			return fmt.Errorf("load: no response for %v", silenceLimit)
+		}
+		for i := range n {
+			if err := d.receive(&d.conns[d.events[i].Fd]); err != nil {
+				return fmt.Errorf("connection %d: %w", d.events[i].Fd+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// wait is epoll_wait without the scheduler's part of a system call: nothing
+// else in this process has anything to do.
+func (d *driver) wait() (int, unix.Errno) {
+	const timeout = 100 // milliseconds
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.epoll),
+		uintptr(unsafe.Pointer(&d.events[0])), uintptr(len(d.events)), timeout, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// receive reads what has come on a connection and sends the next requests when
+// all responses are there. Reported once per arrival (edge triggered), so a
+// part of the responses needs no second read: the rest is reported again.
+func (d *driver) receive(c *conn) error {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.fd),
+		uintptr(unsafe.Pointer(&d.buffer[0])), uintptr(len(d.buffer)))
+	switch {
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		return nil
+	case errno != 0:
+		return fmt.Errorf("read: %w", errno)
+	case n == 0:
+		return errors.New("read: closed by the server")
+	}
+	c.awaiting -= int(n)
+	if c.awaiting > 0 {
+		return nil
+	}
+	if c.awaiting < 0 {
+		return fmt.Errorf("read: %d bytes more than the responses have", -c.awaiting)
+	}
+	if string(d.buffer[:4]) != "HTTP" && int(n) == d.expected {
+		return fmt.Errorf("read: responses begin with %q", d.buffer[:4])
+	}
+	now := d.now()
+	if d.counting {
+		d.requests += int64(d.cfg.Depth)
+		d.latency.add(now - c.sent)
+	}
+	return d.send(c, now)
+}
+
+func (d *driver) send(c *conn, now time.Duration) error {
+	c.sent, c.awaiting = now, d.expected
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd),
+		uintptr(unsafe.Pointer(&d.batch[0])), uintptr(len(d.batch)))
+	if errno != 0 {
+		return fmt.Errorf("write: %w", errno)
+	}
+	if int(n) != len(d.batch) {
+		return fmt.Errorf("write: %d bytes of %d", n, len(d.batch))
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package load
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistogramQuantilesAgainstSorting(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var h histogram
+	var all []time.Duration
+	for range 10_000 {
+		d := time.Duration(random.ExpFloat64() * 1e6)
+		h.add(d)
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0, 0.5, 0.9, 0.99, 1} {
+		want := all[min(int(q*float64(len(all))), len(all)-1)]
+		got := h.quantile(q)
+		if off := max(got-want, want-got); off > want/64+1 {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+}
+
+func TestHistogramBucketsAreInOrderAndTight(t *testing.T) {
+	for _, v := range []uint64{0, 1, 63, 64, 65, 127, 128, 1 << 20, 1<<40 + 12345, 1<<62 + 1} {
+		i := bucketOf(v)
+		low, width := bucketRange(i)
+		if v < low || v >= low+width {
+			t.Errorf("%d is in bucket %d, which holds %d and %d more", v, i, low, width-1)
+		}
+		if width > 1 && width > v/64+1 {
+			t.Errorf("bucket of %d is %d wide", v, width)
+		}
+		if next, _ := bucketRange(i + 1); next != low+width {
+			t.Errorf("bucket %d ends at %d, the next begins at %d", i, low+width, next)
+		}
+	}
+	var none histogram
+	if got := none.quantile(0.5); got != 0 {
+		t.Errorf("quantile of nothing is %v", got)
+	}
+}
+
+func TestResponseLength(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nDate: x\r\ncontent-length: 5\r\n\r\n"
+	for _, c := range []struct {
+		name, data string
+		want       int
+		wrong      bool
+	}{
+		{"nothing yet", "", 0, false},
+		{"part of the head", head[:20], 0, false},
+		{"head only", head, len(head) + 5, false},
+		{"whole", head + "hello", len(head) + 5, false},
+		{"another status", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, true},
+		{"no length", "HTTP/1.1 200 OK\r\n\r\n", 0, true},
+		{"bad length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 0, true},
+		{"not HTTP", "SSH-2.0\r\n\r\n", 0, true},
+	} {
+		got, err := responseLength([]byte(c.data))
+		if got != c.want || (err != nil) != c.wrong {
+			t.Errorf("%s: got %d, %v", c.name, got, err)
+		}
+	}
+}
+
+// serve answers requests until the test ends.
+func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+	return netip.MustParseAddrPort(ln.Addr().String())
+}
+
+func hello(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }
+
+func TestRunCountsResponses(t *testing.T) {
+	for _, depth := range []int{1, 16} {
+		result, err := Run(Config{
+			Addr: serve(t, hello), Conns: 3, Depth: depth, For: 20 * time.Millisecond, PID: os.Getpid(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Requests < int64(depth) || result.Requests%int64(depth) != 0 {
+			t.Errorf("depth %d: %d requests", depth, result.Requests)
+		}
+		if result.P50 <= 0 || result.P99 < result.P50 || result.ServerCPU <= 0 || result.ClientCPU <= 0 {
+			t.Errorf("depth %d: %+v", depth, result)
+		}
+	}
+}
+
+func TestRunReportsWhatIsWrong(t *testing.T) {
+	valid := Config{Addr: serve(t, hello), Conns: 1, Depth: 1, For: time.Millisecond, PID: os.Getpid()}
+	grows := ""
+	missing := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) })
+	growing := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		grows += "x"
+		io.WriteString(w, grows)
+	})
+	closed := serve(t, hello)
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"no connection", func(c *Config) { c.Conns = 0 }, "connections"},
+		{"too many connections", func(c *Config) { c.Conns = MaxConns + 1 }, "connections"},
+		{"no depth", func(c *Config) { c.Depth = 0 }, "depth"},
+		{"too deep", func(c *Config) { c.Depth = MaxDepth + 1 }, "depth"},
+		{"not loopback", func(c *Config) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") }, "loopback"},
+		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},
+		{"responses that grow", func(c *Config) { c.Addr = growing; c.For = time.Second }, "more than the responses have"},
+		{"no server", func(c *Config) { c.Addr = netip.AddrPortFrom(closed.Addr(), 1) }, "refused"},
+		{"no process", func(c *Config) { c.PID = 1 << 29 }, "cpu clock"},
+	} {
+		cfg := valid
+		c.change(&cfg)
+		if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestHoldKeepsConnectionsThatWereUsed(t *testing.T) {
+	requests := make(chan string, 100)
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests <- r.RemoteAddr
+		hello(w, r)
+	})
+	held, err := Hold(addr, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	different := map[string]bool{}
+	for range 5 {
+		different[<-requests] = true
+	}
+	if len(different) != 5 {
+		t.Errorf("requests came on %d connections, want 5", len(different))
+	}
+	if _, err := Hold(addr, 0); err == nil {
+		t.Error("holding no connection is no error")
+	}
+}

@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuClockSched is CPUCLOCK_SCHED of the kernel's posix-timers.h: the clock that
+// counts the scheduler's nanoseconds instead of ticks.
+const cpuClockSched = 2
+
+// CPUTime is the CPU time that process pid has used so far, user and kernel,
+// all its threads together, in nanoseconds (clock_getcpuclockid(3)).
+func CPUTime(pid int) (time.Duration, error) {
+	// 0 would be the caller, and larger numbers lose bits below.
+	if pid < 1 || pid >= 1<<28 {
+		return 0, fmt.Errorf("cpu clock of process %d: no such number", pid)
+	}
+	var ts unix.Timespec
+	clock := int32(^pid)<<3 | cpuClockSched
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		return 0, fmt.Errorf("cpu clock of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// Memory is the memory process pid holds now, in bytes: its proportional set
+// size (smaps_rollup), or its resident set where the kernel gives no other.
+func Memory(pid int) (int64, error) {
+	if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)); err == nil {
+		return kilobyteField(data, "Pss:")
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	return kilobyteField(data, "VmRSS:")
+}
+
+// Available is the memory the machine can still give, in bytes.
+func Available() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	return kilobyteField(data, "MemAvailable:")
+}
+
+// kilobyteField finds a line such as "Pss:   1234 kB" and returns it in bytes.
+func kilobyteField(data []byte, name string) (int64, error) {
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 || fields[0] != name {
+			continue
+		}
+		kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil || kilobytes < 0 {
+			return 0, fmt.Errorf("field %s: bad number %q", name, fields[1])
+		}
+		return kilobytes << 10, nil
+	}
+	return 0, fmt.Errorf("no field %s", name)
+}

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (rewrite with -update); got:\n%s", name, got)
+	}
+}
+
+// example has a swept metric with a gap, a metric at one point, and everything
+// an environment can hold.
+func example(t *testing.T) *Report {
+	t.Helper()
+	var s Samples
+	add := func(system, metric, unit string, x float64, values ...float64) {
+		for _, v := range values {
+			if err := s.Add(system, metric, unit, x, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("capriccio", "yield", "ns", 2, 50, 54, 52)
+	add("goroutine", "yield", "ns", 2, 88, 90, 89)
+	add("capriccio", "yield", "ns", 1000, 57.5)
+	add("goroutine", "yield", "ns", 1000, 82, 84)
+	add("pthread", "yield", "ns", 2, 1234.5)
+	add("goroutine", "rate", "ops/s", 16, 1290000)
+	add("capriccio", "rate", "ops/s", 16, 2580000)
+	return &Report{
+		Name: "example", Commit: "0123456789ab", Rows: s.Rows(),
+		Env: Env{
+			Time: "2026-01-02T03:04:05Z", Go: "go1.26.0", Kernel: "6.18.0", CPU: "A & B <CPU>", Cores: 2,
+			Quick: true, Notes: []string{"a note"},
+			Skipped: map[string]string{"pthread rate": "no reason", "b": "c\nand its stack"},
+		},
+	}
+}
+
+func TestTableIsAsBefore(t *testing.T) {
+	var out bytes.Buffer
+	if err := example(t).WriteTable(&out, "knot", "capriccio"); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "example.txt", out.Bytes())
+}
+
+func TestJSONIsAsBefore(t *testing.T) {
+	var out bytes.Buffer
+	if err := example(t).WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "example.json", out.Bytes())
+}
+
+// The fields that readers of the files rely on, by name and kind.
+func TestJSONHasTheFieldsPromised(t *testing.T) {
+	var out bytes.Buffer
+	if err := example(t).WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Name   *string
+		Commit *string
+		Env    map[string]any
+		Rows   []map[string]any
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Name == nil || got.Commit == nil || len(got.Env) == 0 || len(got.Rows) != 7 {
+		t.Fatalf("got %+v", got)
+	}
+	for _, field := range []string{"system", "metric", "unit"} {
+		if _, ok := got.Rows[0][field].(string); !ok {
+			t.Errorf("row has no text %q: %v", field, got.Rows[0])
+		}
+	}
+	for _, field := range []string{"x", "value", "min", "max", "n"} {
+		if _, ok := got.Rows[0][field].(float64); !ok {
+			t.Errorf("row has no number %q: %v", field, got.Rows[0])
+		}
+	}
+}
+
+func TestReportWithoutRowsHasAnEmptyList(t *testing.T) {
+	var out bytes.Buffer
+	if err := new(Report).WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `"rows": []`) {
+		t.Errorf("got %s", out.String())
+	}
+}
+
+func TestSVGIsWellFormed(t *testing.T) {
+	charts := []Chart{
+		{Title: "Lines & <more>", Metric: "yield", XLabel: "ready tasks"},
+		{Title: "Decades", Metric: "yield", XLabel: "ready tasks", LogY: true},
+		{Title: "Bars", Metric: "rate", XLabel: "pairs", Bars: true},
+		{Title: "Nothing measured", Metric: "missing"},
+	}
+	var out bytes.Buffer
+	drawn, err := example(t).WriteSVG(&out, charts)
+	if err != nil || !drawn {
+		t.Fatalf("drawn %v, error %v", drawn, err)
+	}
+	decoder := xml.NewDecoder(bytes.NewReader(out.Bytes()))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in:\n%s", err, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf") {
+		t.Errorf("a coordinate is no number:\n%s", out.String())
+	}
+	if n := strings.Count(out.String(), "<polyline"); n != 6 {
+		t.Errorf("%d lines drawn, want one for each of 3 systems, twice", n)
+	}
+}
+
+func TestValueAxis(t *testing.T) {
+	r := example(t)
+	for _, c := range []struct {
+		chart     Chart
+		low, high float64
+		ticks     int
+	}{
+		{Chart{Metric: "yield"}, 0, 2000, 5},
+		{Chart{Metric: "yield", LogY: true}, 10, 10_000, 4},
+		{Chart{Metric: "yield", LogY: true, Bars: true}, 0, 2000, 5},
+	} {
+		axis := r.valueAxis(c.chart)
+		if axis.low != c.low || axis.high != c.high || len(axis.ticks()) != c.ticks {
+			t.Errorf("%+v has axis %+v with ticks %v", c.chart, axis, axis.ticks())
+		}
+		if bottom, top := axis.y(axis.low), axis.y(axis.high); bottom != marginTop+plotHeight || top != marginTop {
+			t.Errorf("%+v is drawn from %v to %v", c.chart, bottom, top)
+		}
+	}
+}
+
+func TestSVGOfNothingIsNotDrawn(t *testing.T) {
+	var out bytes.Buffer
+	drawn, err := new(Report).WriteSVG(&out, []Chart{{Metric: "yield"}})
+	if drawn || err != nil || out.Len() > 0 {
+		t.Errorf("drawn %v, error %v, wrote %q", drawn, err, out.String())
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0}, {[]float64{7}, 7}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5},
+	} {
+		if got := Median(c.values); got != c.want {
+			t.Errorf("Median(%v) = %v, want %v", c.values, got, c.want)
+		}
+	}
+	values := []float64{3, 1, 2}
+	Median(values)
+	if values[0] != 3 {
+		t.Errorf("Median sorted its argument: %v", values)
+	}
+}
+
+func TestSamplesRefuseWhatIsNoNumberOrChangesUnit(t *testing.T) {
+	var s Samples
+	if err := s.Add("a", "m", "ns", 1, math.NaN()); err == nil {
+		t.Error("NaN was taken")
+	}
+	if err := s.Add("a", "m", "ns", 1, math.Inf(1)); err == nil {
+		t.Error("infinity was taken")
+	}
+	if err := s.Add("a", "m", "ns", 1, 5); err != nil {
+		t.Error(err)
+	}
+	if err := s.Add("a", "m", "µs", 1, 5); err == nil {
+		t.Error("another unit was taken")
+	}
+	if rows := s.Rows(); len(rows) != 1 || rows[0].N != 1 {
+		t.Errorf("rows %+v, want one of one value", rows)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 2: "2", 1000: "1,000", 1290000: "1,290,000", 0.5123: "0.512", 4.567: "4.57",
+		63.14: "63.1", 782.4: "782", 12345.6: "12,346", -1234567: "-1,234,567",
+	} {
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Command bench runs the project's experiments: each measures the runtime side
+// by side with what a user would pick instead, in one run on the same machine.
+//
+//	go run ./bench list
+//	go run ./bench run NAME [-quick] [-out DIR]
+//
+// A run prints a table and writes DIR/NAME.json and, where a picture helps,
+// DIR/NAME.svg. README.md tells how to read them and how to add an experiment.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == workerCommand {
+		if err := runWorker(os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	cancel()
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+const usageText = `usage: bench list
+       bench run NAME [-quick] [-out DIR]`
+
+// command carries out a command line. Tables go to out, progress to progress.
+func command(ctx context.Context, args []string, out, progress io.Writer) error {
+	if len(args) == 0 {
+		return &usageError{usageText}
+	}
+	switch args[0] {
+	case "list":
+		if len(args) > 1 {
+			return &usageError{"list takes no arguments\n" + usageText}
+		}
+		for _, e := range experiments {
+			fmt.Fprintf(out, "%-18s %s\n", e.name, e.doc)
+		}
+		return nil
+	case "run":
+		o, err := parseRun(args[1:])
+		if err != nil {
+			return err
+		}
+		return runExperiment(ctx, o, out, progress)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprintln(out, usageText)
+		return nil
+	default:
+		return &usageError{fmt.Sprintf("unknown command %q\n%s", args[0], usageText)}
+	}
+}
+
+// options are the arguments of run.
+type options struct {
+	experiment experiment
+	quick      bool
+	dir        string // "" for a new one below the temporary folder
+}
+
+// parseRun reads the arguments of run; flags may stand before or after NAME.
+func parseRun(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
+	flags.StringVar(&o.dir, "out", "", "folder for the results")
+	var names []string
+	for rest := args; ; rest = flags.Args()[1:] {
+		if err := flags.Parse(rest); err != nil {
+			return o, &usageError{err.Error() + "\n" + usageText}
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		names = append(names, flags.Arg(0))
+	}
+	if len(names) != 1 {
+		return o, &usageError{fmt.Sprintf("run takes one experiment, got %d: choose from %s",
+			len(names), strings.Join(experimentNames(), ", "))}
+	}
+	for _, e := range experiments {
+		if e.name == names[0] {
+			o.experiment = e
+			return o, nil
+		}
+	}
+	return o, &usageError{fmt.Sprintf("no experiment %q: choose from %s",
+		names[0], strings.Join(experimentNames(), ", "))}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// point is one thing to measure on every system: a metric at a parameter. Its
+// work is what each operation has to do besides, in nanoseconds.
+type point struct {
+	metric string
+	x      float64
+	work   int
+}
+
+func (p point) String() string { return fmt.Sprintf("%s x=%s", p.metric, report.Number(p.x)) }
+
+// sample is one measured value.
+type sample struct {
+	metric string
+	unit   string
+	x      float64
+	value  float64
+}
+
+// contender is one system. Its sample function measures one point once, for
+// about the given time.
+type contender struct {
+	system string
+	sample func(ctx context.Context, p point, d time.Duration) ([]sample, error)
+	// lacks tells why the contender sits a point out; nil or "" if it does not.
+	lacks func(p point) string
+}
+
+// step is one sample of the plan.
+type step struct {
+	round     int
+	point     point
+	contender *contender
+}
+
+// plan interleaves: all contenders at a point before the next point, all points
+// before the next round, so that what disturbs the machine for a while disturbs
+// everyone. Each round starts with another contender.
+func plan(rounds int, points []point, contenders []contender) []step {
+	var steps []step
+	for round := range rounds {
+		for _, p := range points {
+			for i := range contenders {
+				c := &contenders[(i+round)%len(contenders)]
+				if c.lacks == nil || c.lacks(p) == "" {
+					steps = append(steps, step{round, p, c})
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// measure samples every point on every contender, for about wanted each time,
+// less where a quick run asks for it. A contender that fails at a point is left
+// out there; if it is one of ours the run fails in the end.
+func (r *run) measure(points []point, contenders []contender, wanted time.Duration) error {
+	for _, c := range contenders {
+		for _, p := range points {
+			if c.lacks == nil {
+				break
+			}
+			if why := c.lacks(p); why != "" {
+				r.skip(c.system+" "+p.metric, errors.New(why))
+			}
+		}
+	}
+	steps := plan(r.rounds(), points, contenders)
+	out := map[string]bool{}
+	needed := map[string]time.Duration{} // by the sample of the round before
+	cut := false
+	var pace pace
+	for i, s := range steps {
+		if err := context.Cause(r.ctx); err != nil {
+			return err
+		}
+		left := time.Hour
+		if r.quick {
+			left = quickBudget - r.reserved - time.Since(r.began)
+		}
+		name := s.contender.system + " " + s.point.String()
+		if out[name] {
+			continue
+		}
+		if s.round > 0 && left < needed[name] {
+			cut = true
+			continue
+		}
+		d := pace.next(wanted, left, len(steps)-i)
+		if s.contender == &contenders[s.round%len(contenders)] {
+			fmt.Fprintf(r.progress, "[%*d/%d] %v\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point)
+		}
+		began := time.Now()
+		samples, err := s.contender.sample(r.ctx, s.point, d)
+		needed[name] = time.Since(began)
+		pace.spent(needed[name] - d)
+		if err == nil {
+			err = r.add(s.contender.system, samples)
+		}
+		if err != nil && r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		if err != nil {
+			out[name] = true
+			r.fail(s.contender.system, name, err)
+		}
+	}
+	if cut {
+		r.note("time ran out: some points have fewer than %d runs", r.rounds())
+	}
+	return nil
+}
+
+// fail leaves out what could not be measured.
+func (r *run) fail(system, what string, err error) {
+	r.skip(what, err)
+	if r.failed == nil && slices.Contains(ours, system) {
+		r.failed = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+func (r *run) add(system string, samples []sample) error {
+	for _, s := range samples {
+		if err := r.samples.Add(system, s.metric, s.unit, s.x, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace spreads the time that is left over the samples that are left. Loop-private.
+type pace struct {
+	overhead time.Duration // a sample's time beside the measuring itself, averaged
+	seen     int
+}
+
+const shortestSample = 20 * time.Millisecond
+
+func (p *pace) next(wanted, left time.Duration, samples int) time.Duration {
+	fair := left/time.Duration(samples) - p.overhead
+	return max(min(wanted, fair), shortestSample)
+}
+
+func (p *pace) spent(beside time.Duration) {
+	p.seen++
+	p.overhead += (max(beside, 0) - p.overhead) / time.Duration(min(p.seen, 50))
+}

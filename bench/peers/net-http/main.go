@@ -1,0 +1,23 @@
+// Command net-http answers every request with a small fixed response, on the
+// standard library's server as it comes.
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/capriccio-go/capriccio/bench/peers/ready"
+)
+
+func main() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		ready.Fail(err)
+	}
+	ready.Listening(ln.Addr())
+	ready.Fail(http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, ready.Body)
+	})))
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// runPrimitives is Table 1 of the Capriccio paper: what single operations cost.
+func runPrimitives(r *run) error {
+	points := []point{
+		{metric: "create-finish", x: 1},
+		{metric: "create-finish", x: 1000},
+		{metric: "mutex", x: 1},
+	}
+	for _, metric := range []string{"yield", "chan", "cond"} {
+		for _, ready := range []float64{2, 1000, 10_000} {
+			points = append(points, point{metric: metric, x: ready})
+		}
+	}
+	contenders := append(r.goContenders(), r.baselines("pthread", "state-threads")...)
+	for i := range contenders {
+		if system := contenders[i].system; system == "pthread" || system == "state-threads" {
+			contenders[i].lacks = func(p point) string {
+				if p.metric == "chan" {
+					return "has no channels; cond is its hand-off"
+				}
+				return ""
+			}
+		}
+	}
+	if err := r.measure(points, contenders, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.note("everything runs on core %d; x is the tasks that take turns, for create-finish the tasks made before waiting for them all", serverCore)
+	r.note("chan and cond hand a token round a ring of x tasks, by unbuffered channels or by one condition for each")
+	r.note("state-threads has no yield: its figure is waking the longest waiting thread and waiting behind the others")
+	r.charts = []report.Chart{
+		{Title: "Yield", Metric: "yield", XLabel: "ready tasks", LogY: true},
+		{Title: "Hand-off by condition", Metric: "cond", XLabel: "tasks", LogY: true},
+		{Title: "Hand-off by channel", Metric: "chan", XLabel: "tasks"},
+	}
+	return nil
+}

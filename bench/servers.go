@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// server is a running HTTP server on the server core.
+type server struct {
+	system string
+	child  *proc.Child
+	addr   string
+}
+
+// launcher starts one kind of server.
+type launcher struct {
+	system string
+	start  func(ctx context.Context) (*server, error)
+}
+
+const serverStart = 10 * time.Second
+
+// launchers are ours and the servers that this machine can build or has; the
+// others are skipped with the reason.
+func (r *run) launchers() []launcher {
+	found := []launcher{{"knot", func(ctx context.Context) (*server, error) {
+		return startServer(ctx, "knot", r.self, workerCommand, "knot")
+	}}}
+	for _, peer := range []string{"net-http", "fasthttp", "gnet"} {
+		path, err := r.buildPeer(peer)
+		if err != nil {
+			r.skip(peer, err)
+			continue
+		}
+		found = append(found, launcher{peer, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, peer, path)
+		}})
+	}
+	path, err := findNginx()
+	if err != nil {
+		r.skip("nginx", err)
+		return found
+	}
+	return append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
+		return startNginx(ctx, path, r.scratch)
+	}})
+}
+
+// startServer starts a server that prints "listening ADDRESS" when it is ready.
+func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
+	defer cancel()
+	child, err := proc.Start(proc.Command{Path: path, Args: args, Core: serverCore, Env: []string{"GOMAXPROCS=1"}})
+	if err != nil {
+		return nil, err
+	}
+	line, err := child.Line(ctx)
+	if err != nil {
+		child.Close()
+		return nil, err
+	}
+	addr, ok := strings.CutPrefix(line, "listening ")
+	if !ok {
+		child.Close()
+		return nil, fmt.Errorf("%s: said %q, want \"listening ADDRESS\"", system, line)
+	}
+	return &server{system: system, child: child, addr: addr}, nil
+}
+
+// buildPeer builds one program of the peers' module and returns its path.
+func (r *run) buildPeer(name string) (string, error) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", err
+	}
+	mod, err := exec.CommandContext(r.ctx, tool, "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "bench", "peers")
+	if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
+		return "", fmt.Errorf("no peers beside this folder's module (run from inside the repository): %w", err)
+	}
+	path := filepath.Join(r.scratch, "peer-"+name)
+	build := exec.CommandContext(r.ctx, tool, "build", "-C", module, "-o", path, "./"+name)
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, lastLine(out))
+	}
+	return path, nil
+}
+
+func lastLine(out []byte) string {
+	text := strings.TrimSpace(string(out))
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+func findNginx() (string, error) {
+	path, err := exec.LookPath("nginx")
+	if err == nil {
+		return path, nil
+	}
+	// Not on everyone's path.
+	if _, there := os.Stat("/usr/sbin/nginx"); there == nil {
+		return "/usr/sbin/nginx", nil
+	}
+	return "", err
+}
+
+// nginxConfig has one process do all, keep everything in one folder, and keep
+// connections for as long as a run takes.
+const nginxConfig = `daemon off;
+master_process off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+events { worker_connections 19900; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	keepalive_requests 1000000000;
+	keepalive_timeout 1h;
+	default_type text/plain;
+	server {
+		listen %[2]s backlog=4096;
+		location / { return 200 "Hello, World!"; }
+	}
+}
+`
+
+func startNginx(ctx context.Context, path, scratch string) (*server, error) {
+	dir, err := os.MkdirTemp(scratch, "nginx-")
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, addr), 0o666); err != nil {
+		return nil, err
+	}
+	child, err := proc.Start(proc.Command{
+		Path: path, Args: []string{"-p", dir, "-e", "stderr", "-c", config}, Core: serverCore,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
+	defer cancel()
+	if err := awaitAccept(ctx, child, addr); err != nil {
+		child.Close()
+		return nil, fmt.Errorf("nginx: %w", err)
+	}
+	return &server{system: "nginx", child: child, addr: addr}, nil
+}
+
+// freeAddress is a loopback address that nobody listened on a moment ago.
+func freeAddress() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}
+
+// awaitAccept waits until something accepts at addr or the child has ended.
+func awaitAccept(ctx context.Context, child *proc.Child, addr string) error {
+	var dialer net.Dialer
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := dialer.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return c.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-child.Ended():
+			return errors.Join(errors.New("ended at once"), child.Wait(ctx))
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}

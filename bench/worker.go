@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// workerCommand is the hidden command under which the driver runs itself again
+// as the process to be measured. The C baselines take the same arguments and
+// print the same lines.
+const workerCommand = "worker"
+
+// workers are the processes this program can be, by the first argument.
+var workers = map[string]func(args []string, out io.Writer) error{
+	"goroutine": measuring(goroutineMetrics),
+	"capriccio": measuring(capriccioMetrics),
+	"epoll-go":  measuring(epollMetrics),
+	"load":      runLoad,
+	"hold":      runHold,
+	"knot":      runKnot,
+}
+
+func runWorker(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%s: no kind given", workerCommand)
+	}
+	work, ok := workers[args[0]]
+	if !ok {
+		return fmt.Errorf("%s: unknown kind %q", workerCommand, args[0])
+	}
+	return work(args[1:], out)
+}
+
+// job is what a measuring worker was asked for.
+type job struct {
+	metric   string
+	x        int
+	duration time.Duration
+	work     int // nanoseconds an operation has to do besides
+	out      io.Writer
+}
+
+// emit prints one sample, which sample lines parse.
+func (j job) emit(metric, unit string, value float64) {
+	fmt.Fprintf(j.out, "%s %s %d %.6g\n", metric, unit, j.x, value)
+}
+
+// metricFunc measures one metric and emits it.
+type metricFunc func(j job) error
+
+// workInfix stands between a metric's name and the work of each operation.
+const workInfix = "-work-"
+
+// measuring makes a worker out of the metrics that a system knows.
+func measuring(metrics map[string]metricFunc) func([]string, io.Writer) error {
+	return func(args []string, out io.Writer) error {
+		j, err := parseJob(args)
+		if err != nil {
+			return err
+		}
+		j.out = out
+		name, _, _ := strings.Cut(j.metric, workInfix)
+		measure, ok := metrics[name]
+		if !ok {
+			return fmt.Errorf("unknown metric %q", j.metric)
+		}
+		warm()
+		return measure(j)
+	}
+}
+
+func parseJob(args []string) (job, error) {
+	if len(args) != 3 && len(args) != 4 {
+		return job{}, fmt.Errorf("arguments are %q, want METRIC X MILLISECONDS [WORK_NS]", args)
+	}
+	j := job{metric: args[0]}
+	numbers := []int{0, 0, 0}
+	for i, text := range args[1:] {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return job{}, fmt.Errorf("not a whole number: %q", text)
+		}
+		numbers[i] = n
+	}
+	j.x, j.duration, j.work = numbers[0], time.Duration(numbers[1])*time.Millisecond, numbers[2]
+	if j.x < 1 || j.duration < 1 {
+		return job{}, fmt.Errorf("arguments are %q, want X and MILLISECONDS of at least 1", args)
+	}
+	return j, nil
+}
+
+// onServerCore makes a contender of a command that measures by itself: a worker
+// of this program or a C baseline. It runs on the server core alone.
+func onServerCore(system, path string, args ...string) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		defer cancel()
+		lines, err := proc.Output(ctx, proc.Command{
+			Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"},
+			Args: slices.Concat(args, []string{
+				p.metric, strconv.FormatFloat(p.x, 'f', -1, 64),
+				strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(p.work)}),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return parseSamples(lines)
+	}}
+}
+
+// sampleTimeout is what a sample may take beside the measuring itself.
+const sampleTimeout = 30 * time.Second
+
+// parseSamples reads lines of "metric unit x value".
+func parseSamples(lines []string) ([]sample, error) {
+	samples := make([]sample, 0, len(lines))
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		if len(fields) != 4 {
+			return nil, fmt.Errorf("sample line %q: want 4 fields", line)
+		}
+		x, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil {
+			return nil, fmt.Errorf("sample line %q: %w", line, err)
+		}
+		value, err := strconv.ParseFloat(fields[3], 64)
+		if err != nil {
+			return nil, fmt.Errorf("sample line %q: %w", line, err)
+		}
+		samples = append(samples, sample{fields[0], fields[1], x, value})
+	}
+	if len(samples) == 0 {
+		return nil, fmt.Errorf("printed no sample")
+	}
+	return samples, nil
+}
+
+// baselines are the C contenders that this machine can build, besides the Go
+// ones; the others are skipped with the compiler's reason.
+func (r *run) baselines(names ...string) []contender {
+	var built []contender
+	for _, name := range names {
+		path, err := compileC(r.ctx, r.scratch, name)
+		if err != nil {
+			r.skip(name, err)
+			continue
+		}
+		built = append(built, onServerCore(name, path))
+	}
+	return built
+}
+
+// goContenders are our tasks and the goroutines, each a worker of this program.
+func (r *run) goContenders() []contender {
+	return []contender{
+		onServerCore("capriccio", r.self, workerCommand, "capriccio"),
+		onServerCore("goroutine", r.self, workerCommand, "goroutine"),
+	}
+}

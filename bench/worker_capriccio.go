@@ -1,0 +1,223 @@
+package main
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// capriccioMetrics measure our tasks on one loop.
+var capriccioMetrics = map[string]metricFunc{
+	"yield": onLoop(func(j job) error {
+		return measureYield(j, taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
+			for !stop.Load() {
+				task.Yield()
+				n++
+			}
+			return n
+		})
+	}),
+	"mutex":         onLoop(taskMutex),
+	"create-finish": onLoop(taskCreate),
+	"chan":          onLoop(taskChan),
+	"cond":          onLoop(taskCond),
+	"ops":           onLoop(taskPairs),
+	oneSlotMetric:   onLoop(taskPairs),
+	"tokens":        onLoop(taskTokens),
+	"parked": onLoop(func(j job) error {
+		var open task.WaitGroup
+		open.Add(1)
+		return measureParked(j, &open, taskSpawn, task.Yield)
+	}),
+}
+
+// oneLoop is the runtime as a program gets it, but for the number of loops and
+// for reports: making a million tasks holds a loop for longer than its watchdog
+// likes. Environment variables of the root package choose among its parts.
+func oneLoop() (*task.Runtime, error) {
+	return capriccio.New(capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
+// onLoop runs a measurement as a task of a runtime with one loop. The process
+// ends after it, whatever the other tasks do.
+func onLoop(measure metricFunc) metricFunc {
+	return func(j job) error {
+		rt, err := oneLoop()
+		if err != nil {
+			return err
+		}
+		done := make(chan error, 1)
+		rt.Go(func() { done <- measure(j) })
+		return <-done
+	}
+}
+
+func taskSpawn(fn func()) { task.Go(fn) }
+
+func taskMutex(j job) error {
+	var mu task.Mutex
+	const batch = 10_000
+	j.emit("mutex", "ns", j.untilTime(batch, func() {
+		for range batch {
+			mu.Lock()
+			mu.Unlock() //lint:ignore SA2001 an empty critical section is what is measured
+		}
+	}))
+	return nil
+}
+
+func taskCreate(j job) error {
+	var wg task.WaitGroup
+	body := func() { wg.Done() }
+	j.emit("create-finish", "ns", j.untilTime(j.x, func() {
+		wg.Add(j.x)
+		for range j.x {
+			task.Go(body)
+		}
+		wg.Wait()
+	}))
+	return nil
+}
+
+func taskChan(j job) error {
+	if j.x < 2 {
+		return errAlone
+	}
+	ring := make([]*task.Chan[struct{}], j.x)
+	for i := range ring {
+		ring[i] = task.NewChan[struct{}](0)
+	}
+	for i := 1; i < j.x; i++ {
+		in, out := ring[i], ring[(i+1)%j.x]
+		task.Go(func() {
+			for {
+				token, err := in.Recv()
+				if err != nil || out.Send(token) != nil {
+					return
+				}
+			}
+		})
+	}
+	out, in := ring[1], ring[0]
+	var failed error
+	if err := measureRing(j, "chan", func() {
+		if err := out.Send(struct{}{}); err != nil {
+			failed = err
+		}
+		if _, err := in.Recv(); err != nil {
+			failed = err
+		}
+	}); err != nil {
+		return err
+	}
+	return failed
+}
+
+func taskCond(j job) error {
+	var mu task.Mutex
+	turn := 0 // guarded by mu
+	ring := make([]*task.Cond, j.x)
+	for i := range ring {
+		ring[i] = task.NewCond(&mu)
+	}
+	pass := func(me, next int) {
+		turn = next
+		ring[next].Signal()
+		for turn != me {
+			ring[me].Wait()
+		}
+	}
+	mu.Lock()
+	for i := 1; i < j.x; i++ {
+		task.Go(func() {
+			mu.Lock()
+			for turn != i {
+				ring[i].Wait()
+			}
+			for {
+				pass(i, (i+1)%j.x)
+			}
+		})
+	}
+	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
+}
+
+// taskBuffer is the buffer that producers and consumers share.
+type taskBuffer struct {
+	*pairs
+	mu                task.Mutex
+	notEmpty, notFull *task.Cond
+	measured          task.WaitGroup
+}
+
+func (b *taskBuffer) produce() {
+	b.mu.Lock()
+	b.ready++
+	for {
+		for b.filled == b.slots {
+			b.notFull.Wait()
+		}
+		b.filled++
+		b.notEmpty.Signal()
+		b.mu.Unlock()
+		b.mu.Lock()
+	}
+}
+
+func (b *taskBuffer) consume() {
+	b.mu.Lock()
+	b.ready++
+	for {
+		for b.filled == 0 {
+			b.notEmpty.Wait()
+		}
+		b.filled--
+		if b.count() {
+			b.measured.Done()
+		}
+		b.notFull.Signal()
+		b.mu.Unlock()
+		if b.steps > 0 {
+			work(b.steps)
+		}
+		b.mu.Lock()
+	}
+}
+
+func taskPairs(j job) error {
+	b := &taskBuffer{pairs: newPairs(j)}
+	b.notEmpty, b.notFull = task.NewCond(&b.mu), task.NewCond(&b.mu)
+	b.measured.Add(1)
+	for range j.x {
+		task.Go(b.produce)
+		task.Go(b.consume)
+	}
+	b.measured.Wait()
+	return nil
+}
+
+func taskTokens(j job) error {
+	pipes, err := openPipes(j.x, func() (pipe, error) {
+		r, w, err := netpoll.Pipe()
+		return pipe{r, w}, err
+	}, func(fd int) (pipe, error) {
+		f, err := netpoll.NewFile(fd, "pipe")
+		return pipe{f, f}, err
+	})
+	if err != nil {
+		return err
+	}
+	var cut error
+	if err := measureTokens(j, pipes, taskSpawn, func(d time.Duration) {
+		if err := task.Sleep(d); err != nil {
+			cut = err
+		}
+	}); err != nil {
+		return err
+	}
+	return cut
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// epollMetrics measure a bare event loop in Go: what c/epoll.c does, by raw
+// system calls. The difference to C is the price of Go's process (a kernel that
+// knows several threads counts references to each descriptor used), the
+// difference to our tasks the price of tasks.
+var epollMetrics = map[string]metricFunc{"tokens": epollTokens}
+
+// rawPipe is one of the pipes.
+type rawPipe struct {
+	r, w int
+	lot  uint64
+}
+
+// eventLoop passes tokens. It belongs to its goroutine.
+type eventLoop struct {
+	epoll  int
+	pipes  []rawPipe
+	events [256]unix.EpollEvent
+	buffer [tokensRead * tokenBytes]byte
+}
+
+func epollTokens(j job) error {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	l := &eventLoop{epoll: epoll}
+	if err := l.open(j.x); err != nil {
+		return err
+	}
+	tokens := tokensFor(j.x)
+	for t := range tokens {
+		if err := l.write(l.pipes[t*j.x/tokens].w, make([]byte, tokenBytes)); err != nil {
+			return err
+		}
+	}
+	for warm := 0; warm < j.x+1000; {
+		n, err := l.turn()
+		if err != nil {
+			return err
+		}
+		warm += n
+	}
+	passed, start := 0, time.Now()
+	for {
+		for range 16 {
+			n, err := l.turn()
+			if err != nil {
+				return err
+			}
+			passed += n
+		}
+		if took := time.Since(start); took >= j.duration {
+			j.emit("tokens", "tokens/s", float64(passed)/took.Seconds())
+			return nil
+		}
+	}
+}
+
+func (l *eventLoop) open(pipes int) error {
+	add := func(r, w int) (pipe, error) {
+		i := len(l.pipes)
+		l.pipes = append(l.pipes, rawPipe{r: r, w: w, lot: uint64(i)})
+		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+		return pipe{}, unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, r, &event)
+	}
+	_, err := openPipes(pipes, func() (pipe, error) {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			return pipe{}, err
+		}
+		return add(ends[0], ends[1])
+	}, func(fd int) (pipe, error) { return add(fd, fd) })
+	return err
+}
+
+// turn waits once and serves what came.
+func (l *eventLoop) turn() (passed int, err error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll),
+		uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), ^uintptr(0), 0, 0)
+	if errno == unix.EINTR {
+		return 0, nil
+	}
+	if errno != 0 {
+		return 0, fmt.Errorf("epoll_wait: %w", errno)
+	}
+	for i := range int(n) {
+		moved, err := l.drain(&l.pipes[l.events[i].Fd])
+		if err != nil {
+			return 0, err
+		}
+		passed += moved
+	}
+	return passed, nil
+}
+
+// drain passes on what is in a pipe. A read shorter than the buffer means that
+// no more is there, and writes of 12 bytes are never split (pipe(7)).
+func (l *eventLoop) drain(p *rawPipe) (passed int, err error) {
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(p.r), uintptr(unsafe.Pointer(&l.buffer[0])), uintptr(len(l.buffer)))
+		if errno == unix.EAGAIN {
+			return passed, nil
+		}
+		if errno != 0 {
+			return passed, fmt.Errorf("read: %w", errno)
+		}
+		for at := 0; at < int(n); at += tokenBytes {
+			if err := l.write(l.pipes[p.draw(len(l.pipes))].w, l.buffer[at:at+tokenBytes]); err != nil {
+				return passed, err
+			}
+			passed++
+		}
+		if int(n) < len(l.buffer) {
+			return passed, nil
+		}
+	}
+}
+
+func (p *rawPipe) draw(pipes int) int {
+	p.lot = p.lot*6364136223846793005 + 1442695040888963407
+	return int(p.lot >> 33 % uint64(pipes))
+}
+
+func (l *eventLoop) write(fd int, token []byte) error {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&token[0])), uintptr(len(token)))
+	if errno != 0 {
+		return fmt.Errorf("write: %w", errno)
+	}
+	if int(n) != len(token) {
+		return fmt.Errorf("write: %d bytes of %d", n, len(token))
+	}
+	return nil
+}

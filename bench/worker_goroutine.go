@@ -1,0 +1,181 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// goroutineMetrics measure Go's own goroutines and sync package.
+var goroutineMetrics = map[string]metricFunc{
+	"yield": func(j job) error {
+		return measureYield(j, goSpawn, runtime.Gosched, func(stop *atomic.Bool) (n int64) {
+			for !stop.Load() {
+				runtime.Gosched()
+				n++
+			}
+			return n
+		})
+	},
+	"mutex":         goMutex,
+	"create-finish": goCreate,
+	"chan":          goChan,
+	"cond":          goCond,
+	"ops":           goPairs,
+	oneSlotMetric:   goPairs,
+	"tokens":        goTokens,
+	"parked": func(j job) error {
+		var open sync.WaitGroup
+		open.Add(1)
+		return measureParked(j, &open, goSpawn, runtime.Gosched)
+	},
+}
+
+func goSpawn(fn func()) { go fn() }
+
+func goMutex(j job) error {
+	var mu sync.Mutex
+	const batch = 10_000
+	j.emit("mutex", "ns", j.untilTime(batch, func() {
+		for range batch {
+			mu.Lock()
+			mu.Unlock() //lint:ignore SA2001 an empty critical section is what is measured
+		}
+	}))
+	return nil
+}
+
+func goCreate(j job) error {
+	var wg sync.WaitGroup
+	body := func() { wg.Done() }
+	j.emit("create-finish", "ns", j.untilTime(j.x, func() {
+		wg.Add(j.x)
+		for range j.x {
+			go body()
+		}
+		wg.Wait()
+	}))
+	return nil
+}
+
+func goChan(j job) error {
+	if j.x < 2 {
+		return errAlone
+	}
+	ring := make([]chan struct{}, j.x)
+	for i := range ring {
+		ring[i] = make(chan struct{})
+	}
+	for i := 1; i < j.x; i++ {
+		in, out := ring[i], ring[(i+1)%j.x]
+		go func() {
+			for {
+				out <- <-in
+			}
+		}()
+	}
+	out, in := ring[1], ring[0]
+	return measureRing(j, "chan", func() {
+		out <- struct{}{}
+		<-in
+	})
+}
+
+func goCond(j job) error {
+	var mu sync.Mutex
+	turn := 0 // guarded by mu
+	ring := make([]*sync.Cond, j.x)
+	for i := range ring {
+		ring[i] = sync.NewCond(&mu)
+	}
+	pass := func(me, next int) {
+		turn = next
+		ring[next].Signal()
+		for turn != me {
+			ring[me].Wait()
+		}
+	}
+	mu.Lock()
+	for i := 1; i < j.x; i++ {
+		go func() {
+			mu.Lock()
+			for turn != i {
+				ring[i].Wait()
+			}
+			for {
+				pass(i, (i+1)%j.x)
+			}
+		}()
+	}
+	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
+}
+
+// goBuffer is the buffer that producers and consumers share.
+type goBuffer struct {
+	*pairs
+	mu                sync.Mutex
+	notEmpty, notFull *sync.Cond
+	measured          sync.WaitGroup
+}
+
+func (b *goBuffer) produce() {
+	b.mu.Lock()
+	b.ready++
+	for {
+		for b.filled == b.slots {
+			b.notFull.Wait()
+		}
+		b.filled++
+		b.notEmpty.Signal()
+		b.mu.Unlock()
+		b.mu.Lock()
+	}
+}
+
+func (b *goBuffer) consume() {
+	b.mu.Lock()
+	b.ready++
+	for {
+		for b.filled == 0 {
+			b.notEmpty.Wait()
+		}
+		b.filled--
+		if b.count() {
+			b.measured.Done()
+		}
+		b.notFull.Signal()
+		b.mu.Unlock()
+		if b.steps > 0 {
+			work(b.steps)
+		}
+		b.mu.Lock()
+	}
+}
+
+func goPairs(j job) error {
+	b := &goBuffer{pairs: newPairs(j)}
+	b.notEmpty, b.notFull = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.measured.Add(1)
+	for range j.x {
+		go b.produce()
+		go b.consume()
+	}
+	b.measured.Wait()
+	return nil
+}
+
+func goTokens(j job) error {
+	pipes, err := openPipes(j.x, func() (pipe, error) {
+		r, w, err := os.Pipe()
+		return pipe{r, w}, err
+	}, func(fd int) (pipe, error) {
+		f := os.NewFile(uintptr(fd), "pipe")
+		return pipe{f, f}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return measureTokens(j, pipes, goSpawn, time.Sleep)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+)
+
+// runLoad is the client process of hello: it loads a server and prints samples
+// whose parameter is the pipelining depth.
+func runLoad(args []string, out io.Writer) error {
+	var cfg load.Config
+	var addr string
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.StringVar(&addr, "addr", "", "address of the server")
+	flags.IntVar(&cfg.Conns, "conns", 1, "connections")
+	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each")
+	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
+	flags.DurationVar(&cfg.For, "for", time.Second, "load measured")
+	flags.IntVar(&cfg.PID, "pid", 0, "process of the server")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if cfg.Addr, err = netip.ParseAddrPort(addr); err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
+	result, err := load.Run(cfg)
+	if err != nil {
+		return err
+	}
+	emit := func(metric, unit string, value float64) {
+		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, cfg.Depth, value)
+	}
+	seconds := result.Elapsed.Seconds()
+	emit("rps", "req/s", float64(result.Requests)/seconds)
+	emit("p50", "µs", float64(result.P50)/1e3)
+	emit("p99", "µs", float64(result.P99)/1e3)
+	emit("cpu-per-request", "ns", float64(result.ServerCPU)/float64(result.Requests))
+	emit("server-busy", "%", 100*result.ServerCPU.Seconds()/seconds)
+	emit("client-busy", "%", 100*result.ClientCPU.Seconds()/seconds)
+	emit("requests", "1", float64(result.Requests))
+	return nil
+}
+
+// runHold is the client process of idle-conns: it opens connections, says
+// "holding", and keeps them until its standard input ends.
+func runHold(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("hold", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of the server")
+	conns := flags.Int("conns", 1, "connections")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	to, err := netip.ParseAddrPort(*addr)
+	if err != nil {
+		return err
+	}
+	held, err := load.Hold(to, *conns)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	fmt.Fprintln(out, "holding")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}

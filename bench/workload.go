@@ -1,0 +1,294 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// What the goroutine worker and the worker with our tasks share. Loops whose
+// operations take nanoseconds are written twice, once in each worker, so that
+// the compiler sees the calls and none goes through an interface.
+
+// clockInterval is how many turns the one that watches the clock lets pass
+// between two looks, when n take turns.
+func clockInterval(n int) int { return max(1, 2000/n) }
+
+// untilTime calls batch, which does per operations, until the job's time is up
+// and returns nanoseconds per operation.
+func (j job) untilTime(per int, batch func()) float64 {
+	batch() // what is made on first use is made here
+	start, done := time.Now(), 0
+	for {
+		batch()
+		done += per
+		if took := time.Since(start); took >= j.duration {
+			return float64(took) / float64(done)
+		}
+	}
+}
+
+// measureYield has j.x tasks yield in turns. follow yields until the flag is
+// set and returns how often; yield does so once. The caller is one of the tasks.
+func measureYield(j job, spawn func(func()), yield func(), follow func(*atomic.Bool) int64) error {
+	var started, stop atomic.Bool
+	var total, ended atomic.Int64
+	for range j.x - 1 {
+		spawn(func() {
+			follow(&started)
+			total.Add(follow(&stop))
+			ended.Add(1)
+		})
+	}
+	turns := clockInterval(j.x)
+	for range 2 {
+		yield()
+	}
+	started.Store(true)
+	var took time.Duration
+	own := int64(0)
+	for start := time.Now(); took < j.duration; took = time.Since(start) {
+		for range turns {
+			yield()
+		}
+		own += int64(turns)
+	}
+	stop.Store(true)
+	for ended.Load() < int64(j.x-1) {
+		yield()
+	}
+	j.emit("yield", "ns", float64(took)/float64(total.Load()+own))
+	return nil
+}
+
+// errAlone is what a ring of one would come to: it waits for itself.
+var errAlone = errors.New("a ring of unbuffered channels needs two tasks")
+
+// measureRing has the caller send a token round a ring of j.x with once.
+func measureRing(j job, metric string, once func()) error {
+	turns := clockInterval(j.x)
+	per := j.untilTime(turns*j.x, func() {
+		for range turns {
+			once()
+		}
+	})
+	j.emit(metric, "ns", per)
+	return nil
+}
+
+// bufferSlots bounds the buffer that producers and consumers share, oneSlot
+// that of the metric in which every message takes two switches.
+const (
+	bufferSlots   = 128
+	oneSlot       = 1
+	oneSlotMetric = "ops-one-slot"
+)
+
+// pairs is the state of producers and consumers, but for its mutex and
+// conditions. All fields but the constant ones are guarded by that mutex.
+type pairs struct {
+	job      job           // constant
+	slots    int           // constant
+	steps    int           // of work for each message; constant
+	began    time.Time     // constant
+	filled   int           // slots
+	ready    int           // tasks that have begun
+	consumed int           // messages, since start
+	start    time.Time     // of the measurement
+	took     time.Duration // from start to the last look at the clock
+	over     bool
+}
+
+func newPairs(j job) *pairs {
+	p := &pairs{job: j, slots: bufferSlots, steps: calibrateWork(j.work), began: time.Now()}
+	if j.metric == oneSlotMetric {
+		p.slots = oneSlot
+	}
+	return p
+}
+
+// beginLimit is how long the tasks are given to begin, all of them: with long
+// work and many tasks not all get there.
+const beginLimit = 500 * time.Millisecond
+
+// count is called with the mutex held when a message was taken. It reports true
+// once, when time is up. The clock starts when every task has begun.
+func (p *pairs) count() bool {
+	p.consumed++
+	if p.start.IsZero() {
+		if p.ready == 2*p.job.x || p.consumed%256 == 0 && time.Since(p.began) > beginLimit {
+			p.start, p.consumed = time.Now(), 0
+		}
+		return false
+	}
+	if p.consumed%256 != 0 || p.over {
+		return false
+	}
+	p.took = time.Since(p.start)
+	p.over = p.took >= p.job.duration
+	if p.over {
+		p.job.emit(p.job.metric, "ops/s", float64(p.consumed)/p.took.Seconds())
+	}
+	return p.over
+}
+
+// warmUp is how long a worker computes before it measures: a core that was idle
+// needs a few milliseconds to come up to speed.
+const warmUp = 5 * time.Millisecond
+
+func warm() {
+	for start := time.Now(); time.Since(start) < warmUp; {
+		work(10_000)
+	}
+}
+
+var workSink uint64
+
+// work keeps the processor busy for some steps, of which none can be left out.
+// Inlined copies are not equally fast, so that calibrating one says little.
+//
+//go:noinline
+func work(steps int) {
+	v := workSink
+	for range steps {
+		v = v*6364136223846793005 + 1442695040888963407
+	}
+	workSink = v
+}
+
+// calibrateWork returns how many steps take the given nanoseconds.
+func calibrateWork(nanoseconds int) int {
+	if nanoseconds == 0 {
+		return 0
+	}
+	const trial = 200_000
+	best := time.Hour
+	for range 10 {
+		start := time.Now()
+		work(trial)
+		best = min(best, time.Since(start))
+	}
+	return int(float64(nanoseconds) * trial / float64(best))
+}
+
+const (
+	tokenBytes = 12
+	// A task reads what is there, up to so many tokens, and passes each on.
+	tokensRead = 16
+)
+
+// pipe is one of the pipes; both ends may be the same descriptor.
+type pipe struct {
+	r io.Reader
+	w io.Writer
+}
+
+// passTokens moves tokens from pipe me to others for ever, and counts them. Each
+// goes to a pipe drawn by lot: passed on to the neighbour, tokens would gather
+// in bunches, at another pace in each system, and a bunch costs fewer switches.
+func passTokens(pipes []pipe, me int, passed *atomic.Int64) error {
+	buffer := make([]byte, tokensRead*tokenBytes)
+	lot := uint64(me)
+	have := 0
+	for {
+		n, err := pipes[me].r.Read(buffer[have:])
+		if err != nil {
+			return err
+		}
+		have += n
+		whole := have - have%tokenBytes
+		for at := 0; at < whole; at += tokenBytes {
+			lot = lot*6364136223846793005 + 1442695040888963407
+			to := int(lot >> 33 % uint64(len(pipes)))
+			if _, err := pipes[to].w.Write(buffer[at : at+tokenBytes]); err != nil {
+				return err
+			}
+			passed.Add(1)
+		}
+		have = copy(buffer, buffer[whole:have])
+	}
+}
+
+// tokensFor is the paper's number of tokens: a quarter of the pipes, from 128
+// pipes on always 128.
+func tokensFor(pipes int) int {
+	if pipes < 128 {
+		return max(1, pipes/4)
+	}
+	return 128
+}
+
+// measureTokens passes tokens among the pipes, one task a pipe.
+func measureTokens(j job, pipes []pipe, spawn func(func()), sleep func(time.Duration)) error {
+	var passed atomic.Int64
+	failed := make(chan error, len(pipes)) // never full, so that no task blocks its loop
+	for i := range pipes {
+		spawn(func() { failed <- passTokens(pipes, i, &passed) })
+	}
+	tokens := tokensFor(len(pipes))
+	for t := range tokens {
+		if _, err := pipes[t*len(pipes)/tokens].w.Write(make([]byte, tokenBytes)); err != nil {
+			return fmt.Errorf("first token: %w", err)
+		}
+	}
+	for passed.Load() < int64(j.x)+1000 && len(failed) == 0 {
+		sleep(5 * time.Millisecond)
+	}
+	start, before := time.Now(), passed.Load()
+	sleep(j.duration)
+	took, moved := time.Since(start), passed.Load()-before
+	if len(failed) > 0 {
+		return fmt.Errorf("pass a token: %w", <-failed)
+	}
+	j.emit("tokens", "tokens/s", float64(moved)/took.Seconds())
+	return nil
+}
+
+// gate is what parked tasks wait for.
+type gate interface {
+	Wait()
+	Done()
+}
+
+// measureParked makes j.x tasks, lets each park, wakes them all and waits until
+// they have finished. yield lets the others run.
+func measureParked(j job, open gate, spawn func(func()), yield func()) error {
+	self := os.Getpid()
+	before, err := proc.Memory(self)
+	if err != nil {
+		return err
+	}
+	var arrived, ended atomic.Int64
+	start := time.Now()
+	for range j.x {
+		spawn(func() {
+			arrived.Add(1)
+			open.Wait()
+			ended.Add(1)
+		})
+	}
+	for arrived.Load() < int64(j.x) {
+		yield()
+	}
+	parked := time.Since(start)
+	after, err := proc.Memory(self)
+	if err != nil {
+		return err
+	}
+	resume := time.Now()
+	open.Done()
+	for ended.Load() < int64(j.x) {
+		yield()
+	}
+	finished := time.Since(resume)
+	per := func(d time.Duration) float64 { return float64(d) / float64(j.x) }
+	j.emit("bytes-per-task", "B", float64(after-before)/float64(j.x))
+	j.emit("park", "ns", per(parked))
+	j.emit("made-and-finished", "ns", per(parked+finished))
+	return nil
+}

@@ -1,0 +1,244 @@
+// Package capriccio puts a program on the Capriccio runtime: it makes the loops and
+// their pollers from options and environment variables, handles the signals that end
+// a program, and runs a main function as a task.
+//
+// It is wiring and nothing else. What a program works with is in the packages task
+// (tasks, synchronisation, timers) and netpoll (connections).
+package capriccio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Environment variables that New and Run read. An option given in the program goes
+// before its variable; an unknown value is an error that names the known ones.
+const (
+	// EnvLoops is the number of event loops: 1 to task.MaxLoops.
+	EnvLoops = "CAPRICCIO_LOOPS"
+	// EnvPoller chooses how loops wait for descriptors: epoll or poll.
+	EnvPoller = "CAPRICCIO_POLLER"
+	// EnvSched chooses the scheduling policy: fifo.
+	EnvSched = "CAPRICCIO_SCHED"
+)
+
+// An Option changes how the runtime is made.
+type Option func(*options) error
+
+type options struct {
+	cfg       task.Config
+	poller    string
+	noSignals bool
+}
+
+// WithLoops sets the number of event loops; 0 means one per CPU that the process may
+// use, the default.
+func WithLoops(n int) Option {
+	return func(o *options) error {
+		if n < 0 || n > task.MaxLoops {
+			return fmt.Errorf("capriccio: WithLoops(%d); want 1 to %d, or 0 for one per CPU", n, task.MaxLoops)
+		}
+		o.cfg.Loops = n
+		return nil
+	}
+}
+
+// WithPoller chooses how loops wait for descriptors: "epoll", the default, or "poll",
+// which needs nothing of the kernel but is slow with many connections.
+func WithPoller(name string) Option {
+	return func(o *options) error {
+		if _, err := pollerNamed(name); err != nil {
+			return fmt.Errorf("capriccio: WithPoller: %w", err)
+		}
+		o.poller = name
+		return nil
+	}
+}
+
+// WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by
+// default; a negative d switches the watchdog off.
+func WithHoldLimit(d time.Duration) Option {
+	return func(o *options) error { o.cfg.HoldLimit = d; return nil }
+}
+
+// WithPanicHandler sets what is called when a task panics; if it returns, only the task
+// has ended. Without it, a panic ends the process, as that of a goroutine does.
+func WithPanicHandler(fn func(*task.PanicError)) Option {
+	return func(o *options) error { o.cfg.OnPanic = fn; return nil }
+}
+
+// WithOffloadLimit bounds the goroutines that run functions given to task.Offload; 512
+// by default.
+func WithOffloadLimit(n int) Option {
+	return func(o *options) error {
+		if n < 1 {
+			return fmt.Errorf("capriccio: WithOffloadLimit(%d); want at least 1", n)
+		}
+		o.cfg.OffloadLimit = n
+		return nil
+	}
+}
+
+// WithGrace sets how long, at the end, cancelled tasks have to return before their
+// waits end them; 1 s by default.
+func WithGrace(d time.Duration) Option {
+	return func(o *options) error { o.cfg.Grace = d; return nil }
+}
+
+// WithLogger sets where the runtime's own reports go; slog.Default otherwise.
+func WithLogger(log *slog.Logger) Option {
+	return func(o *options) error { o.cfg.Log = log; return nil }
+}
+
+// WithThreadLock ties every loop to one operating system thread.
+func WithThreadLock() Option {
+	return func(o *options) error { o.cfg.LockThreads = true; return nil }
+}
+
+// WithoutSignals leaves SIGINT and SIGTERM to the program.
+func WithoutSignals() Option {
+	return func(o *options) error { o.noSignals = true; return nil }
+}
+
+// Run makes a runtime, runs main as a task of it and, when main has returned, ends all
+// that is left and closes the runtime. It returns the error of main, if any.
+//
+// The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
+// waits of main and of the tasks that it spawns then return the context's error. A
+// second signal ends the process at once. Run must be called on a plain goroutine and
+// blocks it.
+func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
+	o, err := gather(opts)
+	if err != nil {
+		return err
+	}
+	rt, err := o.newRuntime()
+	if err != nil {
+		return err
+	}
+	if !o.noSignals {
+		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(signals, stop)
+		ctx = signals
+	}
+	return rt.Run(ctx, main)
+}
+
+// New makes and starts a runtime, for programs that are not written around Run: plain
+// goroutines can start tasks on it and use the connections of package netpoll. Shut it
+// down in the end.
+func New(opts ...Option) (*task.Runtime, error) {
+	o, err := gather(opts)
+	if err != nil {
+		return nil, err
+	}
+	return o.newRuntime()
+}
+
+// gather applies the environment, then the options.
+func gather(opts []Option) (*options, error) {
+	o := new(options)
+	if err := o.readEnv(os.LookupEnv); err != nil {
+		return nil, err
+	}
+	for _, opt := range opts {
+		if err := opt(o); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (o *options) readEnv(lookup func(string) (string, bool)) error {
+	if v, ok := lookup(EnvLoops); ok && v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > task.MaxLoops {
+			return fmt.Errorf("capriccio: %s=%q; want a number from 1 to %d", EnvLoops, v, task.MaxLoops)
+		}
+		o.cfg.Loops = n
+	}
+	if v, ok := lookup(EnvPoller); ok && v != "" {
+		if _, err := pollerNamed(v); err != nil {
+			return fmt.Errorf("capriccio: %s: %w", EnvPoller, err)
+		}
+		o.poller = v
+	}
+	if v, ok := lookup(EnvSched); ok && v != "" && v != "fifo" {
+		return fmt.Errorf("capriccio: %s=%q; want fifo", EnvSched, v)
+	}
+	return nil
+}
+
+type newPoller func() (task.Poller, error)
+
+// pollers are the pollers, the preferred one first.
+var pollers = []struct {
+	name string
+	open newPoller
+}{
+	{"epoll", netpoll.NewEpoll},
+	{"poll", netpoll.NewPoll},
+}
+
+func pollerNamed(name string) (newPoller, error) {
+	var known []string
+	for _, p := range pollers {
+		if p.name == name {
+			return p.open, nil
+		}
+		known = append(known, p.name)
+	}
+	return nil, fmt.Errorf("unknown poller %q; want %s", name, strings.Join(known, " or "))
+}
+
+// newRuntime makes the runtime. If no poller was asked for, the first that the kernel
+// lets us have is taken.
+func (o *options) newRuntime() (*task.Runtime, error) {
+	if o.poller != "" {
+		open, err := pollerNamed(o.poller)
+		if err != nil {
+			return nil, err
+		}
+		return o.newRuntimeOn(open)
+	}
+	var failed []error
+	for _, p := range pollers {
+		rt, err := o.newRuntimeOn(p.open)
+		if err == nil {
+			if failed != nil {
+				o.log().Warn("capriccio: falling back to another poller", "poller", p.name, "because", errors.Join(failed...))
+			}
+			return rt, nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
+		if !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
+			break
+		}
+	}
+	return nil, errors.Join(failed...)
+}
+
+func (o *options) newRuntimeOn(open newPoller) (*task.Runtime, error) {
+	cfg := o.cfg
+	cfg.NewPoller = func(int) (task.Poller, error) { return open() }
+	return task.New(cfg)
+}
+
+func (o *options) log() *slog.Logger {
+	if o.cfg.Log != nil {
+		return o.cfg.Log
+	}
+	return slog.Default()
+}

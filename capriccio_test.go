@@ -1,0 +1,94 @@
+package capriccio
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestBadEnvironmentIsAnError(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{EnvLoops, "0", "1 to"},
+		{EnvLoops, "many", "1 to"},
+		{EnvLoops, "100000", "1 to"},
+		{EnvPoller, "kqueue", "epoll or poll"},
+		{EnvSched, "lottery", "fifo"},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv(c.name, c.value)
+			rt, err := New()
+			if err == nil {
+				rt.Close()
+				t.Fatal("no error")
+			}
+			if msg := err.Error(); !strings.Contains(msg, c.name) || !strings.Contains(msg, c.want) || !strings.Contains(msg, c.value) {
+				t.Errorf("error %q does not name the variable, the value and what is right (%s)", msg, c.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
+	t.Setenv(EnvLoops, "3")
+	t.Setenv(EnvPoller, "poll")
+	t.Setenv(EnvSched, "fifo")
+	for want, opts := range map[int][]Option{3: nil, 2: {WithLoops(2)}} {
+		rt, err := New(opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rt.Loops() != want {
+			t.Errorf("%d loops, want %d", rt.Loops(), want)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBadOptionsAreErrors(t *testing.T) {
+	for name, opt := range map[string]Option{
+		"loops":   WithLoops(-1),
+		"poller":  WithPoller("select"),
+		"offload": WithOffloadLimit(0),
+	} {
+		if rt, err := New(opt); err == nil {
+			rt.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestRunReturnsTheErrorOfMain(t *testing.T) {
+	want := errors.New("no")
+	before := runtime.NumGoroutine()
+	err := Run(context.Background(), func(context.Context) error { return want }, WithLoops(1), WithoutSignals())
+	if !errors.Is(err, want) {
+		t.Errorf("Run returned %v", err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+func TestSignalEndsTheWaitsOfMain(t *testing.T) {
+	for _, poller := range []string{"epoll", "poll"} {
+		err := Run(context.Background(), func(ctx context.Context) error {
+			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+				return err
+			}
+			return task.Sleep(time.Hour)
+		}, WithLoops(2), WithPoller(poller))
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: Run returned %v, want context.Canceled", poller, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// settings is what the command line says.
+type settings struct {
+	root   string
+	log    string
+	format knot.LogFormat
+	loops  int
+	poller string
+	quiet  bool
+	server *knot.Server
+}
+
+const usage = `Knot serves the files of a folder to web browsers.
+
+Usage:
+
+  knot -root FOLDER [-addr HOST:PORT] [more flags]
+
+For example:
+
+  knot -root ./public                    only this machine, http://127.0.0.1:8080
+  knot -root ./public -addr :80          every address of this machine, port 80
+  knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
+  knot -root ./public -log -             show every request
+
+A folder is shown by its index.html; there are no listings. Names that begin
+with a dot are never served (.well-known is), nor is anything outside FOLDER:
+links are followed only as long as they stay inside.
+
+Knot stops on Ctrl-C or SIGTERM: it answers the requests under way, for the time
+that -grace says, and takes no new ones. A second signal stops it at once.
+
+Flags:
+
+`
+
+// parse reads the command line. It returns flag.ErrHelp after printing the
+// help that was asked for.
+func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
+	set := &settings{server: new(knot.Server)}
+	s := set.server
+	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	flags.StringVar(&set.root, "root", "", "`folder` to serve (required)")
+	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on; no host means every address of this machine, port 0 a free port")
+	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
+	format := flags.String("log-format", "combined", "form of the access log: combined or common")
+	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
+	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll or poll (default: the best there is)")
+	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request")
+	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request")
+	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request")
+	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response")
+	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests under way may take after a stop signal")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows")
+	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
+	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
+	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		return nil, err
+	case err != nil:
+		return nil, err
+	}
+	return set, set.check(flags, *format)
+}
+
+func (set *settings) check(flags *flag.FlagSet, format string) error {
+	switch {
+	case flags.NArg() > 0 && set.root == "":
+		return fmt.Errorf("unexpected argument %q; the folder to serve goes behind -root", flags.Arg(0))
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case set.root == "":
+		return errors.New("say which folder to serve: knot -root FOLDER")
+	case set.loops < 0:
+		return fmt.Errorf("-loops %d is negative", set.loops)
+	}
+	switch format {
+	case "combined":
+		set.format = knot.LogCombined
+	case "common":
+		set.format = knot.LogCommon
+	default:
+		return fmt.Errorf("-log-format %q; want combined or common", format)
+	}
+	s := set.server
+	for i := range len(s.Name) {
+		if s.Name[i] < 0x20 || s.Name[i] >= 0x7f {
+			return fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name)
+		}
+	}
+	return nil
+}

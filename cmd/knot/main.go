@@ -1,0 +1,136 @@
+// Command knot serves the files below a folder over HTTP. Run it with -help.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the next one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// run is main with its surroundings as arguments: it serves until ctx ends and
+// returns the exit code. It must be called on a plain goroutine.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	set, err := parse(args, stdout, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
+		return exitUsage
+	}
+	if err := serve(ctx, set, stdout, stderr); err != nil {
+		fmt.Fprintln(stderr, "knot:", explain(err, set))
+		return exitFailed
+	}
+	return exitOK
+}
+
+func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err error) {
+	files, err := knot.OpenFiles(set.root)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	server := set.server
+	server.Handler = files.Serve
+	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
+	server.ErrorLog = errorLog
+	if set.log != "" {
+		out, err := openLog(set.log, stdout)
+		if err != nil {
+			return err
+		}
+		server.AccessLog = knot.NewAccessLog(out, set.format)
+		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
+	}
+	root := set.root
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	server.Listening = func(addr net.Addr) {
+		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(addr))
+		if !set.quiet {
+			fmt.Fprintln(stdout, "stop with Ctrl-C")
+		}
+	}
+	options := []capriccio.Option{
+		// The signals end ctx; Run of the server then stops in its own time.
+		capriccio.WithoutSignals(),
+		capriccio.WithLogger(errorLog),
+	}
+	if set.loops != 0 {
+		options = append(options, capriccio.WithLoops(set.loops))
+	}
+	if set.poller != "" {
+		options = append(options, capriccio.WithPoller(set.poller))
+	}
+	err = capriccio.Run(context.Background(), func(context.Context) error {
+		return server.Run(ctx)
+	}, options...)
+	if err == nil && !set.quiet {
+		fmt.Fprintln(stdout, "stopped")
+	}
+	return err
+}
+
+// keepOpen is a log that is not ours to close.
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+func openLog(name string, stdout io.Writer) (io.WriteCloser, error) {
+	if name == "-" {
+		return keepOpen{stdout}, nil
+	}
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+}
+
+// address is addr as something to click on.
+func address(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://localhost:%d (every address of this machine, port %d)", tcp.Port, tcp.Port)
+	}
+	return "http://" + addr.String()
+}
+
+// explain says what to do about the errors that beginners meet.
+func explain(err error, set *settings) string {
+	var path *os.PathError
+	switch {
+	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOENT):
+		return fmt.Sprintf("there is no folder %s (-root)", set.root)
+	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOTDIR):
+		return fmt.Sprintf("%s is not a folder (-root)", set.root)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with -addr; with port 0 a free one is taken.", err, set.server.Addr)
+	case errors.Is(err, syscall.EACCES) && !errors.As(err, &path):
+		return fmt.Sprintf("%v\nPorts below 1024 need special rights. Choose another one with -addr.", err)
+	}
+	return err.Error()
+}

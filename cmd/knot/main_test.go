@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const site = "../../knot/testdata/site"
+
+func TestServesTheSampleSite(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "access.log")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	r, w := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"-root", site, "-addr", "127.0.0.1:0", "-log", log, "-log-format", "common", "-loops", "1"}, w, &stderr)
+		w.Close()
+	}()
+	out := bufio.NewReader(r)
+	line, err := out.ReadString('\n')
+	abs, _ := filepath.Abs(site)
+	url := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
+	if err != nil || url == "" || line != "serving "+abs+" on "+url+"\n" {
+		t.Fatalf("first line is %q, %v", line, err)
+	}
+	rest := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(out)
+		rest <- string(all)
+	}()
+	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+			t.Errorf("%s: status %d, %q", path, resp.StatusCode, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	if got := <-code; got != exitOK {
+		t.Errorf("exit code %d, %s", got, &stderr)
+	}
+	if got := <-rest; got != "stop with Ctrl-C\nstopped\n" {
+		t.Errorf("then it printed %q", got)
+	}
+	lines, err := os.ReadFile(log)
+	if n := bytes.Count(lines, []byte("\n")); err != nil || n != 6 {
+		t.Errorf("access log has %d lines, want 6: %s", n, lines)
+	}
+}
+
+// TestSiteLinks: every link of the sample site leads somewhere.
+func TestSiteLinks(t *testing.T) {
+	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	pages, _ := filepath.Glob(site + "/*.html")
+	more, _ := filepath.Glob(site + "/*/*.html")
+	pages = append(pages, more...)
+	if len(pages) < 3 {
+		t.Fatalf("pages: %q", pages)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range link.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(match[1]))); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
+
+func TestErrorsAreClear(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	used := ln.Addr().String()
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, exitUsage, "say which folder to serve: knot -root FOLDER"},
+		{[]string{"public"}, exitUsage, `unexpected argument "public"; the folder to serve goes behind -root`},
+		{[]string{"-root", site, "more"}, exitUsage, `unexpected argument "more"`},
+		{[]string{"-rot", site}, exitUsage, "-rot"},
+		{[]string{"-root", site, "-loops", "-1"}, exitUsage, "-loops -1 is negative"},
+		{[]string{"-root", site, "-log-format", "json"}, exitUsage, `-log-format "json"; want combined or common`},
+		{[]string{"-root", site, "-server-name", "a\nb"}, exitUsage, "-server-name"},
+		{[]string{"-root", site + "/none"}, exitFailed, "there is no folder " + site + "/none (-root)"},
+		{[]string{"-root", site + "/notes.txt"}, exitFailed, site + "/notes.txt is not a folder (-root)"},
+		{[]string{"-root", site, "-addr", used}, exitFailed, "Another program uses " + used + " already."},
+		{[]string{"-root", site, "-addr", "nonsense"}, exitFailed, "nonsense"},
+		{[]string{"-root", site, "-poller", "kqueue"}, exitFailed, "kqueue"},
+		{[]string{"-root", site, "-log", site + "/none/x.log"}, exitFailed, "none/x.log"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(context.Background(), test.args, &stdout, &stderr)
+		if code != test.code || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(context.Background(), []string{"-help"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+		t.Errorf("code %d, %q", code, &stderr)
+	}
+	const golden = "testdata/help.txt"
+	if *update {
+		if err := os.WriteFile(golden, stdout.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || !bytes.Equal(want, stdout.Bytes()) {
+		t.Errorf("help differs from %s (-update writes it): %v\n%s", golden, err, &stdout)
+	}
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func poll(p *Poller, timeout time.Duration) chan error {
+	done := make(chan error, 1)
+	go func() { done <- p.Poll(timeout) }()
+	return done
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func TestPollWaitsForTheDeadline(t *testing.T) {
+	c := NewClock()
+	p := c.NewPoller(0)
+	done := poll(p, 10*time.Millisecond)
+	waitFor(t, "the poller waits", func() bool { return c.Waiting() == 1 })
+	c.Advance(9 * time.Millisecond)
+	if c.Waiting() != 1 {
+		t.Error("returned before the deadline")
+	}
+	c.Advance(time.Millisecond)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWakeBeforeAndDuringPoll(t *testing.T) {
+	c := NewClock()
+	p := c.NewPoller(0)
+	p.Wake()
+	if err := p.Poll(-1); err != nil {
+		t.Error(err)
+	}
+	done := poll(p, -1)
+	waitFor(t, "the poller waits", func() bool { return c.Waiting() == 1 })
+	p.Wake()
+	<-done
+}
+
+func TestJumpsToTheFirstDeadlineWhenAllWait(t *testing.T) {
+	c := NewJumpingClock()
+	p, q := c.NewPoller(0), c.NewPoller(0)
+	a := poll(p, time.Hour)
+	waitFor(t, "the first waits", func() bool { return c.Waiting() == 1 })
+	if c.Now() != 0 {
+		t.Error("time passed while one poller was busy")
+	}
+	<-poll(q, time.Minute)
+	if c.Now() != time.Minute {
+		t.Errorf("now %v, want 1m", c.Now())
+	}
+	b := poll(q, 2*time.Hour)
+	<-a
+	if c.Now() != time.Hour {
+		t.Errorf("now %v, want 1h", c.Now())
+	}
+	p.Close()
+	<-b
+	if want := 2*time.Hour + time.Minute; c.Now() != want {
+		t.Errorf("now %v, want %v: the closed poller holds the clock", c.Now(), want)
+	}
+}
+
+func TestEventsComeInOrder(t *testing.T) {
+	c := NewJumpingClock()
+	p := c.NewPoller(0)
+	var got []int
+	for i, d := range []time.Duration{3, 1, 2, 1} {
+		p.After(d, func() { got = append(got, i) })
+	}
+	for p.Active() {
+		p.Poll(-1)
+	}
+	want := []int{1, 3, 2, 0}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("order %v, want %v", got, want)
+		}
+	}
+}
+
+func TestFailureIsReturnedOnce(t *testing.T) {
+	p := NewClock().NewPoller(0)
+	broken := errors.New("broken")
+	p.Fail(broken)
+	if err := p.Poll(-1); err != broken {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if err := p.Poll(0); err != nil {
+		t.Errorf("again %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if p.Wake() == nil {
+		t.Error("Wake of a closed poller succeeds")
+	}
+}

@@ -1,0 +1,135 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"testing"
+)
+
+const plainRequest = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
+
+var benchRequests = []struct{ name, text string }{{"plain", plainRequest}, {"browser", browserRequest}}
+
+// BenchmarkParse parses a request head; its rival is net/http.ReadRequest.
+func BenchmarkParse(b *testing.B) {
+	for _, request := range benchRequests {
+		head := []byte(request.text)
+		b.Run("knot/"+request.name, func(b *testing.B) {
+			limits := headLimits{line: DefaultMaxRequestLine, size: DefaultMaxHead, fields: DefaultMaxFields}
+			var h parsedHead
+			b.SetBytes(int64(len(head)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if f := h.parse(head, &limits); f != nil {
+					b.Fatal(f)
+				}
+			}
+		})
+		b.Run("net-http/"+request.name, func(b *testing.B) {
+			in := bytes.NewReader(head)
+			r := bufio.NewReader(in)
+			b.SetBytes(int64(len(head)))
+			b.ReportAllocs()
+			for b.Loop() {
+				in.Reset(head)
+				r.Reset(in)
+				if _, err := http.ReadRequest(r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+type parsedHead = head
+
+// BenchmarkRequest is a whole request on a connection in memory, a fixed
+// response of 13 bytes included; its rival does the least that net/http can:
+// ReadRequest and Response.Write.
+func BenchmarkRequest(b *testing.B) {
+	payload := []byte("Hello, World!")
+	for _, request := range benchRequests {
+		for _, depth := range []int{1, 16} {
+			row := bytes.Repeat([]byte(request.text), depth)
+			name := request.name
+			if depth > 1 {
+				name += "-pipelined"
+			}
+			b.Run("knot/"+name, func(b *testing.B) { benchKnot(b, row, depth, payload) })
+			b.Run("net-http/"+name, func(b *testing.B) { benchNetHTTP(b, row, depth, payload) })
+		}
+	}
+}
+
+func benchKnot(b *testing.B, row []byte, depth int, payload []byte) {
+	s := &Server{Handler: func(x *Ctx) error { return x.Send(200, "text/plain", payload) }}
+	s.ready()
+	defer s.Close()
+	nc := newScriptConn(row, nil, 1)
+	nc.discard = true
+	c := &conn{nc: nc, srv: s}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%depth != 0 {
+			continue // figures are per request
+		}
+		nc.taken = 0
+		c.state.Store(connIdle)
+		x := s.borrow(c)
+		x.run()
+		giveBack(x)
+	}
+}
+
+func benchNetHTTP(b *testing.B, row []byte, depth int, payload []byte) {
+	in := bytes.NewReader(row)
+	r := bufio.NewReader(in)
+	w := bufio.NewWriter(io.Discard)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%depth == 0 {
+			in.Reset(row)
+			r.Reset(in)
+		}
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp := http.Response{
+			StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Request: req,
+			Header:        http.Header{"Content-Type": {"text/plain"}, "Date": {"Sat, 01 Aug 2026 10:00:00 GMT"}},
+			ContentLength: int64(len(payload)), Body: io.NopCloser(bytes.NewReader(payload)),
+		}
+		if err := resp.Write(w); err != nil {
+			b.Fatal(err)
+		}
+		if i%depth == depth-1 {
+			w.Flush()
+		}
+	}
+}
+
+// BenchmarkFile serves a small cached file on a connection in memory.
+func BenchmarkFile(b *testing.B) {
+	files, err := OpenFiles("testdata/site")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer files.Close()
+	s := &Server{Handler: files.Serve}
+	s.ready()
+	defer s.Close()
+	nc := newScriptConn([]byte("GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+	nc.discard = true
+	c := &conn{nc: nc, srv: s}
+	b.ReportAllocs()
+	for b.Loop() {
+		nc.taken = 0
+		c.state.Store(connIdle)
+		x := s.borrow(c)
+		x.run()
+		giveBack(x)
+	}
+}

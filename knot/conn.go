@@ -1,0 +1,239 @@
+package knot
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// readable is a connection that can give its task back: fn runs as a new task
+// once a Read will not block (see netpoll.Conn.OnReadable).
+type readable interface {
+	OnReadable(fn func()) error
+}
+
+// States of a connection. Whoever moves it out of connIdle owns what follows.
+//
+//	connIdle ←──→ connActive   the connection's own task
+//	connIdle ───→ connClosed   Shutdown; the task only cleans up
+//
+// A lingering connection stays active: Shutdown waits for it.
+const (
+	connIdle uint32 = iota // waits for a request with nothing buffered
+	connActive
+	connClosed
+)
+
+// verdict is how a turn of a connection ended.
+type verdict uint8
+
+const (
+	turnRest   verdict = iota // nothing buffered: wait for the next request
+	turnMore                  // part of a request is buffered
+	turnClose                 // close now
+	turnLinger                // close, but let the client read the answer first
+)
+
+// conn is what a connection holds for life, all that it holds while idle. Its
+// buffers are in the Ctx that a turn borrows. Fields without a word are
+// loop-private: only the connection's one task at a time touches them.
+type conn struct {
+	nc     net.Conn
+	waiter readable // nc, if it can
+	srv    *Server
+	again  func() // resume, made once
+	next   *conn  // guarded by srv.mu
+	prev   *conn  // guarded by srv.mu
+
+	remote string // client's host for the access log, made when first needed
+	// Readings of the server's clock: since when the connection is idle, and
+	// what the deadlines are set to (0: none).
+	since, readBy, writeBy int64
+	lingerLeft             int32         // bytes still taken from a closing client
+	state                  atomic.Uint32 // atomic
+	served                 bool          // at least one request
+	lingering              bool
+}
+
+// start serves the connection until it closes, or until it rests where the
+// task can be given back.
+func (c *conn) start() {
+	c.since = c.srv.clock.now()
+	if c.waiter != nil {
+		c.again = c.resume
+		c.rest()
+		return
+	}
+	for c.idle() && c.turn() {
+	}
+}
+
+// resume is the task that starts when the connection is readable.
+func (c *conn) resume() {
+	if c.turn() {
+		c.rest()
+	}
+}
+
+// rest gives the task back. c is not the caller's any more.
+func (c *conn) rest() {
+	if !c.idle() {
+		return
+	}
+	if err := c.waiter.OnReadable(c.again); err != nil {
+		c.finish()
+	}
+}
+
+// idle marks the connection as closable by Shutdown. It returns false, having
+// closed it, if the server is stopping.
+func (c *conn) idle() bool {
+	if c.lingering {
+		return true
+	}
+	c.armIdle()
+	c.state.Store(connIdle)
+	if c.srv.stopping.Load() {
+		// Shutdown may have missed it; if not, it only closed nc.
+		c.state.Store(connClosed)
+		c.finish()
+		return false
+	}
+	return true
+}
+
+// turn reads and serves all that is there. It returns true if the connection
+// rests, false if it is closed.
+func (c *conn) turn() bool {
+	x := c.srv.borrow(c)
+	v := x.run()
+	giveBack(x)
+	if v == turnRest || v == turnLinger && c.linger() {
+		return true
+	}
+	c.finish()
+	return false
+}
+
+// end closes the connection in place of a task that is going away: after a
+// last answer if answered.
+func (c *conn) end(answered bool) {
+	if answered && c.waiter != nil && c.linger() {
+		c.rest()
+		return
+	}
+	c.finish()
+}
+
+// finish closes the connection for good. Called once, by its task.
+func (c *conn) finish() {
+	c.nc.Close()
+	c.srv.forget(c)
+}
+
+// idleUntil is when the connection has been idle for too long. A new client
+// has only as long to send its first request as a request head may take.
+func (c *conn) idleUntil() int64 {
+	limit := c.srv.limits.idle
+	if !c.served && (limit <= 0 || c.srv.limits.headTime > 0 && c.srv.limits.headTime < limit) {
+		limit = c.srv.limits.headTime
+	}
+	if limit <= 0 {
+		return 0
+	}
+	return c.since + int64(limit)
+}
+
+// armIdle leaves an earlier deadline alone: when it passes, the connection
+// wakes up, sees that it may stay, and only then sets a new one. So a busy
+// connection sets one deadline per idle time, not one per request.
+func (c *conn) armIdle() {
+	until := c.idleUntil()
+	if until == 0 {
+		c.clearRead()
+		return
+	}
+	if c.readBy == 0 || c.readBy > until {
+		c.setRead(until)
+	}
+}
+
+// overslept handles a read deadline that passed on an idle connection: false
+// if its time is up.
+func (c *conn) overslept() bool {
+	now := int64(time.Since(c.srv.clock.base))
+	c.readBy = 0
+	if until := c.idleUntil(); until != 0 && now >= until {
+		return false
+	}
+	c.clearRead()
+	return true
+}
+
+func (c *conn) setRead(by int64) {
+	c.readBy = by
+	c.nc.SetReadDeadline(c.srv.clock.at(by))
+}
+
+func (c *conn) clearRead() {
+	c.readBy = 0
+	c.nc.SetReadDeadline(time.Time{})
+}
+
+// armRead gives the coming read between half of limit and limit, so that a
+// deadline is set at most every half limit.
+func (c *conn) armRead(limit time.Duration) {
+	if limit <= 0 {
+		if c.readBy != 0 {
+			c.clearRead()
+		}
+		return
+	}
+	now := c.srv.clock.now()
+	if c.readBy < now+int64(limit)/2 || c.readBy > now+int64(limit) {
+		c.setRead(now + int64(limit))
+	}
+}
+
+// armWrite is armRead for writes, with between limit and twice limit.
+func (c *conn) armWrite(limit time.Duration) {
+	if limit <= 0 {
+		return
+	}
+	if now := c.srv.clock.now(); c.writeBy < now+int64(limit) {
+		c.writeBy = now + 2*int64(limit)
+		c.nc.SetWriteDeadline(c.srv.clock.at(c.writeBy))
+	}
+}
+
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 256 << 10
+)
+
+// linger ends our side and goes on reading for a while: closing with unread
+// input resets the connection, and the reset may overtake the answer (RFC
+// 9112, 9.6). It returns false if the connection can't do that.
+func (c *conn) linger() bool {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || c.lingering || half.CloseWrite() != nil {
+		return false
+	}
+	c.lingering, c.lingerLeft = true, lingerBytes
+	c.setRead(c.srv.clock.now() + int64(lingerTime))
+	return true
+}
+
+// lingerRead takes what still comes from a closing client.
+func (c *conn) lingerRead(n int, err error) verdict {
+	c.lingerLeft -= int32(n)
+	if err != nil || n == 0 || c.lingerLeft <= 0 {
+		return turnClose
+	}
+	return turnRest
+}
+
+// timedOut says whether a read or write failed at its deadline.
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,206 @@
+package knot
+
+import (
+	"context"
+	"net"
+	"unsafe"
+)
+
+const (
+	inSize  = 8 << 10
+	outSize = 16 << 10
+	// keepSize is the largest buffer that a pooled Ctx keeps, in bytes.
+	keepSize = 16 << 10
+)
+
+// Handler answers one request. It runs in a task of its own and may block the
+// way tasks do. If it returns an error before any of the response has been
+// committed, the client gets the standard page for it: a Status by its number,
+// anything else 500 and a line in the error log. If it returns nil having
+// written nothing, the response is empty.
+type Handler func(*Ctx) error
+
+// Ctx is one request and its response. It is good until the handler returns
+// and is then used for the next request: keep no reference to it nor to any
+// []byte it returned. Strings may be kept. It belongs to the handler's task:
+// no other task or goroutine may touch it.
+//
+// Every field is loop-private.
+type Ctx struct {
+	c   *conn
+	srv *Server
+
+	// in[r:w] is read and not yet used. While a request is served,
+	// in[headAt:bodyAt] is its head.
+	in             []byte
+	r, w           int
+	headAt, bodyAt int
+
+	out      []byte // gathered responses
+	writeErr error  // first failed write; nothing is written after it
+
+	head     head
+	path     []byte // decoded and cleaned
+	scratch  []byte // backing of path when it differs from the target
+	pathText string // path as a string, kept for the next equal path
+	body     body
+	resp     response
+
+	reads    uint8
+	closing  bool // the connection ends with the current response
+	torn     bool // ... at once: the response could not be completed
+	finished bool // the current request is answered and logged
+	spoiled  bool // a handler was torn out of it: not to be used again
+
+	// Used by Files: NUL-terminated name, and the buffers of widen.
+	name      []byte
+	wide      *[wideSize]byte
+	narrowOut []byte
+
+	vector  net.Buffers
+	vectors [2][]byte
+}
+
+func newCtx() *Ctx {
+	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize)}
+}
+
+// headBytes is what the spans of head count from.
+func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
+
+// Method is the request method, one of those of RFC 9110 and PATCH.
+func (x *Ctx) Method() string { return methodNames[x.head.method] }
+
+// Path is the path of the request target, percent escapes decoded, "." and ".."
+// resolved and slashes joined; "*" for OPTIONS *.
+func (x *Ctx) Path() string {
+	if x.pathText != string(x.path) {
+		x.pathText = string(x.path)
+	}
+	return x.pathText
+}
+
+// PathBytes is Path as a view, without a copy.
+func (x *Ctx) PathBytes() []byte { return x.path }
+
+// Query is the query of the request target as it came, without its question
+// mark.
+func (x *Ctx) Query() string { return string(x.head.query.of(x.headBytes())) }
+
+// Target is the request target as it came.
+func (x *Ctx) Target() string { return string(x.head.target.of(x.headBytes())) }
+
+// Host is the authority that the request is for; it may be empty.
+func (x *Ctx) Host() string { return string(x.head.host.of(x.headBytes())) }
+
+// ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise.
+func (x *Ctx) ProtoMinor() int { return int(x.head.minor) }
+
+// Header returns the value of the first header line with this name, in any
+// case, or "".
+func (x *Ctx) Header(name string) string { return string(x.HeaderBytes(name)) }
+
+// HeaderBytes is Header as a view, without a copy; nil if there is none.
+func (x *Ctx) HeaderBytes(name string) []byte {
+	b := x.headBytes()
+	for i := range x.head.fields {
+		one := &x.head.fields[i]
+		if int(one.name.to-one.name.from) == len(name) && sameFold(one.name.of(b), name) {
+			return one.value.of(b)
+		}
+	}
+	return nil
+}
+
+// EachHeader calls fn for every header line in order, with views, until fn
+// returns false.
+func (x *Ctx) EachHeader(fn func(name, value []byte) bool) {
+	b := x.headBytes()
+	for _, one := range x.head.fields {
+		if !fn(one.name.of(b), one.value.of(b)) {
+			return
+		}
+	}
+}
+
+func sameFold(token []byte, name string) bool {
+	for i, ch := range token {
+		if other := name[i]; ch != other && lowerByte(ch) != lowerByte(other) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerByte(ch byte) byte {
+	if 'A' <= ch && ch <= 'Z' {
+		return ch | 0x20
+	}
+	return ch
+}
+
+// ContentLength is the length of the request body in bytes, -1 if it is
+// chunked.
+func (x *Ctx) ContentLength() int64 {
+	if x.head.chunked {
+		return -1
+	}
+	return x.head.length
+}
+
+// RemoteAddr is the client's address.
+func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
+
+// Context ends when the server is closed, or when Shutdown runs out of time.
+func (x *Ctx) Context() context.Context { return x.srv.base() }
+
+// viewBytes is s as bytes that nobody may write to.
+func viewBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// makeRoom moves in[r:w] down to keep.
+func (x *Ctx) makeRoom(keep int) {
+	if x.r > keep {
+		x.w = keep + copy(x.in[keep:], x.in[x.r:x.w])
+		x.r = keep
+	}
+}
+
+// growIn makes the read buffer at least twice as large, and at least size.
+func (x *Ctx) growIn(size int) {
+	bigger := make([]byte, max(size, 2*len(x.in)))
+	copy(bigger, x.in[:x.w])
+	x.in = bigger
+}
+
+// busyReads lets other tasks run when a client sends so fast that reads never
+// park.
+func (x *Ctx) busyReads() {
+	if x.reads++; x.reads%16 == 0 {
+		yield()
+	}
+}
+
+// recycle drops what a pooled Ctx must not hold.
+func (x *Ctx) recycle() {
+	x.c, x.srv, x.writeErr = nil, nil, nil
+	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
+	x.body = body{}
+	x.resp.forget()
+	x.path, x.closing, x.torn = nil, false, false
+	x.out = x.out[:0]
+	if len(x.in) > keepSize {
+		x.in = make([]byte, inSize)
+	}
+	if cap(x.out) > keepSize {
+		x.out = make([]byte, 0, outSize)
+	}
+	if cap(x.scratch) > keepSize {
+		x.scratch = nil
+	}
+	if len(x.pathText) > 1024 {
+		x.pathText = ""
+	}
+	if cap(x.head.fields) > 256 {
+		x.head.fields = nil
+	}
+}

@@ -1,0 +1,30 @@
+// Package knot is the Knot web server as a library: HTTP/1.1 and HTTP/1.0 on
+// the task runtime, with a handler for files below a root directory.
+//
+// A handler is plain blocking code in a task of its own. Between requests a
+// connection holds neither task nor stack nor buffer, only one small struct;
+// a new task starts when bytes arrive. All requests that stand complete in the
+// read buffer are answered in order and their responses leave in one write.
+//
+// The package never starts a goroutine per request, never writes into what a
+// handler may keep, and never guesses the framing of a message: what RFC 9112
+// calls an error is answered with an error and the connection is closed.
+//
+// Where RFC 9112 leaves a choice:
+//
+//   - Lines end with CR LF. A bare LF or CR is refused, in the head and in
+//     chunked framing alike: two parsers that disagree on the end of a line are
+//     how requests are smuggled.
+//   - Empty lines before a request line are skipped.
+//   - Folded header lines, white space before the colon, a second
+//     Content-Length even if it agrees with the first, and Content-Length next
+//     to Transfer-Encoding are refused.
+//   - The only transfer coding is chunked. Chunk extensions and trailers are
+//     checked and dropped.
+//   - Bytes from 0x80 up are let through in the request target.
+//   - HTTP/1.2 and later 1.x are served as HTTP/1.1.
+//
+// Unless a function says otherwise it may be called from a task and from a
+// plain goroutine. On a connection without OnReadable (any net.Conn) one
+// goroutine serves the connection as long as it lives.
+package knot

@@ -1,0 +1,351 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeSite lays out a root with everything in it that must not be served, and
+// a secret next to it.
+func makeSite(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	root := filepath.Join(top, "root")
+	write := func(name, content string) {
+		path := filepath.Join(top, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("secret.txt", "SECRET")
+	write("root/index.html", "<p>home")
+	write("root/a.txt", "0123456789")
+	write("root/empty.txt", "")
+	write("root/UPPER.HTML", "<p>upper")
+	write("root/sp ace+%41é.txt", "odd name")
+	write("root/back\\slash.txt", "SECRET")
+	write("root/..odd", "SECRET")
+	write("root/.hidden", "SECRET")
+	write("root/.git/config", "SECRET")
+	write("root/.well-known/x.txt", "well known")
+	write("root/.well-known/.y", "SECRET")
+	write("root/sub/index.html", "<p>sub")
+	write("root/sub/b", "no extension")
+	write("root/bare/c.txt", "c")
+	write("root/big.bin", string(bytes.Repeat([]byte("0123456789abcdef"), 50_000)))
+	for link, target := range map[string]string{
+		"root/inside":      "a.txt",
+		"root/sub/up":      "../a.txt",
+		"root/outside":     "../secret.txt",
+		"root/absolute":    filepath.Join(root, "a.txt"),
+		"root/etc":         "/etc",
+		"root/proc":        "/proc/self/root",
+		"root/updir":       "..",
+		"root/loop":        "loop",
+		"root/sub/linkdir": "../bare",
+	} {
+		if err := os.Symlink(target, filepath.Join(top, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(root, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func openTestFiles(t *testing.T, root string, walks bool) *Files {
+	t.Helper()
+	f, err := OpenFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.walks {
+		t.Log("this kernel has no openat2")
+	}
+	f.walks = f.walks || walks
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// everyFileMode is everyMode over a site, with and without openat2.
+func everyFileMode(t *testing.T, fn func(t *testing.T, sv *served, walks bool)) {
+	root := makeSite(t)
+	for _, walks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("walks=%v", walks), func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				fn(t, start(&Server{Handler: openTestFiles(t, root, walks).Serve}), walks)
+			})
+		})
+	}
+}
+
+func TestFiles(t *testing.T) {
+	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
+		linked := "200"
+		if walks {
+			linked = "403"
+		}
+		p := sv.dial()
+		for _, test := range []struct{ target, status, ctype, body string }{
+			{"/", "200", "text/html; charset=utf-8", "<p>home"},
+			{"/index.html", "200", "text/html; charset=utf-8", "<p>home"},
+			{"/a.txt", "200", "text/plain; charset=utf-8", "0123456789"},
+			{"/a.txt?q=/../..", "200", "text/plain; charset=utf-8", "0123456789"},
+			{"/empty.txt", "200", "text/plain; charset=utf-8", ""},
+			{"/UPPER.HTML", "200", "text/html; charset=utf-8", "<p>upper"},
+			{"/sub/", "200", "text/html; charset=utf-8", "<p>sub"},
+			{"/sub/b", "200", "application/octet-stream", "no extension"},
+			{"//sub//b", "200", "application/octet-stream", "no extension"},
+			{"/sub/../a.txt", "200", "text/plain; charset=utf-8", "0123456789"},
+			{"/sub/%2e%2e/a.txt", "200", "text/plain; charset=utf-8", "0123456789"},
+			{"/sub%2fb", "200", "application/octet-stream", "no extension"},
+			{"/sp%20ace+%2541%C3%A9.txt", "200", "text/plain; charset=utf-8", "odd name"},
+			{"/.well-known/x.txt", "200", "text/plain; charset=utf-8", "well known"},
+			{"/sub", "301", "", ""},
+			{"/bare/", "404", "", ""},
+			{"/none", "404", "", ""},
+			{"/a.txt/", "404", "", ""},
+			{"/a.txt/b", "404", "", ""},
+			{"/" + strings.Repeat("n", 300), "404", "", ""},
+			{"/" + strings.Repeat("n/", 2100), "404", "", ""},
+			{"/.hidden", "404", "", ""},
+			{"/%2ehidden", "404", "", ""},
+			{"/.git/config", "404", "", ""},
+			{"/sub/.git/config", "404", "", ""},
+			{"/.well-known/.y", "404", "", ""},
+			{"/..odd", "404", "", ""},
+			{"/back%5cslash.txt", "404", "", ""},
+			{"/fifo", "403", "", ""},
+			{"/inside", linked, "", ""},
+			{"/sub/up", linked, "", ""},
+			{"/outside", "403", "", ""},
+			{"/absolute", "403", "", ""},
+			{"/loop", "403", "", ""},
+		} {
+			p.send("GET " + test.target + " HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, body := p.response("GET")
+			if fmt.Sprint(resp.StatusCode) != test.status {
+				t.Errorf("%s: status %d, want %s", test.target, resp.StatusCode, test.status)
+			}
+			if test.ctype != "" && (resp.Header.Get("Content-Type") != test.ctype || body != test.body) {
+				t.Errorf("%s: %q of type %q", test.target, body, resp.Header.Get("Content-Type"))
+			}
+			if strings.Contains(body, "SECRET") {
+				t.Errorf("%s: the secret got out", test.target)
+			}
+		}
+	})
+}
+
+func TestTraversalIsImpossible(t *testing.T) {
+	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
+		for _, target := range []string{
+			"/../secret.txt", "/..", "/../", "/sub/../../secret.txt", "/./../secret.txt",
+			"/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt", "/.%2e/secret.txt",
+			"/%252e%252e/secret.txt", "/..%252fsecret.txt", "/..%c0%afsecret.txt", "/..%5csecret.txt",
+			"/..\\secret.txt", "/sub\\..\\..\\secret.txt", "/%2e%2e%5csecret.txt", "//../secret.txt", "/sub//../../secret.txt",
+			"/secret.txt%00.txt", "/%00", "/..%00/secret.txt", "/.../secret.txt", "/....//secret.txt",
+			"/etc/passwd", "/etc/hostname", "/proc/etc/passwd", "/updir/secret.txt", "/outside",
+			"/file:///etc/passwd", "/;/../secret.txt", "/..;/secret.txt", "/sub/up/../../secret.txt",
+			"http://h/../secret.txt", "http://h/%2e%2e/secret.txt",
+		} {
+			p := sv.dial()
+			p.send("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, body := p.response("GET")
+			if c := resp.StatusCode; c != 400 && c != 403 && c != 404 {
+				t.Errorf("%s: status %d, %q", target, c, body)
+			}
+			if strings.Contains(body, "SECRET") || strings.Contains(body, "root:") {
+				t.Fatalf("%s: %q", target, body)
+			}
+			p.nc.Close()
+		}
+	})
+}
+
+func TestFileMethodsAndRedirect(t *testing.T) {
+	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
+		p := sv.dial()
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE"} {
+			p.send(method + " /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
+			resp, _ := p.response(method)
+			if resp.StatusCode != 405 || resp.Header.Get("Allow") != allowFiles {
+				t.Errorf("%s: status %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+			}
+		}
+		for _, target := range []string{"*", "/a.txt"} {
+			p.send("OPTIONS " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
+			if resp, _ := p.response("OPTIONS"); resp.StatusCode != 204 || resp.Header.Get("Allow") != allowFiles {
+				t.Errorf("OPTIONS %s: status %d", target, resp.StatusCode)
+			}
+		}
+		p.send("HEAD /big.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+		if resp, _ := p.response("HEAD"); resp.ContentLength != 800_000 {
+			t.Errorf("HEAD: length %d", resp.ContentLength)
+		}
+		p.send("GET //sub?a=b HTTP/1.1\r\nHost: h\r\n\r\n")
+		if resp, _ := p.response("GET"); resp.Header.Get("Location") != "/sub/?a=b" {
+			t.Errorf("Location %q", resp.Header.Get("Location"))
+		}
+	})
+}
+
+func TestLargeFilePipelined(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789abcdef"), 50_000)
+	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
+		p := sv.dial()
+		p.send(strings.Repeat("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /big.bin HTTP/1.1\r\nHost: h\r\n\r\n", 5))
+		for range 5 {
+			if _, body := p.response("GET"); body != "0123456789" {
+				t.Fatalf("small file: %q", body)
+			}
+			if _, body := p.response("GET"); body != string(want) {
+				t.Fatalf("large file: %d bytes", len(body))
+			}
+		}
+	})
+}
+
+func TestConditionalRequests(t *testing.T) {
+	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
+		p := sv.dial()
+		get := func(headers string) *http.Response {
+			t.Helper()
+			p.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n")
+			resp, body := p.response("GET")
+			resp.Body = io.NopCloser(strings.NewReader(body))
+			return resp
+		}
+		first := get("")
+		etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
+		at, err := http.ParseTime(modified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier := at.Add(-time.Hour).Format(httpTime)
+		for _, test := range []struct {
+			headers, body string
+			status        int
+		}{
+			{"If-None-Match: " + etag + "\r\n", "", 304},
+			{"If-None-Match: \"x\", W/" + etag + "\r\n", "", 304},
+			{"If-None-Match: *\r\n", "", 304},
+			{"If-None-Match: \"x\"\r\n", "0123456789", 200},
+			{"If-None-Match: \"x\"\r\nIf-Modified-Since: " + modified + "\r\n", "0123456789", 200},
+			{"If-Modified-Since: " + modified + "\r\n", "", 304},
+			{"If-Modified-Since: " + at.UTC().Format(time.RFC850) + "\r\n", "", 304},
+			{"If-Modified-Since: " + at.UTC().Format(time.ANSIC) + "\r\n", "", 304},
+			{"If-Modified-Since: " + earlier + "\r\n", "0123456789", 200},
+			{"If-Modified-Since: yesterday\r\n", "0123456789", 200},
+			{"Range: bytes=0-3\r\n", "0123", 206},
+			{"Range: bytes=3-\r\n", "3456789", 206},
+			{"Range: bytes=-3\r\n", "789", 206},
+			{"Range: bytes=-30\r\n", "0123456789", 206},
+			{"Range: bytes=8-30\r\n", "89", 206},
+			{"Range: bytes=10-\r\n", "*", 416},
+			{"Range: bytes=-0\r\n", "*", 416},
+			{"Range: bytes=3-2\r\n", "0123456789", 200},
+			{"Range: bytes=0-0,2-2\r\n", "0123456789", 200},
+			{"Range: lines=0-1\r\n", "0123456789", 200},
+			{"Range: bytes=99999999999999999999-\r\n", "0123456789", 200},
+			{"Range: bytes=0-1\r\nIf-Range: " + etag + "\r\n", "01", 206},
+			{"Range: bytes=0-1\r\nIf-Range: " + modified + "\r\n", "01", 206},
+			{"Range: bytes=0-1\r\nIf-Range: \"x\"\r\n", "0123456789", 200},
+			{"Range: bytes=0-1\r\nIf-Range: " + earlier + "\r\n", "0123456789", 200},
+		} {
+			resp := get(test.headers)
+			body, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != test.status || test.body != "*" && string(body) != test.body {
+				t.Errorf("%q: status %d, body %q; want %d, %q", test.headers, resp.StatusCode, body, test.status, test.body)
+			}
+		}
+	})
+}
+
+// TestFileThatShrinks: what was promised can't be sent, so the connection
+// ends early, and the log says why.
+func TestFileThatShrinks(t *testing.T) {
+	root := makeSite(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		files := openTestFiles(t, root, false)
+		path := filepath.Join(root, "shrinking.bin")
+		const size = 32 << 20
+		if err := os.WriteFile(path, make([]byte, size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sv := start(&Server{Handler: files.Serve})
+		p := sv.dial()
+		p.send("GET /shrinking.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, err := http.ReadResponse(p.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The server is stuck in the middle: nobody has read the body.
+		if err := os.Truncate(path, 10); err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != io.ErrUnexpectedEOF || n >= size {
+			t.Errorf("got %d bytes and %v", n, err)
+		}
+		sv.stop()
+		if log := sv.log.String(); !strings.Contains(log, "shrank") {
+			t.Errorf("the log does not say so: %s", log)
+		}
+	})
+}
+
+func TestFilesKeepNoDescriptor(t *testing.T) {
+	root := makeSite(t)
+	files := openTestFiles(t, root, false)
+	s := &Server{Handler: files.Serve}
+	defer s.Close()
+	before := countFDs()
+	for _, target := range []string{"/a.txt", "/sub", "/fifo", "/big.bin", "/none", "/bare"} {
+		s.ServeConn(newScriptConn([]byte("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+	}
+	if after := countFDs(); after != before {
+		t.Errorf("%d descriptors, before %d", after, before)
+	}
+}
+
+func TestOpenFilesFails(t *testing.T) {
+	root := makeSite(t)
+	for _, name := range []string{filepath.Join(root, "none"), filepath.Join(root, "a.txt"), ""} {
+		if f, err := OpenFiles(name); err == nil {
+			f.Close()
+			t.Errorf("OpenFiles(%q) succeeded", name)
+		}
+	}
+}
+
+func TestCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	root := makeSite(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: openTestFiles(t, root, false).Serve})
+		base := "http://" + sv.addr
+		out, err := exec.Command(curl, "-sS", "-L", "--max-time", "10", "-w", "%{http_code} %{num_connects}\n",
+			base+"/a.txt", base+"/sub", base+"/none", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null").CombinedOutput()
+		if want := "200 1\n200 0\n404 0\n"; err != nil || string(out) != want {
+			t.Errorf("got %q, %v; want %q", out, err, want)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stricter are the faults for which net/http.ReadRequest may take the request:
+// the first ones are our reading of RFC 9112 (see the package comment), the
+// others net/http checks later, in its server, or not at all.
+var stricter = []*fault{
+	badLineEnd, twoLengths, twoCodings, badFold, badTarget,
+	noHost, twoHosts, badHost, codingAndLength, codingBefore11, unknownVersion, badName, badValue,
+	bodyTooLarge, targetTooLong, headTooLarge, tooManyFields,
+}
+
+// laxer says why net/http.ReadRequest may refuse what parse takes, or "".
+func laxer(b []byte, h *head) string {
+	target := h.target.of(b)
+	switch {
+	case h.start > 0:
+		return "empty lines before the request line"
+	case h.refused != nil:
+		return "refused later, for its meaning"
+	case !bytes.HasPrefix(target, []byte("/")) && len(target) > 1:
+		return "authority that is not looked into"
+	}
+	if _, _, f := cleanPath(h.path.of(b), nil); f != nil {
+		return "refused later, for its path"
+	}
+	return ""
+}
+
+// FuzzParse compares parse with net/http.ReadRequest.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(browserRequest))
+	f.Add([]byte("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"))
+	f.Add([]byte("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
+	f.Add([]byte("GET http://a/b HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("OPTIONS * HTTP/1.0\r\nA: b\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h head
+		limits := headLimits{line: 4096, size: 8192, fields: 50}
+		fault := h.parse(b, &limits)
+		if fault == needMore {
+			return
+		}
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
+		switch {
+		case fault != nil && err == nil:
+			if !slices.Contains(stricter, fault) && !slices.Contains([]int{501}, fault.status) {
+				t.Fatalf("net/http takes what is refused: %v", fault)
+			}
+		case fault == nil && err != nil:
+			if laxer(b, &h) == "" {
+				t.Fatalf("net/http refuses what is taken: %v", err)
+			}
+		case fault == nil:
+			compareHeads(t, b, &h, r)
+		}
+	})
+}
+
+func compareHeads(t *testing.T, b []byte, h *head, r *http.Request) {
+	if h.method != methodUnknown && methodNames[h.method] != r.Method {
+		t.Fatalf("method %q, net/http has %q", methodNames[h.method], r.Method)
+	}
+	if got := string(h.target.of(b)); got != r.RequestURI {
+		t.Fatalf("target %q, net/http has %q", got, r.RequestURI)
+	}
+	if h.chunked != (len(r.TransferEncoding) > 0) {
+		t.Fatalf("chunked %v, net/http has %q", h.chunked, r.TransferEncoding)
+	}
+	if !h.chunked && h.length != r.ContentLength && h.refused == nil {
+		t.Fatalf("length %d, net/http has %d", h.length, r.ContentLength)
+	}
+	if got := string(h.host.of(b)); h.hosts > 0 && got != r.Host && h.method != methodConnect {
+		t.Fatalf("host %q, net/http has %q", got, r.Host)
+	}
+	if h.persistent() == r.Close && h.minor > 0 && h.refused == nil {
+		t.Fatalf("persistent %v, net/http has close %v", h.persistent(), r.Close)
+	}
+	for _, one := range h.fields {
+		name := textproto.CanonicalMIMEHeaderKey(string(one.name.of(b)))
+		switch name {
+		case "Host", "Transfer-Encoding", "Content-Length", "Trailer", "Connection":
+			continue
+		}
+		if value := string(one.value.of(b)); !slices.Contains(r.Header[name], value) {
+			t.Fatalf("field %s has %q, net/http has %q", name, value, r.Header[name])
+		}
+	}
+}
+
+// FuzzCleanPath checks what the file handler relies on.
+func FuzzCleanPath(f *testing.F) {
+	for _, seed := range []string{"/", "/a/../b", "/%2e%2e/x", "//a//b/./c/", "/a/..", "/%00", "/..%2f", "/a%5c..%5cb", "/.", "/a/b/../../.."} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, escaped []byte) {
+		if len(escaped) == 0 || escaped[0] != '/' || bytes.IndexByte(escaped, 0) >= 0 {
+			return
+		}
+		clean, _, fault := cleanPath(slices.Clone(escaped), nil)
+		if fault != nil {
+			return
+		}
+		text := string(clean)
+		if text == "" || text[0] != '/' || strings.Contains(text, "//") || strings.Contains(text, "\x00") {
+			t.Fatalf("%q became %q", escaped, text)
+		}
+		for _, segment := range strings.Split(text, "/") {
+			if segment == "." || segment == ".." {
+				t.Fatalf("%q became %q", escaped, text)
+			}
+		}
+		// filepath.Clean is the oracle, but for the slash at the end.
+		decoded, _ := unescape(nil, escaped)
+		if want := filepath.Clean(string(decoded)); strings.TrimSuffix(text, "/") != strings.TrimSuffix(want, "/") {
+			t.Fatalf("%q became %q, filepath.Clean says %q", escaped, text, want)
+		}
+		if again, _, fault := cleanPath(appendEscaped(nil, clean), nil); fault != nil || string(again) != text {
+			t.Fatalf("%q escaped and cleaned again became %q, %v", text, again, fault)
+		}
+	})
+}
+
+// FuzzChunked checks that a chunked body comes out as net/http reads it, and
+// that the bytes after it are where the next request begins.
+func FuzzChunked(f *testing.F) {
+	f.Add([]byte("3\r\nabc\r\n0\r\n\r\n"), 1)
+	f.Add([]byte("A;x=y\r\n0123456789\r\n00\r\nT: v\r\n\r\n"), 7)
+	f.Add([]byte("1\r\na\r\n1\r\nb\r\n0\r\n\r\nGET / HTTP/1.1\r\n"), 2)
+	f.Fuzz(func(t *testing.T, framed []byte, step int) {
+		if step <= 0 || len(framed) > 4000 {
+			return
+		}
+		const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+		var body []byte
+		var err error
+		used := -1
+		server := &Server{MaxBody: 1 << 20, Handler: func(x *Ctx) error {
+			body, err = readAll(x.Body())
+			return err
+		}}
+		nc := newScriptConn([]byte(head), framed, step)
+		x := serveScript(server, nc)
+		if err == nil {
+			used = nc.taken - (x.w - x.r) - len(head)
+		}
+		r, _ := http.ReadRequest(bufio.NewReader(strings.NewReader(head + string(framed))))
+		want, wantErr := readAll(r.Body)
+		if err == nil && wantErr != nil {
+			t.Fatalf("net/http refuses what is taken: %v", wantErr)
+		}
+		if err == nil && !bytes.Equal(body, want) {
+			t.Fatalf("body %q, net/http has %q", body, want)
+		}
+		if err == nil && used > len(framed) {
+			t.Fatalf("used %d of %d bytes", used, len(framed))
+		}
+	})
+}

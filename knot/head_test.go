@@ -1,0 +1,197 @@
+package knot
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+var testLimits = headLimits{line: 200, size: 600, fields: 8}
+
+const testHost = "Host: a\r\n"
+
+var refusals = []struct {
+	name, head string
+	want       *fault
+}{
+	{"bare LF after request line", "GET / HTTP/1.1\n" + testHost + "\r\n", badLineEnd},
+	{"bare LF after field", "GET / HTTP/1.1\r\nHost: a\n\r\n", badLineEnd},
+	{"bare LF at the end", "GET / HTTP/1.1\r\n" + testHost + "\n\n", badLineEnd},
+	{"bare CR in value", "GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", badLineEnd},
+	{"CR without LF as blank line", "GET / HTTP/1.1\r\n" + testHost + "\rx", badLineEnd},
+	{"TLS client hello", "\x16\x03\x01\x02\x00\x01", badMethod},
+	{"leading space", " GET / HTTP/1.1\r\n", badMethod},
+	{"method with bad byte", "G(T / HTTP/1.1\r\n", badMethod},
+	{"two spaces before target", "GET  / HTTP/1.1\r\n", badTarget},
+	{"two spaces before version", "GET /  HTTP/1.1\r\n", badVersion},
+	{"tab for space", "GET\t/ HTTP/1.1\r\n", badMethod},
+	{"space in target", "GET /a b HTTP/1.1\r\n", badVersion},
+	{"control byte in target", "GET /a\x01b HTTP/1.1\r\n", badTarget},
+	{"DEL in target", "GET /a\x7fb HTTP/1.1\r\n", badTarget},
+	{"no version", "GET /\r\n", badTarget},
+	{"relative target", "GET a HTTP/1.1\r\n", badTarget},
+	{"fragment", "GET /a#b HTTP/1.1\r\n", badTarget},
+	{"asterisk without OPTIONS", "GET * HTTP/1.1\r\n", badTarget},
+	{"ftp target", "GET ftp://a/ HTTP/1.1\r\n", badTarget},
+	{"absolute target without host", "GET http:///a HTTP/1.1\r\n", badTarget},
+	{"user in absolute target", "GET http://u@a/ HTTP/1.1\r\n", badTarget},
+	{"lower case version", "GET / http/1.1\r\n", badVersion},
+	{"long minor version", "GET / HTTP/1.10\r\n", badVersion},
+	{"space after version", "GET / HTTP/1.1 \r\n", badVersion},
+	{"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", unknownVersion},
+	{"HTTP/0.9", "GET / HTTP/0.9\r\n\r\n", unknownVersion},
+	{"folded line", "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", badFold},
+	{"space before colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", badName},
+	{"empty name", "GET / HTTP/1.1\r\n: a\r\n\r\n", badName},
+	{"bad byte in name", "GET / HTTP/1.1\r\nH@st: a\r\n\r\n", badName},
+	{"no colon", "GET / HTTP/1.1\r\nHost\r\n\r\n", badLineEnd},
+	{"NUL in value", "GET / HTTP/1.1\r\n" + testHost + "A: b\x00c\r\n\r\n", badValue},
+	{"DEL in value", "GET / HTTP/1.1\r\n" + testHost + "A: b\x7fc\r\n\r\n", badValue},
+	{"no Host", "GET / HTTP/1.1\r\n\r\n", noHost},
+	{"two Hosts", "GET / HTTP/1.1\r\n" + testHost + testHost + "\r\n", twoHosts},
+	{"Host with path", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", badHost},
+	{"Host with user", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", badHost},
+	{"Host with space", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", badHost},
+	{"equal lengths", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 1\r\ncontent-length: 1\r\n\r\n", twoLengths},
+	{"list of lengths", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 1, 1\r\n\r\n", badLength},
+	{"signed length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: +1\r\n\r\n", badLength},
+	{"hex length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 0x1\r\n\r\n", badLength},
+	{"empty length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length:\r\n\r\n", badLength},
+	{"huge length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 9223372036854775808\r\n\r\n", bodyTooLarge},
+	{"coding and length", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", codingAndLength},
+	{"length and coding", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", codingAndLength},
+	{"coding in 1.0", "GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", codingBefore11},
+	{"two codings", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", twoCodings},
+	{"gzip coding", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: gzip, chunked\r\n\r\n", unknownCoding},
+	{"obscured coding", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: \vchunked\r\n\r\n", badValue},
+	{"long target", "GET /" + strings.Repeat("a", 200) + " HTTP/1.1\r\n", targetTooLong},
+	{"long target, not complete", "GET /" + strings.Repeat("a", 200), targetTooLong},
+	{"long method", strings.Repeat("A", 201), targetTooLong},
+	{"many fields", "GET / HTTP/1.1\r\n" + testHost + strings.Repeat("a: b\r\n", 8) + "\r\n", tooManyFields},
+	{"large head", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600) + "\r\n\r\n", headTooLarge},
+	{"large head, not complete", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600), headTooLarge},
+	{"blank lines only", strings.Repeat("\r\n", 300), headTooLarge},
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, test := range refusals {
+		t.Run(test.name, func(t *testing.T) {
+			var h head
+			if f := h.parse([]byte(test.head), &testLimits); f != test.want {
+				t.Fatalf("got fault %v, want %v", f, test.want)
+			}
+		})
+	}
+}
+
+func TestParseTakes(t *testing.T) {
+	for _, test := range []struct{ head, want string }{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 keep"},
+		{"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 keep"},
+		{"GET /a/b?c=d?e HTTP/1.1\r\nhOST:a:80\r\n\r\n", "GET 1.1 host=a:80 path=/a/b query=c=d?e length=0 keep"},
+		{"HEAD /? HTTP/1.1\r\nHost: \t [::1]:80 \t\r\n\r\n", "HEAD 1.1 host=[::1]:80 path=/ query= length=0 keep"},
+		{"GET /\xc3\xa9 HTTP/1.1\r\nHost:\r\n\r\n", "GET 1.1 host= path=/\xc3\xa9 query= length=0 keep"},
+		{"GET / HTTP/1.0\r\n\r\n", "GET 1.0 host= path=/ query= length=0 close"},
+		{"GET / HTTP/1.0\r\nConnection: foo , Keep-Alive\r\n\r\n", "GET 1.0 host= path=/ query= length=0 keep"},
+		{"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive,CLOSE\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 close"},
+		{"GET / HTTP/1.2\r\nHost: a\r\n\r\n", "GET 1.2 host=a path=/ query= length=0 keep"},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS 1.1 host=a path=* query= length=0 keep"},
+		{"GET http://b.c:8/d?e HTTP/1.1\r\nHost: a\r\n\r\n", "GET 1.1 host=b.c:8 path=/d query=e length=0 keep"},
+		{"GET HTTPS://b HTTP/1.1\r\nHost: a\r\n\r\n", "GET 1.1 host=b path= query= length=0 keep"},
+		{"GET http://b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET 1.1 host=b path= query=c length=0 keep"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0012\r\n\r\n", "POST 1.1 host=a path=/ query= length=12 keep"},
+		{"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n", "PUT 1.1 host=a path=/ query= chunked keep"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n", "POST 1.1 host=a path=/ query= length=1 keep expect"},
+		{"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", " 1.1 host=a path=/ query= length=0 keep refused=501"},
+		{"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT 1.1 host=a path= query= length=0 keep refused=501"},
+		{"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 keep refused=417"},
+	} {
+		var h head
+		for cut := range len(test.head) {
+			if f := h.parse([]byte(test.head[:cut]), &testLimits); f != needMore {
+				t.Errorf("%q: got fault %v, want %v", test.head[:cut], f, needMore)
+			}
+		}
+		const rest = "GET /next"
+		if f := h.parse([]byte(test.head+rest), &testLimits); f != nil {
+			t.Errorf("%q: %v", test.head, f)
+			continue
+		}
+		if h.size != len(test.head) {
+			t.Errorf("%q: size %d, want %d", test.head, h.size, len(test.head))
+		}
+		if got := describeHead(&h, []byte(test.head)); got != test.want {
+			t.Errorf("%q:\n got %s\nwant %s", test.head, got, test.want)
+		}
+	}
+}
+
+func describeHead(h *head, b []byte) string {
+	s := fmt.Sprintf("%s 1.%d host=%s path=%s query=%s", methodNames[h.method], h.minor, h.host.of(b), h.path.of(b), h.query.of(b))
+	if h.chunked {
+		s += " chunked"
+	} else {
+		s += fmt.Sprintf(" length=%d", h.length)
+	}
+	if h.persistent() {
+		s += " keep"
+	} else {
+		s += " close"
+	}
+	if h.expect {
+		s += " expect"
+	}
+	if h.refused != nil {
+		s += fmt.Sprintf(" refused=%d", h.refused.status)
+	}
+	return s
+}
+
+func TestScannersAgreeWithNaive(t *testing.T) {
+	b := make([]byte, 40)
+	for at := range b {
+		for ch := range 256 {
+			for i := range b {
+				b[i] = 'a' + byte(i%26)
+			}
+			b[at] = byte(ch)
+			for from := range 10 {
+				want := len(b)
+				if at >= from && (ch < 0x20 || ch == 0x7f) {
+					want = at
+				}
+				if got := indexControl(b, from); got != want {
+					t.Fatalf("byte %#x at %d from %d: got %d, want %d", ch, at, from, got, want)
+				}
+				if ch == ' ' && at >= from {
+					want = at
+				}
+				if got := indexBlank(b, from); got != want {
+					t.Fatalf("blank: byte %#x at %d from %d: got %d, want %d", ch, at, from, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestParseAllocatesNothing(t *testing.T) {
+	request := []byte(browserRequest)
+	limits := headLimits{line: DefaultMaxRequestLine, size: DefaultMaxHead, fields: DefaultMaxFields}
+	var h head
+	h.parse(request, &limits)
+	if n := testing.AllocsPerRun(100, func() { h.parse(request, &limits) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+const browserRequest = "GET /articles/2026/runtime.html?from=feed HTTP/1.1\r\n" +
+	"Host: www.example.org\r\n" +
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
+	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n" +
+	"Accept-Language: en-US,en;q=0.7,de;q=0.3\r\n" +
+	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
+	"Referer: https://www.example.org/articles/\r\n" +
+	"Connection: keep-alive\r\n" +
+	"Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n" +
+	"If-Modified-Since: Sat, 01 Aug 2026 10:00:00 GMT\r\n" +
+	"Priority: u=0, i\r\n\r\n"

@@ -1,0 +1,258 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStatusCodes(t *testing.T) {
+	const host = "Host: a\r\n"
+	large := strings.Repeat("x", 40<<10)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler, MaxBody: 1000})
+		for _, test := range []struct {
+			name, request, status string
+			keeps                 bool
+		}{
+			{"200", "GET /a HTTP/1.1\r\n" + host + "\r\n", "200", true},
+			{"200 for 1.0", "GET /a HTTP/1.0\r\n\r\n", "200", false},
+			{"200 for 1.0 with keep-alive", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "200", true},
+			{"200 and close", "GET /a HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n", "200", false},
+			{"200 with chunked body", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\n\r\n", "200", true},
+			{"200 with a body nobody reads", "GET /a HTTP/1.1\r\n" + host + "Content-Length: 5\r\n\r\nGET /", "200", true},
+			{"200 with chunks nobody reads", "GET /a HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n", "200", true},
+			{"400", "GET / HTTP/1.1\r\n\r\n", "400", false},
+			{"400 for a path above the root", "GET /../a HTTP/1.1\r\n" + host + "\r\n", "400", true},
+			{"400 for a bad escape", "GET /%zz HTTP/1.1\r\n" + host + "\r\n", "400", true},
+			{"400 for a bad chunk", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "400", false},
+			{"400 for a chunk line with LF", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\n\n", "400", false},
+			{"400 for a chunk too long", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", "400", false},
+			{"400 for a bad trailer", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n", "400", false},
+			{"400 for smuggling", "PUT /echo HTTP/1.1\r\n" + host + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", false},
+			{"404", "GET /404 HTTP/1.1\r\n" + host + "\r\n", "404", true},
+			{"413 by length", "PUT /echo HTTP/1.1\r\n" + host + "Content-Length: 1001\r\n\r\n", "413", false},
+			{"413 by chunks", "PUT /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n", "413", false},
+			{"414", "GET /" + large + " HTTP/1.1\r\n" + host + "\r\n", "414", false},
+			{"417", "GET / HTTP/1.1\r\n" + host + "Expect: tea\r\n\r\n", "417", false},
+			{"431", "GET / HTTP/1.1\r\n" + host + "A: " + large + "\r\n\r\n", "431", false},
+			{"431 by number", "GET / HTTP/1.1\r\n" + host + strings.Repeat("A: b\r\n", 100) + "\r\n", "431", false},
+			{"500 after a panic", "GET /panic HTTP/1.1\r\n" + host + "\r\n", "500", false},
+			{"500 after Goexit", "GET /goexit HTTP/1.1\r\n" + host + "\r\n", "500", false},
+			{"501", "BREW / HTTP/1.1\r\n" + host + "\r\n", "501", true},
+			{"501 for a coding", "PUT / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\n\r\n", "501", false},
+			{"501 for CONNECT", "CONNECT a:1 HTTP/1.1\r\n" + host + "\r\n", "501", false},
+			{"505", "GET / HTTP/2.0\r\n" + host + "\r\n", "505", false},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				p := sv.dial()
+				p.t = t
+				p.send(test.request)
+				resp, _ := p.response(strings.Fields(test.request)[0])
+				if got := fmt.Sprint(resp.StatusCode); got != test.status {
+					t.Fatalf("status %s, want %s", got, test.status)
+				}
+				if resp.Header.Get("Date") == "" {
+					t.Error("no Date")
+				}
+				if resp.Close == test.keeps {
+					t.Errorf("the response says close %v, want %v", resp.Close, !test.keeps)
+				}
+				if !test.keeps {
+					p.wantClosed()
+					return
+				}
+				p.send("GET /next?q HTTP/1.1\r\nHost: h\r\n\r\n")
+				if _, body := p.response("GET"); body != "GET /next?q h" {
+					t.Errorf("next response is %q", body)
+				}
+			})
+		}
+	})
+}
+
+func TestResponses(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler, Name: "knot"})
+		p := sv.dial()
+		for _, test := range []struct {
+			request, body string
+			length        int64
+		}{
+			{"GET /parts HTTP/1.1", "ab", 2},
+			{"HEAD /parts HTTP/1.1", "", 2},
+			{"GET /nothing HTTP/1.1", "", 0},
+			{"HEAD /a HTTP/1.1", "", 10},
+			{"GET /stream HTTP/1.1", strings.Repeat("0123456789abcdef", 4000), -1},
+			{"HEAD /stream HTTP/1.1", "", 64000},
+			{"GET /large HTTP/1.1", strings.Repeat("L", 1<<20), 1 << 20},
+			{"HEAD /404 HTTP/1.1", "", int64(len(appendErrorPage(nil, 404)))},
+			{"OPTIONS * HTTP/1.1", "OPTIONS *? h", 12},
+			{"GET http://x.y/z?1 HTTP/1.1", "GET /z?1 x.y", 12},
+			{"GET /%41%2fb//c/./d/../e HTTP/1.1", "GET /A/b/c/e? h", 15},
+		} {
+			p.send(test.request + "\r\nHost: h\r\n\r\n")
+			resp, body := p.response(strings.Fields(test.request)[0])
+			if body != test.body || resp.ContentLength != test.length {
+				t.Errorf("%s: length %d, body of %d bytes; want %d, %d", test.request, resp.ContentLength, len(body), test.length, len(test.body))
+			}
+			if resp.Header.Get("Server") != "knot" {
+				t.Errorf("%s: Server is %q", test.request, resp.Header.Get("Server"))
+			}
+		}
+		all := sv.exchange("GET /stream HTTP/1.0\r\n\r\n")
+		if !strings.HasSuffix(all, strings.Repeat("0123456789abcdef", 4000)) || strings.Contains(all, "chunked") {
+			t.Errorf("stream for HTTP/1.0 is wrong")
+		}
+	})
+}
+
+func TestPanicLeavesServerRunning(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		for range 3 {
+			p := sv.dial()
+			p.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /panic HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n")
+			p.response("GET")
+			if resp, _ := p.response("GET"); resp.StatusCode != 500 {
+				t.Fatalf("status %d", resp.StatusCode)
+			}
+			p.wantClosed()
+		}
+		if log := sv.log.String(); !strings.Contains(log, "a handler's panic") || !strings.Contains(log, "echoHandler") {
+			t.Errorf("the log has no panic with its stack:\n%s", log)
+		}
+		half := sv.exchange("GET /half HTTP/1.1\r\nHost: h\r\n\r\n")
+		if !strings.HasSuffix(half, "half of it\r\n") {
+			t.Errorf("a streamed response cut off by a panic ends with %q", half)
+		}
+	})
+}
+
+func TestExpectContinue(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		const head = " HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+		p := sv.dial()
+		p.send("PUT /echo" + head)
+		line := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
+		if _, err := io.ReadFull(p.r, line); err != nil || string(line) != "HTTP/1.1 100 Continue\r\n\r\n" {
+			t.Fatalf("got %q, %v", line, err)
+		}
+		p.send("abc")
+		if _, body := p.response("PUT"); body != "abc" {
+			t.Errorf("body %q", body)
+		}
+		// Refused without reading: no 100, and the connection ends, as the
+		// client may send the body or not.
+		p.send("PUT /404" + head)
+		resp, _ := p.response("PUT")
+		if resp.StatusCode != 404 || !resp.Close {
+			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+		}
+		p.wantClosed()
+	})
+}
+
+// TestPipeliningSplitAnywhere sends a row of requests in two parts, cut at
+// every byte.
+func TestPipeliningSplitAnywhere(t *testing.T) {
+	row := "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" +
+		"PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody" +
+		"\r\nPUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4;e\r\nchun\r\n2\r\nks\r\n0\r\nT: v\r\n\r\n" +
+		"GET /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nGET" +
+		"HEAD /3 HTTP/1.1\r\nHost: h\r\n\r\n" +
+		"GET /4 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n" +
+		"GET /5 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		for cut := range row {
+			p := sv.dial()
+			p.nc.SetNoDelay(true)
+			p.send(row[:cut])
+			// The first part has certainly been read once it has been
+			// answered; where there is no answer yet, the parts may meet.
+			p.send(row[cut:])
+			for _, want := range []string{"GET /1? h", "body", "chunks", "GET /2? h", "", "GET /4? h", "GET /5? h"} {
+				method := "GET"
+				if want == "" {
+					method = "HEAD"
+				}
+				if _, body := p.response(method); body != want {
+					t.Fatalf("cut at %d: body %q, want %q", cut, body, want)
+				}
+			}
+			p.wantClosed()
+			p.nc.Close()
+		}
+	})
+}
+
+// TestSplitReads is the same in memory, where the cut is where it should be.
+func TestSplitReads(t *testing.T) {
+	row := "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" +
+		"PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody" +
+		"\r\n\r\nPUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4;e\r\nchun\r\n2\r\nks\r\n0\r\nT: v\r\n\r\n" +
+		"GET /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nGET" +
+		"GET /3 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n" +
+		"GET /4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	for cut := range len(row) {
+		for _, step := range []int{1, 3, 1 << 20} {
+			nc := newScriptConn([]byte(row[:cut]), []byte(row[cut:]), step)
+			s := &Server{Handler: echoHandler}
+			s.ServeConn(nc)
+			var bodies []string
+			for _, one := range strings.Split(string(nc.output), "HTTP/1.1 200 OK\r\n")[1:] {
+				_, body, _ := strings.Cut(one, "\r\n\r\n")
+				bodies = append(bodies, body)
+			}
+			got := strings.Join(bodies, "|")
+			if want := "GET /1? h|body|chunks|GET /2? h|GET /3? h|GET /4? h"; got != want {
+				t.Fatalf("cut at %d, step %d: %q", cut, step, got)
+			}
+			s.Close()
+		}
+	}
+}
+
+func TestPipelinedRequestsShareOneWrite(t *testing.T) {
+	s := &Server{Handler: echoHandler}
+	defer s.Close()
+	nc := newScriptConn(bytes.Repeat([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), 16), nil, 1)
+	s.ServeConn(nc)
+	if nc.reads != 1 || nc.writes != 1 {
+		t.Errorf("%d reads and %d writes for 16 pipelined requests, want 1 and 1", nc.reads, nc.writes)
+	}
+	if n := bytes.Count(nc.output, []byte("200 OK")); n != 16 {
+		t.Errorf("%d responses", n)
+	}
+}
+
+func TestNetHTTPClient(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		for i := range 50 {
+			body := strings.Repeat("x", i*1000)
+			var r io.Reader = strings.NewReader(body)
+			if i%2 == 1 {
+				r = io.MultiReader(r) // no length: chunked
+			}
+			resp, err := client.Post("http://"+sv.addr+"/echo", "text/plain", r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || string(got) != body {
+				t.Fatalf("request %d: %d bytes, error %v; want %d bytes", i, len(got), err, len(body))
+			}
+		}
+	})
+}

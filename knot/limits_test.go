@@ -1,0 +1,210 @@
+package knot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// TestTenMegabyteHead: 431, the connection closed, and no memory to speak of.
+func TestTenMegabyteHead(t *testing.T) {
+	line := []byte("A: " + strings.Repeat("b", 1021) + "\r\n")
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p := sv.dial()
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n")
+		go func() {
+			for range 10 << 10 {
+				if _, err := p.nc.Write(line); err != nil {
+					return // refused, as it should be
+				}
+			}
+		}()
+		resp, err := http.ReadResponse(p.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 431 || !resp.Close {
+			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+		}
+		io.Copy(io.Discard, p.r)
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+			t.Errorf("%d bytes allocated", grown)
+		}
+	})
+}
+
+func TestZeroLengthLines(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		if got := sv.exchange("\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
+			t.Errorf("after empty lines: %q", got)
+		}
+		if got := sv.exchange("\r\n\r\n"); got != "" {
+			t.Errorf("only empty lines: %q", got)
+		}
+		if got := sv.exchange("\n\n"); statusOf(got) != "400" {
+			t.Errorf("bare LF: %q", got)
+		}
+		if got := sv.exchange(""); got != "" {
+			t.Errorf("nothing: %q", got)
+		}
+		if got := sv.exchange("GET / HT"); got != "" {
+			t.Errorf("half a head and the end: %q", got)
+		}
+	})
+}
+
+func TestMaxConns(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler, MaxConns: 2})
+		get := func(p *peer) int {
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, _ := p.response("GET")
+			return resp.StatusCode
+		}
+		a, b := sv.dial(), sv.dial()
+		if get(a) != 200 || get(b) != 200 {
+			t.Fatal("the first two are not served")
+		}
+		c := sv.dial()
+		resp, _ := c.response("GET")
+		if resp.StatusCode != 503 || !resp.Close {
+			t.Errorf("the third: status %d, close %v", resp.StatusCode, resp.Close)
+		}
+		c.wantClosed()
+		c.nc.Close()
+		a.nc.Close()
+		// The place of a comes free as soon as the server has seen its end.
+		for {
+			d := sv.dial()
+			d.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, _ := d.response("GET")
+			d.nc.Close()
+			if resp.StatusCode == 200 {
+				break
+			}
+		}
+	})
+}
+
+func TestShutdownWaitsForRequests(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered, leave := make(chan bool), make(chan bool)
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			if x.Path() == "/slow" {
+				offload(func() {
+					entered <- true
+					<-leave
+				})
+			}
+			return x.SendString(200, "text/plain", "done")
+		}})
+		idle, busy, fresh := sv.dial(), sv.dial(), sv.dial()
+		idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		idle.response("GET")
+		busy.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\nGET /second HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-entered
+		for sv.Conns() < 3 {
+			// A connection that has not been accepted yet would be reset.
+			runtime.Gosched()
+		}
+		down := make(chan error)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			down <- sv.Shutdown(ctx)
+		}()
+		idle.wantClosed()
+		fresh.wantClosed()
+		leave <- true
+		resp, body := busy.response("GET")
+		if resp.StatusCode != 200 || body != "done" || !resp.Close {
+			t.Errorf("status %d, body %q, close %v", resp.StatusCode, body, resp.Close)
+		}
+		busy.wantClosed()
+		busy.nc.Close()
+		if err := <-down; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+func TestShutdownGivesUp(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered := make(chan bool, 1)
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			ctx := x.Context()
+			offload(func() {
+				entered <- true
+				<-ctx.Done()
+			})
+			return ctx.Err()
+		}})
+		p := sv.dial()
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-entered
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if err := sv.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		io.Copy(io.Discard, p.r)
+	})
+}
+
+// TestClientsThatVanish resets connections at every point of a request.
+func TestClientsThatVanish(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		const request = "PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\n\r\n"
+		for cut := range len(request) + 1 {
+			p := sv.dial()
+			p.send(request[:cut])
+			p.nc.SetLinger(0)
+			p.nc.Close()
+		}
+		if got := sv.exchange("GET /a HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
+			t.Errorf("afterwards: %q", got)
+		}
+	})
+}
+
+func TestIdleConnectionIsSmall(t *testing.T) {
+	const most = 200
+	size := unsafe.Sizeof(conn{}) + 2*unsafe.Sizeof(uintptr(0)) // and the closure of again
+	if size > most {
+		t.Errorf("%d bytes per idle connection, want at most %d", size, most)
+	}
+	t.Logf("%d bytes per idle connection besides net.Conn", size)
+}
+
+func TestFixedResponseAllocatesNothing(t *testing.T) {
+	payload := []byte("Hello, World!")
+	s := &Server{Handler: func(x *Ctx) error { return x.Send(200, "text/plain", payload) }}
+	s.ready()
+	defer s.Close()
+	nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+	nc.discard = true
+	c := &conn{nc: nc, srv: s}
+	x := newCtx()
+	n := testing.AllocsPerRun(200, func() {
+		nc.taken = 0
+		x.c, x.srv = c, s
+		c.state.Store(connIdle)
+		x.run()
+		x.recycle()
+	})
+	if n != 0 {
+		t.Errorf("%v allocations per request", n)
+	}
+}

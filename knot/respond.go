@@ -1,0 +1,365 @@
+package knot
+
+import (
+	"errors"
+	"net"
+	"strconv"
+)
+
+// bodyHold is how many body bytes are held back to learn the Content-Length
+// before a response is streamed.
+const bodyHold = 16 << 10
+
+var (
+	// ErrSent is returned for a response that has already been committed.
+	ErrSent = errors.New("knot: response already sent")
+	// ErrTooLong is returned for more body than SetContentLength said.
+	ErrTooLong = errors.New("knot: more body than the declared Content-Length")
+	// ErrNoBody is returned for body bytes of a status that has no body.
+	ErrNoBody = errors.New("knot: this status has no body")
+	// ErrTooShort is reported for less body than SetContentLength said.
+	ErrTooShort = errors.New("knot: less body than the declared Content-Length")
+)
+
+// respPhase is how far the response has come. A response is committed once it
+// has left open.
+//
+//	open ─→ fixed | chunked | untilClose ─→ done
+//	  └──────────────────────────────────────↗
+type respPhase uint8
+
+const (
+	respOpen respPhase = iota
+	respFixed
+	respChunked
+	respUntilClose
+	respDone
+)
+
+// response is the answer being built. Every field is loop-private.
+type response struct {
+	ctype   string
+	fields  []byte // header lines set by the handler
+	held    []byte // body while open
+	length  int64  // declared, or -1
+	written int64  // body bytes from the handler
+	start   int    // offset of the head in Ctx.out, -1 once some of it has left
+	status  int
+	phase   respPhase
+}
+
+func (r *response) begin() {
+	r.ctype, r.fields, r.held = "", r.fields[:0], r.held[:0]
+	r.length, r.written, r.start = -1, 0, -1
+	r.status, r.phase = 200, respOpen
+}
+
+func (r *response) forget() {
+	r.ctype = ""
+	if cap(r.fields) > 4096 {
+		r.fields = nil
+	}
+	if cap(r.held) > bodyHold {
+		r.held = nil
+	}
+}
+
+// SetStatus sets the status code of the response, 200 by default. It panics
+// below 200 and above 599.
+func (x *Ctx) SetStatus(code int) {
+	if code < 200 || code > lastStatus {
+		panic("knot: status " + strconv.Itoa(code) + " is not in 200 to 599")
+	}
+	x.resp.status = code
+}
+
+// SetContentType sets the Content-Type of the response.
+func (x *Ctx) SetContentType(ctype string) { x.resp.ctype = ctype }
+
+// SetContentLength declares the length of the body in bytes, so that Write can
+// stream it as it comes.
+func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
+
+// CloseAfter makes this response the last one of the connection.
+func (x *Ctx) CloseAfter() { x.closing = true }
+
+// AddHeader adds a header line to the response. Line breaks and other control
+// bytes in value become spaces. It panics if name is not a token, and for the
+// names that are the server's own: Content-Length and Content-Type (which have
+// their own functions), Transfer-Encoding, Connection (CloseAfter) and Date.
+func (x *Ctx) AddHeader(name, value string) {
+	b := viewBytes(name)
+	for i := range b {
+		if !tokenByte[b[i]] {
+			panic("knot: header name " + strconv.Quote(name) + " is not a token")
+		}
+	}
+	for _, own := range [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"} {
+		if len(name) == 0 || tokenIs(b, own) {
+			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
+		}
+	}
+	fields := append(append(x.resp.fields, name...), ": "...)
+	from := len(fields)
+	fields = append(fields, value...)
+	for i := indexControl(fields, from); i < len(fields); i = indexControl(fields, i+1) {
+		fields[i] = ' '
+	}
+	x.resp.fields = append(fields, "\r\n"...)
+}
+
+// Send is the whole response in one call: head and body leave in one write.
+// It allocates nothing and keeps no reference to body. ctype "" sends no
+// Content-Type. It may park.
+func (x *Ctx) Send(status int, ctype string, body []byte) error {
+	x.SetStatus(status)
+	r := &x.resp
+	if r.phase != respOpen || len(r.held) > 0 {
+		return ErrSent
+	}
+	r.ctype, r.held = ctype, r.held[:0]
+	if bodyless(status) && len(body) > 0 {
+		return ErrNoBody
+	}
+	r.written = int64(len(body))
+	r.length = r.written
+	x.commit(r.length)
+	r.phase = respDone
+	if x.head.method == methodHead {
+		r.written = 0
+		return nil
+	}
+	return x.emit(body)
+}
+
+// SendString is Send for a string.
+func (x *Ctx) SendString(status int, ctype string, body string) error {
+	return x.Send(status, ctype, viewBytes(body))
+}
+
+// SendError sends the standard page for a status, keeping the headers added so
+// far; returning a Status from the handler drops them instead.
+func (x *Ctx) SendError(status int) error {
+	page := appendErrorPage(x.resp.held[:0], status)
+	x.resp.held = page[:0]
+	return x.Send(status, errorPageType, page)
+}
+
+// Redirect sends the client to location with a 3xx status.
+func (x *Ctx) Redirect(status int, location string) error {
+	x.AddHeader("Location", location)
+	return x.SendError(status)
+}
+
+// Write adds to the response body. Up to 16 KiB are held back; a longer body
+// is streamed, chunked unless SetContentLength was called. It may park.
+func (x *Ctx) Write(p []byte) (int, error) {
+	r := &x.resp
+	if r.phase == respDone {
+		return 0, ErrSent
+	}
+	if bodyless(r.status) && len(p) > 0 {
+		return 0, ErrNoBody
+	}
+	if r.length >= 0 && int64(len(p)) > r.length-r.written {
+		return 0, ErrTooLong
+	}
+	r.written += int64(len(p))
+	if x.head.method == methodHead {
+		return len(p), nil
+	}
+	if r.phase == respOpen {
+		if r.length < 0 && len(r.held)+len(p) <= bodyHold {
+			r.held = append(r.held, p...)
+			return len(p), nil
+		}
+		if err := x.startStream(); err != nil {
+			return 0, err
+		}
+	}
+	if err := x.stream(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// WriteString is Write for a string.
+func (x *Ctx) WriteString(s string) (int, error) { return x.Write(viewBytes(s)) }
+
+// Flush sends what has been written so far. It may park.
+func (x *Ctx) Flush() error {
+	if x.resp.phase == respOpen && x.head.method != methodHead {
+		if err := x.startStream(); err != nil {
+			return err
+		}
+	}
+	return x.flush()
+}
+
+// startStream commits a response whose end is not known yet.
+func (x *Ctx) startStream() error {
+	r := &x.resp
+	switch {
+	case bodyless(r.status):
+		r.phase = respDone
+	case r.length >= 0:
+		r.phase = respFixed
+	case x.head.minor > 0:
+		r.phase = respChunked
+	default:
+		r.phase, x.closing = respUntilClose, true
+	}
+	x.commit(r.length)
+	return x.stream(r.held)
+}
+
+func (x *Ctx) stream(p []byte) error {
+	if len(p) == 0 {
+		return x.writeErr
+	}
+	if x.resp.phase != respChunked {
+		return x.emit(p)
+	}
+	x.out = append(strconv.AppendInt(x.out, int64(len(p)), 16), "\r\n"...)
+	if err := x.emit(p); err != nil {
+		return err
+	}
+	x.out = append(x.out, "\r\n"...)
+	return nil
+}
+
+// commit appends the head. length -1 means chunked or until close, as phase
+// says.
+func (x *Ctx) commit(length int64) {
+	r := &x.resp
+	x.closing = x.closing || x.mustClose()
+	r.start = len(x.out)
+	out, now := x.out, x.srv.clock.stamp()
+	if r.status == 200 {
+		out = append(out, now.okay...)
+	} else {
+		out = append(append(out, statusLine(r.status)...), now.date...)
+	}
+	if name := x.srv.Name; name != "" {
+		out = append(append(append(out, "Server: "...), name...), "\r\n"...)
+	}
+	if r.ctype != "" {
+		out = append(append(append(out, "Content-Type: "...), r.ctype...), "\r\n"...)
+	}
+	out = append(out, r.fields...)
+	switch {
+	case bodyless(r.status):
+	case length >= 0:
+		out = append(out, "Content-Length: "...)
+		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)
+	case r.phase == respChunked:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	}
+	switch {
+	case x.closing:
+		out = append(out, "Connection: close\r\n"...)
+	case x.head.minor == 0:
+		out = append(out, "Connection: keep-alive\r\n"...)
+	}
+	x.out = append(out, "\r\n"...)
+}
+
+// mustClose says whether the connection can't outlive this response.
+func (x *Ctx) mustClose() bool {
+	if !x.head.persistent() || x.srv.stopping.Load() {
+		return true
+	}
+	b := &x.body
+	return b.phase != bodyDone && (b.owed || b.err != nil || b.left > x.srv.limits.drain+int64(x.w-x.r))
+}
+
+// emit gathers p, or sends it behind what is gathered when it is large.
+func (x *Ctx) emit(p []byte) error {
+	if len(x.out)+len(p) <= cap(x.out) {
+		x.out = append(x.out, p...)
+		return x.writeErr
+	}
+	if len(p) < outSize/2 {
+		if err := x.flush(); err != nil {
+			return err
+		}
+		x.out = append(x.out, p...)
+		return nil
+	}
+	if x.writeErr != nil {
+		return x.writeErr
+	}
+	return x.writeBoth(p)
+}
+
+// flush sends all that is gathered.
+func (x *Ctx) flush() error {
+	if len(x.out) == 0 || x.writeErr != nil {
+		return x.writeErr
+	}
+	x.c.armWrite(x.srv.limits.write)
+	_, x.writeErr = x.c.nc.Write(x.out)
+	x.out = x.out[:0]
+	x.resp.start = -1
+	return x.writeErr
+}
+
+// vectorWriter is a connection with writev.
+type vectorWriter interface {
+	WriteBuffers(*net.Buffers) (int64, error)
+}
+
+// writeBoth sends what is gathered and p, in one system call where it can.
+func (x *Ctx) writeBoth(p []byte) error {
+	w, ok := x.c.nc.(vectorWriter)
+	if !ok || len(x.out) == 0 {
+		if err := x.flush(); err != nil {
+			return err
+		}
+		x.c.armWrite(x.srv.limits.write)
+		_, x.writeErr = x.c.nc.Write(p)
+		return x.writeErr
+	}
+	x.c.armWrite(x.srv.limits.write)
+	x.vectors = [2][]byte{x.out, p}
+	x.vector = x.vectors[:]
+	_, x.writeErr = w.WriteBuffers(&x.vector)
+	x.vectors = [2][]byte{}
+	x.out = x.out[:0]
+	x.resp.start = -1
+	return x.writeErr
+}
+
+// complete ends the response that the handler left. If it returns an error
+// and the response is still open, nothing has been committed.
+func (x *Ctx) complete() error {
+	r := &x.resp
+	switch r.phase {
+	case respDone:
+		return x.writeErr
+	case respOpen:
+		if x.head.method == methodHead {
+			length := max(r.length, r.written)
+			r.written = 0
+			x.commit(length)
+			break
+		}
+		if r.length > 0 {
+			return ErrTooShort
+		}
+		if bodyless(r.status) && len(r.held) > 0 {
+			return ErrNoBody
+		}
+		x.commit(int64(len(r.held)))
+		r.phase = respDone
+		return x.emit(r.held)
+	case respFixed:
+		if r.written < r.length {
+			return ErrTooShort
+		}
+	case respChunked:
+		x.out = append(x.out, "0\r\n\r\n"...)
+	}
+	r.phase = respDone
+	return x.writeErr
+}

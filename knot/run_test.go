@@ -1,0 +1,90 @@
+package knot
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"errors"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// TestRunStopsWithItsContext runs a server the way programs do; the end of the
+// context must not cut off the request under way.
+func TestRunStopsWithItsContext(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	addr := make(chan string, 1)
+	s := &Server{
+		Addr:      "127.0.0.1:0",
+		Listening: func(a net.Addr) { addr <- a.String() },
+		Handler: func(x *Ctx) error {
+			cancel()
+			// The server is stopping while this request is under way.
+			if err := task.Sleep(20 * time.Millisecond); err != nil {
+				return err
+			}
+			return x.SendString(200, "text/plain", "in time")
+		},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- capriccio.Run(ctx, s.Run, capriccio.WithoutSignals(), capriccio.WithLoops(2)) }()
+	resp, err := http.Get("http://" + <-addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if string(body) != "in time" {
+		t.Errorf("body %q", body)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestRunReportsAddressInUse(t *testing.T) {
+	checkLeaks(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	s := &Server{Addr: ln.Addr().String()}
+	err = capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithLoops(1))
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), ln.Addr().String()) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// TestHandlersRunOnTasks: they may use everything a task may.
+func TestHandlersRunOnTasks(t *testing.T) {
+	checkLeaks(t)
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		if task.Current() == nil {
+			return errors.New("not a task")
+		}
+		task.Yield()
+		done := task.Go(func() { task.Sleep(time.Millisecond) })
+		if err := done.Join(); err != nil {
+			return err
+		}
+		return x.SendString(200, "", "a task")
+	}}, 2)
+	p := sv.dial()
+	for range 10 {
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, body := p.response("GET"); body != "a task" {
+			t.Fatalf("body %q", body)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package knot
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+const (
+	eachLow  = 0x0101010101010101
+	eachHigh = 0x8080808080808080
+)
+
+// tokenByte marks what may stand in a token (RFC 9110, 5.6.2).
+var tokenByte = byteSet("!#$%&'*+-.^_`|~" + digits + letters)
+
+// hostByte marks what may stand in a Host field: reg-name, IP literal and port
+// (RFC 3986, 3.2.2). There is no user information in it.
+var hostByte = byteSet("-._~!$&'()*+,;=:%[]" + digits + letters)
+
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+func byteSet(members string) (set [256]bool) {
+	for i := range len(members) {
+		set[members[i]] = true
+	}
+	return set
+}
+
+// firstBelow has its lowest set bit in the first byte of x, in memory order,
+// that is below limit (at most 0x80) or DEL; it is 0 if there is none. Bits
+// above the lowest may be false: a borrow runs upwards.
+func firstBelow(x uint64, limit uint64) uint64 {
+	below := (x - eachLow*limit) &^ x & eachHigh
+	del := x ^ eachLow*0x7f
+	return below | (del-eachLow)&^del&eachHigh
+}
+
+// indexControl returns the index of the first control byte of b at or after i,
+// or len(b).
+func indexControl(b []byte, i int) int { return indexBelow(b, i, 0x20) }
+
+// indexBlank returns the index of the first control byte or space of b at or
+// after i, or len(b).
+func indexBlank(b []byte, i int) int { return indexBelow(b, i, 0x21) }
+
+func indexBelow(b []byte, i int, limit byte) int {
+	for i+8 <= len(b) {
+		if m := firstBelow(binary.LittleEndian.Uint64(b[i:]), uint64(limit)); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		i += 8
+	}
+	for ; i < len(b); i++ {
+		if b[i] < limit || b[i] == 0x7f {
+			return i
+		}
+	}
+	return i
+}
+
+// tokenIs reports whether token is lower without regard to case. lower must be
+// lower case, and token made of token bytes.
+func tokenIs(token []byte, lower string) bool {
+	if len(token) != len(lower) {
+		return false
+	}
+	for i := range token {
+		if token[i]|0x20 != lower[i] && token[i] != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// textIs is tokenIs for any text.
+func textIs(text []byte, lower string) bool {
+	if len(text) != len(lower) {
+		return false
+	}
+	for i, ch := range text {
+		if 'A' <= ch && ch <= 'Z' {
+			ch |= 0x20
+		}
+		if ch != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// trimBlank cuts spaces and tabs off both ends.
+func trimBlank(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// nextElement splits a comma separated list: the first element, trimmed, and
+// what follows the comma.
+func nextElement(list []byte) (element, rest []byte) {
+	for i, ch := range list {
+		if ch == ',' {
+			return trimBlank(list[:i]), list[i+1:]
+		}
+	}
+	return trimBlank(list), nil
+}

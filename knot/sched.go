@@ -1,0 +1,40 @@
+package knot
+
+import (
+	"context"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// The things that Knot asks of the runtime besides connections. On a plain
+// goroutine they are what a goroutine would do.
+
+// offload runs blocking fn away from the loop while the task waits.
+func offload(fn func()) { task.Offload(fn) }
+
+// yield lets other tasks of the loop run.
+func yield() { task.Yield() }
+
+// spawn starts fn beside the caller, on the same kind of thread of control.
+func spawn(fn func()) {
+	if task.Current() == nil {
+		go fn()
+		return
+	}
+	task.Go(fn)
+}
+
+// sleep waits for d, or until the task is cancelled.
+func sleep(d time.Duration) error { return task.Sleep(d) }
+
+// spawnApart is spawn without the context of the calling task.
+func spawnApart(fn func()) {
+	if task.Current() == nil {
+		go fn()
+		return
+	}
+	// There is a runtime, or there would be no current task; if it is being
+	// shut down, fn would fail at once anyway.
+	task.Spawn(task.Options{Context: context.Background()}, fn)
+}

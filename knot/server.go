@@ -1,0 +1,316 @@
+package knot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Defaults of Server.
+const (
+	DefaultAddr            = "127.0.0.1:8080"
+	DefaultIdleTimeout     = 75 * time.Second
+	DefaultHeadTimeout     = 10 * time.Second
+	DefaultBodyTimeout     = 30 * time.Second
+	DefaultWriteTimeout    = 30 * time.Second
+	DefaultShutdownTimeout = 10 * time.Second
+	DefaultMaxConns        = 100_000
+	DefaultMaxRequestLine  = 8 << 10
+	DefaultMaxHead         = 32 << 10
+	DefaultMaxFields       = 100
+	DefaultMaxBody         = 8 << 20
+	DefaultMaxDrain        = 256 << 10
+)
+
+// Server serves HTTP/1.1 and HTTP/1.0. The zero value of each field but
+// Handler is its default, and a negative limit means none where that makes
+// sense. Fields must not be changed once the server has been started.
+type Server struct {
+	// Addr is the TCP address that ListenAndServe listens on; default
+	// DefaultAddr.
+	Addr string
+	// Handler answers the requests. nil answers every one with 404.
+	Handler Handler
+	// Name is sent as the Server header; "" sends none.
+	Name string
+	// Listening, if not nil, is called by Serve with the address it serves.
+	Listening func(addr net.Addr)
+	// AccessLog gets a line per request; nil writes none.
+	AccessLog *AccessLog
+	// ErrorLog gets failures of handlers and of the listener; nil means
+	// slog.Default(). Clients that misbehave or vanish are not failures.
+	ErrorLog *slog.Logger
+
+	// IdleTimeout is how long a connection may wait for its next request. It
+	// is then closed without a word. Negative: for ever.
+	IdleTimeout time.Duration
+	// HeadTimeout is how long a request head may take from its first byte, and
+	// a new connection until its first byte. 408. Negative: for ever.
+	HeadTimeout time.Duration
+	// BodyTimeout is how long a client may stop in the middle of a request
+	// body (it is noticed after half of it at the earliest). 408. Negative:
+	// for ever.
+	BodyTimeout time.Duration
+	// WriteTimeout is how long one write of a response may be held up by a
+	// client that does not read (noticed after twice as long at the latest).
+	// The connection is closed. Negative: for ever.
+	WriteTimeout time.Duration
+
+	// ShutdownTimeout is how long Run waits for requests under way when it is
+	// told to stop. Negative: not at all.
+	ShutdownTimeout time.Duration
+
+	// MaxConns is how many connections are served at a time; further ones get
+	// 503 and are closed. Default: DefaultMaxConns, or what the limit on open
+	// descriptors leaves (getrlimit(2)) if that is less. Negative: no limit.
+	MaxConns int
+	// MaxRequestLine is the length of a request line in bytes. 414.
+	MaxRequestLine int
+	// MaxHead is the size of a request head in bytes. 431.
+	MaxHead int
+	// MaxFields is the number of header lines. 431.
+	MaxFields int
+	// MaxBody is the size of a request body in bytes. 413. Negative: no limit.
+	MaxBody int64
+	// MaxDrain is how much of a body that the handler did not read is read and
+	// dropped to keep the connection, in bytes. Negative: nothing.
+	MaxDrain int64
+
+	once    sync.Once
+	limits  limits  // fixed by once
+	handler Handler // fixed by once
+	clock   clock
+
+	// stopping: answer what is under way and take nothing new. atomic
+	stopping atomic.Bool
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{} // guarded by mu
+	first     *conn                     // all connections; guarded by mu
+	count     int                       // guarded by mu
+	overload  int64                     // clock reading of the last report; guarded by mu
+	drained   chan struct{}             // closed when stopping and count is 0; guarded by mu
+	ctx       context.Context           // fixed by once
+	cancel    context.CancelFunc        // fixed by once
+}
+
+// limits is Server's fields with the defaults filled in. 0 means no limit.
+type limits struct {
+	head                        headLimits
+	idle, headTime, body, write time.Duration
+	conns                       int
+	maxBody, drain              int64
+}
+
+// ErrServerClosed is what Serve and ListenAndServe return after Shutdown or
+// Close.
+var ErrServerClosed = errors.New("knot: server closed")
+
+func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
+	switch {
+	case v == 0:
+		return standard
+	case v < 0:
+		return none
+	}
+	return v
+}
+
+// defaultConns leaves some descriptors for files, listeners and the rest.
+func defaultConns() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 2*DefaultMaxConns {
+		return DefaultMaxConns
+	}
+	files := int(limit.Cur)
+	return max(1, min(DefaultMaxConns, files-min(512, files/4)))
+}
+
+// ready fills in the defaults.
+func (s *Server) ready() {
+	s.once.Do(func() {
+		s.limits = limits{
+			head: headLimits{
+				line:   orDefault(s.MaxRequestLine, DefaultMaxRequestLine, DefaultMaxRequestLine),
+				size:   orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead),
+				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
+			},
+			idle:     orDefault(s.IdleTimeout, DefaultIdleTimeout, 0),
+			headTime: orDefault(s.HeadTimeout, DefaultHeadTimeout, 0),
+			body:     orDefault(s.BodyTimeout, DefaultBodyTimeout, 0),
+			write:    orDefault(s.WriteTimeout, DefaultWriteTimeout, 0),
+			conns:    orDefault(s.MaxConns, defaultConns(), 0),
+			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
+			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
+		}
+		s.handler = s.Handler
+		if s.handler == nil {
+			s.handler = func(*Ctx) error { return Status(404) }
+		}
+		s.drained = make(chan struct{})
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.clock.now()
+	})
+}
+
+func (s *Server) base() context.Context { return s.ctx }
+
+func (s *Server) errorLog() *slog.Logger {
+	if s.ErrorLog != nil {
+		return s.ErrorLog
+	}
+	return slog.Default()
+}
+
+// contexts are shared by all servers: a Ctx is as good for one as for another.
+var contexts = sync.Pool{New: func() any { return newCtx() }}
+
+func (s *Server) borrow(c *conn) *Ctx {
+	x := contexts.Get().(*Ctx)
+	x.c, x.srv = c, s
+	return x
+}
+
+func giveBack(x *Ctx) {
+	if x.spoiled {
+		return
+	}
+	x.recycle()
+	contexts.Put(x)
+}
+
+// ServeConn serves one connection and owns it from now on. It returns when the
+// connection is closed or, if nc has OnReadable, when it rests for the first
+// time. Call it in the connection's own task or goroutine.
+func (s *Server) ServeConn(nc net.Conn) {
+	s.ready()
+	c := &conn{nc: nc, srv: s}
+	c.waiter, _ = nc.(readable)
+	switch s.admit(c) {
+	case admitted:
+		c.start()
+	case turnedAway:
+		s.turnAway(c)
+	default:
+		nc.Close()
+	}
+}
+
+type admission uint8
+
+const (
+	admitted admission = iota
+	turnedAway
+	dropped
+)
+
+// admit takes a connection up. A few above the limit are told so; they count
+// too while they are being told.
+func (s *Server) admit(c *conn) admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	max := s.limits.conns
+	if s.stopping.Load() || max > 0 && s.count >= max+max/8+8 {
+		return dropped
+	}
+	s.count++
+	c.next = s.first
+	if s.first != nil {
+		s.first.prev = c
+	}
+	s.first = c
+	if max > 0 && s.count > max {
+		return turnedAway
+	}
+	return admitted
+}
+
+// overloadEvery is how often too many connections are reported at most.
+const overloadEvery = time.Minute
+
+func (s *Server) reportOverload() {
+	now := s.clock.now()
+	s.mu.Lock()
+	due := s.overload == 0 || now-s.overload > int64(overloadEvery)
+	if due {
+		s.overload = now
+	}
+	s.mu.Unlock()
+	if due {
+		s.errorLog().Warn("knot: too many connections, turning clients away", "limit", s.limits.conns)
+	}
+}
+
+// turnAway answers a connection above the limit and closes it.
+func (s *Server) turnAway(c *conn) {
+	s.reportOverload()
+	c.state.Store(connActive)
+	x := s.borrow(c)
+	x.refuse(overloaded)
+	err := x.flush()
+	giveBack(x)
+	if err != nil || !c.linger() {
+		c.finish()
+		return
+	}
+	c.start()
+}
+
+// forget is the end of a connection that admit took up.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		s.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.next, c.prev = nil, nil
+	s.count--
+	if s.count == 0 && s.stopping.Load() {
+		s.noneLeft()
+	}
+}
+
+// noneLeft needs mu.
+func (s *Server) noneLeft() {
+	select {
+	case <-s.drained:
+	default:
+		close(s.drained)
+	}
+}
+
+// Conns is the number of open connections. Safe from anywhere.
+func (s *Server) Conns() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// remoteHost is the client's address without its port.
+func (c *conn) remoteHost() string {
+	if c.remote != "" {
+		return c.remote
+	}
+	c.remote = "-"
+	if addr := c.nc.RemoteAddr(); addr != nil {
+		text := addr.String()
+		if host, _, err := net.SplitHostPort(text); err == nil {
+			text = host
+		}
+		if text != "" && text != "@" {
+			c.remote = text
+		}
+	}
+	return c.remote
+}

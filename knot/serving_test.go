@@ -1,0 +1,246 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// modes are the ways a server is run in tests: every test of the HTTP layer
+// passes in each.
+var modes = []struct {
+	name  string
+	loops int // 0: goroutines on package net
+}{{"goroutines", 0}, {"1 loop", 1}, {"3 loops", 3}}
+
+// everyMode runs a test in each mode and checks that nothing is left after it.
+func everyMode(t *testing.T, fn func(t *testing.T, start func(*Server) *served)) {
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			checkLeaks(t)
+			fn(t, func(s *Server) *served { return startServer(t, s, mode.loops) })
+		})
+	}
+}
+
+// served is a server under test.
+type served struct {
+	*Server
+	t    *testing.T
+	addr string
+	log  *lockedBuffer // the error log
+	stop func()        // ends server and runtime; called by Cleanup at the latest
+}
+
+func startServer(t *testing.T, s *Server, loops int) *served {
+	t.Helper()
+	sv := &served{Server: s, t: t, log: new(lockedBuffer)}
+	if s.ErrorLog == nil {
+		s.ErrorLog = slog.New(slog.NewTextHandler(sv.log, nil))
+	}
+	var ln net.Listener
+	var err error
+	closeRuntime := func() error { return nil }
+	if loops == 0 {
+		ln, err = net.Listen("tcp", "127.0.0.1:0")
+	} else {
+		rt, rtErr := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1))
+		if rtErr != nil {
+			t.Fatal(rtErr)
+		}
+		closeRuntime = rt.Close
+		ln, err = netpoll.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv.addr = ln.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	sv.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-ended; err != ErrServerClosed {
+			t.Errorf("Serve returned %v, want %v", err, ErrServerClosed)
+		}
+		if n := s.Conns(); n != 0 {
+			t.Errorf("%d connections left", n)
+		}
+		if err := closeRuntime(); err != nil {
+			t.Errorf("closing the runtime: %v", err)
+		}
+	})
+	t.Cleanup(sv.stop)
+	return sv
+}
+
+// checkLeaks fails the test if goroutines or descriptors are left at its end.
+func checkLeaks(t *testing.T) {
+	goroutines, fds := runtime.NumGoroutine(), countFDs()
+	t.Cleanup(func() {
+		patience := time.After(5 * time.Second)
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			g, f := runtime.NumGoroutine(), countFDs()
+			if g <= goroutines && f <= fds {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-patience:
+				stacks := make([]byte, 1<<20)
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				t.Fatalf("%d goroutines and %d descriptors, before the test %d and %d\n%s", g, f, goroutines, fds, stacks)
+			}
+		}
+	})
+}
+
+func countFDs() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
+}
+
+// dial connects a client; it is closed at the end of the test.
+func (sv *served) dial() *peer {
+	sv.t.Helper()
+	nc, err := net.Dial("tcp", sv.addr)
+	if err != nil {
+		sv.t.Fatal(err)
+	}
+	sv.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	return &peer{sv.t, nc.(*net.TCPConn), bufio.NewReader(nc)}
+}
+
+// peer is a client that writes what it likes.
+type peer struct {
+	t  *testing.T
+	nc *net.TCPConn
+	r  *bufio.Reader
+}
+
+func (p *peer) send(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.nc, text); err != nil {
+		p.t.Fatalf("sending: %v", err)
+	}
+}
+
+// response reads one response with its body.
+func (p *peer) response(method string) (*http.Response, string) {
+	p.t.Helper()
+	resp, err := http.ReadResponse(p.r, &http.Request{Method: method})
+	if err != nil {
+		p.t.Fatalf("reading the response: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatalf("reading the body: %v", err)
+	}
+	return resp, string(body)
+}
+
+// wantClosed reads what is left, which must be nothing, and the end.
+func (p *peer) wantClosed() {
+	p.t.Helper()
+	rest, err := io.ReadAll(p.r)
+	if err != nil || len(rest) > 0 {
+		p.t.Fatalf("got %q and error %v, want the end of the connection", rest, err)
+	}
+}
+
+// exchange sends a request on a connection of its own and returns all that
+// comes back.
+func (sv *served) exchange(request string) string {
+	sv.t.Helper()
+	p := sv.dial()
+	p.send(request)
+	p.nc.CloseWrite()
+	all, err := io.ReadAll(p.r)
+	if err != nil {
+		sv.t.Fatalf("reading: %v", err)
+	}
+	return string(all)
+}
+
+// statusOf is the code in the first line of a response.
+func statusOf(response string) string {
+	_, rest, _ := strings.Cut(response, " ")
+	code, _, _ := strings.Cut(rest, " ")
+	return code
+}
+
+// lockedBuffer is a bytes.Buffer that a server may write to.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// echoHandler tells what it was asked.
+func echoHandler(x *Ctx) error {
+	switch x.Path() {
+	case "/echo":
+		body, err := io.ReadAll(x.Body())
+		if err != nil {
+			return err
+		}
+		return x.Send(200, "application/octet-stream", body)
+	case "/panic":
+		panic("a handler's panic")
+	case "/goexit":
+		runtime.Goexit()
+	case "/half":
+		x.WriteString("half of it")
+		x.Flush()
+		panic("in the middle")
+	case "/404":
+		return Status(404)
+	case "/stream":
+		for range 40 {
+			if _, err := x.WriteString(strings.Repeat("0123456789abcdef", 100)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "/parts":
+		x.SetContentType("text/plain")
+		x.WriteString("a")
+		x.WriteString("b")
+		return nil
+	case "/nothing":
+		return nil
+	case "/large":
+		return x.Send(200, "text/plain", bytes.Repeat([]byte("L"), 1<<20))
+	}
+	return x.SendString(200, "text/plain", x.Method()+" "+x.Path()+"?"+x.Query()+" "+x.Host())
+}

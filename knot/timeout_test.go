@@ -1,0 +1,217 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipeServer serves one end of a pipe on a fake clock.
+func pipeServer(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
+	near, far := net.Pipe()
+	go s.ServeConn(far)
+	t.Cleanup(func() {
+		near.Close()
+		s.Close()
+	})
+	return near, bufio.NewReader(near)
+}
+
+func TestIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second}
+		nc, r := pipeServer(t, s)
+		begin := time.Now()
+		// Requests at intervals below the timeout keep the connection.
+		for range 5 {
+			time.Sleep(9 * time.Second)
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if _, err := http.ReadResponse(r, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.Discard(r.Buffered())
+			time.Sleep(50 * time.Second)
+		}
+		last := time.Since(begin) - 50*time.Second
+		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+			t.Fatalf("got %q, %v; want a close without a word", rest, err)
+		}
+		idle := time.Since(begin) - last
+		if idle < time.Minute-time.Second || idle > time.Minute+time.Second {
+			t.Errorf("closed after %v idle", idle)
+		}
+	})
+}
+
+func TestNewConnectionWithoutRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc, r := pipeServer(t, &Server{Handler: echoHandler, HeadTimeout: 10 * time.Second})
+		begin := time.Now()
+		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+			t.Fatalf("got %q, %v; want a close without a word", rest, err)
+		}
+		if took := time.Since(begin); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+		nc.Close()
+	})
+}
+
+// TestBlankLinesDoNotKeepAConnection: only requests do.
+func TestBlankLinesDoNotKeepAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc, _ := pipeServer(t, &Server{Handler: echoHandler, IdleTimeout: 10 * time.Second})
+		begin := time.Now()
+		for {
+			if _, err := io.WriteString(nc, "\r\n"); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begin); took > 12*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
+func TestHeadTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc, r := pipeServer(t, &Server{Handler: echoHandler, HeadTimeout: 10 * time.Second})
+		begin := time.Now()
+		sent := make(chan bool)
+		go func() {
+			defer close(sent)
+			// A byte a second: activity does not help.
+			for _, ch := range []byte("GET / HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("b", 100)) {
+				if _, err := nc.Write([]byte{ch}); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 408 || !resp.Close {
+			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+		}
+		if took := time.Since(begin); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+		nc.Close()
+		<-sent
+	})
+}
+
+func TestBodyTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc, r := pipeServer(t, &Server{Handler: echoHandler, BodyTimeout: 10 * time.Second})
+		io.WriteString(nc, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
+		begin := time.Now()
+		sent := make(chan bool)
+		go func() {
+			defer close(sent)
+			// Slow, but never pausing for long: fine.
+			for range 10 {
+				nc.Write([]byte("x"))
+				time.Sleep(4 * time.Second)
+			}
+		}()
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 408 || !resp.Close {
+			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+		}
+		if took := time.Since(begin); took < 40*time.Second || took > 51*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+		<-sent
+	})
+}
+
+// TestTimeoutsOnSockets repeats the above, short, in every mode.
+func TestTimeoutsOnSockets(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{
+			Handler:     echoHandler,
+			IdleTimeout: 80 * time.Millisecond, HeadTimeout: 50 * time.Millisecond, BodyTimeout: 50 * time.Millisecond,
+		})
+		silent, idle, head, body := sv.dial(), sv.dial(), sv.dial(), sv.dial()
+		begin := time.Now()
+		idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		head.send("GET / HTTP/1.1\r\nHo")
+		body.send("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx")
+		idle.response("GET")
+		for _, p := range []*peer{head, body} {
+			if resp, _ := p.response("GET"); resp.StatusCode != 408 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			p.wantClosed()
+		}
+		silent.wantClosed()
+		idle.wantClosed()
+		if took := time.Since(begin); took < 60*time.Millisecond || took > 2*time.Second {
+			t.Errorf("all closed after %v", took)
+		}
+	})
+}
+
+// TestWriteTimeout: a client that reads nothing loses the connection.
+func TestWriteTimeout(t *testing.T) {
+	payload := bytes.Repeat([]byte("x"), 32<<20)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		left := make(chan error, 1)
+		sv := start(&Server{WriteTimeout: 50 * time.Millisecond, Handler: func(x *Ctx) error {
+			err := x.Send(200, "", payload)
+			left <- err
+			return err
+		}})
+		p := sv.dial()
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if err := <-left; !timedOut(err) {
+			t.Errorf("Send returned %v", err)
+		}
+		if n, _ := io.Copy(io.Discard, p.r); n >= int64(len(payload)) {
+			t.Errorf("all %d bytes arrived", n)
+		}
+	})
+}
+
+// TestSlowReader: one that reads slowly but steadily gets everything.
+func TestSlowReader(t *testing.T) {
+	payload := bytes.Repeat([]byte("0123456789"), 1<<20)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{WriteTimeout: time.Second, Handler: func(x *Ctx) error { return x.Send(200, "", payload) }})
+		p := sv.dial()
+		p.nc.SetReadBuffer(64 << 10)
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, err := http.ReadResponse(p.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		piece := make([]byte, 3000)
+		for {
+			n, err := resp.Body.Read(piece)
+			got = append(got, piece[:n]...)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(got, payload) {
+			t.Errorf("%d bytes differ from the %d sent", len(got), len(payload))
+		}
+	})
+}

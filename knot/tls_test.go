@@ -1,0 +1,85 @@
+package knot
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// TestOverTLS: a connection that is not netpoll's own keeps its task, and the
+// rest works as ever.
+func TestOverTLS(t *testing.T) {
+	checkLeaks(t)
+	cert, pool := selfSigned(t)
+	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Handler: func(x *Ctx) error {
+		if task.Current() == nil {
+			return Status(500)
+		}
+		return echoHandler(x)
+	}}
+	ended := make(chan error, 1)
+	rt.Go(func() {
+		ended <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	for range 3 {
+		resp, err := client.Get("https://" + inner.Addr().String() + "/large")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, resp.Body); n != 1<<20 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		resp.Body.Close()
+	}
+	transport.CloseIdleConnections()
+	s.Close()
+	if err := <-ended; err != ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{{127, 0, 0, 1}}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pool
+}

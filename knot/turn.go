@@ -1,0 +1,274 @@
+package knot
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// run is one turn of the connection, guarded against panics of the handler.
+func (x *Ctx) run() (v verdict) {
+	returned := false
+	defer func() {
+		if !returned {
+			v = x.abandon(recover())
+		}
+	}()
+	v = x.turn()
+	returned = true
+	return v
+}
+
+// turn reads what is there and serves it, and goes on while a request is
+// incomplete.
+func (x *Ctx) turn() verdict {
+	c := x.c
+	n, err := c.nc.Read(x.in)
+	if c.lingering {
+		return c.lingerRead(n, err)
+	}
+	if !c.state.CompareAndSwap(connIdle, connActive) {
+		return turnClose
+	}
+	if n == 0 {
+		if timedOut(err) && c.overslept() {
+			return turnRest
+		}
+		return turnClose
+	}
+	x.w = n
+	scanned, by := 0, int64(0)
+	for {
+		v := x.serveBuffered(scanned)
+		if x.flush() != nil {
+			return turnClose
+		}
+		if v != turnMore {
+			return v
+		}
+		if x.r > 0 || by == 0 {
+			// This head has just begun.
+			by = 0
+			if limit := x.srv.limits.headTime; limit > 0 {
+				by = c.srv.clock.now() + int64(limit)
+			}
+		}
+		x.makeRoom(0)
+		scanned = x.w
+		if v := x.fillHead(by); v != turnMore {
+			return v
+		}
+	}
+}
+
+// fillHead reads more of an incomplete head.
+func (x *Ctx) fillHead(by int64) verdict {
+	c := x.c
+	if x.w == len(x.in) {
+		x.growIn(0)
+	}
+	if by == 0 {
+		c.clearRead()
+	} else if c.readBy != by {
+		c.setRead(by)
+	}
+	n, err := c.nc.Read(x.in[x.w:])
+	x.busyReads()
+	x.w += n
+	switch {
+	case n > 0:
+		return turnMore
+	case timedOut(err):
+		c.readBy = 0
+		x.refuse(headTimeout)
+		if x.flush() != nil {
+			return turnClose
+		}
+		return turnLinger
+	}
+	return turnClose
+}
+
+// serveBuffered serves every request that stands complete in the buffer.
+// scanned bytes of the first have been looked at before.
+func (x *Ctx) serveBuffered(scanned int) verdict {
+	for {
+		// An empty line between requests is no part of the next.
+		for x.r+1 < x.w && x.in[x.r] == '\r' && x.in[x.r+1] == '\n' && scanned == 0 {
+			x.r += 2
+		}
+		if x.r == x.w {
+			return turnRest
+		}
+		if scanned > 0 && !x.headEnds(scanned) && x.w-x.r < x.srv.limits.head.size {
+			return turnMore
+		}
+		scanned = 0
+		switch f := x.head.parse(x.in[x.r:x.w], &x.srv.limits.head); f {
+		case nil:
+		case needMore:
+			return turnMore
+		default:
+			x.refuse(f)
+			return turnLinger
+		}
+		x.headAt = x.r
+		x.r += x.head.size
+		x.bodyAt = x.r
+		x.serveRequest()
+		switch {
+		case x.torn || x.writeErr != nil:
+			return turnClose
+		case x.closing && (x.r < x.w || x.body.phase != bodyDone):
+			return turnLinger
+		case x.closing:
+			return turnClose
+		}
+		if len(x.out) > outSize*3/4 && x.flush() != nil {
+			return turnClose
+		}
+	}
+}
+
+// headEnds looks for the empty line in what has come since the last look, so
+// that a head that comes in small pieces is not parsed anew with each.
+func (x *Ctx) headEnds(scanned int) bool {
+	for i := max(scanned, 2); i < x.w; i++ {
+		if x.in[i] == '\n' && x.in[i-1] == '\r' && x.in[i-2] == '\n' {
+			return true
+		}
+	}
+	return false
+}
+
+// serveRequest answers the request that head describes and brings r to the
+// first byte after its body.
+func (x *Ctx) serveRequest() {
+	x.finished = false
+	x.resp.begin()
+	x.beginBody()
+	x.c.served = true
+	h := &x.head
+	var f *fault
+	x.path, x.scratch, f = cleanPath(h.path.of(x.headBytes()), x.scratch)
+	var err error
+	switch {
+	case h.refused != nil:
+		x.closing = x.closing || h.refused == badExpectation || h.method == methodConnect
+		err = Status(h.refused.status)
+	case f != nil:
+		err = Status(f.status)
+	case h.length > x.srv.limits.maxBody:
+		// The client may or may not send it: don't wait for it.
+		x.closing = true
+		err = bodyTooLarge
+	default:
+		err = x.srv.handler(x)
+	}
+	if err == nil {
+		err = x.complete()
+	}
+	if err != nil {
+		x.settle(err)
+	}
+	x.conclude()
+	if !x.closing && !x.drainBody() {
+		x.closing = true
+	}
+}
+
+// conclude is what every answered request ends with.
+func (x *Ctx) conclude() {
+	x.finished = true
+	x.c.since = x.srv.clock.now()
+	if x.srv.AccessLog != nil {
+		x.srv.AccessLog.record(x)
+	}
+}
+
+// settle answers for a handler that returned an error.
+func (x *Ctx) settle(err error) {
+	if x.body.err != nil {
+		x.closing = true
+	}
+	if x.writeErr != nil {
+		return
+	}
+	var status Status
+	var f *fault
+	switch {
+	case errors.As(err, &status) && status >= 200 && status <= lastStatus:
+	case errors.As(err, &f) && f.status != 0:
+		status = Status(f.status)
+	default:
+		status = 500
+	}
+	if status >= 500 && err != error(status) {
+		x.logRequest("handler failed", "error", err)
+	}
+	if x.resp.phase == respOpen {
+		x.replace(int(status))
+		return
+	}
+	if x.resp.phase != respDone {
+		x.closing, x.torn = true, true
+	}
+}
+
+// replace answers with the standard page instead of what was prepared.
+func (x *Ctx) replace(status int) {
+	x.resp.begin()
+	if bodyless(status) {
+		x.Send(status, "", nil)
+		return
+	}
+	x.SendError(status)
+}
+
+// refuse answers a request that can't be parsed. The connection ends with it.
+func (x *Ctx) refuse(f *fault) {
+	x.headAt = x.r
+	x.head.reset()
+	x.head.refused = f
+	x.head.minor = 1
+	x.body = body{}
+	x.closing = true
+	x.resp.begin()
+	x.replace(f.status)
+	x.conclude()
+}
+
+// abandon cleans up after a handler that panicked, or, with p nil, left by
+// runtime.Goexit: then the caller's frames are gone and all is done here.
+func (x *Ctx) abandon(p any) verdict {
+	what := "handler panicked"
+	if p == nil {
+		what = "handler left by runtime.Goexit"
+	}
+	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
+		// The response is still ours to take back.
+		x.out = x.out[:r.start]
+		r.phase = respOpen
+	}
+	x.closing = true
+	if x.resp.phase == respOpen && x.writeErr == nil && !x.finished {
+		x.replace(500)
+		x.conclude()
+	}
+	x.spoiled = true
+	err := x.flush()
+	if p != nil && err == nil {
+		return turnLinger
+	}
+	if p == nil {
+		x.c.end(err == nil)
+	}
+	return turnClose
+}
+
+// logRequest writes a line about the current request to the error log.
+func (x *Ctx) logRequest(message string, args ...any) {
+	args = append(args, "client", x.c.remoteHost(), "method", x.Method(), "target", x.Target())
+	x.srv.errorLog().Error("knot: "+message, args...)
+}

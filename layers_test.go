@@ -1,0 +1,83 @@
+package capriccio_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// layers says what each folder may import of this module and from outside of the
+// standard library. A folder that is not listed is a failure, so that the table grows
+// with the project; design and table must agree.
+var layers = map[string]string{
+	".":                     "task netpoll",
+	"internal/coro":         "",
+	"internal/sim":          "task",
+	"internal/sim/programs": "internal/sim task",
+	"task":                  "internal/coro",
+	"netpoll":               "task golang.org/x/sys/unix",
+	"knot":                  ". task netpoll golang.org/x/sys/unix",
+	"cmd/knot":              ". task netpoll knot",
+	"bench":                 ". task netpoll knot bench/internal/load bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench/internal/load":   "bench/internal/proc golang.org/x/sys/unix",
+	"bench/internal/proc":   "golang.org/x/sys/unix",
+	"bench/internal/report": "",
+}
+
+// testOnly may be imported by tests besides.
+const testOnly = "internal/sim internal/coro task netpoll knot . golang.org/x/net/nettest golang.org/x/sys/unix"
+
+const module = "github.com/capriccio-go/capriccio"
+
+func TestImportsFollowTheLayers(t *testing.T) {
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "." || strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		dir := filepath.ToSlash(filepath.Dir(path))
+		may, listed := layers[dir]
+		if !listed {
+			t.Errorf("%s is not in the table of layers", dir)
+			return nil
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			may += " " + testOnly
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range f.Imports {
+			what := strings.Trim(spec.Path.Value, `"`)
+			if own, ok := strings.CutPrefix(what, module); ok {
+				what = strings.TrimPrefix(own, "/")
+				if what == "" {
+					what = "."
+				}
+			} else if first, _, _ := strings.Cut(what, "/"); !strings.Contains(first, ".") {
+				continue // standard library
+			}
+			if !strings.Contains(" "+may+" ", " "+what+" ") && what != dir {
+				t.Errorf("%s imports %s; %s may import only: %s", path, what, dir, may)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

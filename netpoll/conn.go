@@ -1,0 +1,302 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A Conn is a stream connection over TCP or a unix socket. It implements net.Conn,
+// io.ReaderFrom, io.WriterTo and syscall.Conn. Conns are made by Listener and Dial;
+// the zero value is of no use. Its methods may be called from any goroutine. Read and
+// Write, and what is made of them, may park; all others but Close do not.
+type Conn struct {
+	d       desc
+	network string                    // constant: "tcp" or "unix"
+	remote  sockaddr                  // constant
+	bound   *sockaddr                 // of the listener that accepted it; constant, nil if dialled
+	addrs   atomic.Pointer[connAddrs] // made when first asked for
+}
+
+// connAddrs holds the addresses as package net spells them.
+type connAddrs struct{ local, remote net.Addr }
+
+// newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.
+func newConn(fd int, network string, l *task.Loop, connected bool) (*Conn, error) {
+	c := &Conn{network: network}
+	c.d.owner = c
+	k := kindStream
+	if network != "unix" {
+		k = kindTCP
+	}
+	if err := c.d.init(fd, k, l, connected); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// DescribeWait implements task.WaitDescriber.
+func (c *Conn) DescribeWait() string { return c.network + " to " + c.remote.String() }
+
+// Loop is the loop whose poller the connection belongs to; tasks of that loop use it
+// at the lowest cost.
+func (c *Conn) Loop() *task.Loop { return c.d.loop }
+
+// Read implements net.Conn: recv(2), one call, preceded by a wait if nothing is there.
+// io.EOF ends the stream. It parks.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.d.receive(b)
+	if err != nil {
+		return n, c.opError("read", "read", err)
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Write implements net.Conn: it returns when all of b has been handed to the kernel,
+// or with what failed: EPIPE, ECONNRESET and so on (send(2)). It parks while the
+// socket's buffer is full.
+func (c *Conn) Write(b []byte) (int, error) {
+	n, err := c.d.send(b)
+	if err != nil {
+		return n, c.opError("write", "write", err)
+	}
+	return n, nil
+}
+
+// Close implements net.Conn: waiting readers and writers get net.ErrClosed, and when
+// it returns the descriptor has been closed. It may park for a moment if another
+// thread is in the middle of a system call. A second Close returns net.ErrClosed.
+func (c *Conn) Close() error {
+	if err := c.d.close(); err != nil {
+		return c.opError("close", "close", err)
+	}
+	return nil
+}
+
+// CloseRead shuts down the reading side (shutdown(2)): Read returns io.EOF.
+func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
+
+// CloseWrite shuts down the writing side (shutdown(2)): the peer reads io.EOF.
+func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
+
+func (c *Conn) shutdown(how int) error {
+	return c.control("close", "shutdown", func(fd int) error { return unix.Shutdown(fd, how) })
+}
+
+// OnReadable runs fn as a new task on the connection's loop, once, when a Read would
+// not block: bytes are there, the end of the stream, an error, the read deadline has
+// passed or the connection was closed. It returns at once and never parks; if that is
+// the case already, fn is started right away. Until then the connection holds neither
+// task nor stack nor buffer.
+//
+// It returns ErrBusy while another registration is pending or a Read is in progress,
+// and net.ErrClosed, without running fn ever, if the connection is closed already.
+// Read returns ErrBusy while a registration is pending.
+func (c *Conn) OnReadable(fn func()) error {
+	if err := c.d.onReadable(fn); err != nil {
+		return c.opError("read", "", err)
+	}
+	return nil
+}
+
+func (d *desc) onReadable(fn func()) error {
+	ok, err := d.tryLock(readSide)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrBusy
+	}
+	defer d.unlock(readSide)
+	if d.flags.Load()&flagReadExpired != 0 {
+		d.startHook(fn)
+		return nil
+	}
+	own := d.own()
+	for {
+		switch d.read.p.Load() {
+		case ready:
+			// It may be a false alarm, for which fn is not to be bothered.
+			d.read.begin(own)
+			var b [1]byte
+			if _, e := sysRecv(d.fd, b[:], unix.MSG_PEEK); e == unix.EAGAIN {
+				d.read.exhausted(own)
+				continue
+			}
+			d.read.more()
+			d.startHook(fn)
+			return nil
+		case drained:
+			d.hook = fn
+			if !d.read.p.CompareAndSwap(drained, hooked) {
+				d.hook = nil
+				continue
+			}
+			// Published: look for a deadline or a Close that was earlier.
+			if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
+				d.interrupted(d.read.interrupt())
+			} else if !own {
+				d.poller.rearm(d)
+			}
+			return nil
+		default:
+			return ErrBusy
+		}
+	}
+}
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return c.addresses().local }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return c.addresses().remote }
+
+// addresses makes the addresses when they are first asked for; most connections of a
+// server never are.
+func (c *Conn) addresses() *connAddrs {
+	if a := c.addrs.Load(); a != nil {
+		return a
+	}
+	var local sockaddr
+	switch {
+	case c.bound != nil && (c.bound.family == unix.AF_UNIX || !c.bound.ip.IsUnspecified()):
+		local = *c.bound
+	case c.d.use() == nil:
+		local, _ = localOf(c.d.fd)
+		c.d.unuse()
+	}
+	if local.family == 0 && c.bound != nil {
+		local = *c.bound // closed before anybody asked; the interface is not known any more
+	}
+	a := &connAddrs{local: local.addr(c.network), remote: c.remote.addr(c.network)}
+	if !c.addrs.CompareAndSwap(nil, a) {
+		return c.addrs.Load()
+	}
+	return a
+}
+
+// SetDeadline implements net.Conn. An operation that meets a deadline fails with an
+// error that is os.ErrDeadlineExceeded. The resolution is that of task.Alarm.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return c.setDeadline(flagReadExpired|flagWriteExpired, t)
+}
+
+// SetReadDeadline implements net.Conn. Moving a deadline to a later time costs no
+// system call and no timer operation.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(flagReadExpired, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(flagWriteExpired, t) }
+
+func (c *Conn) setDeadline(which uint32, t time.Time) error {
+	if err := c.d.setDeadline(which, t); err != nil {
+		return c.opError("set", "", err)
+	}
+	return nil
+}
+
+// SetNoDelay switches Nagle's algorithm off (true, the default) or on (tcp(7)).
+func (c *Conn) SetNoDelay(noDelay bool) error {
+	return c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(noDelay))
+}
+
+// SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends
+// it in the background (the default), 0 drops it and resets the connection, more waits
+// in the background for so many seconds.
+func (c *Conn) SetLinger(sec int) error {
+	return c.control("set", "setsockopt", func(fd int) error {
+		l := unix.Linger{Onoff: 1, Linger: int32(sec)}
+		if sec < 0 {
+			l = unix.Linger{}
+		}
+		if sec > 0 {
+			c.d.flags.Or(flagLinger)
+		} else {
+			c.d.flags.And(^uint32(flagLinger))
+		}
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
+	})
+}
+
+// SetKeepAlive switches keep-alive messages on (the default) or off.
+func (c *Conn) SetKeepAlive(on bool) error {
+	return c.setOption(unix.SOL_SOCKET, unix.SO_KEEPALIVE, boolInt(on))
+}
+
+// SetKeepAlivePeriod sets the idle time before the first keep-alive message and the
+// interval between them; whole seconds, rounded up.
+func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
+	if err := c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(d)); err != nil {
+		return err
+	}
+	return c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
+}
+
+// SetKeepAliveConfig sets all of it; zero fields mean package net's defaults (15 s,
+// 15 s, 9), negative ones leave the setting alone.
+func (c *Conn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
+	return c.control("set", "", func(fd int) error { return setKeepAlive(fd, config) })
+}
+
+// SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).
+func (c *Conn) SetReadBuffer(bytes int) error {
+	return c.setOption(unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
+}
+
+// SetWriteBuffer sets the size in bytes of the kernel's send buffer (socket(7)).
+func (c *Conn) SetWriteBuffer(bytes int) error {
+	return c.setOption(unix.SOL_SOCKET, unix.SO_SNDBUF, bytes)
+}
+
+func (c *Conn) setOption(level, opt, value int) error {
+	return c.control("set", "setsockopt", func(fd int) error {
+		return unix.SetsockoptInt(fd, level, opt, value)
+	})
+}
+
+// control calls f with the descriptor while it can't be closed.
+func (c *Conn) control(op, call string, f func(fd int) error) error {
+	err := c.d.use()
+	if err == nil {
+		err = f(int(c.d.fd))
+		c.d.unuse()
+	}
+	if err != nil {
+		return c.opError(op, call, err)
+	}
+	return nil
+}
+
+// SyscallConn implements syscall.Conn. Functions given to it must not park.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	if c.d.life.Load()&lifeClosed != 0 {
+		return nil, c.opError("raw", "", net.ErrClosed)
+	}
+	return &rawConn{&c.d, func(op string, err error) error { return c.opError(op, "", err) }}, nil
+}
+
+// opError wraps err as package net does; it stays out of the callers' stack frames.
+//
+//go:noinline
+func (c *Conn) opError(op, call string, err error) error {
+	a := c.addresses()
+	return &net.OpError{Op: op, Net: c.network, Source: a.local, Addr: a.remote, Err: wrapErrno(call, err)}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// copySize is the size in bytes of the buffers that ReadFrom and WriteTo borrow.
+const copySize = 64 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
+
+// ReadFrom implements io.ReaderFrom: it writes what r gives until io.EOF, through a
+// borrowed buffer. It parks.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	return copyThrough(c, r, buf[:])
+}
+
+// WriteTo implements io.WriterTo: it gives w what it reads until the end of the
+// stream, through a borrowed buffer. It parks.
+func (c *Conn) WriteTo(w io.Writer) (int64, error) {
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	return copyThrough(w, c, buf[:])
+}
+
+// copyThrough is io.CopyBuffer without the ways back into ReadFrom and WriteTo.
+func copyThrough(w io.Writer, r io.Reader, buf []byte) (int64, error) {
+	var total int64
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			m, werr := w.Write(buf[:n])
+			total += int64(m)
+			if werr != nil {
+				return total, werr
+			}
+			if m < n {
+				return total, io.ErrShortWrite
+			}
+		}
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// maxIovecs is how many buffers one system call takes (sendmsg(2), UIO_MAXIOV).
+const maxIovecs = 1024
+
+var iovecPool = sync.Pool{New: func() any { s := make([]unix.Iovec, 0, 16); return &s }}
+
+// WriteBuffers writes the contents of bufs, up to 1024 of them in one system call
+// (sendmsg(2)), and removes from bufs what has been written. It returns the number of
+// bytes. It parks while the socket's buffer is full. (net.Buffers.WriteTo does not
+// know this method; it calls Write for each buffer.)
+func (c *Conn) WriteBuffers(bufs *net.Buffers) (int64, error) {
+	n, err := c.d.sendBuffers(bufs)
+	if err != nil {
+		return n, c.opError("writev", "writev", err)
+	}
+	return n, nil
+}
+
+func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
+	if err := d.lock(writeSide); err != nil {
+		return 0, err
+	}
+	defer d.unlock(writeSide)
+	if err := d.failed(flagWriteExpired); err != nil {
+		return 0, err
+	}
+	vecs := iovecPool.Get().(*[]unix.Iovec)
+	defer func() {
+		clear((*vecs)[:cap(*vecs)])
+		iovecPool.Put(vecs)
+	}()
+	own := d.own()
+	var total int64
+	for {
+		var size int
+		*vecs, size = gather((*vecs)[:0], *bufs)
+		if size == 0 {
+			*bufs = nil
+			return total, nil
+		}
+		if !d.write.begin(own) {
+			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own); err != nil {
+				return total, err
+			}
+		}
+		n, e := sysSendMsg(d.fd, *vecs, size)
+		switch e {
+		case 0:
+			total += int64(n)
+			consume(bufs, n)
+			if n < size && d.kind.drains() {
+				d.write.exhausted(own)
+			} else {
+				d.write.more()
+			}
+		case unix.EAGAIN:
+			d.write.exhausted(own)
+		default:
+			d.write.more()
+			return total, e
+		}
+	}
+}
+
+// gather appends the non-empty ones of bufs, as many as one call takes, and returns
+// how many bytes they hold.
+func gather(vecs []unix.Iovec, bufs net.Buffers) ([]unix.Iovec, int) {
+	size := 0
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if len(vecs) == maxIovecs {
+			break
+		}
+		v := unix.Iovec{Base: unsafe.SliceData(b)}
+		v.SetLen(len(b))
+		vecs = append(vecs, v)
+		size += len(b)
+		raceWrite(b)
+	}
+	return vecs, size
+}
+
+// consume removes the first n bytes.
+func consume(bufs *net.Buffers, n int) {
+	for len(*bufs) > 0 {
+		b := (*bufs)[0]
+		if len(b) > n {
+			(*bufs)[0] = b[n:]
+			return
+		}
+		n -= len(b)
+		(*bufs)[0] = nil
+		*bufs = (*bufs)[1:]
+	}
+}
+
+func sysSendMsg(fd int32, iov []unix.Iovec, size int) (int, syscall.Errno) {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	msg := unix.Msghdr{Iov: unsafe.SliceData(iov)}
+	msg.SetIovlen(len(iov))
+	for {
+		var r uintptr
+		var e syscall.Errno
+		if size <= rawMax {
+			r, _, e = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
+		} else {
+			r, _, e = syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
+		}
+		if e == 0 {
+			return int(r), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// epoch is the zero of the times kept here; it makes them small enough for an int64 of
+// nanoseconds without a reading of the clock.
+var epoch = time.Now()
+
+// deadlines holds both deadlines of a desc and the one alarm that serves them. It is
+// made when the first deadline is set. Times are nanoseconds since epoch, 0 for none.
+//
+// The alarm is set lazily: moving a deadline away, which servers do once per request,
+// leaves it alone; when it rings too early it is set again for what is due then.
+type deadlines struct {
+	alarm task.Alarm
+	ring  func() // desc.ring, bound once
+	read  int64  // guarded by desc.mu
+	write int64  // guarded by desc.mu
+	armed int64  // guarded by desc.mu: when the alarm rings, 0: not set
+}
+
+// setDeadline sets the deadlines of the directions named by flags (flagReadExpired,
+// flagWriteExpired). The zero time means none. It never parks.
+func (d *desc) setDeadline(which uint32, t time.Time) error {
+	if d.life.Load()&lifeClosed != 0 {
+		return net.ErrClosed
+	}
+	var at int64
+	if !t.IsZero() {
+		at = max(int64(t.Sub(epoch)), 1)
+	}
+	d.mu.Lock()
+	dl := d.deadlines
+	if dl == nil {
+		if at == 0 {
+			d.mu.Unlock()
+			return nil
+		}
+		dl = &deadlines{}
+		dl.ring = d.ring
+		d.deadlines = dl
+	}
+	if which&flagReadExpired != 0 {
+		dl.read = at
+	}
+	if which&flagWriteExpired != 0 {
+		dl.write = at
+	}
+	if at == 0 || dl.armed != 0 && dl.armed <= at {
+		d.unexpire(which)
+		d.mu.Unlock()
+		return nil
+	}
+	if at > int64(time.Since(epoch)) {
+		d.unexpire(which)
+		d.arm(dl, at)
+		d.mu.Unlock()
+		return nil
+	}
+	d.expire(which)
+	return nil
+}
+
+func (d *desc) unexpire(which uint32) {
+	if d.flags.Load()&which != 0 {
+		d.flags.And(^which)
+	}
+}
+
+// arm sets the alarm. Caller holds mu. A closed descriptor rings no more.
+func (d *desc) arm(dl *deadlines, at int64) {
+	if d.flags.Load()&flagClosing != 0 {
+		return
+	}
+	dl.armed = at
+	dl.alarm.Set(d.loop, d.loop.Now()+time.Duration(at)-time.Since(epoch), dl.ring)
+}
+
+// expire marks deadlines as passed and wakes who waits. Caller holds mu; it is unlocked.
+func (d *desc) expire(which uint32) {
+	d.flags.Or(which)
+	d.mu.Unlock()
+	if which&flagReadExpired != 0 {
+		d.interrupted(d.read.interrupt())
+	}
+	if which&flagWriteExpired != 0 {
+		d.interrupted(d.write.interrupt())
+	}
+}
+
+// ring is what the alarm calls, possibly too early, on d's loop.
+func (d *desc) ring() {
+	d.mu.Lock()
+	dl := d.deadlines
+	now := int64(time.Since(epoch))
+	var which uint32
+	var next int64
+	for _, x := range [...]struct {
+		at   int64
+		flag uint32
+	}{{dl.read, flagReadExpired}, {dl.write, flagWriteExpired}} {
+		switch {
+		case x.at == 0:
+		case x.at <= now:
+			which |= x.flag
+		case next == 0 || x.at < next:
+			next = x.at
+		}
+	}
+	if dl.armed <= now {
+		dl.armed = 0 // otherwise a late call of an earlier setting
+		if next != 0 {
+			d.arm(dl, next)
+		}
+	}
+	d.expire(which &^ d.flags.Load())
+}
+
+// drop takes the alarm out of the loop's timers, which would keep d in memory.
+func (dl *deadlines) drop(l *task.Loop) {
+	if task.CurrentLoop() == l {
+		dl.alarm.Drop()
+		return
+	}
+	dl.alarm.Stop()
+	l.Post(dl.alarm.Drop)
+}

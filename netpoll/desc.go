@@ -1,0 +1,363 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A kind says what a descriptor is, as far as reading and writing it goes.
+type kind uint8
+
+const (
+	kindTCP      kind = iota
+	kindStream        // another stream socket: unix
+	kindDatagram      // udp, unixgram
+	kindPipe          // a pipe or FIFO in byte mode
+	kindFile          // anything else that can be polled
+)
+
+// stream says that a read of zero bytes is the end.
+func (k kind) stream() bool { return k != kindDatagram }
+
+// drains says that a transfer shorter than asked for leaves nothing to try for. That
+// holds for TCP and byte pipes (epoll(7), questions and answers, 9). A unix socket
+// stops a read at a message with other credentials, so it goes on to EAGAIN.
+func (k kind) drains() bool { return k == kindTCP || k == kindPipe }
+
+// Bits of desc.flags.
+const (
+	flagClosing      = 1 << iota // Close was called
+	flagReadExpired              // the read deadline has passed
+	flagWriteExpired             // the write deadline has passed
+	flagHangup                   // RDHUP, HUP, ERR or PRI was seen: a short read proves nothing
+	flagShared                   // the fd may have been duplicated: deregister before closing
+	flagLinger                   // close(2) may block (SO_LINGER)
+	flagExclusive                // a listener that several loops accept from
+)
+
+// A registrar is what descriptors need of a poller. All methods may be called from any
+// goroutine.
+type registrar interface {
+	// register starts the delivery of events to d; it sets d.token.
+	register(d *desc) error
+	// deregister ends it. An event already under way is dropped.
+	deregister(d *desc)
+	// rearm says that somebody off the loop has begun to wait on d.
+	rearm(d *desc)
+}
+
+// A desc is a descriptor of the kernel registered with the poller of one loop: its
+// lifetime (lifetime.go), readiness (slot.go), deadlines (deadline.go).
+type desc struct {
+	read, write slot
+	life        atomic.Uint64 // see lifetime.go
+	flags       atomic.Uint32
+	fd          int32 // constant until the last user closes it
+	kind        kind
+	raw         bool // the file is a pipe: reading and writing it never hold up
+	loop        *task.Loop
+	poller      registrar
+	token       uint64 // constant while registered
+	hook        func() // of OnReadable; owned by whoever took the slot out of hooked
+
+	mu        sync.Mutex // held for a few instructions, never while parked
+	queue     lockQueue  // guarded by mu
+	deadlines *deadlines // pointer constant once set, guarded by mu
+
+	closer atomic.Pointer[task.Waiter] // waits in Close for the last user
+	owner  task.WaitDescriber          // names it in dumps; constant, may be nil
+	onFree func()                      // runs right before close(2); may be nil
+}
+
+// init makes d ready for use on loop l. Writing counts as worthwhile until a write
+// says otherwise, unless a connect is under way; reading waits for the first event,
+// which the poller reports at once if there is something.
+func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
+	p, ok := l.Poller().(registrar)
+	if !ok {
+		return errForeignPoller
+	}
+	d.fd, d.kind, d.loop, d.poller = int32(fd), k, l, p
+	d.raw = k == kindPipe
+	if writable {
+		d.write.p.Store(ready)
+	}
+	return p.register(d)
+}
+
+// own says whether the caller runs on d's loop, where it can't overlap the poller.
+func (d *desc) own() bool { return task.CurrentLoop() == d.loop }
+
+// deliver takes an event from the poller of d. Own loop only.
+func (d *desc) deliver(in, out, hangup bool) {
+	if hangup && d.flags.Load()&flagHangup == 0 {
+		d.flags.Or(flagHangup)
+	}
+	if in {
+		if w := d.read.event(); w == hooked {
+			d.loop.Start(d.takeHook())
+		} else if w != nil {
+			w.Wake()
+		}
+	}
+	if out {
+		if w := d.write.event(); w != nil {
+			w.Wake()
+		}
+	}
+}
+
+// takeHook returns the hook after the slot has said hooked to the caller.
+func (d *desc) takeHook() func() {
+	fn := d.hook
+	d.hook = nil
+	d.read.p.Store(ready)
+	return fn
+}
+
+// startHook runs fn as a task of d's loop, from anywhere.
+func (d *desc) startHook(fn func()) {
+	if d.own() {
+		d.loop.Start(fn)
+		return
+	}
+	l := d.loop
+	l.Post(func() { l.Start(fn) })
+}
+
+// interrupted wakes what slot.interrupt returned.
+func (d *desc) interrupted(w *task.Waiter) {
+	switch w {
+	case nil:
+	case hooked:
+		d.startHook(d.takeHook())
+	default:
+		w.Wake()
+	}
+}
+
+// failed returns the error that ends operations in the direction of expired, if any.
+func (d *desc) failed(expired uint32) error {
+	f := d.flags.Load() & (flagClosing | expired)
+	if f == 0 {
+		return nil
+	}
+	if f&flagClosing != 0 {
+		return net.ErrClosed
+	}
+	return os.ErrDeadlineExceeded
+}
+
+// wait parks until s is worth an attempt, and begins it. The caller holds the lock of
+// the direction. After an error the slot is as if the caller had never been there.
+func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool) error {
+	w := task.Self()
+	if !s.p.CompareAndSwap(drained, w) {
+		w.Release()
+		if p := s.p.Load(); p == hooked || p == unhooking {
+			return ErrBusy
+		}
+		s.begin(own)
+		return nil
+	}
+	// Published: from here on a deadline or a Close finds w; look for earlier ones.
+	if d.flags.Load()&(flagClosing|expired) != 0 && s.withdraw(w) {
+		w.Release()
+		return d.failed(expired)
+	}
+	if !own {
+		d.poller.rearm(d)
+	}
+	if err := d.park(s, w, why); err != nil {
+		return err
+	}
+	if d.flags.Load()&(flagClosing|expired) != 0 {
+		s.more()
+		return d.failed(expired)
+	}
+	return nil
+}
+
+// park is the wait proper. A task that is unwound while it is parked (the runtime is
+// closing) leaves by Goexit; it must not stay published.
+func (d *desc) park(s *slot, w *task.Waiter, why task.Reason) error {
+	gone := true
+	defer func() {
+		if gone {
+			s.withdraw(w)
+		}
+	}()
+	err := w.Park(why, d)
+	gone = false
+	if err != nil {
+		if s.withdraw(w) {
+			w.Release()
+			return &contextError{err}
+		}
+		w.Absorb()
+	}
+	w.Release()
+	return nil
+}
+
+// DescribeWait names the descriptor in dumps of what tasks wait for.
+func (d *desc) DescribeWait() string {
+	if d.owner == nil {
+		return "fd " + strconv.Itoa(int(d.fd))
+	}
+	return d.owner.DescribeWait()
+}
+
+// receive reads once: at least one byte, the end of the stream, or an error. It parks
+// until there is something.
+func (d *desc) receive(b []byte) (int, error) {
+	if err := d.lock(readSide); err != nil {
+		return 0, err
+	}
+	defer d.unlock(readSide)
+	return d.receiveLocked(b)
+}
+
+func (d *desc) receiveLocked(b []byte) (int, error) {
+	if err := d.failed(flagReadExpired); err != nil {
+		return 0, err
+	}
+	if len(b) == 0 && d.kind.stream() {
+		return 0, nil
+	}
+	own := d.own()
+	for {
+		if !d.read.begin(own) {
+			if err := d.wait(&d.read, flagReadExpired, task.ReasonRead, own); err != nil {
+				return 0, err
+			}
+		}
+		var n int
+		var e syscall.Errno
+		if d.kind <= kindDatagram {
+			n, e = sysRecv(d.fd, b, 0)
+		} else {
+			n, e = sysRead(d.fd, b, d.raw)
+		}
+		switch e {
+		case 0:
+			if 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0 {
+				d.read.exhausted(own)
+			} else {
+				d.read.more()
+			}
+			return n, nil
+		case unix.EAGAIN:
+			d.read.exhausted(own)
+		default:
+			d.read.more()
+			return 0, e
+		}
+	}
+}
+
+// send writes all of b, parking whenever the kernel's buffer is full.
+func (d *desc) send(b []byte) (int, error) {
+	if err := d.lock(writeSide); err != nil {
+		return 0, err
+	}
+	defer d.unlock(writeSide)
+	return d.sendLocked(b)
+}
+
+func (d *desc) sendLocked(b []byte) (int, error) {
+	if err := d.failed(flagWriteExpired); err != nil {
+		return 0, err
+	}
+	if len(b) == 0 && d.kind.stream() {
+		return 0, nil
+	}
+	own := d.own()
+	sent := 0
+	for {
+		if !d.write.begin(own) {
+			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own); err != nil {
+				return sent, err
+			}
+		}
+		var n int
+		var e syscall.Errno
+		if d.kind <= kindDatagram {
+			n, e = sysSend(d.fd, b[sent:])
+		} else {
+			n, e = sysWrite(d.fd, b[sent:], d.raw)
+		}
+		switch e {
+		case 0:
+			sent += n
+			if sent == len(b) {
+				d.write.more()
+				return sent, nil
+			}
+			if d.kind.drains() {
+				d.write.exhausted(own)
+			} else {
+				d.write.more()
+			}
+		case unix.EAGAIN:
+			d.write.exhausted(own)
+		default:
+			d.write.more()
+			return sent, e
+		}
+	}
+}
+
+// attempt runs try until it returns something else than EAGAIN, parking in between.
+// It is receive and send for everything less frequent. try must not park.
+func (d *desc) attempt(sd side, why task.Reason, try func() syscall.Errno) error {
+	if err := d.lock(sd); err != nil {
+		return err
+	}
+	defer d.unlock(sd)
+	s, expired := &d.read, uint32(flagReadExpired)
+	if sd == writeSide {
+		s, expired = &d.write, flagWriteExpired
+	}
+	if err := d.failed(expired); err != nil {
+		return err
+	}
+	own := d.own()
+	for {
+		if !s.begin(own) {
+			if err := d.wait(s, expired, why, own); err != nil {
+				return err
+			}
+		}
+		switch e := try(); e {
+		case 0:
+			s.more()
+			return nil
+		case unix.EAGAIN:
+			s.exhausted(own)
+		default:
+			s.more()
+			return e
+		}
+	}
+}
+
+// A contextError says that the waiting task's context ended.
+type contextError struct{ err error }
+
+func (e *contextError) Error() string   { return "wait abandoned: " + e.err.Error() }
+func (e *contextError) Unwrap() error   { return e.err }
+func (e *contextError) Timeout() bool   { return errors.Is(e.err, context.DeadlineExceeded) }
+func (e *contextError) Temporary() bool { return e.Timeout() }

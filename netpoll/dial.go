@@ -1,0 +1,258 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Dial connects to address. Networks are tcp, tcp4, tcp6 and unix; addresses are those
+// of package net. If a name has several addresses they are tried in turn. The
+// connection belongs to the caller's loop. It parks. The result is a *Conn; errors are
+// *net.OpError: ECONNREFUSED, ENETUNREACH and so on (connect(2)), *net.DNSError.
+func Dial(network, address string) (net.Conn, error) {
+	return DialContext(context.Background(), network, address)
+}
+
+// DialTimeout is Dial with a limit for all of it, the look-up of names included; zero
+// or less means none. Its error is then os.ErrDeadlineExceeded and a timeout.
+func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	if timeout <= 0 {
+		return Dial(network, address)
+	}
+	return dial(context.Background(), network, address, time.Now().Add(timeout))
+}
+
+// DialContext is Dial until ctx ends, or the context of the calling task. Once
+// connected, ctx no longer matters. If ctx has a deadline, each address of several gets
+// an equal share of what is left, but at least 2 s.
+func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	deadline, _ := ctx.Deadline()
+	return dial(ctx, network, address, deadline)
+}
+
+func dial(ctx context.Context, network, address string, deadline time.Time) (net.Conn, error) {
+	fail := func(sa *sockaddr, err error) (net.Conn, error) {
+		var addr net.Addr
+		if sa != nil {
+			addr = sa.addr(network)
+		}
+		return nil, opError("dial", network, nil, addr, err)
+	}
+	if len(network) < 3 || network != "unix" && network[:3] != "tcp" {
+		return fail(nil, net.UnknownNetworkError(network))
+	}
+	addrs, err := resolve(ctx, network, address, deadline)
+	if err != nil {
+		return fail(nil, err)
+	}
+	loop, err := ownLoop()
+	if err != nil {
+		return fail(nil, err)
+	}
+	var failed *sockaddr
+	var first error
+	for i := range addrs {
+		until, err := shareOf(deadline, len(addrs)-i)
+		var c *Conn
+		if err == nil {
+			c, err = dialOne(ctx, loop, addrs[i], until)
+		}
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first, failed = err, &addrs[i]
+		}
+		if ctx.Err() != nil || errors.As(err, new(*contextError)) {
+			break
+		}
+	}
+	return fail(failed, first)
+}
+
+// shareOf is the deadline for the next of n addresses.
+func shareOf(deadline time.Time, n int) (time.Time, error) {
+	if deadline.IsZero() {
+		return deadline, nil
+	}
+	left := time.Until(deadline)
+	if left <= 0 {
+		return deadline, errDialTimeout
+	}
+	const least = 2 * time.Second
+	part := left / time.Duration(n)
+	if part < least {
+		part = min(least, left)
+	}
+	return time.Now().Add(part), nil
+}
+
+func dialOne(ctx context.Context, loop *task.Loop, sa sockaddr, deadline time.Time) (*Conn, error) {
+	for try := 0; ; try++ {
+		c, err := dialOnce(ctx, loop, sa, deadline)
+		if err == nil && c.network == "tcp" && selfConnected(c) {
+			c.d.close()
+			err = unix.ECONNREFUSED
+		} else if !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return c, err
+		}
+		// The kernel chose a local port that meets itself, or briefly found none.
+		if try == 2 || sa.family == unix.AF_UNIX {
+			return nil, wrapErrno("connect", err)
+		}
+	}
+}
+
+// selfConnected says whether the connection's both ends are the same socket: a port
+// that nobody listens on, chosen as the local one too.
+func selfConnected(c *Conn) bool {
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	return ok && local.Port == int(c.remote.port) && local.AddrPort() == c.remote.addrPort()
+}
+
+func dialOnce(ctx context.Context, loop *task.Loop, sa sockaddr, deadline time.Time) (*Conn, error) {
+	fd, err := newSocket(int(sa.family), unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(ctx, loop, fd, sa, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if sa.family != unix.AF_UNIX {
+		if err := setStreamDefaults(fd); err != nil {
+			c.d.close()
+			return nil, err
+		}
+	}
+	c.addresses() // while they can be asked for
+	return c, nil
+}
+
+// connect starts the connection and waits for it (connect(2)). It owns fd.
+func connect(ctx context.Context, loop *task.Loop, fd int, sa sockaddr, deadline time.Time) (*Conn, error) {
+	e := startConnect(ctx, fd, &sa, deadline)
+	if e != nil && e != error(unix.EINPROGRESS) {
+		unix.Close(fd)
+		return nil, wrapErrno("connect", e)
+	}
+	network := "tcp"
+	if sa.family == unix.AF_UNIX {
+		network = "unix"
+	}
+	c, err := newConn(fd, network, loop, e == nil)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	c.remote = sa
+	if e == nil {
+		return c, nil
+	}
+	if err := c.awaitConnect(ctx, deadline); err != nil {
+		c.d.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// startConnect returns nil, EINPROGRESS or what failed. A unix socket whose peer has a
+// full queue answers EAGAIN and tells nobody when there is room, so ask again.
+func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time) error {
+	var rsa unix.RawSockaddrAny
+	salen, err := sa.encode(&rsa, int(sa.family))
+	if err != nil {
+		return err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(salen))
+		switch e {
+		case 0, unix.EISCONN:
+			return nil
+		case unix.EINTR, unix.EALREADY:
+			return unix.EINPROGRESS
+		case unix.EAGAIN:
+			if sa.family != unix.AF_UNIX {
+				return e
+			}
+		default:
+			return e
+		}
+		if err := ctx.Err(); err != nil {
+			return ended(err)
+		}
+		if !deadline.IsZero() && time.Until(deadline) <= 0 {
+			return errDialTimeout
+		}
+		if err := task.Sleep(pause); err != nil {
+			return &contextError{err}
+		}
+	}
+}
+
+// awaitConnect parks until the kernel has connected or failed.
+func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
+	c.d.setDeadline(flagWriteExpired, deadline)
+	stop := context.AfterFunc(ctx, func() { c.d.setDeadline(flagWriteExpired, epoch) })
+	err := c.d.attempt(writeSide, task.ReasonConnect, func() syscall.Errno {
+		e, err := unix.GetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if err != nil {
+			return err.(syscall.Errno)
+		}
+		switch e := syscall.Errno(e); e {
+		case 0:
+			// No error may also mean no result yet.
+			if _, err := peerOf(c.d.fd); err == error(unix.ENOTCONN) {
+				return unix.EAGAIN
+			}
+			return 0
+		case unix.EINPROGRESS, unix.EALREADY, unix.EINTR:
+			return unix.EAGAIN
+		case unix.EISCONN:
+			return 0
+		default:
+			return e
+		}
+	})
+	if !stop() && ctx.Err() != nil {
+		return ended(ctx.Err())
+	}
+	switch err {
+	case nil:
+		return c.d.setDeadline(flagWriteExpired, time.Time{})
+	case os.ErrDeadlineExceeded:
+		return errDialTimeout
+	}
+	return wrapErrno("connect", err)
+}
+
+// ended turns the error of an ended context into the one that Dial returns.
+func ended(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errDialTimeout
+	}
+	return &contextError{err}
+}
+
+// errDialTimeout is a timeout for everybody who may ask.
+var errDialTimeout error = dialTimeout{}
+
+type dialTimeout struct{}
+
+func (dialTimeout) Error() string   { return "i/o timeout" }
+func (dialTimeout) Timeout() bool   { return true }
+func (dialTimeout) Temporary() bool { return true }
+func (dialTimeout) Is(target error) bool {
+	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
+}

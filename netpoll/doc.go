@@ -1,0 +1,22 @@
+// Package netpoll gives tasks sockets and pipes: Listen, Dial, Conn, Listener,
+// PacketConn and File, which look like the types of package net and wait by parking
+// the calling task instead of a thread.
+//
+// Each descriptor is registered once, edge triggered, with the Poller of one loop, and
+// stays there until it is closed. In the steady state a Read or a Write is one system
+// call: the descriptor remembers per direction whether it is worth trying, so no call
+// is made just to be told EAGAIN, and none to change what is polled for.
+//
+// Every method may be called by a task of any loop and by a plain goroutine, which
+// then blocks alone, without stopping a loop. It is cheapest on the descriptor's own
+// loop: the loop of the task that accepted or dialled it. One reader and one writer
+// run side by side; further ones queue up, first in, first out.
+//
+// The package never starts a thread, never blocks a loop, and reads no environment
+// variable. It needs Linux; a runtime of package task must be running, because its
+// loops do the polling: give it NewEpoll or NewPoll as Config.NewPoller.
+//
+// Errors are *net.OpError (Conn, Listener, PacketConn) or *fs.PathError (File) around
+// the errno; they satisfy net.ErrClosed, os.ErrDeadlineExceeded and, for a task whose
+// context ended while it was waiting, that context's error.
+package netpoll

@@ -1,0 +1,155 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"math"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// maxEvents is how many events one Poll takes; the kernel keeps the rest for the next.
+const maxEvents = 512
+
+// epollInterest is what every descriptor is registered for, once (epoll(7)). PRI tells
+// of urgent data, at whose mark a TCP read stops short.
+const epollInterest = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLPRI | unix.EPOLLET
+
+// epoll is the poller on epoll(7), edge triggered.
+type epoll struct {
+	table
+	waker
+	fd       int
+	noPwait2 bool                       // loop-private: the kernel lacks epoll_pwait2
+	events   [maxEvents]unix.EpollEvent // loop-private
+}
+
+// NewEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
+// *os.SyscallError: EMFILE, ENFILE, ENOMEM (epoll_create1(2), eventfd(2)).
+func NewEpoll() (task.Poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	p := &epoll{fd: fd}
+	if err := p.waker.open(); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	// Edge triggered, each write is an event of its own: nobody needs to read it.
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, p.waker.fd, &ev); err != nil {
+		p.waker.close()
+		unix.Close(fd)
+		return nil, os.NewSyscallError("epoll_ctl", err)
+	}
+	return p, nil
+}
+
+// Poll implements task.Poller: one system call, at most 512 events.
+func (p *epoll) Poll(timeout time.Duration) error {
+	n, e := p.wait(timeout)
+	if e != 0 {
+		if e == unix.EINTR {
+			return nil
+		}
+		return &pollError{"epoll_wait", p.fd, e}
+	}
+	for i := range p.events[:n] {
+		ev := &p.events[i]
+		token := uint64(uint32(ev.Pad))<<32 | uint64(uint32(ev.Fd))
+		if token == 0 {
+			p.waker.taken()
+			continue
+		}
+		d := p.table.find(token)
+		if d == nil {
+			continue
+		}
+		const (
+			end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
+			in  = unix.EPOLLIN | end
+			out = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
+		)
+		d.deliver(ev.Events&in != 0, ev.Events&out != 0, ev.Events&end != 0)
+	}
+	return nil
+}
+
+// wait is epoll_pwait2 where the timeout needs it. A poll that does not wait is done
+// without telling the Go scheduler.
+func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
+	buf := uintptr(unsafe.Pointer(&p.events[0]))
+	if timeout == 0 {
+		n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, 0, 0, 0)
+		return int(n), e
+	}
+	ms := -1
+	if timeout > 0 {
+		if !p.noPwait2 {
+			ts := unix.NsecToTimespec(int64(timeout))
+			n, _, e := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents,
+				uintptr(unsafe.Pointer(&ts)), 0, 0)
+			if e != unix.ENOSYS && e != unix.EPERM {
+				return int(n), e
+			}
+			p.noPwait2 = true // before Linux 5.11, or filtered by a container
+		}
+		ms = milliseconds(timeout)
+	}
+	n, _, e := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, uintptr(ms), 0, 0)
+	return int(n), e
+}
+
+// milliseconds rounds up, so that a short wait does not become a spin.
+func milliseconds(d time.Duration) int {
+	return int(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
+}
+
+// Wake implements task.Poller.
+func (p *epoll) Wake() error { return p.waker.wake() }
+
+// Active implements task.Poller.
+func (p *epoll) Active() bool { return p.active.Load() != 0 }
+
+// Close implements task.Poller: descriptors still registered are closed, and who waits
+// on them gets net.ErrClosed.
+func (p *epoll) Close() error {
+	return p.table.close(func() error {
+		p.waker.close()
+		return os.NewSyscallError("close", unix.Close(p.fd))
+	})
+}
+
+func (p *epoll) register(d *desc) error {
+	return p.table.add(d, func() error {
+		ev := unix.EpollEvent{
+			Events: epollInterest,
+			Fd:     int32(uint32(d.token)),
+			Pad:    int32(uint32(d.token >> 32)),
+		}
+		if d.flags.Load()&flagExclusive != 0 {
+			ev.Events = unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE
+		}
+		return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(d.fd), &ev))
+	})
+}
+
+// deregister relies on close(2) to take the descriptor out of the epoll set, which it
+// does unless the descriptor was duplicated.
+func (p *epoll) deregister(d *desc) {
+	p.table.remove(d, func() {
+		if d.flags.Load()&flagShared != 0 {
+			unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, int(d.fd), nil)
+		}
+	})
+}
+
+// rearm has nothing to do: both directions are always asked for.
+func (p *epoll) rearm(*desc) {}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+var (
+	// ErrBusy says that the connection has an OnReadable registration pending, or, from
+	// OnReadable, that somebody is reading.
+	ErrBusy = errors.New("netpoll: the read side is in use")
+
+	// errNoRuntime says that no loop can poll for the caller.
+	errNoRuntime = errors.New("netpoll: no task runtime is running")
+	// errForeignPoller says that the loop polls with something not of this package.
+	errForeignPoller = errors.New("netpoll: the loop's poller was not made by netpoll")
+	errNotPollable   = errors.New("the descriptor can't be polled (a regular file or directory)")
+)
+
+// A pollError is a failed call of a poller.
+type pollError struct {
+	op string
+	fd int
+	e  syscall.Errno
+}
+
+func (e *pollError) Error() string {
+	return "netpoll: " + e.op + " on fd " + strconv.Itoa(e.fd) + ": " + e.e.Error()
+}
+func (e *pollError) Unwrap() error { return e.e }
+
+// wrapErrno names the system call of a bare errno, as package net does.
+func wrapErrno(call string, err error) error {
+	if e, ok := err.(syscall.Errno); ok {
+		return os.NewSyscallError(call, e)
+	}
+	return err
+}
+
+// opError wraps err for the caller; it is apart from the callers to keep their frames
+// small. nil and io.EOF stay as they are.
+//
+//go:noinline
+func opError(op, network string, source, addr net.Addr, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &net.OpError{Op: op, Net: network, Source: source, Addr: addr, Err: err}
+}
+
+// errFileClosed is net.ErrClosed for files: it is os.ErrClosed too.
+var errFileClosed error = fileClosed{}
+
+type fileClosed struct{}
+
+func (fileClosed) Error() string { return fs.ErrClosed.Error() }
+func (fileClosed) Is(target error) bool {
+	return target == fs.ErrClosed || target == net.ErrClosed
+}

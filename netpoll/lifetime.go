@@ -1,0 +1,320 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// desc.life counts the users of a descriptor, so that close(2) happens once, after the
+// last of them, and no system call ever meets a number that has been reused:
+//
+//	bit 0     closed: no new user may come
+//	bit 1, 2  one user reads, one user writes
+//	bit 3, 4  others queue for that
+//	rest      number of users
+//
+// A lock handed to the next in the queue keeps its bit and its user.
+const (
+	lifeClosed = 1 << 0
+	lifeUser   = 1 << 8
+)
+
+// A side is a direction, as the bit of its lock in desc.life.
+type side uint64
+
+const (
+	readSide  side = 1 << 1
+	writeSide side = 1 << 2
+)
+
+// queued is the bit that says that others queue for the side's lock.
+func (sd side) queued() uint64 { return uint64(sd) << 2 }
+
+func (sd side) reason() task.Reason {
+	if sd == readSide {
+		return task.ReasonRead
+	}
+	return task.ReasonWrite
+}
+
+// lockQueue holds those who wait for a lock of one desc, first in, first out.
+type lockQueue struct{ head, tail *lockWaiter }
+
+type lockWaiter struct {
+	w       *task.Waiter
+	sd      side
+	granted bool // guarded by desc.mu until woken
+	next    *lockWaiter
+}
+
+func (q *lockQueue) push(e *lockWaiter) {
+	if q.tail == nil {
+		q.head = e
+	} else {
+		q.tail.next = e
+	}
+	q.tail = e
+}
+
+// remove unlinks the first entry that match accepts.
+func (q *lockQueue) remove(match func(*lockWaiter) bool) *lockWaiter {
+	var prev *lockWaiter
+	for e := q.head; e != nil; prev, e = e, e.next {
+		if !match(e) {
+			continue
+		}
+		if prev == nil {
+			q.head = e.next
+		} else {
+			prev.next = e.next
+		}
+		if q.tail == e {
+			q.tail = prev
+		}
+		e.next = nil
+		return e
+	}
+	return nil
+}
+
+func (q *lockQueue) has(sd side) bool {
+	for e := q.head; e != nil; e = e.next {
+		if e.sd == sd {
+			return true
+		}
+	}
+	return false
+}
+
+// use counts the caller as a user; unuse must follow. It never parks.
+func (d *desc) use() error {
+	for {
+		old := d.life.Load()
+		if old&lifeClosed != 0 {
+			return net.ErrClosed
+		}
+		if d.life.CompareAndSwap(old, old+lifeUser) {
+			return nil
+		}
+	}
+}
+
+func (d *desc) unuse() {
+	if now := d.life.Add(^uint64(lifeUser - 1)); now&lifeClosed != 0 && now < lifeUser {
+		d.free()
+	}
+}
+
+// lock makes the caller the only one on its side, and a user. It parks while somebody
+// else is.
+func (d *desc) lock(sd side) error {
+	old := d.life.Load()
+	if old&(lifeClosed|uint64(sd)) == 0 && d.life.CompareAndSwap(old, (old|uint64(sd))+lifeUser) {
+		return nil
+	}
+	return d.lockSlow(sd)
+}
+
+// tryLock is lock for callers that would rather not wait.
+func (d *desc) tryLock(sd side) (bool, error) {
+	for {
+		old := d.life.Load()
+		if old&lifeClosed != 0 {
+			return false, net.ErrClosed
+		}
+		if old&uint64(sd) != 0 {
+			return false, nil
+		}
+		if d.life.CompareAndSwap(old, (old|uint64(sd))+lifeUser) {
+			return true, nil
+		}
+	}
+}
+
+func (d *desc) lockSlow(sd side) error {
+	d.mu.Lock()
+	for {
+		old := d.life.Load()
+		if old&lifeClosed != 0 {
+			d.mu.Unlock()
+			return net.ErrClosed
+		}
+		if old&uint64(sd) == 0 {
+			if d.life.CompareAndSwap(old, (old|uint64(sd))+lifeUser) {
+				d.mu.Unlock()
+				return nil
+			}
+		} else if d.life.CompareAndSwap(old, old|sd.queued()) {
+			break
+		}
+	}
+	e := &lockWaiter{w: task.Self(), sd: sd}
+	d.queue.push(e)
+	d.mu.Unlock()
+	gone := true
+	defer func() {
+		if gone { // unwound, see desc.park
+			d.leaveQueue(e)
+		}
+	}()
+	err := e.w.Park(sd.reason(), d)
+	gone = false
+	if err != nil {
+		if d.leaveQueue(e) {
+			e.w.Release()
+			return &contextError{err}
+		}
+		e.w.Absorb()
+	}
+	e.w.Release()
+	if !e.granted {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// leaveQueue withdraws e; false means that it has been woken.
+func (d *desc) leaveQueue(e *lockWaiter) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queue.remove(func(x *lockWaiter) bool { return x == e }) == nil {
+		return false
+	}
+	d.clearQueued(e.sd)
+	return true
+}
+
+// clearQueued clears the side's queued bit if nobody queues any more. Caller holds mu.
+func (d *desc) clearQueued(sd side) {
+	if !d.queue.has(sd) {
+		d.life.And(^sd.queued())
+	}
+}
+
+func (d *desc) unlock(sd side) {
+	for {
+		old := d.life.Load()
+		if old&sd.queued() != 0 {
+			if d.handOver(sd) {
+				return
+			}
+			continue
+		}
+		now := old&^uint64(sd) - lifeUser
+		if d.life.CompareAndSwap(old, now) {
+			if now&lifeClosed != 0 && now < lifeUser {
+				d.free()
+			}
+			return
+		}
+	}
+}
+
+// handOver gives the caller's lock to the first in the queue.
+func (d *desc) handOver(sd side) bool {
+	d.mu.Lock()
+	e := d.queue.remove(func(x *lockWaiter) bool { return x.sd == sd })
+	d.clearQueued(sd)
+	if e != nil {
+		e.granted = true
+	}
+	d.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	e.w.Wake()
+	return true
+}
+
+// close lets no new user come, wakes the parked ones with net.ErrClosed and waits
+// until close(2) is done, which is at once unless somebody is in the middle of a
+// system call. If the calling task's context has ended it does not wait.
+func (d *desc) close() error {
+	if err := d.shut(); err != nil {
+		return err
+	}
+	if now := d.life.Load(); now >= 2*lifeUser {
+		d.awaitFree()
+		return nil
+	}
+	d.unuse()
+	return nil
+}
+
+// shut is close without the last step: the caller remains a user and must unuse. It
+// never parks.
+func (d *desc) shut() error {
+	for {
+		old := d.life.Load()
+		if old&lifeClosed != 0 {
+			return net.ErrClosed
+		}
+		if d.life.CompareAndSwap(old, (old|lifeClosed)+lifeUser) {
+			break
+		}
+	}
+	d.flags.Or(flagClosing)
+	d.poller.deregister(d)
+	d.mu.Lock()
+	if d.deadlines != nil {
+		d.deadlines.drop(d.loop)
+	}
+	q := d.queue
+	d.queue = lockQueue{}
+	d.life.And(^(readSide.queued() | writeSide.queued()))
+	d.mu.Unlock()
+	for e := q.head; e != nil; {
+		next := e.next // e belongs to its owner once woken
+		e.w.Wake()
+		e = next
+	}
+	d.interrupted(d.read.interrupt())
+	d.interrupted(d.write.interrupt())
+	return nil
+}
+
+// awaitFree gives up the caller's use and parks until the last user has closed the fd.
+func (d *desc) awaitFree() {
+	if task.Current() == nil && task.CurrentLoop() != nil {
+		d.unuse() // the loop's own goroutine must not wait
+		return
+	}
+	w := task.Self()
+	d.closer.Store(w)
+	d.unuse()
+	gone := true
+	defer func() {
+		if gone { // unwound, see desc.park
+			d.closer.CompareAndSwap(w, nil)
+		}
+	}()
+	err := w.Park(task.ReasonRead, d)
+	gone = false
+	if err != nil {
+		if d.closer.CompareAndSwap(w, nil) {
+			w.Release()
+			return
+		}
+		w.Absorb()
+	}
+	w.Release()
+}
+
+// free closes the fd. Its caller was the last user.
+func (d *desc) free() {
+	if d.onFree != nil {
+		d.onFree()
+	}
+	if d.flags.Load()&flagLinger != 0 {
+		go sysClose(d.fd) // may block for as long as SO_LINGER says
+	} else {
+		sysClose(d.fd)
+	}
+	fdFreed()
+	if w := d.closer.Swap(nil); w != nil {
+		w.Wake()
+	}
+}

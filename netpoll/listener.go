@@ -1,0 +1,284 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A Listener accepts stream connections. It implements net.Listener, so that
+// http.Server.Serve and the like take it; Serve in this package makes better use of
+// several loops. Its methods may be called from any goroutine.
+type Listener struct {
+	d       desc
+	network string   // constant: "tcp" or "unix"
+	local   sockaddr // constant
+	family  int      // constant: of the socket
+	cfg     ListenConfig
+
+	mu     sync.Mutex
+	clones map[*Listener]bool // guarded by mu: made by Serve, closed by Close
+	closed bool               // guarded by mu
+
+	unlink bool // guarded by mu: Close removes the unix socket's file
+}
+
+// A ListenConfig says how to listen. The zero value is what Listen uses.
+type ListenConfig struct {
+	// Backlog is the length of the queue of connections that wait to be accepted; 0:
+	// as long as the system allows (net.core.somaxconn).
+	Backlog int
+	// ReusePort lets other sockets of the same user listen on the same address
+	// (SO_REUSEPORT, socket(7)). Serve does not need it.
+	ReusePort bool
+	// Log receives reports of accept failures, at most one a second; nil: slog.Default.
+	Log *slog.Logger
+}
+
+// maxBacklog is more than any kernel grants; listen(2) cuts it down to its limit.
+const maxBacklog = 1 << 16
+
+// Listen listens on address. Networks are tcp, tcp4, tcp6 (an empty or unspecified
+// host means all addresses, port 0 a free one) and unix (a path, or @name for the
+// abstract namespace). The listener belongs to the caller's loop. It parks if a name
+// must be looked up. Errors are *net.OpError: EADDRINUSE, EACCES and so on.
+func Listen(network, address string) (*Listener, error) {
+	return ListenConfig{}.Listen(context.Background(), network, address)
+}
+
+// Listen is like the function Listen. ctx bounds the look-up of names.
+func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	if network == "unixgram" || network != "unix" && (len(network) < 3 || network[:3] != "tcp") {
+		return nil, opError("listen", network, nil, nil, net.UnknownNetworkError(network))
+	}
+	addrs, err := resolve(ctx, network, address, time.Time{})
+	if err != nil {
+		return nil, opError("listen", network, nil, nil, err)
+	}
+	sa := firstIPv4(addrs)
+	l, err := ownLoop()
+	if err != nil {
+		return nil, opError("listen", network, nil, sa.addr(network), err)
+	}
+	ln, err := lc.listenOn(l, network, sa)
+	if err != nil {
+		return nil, opError("listen", network, nil, sa.addr(network), err)
+	}
+	return ln, nil
+}
+
+// firstIPv4 prefers an IPv4 address among several, as package net does for listening.
+func firstIPv4(addrs []sockaddr) sockaddr {
+	for _, sa := range addrs {
+		if sa.family == unix.AF_INET {
+			return sa
+		}
+	}
+	return addrs[0]
+}
+
+func (lc ListenConfig) listenOn(l *task.Loop, network string, sa sockaddr) (*Listener, error) {
+	family, v6only := familyFor(network, &sa)
+	fd, err := newSocket(family, unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := lc.setUp(fd, l, network, sa, family, v6only)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return ln, nil
+}
+
+// setUp binds and listens. If it fails, fd is still the caller's.
+func (lc ListenConfig) setUp(fd int, l *task.Loop, network string, sa sockaddr, family int, v6only bool) (*Listener, error) {
+	if family != unix.AF_UNIX {
+		if family == unix.AF_INET6 {
+			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
+				return nil, err
+			}
+		}
+		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return nil, err
+		}
+		if lc.ReusePort {
+			if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+				return nil, err
+			}
+		}
+		if err := setStreamDefaults(fd); err != nil {
+			return nil, err
+		}
+	}
+	if err := bindTo(fd, &sa, family); err != nil {
+		return nil, err
+	}
+	backlog := lc.Backlog
+	if backlog <= 0 {
+		backlog = maxBacklog
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, wrapErrno("listen", err)
+	}
+	local, err := localOf(int32(fd))
+	if err != nil {
+		return nil, wrapErrno("getsockname", err)
+	}
+	ln := &Listener{network: "tcp", local: local, family: family, cfg: lc}
+	if family == unix.AF_UNIX {
+		ln.network = "unix"
+		ln.unlink = sa.path != "" && sa.path[0] != '@'
+	}
+	ln.d.owner = ln
+	ln.d.onFree = ln.removeFile
+	return ln, ln.d.init(fd, kindStream, l, true)
+}
+
+// removeFile removes the file of a unix socket.
+func (ln *Listener) removeFile() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.unlink {
+		ln.unlink = false
+		unix.Unlink(ln.local.path)
+	}
+}
+
+// SetUnlinkOnClose says whether Close removes the file of a unix socket; by default it
+// does.
+func (ln *Listener) SetUnlinkOnClose(unlink bool) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.unlink = unlink && ln.family == unix.AF_UNIX && ln.local.path[0] != '@'
+}
+
+// DescribeWait implements task.WaitDescriber.
+func (ln *Listener) DescribeWait() string { return ln.network + " listener " + ln.local.String() }
+
+// Addr implements net.Listener.
+func (ln *Listener) Addr() net.Addr { return ln.local.addr(ln.network) }
+
+// Accept implements net.Listener; see AcceptConn.
+func (ln *Listener) Accept() (net.Conn, error) {
+	c, err := ln.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn waits for the next connection. It belongs to the loop of the accepting
+// task, or, accepted by a plain goroutine, to the loops of the listener's runtime in
+// turn. TCP connections have TCP_NODELAY and keep-alive set, as those of package net.
+// Errors are *net.OpError: net.ErrClosed, EMFILE, ENFILE, ENOBUFS, ENOMEM, ...;
+// connections that the peer gave up meanwhile (ECONNABORTED) are passed over. It parks.
+func (ln *Listener) AcceptConn() (*Conn, error) {
+	l := task.CurrentLoop()
+	if l == nil {
+		l = ln.d.loop.Runtime().NextLoop()
+	}
+	c, err := ln.accept(l)
+	if err != nil {
+		return nil, ln.opError("accept", "accept4", err)
+	}
+	return c, nil
+}
+
+func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
+	var (
+		rsa   unix.RawSockaddrAny
+		fd    int32
+		salen uint32
+	)
+	err := ln.d.attempt(readSide, task.ReasonAccept, func() (e syscall.Errno) {
+		for {
+			fd, salen, e = sysAccept(ln.d.fd, &rsa)
+			if !abandoned(e) {
+				return e
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := newConn(int(fd), ln.network, l, true)
+	if err != nil {
+		sysClose(fd)
+		return nil, err
+	}
+	c.remote = decode(&rsa, salen)
+	c.bound = &ln.local
+	return c, nil
+}
+
+// abandoned says that e concerns a connection that died in the queue, not the listener:
+// accept(2) hands out errors that were pending on the new socket.
+func abandoned(e syscall.Errno) bool {
+	switch e {
+	case unix.ECONNABORTED, unix.EPROTO, unix.ENETDOWN, unix.ENOPROTOOPT, unix.EHOSTDOWN,
+		unix.ENONET, unix.EHOSTUNREACH, unix.ENETUNREACH:
+		return true
+	}
+	return false
+}
+
+// exhaustion says that err is a shortage that passes.
+func exhaustion(err error) bool {
+	for _, e := range []syscall.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ENOSPC} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close stops listening: callers of Accept and Serve get net.ErrClosed, connections
+// that nobody has accepted are reset, and the file of a unix socket is removed. It may
+// park for a moment.
+func (ln *Listener) Close() error {
+	ln.mu.Lock()
+	ln.closed = true
+	clones := ln.clones
+	ln.clones = nil
+	ln.mu.Unlock()
+	for c := range clones {
+		c.d.close()
+	}
+	if err := ln.d.close(); err != nil {
+		return ln.opError("close", "close", err)
+	}
+	wakeStarved(true)
+	return nil
+}
+
+// SetDeadline makes Accept fail, with an error that is os.ErrDeadlineExceeded, once t
+// has passed. The zero time means never.
+func (ln *Listener) SetDeadline(t time.Time) error {
+	if err := ln.d.setDeadline(flagReadExpired, t); err != nil {
+		return ln.opError("set", "", err)
+	}
+	return nil
+}
+
+// SyscallConn implements syscall.Conn. Functions given to it must not park.
+func (ln *Listener) SyscallConn() (syscall.RawConn, error) {
+	if ln.d.life.Load()&lifeClosed != 0 {
+		return nil, ln.opError("raw", "", net.ErrClosed)
+	}
+	return &rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}, nil
+}
+
+func (ln *Listener) opError(op, call string, err error) error {
+	return &net.OpError{Op: op, Net: ln.network, Addr: ln.Addr(), Err: wrapErrno(call, err)}
+}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childVariable); what != "" {
+		os.Exit(runChild(what))
+	}
+	haveIPv6() // opens and closes a descriptor, once
+	before, goroutines := openFDs(), runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 {
+		code = checkLeaks(before, goroutines)
+	}
+	os.Exit(code)
+}
+
+// checkLeaks compares what is left with what was there before the tests.
+func checkLeaks(before []string, goroutines int) int {
+	var after []string
+	for range 200 {
+		runtime.GC()
+		after = openFDs()
+		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) {
+			return 0
+		}
+		breathe(5 * time.Millisecond)
+	}
+	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d\n",
+		after, before, runtime.NumGoroutine(), goroutines)
+	buf := make([]byte, 1<<20)
+	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
+	return 1
+}
+
+// breathe lets other threads work while a test polls for a state that nothing announces.
+func breathe(d time.Duration) { <-time.After(d) }
+
+// openFDs lists the descriptors of the process, without the runtime's own poller.
+func openFDs() []string {
+	names, _ := filepath.Glob("/proc/self/fd/*")
+	var open []string
+	for _, n := range names {
+		target, err := os.Readlink(n)
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") && !ownEvents(n) {
+			continue
+		}
+		open = append(open, filepath.Base(n)+" "+target)
+	}
+	sort.Strings(open)
+	return open
+}
+
+// ownEvents cannot tell whose an epoll or eventfd descriptor is; all of them count.
+func ownEvents(string) bool { return true }
+
+// A setting is one poller with one number of loops.
+type setting struct {
+	name  string
+	open  func() (task.Poller, error)
+	loops int
+}
+
+func settings() []setting {
+	var all []setting
+	for _, p := range []struct {
+		name string
+		open func() (task.Poller, error)
+	}{{"epoll", NewEpoll}, {"poll", NewPoll}} {
+		for _, n := range []int{1, 2, 8} {
+			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n})
+		}
+	}
+	return all
+}
+
+// start makes a runtime for the length of the test.
+func (s setting) start(t testing.TB) *task.Runtime {
+	t.Helper()
+	rt, err := task.New(task.Config{
+		Loops:     s.loops,
+		NewPoller: func(int) (task.Poller, error) { return s.open() },
+		HoldLimit: -1,
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Errorf("closing the runtime: %v", err)
+		}
+	})
+	return rt
+}
+
+// everywhere runs the test in every setting.
+func everywhere(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+	for _, s := range settings() {
+		t.Run(s.name, func(t *testing.T) { f(t, s.start(t)) })
+	}
+}
+
+// withEpoll runs a runtime of two loops on epoll.
+func withEpoll(t testing.TB) *task.Runtime {
+	return setting{"epoll", NewEpoll, 2}.start(t)
+}
+
+// inTask runs f as a task and waits for it.
+func inTask(t testing.TB, rt *task.Runtime, f func()) {
+	t.Helper()
+	if err := rt.Go(f).Join(); err != nil {
+		t.Fatalf("task: %v", err)
+	}
+}
+
+// must fails the test from any goroutine or task.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+		panic(err)
+	}
+}
+
+// connPair makes a connected pair: the client's end and the accepted one.
+func connPair(t testing.TB, network string) (client, server *Conn) {
+	t.Helper()
+	ln, err := Listen(network, testAddress(t, network))
+	must(t, err)
+	defer ln.Close()
+	c, err := Dial(network, ln.Addr().String())
+	must(t, err)
+	s, err := ln.AcceptConn()
+	must(t, err)
+	return c.(*Conn), s
+}
+
+func testAddress(t testing.TB, network string) string {
+	switch network {
+	case "unix", "unixgram":
+		return "@" + strings.ReplaceAll(t.Name(), "/", "_") + fmt.Sprint(unix.Getpid(), time.Now().UnixNano())
+	case "tcp6", "udp6":
+		return "[::1]:0"
+	}
+	return "127.0.0.1:0"
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A PacketConn sends and receives datagrams over UDP or a unix socket. It implements
+// net.PacketConn and syscall.Conn. Made by ListenPacket; the zero value is of no use.
+// Its methods may be called from any goroutine; ReadFrom and WriteTo may park.
+type PacketConn struct {
+	d       desc
+	network string   // constant: "udp" or "unixgram"
+	family  int      // constant: of the socket
+	local   sockaddr // constant
+	unlink  bool     // constant: the file of a unix socket goes with it
+}
+
+// ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6
+// and unixgram (a path, or @name). It belongs to the caller's loop. It parks if a name
+// must be looked up. Errors are *net.OpError.
+func ListenPacket(network, address string) (*PacketConn, error) {
+	fail := func(err error) (*PacketConn, error) {
+		return nil, opError("listen", network, nil, nil, err)
+	}
+	if network != "unixgram" && (len(network) < 3 || network[:3] != "udp") {
+		return fail(net.UnknownNetworkError(network))
+	}
+	addrs, err := resolve(context.Background(), network, address, time.Time{})
+	if err != nil {
+		return fail(err)
+	}
+	sa := firstIPv4(addrs)
+	loop, err := ownLoop()
+	if err != nil {
+		return fail(err)
+	}
+	family, v6only := familyFor(network, &sa)
+	fd, err := newSocket(family, unix.SOCK_DGRAM)
+	if err != nil {
+		return fail(err)
+	}
+	c, err := bindPacket(fd, loop, sa, family, v6only)
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	return c, nil
+}
+
+// bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
+func bindPacket(fd int, loop *task.Loop, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
+	c := &PacketConn{network: "udp", family: family}
+	if family == unix.AF_UNIX {
+		c.network = "unixgram"
+		c.unlink = sa.path != "" && sa.path[0] != '@'
+	} else {
+		if family == unix.AF_INET6 {
+			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
+				return nil, err
+			}
+		}
+		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
+			return nil, err
+		}
+	}
+	if err := bindTo(fd, &sa, family); err != nil {
+		return nil, err
+	}
+	local, err := localOf(int32(fd))
+	if err != nil {
+		return nil, wrapErrno("getsockname", err)
+	}
+	c.local = local
+	c.d.owner = c
+	if c.unlink {
+		c.d.onFree = func() { unix.Unlink(c.local.path) }
+	}
+	return c, c.d.init(fd, kindDatagram, loop, true)
+}
+
+// DescribeWait implements task.WaitDescriber.
+func (c *PacketConn) DescribeWait() string { return c.network + " socket " + c.local.String() }
+
+// ReadFrom implements net.PacketConn: it receives one datagram and cuts off what does
+// not fit into b (recvfrom(2)). It parks.
+func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, from, err := c.receiveFrom(b)
+	if err != nil {
+		return n, nil, err
+	}
+	return n, from.addr(c.network), nil
+}
+
+// ReadFromAddrPort is ReadFrom for UDP without an allocation. It parks.
+func (c *PacketConn) ReadFromAddrPort(b []byte) (int, netip.AddrPort, error) {
+	n, from, err := c.receiveFrom(b)
+	if err != nil {
+		return n, netip.AddrPort{}, err
+	}
+	return n, from.addrPort(), nil
+}
+
+func (c *PacketConn) receiveFrom(b []byte) (int, sockaddr, error) {
+	var (
+		rsa   unix.RawSockaddrAny
+		n     int
+		salen uint32
+	)
+	err := c.d.attempt(readSide, task.ReasonRead, func() (e syscall.Errno) {
+		n, salen, e = sysRecvFrom(c.d.fd, b, &rsa)
+		return e
+	})
+	if err != nil {
+		return 0, sockaddr{}, c.opError("read", "recvfrom", nil, err)
+	}
+	return n, decode(&rsa, salen), nil
+}
+
+// WriteTo implements net.PacketConn: it sends b as one datagram (sendto(2)). It parks
+// while the socket's buffer, or for unixgram the receiver's queue, is full.
+func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
+	var sa sockaddr
+	switch a := addr.(type) {
+	case *net.UDPAddr:
+		sa = ipSockaddr(a.AddrPort())
+	case *net.UnixAddr:
+		sa = unixSockaddr(a.Name)
+	default:
+		return 0, c.opError("write", "", addr, unix.EINVAL)
+	}
+	return c.sendTo(b, &sa)
+}
+
+// WriteToAddrPort is WriteTo for UDP without an allocation. It parks.
+func (c *PacketConn) WriteToAddrPort(b []byte, addr netip.AddrPort) (int, error) {
+	sa := ipSockaddr(addr)
+	return c.sendTo(b, &sa)
+}
+
+func (c *PacketConn) sendTo(b []byte, sa *sockaddr) (int, error) {
+	var rsa unix.RawSockaddrAny
+	var salen uint32
+	err := error(unix.EINVAL)
+	if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
+		salen, err = sa.encode(&rsa, c.family)
+	}
+	if err != nil {
+		return 0, c.opError("write", "sendto", sa.addr(c.network), err)
+	}
+	if c.family == unix.AF_UNIX {
+		err = c.sendUnix(b, &rsa, salen)
+	} else {
+		err = c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+			return sysSendTo(c.d.fd, b, &rsa, salen)
+		})
+	}
+	if err != nil {
+		return 0, c.opError("write", "sendto", sa.addr(c.network), err)
+	}
+	return len(b), nil
+}
+
+// sendUnix asks again and again while the receiver's queue is full: a sender that is
+// not connected to it gets no event when there is room (unix(7)).
+func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) error {
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		full := false
+		err := c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+			e := sysSendTo(c.d.fd, b, rsa, salen)
+			if full = e == unix.EAGAIN; full {
+				return 0
+			}
+			return e
+		})
+		if err != nil || !full {
+			return err
+		}
+		if err := task.Sleep(pause); err != nil {
+			return &contextError{err}
+		}
+	}
+}
+
+// Close implements net.PacketConn; see Conn.Close.
+func (c *PacketConn) Close() error {
+	if err := c.d.close(); err != nil {
+		return c.opError("close", "close", nil, err)
+	}
+	return nil
+}
+
+// LocalAddr implements net.PacketConn.
+func (c *PacketConn) LocalAddr() net.Addr { return c.local.addr(c.network) }
+
+// SetDeadline implements net.PacketConn.
+func (c *PacketConn) SetDeadline(t time.Time) error {
+	return c.setDeadline(flagReadExpired|flagWriteExpired, t)
+}
+
+// SetReadDeadline implements net.PacketConn.
+func (c *PacketConn) SetReadDeadline(t time.Time) error { return c.setDeadline(flagReadExpired, t) }
+
+// SetWriteDeadline implements net.PacketConn.
+func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(flagWriteExpired, t) }
+
+func (c *PacketConn) setDeadline(which uint32, t time.Time) error {
+	if err := c.d.setDeadline(which, t); err != nil {
+		return c.opError("set", "", nil, err)
+	}
+	return nil
+}
+
+// SyscallConn implements syscall.Conn. Functions given to it must not park.
+func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
+	if c.d.life.Load()&lifeClosed != 0 {
+		return nil, c.opError("raw", "", nil, net.ErrClosed)
+	}
+	return &rawConn{&c.d, func(op string, err error) error { return c.opError(op, "", nil, err) }}, nil
+}
+
+//go:noinline
+func (c *PacketConn) opError(op, call string, to net.Addr, err error) error {
+	return &net.OpError{Op: op, Net: c.network, Source: c.LocalAddr(), Addr: to, Err: wrapErrno(call, err)}
+}

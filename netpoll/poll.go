@@ -1,0 +1,124 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// poller is the fallback on poll(2). It imitates edges: a direction is asked about only
+// while its slot is not marked ready, that is from the moment somebody found nothing
+// left until the next event. Each Poll costs time proportional to the number of
+// descriptors.
+type poller struct {
+	table
+	waker
+	fds   []unix.PollFd // loop-private, built anew by each Poll
+	descs []*desc       // loop-private: the owners of fds[1:]
+}
+
+// NewPoll makes a poller on poll(2), for one loop. It is slower than NewEpoll and needs
+// nothing but POSIX. Errors are *os.SyscallError from eventfd(2).
+func NewPoll() (task.Poller, error) {
+	p := &poller{}
+	if err := p.waker.open(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Poll implements task.Poller.
+func (p *poller) Poll(timeout time.Duration) error {
+	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.waker.fd), Events: unix.POLLIN})
+	p.descs = p.descs[:0]
+	p.table.each(p.collect)
+	n, e := p.wait(timeout)
+	if e != 0 {
+		if e == unix.EINTR {
+			return nil
+		}
+		return &pollError{"poll", p.waker.fd, e}
+	}
+	if n == 0 {
+		return nil
+	}
+	if p.fds[0].Revents != 0 {
+		p.waker.drain()
+	}
+	for i, d := range p.descs {
+		p.descs[i] = nil
+		ev := p.fds[i+1].Revents
+		if ev == 0 || p.table.find(d.token) != d {
+			continue
+		}
+		const (
+			end = unix.POLLRDHUP | unix.POLLHUP | unix.POLLERR
+			in  = unix.POLLIN | end
+			out = unix.POLLOUT | unix.POLLHUP | unix.POLLERR
+		)
+		if ev&unix.POLLNVAL != 0 {
+			continue // closed since it was collected
+		}
+		d.deliver(ev&in != 0, ev&out != 0, ev&end != 0)
+	}
+	return nil
+}
+
+// collect adds d to the next poll(2) if a direction of it waits for an event.
+func (p *poller) collect(d *desc) {
+	var events int16
+	if d.read.p.Load() != ready {
+		events = unix.POLLIN | unix.POLLRDHUP
+	}
+	if d.write.p.Load() != ready {
+		events |= unix.POLLOUT
+	}
+	if events != 0 {
+		p.fds = append(p.fds, unix.PollFd{Fd: d.fd, Events: events})
+		p.descs = append(p.descs, d)
+	}
+}
+
+func (p *poller) wait(timeout time.Duration) (int, syscall.Errno) {
+	buf := uintptr(unsafe.Pointer(unsafe.SliceData(p.fds)))
+	var ts unix.Timespec
+	if timeout < 0 {
+		n, _, e := syscall.Syscall6(unix.SYS_PPOLL, buf, uintptr(len(p.fds)), 0, 0, 0, 0)
+		return int(n), e
+	}
+	ts = unix.NsecToTimespec(int64(timeout))
+	n, _, e := syscall.Syscall6(unix.SYS_PPOLL, buf, uintptr(len(p.fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	return int(n), e
+}
+
+// Wake implements task.Poller.
+func (p *poller) Wake() error { return p.waker.wake() }
+
+// Active implements task.Poller.
+func (p *poller) Active() bool { return p.active.Load() != 0 }
+
+// Close implements task.Poller: descriptors still registered are closed, and who waits
+// on them gets net.ErrClosed.
+func (p *poller) Close() error {
+	return p.table.close(func() error {
+		p.waker.close()
+		return nil
+	})
+}
+
+func (p *poller) register(d *desc) error {
+	return p.table.add(d, p.waker.wake) // a Poll in progress does not know d
+}
+
+// deregister ends a Poll in progress, because poll(2) keeps the files that it waits for
+// open: the peer of a closed socket would not be told.
+func (p *poller) deregister(d *desc) { p.table.remove(d, func() { p.waker.wake() }) }
+
+// rearm makes a Poll in progress look at the slots again.
+func (p *poller) rearm(*desc) { p.waker.wake() }

@@ -1,0 +1,60 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A rawConn is what SyscallConn returns.
+type rawConn struct {
+	d    *desc
+	wrap func(op string, err error) error
+}
+
+// Control implements syscall.RawConn. f may duplicate the descriptor.
+func (r *rawConn) Control(f func(fd uintptr)) error {
+	if err := r.d.use(); err != nil {
+		return r.wrap("raw-control", err)
+	}
+	defer r.d.unuse()
+	r.d.flags.Or(flagShared)
+	f(uintptr(r.d.fd))
+	return nil
+}
+
+// Read implements syscall.RawConn: f is called until it returns true. It parks.
+func (r *rawConn) Read(f func(fd uintptr) bool) error {
+	return r.repeat("raw-read", readSide, f)
+}
+
+// Write implements syscall.RawConn: f is called until it returns true. It parks.
+func (r *rawConn) Write(f func(fd uintptr) bool) error {
+	return r.repeat("raw-write", writeSide, f)
+}
+
+// repeat calls f at least once without waiting first, as it may not want to read or
+// write at all.
+func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
+	why := task.ReasonRead
+	s := &r.d.read
+	if sd == writeSide {
+		why, s = task.ReasonWrite, &r.d.write
+	}
+	s.more()
+	r.d.flags.Or(flagShared)
+	err := r.d.attempt(sd, why, func() syscall.Errno {
+		if f(uintptr(r.d.fd)) {
+			return 0
+		}
+		return unix.EAGAIN
+	})
+	if err != nil {
+		return r.wrap(op, err)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// acceptBatch is how many connections an accept loop takes before it lets the loop's
+// other tasks run.
+const acceptBatch = 64
+
+// Serve accepts connections on all loops of ln's runtime and runs handler for each as
+// a new task on the loop that accepted it; handler owns the connection and closes it.
+//
+// With TCP each loop gets a listening socket of its own on the same address
+// (SO_REUSEPORT, socket(7)), between which the kernel spreads the connections, so that
+// no loop accepts for another. Unix sockets can't do that: there the loops share one.
+//
+// When descriptors or memory run out, the accept loop of that loop pauses, 5 ms at
+// first and up to 1 s, or until a descriptor of this package is closed, and logs that
+// at most once a second.
+//
+// Serve parks until ln is closed, and then returns net.ErrClosed, or until the calling
+// task's context ends. Any other error closes ln. Handlers that still run are not
+// waited for.
+func Serve(ln *Listener, handler func(*Conn)) error {
+	rt := ln.d.loop.Runtime()
+	each, err := ln.forLoops(rt)
+	if err != nil {
+		return err
+	}
+	defer ln.dropClones(each)
+	errs := make([]error, len(each))
+	tasks := make([]*task.Task, len(each))
+	for i, l := range each {
+		tasks[i] = task.GoOn(rt.Loop(i), func() { errs[i] = ln.acceptLoop(l, handler) })
+	}
+	for i, t := range tasks {
+		if err := t.Join(); err != nil {
+			return err
+		}
+		if !errors.Is(errs[i], net.ErrClosed) {
+			return errs[i]
+		}
+	}
+	return errs[0]
+}
+
+// forLoops returns one listener for each loop; the one of ln's own loop is ln.
+func (ln *Listener) forLoops(rt *task.Runtime) ([]*Listener, error) {
+	each := make([]*Listener, rt.Loops())
+	for i := range each {
+		l := rt.Loop(i)
+		if l == ln.d.loop {
+			each[i] = ln
+			continue
+		}
+		c, err := ln.clone(l)
+		if err == nil {
+			each[i] = c
+			err = ln.keepClone(c)
+		}
+		if err != nil {
+			ln.dropClones(each)
+			return nil, err
+		}
+	}
+	return each, nil
+}
+
+// clone makes a listener on the same address for loop l.
+func (ln *Listener) clone(l *task.Loop) (*Listener, error) {
+	if err := ln.d.use(); err != nil {
+		return nil, ln.opError("accept", "", err)
+	}
+	defer ln.d.unuse()
+	fd := int(ln.d.fd)
+	if ln.family != unix.AF_UNIX {
+		// The option is needed on the first socket too, but only from now on: until
+		// here a second listener by mistake was an error.
+		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+			return nil, ln.opError("accept", "", err)
+		}
+		cfg := ln.cfg
+		cfg.ReusePort = true
+		network := "tcp"
+		if ln.family == unix.AF_INET6 {
+			if only, _ := unix.GetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY); only != 0 {
+				network = "tcp6"
+			}
+		} else {
+			network = "tcp4"
+		}
+		if c, err := cfg.listenOn(l, network, ln.local); err == nil {
+			return c, nil
+		}
+	}
+	return ln.share(l)
+}
+
+// share makes a listener of loop l on the same socket.
+func (ln *Listener) share(l *task.Loop) (*Listener, error) {
+	fd, err := unix.FcntlInt(uintptr(ln.d.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, ln.opError("accept", "fcntl", err)
+	}
+	ln.d.flags.Or(flagShared)
+	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg}
+	c.d.owner = c
+	c.d.flags.Store(flagShared | flagExclusive)
+	if err := c.d.init(fd, kindStream, l, true); err != nil {
+		unix.Close(fd)
+		return nil, ln.opError("accept", "", err)
+	}
+	return c, nil
+}
+
+// keepClone lets ln.Close close c too.
+func (ln *Listener) keepClone(c *Listener) error {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.closed {
+		return ln.opError("accept", "", net.ErrClosed)
+	}
+	if ln.clones == nil {
+		ln.clones = make(map[*Listener]bool)
+	}
+	ln.clones[c] = true
+	return nil
+}
+
+func (ln *Listener) dropClones(each []*Listener) {
+	for _, c := range each {
+		if c == nil || c == ln {
+			continue
+		}
+		ln.mu.Lock()
+		delete(ln.clones, c)
+		ln.mu.Unlock()
+		c.d.close()
+	}
+}
+
+// acceptLoop is the accept task of one loop, on l, which is ln or a clone of it.
+func (ln *Listener) acceptLoop(l *Listener, handler func(*Conn)) error {
+	loop := task.CurrentLoop()
+	var p pause
+	var report acceptReport
+	for n := 1; ; n++ {
+		c, err := l.accept(loop)
+		switch {
+		case err == nil:
+			p.reset()
+			loop.Start(func() { handler(c) })
+		case exhaustion(err):
+			report.add(ln, err)
+			if err := p.wait(loop, ln); err != nil {
+				return err
+			}
+		default:
+			err = ln.opError("accept", "accept4", err)
+			if !errors.Is(err, net.ErrClosed) && task.Context().Err() == nil {
+				ln.Close()
+			}
+			return err
+		}
+		if n%acceptBatch == 0 {
+			task.Yield()
+		}
+	}
+}
+
+// An acceptReport logs accept failures, at most one a second.
+type acceptReport struct {
+	last   time.Time
+	silent int // failures since last
+}
+
+func (r *acceptReport) add(ln *Listener, err error) {
+	now := time.Now()
+	if !r.last.IsZero() && now.Sub(r.last) < time.Second {
+		r.silent++
+		return
+	}
+	log := ln.cfg.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Warn("netpoll: accept fails for now, pausing", "listener", ln.Addr().String(), "error", err, "unreported", r.silent)
+	r.last, r.silent = now, 0
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A slot is one direction of a descriptor: whether an attempt is worthwhile and, if
+// not, who waits until it is. Atomic.
+//
+//	                  event                      attempt found nothing left
+//	      ┌───────────────────────────▶ ready ◀───────────────────────────┐
+//	      │   ◀─────────────────────────────────────────────────────────  │
+//	drained                                                               │
+//	      │  publish                      event, deadline, close          │
+//	      ├──────────▶ *task.Waiter ─────────▶ drained, and Wake          │
+//	      │  publish                      event, deadline, close          │
+//	      └──────────▶ hooked ─────────▶ unhooking ──▶ ready, and run the hook
+//
+// Whoever moves a slot out of a waiter or out of hooked has taken it, and must wake it
+// or run it exactly once. A woken waiter owns the readiness it was woken with: it
+// tries the system call, or puts ready back. Ready may be a false alarm (the attempt
+// then meets EAGAIN), drained never is.
+//
+// An attempt on the descriptor's own loop cannot overlap the poller, which runs on the
+// same loop: it marks the slot drained after it has seen so. Elsewhere the slot is
+// marked drained before the attempt, so that an event in between is not lost.
+type slot struct {
+	p atomic.Pointer[task.Waiter]
+}
+
+// drained, ready and hooked are slot values besides a waiter's address.
+var (
+	drained   *task.Waiter
+	ready     = new(task.Waiter)
+	hooked    = new(task.Waiter)
+	unhooking = new(task.Waiter)
+)
+
+// begin prepares an attempt; false means there is nothing to try for and the caller
+// must wait.
+func (s *slot) begin(own bool) bool {
+	if s.p.Load() != ready {
+		return false
+	}
+	if !own {
+		s.p.Store(drained)
+	}
+	return true
+}
+
+// exhausted ends an attempt that left nothing: the next one has to wait for an event.
+func (s *slot) exhausted(own bool) {
+	if own && s.p.Load() == ready {
+		s.p.Store(drained)
+	}
+}
+
+// more ends an attempt after which another is worthwhile.
+func (s *slot) more() {
+	if s.p.Load() == drained {
+		s.p.CompareAndSwap(drained, ready)
+	}
+}
+
+// event marks the slot ready, and takes its waiter or hook if there is one. If it
+// returns hooked, desc.takeHook must follow.
+func (s *slot) event() *task.Waiter {
+	for {
+		old := s.p.Load()
+		next := drained
+		switch old {
+		case ready, unhooking:
+			return nil
+		case drained:
+			next = ready
+		case hooked:
+			next = unhooking
+		}
+		if s.p.CompareAndSwap(old, next) {
+			return old
+		}
+	}
+}
+
+// interrupt takes the waiter or hook, if there is one, without an event. If it returns
+// hooked, desc.takeHook must follow.
+func (s *slot) interrupt() *task.Waiter {
+	for {
+		old := s.p.Load()
+		next := drained
+		switch old {
+		case drained, ready, unhooking:
+			return nil
+		case hooked:
+			next = unhooking
+		}
+		if s.p.CompareAndSwap(old, next) {
+			return old
+		}
+	}
+}
+
+// withdraw takes w back; false means that somebody else has taken it.
+func (s *slot) withdraw(w *task.Waiter) bool {
+	return s.p.CompareAndSwap(w, drained)
+}

@@ -1,0 +1,198 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A sockaddr is the address of a socket: IPv4, IPv6 or unix. The zero value is none.
+type sockaddr struct {
+	ip     netip.Addr // without zone
+	scope  uint32     // IPv6 scope id
+	port   uint16
+	family uint16 // unix.AF_*
+	path   string // AF_UNIX; an abstract name begins with @
+}
+
+func ipSockaddr(ap netip.AddrPort) sockaddr {
+	sa := sockaddr{ip: ap.Addr(), port: ap.Port(), family: unix.AF_INET}
+	if sa.ip.Is6() {
+		sa.family = unix.AF_INET6
+		sa.scope = scopeOf(sa.ip.Zone())
+		sa.ip = sa.ip.WithZone("")
+	}
+	return sa
+}
+
+var loopback6 = netip.IPv6Loopback()
+
+func unixSockaddr(path string) sockaddr { return sockaddr{family: unix.AF_UNIX, path: path} }
+
+// port in network byte order.
+func networkPort(p uint16) uint16 { return p<<8 | p>>8 }
+
+// isLittleEndian is constant on every supported architecture, but cheap to ask.
+var isLittleEndian = func() bool { x := uint16(1); return *(*byte)(unsafe.Pointer(&x)) == 1 }()
+
+func swapPort(p uint16) uint16 {
+	if isLittleEndian {
+		return networkPort(p)
+	}
+	return p
+}
+
+// encode writes sa as a socket of the given family takes it, and returns the length.
+// An IPv4 address on an IPv6 socket is mapped.
+func (sa *sockaddr) encode(rsa *unix.RawSockaddrAny, family int) (uint32, error) {
+	switch {
+	case sa.family == unix.AF_UNIX:
+		return sa.encodeUnix(rsa)
+	case family == unix.AF_INET:
+		if ip := sa.ip.Unmap(); ip.Is4() {
+			p := (*unix.RawSockaddrInet4)(unsafe.Pointer(rsa))
+			*p = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(sa.port), Addr: ip.As4()}
+			return unix.SizeofSockaddrInet4, nil
+		}
+	case family == unix.AF_INET6 && sa.ip.IsValid():
+		p := (*unix.RawSockaddrInet6)(unsafe.Pointer(rsa))
+		ip := sa.ip
+		if ip == netip.IPv4Unspecified() {
+			ip = netip.IPv6Unspecified()
+		}
+		*p = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swapPort(sa.port), Addr: ip.As16(), Scope_id: sa.scope}
+		return unix.SizeofSockaddrInet6, nil
+	}
+	return 0, &net.AddrError{Err: "address does not fit the socket", Addr: sa.String()}
+}
+
+func (sa *sockaddr) encodeUnix(rsa *unix.RawSockaddrAny) (uint32, error) {
+	p := (*unix.RawSockaddrUnix)(unsafe.Pointer(rsa))
+	*p = unix.RawSockaddrUnix{Family: unix.AF_UNIX}
+	n := len(sa.path)
+	abstract := n > 0 && sa.path[0] == '@'
+	if n > len(p.Path) || n == len(p.Path) && !abstract {
+		return 0, unix.EINVAL
+	}
+	for i := range n {
+		p.Path[i] = int8(sa.path[i])
+	}
+	size := uint32(2 + n)
+	if abstract {
+		p.Path[0] = 0
+	} else if n > 0 {
+		size++ // the NUL
+	}
+	return size, nil
+}
+
+// decode reads what the kernel wrote.
+func decode(rsa *unix.RawSockaddrAny, salen uint32) sockaddr {
+	if salen < 2 {
+		return sockaddr{}
+	}
+	switch rsa.Addr.Family {
+	case unix.AF_INET:
+		p := (*unix.RawSockaddrInet4)(unsafe.Pointer(rsa))
+		return sockaddr{ip: netip.AddrFrom4(p.Addr), port: swapPort(p.Port), family: unix.AF_INET}
+	case unix.AF_INET6:
+		p := (*unix.RawSockaddrInet6)(unsafe.Pointer(rsa))
+		return sockaddr{
+			ip: netip.AddrFrom16(p.Addr), port: swapPort(p.Port), scope: p.Scope_id, family: unix.AF_INET6,
+		}
+	case unix.AF_UNIX:
+		p := (*unix.RawSockaddrUnix)(unsafe.Pointer(rsa))
+		name := make([]byte, 0, len(p.Path))
+		for i := range min(int(salen)-2, len(p.Path)) {
+			name = append(name, byte(p.Path[i]))
+		}
+		switch {
+		case len(name) == 0:
+			name = append(name, '@')
+		case name[0] == 0:
+			name[0] = '@'
+		default:
+			for i, c := range name {
+				if c == 0 {
+					name = name[:i]
+					break
+				}
+			}
+		}
+		return unixSockaddr(string(name))
+	}
+	return sockaddr{}
+}
+
+// addrPort is the IP address; an IPv4-mapped one is unmapped.
+func (sa *sockaddr) addrPort() netip.AddrPort {
+	ip := sa.ip.Unmap()
+	if sa.scope != 0 && ip.Is6() {
+		ip = ip.WithZone(zoneOf(sa.scope))
+	}
+	return netip.AddrPortFrom(ip, sa.port)
+}
+
+// addr makes the net.Addr that package net has for the network; nil if sa is none.
+func (sa *sockaddr) addr(network string) net.Addr {
+	switch {
+	case sa.family == 0:
+		return nil
+	case sa.family == unix.AF_UNIX:
+		return &net.UnixAddr{Name: sa.path, Net: network}
+	case network[0] == 'u':
+		return net.UDPAddrFromAddrPort(sa.addrPort())
+	}
+	return net.TCPAddrFromAddrPort(sa.addrPort())
+}
+
+func (sa *sockaddr) String() string {
+	switch sa.family {
+	case 0:
+		return "?"
+	case unix.AF_UNIX:
+		return sa.path
+	}
+	return sa.addrPort().String()
+}
+
+// scopeOf turns the zone of an IPv6 address, an interface name or number, into an id.
+func scopeOf(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	n, _ := strconv.ParseUint(zone, 10, 32)
+	return uint32(n)
+}
+
+func zoneOf(scope uint32) string {
+	if i, err := net.InterfaceByIndex(int(scope)); err == nil {
+		return i.Name
+	}
+	return strconv.FormatUint(uint64(scope), 10)
+}
+
+// localOf and peerOf ask the kernel (getsockname(2), getpeername(2)).
+
+func localOf(fd int32) (sockaddr, error) { return askAddr(unix.SYS_GETSOCKNAME, fd) }
+
+func peerOf(fd int32) (sockaddr, error) { return askAddr(unix.SYS_GETPEERNAME, fd) }
+
+func askAddr(call uintptr, fd int32) (sockaddr, error) {
+	var rsa unix.RawSockaddrAny
+	salen := uint32(unix.SizeofSockaddrAny)
+	_, _, e := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(unsafe.Pointer(&salen)))
+	if e != 0 {
+		return sockaddr{}, e
+	}
+	return decode(&rsa, salen), nil
+}

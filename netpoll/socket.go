@@ -1,0 +1,141 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// The keep-alive settings that package net gives every TCP connection.
+const (
+	defaultKeepAliveIdle     = 15 * time.Second
+	defaultKeepAliveInterval = 15 * time.Second
+	defaultKeepAliveCount    = 9
+)
+
+// nextLoop hands out loops in turn to descriptors made by plain goroutines.
+var nextLoop atomic.Uint32
+
+// ownLoop is the loop that a descriptor made by the caller belongs to: that of the
+// calling task, else the loops of the default runtime in turn.
+func ownLoop() (*task.Loop, error) {
+	if l := task.CurrentLoop(); l != nil {
+		return l, nil
+	}
+	rt := task.Default()
+	if rt == nil {
+		return nil, errNoRuntime
+	}
+	return rt.Loop(int(nextLoop.Add(1) % uint32(rt.Loops()))), nil
+}
+
+func newSocket(family, typ int) (int, error) {
+	fd, err := unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	return fd, nil
+}
+
+func bindTo(fd int, sa *sockaddr, family int) error {
+	var rsa unix.RawSockaddrAny
+	salen, err := sa.encode(&rsa, family)
+	if err != nil {
+		return wrapErrno("bind", err)
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(salen)); e != 0 {
+		return os.NewSyscallError("bind", e)
+	}
+	return nil
+}
+
+func setInt(fd, level, opt, value int) error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, level, opt, value))
+}
+
+// setStreamDefaults makes fd like the TCP sockets of package net: no delay, keep-alive.
+// Connections accepted from a listener inherit all of it.
+func setStreamDefaults(fd int) error {
+	if err := setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	return setKeepAlive(fd, net.KeepAliveConfig{Enable: true})
+}
+
+// setKeepAlive applies c as package net does: zero values mean the defaults, negative
+// ones leave the setting alone.
+func setKeepAlive(fd int, c net.KeepAliveConfig) error {
+	enable := 0
+	if c.Enable {
+		enable = 1
+	}
+	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, enable); err != nil || !c.Enable {
+		return err
+	}
+	for _, x := range [...]struct{ opt, value, standard int }{
+		{unix.TCP_KEEPIDLE, seconds(c.Idle), seconds(defaultKeepAliveIdle)},
+		{unix.TCP_KEEPINTVL, seconds(c.Interval), seconds(defaultKeepAliveInterval)},
+		{unix.TCP_KEEPCNT, c.Count, defaultKeepAliveCount},
+	} {
+		if x.value < 0 {
+			continue
+		}
+		if x.value == 0 {
+			x.value = x.standard
+		}
+		if err := setInt(fd, unix.IPPROTO_TCP, x.opt, x.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seconds rounds up, away from zero.
+func seconds(d time.Duration) int {
+	if d < 0 {
+		return -1
+	}
+	return int((d + time.Second - 1) / time.Second)
+}
+
+// haveIPv6 says whether IPv6 sockets can be made and bound here.
+var haveIPv6 = sync.OnceValue(func() bool {
+	fd, err := newSocket(unix.AF_INET6, unix.SOCK_STREAM)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	sa := sockaddr{ip: loopback6, family: unix.AF_INET6}
+	return bindTo(fd, &sa, unix.AF_INET6) == nil
+})
+
+// familyFor chooses the socket family for an address to listen on, or to send from and
+// to: a wildcard takes both IP versions where the system has both.
+func familyFor(network string, sa *sockaddr) (family int, v6only bool) {
+	switch {
+	case sa.family == unix.AF_UNIX:
+		return unix.AF_UNIX, false
+	case network[len(network)-1] == '4':
+		return unix.AF_INET, false
+	case network[len(network)-1] == '6':
+		return unix.AF_INET6, true
+	case sa.ip.IsUnspecified() || !sa.ip.IsValid():
+		if haveIPv6() {
+			return unix.AF_INET6, false
+		}
+		return unix.AF_INET, false
+	case sa.ip.Unmap().Is4():
+		return unix.AF_INET, false
+	}
+	return unix.AF_INET6, false
+}

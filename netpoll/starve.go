@@ -1,0 +1,118 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Bounds of the pause of an accept loop that ran out of descriptors or memory.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// starved lists the accept loops that pause, at most one per loop and listener.
+var starved struct {
+	n    atomic.Int32 // length of list, so that closing a descriptor costs one load
+	mu   sync.Mutex
+	list []*pause // guarded by mu
+}
+
+// A pause is the waiting of one accept loop. The zero value is ready.
+type pause struct {
+	next  time.Duration // of the next pause; task-private
+	alarm task.Alarm
+	w     *task.Waiter // who pauses; guarded by starved.mu
+}
+
+// reset makes the next pause a short one again.
+func (p *pause) reset() { p.next = 0 }
+
+// wait parks the calling task, on loop l, until the pause is over or a descriptor has
+// been closed. It returns net.ErrClosed if ln is closed.
+func (p *pause) wait(l *task.Loop, ln *Listener) error {
+	p.next = min(max(2*p.next, minPause), maxPause)
+	w := task.Self()
+	starved.mu.Lock()
+	p.w = w
+	starved.list = append(starved.list, p)
+	starved.n.Add(1)
+	starved.mu.Unlock()
+	p.alarm.Set(l, l.Now()+p.next, p.ring)
+	defer p.alarm.Drop()
+	if ln.d.flags.Load()&flagClosing != 0 {
+		p.ring() // Close may have looked at the list before
+	}
+	gone := true
+	defer func() {
+		if gone {
+			p.take() // unwound, see desc.park
+		}
+	}()
+	err := w.Park(task.ReasonAccept, ln)
+	gone = false
+	if err != nil {
+		if p.take() != nil {
+			w.Release()
+			return &contextError{err}
+		}
+		w.Absorb()
+	}
+	w.Release()
+	if ln.d.flags.Load()&flagClosing != 0 {
+		return ln.opError("accept", "", net.ErrClosed)
+	}
+	return nil
+}
+
+// take takes p off the list; nil means that somebody else has.
+func (p *pause) take() *task.Waiter {
+	starved.mu.Lock()
+	defer starved.mu.Unlock()
+	w := p.w
+	if w == nil {
+		return nil
+	}
+	p.w = nil
+	for i, x := range starved.list {
+		if x == p {
+			starved.list = append(starved.list[:i], starved.list[i+1:]...)
+			break
+		}
+	}
+	starved.n.Add(-1)
+	return w
+}
+
+func (p *pause) ring() {
+	if w := p.take(); w != nil {
+		w.Wake()
+	}
+}
+
+// fdFreed tells one starved accept loop that a descriptor has been closed.
+func fdFreed() {
+	if starved.n.Load() > 0 {
+		wakeStarved(false)
+	}
+}
+
+// wakeStarved ends the longest pause, or all that there are.
+func wakeStarved(all bool) {
+	starved.mu.Lock()
+	n := 1
+	if all {
+		n = len(starved.list)
+	}
+	list := append([]*pause(nil), starved.list[:min(n, len(starved.list))]...)
+	starved.mu.Unlock()
+	for _, p := range list {
+		p.ring()
+	}
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+var errPollerClosed = errors.New("netpoll: the poller is closed")
+
+// A table maps the tokens given to the kernel to descriptors. A token is a slot number
+// (low half) and the slot's generation (high half), which grows each time the slot is
+// given away: an event for a descriptor that is gone meanwhile has an old generation
+// and is dropped. Tokens are never zero.
+//
+// Finding takes no lock. The table grows to the largest number of descriptors that were
+// registered at once (at most RLIMIT_NOFILE) and keeps 16 bytes for each.
+type table struct {
+	chunks atomic.Pointer[[]*tableChunk] // replaced as a whole, under mu
+	active atomic.Int64                  // descriptors registered
+
+	mu     sync.Mutex
+	free   []uint32 // guarded by mu: slots to use again, the last freed first
+	used   uint32   // guarded by mu: slots that were ever used
+	closed bool     // guarded by mu
+}
+
+const tableChunkSize = 256
+
+type tableChunk [tableChunkSize]tableEntry
+
+type tableEntry struct {
+	d          atomic.Pointer[desc]
+	generation uint32 // guarded by table.mu
+}
+
+// add gives d a token and calls arm, which tells the kernel; if that fails, d is not
+// registered. The poller cannot be closed meanwhile.
+func (t *table) add(d *desc, arm func() error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return errPollerClosed
+	}
+	var i uint32
+	if n := len(t.free); n > 0 {
+		i = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		i = t.used
+		if i%tableChunkSize == 0 {
+			t.grow()
+		}
+		t.used++
+	}
+	e := t.entry(i)
+	if e.generation++; e.generation == 0 {
+		e.generation = 1
+	}
+	d.token = uint64(e.generation)<<32 | uint64(i)
+	e.d.Store(d)
+	if err := arm(); err != nil {
+		e.d.Store(nil)
+		t.free = append(t.free, i)
+		return err
+	}
+	t.active.Add(1)
+	return nil
+}
+
+// grow adds a chunk. Caller holds mu.
+func (t *table) grow() {
+	var chunks []*tableChunk
+	if old := t.chunks.Load(); old != nil {
+		chunks = append(chunks, *old...)
+	}
+	chunks = append(chunks, new(tableChunk))
+	t.chunks.Store(&chunks)
+}
+
+func (t *table) entry(i uint32) *tableEntry {
+	chunks := t.chunks.Load()
+	if chunks == nil || i/tableChunkSize >= uint32(len(*chunks)) {
+		return nil
+	}
+	return &(*chunks)[i/tableChunkSize][i%tableChunkSize]
+}
+
+// find returns the descriptor of a token, nil if it is not registered any more.
+func (t *table) find(token uint64) *desc {
+	e := t.entry(uint32(token))
+	if e == nil {
+		return nil
+	}
+	if d := e.d.Load(); d != nil && d.token == token {
+		return d
+	}
+	return nil
+}
+
+// remove takes the token of d back and calls disarm, if d was there.
+func (t *table) remove(d *desc, disarm func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entry(uint32(d.token))
+	if e == nil || e.d.Load() != d {
+		return
+	}
+	e.d.Store(nil)
+	t.free = append(t.free, uint32(d.token))
+	t.active.Add(-1)
+	disarm()
+}
+
+// each calls f for every registered descriptor, in slot order.
+func (t *table) each(f func(*desc)) {
+	chunks := t.chunks.Load()
+	if chunks == nil {
+		return
+	}
+	for _, c := range *chunks {
+		for i := range c {
+			if d := c[i].d.Load(); d != nil {
+				f(d)
+			}
+		}
+	}
+}
+
+// close takes no more descriptors, closes those left and calls last. There are no
+// tasks any more that a hook could run as.
+func (t *table) close(last func() error) error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.each(func(d *desc) {
+		if w := d.read.interrupt(); w == hooked {
+			d.takeHook()
+		} else if w != nil {
+			defer w.Wake()
+		}
+		if d.shut() == nil {
+			d.unuse()
+		}
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return last()
+}

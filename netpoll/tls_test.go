@@ -1,0 +1,120 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// tlsConfigs returns a server's and a client's configuration that fit together.
+var tlsConfigs = sync.OnceValues(func() (server, client *tls.Config) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "netpoll test"},
+		DNSNames:     []string{"netpoll.test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	server = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return server, &tls.Config{RootCAs: roots, ServerName: "netpoll.test"}
+})
+
+// tlsSkip names the tests of nettest that no tls.Conn passes, over package net either:
+// after a write that timed out a tls.Conn writes no more (tls.Conn.SetDeadline), and
+// these go on writing.
+const tlsSkip = "^TestTLSNettest$/./(PastTimeout|FutureTimeout|ConcurrentMethods)$"
+
+// TestTLSNettest runs itself again as a process of its own, because nettest cannot be
+// told to leave out some of its tests, only package testing can.
+func TestTLSNettest(t *testing.T) {
+	if os.Getenv(tlsVariable) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestTLSNettest$", "-test.skip="+tlsSkip)
+		cmd.Env = append(os.Environ(), tlsVariable+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	rt := withEpoll(t)
+	t.Run("goroutines", func(t *testing.T) { nettest.TestConn(t, tlsPipe(t)) })
+	t.Run("tasks", func(t *testing.T) { nettest.TestConn(t, inTasks(rt, tlsPipe(t))) })
+}
+
+const tlsVariable = "NETPOLL_TEST_TLS"
+
+// tlsPipe makes pairs that have done their handshake, which must not meet a deadline.
+func tlsPipe(t *testing.T) nettest.MakePipe {
+	server, client := tlsConfigs()
+	return func() (c1, c2 net.Conn, stop func(), err error) {
+		c, s := connPair(t, "tcp")
+		tc, ts := tls.Client(c, client), tls.Server(s, server)
+		shook := make(chan error)
+		go func() { shook <- tc.Handshake() }()
+		must(t, ts.Handshake())
+		task.Offload(func() { err = <-shook })
+		return tc, ts, func() { c.Close(); s.Close() }, err
+	}
+}
+
+func TestTLSInTasks(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		inTask(t, rt, func() {
+			serverConfig, clientConfig := tlsConfigs()
+			c, s := connPair(t, "tcp")
+			server := task.Go(func() {
+				conn := tls.Server(s, serverConfig)
+				defer conn.Close()
+				_, err := io.Copy(conn, conn)
+				must(t, err)
+			})
+			conn := tls.Client(c, clientConfig)
+			defer conn.Close()
+			want := make([]byte, 100_000)
+			rand.Read(want)
+			writer := task.Go(func() {
+				_, err := conn.Write(want)
+				must(t, err)
+				must(t, conn.CloseWrite())
+			})
+			got, err := io.ReadAll(conn)
+			must(t, err)
+			must(t, writer.Join())
+			must(t, server.Join())
+			if string(got) != string(want) {
+				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+			}
+		})
+	})
+}

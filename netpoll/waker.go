@@ -1,0 +1,74 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A waker makes a poll return, through an eventfd.
+type waker struct {
+	fd      int
+	pending atomic.Bool // a wake is on its way, further ones are not needed
+	mu      sync.Mutex
+	closed  bool // guarded by mu, as is the use of fd by wake
+}
+
+func (k *waker) open() error {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("eventfd", err)
+	}
+	k.fd = fd
+	return nil
+}
+
+// wake may be called from any goroutine, after close too.
+func (k *waker) wake() error {
+	if !k.pending.CompareAndSwap(false, true) {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil
+	}
+	one := uint64(1)
+	for {
+		_, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(k.fd), uintptr(unsafe.Pointer(&one)), 8)
+		switch e {
+		case 0, unix.EAGAIN: // EAGAIN: the counter is full, so the eventfd is readable
+			return nil
+		case unix.EINTR:
+		default:
+			k.pending.Store(false)
+			return &pollError{"eventfd write", k.fd, e}
+		}
+	}
+}
+
+// taken ends the wake that the poller has just seen. What the caller looks at next was
+// written before any wake that was left out because of it.
+func (k *waker) taken() { k.pending.Store(false) }
+
+// drain makes the eventfd unreadable, for a poller that is not edge triggered.
+func (k *waker) drain() {
+	var n uint64
+	syscall.RawSyscall(unix.SYS_READ, uintptr(k.fd), uintptr(unsafe.Pointer(&n)), 8)
+	k.taken()
+}
+
+func (k *waker) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.closed {
+		k.closed = true
+		unix.Close(k.fd)
+	}
+}
