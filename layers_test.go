@@ -29,7 +29,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/sim internal/coro task netpoll knot . golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "internal/sim internal/sim/programs internal/coro task netpoll knot . golang.org/x/net/nettest golang.org/x/sys/unix"
 
 const module = "github.com/capriccio-go/capriccio"
 

@@ -111,6 +111,16 @@ func (c *Conn) OnReadable(fn func()) error {
 }
 
 func (d *desc) onReadable(fn func()) error {
+	return d.onReadableProbing(fn, func() syscall.Errno {
+		var b [1]byte
+		_, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
+		return e
+	})
+}
+
+// onReadableProbing is onReadable with probe, which returns EAGAIN if there is nothing
+// to read.
+func (d *desc) onReadableProbing(fn func(), probe func() syscall.Errno) error {
 	ok, err := d.tryLock(readSide)
 	if err != nil {
 		return err
@@ -129,8 +139,7 @@ func (d *desc) onReadable(fn func()) error {
 		case ready:
 			// It may be a false alarm, for which fn is not to be bothered.
 			d.read.begin(own)
-			var b [1]byte
-			if _, e := sysRecv(d.fd, b[:], unix.MSG_PEEK); e == unix.EAGAIN {
+			if probe() == unix.EAGAIN {
 				d.read.exhausted(own)
 				continue
 			}

@@ -3,19 +3,44 @@
 package netpoll
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/task"
 )
 
-func TestEcho(t *testing.T) {
+// spawn runs f as a task if the caller is one, else as a goroutine.
+func spawn(f func()) (join func() error) {
+	if task.Current() != nil {
+		return task.Go(f).Join
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	return func() error { <-done; return nil }
+}
+
+// both runs the test in tasks and in goroutines, in every setting.
+func both(t *testing.T, f func(t *testing.T)) {
 	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { f(t) }) })
+		t.Run("goroutines", f)
+	})
+}
+
+func TestEcho(t *testing.T) {
+	both(t, func(t *testing.T) {
 		for _, network := range []string{"tcp", "tcp6", "unix"} {
-			t.Run(network+"/tasks", func(t *testing.T) {
-				inTask(t, rt, func() { echo(t, network) })
-			})
-			t.Run(network+"/goroutines", func(t *testing.T) { echo(t, network) })
+			echo(t, network)
 		}
 	})
 }
@@ -25,14 +50,6 @@ func echo(t *testing.T, network string) {
 	c, s := connPair(t, network)
 	defer c.Close()
 	defer s.Close()
-	spawn := func(f func()) (join func() error) {
-		if task.Current() != nil {
-			return task.Go(f).Join
-		}
-		done := make(chan struct{})
-		go func() { defer close(done); f() }()
-		return func() error { <-done; return nil }
-	}
 	server := spawn(func() {
 		buf := make([]byte, 10_000)
 		for {
@@ -46,10 +63,7 @@ func echo(t *testing.T, network string) {
 		}
 		must(t, s.CloseWrite())
 	})
-	want := make([]byte, 1<<20)
-	for i := range want {
-		want[i] = byte(i * i >> 7)
-	}
+	want := pattern(1 << 20)
 	writer := spawn(func() {
 		_, err := c.Write(want)
 		must(t, err)
@@ -59,7 +73,410 @@ func echo(t *testing.T, network string) {
 	must(t, err)
 	must(t, writer())
 	must(t, server())
-	if string(got) != string(want) {
-		t.Errorf("got %d bytes back that differ from the %d sent", len(got), len(want))
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got %d bytes back that differ from the %d sent", network, len(got), len(want))
 	}
+}
+
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * i >> 7)
+	}
+	return b
+}
+
+func TestCloseWakesReader(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			var err error
+			reader := spawn(func() { _, err = c.Read(make([]byte, 1)) })
+			second := spawn(func() { c.Read(make([]byte, 1)) }) // queues for the lock
+			awaitWaiter(&c.d.read)
+			must(t, c.Close())
+			must(t, reader())
+			must(t, second())
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Read during Close: %v, want net.ErrClosed", err)
+			}
+			if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("second Close: %v, want net.ErrClosed", err)
+			}
+			if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Write after Close: %v, want net.ErrClosed", err)
+			}
+			if err := c.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("SetDeadline after Close: %v, want net.ErrClosed", err)
+			}
+			s.Close()
+		}
+	})
+}
+
+// awaitWaiter returns when somebody is parked on s.
+func awaitWaiter(s *slot) {
+	for {
+		if p := s.p.Load(); p != drained && p != ready {
+			return
+		}
+		rest(100 * time.Microsecond)
+	}
+}
+
+// rest lets others run, in a task or a goroutine.
+func rest(d time.Duration) {
+	if task.Current() != nil {
+		task.Sleep(d)
+	} else {
+		breathe(d)
+	}
+}
+
+func TestHalfClose(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			must(t, c.CloseWrite())
+			for range 2 {
+				if n, err := s.Read(make([]byte, 10)); n != 0 || err != io.EOF {
+					t.Errorf("Read after the peer's CloseWrite: %d, %v, want io.EOF", n, err)
+				}
+			}
+			_, err := s.Write([]byte("still open"))
+			must(t, err)
+			buf := make([]byte, 20)
+			n, err := c.Read(buf)
+			must(t, err)
+			if string(buf[:n]) != "still open" {
+				t.Errorf("got %q", buf[:n])
+			}
+			if _, err := c.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
+				t.Errorf("Write after CloseWrite: %v, want EPIPE", err)
+			}
+			reader := spawn(func() {
+				if _, err := c.Read(buf); err != io.EOF {
+					t.Errorf("Read during CloseRead: %v, want io.EOF", err)
+				}
+			})
+			awaitWaiter(&c.d.read)
+			must(t, c.CloseRead())
+			must(t, reader())
+			must(t, c.Close())
+			must(t, s.Close())
+		}
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		buf := make([]byte, 10)
+		timedOut := func(err error) {
+			t.Helper()
+			var ne net.Error
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
+				t.Errorf("got %v, want a timeout that is os.ErrDeadlineExceeded", err)
+			}
+		}
+		_, err := s.Write([]byte("hello"))
+		must(t, err)
+		must(t, c.SetReadDeadline(time.Now().Add(-time.Second)))
+		_, err = c.Read(buf) // although bytes are there
+		timedOut(err)
+		must(t, c.SetReadDeadline(time.Time{}))
+		n, err := io.ReadFull(c, buf[:5])
+		must(t, err)
+		if string(buf[:n]) != "hello" {
+			t.Errorf("after the deadline: %q, want hello", buf[:n])
+		}
+		start := time.Now()
+		must(t, c.SetReadDeadline(start.Add(time.Hour)))
+		must(t, c.SetReadDeadline(start.Add(20*time.Millisecond)))
+		_, err = c.Read(buf)
+		timedOut(err)
+		if d := time.Since(start); d < 20*time.Millisecond || d > 5*time.Second {
+			t.Errorf("a deadline of 20ms was met after %v", d)
+		}
+		// A deadline that is moved away while somebody waits.
+		must(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+		must(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+		reader := spawn(func() { _, err = c.Read(buf) })
+		awaitWaiter(&c.d.read)
+		must(t, c.SetReadDeadline(time.Unix(1, 0)))
+		must(t, reader())
+		timedOut(err)
+		must(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+		const size = 32 << 20 // more than the buffers of both ends
+		sent, err := c.Write(make([]byte, size))
+		timedOut(err)
+		if sent == size {
+			t.Errorf("%d bytes sent to a peer that does not read", sent)
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		defer s.Close()
+		var err error
+		reader := spawn(func() { _, err = s.Read(make([]byte, 1)) })
+		awaitWaiter(&s.d.read)
+		must(t, c.SetLinger(0))
+		must(t, c.Close())
+		must(t, reader())
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("Read: %v, want ECONNRESET", err)
+		}
+		if _, err := s.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("Write: %v, want EPIPE", err)
+		}
+		var oe *net.OpError
+		if !errors.As(err, &oe) || oe.Op != "read" || oe.Net != "tcp" || oe.Addr == nil || oe.Source == nil {
+			t.Errorf("error %#v, want a *net.OpError with operation, network and both addresses", err)
+		}
+	})
+}
+
+func TestLingerDoesNotBlockTheLoop(t *testing.T) {
+	rt := setting{"epoll", NewEpoll, 1}.start(t)
+	inTask(t, rt, func() {
+		c, s := connPair(t, "tcp")
+		must(t, c.SetLinger(2))
+		must(t, c.SetWriteBuffer(1<<20))
+		must(t, c.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
+		c.Write(make([]byte, 32<<20)) // more than the peer takes
+		start := time.Now()
+		must(t, c.Close())
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("Close with SO_LINGER took %v", d)
+		}
+		must(t, s.SetLinger(0))
+		must(t, s.Close())
+	})
+}
+
+func TestZeroLength(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		if n, err := c.Read(nil); n != 0 || err != nil {
+			t.Errorf("Read(nil) = %d, %v, want 0, nil", n, err)
+		}
+		if n, err := c.Write(nil); n != 0 || err != nil {
+			t.Errorf("Write(nil) = %d, %v, want 0, nil", n, err)
+		}
+		must(t, s.Close())
+		must(t, c.Close())
+		if _, err := c.Read(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read(nil) after Close: %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+func TestContextEndsWait(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var c, s *Conn
+		inTask(t, rt, func() { c, s = connPair(t, "tcp") })
+		reader, err := rt.Spawn(task.Options{Context: ctx}, func() {
+			buf := make([]byte, 10)
+			if _, err := c.Read(buf); !errors.Is(err, context.Canceled) {
+				t.Errorf("Read: %v, want context.Canceled", err)
+			}
+			// What needs no wait still works.
+			_, err := s.Write([]byte("x"))
+			must(t, err)
+			must(t, c.Close())
+			must(t, s.Close())
+		})
+		must(t, err)
+		awaitWaiter(&c.d.read)
+		cancel()
+		must(t, reader.Join())
+	})
+}
+
+// A TCP read stops at the mark of urgent data although more is there.
+func TestUrgentData(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		raw, err := c.SyscallConn()
+		must(t, err)
+		must(t, raw.Control(func(fd uintptr) {
+			unix.Send(int(fd), []byte("ab!"), unix.MSG_OOB)
+			unix.Send(int(fd), []byte("cd"), 0)
+		}))
+		got := make([]byte, 0, 10)
+		for len(got) < 4 {
+			must(t, s.SetReadDeadline(time.Now().Add(5*time.Second)))
+			buf := make([]byte, 10)
+			n, err := s.Read(buf)
+			must(t, err)
+			got = append(got, buf[:n]...)
+		}
+		if string(got) != "abcd" {
+			t.Errorf("got %q, want abcd", got)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	rt := withEpoll(t)
+	inTask(t, rt, func() {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		get := func(c *Conn, level, opt int) int {
+			v, err := unix.GetsockoptInt(int(c.d.fd), level, opt)
+			must(t, err)
+			return v
+		}
+		for _, conn := range []*Conn{c, s} { // dialled and accepted
+			for _, x := range []struct{ level, opt, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
+			} {
+				if got := get(conn, x.level, x.opt); got != x.want {
+					t.Errorf("option %d of a new connection is %d, want %d", x.opt, got, x.want)
+				}
+			}
+			flags, err := unix.FcntlInt(uintptr(conn.d.fd), unix.F_GETFD, 0)
+			must(t, err)
+			if flags&unix.FD_CLOEXEC == 0 {
+				t.Error("a connection without FD_CLOEXEC")
+			}
+		}
+		must(t, c.SetNoDelay(false))
+		must(t, c.SetKeepAlive(false))
+		must(t, s.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: -1, Count: 4}))
+		must(t, s.SetReadBuffer(1<<16))
+		must(t, s.SetWriteBuffer(1<<16))
+		if get(c, unix.IPPROTO_TCP, unix.TCP_NODELAY) != 0 || get(c, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0 {
+			t.Error("SetNoDelay(false) or SetKeepAlive(false) had no effect")
+		}
+		if get(s, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 3 || get(s, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL) != 15 ||
+			get(s, unix.IPPROTO_TCP, unix.TCP_KEEPCNT) != 4 {
+			t.Error("SetKeepAliveConfig had no or the wrong effect")
+		}
+		must(t, s.SetKeepAlivePeriod(7*time.Second))
+		if get(s, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 7 {
+			t.Error("SetKeepAlivePeriod had no effect")
+		}
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "tcp6"} {
+			c, s := connPair(t, network)
+			must(t, s.Close())
+			must(t, c.Close())
+			// Known after Close too.
+			if c.LocalAddr().String() != s.RemoteAddr().String() || c.RemoteAddr().String() != s.LocalAddr().String() {
+				t.Errorf("addresses %v, %v and %v, %v do not agree", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
+			}
+		}
+	})
+}
+
+func TestWriteBuffers(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			var bufs net.Buffers
+			var want []byte
+			for i := range 3000 { // more than one call takes, some of them empty
+				b := bytes.Repeat([]byte{byte(i)}, i%700)
+				bufs = append(bufs, b)
+				want = append(want, b...)
+			}
+			writer := spawn(func() {
+				n, err := c.WriteBuffers(&bufs)
+				must(t, err)
+				if n != int64(len(want)) || len(bufs) != 0 {
+					t.Errorf("WriteBuffers wrote %d of %d bytes and left %d buffers", n, len(want), len(bufs))
+				}
+				must(t, c.Close())
+			})
+			got, err := io.ReadAll(s)
+			must(t, err)
+			must(t, writer())
+			if !bytes.Equal(got, want) {
+				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+			}
+			must(t, s.Close())
+		}
+	})
+}
+
+func TestCopy(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c1, s1 := connPair(t, "tcp")
+		c2, s2 := connPair(t, "unix")
+		want := pattern(3 << 20)
+		relay := spawn(func() {
+			n, err := io.Copy(c2, s1) // WriteTo of s1
+			must(t, err)
+			if n != int64(len(want)) {
+				t.Errorf("relayed %d bytes, want %d", n, len(want))
+			}
+			must(t, c2.CloseWrite())
+		})
+		writer := spawn(func() {
+			n, err := io.Copy(c1, struct{ io.Reader }{bytes.NewReader(want)}) // ReadFrom of c1
+			must(t, err)
+			if n != int64(len(want)) {
+				t.Errorf("copied %d bytes, want %d", n, len(want))
+			}
+			must(t, c1.CloseWrite())
+		})
+		got, err := io.ReadAll(s2)
+		must(t, err)
+		must(t, relay())
+		must(t, writer())
+		if !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+		}
+		for _, c := range []*Conn{c1, s1, c2, s2} {
+			must(t, c.Close())
+		}
+	})
+}
+
+func TestSyscallConn(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "unix")
+		raw, err := s.SyscallConn()
+		must(t, err)
+		buf := make([]byte, 10)
+		var calls atomic.Int32
+		var got int
+		reader := spawn(func() {
+			must(t, raw.Read(func(fd uintptr) bool {
+				calls.Add(1)
+				n, err := unix.Read(int(fd), buf)
+				got = n
+				return err != unix.EAGAIN
+			}))
+		})
+		awaitWaiter(&s.d.read)
+		_, err = c.Write([]byte("raw"))
+		must(t, err)
+		must(t, reader())
+		if string(buf[:got]) != "raw" || calls.Load() < 2 {
+			t.Errorf("raw read %q in %d calls, want \"raw\" in at least 2", buf[:got], calls.Load())
+		}
+		must(t, raw.Write(func(uintptr) bool { return true }))
+		must(t, c.Close())
+		must(t, s.Close())
+		if err := raw.Control(func(uintptr) {}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Control after Close: %v, want net.ErrClosed", err)
+		}
+	})
 }

@@ -16,6 +16,11 @@
 // variable. It needs Linux; a runtime of package task must be running, because its
 // loops do the polling: give it NewEpoll or NewPoll as Config.NewPoller.
 //
+// Code that holds a sync.Mutex while it reads or writes stops the loop if a second
+// task of the same loop wants that mutex. With crypto/tls this means: finish Handshake
+// before sharing a connection between a reading and a writing task, and let at most
+// one task read and one write.
+//
 // Errors are *net.OpError (Conn, Listener, PacketConn) or *fs.PathError (File) around
 // the errno; they satisfy net.ErrClosed, os.ErrDeadlineExceeded and, for a task whose
 // context ended while it was waiting, that context's error.

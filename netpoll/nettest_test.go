@@ -53,39 +53,41 @@ type taskConn struct {
 	rt *task.Runtime
 }
 
-func (c *taskConn) run(f func()) {
-	if err := c.rt.Go(f).Join(); err != nil {
-		panic(err)
+// run tells of a call that could not be made because the runtime was closed: nettest
+// leaves goroutines behind that still try.
+func (c *taskConn) run(err *error, f func()) {
+	if e := c.rt.Go(f).Join(); e != nil {
+		*err = e
 	}
 }
 
 func (c *taskConn) Read(b []byte) (n int, err error) {
-	c.run(func() { n, err = c.c.Read(b) })
+	c.run(&err, func() { n, err = c.c.Read(b) })
 	return
 }
 
 func (c *taskConn) Write(b []byte) (n int, err error) {
-	c.run(func() { n, err = c.c.Write(b) })
+	c.run(&err, func() { n, err = c.c.Write(b) })
 	return
 }
 
 func (c *taskConn) Close() (err error) {
-	c.run(func() { err = c.c.Close() })
+	c.run(&err, func() { err = c.c.Close() })
 	return
 }
 
 func (c *taskConn) SetDeadline(t time.Time) (err error) {
-	c.run(func() { err = c.c.SetDeadline(t) })
+	c.run(&err, func() { err = c.c.SetDeadline(t) })
 	return
 }
 
 func (c *taskConn) SetReadDeadline(t time.Time) (err error) {
-	c.run(func() { err = c.c.SetReadDeadline(t) })
+	c.run(&err, func() { err = c.c.SetReadDeadline(t) })
 	return
 }
 
 func (c *taskConn) SetWriteDeadline(t time.Time) (err error) {
-	c.run(func() { err = c.c.SetWriteDeadline(t) })
+	c.run(&err, func() { err = c.c.SetWriteDeadline(t) })
 	return
 }
 

@@ -69,7 +69,32 @@ func TestTLSNettest(t *testing.T) {
 	}
 	rt := withEpoll(t)
 	t.Run("goroutines", func(t *testing.T) { nettest.TestConn(t, tlsPipe(t)) })
-	t.Run("tasks", func(t *testing.T) { nettest.TestConn(t, inTasks(rt, tlsPipe(t))) })
+	t.Run("tasks", func(t *testing.T) {
+		make := tlsPipe(t)
+		nettest.TestConn(t, inTasks(rt, func() (c1, c2 net.Conn, stop func(), err error) {
+			c1, c2, stop, err = make()
+			return &oneByOne{Conn: c1}, &oneByOne{Conn: c2}, stop, err
+		}))
+	})
+}
+
+// oneByOne lets one task read and one write. A tls.Conn would make the second one wait
+// for a sync.Mutex, and with it the loop that is to run the first.
+type oneByOne struct {
+	net.Conn
+	read, write task.Mutex
+}
+
+func (c *oneByOne) Read(b []byte) (int, error) {
+	c.read.Lock()
+	defer c.read.Unlock()
+	return c.Conn.Read(b)
+}
+
+func (c *oneByOne) Write(b []byte) (int, error) {
+	c.write.Lock()
+	defer c.write.Unlock()
+	return c.Conn.Write(b)
 }
 
 const tlsVariable = "NETPOLL_TEST_TLS"
@@ -101,6 +126,8 @@ func TestTLSInTasks(t *testing.T) {
 			})
 			conn := tls.Client(c, clientConfig)
 			defer conn.Close()
+			// Before two tasks share it: Handshake holds a sync.Mutex while it waits.
+			must(t, conn.Handshake())
 			want := make([]byte, 100_000)
 			rand.Read(want)
 			writer := task.Go(func() {

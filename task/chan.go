@@ -48,8 +48,10 @@ func NewChan[T any](capacity int) *Chan[T] {
 func (c *Chan[T]) Send(v T) (err error) {
 	l := here()
 	c.g.enter(l)
-	if done, err := c.sendNow(l, v); done {
-		return err
+	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
+		if done, err := c.sendNow(l, v); done {
+			return err
+		}
 	}
 	n := c.node(selfOn(l))
 	n.value = v
@@ -64,8 +66,12 @@ func (c *Chan[T]) Send(v T) (err error) {
 	} else {
 		n.w.parkFully(ReasonChanSend, c)
 	}
-	_, err = c.endWait(l, n, &c.sendq, err)
-	return err
+	if err != nil || !n.ok || !c.g.owns(l) {
+		_, err = c.endWait(l, n, &c.sendq, err)
+		return err
+	}
+	c.keep(n)
+	return nil
 }
 
 // TrySend sends v if that is possible without waiting. It reports whether it did.
@@ -90,7 +96,11 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 		n.value, n.ok = v, true
 		w := n.w
 		c.g.exit(l)
-		w.wakeFrom(l)
+		if t := w.task; t != nil && t.loop == l {
+			l.notify(t)
+		} else {
+			w.wakeFrom(l)
+		}
 		return true, nil
 	}
 	if c.count == len(c.buf) {
@@ -107,8 +117,10 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 func (c *Chan[T]) Recv() (v T, err error) {
 	l := here()
 	c.g.enter(l)
-	if v, done, err := c.recvNow(l); done {
-		return v, err
+	if c.count > 0 || c.sendq.head != nil || c.closed {
+		if v, done, err := c.recvNow(l); done {
+			return v, err
+		}
 	}
 	n := c.node(selfOn(l))
 	c.recvq.push(n)
@@ -122,7 +134,12 @@ func (c *Chan[T]) Recv() (v T, err error) {
 	} else {
 		n.w.parkFully(ReasonChanRecv, c)
 	}
-	return c.endWait(l, n, &c.recvq, err)
+	if err != nil || !n.ok || !c.g.owns(l) {
+		return c.endWait(l, n, &c.recvq, err)
+	}
+	v = n.value
+	c.keep(n)
+	return v, nil
 }
 
 // TryRecv receives a value if there is one; ok reports whether there was. The error is
@@ -209,13 +226,19 @@ func (c *Chan[T]) endWait(l *Loop, n *chanNode[T], q *chanList[T], err error) (v
 
 // recycle keeps n, which is in no list, for the next wait.
 func (c *Chan[T]) recycle(l *Loop, n *chanNode[T]) {
+	n.sel, n.prev = nil, nil
+	c.g.enter(l)
+	c.keep(n)
+	c.g.exit(l)
+}
+
+// keep is recycle for a node that was not part of a Select, inside the guard.
+func (c *Chan[T]) keep(n *chanNode[T]) {
 	var zero T
 	n.value = zero
-	n.w, n.sel, n.prev = nil, nil, nil
-	c.g.enter(l)
+	n.w = nil
 	n.next = c.free
 	c.free = n
-	c.g.exit(l)
 }
 
 func (c *Chan[T]) withdraw(w *Waiter) bool {

@@ -77,9 +77,16 @@ func (c *Cond) enqueue() *Waiter {
 func (c *Cond) Signal() {
 	l := here()
 	c.g.enter(l)
-	w := c.waiters.pop()
+	w := c.waiters.head
+	if w == nil {
+		c.g.exit(l)
+		return
+	}
+	c.waiters.unlink(w)
 	c.g.exit(l)
-	if w != nil {
+	if t := w.task; t != nil && t.loop == l {
+		l.notify(t)
+	} else {
 		w.wakeFrom(l)
 	}
 }

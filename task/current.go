@@ -10,13 +10,30 @@ import (
 // here returns the loop on which the caller runs, as a task or as the loop's own
 // goroutine; nil on a plain goroutine.
 func here() *Loop {
-	if l := soleLoop.Load(); l != nil {
-		if coro.Running(&l.curG)&coro.Here == 0 {
-			return nil
-		}
+	if l := soleLoop.Load(); l != nil && coro.Running(&l.curG) == coro.Here {
 		return l
 	}
-	return members.find(coro.G())
+	return hereSlow()
+}
+
+// hereSlow is here for the goroutines of several loops, for plain goroutines, and for
+// tasks that are locked to their thread, of which it leaves a note.
+func hereSlow() *Loop {
+	l := soleLoop.Load()
+	if l == nil {
+		l = members.find(coro.G())
+	}
+	if l == nil {
+		return nil
+	}
+	s := coro.Running(&l.curG)
+	if s&coro.Here == 0 {
+		return nil
+	}
+	if s&coro.ThreadLocked != 0 {
+		l.lockSeen = true
+	}
+	return l
 }
 
 // soleLoop is the loop of a process that has only one; nil if there are none or

@@ -41,6 +41,9 @@ func (g *guard) enterSlow(l *Loop) {
 	}
 }
 
+// owns says that l, on which the caller runs, owns g: the caller is as good as inside.
+func (g *guard) owns(l *Loop) bool { return l != nil && g.owner.Load() == l }
+
 // exit ends a critical section.
 func (g *guard) exit(l *Loop) {
 	if l != nil && g.owner.Load() == l {

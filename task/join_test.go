@@ -200,9 +200,12 @@ func TestGroupGoWhileCancelled(t *testing.T) {
 	k := GoContext(ctx, func() {
 		var g Group
 		g.SetLimit(1)
-		g.Go(func() error { Sleep(time.Hour); return nil })
+		var gate WaitGroup
+		gate.Add(1)
+		g.Go(func() error { gate.Wait(); return nil })
 		cancel()
 		g.Go(func() error { t.Error("ran"); return nil })
+		gate.Done()
 		if err := g.Wait(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait returned %v", err)
 		}

@@ -24,6 +24,7 @@ type Loop struct {
 	policy     Policy   // fixed, nil: FIFO over all nodes
 	lockThread bool     // fixed
 	shared     bool     // fixed: there are other loops in the runtime
+	plain      bool     // fixed: neither observer nor policy
 
 	party coro.Party // the loop's own goroutine
 	g     uintptr    // its identity
@@ -32,6 +33,7 @@ type Loop struct {
 	curG  uintptr    // identity of the goroutine that runs; read by coro.Running
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
+	lockSeen bool // here has met a task that is locked to its thread
 
 	ready      taskQueue   // with the FIFO policy
 	nodes      []taskQueue // with another policy, by node
@@ -254,6 +256,12 @@ func (l *Loop) lost(k int) {
 // makeReady puts t, which was parked, into the run queue.
 func (l *Loop) makeReady(t *Task) {
 	t.state = stateQueued
+	if l.plain {
+		l.order++
+		t.order = l.order
+		l.ready.push(t)
+		return
+	}
 	if l.observer != nil {
 		l.observer.Ready(t)
 	}
@@ -341,19 +349,29 @@ func (l *Loop) switchTo(from *coro.Party, next *Task) {
 	coro.Switch(from, l.prepare(next))
 }
 
-// threadLocked says that the running task has locked its goroutine to the thread.
-func (l *Loop) threadLocked() bool {
-	return coro.Running(&l.curG)&coro.ThreadLocked != 0 && !l.lockThread
-}
-
-// unlockThread undoes that: switching away in this state would end the process.
-func (l *Loop) unlockThread() {
-	for l.threadLocked() {
+// unlockThread undoes runtime.LockOSThread by the running task: switching away from it
+// would end the process. It returns whether there was anything to undo.
+func (l *Loop) unlockThread() (locked bool) {
+	l.lockSeen = false
+	for !l.lockThread && coro.Running(&l.curG)&coro.ThreadLocked != 0 {
 		runtime.UnlockOSThread()
+		locked = true
 	}
+	return locked
 }
 
-func (l *Loop) refuseThreadLock() {
-	l.unlockThread()
-	panic("task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there")
+// refuseThreadLock panics if t, which is about to wait for on, has locked its goroutine
+// to the thread. Only if what it waits for has been given to it already, t goes on,
+// without the lock on the thread.
+func (t *Task) refuseThreadLock(on any) {
+	const message = "task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there"
+	l := t.loop
+	if !l.unlockThread() {
+		return
+	}
+	if d, ok := on.(withdrawer); ok && !d.withdraw(&t.wait) {
+		l.rt.log.Error(message, "task", t.String())
+		return
+	}
+	panic(message)
 }

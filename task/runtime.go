@@ -164,6 +164,7 @@ func (rt *Runtime) makeLoops() error {
 		if rt.cfg.NewPolicy != nil {
 			l.policy = rt.cfg.NewPolicy(l)
 		}
+		l.plain = l.observer == nil && l.policy == nil
 		rt.loops = append(rt.loops, l)
 	}
 	return nil

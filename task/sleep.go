@@ -22,10 +22,10 @@ func Sleep(d time.Duration) error {
 	}
 	t := l.current()
 	if d <= 0 {
+		Yield()
 		if t.cancelled {
 			return t.cancelError()
 		}
-		Yield()
 		return nil
 	}
 	s := l.takeSleeper()

@@ -60,6 +60,7 @@ type Task struct {
 	seen      bool // the observer was told of the wait, not yet of its end
 	escaped   bool // someone may hold a pointer to it
 	recycle   bool // made by Loop.Start
+	refusals  uint8
 	node      NodeID
 	order     uint64 // arrival number in the run queue
 	fn        func() // what it runs

@@ -149,6 +149,9 @@ func (w *Waiter) wakeFrom(l *Loop) {
 func (l *Loop) notify(t *Task) {
 	t.notified = true
 	if t.state == stateParked {
+		if l.taskCount > coldTasks {
+			coro.LookAhead(t.worker.g, t.worker.g)
+		}
 		l.makeReady(t)
 	}
 }
@@ -169,11 +172,11 @@ func (t *Task) park(why Reason, on any, cancellable bool) error {
 // beginPark returns whom to switch to, nil if there is no need to wait.
 func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 	l := t.loop
-	if l.threadLocked() {
-		l.refuseThreadLock()
+	if l.lockSeen {
+		t.refuseThreadLock(on)
 	}
 	t.on = on
-	if t.notified || l.unwinding || t.cancelled && cancellable {
+	if t.notified || l.unwinding || cancellable && t.cancelled && !t.givesWay() {
 		return nil
 	}
 	t.fixed = !cancellable
@@ -182,7 +185,17 @@ func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 		l.observe(t)
 	}
 	t.state = stateParked
+	if cancellable && t.cancelled {
+		l.makeReady(t)
+	}
 	return l.handOver(t)
+}
+
+// givesWay says whether t, which is cancelled, is to let others run before its wait
+// fails: now and then it must, as it may ignore the errors of its waits for ever.
+func (t *Task) givesWay() bool {
+	t.refusals++
+	return t.refusals%64 == 0
 }
 
 // endPark says how the wait that beginPark began has ended.
@@ -244,10 +257,10 @@ func Yield() {
 		runtime.Gosched()
 		return
 	}
-	if l.threadLocked() {
-		l.refuseThreadLock()
-	}
 	t := l.cur
+	if l.lockSeen {
+		t.refuseThreadLock(nil)
+	}
 	t.why = ReasonYield
 	if l.observed {
 		l.observe(t)
@@ -267,8 +280,36 @@ func Yield() {
 	}
 }
 
+// coldTasks is how many tasks a loop must have for looking ahead to pay: fewer stay in
+// the processor's caches by themselves.
+const coldTasks = 256
+
 // handOver chooses what runs after t, which is parked or queued; nil means t itself.
+// What it does itself is the common case; pick and prepare do any.
 func (l *Loop) handOver(t *Task) *coro.Party {
+	next := l.ready.head
+	if next == nil || next == t || next.worker == nil || !l.plain || l.budget <= 0 ||
+		l.starts.oldest() != 0 || l.overrun.Load() != 0 {
+		return l.handOverSlow(t)
+	}
+	l.budget--
+	t1 := next.next
+	l.ready.head = t1
+	if t1 == nil {
+		l.ready.tail = nil
+	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
+		coro.LookAhead(t2.worker.g, t1.worker.g)
+	}
+	next.next = nil
+	l.ready.n--
+	l.switches++
+	next.state = stateRunning
+	l.cur = next
+	l.curG = next.worker.g
+	return &next.worker.Party
+}
+
+func (l *Loop) handOverSlow(t *Task) *coro.Party {
 	next := l.pick()
 	if next == t {
 		if l.overrun.Load() != 0 {
@@ -277,11 +318,6 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 		l.switches++
 		t.state = stateRunning
 		return nil
-	}
-	if t1 := l.ready.head; t1 != nil && t1.worker != nil {
-		if t2 := t1.next; t2 != nil && t2.worker != nil {
-			coro.LookAhead(t2.worker.g, t1.worker.g)
-		}
 	}
 	return l.prepare(next)
 }

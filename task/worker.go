@@ -174,9 +174,7 @@ func (w *worker) runTask(t *Task) {
 
 // finish does the bookkeeping for the end of t.
 func (l *Loop) finish(t *Task, failure error) {
-	if l.threadLocked() {
-		l.unlockThread()
-	}
+	l.unlockThread()
 	if l.observer != nil {
 		l.observer.Finished(t)
 	}

@@ -129,3 +129,10 @@ func cancelled() context.Context {
 	cancel()
 	return ctx
 }
+
+func contains(t testing.TB, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("got %q, want it to contain %q", got, want)
+	}
+}

@@ -1,0 +1,161 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// hookedConn registers fn with c and returns a function that waits until it has run.
+func hookedConn(t *testing.T, c *Conn, fn func()) (wait func()) {
+	ran := task.NewChan[bool](1)
+	must(t, c.OnReadable(func() {
+		if task.CurrentLoop() != c.Loop() || task.Current() == nil {
+			t.Error("the function does not run as a task of the connection's loop")
+		}
+		fn()
+		ran.Send(true)
+	}))
+	return func() { ran.Recv() }
+}
+
+func TestOnReadable(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			buf := make([]byte, 100)
+			read := func(want string, wantErr error) func() {
+				return func() {
+					n, err := s.Read(buf)
+					if string(buf[:n]) != want || !errors.Is(err, wantErr) {
+						t.Errorf("%s: read %q, %v, want %q, %v", network, buf[:n], err, want, wantErr)
+					}
+				}
+			}
+			// Bytes that come later, bytes that are there, then nothing for a while.
+			for range 3 {
+				wait := hookedConn(t, s, read("one", nil))
+				if err := s.OnReadable(func() {}); !errors.Is(err, ErrBusy) {
+					t.Errorf("second OnReadable: %v, want ErrBusy", err)
+				}
+				if _, err := s.Read(buf); !errors.Is(err, ErrBusy) {
+					t.Errorf("Read while registered: %v, want ErrBusy", err)
+				}
+				_, err := c.Write([]byte("one"))
+				must(t, err)
+				wait()
+			}
+			_, err := c.Write([]byte("two"))
+			must(t, err)
+			hookedConn(t, s, read("two", nil))()
+			// The deadline.
+			wait := hookedConn(t, s, read("", os.ErrDeadlineExceeded))
+			must(t, s.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+			wait()
+			hookedConn(t, s, read("", os.ErrDeadlineExceeded))() // still passed
+			must(t, s.SetReadDeadline(time.Time{}))
+			// The end of the stream, and again.
+			wait = hookedConn(t, s, read("", io.EOF))
+			must(t, c.CloseWrite())
+			wait()
+			hookedConn(t, s, read("", io.EOF))()
+			// Close.
+			wait = hookedConn(t, c, func() {
+				if _, err := c.Read(buf); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Read after Close: %v, want net.ErrClosed", err)
+				}
+			})
+			must(t, c.Close())
+			wait()
+			if err := c.OnReadable(func() { t.Error("ran after Close") }); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("OnReadable after Close: %v, want net.ErrClosed", err)
+			}
+			must(t, s.Close())
+		}
+	})
+}
+
+func TestOnReadableWhileReading(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		reader := spawn(func() { s.Read(make([]byte, 1)) })
+		awaitWaiter(&s.d.read)
+		if err := s.OnReadable(func() {}); !errors.Is(err, ErrBusy) {
+			t.Errorf("OnReadable during Read: %v, want ErrBusy", err)
+		}
+		must(t, c.Close())
+		must(t, reader())
+		must(t, s.Close())
+	})
+}
+
+// A handler that gives its task back between requests: the chain of registrations.
+func TestOnReadableChain(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		const requests = 200
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		served := rt.Go(func() {
+			Serve(ln, func(c *Conn) {
+				buf := make([]byte, 10)
+				var turn func()
+				turn = func() {
+					n, err := c.Read(buf)
+					if err == nil {
+						_, err = c.Write(buf[:n])
+					}
+					if err == nil {
+						err = c.OnReadable(turn)
+					}
+					if err != nil {
+						c.Close()
+					}
+				}
+				turn()
+			})
+		})
+		c, err := Dial("tcp", ln.Addr().String())
+		must(t, err)
+		for i := range requests {
+			want := byte(i)
+			_, err := c.Write([]byte{want})
+			must(t, err)
+			var got [1]byte
+			_, err = io.ReadFull(c, got[:])
+			must(t, err)
+			if got[0] != want {
+				t.Fatalf("request %d was answered with %d", want, got[0])
+			}
+		}
+		must(t, c.Close())
+		must(t, ln.Close())
+		must(t, served.Join())
+	})
+}
+
+// A registration that is pending when the runtime closes must not leave anything.
+func TestOnReadableAtShutdown(t *testing.T) {
+	for _, s := range settings() {
+		rt, err := task.New(task.Config{Loops: s.loops, NewPoller: func(int) (task.Poller, error) { return s.open() }})
+		must(t, err)
+		var c, peer *Conn
+		must(t, rt.Run(context.Background(), func(context.Context) error {
+			c, peer = connPair(t, "tcp")
+			return c.OnReadable(func() {})
+		}))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read after the runtime was closed: %v, want net.ErrClosed", err)
+		}
+		if err := peer.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Close after the runtime was closed: %v, want net.ErrClosed", err)
+		}
+	}
+}

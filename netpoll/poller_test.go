@@ -1,0 +1,286 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// eachPoller runs the test on both pollers, without a runtime: the test's goroutine
+// plays the loop.
+func eachPoller(t *testing.T, f func(t *testing.T, p task.Poller)) {
+	for name, open := range map[string]func() (task.Poller, error){"epoll": NewEpoll, "poll": NewPoll} {
+		t.Run(name, func(t *testing.T) {
+			p, err := open()
+			must(t, err)
+			defer func() { must(t, p.Close()) }()
+			f(t, p)
+		})
+	}
+}
+
+// bareDesc registers fd with p, apart from any loop. The caller keeps fd.
+func bareDesc(t testing.TB, p task.Poller, fd int) *desc {
+	d := &desc{fd: int32(fd), kind: kindStream, poller: p.(registrar)}
+	must(t, d.poller.register(d))
+	return d
+}
+
+func bareSocketpair(t testing.TB) (a, b int) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	return p[0], p[1]
+}
+
+func TestPollTimeout(t *testing.T) {
+	eachPoller(t, func(t *testing.T, p task.Poller) {
+		check := func(d time.Duration) {
+			t.Helper()
+			start := time.Now()
+			must(t, p.Poll(d))
+			if took := time.Since(start); took < d {
+				t.Errorf("Poll(%v) returned after %v", d, took)
+			}
+		}
+		check(0)
+		check(300 * time.Microsecond)
+		check(3 * time.Millisecond)
+		if e, ok := p.(*epoll); ok {
+			e.noPwait2 = true // as on a kernel before 5.11
+			check(300 * time.Microsecond)
+			if ms := milliseconds(time.Nanosecond); ms != 1 {
+				t.Errorf("1ns becomes %d ms, want 1", ms)
+			}
+		}
+	})
+}
+
+func TestWake(t *testing.T) {
+	eachPoller(t, func(t *testing.T, p task.Poller) {
+		for range 3 {
+			for range 5 {
+				must(t, p.Wake()) // before Poll, several times
+			}
+			must(t, p.Poll(-1))
+		}
+		for range 100 {
+			go p.Wake()
+			must(t, p.Poll(-1))
+		}
+		if p.Active() {
+			t.Error("Active with nothing registered")
+		}
+	})
+}
+
+func TestWakeAfterClose(t *testing.T) {
+	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
+		p, err := open()
+		must(t, err)
+		must(t, p.Close())
+		must(t, p.Wake())
+		d := &desc{fd: -1, poller: p.(registrar)}
+		if err := d.poller.register(d); !errors.Is(err, errPollerClosed) {
+			t.Errorf("register after Close: %v, want errPollerClosed", err)
+		}
+	}
+}
+
+func TestInterruptedPoll(t *testing.T) {
+	eachPoller(t, func(t *testing.T, p task.Poller) {
+		tids := make(chan int)
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			tids <- unix.Gettid()
+			done <- p.Poll(time.Minute)
+		}()
+		tid := <-tids
+		for {
+			select {
+			case err := <-done:
+				must(t, err) // EINTR is no error
+				return
+			case <-time.After(time.Millisecond):
+				must(t, unix.Tgkill(unix.Getpid(), tid, unix.SIGURG))
+			}
+		}
+	})
+}
+
+// The fd of a closed descriptor is still known to the kernel because it was duplicated
+// behind our back, and its event comes when its slot, and even its number, belong to
+// somebody else.
+func TestStaleEvent(t *testing.T) {
+	p, err := NewEpoll()
+	must(t, err)
+	defer p.Close()
+	a, b := bareSocketpair(t)
+	old := bareDesc(t, p, a)
+	duplicate, err := unix.Dup(a)
+	must(t, err)
+	must(t, p.Poll(0)) // the event that comes with registering
+	must(t, old.shut())
+	old.unuse()
+	a2, b2 := bareSocketpair(t)
+	d := bareDesc(t, p, a2)
+	if uint32(d.token) != uint32(old.token) || d.fd != old.fd {
+		t.Fatalf("slot %d and fd %d are not used again, but slot %d and fd %d", uint32(old.token), old.fd, uint32(d.token), d.fd)
+	}
+	if d.token == old.token {
+		t.Fatal("the same token again")
+	}
+	must(t, p.Poll(0))
+	d.read.p.Store(drained)
+	_, err = unix.Write(b, []byte("for the dead"))
+	must(t, err)
+	var raw [4]unix.EpollEvent
+	n, err := unix.EpollWait(p.(*epoll).fd, raw[:], 0)
+	must(t, err)
+	if n != 1 || uint64(uint32(raw[0].Pad)) != old.token>>32 {
+		t.Fatalf("%d events, the first with generation %d; want one with generation %d", n, raw[0].Pad, old.token>>32)
+	}
+	_, err = unix.Write(b, []byte("again"))
+	must(t, err)
+	must(t, p.Poll(0))
+	if d.read.p.Load() != drained {
+		t.Error("an event for a closed descriptor reached the one that has its slot now")
+	}
+	_, err = unix.Write(b2, []byte("for the living"))
+	must(t, err)
+	must(t, p.Poll(0))
+	if d.read.p.Load() != ready {
+		t.Error("an event for the descriptor did not reach it")
+	}
+	for _, fd := range []int{b, b2, duplicate} {
+		unix.Close(fd)
+	}
+	must(t, d.shut())
+	d.unuse()
+}
+
+func TestManyEvents(t *testing.T) {
+	eachPoller(t, func(t *testing.T, p task.Poller) {
+		const n = maxEvents + 100
+		var descs []*desc
+		var peers []int
+		for range n {
+			a, b := bareSocketpair(t)
+			descs = append(descs, bareDesc(t, p, a))
+			peers = append(peers, b)
+			_, err := unix.Write(b, []byte("x"))
+			must(t, err)
+		}
+		if !p.Active() {
+			t.Error("not Active with descriptors registered")
+		}
+		must(t, p.Poll(-1))
+		must(t, p.Poll(0))
+		for i, d := range descs {
+			if d.read.p.Load() != ready || d.write.p.Load() != ready {
+				t.Fatalf("descriptor %d of %d got no event in two polls", i, n)
+			}
+			must(t, d.shut())
+			d.unuse()
+			unix.Close(peers[i])
+		}
+		if p.Active() {
+			t.Error("Active after the last was closed")
+		}
+	})
+}
+
+func TestEventBits(t *testing.T) {
+	eachPoller(t, func(t *testing.T, p task.Poller) {
+		a, b := bareSocketpair(t)
+		d := bareDesc(t, p, a)
+		must(t, p.Poll(0))
+		if d.read.p.Load() != drained || d.write.p.Load() != ready {
+			t.Error("a new socket is not just writable")
+		}
+		unix.Close(b)
+		must(t, p.Poll(-1))
+		if d.read.p.Load() != ready || d.flags.Load()&flagHangup == 0 {
+			t.Error("hang-up was not noticed")
+		}
+		must(t, d.shut())
+		d.unuse()
+	})
+}
+
+func TestPollerCloseClosesDescriptors(t *testing.T) {
+	before := len(openFDs())
+	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
+		p, err := open()
+		must(t, err)
+		a, b := bareSocketpair(t)
+		d := bareDesc(t, p, a)
+		must(t, p.Close())
+		if err := d.use(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("use after the poller was closed: %v, want net.ErrClosed", err)
+		}
+		unix.Close(b)
+	}
+	if after := len(openFDs()); after != before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
+}
+
+// The table uses slots again, grows by chunks, and finds nothing under an old token.
+func TestTable(t *testing.T) {
+	var tab table
+	ok := func() error { return nil }
+	seen := make(map[uint64]bool)
+	const n = 3*tableChunkSize + 5
+	for range 4 {
+		descs := make([]*desc, n)
+		for i := range descs {
+			descs[i] = new(desc)
+			must(t, tab.add(descs[i], ok))
+			if seen[descs[i].token] || descs[i].token == 0 {
+				t.Fatalf("token %#x was given twice or is zero", descs[i].token)
+			}
+			seen[descs[i].token] = true
+		}
+		if tab.active.Load() != n || tab.used != n {
+			t.Fatalf("%d active in %d slots, want %d in %d", tab.active.Load(), tab.used, n, n)
+		}
+		for _, d := range descs {
+			if tab.find(d.token) != d {
+				t.Fatalf("token %#x does not lead to its descriptor", d.token)
+			}
+			tab.remove(d, func() {})
+			tab.remove(d, func() { t.Fatal("removed twice") })
+			if tab.find(d.token) != nil {
+				t.Fatalf("token %#x leads somewhere after removal", d.token)
+			}
+		}
+	}
+	for token := range seen {
+		if tab.find(token) != nil {
+			t.Fatalf("token %#x leads somewhere after removal", token)
+		}
+	}
+	if tab.find(1<<32|99999) != nil {
+		t.Error("a token beyond the table leads somewhere")
+	}
+	failure := errors.New("no")
+	if err := tab.add(new(desc), func() error { return failure }); err != failure || tab.active.Load() != 0 {
+		t.Errorf("a failed registration: %v, %d active", err, tab.active.Load())
+	}
+	// The generation skips zero when it wraps.
+	d := new(desc)
+	tab.entry(tab.free[len(tab.free)-1]).generation = 1<<32 - 1
+	must(t, tab.add(d, ok))
+	if d.token>>32 != 1 {
+		t.Errorf("generation after the last is %d, want 1", d.token>>32)
+	}
+}

@@ -1,0 +1,218 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
+
+func testSeed(t testing.TB) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// nullRegistrar is a poller whose events the test delivers.
+type nullRegistrar struct{}
+
+func (nullRegistrar) register(*desc) error { return nil }
+func (nullRegistrar) deregister(*desc)     {}
+func (nullRegistrar) rearm(*desc)          {}
+
+// A supply stands for the kernel's side of a descriptor: units that can be taken from
+// either direction.
+type supply struct {
+	d         desc
+	available [2]atomic.Int64
+	given     [2]int64 // by the deliverer
+	taken     [2]atomic.Int64
+}
+
+func (s *supply) take(i int) syscall.Errno {
+	for {
+		n := s.available[i].Load()
+		if n == 0 {
+			return unix.EAGAIN
+		}
+		if s.available[i].CompareAndSwap(n, n-1) {
+			s.taken[i].Add(1)
+			return 0
+		}
+	}
+}
+
+// newSupply makes one whose fd is an idle eventfd, so that closing it is real.
+func newSupply(t testing.TB, l *task.Loop) *supply {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	must(t, err)
+	s := &supply{}
+	s.d.fd, s.d.kind, s.d.loop, s.d.poller = int32(fd), kindFile, l, nullRegistrar{}
+	return s
+}
+
+// TestStateMachine lets readers and writers (tasks of the loop, tasks of another loop,
+// goroutines), events, deadlines, hooks and a Close meet in random order. Every unit
+// that was announced is taken, no error is other than those of the interruptions, and
+// nobody waits for ever.
+func TestStateMachine(t *testing.T) {
+	rng := testSeed(t)
+	rt := withEpoll(t)
+	rounds := 150
+	if testing.Short() {
+		rounds = 20
+	}
+	for range rounds {
+		stateRound(t, rt, rng)
+	}
+}
+
+func stateRound(t *testing.T, rt *task.Runtime, rng *rand.Rand) {
+	s := newSupply(t, rt.Loop(0))
+	var hooks atomic.Int64 // started and not yet run
+	var users, closers sync.WaitGroup
+	user := func(i int, seed uint64) func() {
+		return func() {
+			defer users.Done()
+			s.use(t, i, rand.New(rand.NewPCG(seed, 2)), &hooks)
+		}
+	}
+	for i := range 2 + rng.IntN(4) {
+		users.Add(1)
+		switch f := user(i%2, rng.Uint64()); rng.IntN(3) {
+		case 0:
+			task.GoOn(rt.Loop(0), f)
+		case 1:
+			task.GoOn(rt.Loop(1), f)
+		default:
+			go f()
+		}
+	}
+	closers.Add(2)
+	go s.disturb(rand.New(rand.NewPCG(rng.Uint64(), 3)), &closers)
+	go s.deliverRandomly(rand.New(rand.NewPCG(rng.Uint64(), 4)), &closers)
+	closers.Wait()
+	// Quiet now: no deadline, everything announced. Users take the rest.
+	must(t, s.d.setDeadline(flagReadExpired|flagWriteExpired, time.Time{}))
+	s.announce(true, true)
+	for i := range 2 {
+		for n := 0; s.available[i].Load() > 0; n++ {
+			if n > 10_000 {
+				t.Fatalf("direction %d: %d units announced and not taken; slot %p", i, s.available[i].Load(), s.d.slots()[i].p.Load())
+			}
+			breathe(time.Millisecond)
+		}
+	}
+	must(t, s.d.close())
+	users.Wait()
+	for n := 0; hooks.Load() != 0; n++ {
+		if n > 10_000 {
+			t.Fatalf("%d hooks were registered and not run", hooks.Load())
+		}
+		breathe(time.Millisecond)
+	}
+	for i := range 2 {
+		if got := s.taken[i].Load(); got != s.given[i] {
+			t.Fatalf("direction %d: %d units taken, want %d", i, got, s.given[i])
+		}
+	}
+	if life := s.d.life.Load(); life != lifeClosed {
+		t.Fatalf("life is %#x after the last user, want %#x", life, lifeClosed)
+	}
+}
+
+func (d *desc) slots() [2]*slot { return [2]*slot{&d.read, &d.write} }
+
+// use takes units in direction i until the descriptor is closed.
+func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
+	sd, why := readSide, task.ReasonRead
+	if i == 1 {
+		sd, why = writeSide, task.ReasonWrite
+	}
+	for {
+		err := s.d.attempt(sd, why, func() syscall.Errno { return s.take(i) })
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrBusy):
+			rest(50 * time.Microsecond)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			t.Errorf("unexpected error %v", err)
+			return
+		}
+		if i == 0 && rng.IntN(8) == 0 {
+			hooks.Add(1)
+			if s.d.onReadableProbing(func() { hooks.Add(-1) }, func() syscall.Errno {
+				if s.available[0].Load() == 0 {
+					return unix.EAGAIN
+				}
+				return 0
+			}) != nil {
+				hooks.Add(-1)
+			}
+		}
+		if task.Current() != nil {
+			task.Yield()
+		}
+	}
+}
+
+// disturb sets deadlines, past and near and none.
+func (s *supply) disturb(rng *rand.Rand, done *sync.WaitGroup) {
+	defer done.Done()
+	for range 100 {
+		which := uint32(flagReadExpired)
+		if rng.IntN(2) == 0 {
+			which = flagWriteExpired
+		}
+		var at time.Time
+		switch rng.IntN(3) {
+		case 0:
+			at = time.Now().Add(-time.Second)
+		case 1:
+			at = time.Now().Add(time.Duration(rng.IntN(300)) * time.Microsecond)
+		}
+		s.d.setDeadline(which, at)
+		if rng.IntN(4) == 0 {
+			breathe(time.Duration(rng.IntN(100)) * time.Microsecond)
+		}
+	}
+}
+
+// deliverRandomly gives units and announces them, on the loop as a poller does.
+func (s *supply) deliverRandomly(rng *rand.Rand, done *sync.WaitGroup) {
+	defer done.Done()
+	for range 200 {
+		i := rng.IntN(2)
+		n := int64(rng.IntN(3))
+		s.given[i] += n
+		s.available[i].Add(n)
+		s.announce(i == 0, i == 1 || rng.IntN(5) == 0)
+		if rng.IntN(10) == 0 {
+			breathe(time.Duration(rng.IntN(50)) * time.Microsecond)
+		}
+	}
+}
+
+func (s *supply) announce(in, out bool) {
+	s.d.loop.Post(func() { s.d.deliver(in, out, false) })
+}

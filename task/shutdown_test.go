@@ -1,0 +1,385 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// closing makes a runtime that the test itself shuts down.
+func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, check func()) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 20 * time.Second}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt, func() {
+		t.Helper()
+		waitGoroutines(t, before)
+		for _, l := range rt.loops {
+			if p, ok := l.poller.(*chanPoller); ok && !p.closed.Load() {
+				t.Errorf("the poller of loop %d is open", l.index)
+			}
+		}
+	}
+}
+
+func shortGrace(c *Config) { c.Grace = 20 * time.Millisecond }
+
+func TestShutdownWaitsForTheTasks(t *testing.T) {
+	rt, check := closing(t, 2)
+	var ended atomic.Int32
+	for range 10 {
+		rt.Go(func() {
+			for range 3 {
+				if err := Sleep(time.Millisecond); err != nil {
+					t.Error("cancelled although there was time:", err)
+				}
+				Go(func() { ended.Add(1) })
+			}
+			ended.Add(1)
+		})
+	}
+	if err := rt.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if ended.Load() != 40 {
+		t.Errorf("%d of 40 tasks had ended", ended.Load())
+	}
+	if err := rt.Shutdown(context.Background()); err != nil {
+		t.Error("a second Shutdown:", err)
+	}
+	check()
+}
+
+func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
+	rt, check := closing(t, 2)
+	errs := make(chan error, 4)
+	c := NewChan[int](0)
+	rt.Go(func() { errs <- Sleep(time.Hour) })
+	rt.Go(func() { _, err := c.Recv(); errs <- err })
+	rt.Go(func() { errs <- Await(context.Background()) })
+	rt.Go(func() {
+		_, err := Select()
+		if Err() == nil || !errors.Is(context.Cause(Context()), ErrShutdown) {
+			t.Errorf("Err %v, Context %v", Err(), context.Cause(Context()))
+		}
+		errs <- err
+	})
+	waitFor(t, "all wait", func() bool { return parked(rt, ReasonSleep)+parked(rt, ReasonChanRecv)+parked(rt, ReasonContext)+parked(rt, ReasonSelect) == 4 })
+	ctx, cancel := context.WithCancel(context.Background())
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			if err := rt.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	cancel()
+	closers.Wait()
+	for range 4 {
+		if err := <-errs; !errors.Is(err, ErrShutdown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait ended with %v", err)
+		}
+	}
+	check()
+}
+
+// Waits that cancellation does not end are ended too, and deferred functions run.
+func TestShutdownUnwinds(t *testing.T) {
+	for _, loops := range []int{1, 2, 8} {
+		rt, check := closing(t, loops, shortGrace, func(c *Config) {
+			c.OnPanic = func(p *PanicError) { t.Errorf("%v\n%s", p, p.Stack) }
+		})
+		var mu, held Mutex
+		var rw RWMutex
+		native := new(sync.Mutex)
+		var wg WaitGroup
+		var once Once
+		wg.Add(1)
+		held.Lock()
+		var deferred atomic.Int32
+		done := func() {
+			deferred.Add(1)
+			Yield() // may be called here, and ends nothing else
+		}
+		waits := []func(){
+			func() { wg.Wait() },
+			func() { held.Lock(); defer held.Unlock() },
+			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
+			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
+			func() { rw.Lock(); defer rw.Unlock(); NewCond(&rw).Wait() },
+			func() { rw.RLock(); defer rw.RUnlock(); NewCond(rw.RLocker()).Wait() },
+			func() { native.Lock(); defer native.Unlock(); NewCond(native).Wait() },
+			func() { once.Do(wg.Wait) },
+			func() {
+				for {
+					Sleep(time.Hour) // ignores that it is cancelled
+				}
+			},
+			func() { Go(wg.Wait).Join(); wg.Wait() },
+			func() {
+				c := NewChan[int](0)
+				for {
+					Select(c.RecvCase(nil), c.SendCase(1))
+					c.Send(1)
+					c.Recv()
+				}
+			},
+			func() {
+				defer wg.Wait() // parks once more while it is being ended
+				wg.Wait()
+			},
+		}
+		var tasks []*Task
+		for i := range 3 * len(waits) {
+			tasks = append(tasks, GoOn(rt.Loop(i%loops), func() {
+				defer deferred.Add(1)
+				defer done()
+				waits[i%len(waits)]()
+				t.Errorf("wait %d came back", i%len(waits))
+			}))
+		}
+		plain := make(chan struct{})
+		go func() { // queued behind tasks that are ended
+			defer close(plain)
+			held.Lock()
+			held.Unlock()
+		}()
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		for i, k := range tasks {
+			if err := k.Join(); !errors.Is(err, ErrGoexit) {
+				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
+			}
+		}
+		if got := int(deferred.Load()); got != 2*len(tasks) {
+			t.Errorf("%d deferred functions ran, want %d", got, 2*len(tasks))
+		}
+		held.Unlock()
+		<-plain
+		mu.Lock() // everything is unlocked, and nobody dead is in a queue
+		rw.Lock()
+		native.Lock()
+		held.Lock()
+		check()
+	}
+}
+
+// What a task holds passes, through its deferred functions, to a plain goroutine.
+func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	var mu Mutex
+	var gate WaitGroup
+	gate.Add(1)
+	GoOn(rt.Loop(0), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	waitParked(t, rt, 1, ReasonWaitGroup)
+	for i := range 4 {
+		GoOn(rt.Loop(i%2), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	}
+	waitParked(t, rt, 4, ReasonMutex)
+	got := make(chan struct{})
+	go func() { mu.Lock(); close(got) }()
+	rt.Close()
+	<-got
+	check()
+}
+
+func TestShutdownWhileOffloaded(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace, func(c *Config) { c.OffloadLimit = 1 })
+	release := make(chan struct{})
+	var second atomic.Bool
+	running := make(chan struct{})
+	for range 3 {
+		l := rt.Loop(0)
+		l.Post(func() { // a task whose struct would be used again
+			l.Start(func() {
+				Offload(func() {
+					select {
+					case running <- struct{}{}:
+					default:
+						second.Store(true)
+					}
+					<-release
+				})
+			})
+		})
+	}
+	<-running
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	check()
+	if second.Load() {
+		t.Error("a function was run for a task that had ended")
+	}
+}
+
+func TestTaskThatNeverWaitsIsReported(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	var free atomic.Bool
+	started := make(chan struct{})
+	hog := GoOn(rt.Loop(1), func() {
+		close(started)
+		for !free.Load() {
+		}
+	})
+	<-started
+	var wg WaitGroup
+	queued := GoOn(rt.Loop(1), func() { t.Error("ran after the end") })
+	GoOn(rt.Loop(0), func() { wg.Go(func() {}) }).Join()
+	wg.Wait()
+	err := rt.Close()
+	if err == nil || !strings.Contains(err.Error(), "never wait") || !strings.Contains(err.Error(), "loop 1") {
+		t.Errorf("Close returned %v", err)
+	}
+	free.Store(true)
+	if err := hog.Join(); err != nil {
+		t.Error(err)
+	}
+	if err := queued.Join(); !errors.Is(err, ErrShutdown) {
+		t.Errorf("a task that never started: Join returned %v", err)
+	}
+	check()
+}
+
+func TestUseAfterClose(t *testing.T) {
+	rt, check := closing(t, 2)
+	l := rt.Loop(1)
+	rt.Close()
+	k, err := rt.Spawn(Options{}, func() { t.Error("ran") })
+	if !errors.Is(err, ErrClosed) {
+		t.Errorf("Spawn returned %v", err)
+	}
+	for _, k := range []*Task{k, rt.Go(func() { t.Error("ran") }), GoOn(l, func() { t.Error("ran") })} {
+		if err := k.Join(); !errors.Is(err, ErrShutdown) {
+			t.Errorf("Join returned %v", err)
+		}
+	}
+	if l.Post(func() { t.Error("ran") }) {
+		t.Error("Post was accepted")
+	}
+	var a Alarm
+	a.Set(l, 1, func() { t.Error("fired") })
+	a.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	rt.Spawn(Options{Context: ctx}, func() {})
+	cancel()
+	if rt.Tasks() == nil {
+		t.Error("Tasks is nil on a plain goroutine")
+	}
+	if rt.Context().Err() == nil {
+		t.Error("the runtime's context goes on")
+	}
+	check()
+	other := newRuntime(t, 1)
+	run(t, other, func() { // a task of another runtime
+		if err := GoOn(l, func() { t.Error("ran") }).Join(); !errors.Is(err, ErrShutdown) {
+			t.Errorf("Join returned %v", err)
+		}
+	})
+}
+
+// Groups of tasks that will never start do not keep others waiting.
+func TestGroupsOfTasksThatNeverStart(t *testing.T) {
+	first, checkFirst := closing(t, 1, shortGrace)
+	var free atomic.Bool
+	started := make(chan struct{})
+	var wg WaitGroup
+	g, _ := NewGroup(context.Background())
+	GoOn(first.Loop(0), func() {
+		close(started)
+		for !free.Load() {
+		}
+	})
+	<-started
+	wg.Go(func() { t.Error("ran") })
+	g.Go(func() error { t.Error("ran"); return nil })
+	if first.Close() == nil {
+		t.Error("no report of the task that holds the loop")
+	}
+	free.Store(true)
+	wg.Wait()
+	if err := g.Wait(); !errors.Is(err, ErrShutdown) {
+		t.Errorf("Group.Wait returned %v", err)
+	}
+	checkFirst()
+}
+
+func TestShutdownCalledByATask(t *testing.T) {
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		if rt.Close() == nil || rt.Tasks() != nil {
+			t.Error("a task may shut down the runtime that it runs on")
+		}
+	})
+}
+
+func TestTasksSpawnedWhileShuttingDown(t *testing.T) {
+	for range 30 {
+		rt, check := closing(t, 2)
+		var stop atomic.Bool
+		var plain sync.WaitGroup
+		var made, ran, dropped atomic.Int32
+		for range 3 {
+			plain.Go(func() {
+				for !stop.Load() {
+					made.Add(1)
+					k := rt.Go(func() { Yield() })
+					switch err := k.Join(); {
+					case err == nil:
+						ran.Add(1)
+					case errors.Is(err, ErrShutdown) || errors.Is(err, ErrGoexit):
+						dropped.Add(1)
+					default:
+						t.Error(err)
+					}
+				}
+			})
+		}
+		waitFor(t, "some ran", func() bool { return ran.Load() > 20 })
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		stop.Store(true)
+		plain.Wait()
+		if made.Load() != ran.Load()+dropped.Load() {
+			t.Errorf("%d made, %d ran, %d dropped", made.Load(), ran.Load(), dropped.Load())
+		}
+		check()
+	}
+}
+
+func TestIdleWorkersAreTrimmed(t *testing.T) {
+	rt := newRuntime(t, 1)
+	l := rt.Loop(0)
+	for range 2 {
+		var gate WaitGroup
+		gate.Add(1)
+		run(t, rt, func() {
+			var all WaitGroup
+			for range maxIdleWorkers + 500 {
+				all.Go(gate.Wait)
+			}
+			Yield()
+			gate.Done()
+			all.Wait()
+		})
+		if !onLoop(l, func(l *Loop) bool { return len(l.idle) <= maxIdleWorkers && l.workers <= maxIdleWorkers+1 }) {
+			t.Errorf("more than %d idle workers are kept", maxIdleWorkers)
+		}
+	}
+}
