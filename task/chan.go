@@ -46,8 +46,11 @@ func NewChan[T any](capacity int) *Chan[T] {
 // returns ErrChanClosed if the channel is, or meanwhile gets, closed, and the error
 // of the calling task's context if the task is cancelled; v has then not been sent.
 func (c *Chan[T]) Send(v T) (err error) {
-	l := here()
-	c.g.enter(l)
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+		l = here()
+		c.g.enter(l)
+	}
 	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
 		if done, err := c.sendNow(l, v); done {
 			return err
@@ -115,8 +118,11 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 // channel is closed and empty, and the error of the calling task's context if the task
 // is cancelled.
 func (c *Chan[T]) Recv() (v T, err error) {
-	l := here()
-	c.g.enter(l)
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+		l = here()
+		c.g.enter(l)
+	}
 	if c.count > 0 || c.sendq.head != nil || c.closed {
 		if v, done, err := c.recvNow(l); done {
 			return v, err

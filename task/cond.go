@@ -23,7 +23,10 @@ func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
 // again. As the condition may have changed meanwhile, call it in a loop. It does not
 // end when the calling task is cancelled; see WaitCancel.
 func (c *Cond) Wait() {
-	l := here()
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+		l = here()
+	}
 	m, ok := c.L.(*Mutex)
 	if !ok || l == nil {
 		w := c.enqueue()
@@ -75,8 +78,11 @@ func (c *Cond) enqueue() *Waiter {
 // Signal wakes the one who has waited longest, if there is one. The caller may but
 // need not hold c.L.
 func (c *Cond) Signal() {
-	l := here()
-	c.g.enter(l)
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+		l = here()
+		c.g.enter(l)
+	}
 	w := c.waiters.head
 	if w == nil {
 		c.g.exit(l)

@@ -10,7 +10,7 @@ import (
 // here returns the loop on which the caller runs, as a task or as the loop's own
 // goroutine; nil on a plain goroutine.
 func here() *Loop {
-	if l := soleLoop.Load(); l != nil && coro.Running(&l.curG) == coro.Here {
+	if l := soleLoop.Load(); l != nil && coro.RunsFree(&l.curG) {
 		return l
 	}
 	return hereSlow()

@@ -1,6 +1,10 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
 // unlocked. It must not be copied after first use. Those who wait get it in the order
@@ -17,13 +21,12 @@ type Mutex struct {
 // Lock locks m and parks until that is possible. A cancelled task waits like any
 // other; see LockCancel.
 func (m *Mutex) Lock() {
-	l := here()
-	if l != nil && m.g.owner.Load() == l && !m.locked {
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && !m.locked {
 		m.locked = true
 		m.owner = l.cur
 		return
 	}
-	m.lockOn(l)
+	m.lockOn(here())
 }
 
 // lockOn is Lock, called on loop l, nil for a plain goroutine.
@@ -93,13 +96,12 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
 // As with sync.Mutex, it need not be the one who locked it that unlocks it.
 func (m *Mutex) Unlock() {
-	l := here()
-	if l != nil && m.g.owner.Load() == l && m.locked && m.waiters.head == nil {
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.locked && m.waiters.head == nil {
 		m.locked = false
 		m.owner = nil
 		return
 	}
-	m.unlockOn(l)
+	m.unlockOn(here())
 }
 
 // unlockOn is Unlock, called on loop l, nil for a plain goroutine.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -50,7 +51,7 @@ func TestPanicWithoutHandlerEndsTheProcess(t *testing.T) {
 		"offload": {"boom", "doomed #", "innermost"},
 		"handler": {"from the handler"},
 	} {
-		cmd := exec.Command(os.Args[0])
+		cmd := exec.CommandContext(waitCtx(t, 30*time.Second), os.Args[0])
 		cmd.Env = append(os.Environ(), crashVariable+"="+how)
 		var text strings.Builder
 		cmd.Stderr = &text
@@ -116,6 +117,16 @@ func TestLoopSurvivesPanicsAndGoexits(t *testing.T) {
 	}
 	if count != 2*len(seeds) || panics.Load() != want {
 		t.Errorf("count %d, want %d; %d panics, want %d", count, 2*len(seeds), panics.Load(), want)
+	}
+}
+
+func TestOnPanicMayEndItsTask(t *testing.T) {
+	rt := newRuntime(t, 1, func(c *Config) { c.OnPanic = func(*PanicError) { runtime.Goexit() } })
+	for range 3 {
+		var p *PanicError
+		if err := rt.Go(func() { Yield(); panic("boom") }).Join(); !errors.As(err, &p) {
+			t.Errorf("Join returned %v", err)
+		}
 	}
 }
 

@@ -224,19 +224,30 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// exit is replaced by tests.
-var exit = os.Exit
-
-// taskPanicked is called by the deferred function that recovered v.
-func (rt *Runtime) taskPanicked(t *Task, v any) error {
+// taskPanicked is called by the deferred function that recovered v. It ends the task,
+// even if the handler ends by runtime.Goexit.
+func (l *Loop) taskPanicked(t *Task, v any) {
 	p := &PanicError{Task: t.String(), Value: v, Stack: debug.Stack()}
-	if rt.cfg.OnPanic == nil {
-		fmt.Fprintf(os.Stderr, "panic: %v\n\ntask %s:\n%s\n", v, p.Task, p.Stack)
-		exit(2)
-	} else {
-		rt.cfg.OnPanic(p)
+	defer l.finish(t, p)
+	if l.rt.cfg.OnPanic == nil {
+		p.crash()
+		return
 	}
-	return p
+	defer func() {
+		if v := recover(); v != nil {
+			(&PanicError{Task: p.Task + ", in OnPanic for " + fmt.Sprint(p.Value), Value: v, Stack: debug.Stack()}).crash()
+		}
+	}()
+	l.rt.cfg.OnPanic(p)
+}
+
+// crash prints the panic and ends the process.
+func (p *PanicError) crash() {
+	fmt.Fprintf(os.Stderr, "panic: %v\n\ntask %s:\n%s\n", p.Value, p.Task, p.Stack)
+	if inner, ok := p.Value.(*PanicError); ok {
+		fmt.Fprintf(os.Stderr, "task %s:\n%s\n", inner.Task, inner.Stack)
+	}
+	os.Exit(2)
 }
 
 func badCount(what string, got, want int) string {

@@ -76,7 +76,9 @@ func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
 		}
 		errs <- err
 	})
-	waitFor(t, "all wait", func() bool { return parked(rt, ReasonSleep)+parked(rt, ReasonChanRecv)+parked(rt, ReasonContext)+parked(rt, ReasonSelect) == 4 })
+	waitFor(t, "all wait", func() bool {
+		return parked(rt, ReasonSleep)+parked(rt, ReasonChanRecv)+parked(rt, ReasonContext)+parked(rt, ReasonSelect) == 4
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var closers sync.WaitGroup
 	for range 3 {

@@ -3,6 +3,8 @@ package task_test
 import (
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,5 +37,58 @@ func simulated(change ...func(*task.Config)) programs.NewRuntime {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	programs.Run(t, 400, simulated())
+	programs.Run(t, 200, simulated())
 }
+
+// With a policy that takes nodes at random, and tasks seen by an observer.
+func TestRandomProgramsUnderAPolicy(t *testing.T) {
+	programs.Run(t, 100, func(t testing.TB, loops int, seed uint64) *task.Runtime {
+		return simulated(func(c *task.Config) {
+			c.NewObserver = func(*task.Loop) task.Observer { return reasons{} }
+			c.NewPolicy = func(l *task.Loop) task.Policy {
+				return &randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))}
+			}
+		})(t, loops, seed)
+	})
+}
+
+func TestRandomProgramsOnLockedThreads(t *testing.T) {
+	programs.Run(t, 15, simulated(func(c *task.Config) { c.LockThreads = true }))
+}
+
+// reasons makes every reason a node.
+type reasons struct{}
+
+func (reasons) Parked(_ *task.Task, why task.Reason, _ uint64) task.NodeID { return task.NodeID(why) }
+func (reasons) Ready(*task.Task)                                          {}
+func (reasons) Resumed(*task.Task)                                        {}
+func (reasons) Finished(*task.Task)                                       {}
+
+// randomPolicy takes any node with a ready task, by chance.
+type randomPolicy struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	ready []task.NodeID
+}
+
+func (p *randomPolicy) Ready(n task.NodeID) { p.ready = append(p.ready, n) }
+
+func (p *randomPolicy) Gone(n task.NodeID, k int) {
+	for range k {
+		i := slices.Index(p.ready, n)
+		if i < 0 {
+			p.t.Errorf("a task of node %d is gone that was not announced", n)
+			return
+		}
+		p.ready = slices.Delete(p.ready, i, i+1)
+	}
+}
+
+func (p *randomPolicy) Next() task.NodeID {
+	i := p.rnd.IntN(len(p.ready))
+	n := p.ready[i]
+	p.ready = slices.Delete(p.ready, i, i+1)
+	return n
+}
+
+func (p *randomPolicy) Charge(task.NodeID, uint64) {}

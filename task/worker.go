@@ -147,10 +147,10 @@ func (w *worker) runTask(t *Task) {
 	defer func() {
 		if !returned {
 			if v := recover(); v != nil {
-				failure = l.rt.taskPanicked(t, v)
-			} else {
-				failure = ErrGoexit
+				l.taskPanicked(t, v)
+				return
 			}
+			failure = ErrGoexit
 		}
 		l.finish(t, failure)
 	}()

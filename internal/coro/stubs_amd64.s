@@ -28,6 +28,22 @@ done:
 	MOVB DX, ret+8(FP)
 	RET
 
+// func RunsFree(word *uintptr) bool
+TEXT ·RunsFree(SB), NOSPLIT, $0-9
+	MOVQ (TLS), AX
+	MOVQ word+0(FP), CX
+	CMPQ AX, (CX)
+	JNE  no
+	MOVQ ·lockedOffset(SB), CX
+	CMPQ (AX)(CX*1), $0
+	JNE  no
+	MOVB $1, ret+8(FP)
+	RET
+
+no:
+	MOVB $0, ret+8(FP)
+	RET
+
 // func Peek(addr uintptr) uint64
 TEXT ·Peek(SB), NOSPLIT, $0-16
 	MOVQ addr+0(FP), AX

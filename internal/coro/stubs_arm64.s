@@ -24,6 +24,24 @@ done:
 	MOVB R2, ret+8(FP)
 	RET
 
+// func RunsFree(word *uintptr) bool
+TEXT ·RunsFree(SB), NOSPLIT, $0-9
+	MOVD word+0(FP), R1
+	MOVD (R1), R1
+	CMP  g, R1
+	BNE  no
+	MOVD ·lockedOffset(SB), R3
+	ADD  g, R3, R3
+	MOVD (R3), R4
+	CBNZ R4, no
+	MOVD $1, R2
+	MOVB R2, ret+8(FP)
+	RET
+
+no:
+	MOVB ZR, ret+8(FP)
+	RET
+
 // func Peek(addr uintptr) uint64
 TEXT ·Peek(SB), NOSPLIT, $0-16
 	MOVD addr+0(FP), R0

@@ -18,6 +18,10 @@ func G() uintptr
 // else writes its identity there while it runs.
 func Running(word *uintptr) State
 
+// RunsFree is a faster Running(word) == Here. It may say no if the thread lock can't
+// be found out; Running knows then.
+func RunsFree(word *uintptr) bool
+
 // Peek loads the aligned word at addr, which another thread may be writing. It
 // synchronises nothing and is not seen by the race detector: for statistics only.
 func Peek(addr uintptr) uint64

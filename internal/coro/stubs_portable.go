@@ -36,6 +36,9 @@ func Running(word *uintptr) State {
 	return 0
 }
 
+// RunsFree is Running(word) == Here.
+func RunsFree(word *uintptr) bool { return Running(word) == Here }
+
 // Peek loads the word at addr.
 func Peek(addr uintptr) uint64 {
 	return atomic.LoadUint64(*(**uint64)(unsafe.Pointer(&addr)))
