@@ -2,12 +2,186 @@
 
 package netpoll
 
-import "fmt"
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
 
 // childVariable names what a re-executed test process does instead of testing.
 const childVariable = "NETPOLL_TEST_CHILD"
 
+// A childReport is what a child says before it ends.
+type childReport struct {
+	CPU  time.Duration // used while descriptors were short
+	Logs int           // lines
+}
+
+// runChild is a server with a handful of descriptors: "serve" with Serve, "http" with
+// http.Server. It answers lines on its standard input: "cpu" starts the measurement of
+// CPU time, "end" ends it and the process.
 func runChild(what string) int {
-	fmt.Println("unknown child", what)
-	return 2
+	var logs lockedBuffer
+	rt, err := task.New(task.Config{Loops: 2, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	check(err)
+	lc := ListenConfig{Log: slog.New(slog.NewTextHandler(&logs, nil))}
+	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	check(err)
+	served := make(chan error, 1)
+	check(limitDescriptors(len(openFDs()) + 20))
+	switch what {
+	case "serve":
+		go func() { served <- Serve(ln, func(c *Conn) { io.Copy(c, c); c.Close() }) }()
+	case "http":
+		go func() {
+			served <- http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("ok")) }))
+		}()
+	default:
+		fmt.Println("unknown child", what)
+		return 2
+	}
+	fmt.Println(ln.Addr())
+	in := bufio.NewScanner(os.Stdin)
+	in.Scan()
+	before := cpuTime()
+	in.Scan()
+	report := childReport{CPU: cpuTime() - before, Logs: strings.Count(logs.String(), "\n")}
+	json.NewEncoder(os.Stdout).Encode(report)
+	check(ln.Close())
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		fmt.Println("served:", err)
+		return 1
+	}
+	check(rt.Close())
+	return 0
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func limitDescriptors(n int) error {
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)})
+}
+
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	check(unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A server with 20 descriptors and 60 clients serves those that fit, does not spin, and
+// serves the others as soon as the first ones have gone.
+func TestOutOfDescriptors(t *testing.T) {
+	for _, what := range []string{"serve", "http"} {
+		t.Run(what, func(t *testing.T) { starve(t, what) })
+	}
+}
+
+func starve(t *testing.T, what string) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+what)
+	in, err := child.StdinPipe()
+	must(t, err)
+	out, err := child.StdoutPipe()
+	must(t, err)
+	var stderr bytes.Buffer
+	child.Stderr = &stderr
+	must(t, child.Start())
+	defer func() {
+		in.Close()
+		if err := child.Wait(); err != nil {
+			t.Errorf("child: %v\n%s", err, stderr.String())
+		}
+	}()
+	lines := bufio.NewReader(out)
+	address, err := lines.ReadString('\n')
+	must(t, err)
+	address = strings.TrimSpace(address)
+	const n = 60
+	request := "x\n"
+	if what == "http" {
+		request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	}
+	answered := make(chan net.Conn, n)
+	for range n {
+		c, err := net.Dial("tcp", address)
+		must(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, request)
+		must(t, err)
+		go func() {
+			if _, err := c.Read(make([]byte, 200)); err == nil {
+				answered <- c
+			}
+		}()
+	}
+	var open []net.Conn
+	for len(open) < 10 {
+		open = append(open, <-answered)
+	}
+	io.WriteString(in, "cpu\n")
+	breathe(700 * time.Millisecond) // what is measured is what happens meanwhile
+	if len(open)+len(answered) >= n {
+		t.Fatalf("all %d clients were answered, the limit had no effect", n)
+	}
+	// Each one that goes makes room for the next.
+	for served := len(open); served < n; {
+		if len(open) > 0 {
+			open[0].Close()
+			open = open[1:]
+		}
+		select {
+		case c := <-answered:
+			served++
+			open = append(open, c)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d of %d clients were answered, and nobody for 10 s", served, n)
+		}
+	}
+	io.WriteString(in, "end\n")
+	var report childReport
+	must(t, json.NewDecoder(lines).Decode(&report))
+	if report.CPU > 500*time.Millisecond {
+		t.Errorf("the server used %v of CPU time while descriptors were short: it spins", report.CPU)
+	}
+	if what == "serve" && (report.Logs == 0 || report.Logs > 20) {
+		t.Errorf("the server logged %d lines, want at least one and not a flood", report.Logs)
+	}
 }

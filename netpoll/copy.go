@@ -99,7 +99,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 			return total, nil
 		}
 		if !d.write.begin(own) {
-			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own); err != nil {
+			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, 0); err != nil {
 				return total, err
 			}
 		}

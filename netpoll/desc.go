@@ -161,8 +161,10 @@ func (d *desc) failed(expired uint32) error {
 }
 
 // wait parks until s is worth an attempt, and begins it. The caller holds the lock of
-// the direction. After an error the slot is as if the caller had never been there.
-func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool) error {
+// the direction. After an error the slot is as if the caller had never been there. A
+// task that is unwound while it is parked (the runtime is closing) leaves by Goexit: it
+// must not stay published, and then gives up the lock of held, if that is not 0.
+func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held side) error {
 	w := task.Self()
 	if !s.p.CompareAndSwap(drained, w) {
 		w.Release()
@@ -180,23 +182,13 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool) error {
 	if !own {
 		d.poller.rearm(d)
 	}
-	if err := d.park(s, w, why); err != nil {
-		return err
-	}
-	if d.flags.Load()&(flagClosing|expired) != 0 {
-		s.more()
-		return d.failed(expired)
-	}
-	return nil
-}
-
-// park is the wait proper. A task that is unwound while it is parked (the runtime is
-// closing) leaves by Goexit; it must not stay published.
-func (d *desc) park(s *slot, w *task.Waiter, why task.Reason) error {
 	gone := true
 	defer func() {
 		if gone {
 			s.withdraw(w)
+			if held != 0 {
+				d.unlock(held)
+			}
 		}
 	}()
 	err := w.Park(why, d)
@@ -209,6 +201,10 @@ func (d *desc) park(s *slot, w *task.Waiter, why task.Reason) error {
 		w.Absorb()
 	}
 	w.Release()
+	if d.flags.Load()&(flagClosing|expired) != 0 {
+		s.more()
+		return d.failed(expired)
+	}
 	return nil
 }
 
@@ -221,75 +217,67 @@ func (d *desc) DescribeWait() string {
 }
 
 // receive reads once: at least one byte, the end of the stream, or an error. It parks
-// until there is something.
-func (d *desc) receive(b []byte) (int, error) {
+// until there is something. This and send are the hot path: one function each, because
+// every return after a switch costs a misprediction.
+func (d *desc) receive(b []byte) (n int, err error) {
 	if err := d.lock(readSide); err != nil {
 		return 0, err
 	}
-	defer d.unlock(readSide)
-	return d.receiveLocked(b)
-}
-
-func (d *desc) receiveLocked(b []byte) (int, error) {
-	if err := d.failed(flagReadExpired); err != nil {
-		return 0, err
-	}
-	if len(b) == 0 && d.kind.stream() {
-		return 0, nil
-	}
 	own := d.own()
 	for {
+		if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
+			err = d.failed(flagReadExpired)
+			break
+		}
+		if len(b) == 0 && d.kind.stream() {
+			break
+		}
 		if !d.read.begin(own) {
-			if err := d.wait(&d.read, flagReadExpired, task.ReasonRead, own); err != nil {
-				return 0, err
+			if err = d.wait(&d.read, flagReadExpired, task.ReasonRead, own, readSide); err != nil {
+				break
 			}
 		}
-		var n int
 		var e syscall.Errno
 		if d.kind <= kindDatagram {
 			n, e = sysRecv(d.fd, b, 0)
 		} else {
 			n, e = sysRead(d.fd, b, d.raw)
 		}
-		switch e {
-		case 0:
-			if 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0 {
-				d.read.exhausted(own)
-			} else {
-				d.read.more()
-			}
-			return n, nil
-		case unix.EAGAIN:
+		if e == unix.EAGAIN {
 			d.read.exhausted(own)
-		default:
-			d.read.more()
-			return 0, e
+			continue
 		}
+		if 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0 {
+			d.read.exhausted(own)
+		} else {
+			d.read.more()
+		}
+		if e != 0 {
+			err = e
+		}
+		break
 	}
+	d.unlock(readSide)
+	return n, err
 }
 
 // send writes all of b, parking whenever the kernel's buffer is full.
-func (d *desc) send(b []byte) (int, error) {
+func (d *desc) send(b []byte) (sent int, err error) {
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
 	}
-	defer d.unlock(writeSide)
-	return d.sendLocked(b)
-}
-
-func (d *desc) sendLocked(b []byte) (int, error) {
-	if err := d.failed(flagWriteExpired); err != nil {
-		return 0, err
-	}
-	if len(b) == 0 && d.kind.stream() {
-		return 0, nil
-	}
 	own := d.own()
-	sent := 0
 	for {
+		if d.flags.Load()&(flagClosing|flagWriteExpired) != 0 {
+			err = d.failed(flagWriteExpired)
+			break
+		}
+		if len(b) == 0 && d.kind.stream() {
+			break
+		}
 		if !d.write.begin(own) {
-			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own); err != nil {
-				return sent, err
+			if err = d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, writeSide); err != nil {
+				break
 			}
 		}
 		var n int
@@ -299,25 +287,27 @@ func (d *desc) sendLocked(b []byte) (int, error) {
 		} else {
 			n, e = sysWrite(d.fd, b[sent:], d.raw)
 		}
-		switch e {
-		case 0:
-			sent += n
-			if sent == len(b) {
-				d.write.more()
-				return sent, nil
-			}
+		if e == unix.EAGAIN {
+			d.write.exhausted(own)
+			continue
+		}
+		sent += n
+		if e == 0 && sent < len(b) {
 			if d.kind.drains() {
 				d.write.exhausted(own)
 			} else {
 				d.write.more()
 			}
-		case unix.EAGAIN:
-			d.write.exhausted(own)
-		default:
-			d.write.more()
-			return sent, e
+			continue
 		}
+		d.write.more()
+		if e != 0 {
+			err = e
+		}
+		break
 	}
+	d.unlock(writeSide)
+	return sent, err
 }
 
 // attempt runs try until it returns something else than EAGAIN, parking in between.
@@ -337,7 +327,7 @@ func (d *desc) attempt(sd side, why task.Reason, try func() syscall.Errno) error
 	own := d.own()
 	for {
 		if !s.begin(own) {
-			if err := d.wait(s, expired, why, own); err != nil {
+			if err := d.wait(s, expired, why, own, 0); err != nil {
 				return err
 			}
 		}

@@ -85,9 +85,10 @@ func kindOf(fd int) (kind, error) {
 	case unix.S_IFREG, unix.S_IFDIR:
 		return 0, errNotPollable
 	case unix.S_IFIFO:
-		// In packet mode (O_DIRECT) a read ends with the packet, not with the data.
+		// In packet mode (O_DIRECT) a read ends with the packet, not with the data. Only
+		// the writing end shows it, so a reading end by itself has to read to EAGAIN.
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-		if err == nil && flags&unix.O_DIRECT == 0 {
+		if err == nil && flags&unix.O_DIRECT == 0 && flags&unix.O_ACCMODE != unix.O_RDONLY {
 			return kindPipe, nil
 		}
 	case unix.S_IFSOCK:

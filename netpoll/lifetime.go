@@ -195,6 +195,9 @@ func (d *desc) clearQueued(sd side) {
 }
 
 func (d *desc) unlock(sd side) {
+	if old := d.life.Load(); old&(sd.queued()|lifeClosed) == 0 && d.life.CompareAndSwap(old, old&^uint64(sd)-lifeUser) {
+		return
+	}
 	for {
 		old := d.life.Load()
 		if old&sd.queued() != 0 {

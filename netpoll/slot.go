@@ -40,6 +40,11 @@ var (
 	unhooking = new(task.Waiter)
 )
 
+// isWaiter says that a slot value is the address of a waiter.
+func isWaiter(p *task.Waiter) bool {
+	return p != drained && p != ready && p != hooked && p != unhooking
+}
+
 // begin prepares an attempt; false means there is nothing to try for and the caller
 // must wait.
 func (s *slot) begin(own bool) bool {

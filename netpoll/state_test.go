@@ -75,9 +75,9 @@ func newSupply(t testing.TB, l *task.Loop) *supply {
 func TestStateMachine(t *testing.T) {
 	rng := testSeed(t)
 	rt := withEpoll(t)
-	rounds := 150
+	rounds := 40
 	if testing.Short() {
-		rounds = 20
+		rounds = 5
 	}
 	for range rounds {
 		stateRound(t, rt, rng)

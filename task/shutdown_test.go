@@ -108,7 +108,6 @@ func TestShutdownUnwinds(t *testing.T) {
 		var rw RWMutex
 		native := new(sync.Mutex)
 		var wg WaitGroup
-		var once Once
 		wg.Add(1)
 		held.Lock()
 		var deferred atomic.Int32
@@ -124,7 +123,7 @@ func TestShutdownUnwinds(t *testing.T) {
 			func() { rw.Lock(); defer rw.Unlock(); NewCond(&rw).Wait() },
 			func() { rw.RLock(); defer rw.RUnlock(); NewCond(rw.RLocker()).Wait() },
 			func() { native.Lock(); defer native.Unlock(); NewCond(native).Wait() },
-			func() { once.Do(wg.Wait) },
+			func() { new(Once).Do(wg.Wait) },
 			func() {
 				for {
 					Sleep(time.Hour) // ignores that it is cancelled

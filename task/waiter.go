@@ -150,7 +150,11 @@ func (l *Loop) notify(t *Task) {
 	t.notified = true
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
-			coro.LookAhead(t.worker.g, t.worker.g)
+			if l.ready.head == nil { // t runs next
+				coro.LookAhead(t.worker.g, t.worker.g)
+			} else {
+				coro.Prefetch(unsafe.Pointer(t.worker))
+			}
 		}
 		l.makeReady(t)
 	}

@@ -2,7 +2,10 @@
 
 package coro
 
-import "runtime"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // Exact says that the stubs are assembly: identity is an address, the counter is
 // the CPU's, the headroom is real.
@@ -90,3 +93,6 @@ func findLockedOffset() uintptr {
 // goroutines that exist; next may be 0. With 10,000 coroutines in turn this takes a
 // switch from about 100-200 ns to 75.
 func LookAhead(soon, next uintptr)
+
+// Prefetch loads the cache line at p.
+func Prefetch(p unsafe.Pointer)

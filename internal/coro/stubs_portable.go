@@ -69,3 +69,6 @@ func Fingerprint(base uintptr) uint64 {
 
 // LookAhead does nothing here.
 func LookAhead(soon, next uintptr) {}
+
+// Prefetch does nothing here.
+func Prefetch(p unsafe.Pointer) {}

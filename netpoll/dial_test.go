@@ -1,0 +1,217 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestDialErrors(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		closed := ln.Addr().String()
+		must(t, ln.Close())
+		var dns *net.DNSError
+		for _, x := range []struct {
+			network, address string
+			want             error
+		}{
+			{"tcp", closed, unix.ECONNREFUSED},
+			{"tcp4", closed, unix.ECONNREFUSED},
+			{"unix", "@nobody listens here", unix.ECONNREFUSED},
+			{"unix", "/does/not/exist", unix.ENOENT},
+			{"tcp", "255.255.255.255:1", nil}, // EACCES or ENETUNREACH
+			{"tcp6", "127.0.0.1:1", nil},
+			{"tcp", "name.invalid:1", nil},
+			{"udp", "127.0.0.1:1", net.UnknownNetworkError("udp")},
+		} {
+			c, err := Dial(x.network, x.address)
+			var oe *net.OpError
+			if err == nil || c != nil || x.want != nil && !errors.Is(err, x.want) || !errors.As(err, &oe) || oe.Op != "dial" {
+				t.Errorf("Dial(%q, %q): %v, want a *net.OpError with %v", x.network, x.address, err, x.want)
+			}
+			if x.address == "name.invalid:1" && !errors.As(err, &dns) {
+				t.Errorf("Dial(%q, %q): %v, want a *net.DNSError", x.network, x.address, err)
+			}
+		}
+	})
+}
+
+// fullListener returns the address of a listener whose queue is full and stays so:
+// connecting to it takes as long as one lets it.
+func fullListener(t *testing.T) string {
+	ln, err := ListenConfig{Backlog: 1}.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	for range 4 {
+		fd, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
+		must(t, err)
+		t.Cleanup(func() { unix.Close(fd) })
+		unix.Connect(fd, &unix.SockaddrInet4{Port: int(ln.local.port), Addr: ln.local.ip.As4()})
+	}
+	return ln.Addr().String()
+}
+
+func TestDialTimeout(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		address := fullListener(t)
+		check := func() {
+			start := time.Now()
+			_, err := DialTimeout("tcp", address, 50*time.Millisecond)
+			var ne net.Error
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
+				t.Errorf("DialTimeout: %v, want a timeout", err)
+			}
+			if d := time.Since(start); d < 50*time.Millisecond || d > 5*time.Second {
+				t.Errorf("DialTimeout of 50ms took %v", d)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			defer cancel()
+			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("DialContext: %v, want context.DeadlineExceeded", err)
+			}
+			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("DialContext after the deadline: %v, want context.DeadlineExceeded", err)
+			}
+			ctx, cancel = context.WithCancel(context.Background())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.Canceled) {
+				t.Errorf("DialContext: %v, want context.Canceled", err)
+			}
+		}
+		check()
+		inTask(t, rt, check)
+		// The end of the task's own context ends it too.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		dialer, err := rt.Spawn(task.Options{Context: ctx}, func() {
+			if _, err := Dial("tcp", address); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Dial in a task whose context ends: %v, want context.DeadlineExceeded", err)
+			}
+		})
+		must(t, err)
+		must(t, dialer.Join())
+	})
+}
+
+// A unix listener with a full queue tells a connecting socket EAGAIN.
+func TestDialFullUnix(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln, err := ListenConfig{Backlog: 1}.Listen(context.Background(), "unix", testAddress(t, "unix"))
+		must(t, err)
+		var queued []net.Conn
+		for {
+			c, err := DialTimeout("unix", ln.Addr().String(), 10*time.Millisecond)
+			if err != nil {
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Dial with a full queue: %v, want a timeout", err)
+				}
+				break
+			}
+			queued = append(queued, c)
+		}
+		dialer := spawn(func() {
+			c, err := Dial("unix", ln.Addr().String())
+			must(t, err)
+			must(t, c.Close())
+		})
+		for range len(queued) + 1 {
+			s, err := ln.Accept()
+			must(t, err)
+			must(t, s.Close())
+		}
+		must(t, dialer())
+		for _, c := range queued {
+			must(t, c.Close())
+		}
+		must(t, ln.Close())
+	})
+}
+
+func TestDialName(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln, err := Listen("tcp4", "127.0.0.1:0")
+		must(t, err)
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		c, err := Dial("tcp", "localhost:"+port) // ::1 refuses first
+		must(t, err)
+		must(t, c.Close())
+		must(t, ln.Close())
+	})
+}
+
+func TestShareOfDeadline(t *testing.T) {
+	if d, err := shareOf(time.Time{}, 3); !d.IsZero() || err != nil {
+		t.Errorf("no deadline: %v, %v", d, err)
+	}
+	if _, err := shareOf(time.Now().Add(-time.Second), 3); err != errDialTimeout {
+		t.Errorf("passed: %v", err)
+	}
+	for _, x := range []struct {
+		left, want time.Duration
+		n          int
+	}{
+		{30 * time.Second, 10 * time.Second, 3},
+		{30 * time.Second, 30 * time.Second, 1},
+		{3 * time.Second, 2 * time.Second, 3}, // at least 2 s
+		{time.Second, time.Second, 3},         // but no more than there is
+	} {
+		d, err := shareOf(time.Now().Add(x.left), x.n)
+		if got := time.Until(d).Round(time.Second / 2); err != nil || got != x.want {
+			t.Errorf("a share of %v among %d is %v, %v, want %v", x.left, x.n, got, err, x.want)
+		}
+	}
+}
+
+func TestSockaddr(t *testing.T) {
+	for _, s := range []string{"127.0.0.1:80", "[::1]:443", "[2001:db8::7]:65535", "0.0.0.0:0"} {
+		sa := ipSockaddr(netip.MustParseAddrPort(s))
+		var rsa unix.RawSockaddrAny
+		salen, err := sa.encode(&rsa, int(sa.family))
+		must(t, err)
+		back := decode(&rsa, salen)
+		if back != sa || back.addr("tcp").String() != s || back.addr("udp").Network() != "udp" {
+			t.Errorf("%s becomes %v", s, &back)
+		}
+	}
+	four := ipSockaddr(netip.MustParseAddrPort("192.0.2.1:7"))
+	var rsa unix.RawSockaddrAny
+	salen, err := four.encode(&rsa, unix.AF_INET6)
+	must(t, err)
+	if back := decode(&rsa, salen); back.String() != "192.0.2.1:7" || !back.ip.Is4In6() {
+		t.Errorf("an IPv4 address on an IPv6 socket becomes %v", &back)
+	}
+	six := ipSockaddr(netip.MustParseAddrPort("[::1]:7"))
+	if _, err := six.encode(&rsa, unix.AF_INET); err == nil {
+		t.Error("an IPv6 address fits an IPv4 socket")
+	}
+	zoned := ipSockaddr(netip.MustParseAddrPort("[fe80::1%lo]:7"))
+	salen, err = zoned.encode(&rsa, unix.AF_INET6)
+	must(t, err)
+	if back := decode(&rsa, salen); back.String() != "[fe80::1%lo]:7" {
+		t.Errorf("a zone becomes %v", &back)
+	}
+	for _, path := range []string{"/tmp/x", "@abstract", string(make([]byte, 0))} {
+		sa := unixSockaddr(path)
+		salen, err := sa.encode(&rsa, unix.AF_UNIX)
+		must(t, err)
+		want := path
+		if want == "" {
+			want = "@"
+		}
+		if back := decode(&rsa, salen); back.path != want {
+			t.Errorf("path %q becomes %q", path, back.path)
+		}
+	}
+}

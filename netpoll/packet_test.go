@@ -1,0 +1,139 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPackets(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"udp", "udp4", "udp6", "unixgram"} {
+			a, err := ListenPacket(network, testAddress(t, network))
+			must(t, err)
+			b, err := ListenPacket(network, testAddress(t, network))
+			must(t, err)
+			for _, size := range []int{0, 1, 1000, 30_000} {
+				want := pattern(size)
+				sender := spawn(func() {
+					n, err := a.WriteTo(want, b.LocalAddr())
+					must(t, err)
+					if n != size {
+						t.Errorf("%s: %d of %d bytes sent", network, n, size)
+					}
+				})
+				buf := make([]byte, 40_000)
+				n, from, err := b.ReadFrom(buf)
+				must(t, err)
+				must(t, sender())
+				if string(buf[:n]) != string(want) || from.String() != a.LocalAddr().String() {
+					t.Errorf("%s: got %d bytes from %v, want %d from %v", network, n, from, size, a.LocalAddr())
+				}
+			}
+			must(t, b.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+			if _, _, err := b.ReadFrom(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v, want os.ErrDeadlineExceeded", network, err)
+			}
+			must(t, b.SetDeadline(time.Time{}))
+			reader := spawn(func() {
+				if _, _, err := b.ReadFrom(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("%s: %v, want net.ErrClosed", network, err)
+				}
+			})
+			awaitWaiter(&b.d.read)
+			must(t, b.Close())
+			must(t, reader())
+			must(t, a.Close())
+		}
+	})
+}
+
+// The sender of unix datagrams waits for a receiver whose queue is full.
+func TestUnixgramFullQueue(t *testing.T) {
+	both(t, func(t *testing.T) {
+		a, err := ListenPacket("unixgram", testAddress(t, "unixgram"))
+		must(t, err)
+		b, err := ListenPacket("unixgram", testAddress(t, "unixgram"))
+		must(t, err)
+		const n = 1000 // more than net.unix.max_dgram_qlen
+		sender := spawn(func() {
+			for i := range n {
+				_, err := a.WriteTo([]byte{byte(i)}, b.LocalAddr())
+				must(t, err)
+			}
+		})
+		for i := range n {
+			var buf [2]byte
+			k, _, err := b.ReadFrom(buf[:])
+			must(t, err)
+			if k != 1 || buf[0] != byte(i) {
+				t.Fatalf("datagram %d is %v", i, buf[:k])
+			}
+		}
+		must(t, sender())
+		must(t, a.Close())
+		must(t, b.Close())
+	})
+}
+
+func TestAddrPortPackets(t *testing.T) {
+	withEpoll(t)
+	a, err := ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	b, err := ListenPacket("udp", ":0") // both versions: IPv4 addresses are mapped
+	must(t, err)
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), b.local.port)
+	buf := make([]byte, 10)
+	round := func() {
+		_, err = a.WriteToAddrPort([]byte("hi"), to)
+		must(t, err)
+		n, from, err := b.ReadFromAddrPort(buf)
+		must(t, err)
+		if string(buf[:n]) != "hi" || from.String() != a.LocalAddr().String() {
+			t.Errorf("got %q from %v, want \"hi\" from %v", buf[:n], from, a.LocalAddr())
+		}
+		_, err = b.WriteToAddrPort(buf[:n], from)
+		must(t, err)
+		_, _, err = a.ReadFromAddrPort(buf)
+		must(t, err)
+	}
+	round()
+	if _, err := a.WriteTo(nil, &net.TCPAddr{}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("WriteTo of a TCP address: %v, want EINVAL", err)
+	}
+	if _, err := a.WriteTo(nil, &net.UnixAddr{Name: "/x"}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("WriteTo of a unix address: %v, want EINVAL", err)
+	}
+	if _, err := a.WriteTo(nil, &net.UDPAddr{IP: net.IPv6loopback, Port: 1}); err == nil {
+		t.Error("an IPv4 socket sent to an IPv6 address")
+	}
+	if _, err := a.WriteToAddrPort(make([]byte, 1<<17), to); !errors.Is(err, unix.EMSGSIZE) {
+		t.Errorf("a datagram of 128 KiB: %v, want EMSGSIZE", err)
+	}
+	if _, err := ListenPacket("tcp", "127.0.0.1:0"); !errors.Is(err, net.UnknownNetworkError("tcp")) {
+		t.Errorf("ListenPacket of tcp: %v", err)
+	}
+	for _, c := range []io.Closer{a, b} {
+		must(t, c.Close())
+	}
+}
+
+func TestUnixgramFile(t *testing.T) {
+	withEpoll(t)
+	path := filepath.Join(t.TempDir(), "socket")
+	c, err := ListenPacket("unixgram", path)
+	must(t, err)
+	must(t, c.Close())
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a closed socket is still there: %v", err)
+	}
+}
