@@ -47,7 +47,7 @@ func NewChan[T any](capacity int) *Chan[T] {
 // of the calling task's context if the task is cancelled; v has then not been sent.
 func (c *Chan[T]) Send(v T) (err error) {
 	l := c.g.owner.Load()
-	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
 		l = here()
 		c.g.enter(l)
 	}
@@ -69,11 +69,12 @@ func (c *Chan[T]) Send(v T) (err error) {
 	} else {
 		n.w.parkFully(ReasonChanSend, c)
 	}
-	if err != nil || !n.ok || !c.g.owns(l) {
+	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
 		_, err = c.endWait(l, n, &c.sendq, err)
 		return err
 	}
 	c.keep(n)
+	l.release()
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 // is cancelled.
 func (c *Chan[T]) Recv() (v T, err error) {
 	l := c.g.owner.Load()
-	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
 		l = here()
 		c.g.enter(l)
 	}
@@ -140,11 +141,12 @@ func (c *Chan[T]) Recv() (v T, err error) {
 	} else {
 		n.w.parkFully(ReasonChanRecv, c)
 	}
-	if err != nil || !n.ok || !c.g.owns(l) {
+	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
 		return c.endWait(l, n, &c.recvq, err)
 	}
 	v = n.value
 	c.keep(n)
+	l.release()
 	return v, nil
 }
 

@@ -79,7 +79,7 @@ func (c *Cond) enqueue() *Waiter {
 // need not hold c.L.
 func (c *Cond) Signal() {
 	l := c.g.owner.Load()
-	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
 		l = here()
 		c.g.enter(l)
 	}

@@ -33,7 +33,8 @@ type Loop struct {
 	curG  uintptr    // identity of the goroutine that runs; read by coro.Running
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
-	lockSeen bool // here has met a task that is locked to its thread
+	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
+	lockSeen bool    // here has met a task that is locked to its thread
 
 	ready      taskQueue   // with the FIFO policy
 	nodes      []taskQueue // with another policy, by node

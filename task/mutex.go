@@ -21,10 +21,14 @@ type Mutex struct {
 // Lock locks m and parks until that is possible. A cancelled task waits like any
 // other; see LockCancel.
 func (m *Mutex) Lock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && !m.locked {
-		m.locked = true
-		m.owner = l.cur
-		return
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.g.hold(l) {
+		if !m.locked {
+			m.locked = true
+			m.owner = l.cur
+			l.release()
+			return
+		}
+		l.release()
 	}
 	m.lockOn(here())
 }
@@ -96,10 +100,14 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
 // As with sync.Mutex, it need not be the one who locked it that unlocks it.
 func (m *Mutex) Unlock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.locked && m.waiters.head == nil {
-		m.locked = false
-		m.owner = nil
-		return
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.g.hold(l) {
+		if m.locked && m.waiters.head == nil {
+			m.locked = false
+			m.owner = nil
+			l.release()
+			return
+		}
+		l.release()
 	}
 	m.unlockOn(here())
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -43,8 +44,9 @@ func TrySelect(cases ...Case) (int, error) { return selectAmong(cases, false) }
 
 func selectAmong(cases []Case, wait bool) (int, error) {
 	l := here()
-	var room [8]*guard
-	guards := enterAll(l, cases, room[:0])
+	var room [8]heldGuard
+	guards := guardsOf(cases, room[:0])
+	enterAll(l, guards)
 	if len(cases) > 0 {
 		start := rand.IntN(len(cases))
 		for k := range cases {
@@ -86,34 +88,18 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	return fired, err
 }
 
-// enterAll enters the guards of all cases, each once, in the order of their addresses.
-func enterAll(l *Loop, cases []Case, guards []*guard) []*guard {
+// guardsOf appends the guards of the cases, each once, in the order of their addresses.
+func guardsOf(cases []Case, guards []heldGuard) []heldGuard {
 	for _, c := range cases {
 		g := c.guard()
-		g.settle(l)
-		at, found := slices.BinarySearchFunc(guards, g, func(a, b *guard) int {
-			switch x, y := uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(b)); {
-			case x < y:
-				return -1
-			case x > y:
-				return 1
-			}
-			return 0
+		at, found := slices.BinarySearchFunc(guards, g, func(a heldGuard, b *guard) int {
+			return cmp.Compare(uintptr(unsafe.Pointer(a.g)), uintptr(unsafe.Pointer(b)))
 		})
 		if !found {
-			guards = slices.Insert(guards, at, g)
+			guards = slices.Insert(guards, at, heldGuard{g: g})
 		}
 	}
-	for _, g := range guards {
-		g.enter(l)
-	}
 	return guards
-}
-
-func exitAll(l *Loop, guards []*guard) {
-	for _, g := range guards {
-		g.exit(l)
-	}
 }
 
 type recvCase[T any] struct {

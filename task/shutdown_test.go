@@ -110,6 +110,12 @@ func TestShutdownUnwinds(t *testing.T) {
 		var wg WaitGroup
 		wg.Add(1)
 		held.Lock()
+		var heldRW RWMutex
+		heldRW.RLock()
+		var busy Once
+		release, began := make(chan struct{}), make(chan struct{})
+		go busy.Do(func() { close(began); <-release })
+		<-began
 		var deferred atomic.Int32
 		done := func() {
 			deferred.Add(1)
@@ -120,6 +126,8 @@ func TestShutdownUnwinds(t *testing.T) {
 			func() { held.Lock(); defer held.Unlock() },
 			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
 			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
+			func() { heldRW.Lock(); defer heldRW.Unlock() },
+			func() { busy.Do(func() { t.Error("ran twice") }) },
 			func() { rw.Lock(); defer rw.Unlock(); NewCond(&rw).Wait() },
 			func() { rw.RLock(); defer rw.RUnlock(); NewCond(rw.RLocker()).Wait() },
 			func() { native.Lock(); defer native.Unlock(); NewCond(native).Wait() },
@@ -155,6 +163,7 @@ func TestShutdownUnwinds(t *testing.T) {
 		plain := make(chan struct{})
 		go func() { // queued behind tasks that are ended
 			defer close(plain)
+			heldRW.RLock() // behind writers, who are never to come
 			held.Lock()
 			held.Unlock()
 		}()
@@ -171,6 +180,7 @@ func TestShutdownUnwinds(t *testing.T) {
 		}
 		held.Unlock()
 		<-plain
+		close(release)
 		mu.Lock() // everything is unlocked, and nobody dead is in a queue
 		rw.Lock()
 		native.Lock()

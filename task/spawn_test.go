@@ -137,15 +137,15 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("the cause")
-		var errs [3]error
+		errs := make(chan error, 3)
 		top := GoContext(ctx, func() {
 			child := Go(func() {
-				grandchild := GoOn(rt.Loop(rt.Loops()-1), func() { errs[2] = Sleep(time.Hour) })
-				errs[1] = Sleep(time.Hour)
+				grandchild := GoOn(rt.Loop(rt.Loops()-1), func() { errs <- Sleep(time.Hour) })
+				errs <- Sleep(time.Hour)
 				Under(context.Background(), func() error { return grandchild.Join() })
 			})
 			cancel(cause)
-			errs[0] = Sleep(time.Hour)
+			errs <- Sleep(time.Hour)
 			for child.Join() != nil { // cancelled: returns at once until the child has ended
 				Yield()
 			}
@@ -153,10 +153,9 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 		if err := top.Join(); err != nil {
 			t.Error(err)
 		}
-		waitFor(t, "all ended", func() bool { return len(rt.Tasks()) == 0 })
-		for i, err := range errs {
-			if !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
-				t.Errorf("generation %d: %v, want the cause and context.Canceled", i, err)
+		for range 3 {
+			if err := <-errs; !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want the cause and context.Canceled", err)
 			}
 		}
 	})

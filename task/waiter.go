@@ -57,6 +57,7 @@ func selfOn(l *Loop) *Waiter {
 // current is l.cur for callers that are about to wait.
 func (l *Loop) current() *Task {
 	if l.cur == nil {
+		l.release()
 		panic("task: a function that runs on a loop's own goroutine (called by a poller, Post or an Alarm) must not wait; start a task")
 	}
 	return l.cur
