@@ -62,7 +62,7 @@ func (p *epoll) Poll(timeout time.Duration) error {
 		}
 		return &pollError{"epoll_wait", p.fd, e}
 	}
-	if n > warmEvents {
+	if n > warmEvents && !raceEnabled {
 		p.warm(p.events[:n])
 	}
 	for i := range p.events[:n] {
@@ -91,7 +91,8 @@ const warmEvents = 8
 
 // warm touches what delivering the events will touch, descriptors first, then who waits
 // on them. Here the cache misses overlap; in deliver, whose atomic operations each wait
-// for the loads before them, they would follow one another.
+// for the loads before them, they would follow one another. A waiter may be taken and
+// used again by another thread meanwhile; what is read of it is of no consequence.
 func (p *epoll) warm(events []unix.EpollEvent) {
 	var descs [warmBatch]*desc
 	for len(events) > 0 {

@@ -133,8 +133,8 @@ func inTask(t testing.TB, rt *task.Runtime, f func()) {
 
 // must fails the test from any goroutine or task.
 func must(t testing.TB, err error) {
-	t.Helper()
 	if err != nil {
+		t.Helper()
 		t.Error(err)
 		panic(err)
 	}

@@ -10,6 +10,9 @@ import (
 // Raw system calls are invisible to the race detector. As package syscall does, order
 // every read after every write, and report what the kernel does to buffers.
 
+// raceEnabled says that the race detector watches.
+const raceEnabled = true
+
 var ioSync int64
 
 func raceRead(b []byte, n int) {

@@ -137,6 +137,9 @@ func (ln *Listener) keepClone(c *Listener) error {
 	return nil
 }
 
+// dropClones closes the clones. If the calling task's context has ended, closing does
+// not wait for their accept tasks, so their sockets are made to stop listening first:
+// the next connection is to go to ln.
 func (ln *Listener) dropClones(each []*Listener) {
 	for _, c := range each {
 		if c == nil || c == ln {
@@ -145,6 +148,10 @@ func (ln *Listener) dropClones(each []*Listener) {
 		ln.mu.Lock()
 		delete(ln.clones, c)
 		ln.mu.Unlock()
+		if c.d.flags.Load()&flagShared == 0 && c.d.use() == nil {
+			unix.Shutdown(int(c.d.fd), unix.SHUT_RDWR)
+			c.d.unuse()
+		}
 		c.d.close()
 	}
 }

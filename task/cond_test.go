@@ -13,7 +13,11 @@ import (
 // forEachLocker runs the test with every kind of lock that a Cond can have.
 func forEachLocker(t *testing.T, test func(t *testing.T, rt *Runtime, l sync.Locker)) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		for name, l := range map[string]sync.Locker{"Mutex": new(Mutex), "RWMutex": new(RWMutex)} {
+		lockers := map[string]sync.Locker{"Mutex": new(Mutex), "RWMutex": new(RWMutex)}
+		if canBarrier() { // else Cond.Wait may park before it unlocks
+			lockers["sync.Mutex"] = new(sync.Mutex)
+		}
+		for name, l := range lockers {
 			t.Run(name, func(t *testing.T) { test(t, rt, l) })
 		}
 	})

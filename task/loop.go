@@ -63,6 +63,7 @@ type Loop struct {
 	sleeping     atomic.Bool   // in, or about to enter, a Poll that waits
 	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
 	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
+	overrunDelay atomic.Int64  // processDelay near that time; written before overrun
 	cancelAll    bool          // shutdown: every task is cancelled
 	unwinding    bool          // shutdown: every wait ends its task
 	closing      bool          // shutdown: workers end

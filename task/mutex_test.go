@@ -369,4 +369,29 @@ func TestDescribeWait(t *testing.T) {
 	contains(t, on[ReasonRWMutexRead], "held for writing by task holder #")
 	contains(t, on[ReasonChanRecv], "holding 0 of 0")
 	hold.Send(1)
+	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
+
+	mu.Lock()
+	heir := GoNamed("heir", func() { mu.Lock(); hold.Recv(); mu.Unlock() })
+	waitParked(t, rt, 1, ReasonMutex)
+	mu.Unlock()
+	waitParked(t, rt, 1, ReasonChanRecv)
+	last := rt.Go(func() { mu.Lock(); mu.Unlock() })
+	waitParked(t, rt, 1, ReasonMutex)
+	for _, i := range rt.Tasks() {
+		if i.Reason == ReasonMutex {
+			contains(t, i.On, "held by task heir #")
+		}
+	}
+	hold.Send(1)
+	heir.Join()
+	last.Join()
+	mu.Lock()
+	again := GoNamed("again", func() { mu.Lock(); mu.Unlock() })
+	waitParked(t, rt, 1, ReasonMutex)
+	for _, i := range rt.Tasks() {
+		contains(t, i.On, "held by a plain goroutine")
+	}
+	mu.Unlock()
+	again.Join()
 }

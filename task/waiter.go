@@ -72,10 +72,10 @@ func (w *Waiter) Release() {
 
 // Loop returns the loop on which the waiting task runs, nil for a plain goroutine.
 func (w *Waiter) Loop() *Loop {
-	if w.task == nil {
-		return nil
+	if t := w.task; t != nil {
+		return t.loop
 	}
-	return w.task.loop
+	return nil
 }
 
 // Park waits until Wake has been called. It returns an error, without Wake having

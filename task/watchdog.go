@@ -34,7 +34,9 @@ type sighting struct {
 	step  uint64
 	since time.Time
 
-	counted, told bool
+	delay time.Duration // processDelay when the step was first found unfinished; 0: not yet
+
+	marked, told bool
 }
 
 const (
@@ -96,14 +98,17 @@ func (w *watchdog) look() (busy bool) {
 			*s = sighting{step: step, since: now}
 			busy = true
 		case l.sleeping.Load():
-			s.since = now
+			*s = sighting{step: step, since: now}
 		case !l.runsTask(): // it has just been woken, or is asking its poller
-			s.since = now
+			*s = sighting{step: step, since: now}
 			busy = true
 		default:
 			busy = true
-			if now.Sub(s.since) >= w.rt.cfg.HoldLimit {
-				w.held(l, s, now.Sub(s.since))
+			if s.delay == 0 {
+				s.delay, _ = processDelay()
+			}
+			if held := now.Sub(s.since); held >= w.rt.cfg.HoldLimit {
+				w.held(l, s, held)
 			}
 		}
 	}
@@ -115,10 +120,10 @@ func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur)
 
 // held is called when a step of l has taken at least for.
 func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
-	if !s.counted {
-		s.counted = true
-		w.overruns.Add(1)
+	if !s.marked {
+		s.marked = true
 		l.overrunSince.Store(s.since.UnixNano())
+		l.overrunDelay.Store(int64(s.delay))
 		l.overrun.Store(s.step)
 	}
 	if lasted < stillHeld*w.rt.cfg.HoldLimit || s.told || !w.mayReport() {
@@ -144,7 +149,10 @@ func (w *watchdog) mayReport() bool {
 	return true
 }
 
-// reportOverrun is called by the task that held l too long, at the end of its step.
+// reportOverrun is called by a task that seems to have held l too long, at the end of
+// its step. The time in which threads of the process had to wait for a processor does
+// not count, or on a machine with too much to do every step would be found too long;
+// the kernel adds it up only when they run again, so the watchdog can't know it.
 func (l *Loop) reportOverrun() {
 	step := l.overrun.Swap(0)
 	if step != l.switches || l.cur == nil {
@@ -152,6 +160,13 @@ func (l *Loop) reportOverrun() {
 	}
 	w := l.rt.watch
 	lasted := time.Duration(time.Now().UnixNano() - l.overrunSince.Load())
+	if delay, ok := processDelay(); ok {
+		lasted -= delay - time.Duration(l.overrunDelay.Load())
+	}
+	if lasted < l.rt.cfg.HoldLimit {
+		return
+	}
+	w.overruns.Add(1)
 	if !w.mayReport() {
 		return
 	}

@@ -21,8 +21,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	log := make(records, 100)
 	rt := newRuntime(t, 2, logTo(log), holdLimit(time.Millisecond))
 	k, _ := rt.Spawn(Options{Name: "hog", Loop: rt.Loop(1)}, func() {
-		before := rt.Overruns()
-		spinUntil(func() bool { return rt.Overruns() > before })
+		spinUntil(func() bool { return rt.loops[1].overrun.Load() != 0 })
 		Yield()
 	})
 	line := log.next(t, "held its loop too long", "hog #", "loop=1")
@@ -49,8 +48,7 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	rt := newRuntime(t, 1, logTo(log), holdLimit(200*time.Microsecond))
 	run(t, rt, func() {
 		for range 20 {
-			before := rt.Overruns()
-			spinUntil(func() bool { return rt.Overruns() > before })
+			spinUntil(func() bool { return rt.loops[0].overrun.Load() != 0 })
 			Yield()
 		}
 	})
@@ -80,8 +78,8 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	if !w.look() {
 		t.Error("a loop that is being woken does not count as busy")
 	}
-	if w.overruns.Load() != 0 || len(log) != 0 {
-		t.Errorf("%d overruns, %d reports for a loop that slept", w.overruns.Load(), len(log))
+	if l.overrun.Load() != 0 || len(log) != 0 {
+		t.Errorf("step %d is an overrun, %d reports for a loop that slept", l.overrun.Load(), len(log))
 	}
 	l.poller.Wake()
 }

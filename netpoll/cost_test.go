@@ -1,0 +1,188 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// pingPong passes one byte to and fro, n times.
+func pingPong(tb testing.TB, a, b io.ReadWriter, n int) {
+	other := spawn(func() {
+		var buf [64]byte
+		for range n {
+			_, err := b.Read(buf[:])
+			must(tb, err)
+			_, err = b.Write(buf[:1])
+			must(tb, err)
+		}
+	})
+	var buf [64]byte
+	for range n {
+		_, err := a.Write(buf[:1])
+		must(tb, err)
+		_, err = a.Read(buf[:])
+		must(tb, err)
+	}
+	must(tb, other())
+}
+
+// An end joins one pipe to read from with another to write to.
+type end struct {
+	io.Reader
+	io.Writer
+}
+
+func pipeEnds(tb testing.TB) (a, b end, stop func()) {
+	r1, w1, err := Pipe()
+	must(tb, err)
+	r2, w2, err := Pipe()
+	must(tb, err)
+	return end{r1, w2}, end{r2, w1}, func() {
+		for _, f := range []*File{r1, w1, r2, w2} {
+			must(tb, f.Close())
+		}
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	rt := setting{"epoll", NewEpoll, 1}.start(t)
+	inTask(t, rt, func() {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		far := time.Now().Add(time.Hour)
+		must(t, s.SetReadDeadline(far))
+		pingPong(t, c, s, 100) // fill the pools
+		const n = 2000
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		pingPong(t, c, s, n)
+		for i := range n {
+			must(t, s.SetReadDeadline(far.Add(time.Duration(i))))
+		}
+		runtime.ReadMemStats(&after)
+		if per := float64(after.Mallocs-before.Mallocs) / n; per > 0.1 {
+			t.Errorf("%.2f allocations a round trip, want none", per)
+		}
+	})
+}
+
+// One read for each token: none that meets EAGAIN. The kernel counts the read(2) calls
+// of the process in /proc/self/io (proc(5)).
+func TestOneReadPerToken(t *testing.T) {
+	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
+		rt := setting{"", open, 1}.start(t)
+		inTask(t, rt, func() {
+			a, b, stop := pipeEnds(t)
+			defer stop()
+			pingPong(t, a, b, 10)
+			const n = 1000
+			before := readCalls(t)
+			pingPong(t, a, b, n)
+			if reads := readCalls(t) - before; reads > 2*n+50 {
+				t.Errorf("%d reads for %d tokens", reads, 2*n)
+			}
+		})
+	}
+}
+
+func readCalls(t *testing.T) int {
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if s, ok := strings.CutPrefix(line, "syscr: "); ok {
+			n, err := strconv.Atoi(s)
+			must(t, err)
+			return n
+		}
+	}
+	t.Skip("/proc/self/io does not count reads")
+	return 0
+}
+
+// The rivals: goroutines over package net and os.
+func BenchmarkPingPong(b *testing.B) {
+	inLoop := func(b *testing.B, f func()) {
+		rt := setting{"epoll", NewEpoll, 1}.start(b)
+		inTask(b, rt, f)
+	}
+	for _, network := range []string{"tcp", "unix"} {
+		b.Run(network+"/tasks", func(b *testing.B) {
+			inLoop(b, func() {
+				c, s := connPair(b, network)
+				defer c.Close()
+				defer s.Close()
+				b.ResetTimer()
+				pingPong(b, c, s, b.N)
+			})
+		})
+		b.Run(network+"/goroutines-on-netpoll", func(b *testing.B) {
+			withEpoll(b)
+			c, s := connPair(b, network)
+			defer c.Close()
+			defer s.Close()
+			b.ResetTimer()
+			pingPong(b, c, s, b.N)
+		})
+		b.Run(network+"/goroutines-on-net", func(b *testing.B) {
+			ln, err := net.Listen(network, testAddress(b, network))
+			must(b, err)
+			defer ln.Close()
+			c, err := net.Dial(network, ln.Addr().String())
+			must(b, err)
+			defer c.Close()
+			s, err := ln.Accept()
+			must(b, err)
+			defer s.Close()
+			b.ResetTimer()
+			pingPong(b, c, s, b.N)
+		})
+	}
+	b.Run("pipe/tasks", func(b *testing.B) {
+		inLoop(b, func() {
+			x, y, stop := pipeEnds(b)
+			defer stop()
+			b.ResetTimer()
+			pingPong(b, x, y, b.N)
+		})
+	})
+	b.Run("pipe/goroutines-on-os", func(b *testing.B) {
+		r1, w1, err := os.Pipe()
+		must(b, err)
+		r2, w2, err := os.Pipe()
+		must(b, err)
+		for _, f := range []*os.File{r1, w1, r2, w2} {
+			defer f.Close()
+		}
+		b.ResetTimer()
+		pingPong(b, end{r1, w2}, end{r2, w1}, b.N)
+	})
+}
+
+func BenchmarkSetReadDeadline(b *testing.B) {
+	rt := setting{"epoll", NewEpoll, 1}.start(b)
+	inTask(b, rt, func() {
+		c, s := connPair(b, "tcp")
+		defer c.Close()
+		defer s.Close()
+		far := time.Now().Add(time.Hour)
+		for i := range b.N {
+			must(b, c.SetReadDeadline(far.Add(time.Duration(i))))
+		}
+	})
+}
