@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,25 +72,6 @@ func (p *chanPoller) Close() error {
 	return nil
 }
 
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text = append(b.text, p...)
-	return len(p), nil
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
-}
-
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // newRuntime makes a runtime that the test closes, and checks that nothing is left.
@@ -133,11 +113,14 @@ func run(t testing.TB, rt *Runtime, fn func()) {
 	}
 }
 
-// eachLoops runs the test with 1, 2 and 8 loops.
+// eachLoops runs the test with 1, 2 and 8 loops, and with switches through the loop.
 func eachLoops(t *testing.T, test func(t *testing.T, rt *Runtime)) {
 	for _, n := range []int{1, 2, 8} {
 		t.Run(string('0'+rune(n))+"loops", func(t *testing.T) { test(t, newRuntime(t, n)) })
 	}
+	t.Run("2loops,no hand-over", func(t *testing.T) {
+		test(t, newRuntime(t, 2, func(c *Config) { c.NoHandOver = true }))
+	})
 }
 
 func waitCtx(t testing.TB, d time.Duration) context.Context {

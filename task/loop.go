@@ -24,7 +24,8 @@ type Loop struct {
 	policy     Policy   // fixed, nil: FIFO over all nodes
 	lockThread bool     // fixed
 	shared     bool     // fixed: there are other loops in the runtime
-	plain      bool     // fixed: neither observer nor policy
+	plain      bool     // fixed: neither observer nor policy, and not hub
+	hub        bool     // fixed: tasks switch to each other through the loop's own goroutine
 
 	party coro.Party // the loop's own goroutine
 	g     uintptr    // its identity
@@ -140,13 +141,14 @@ func (l *Loop) runReady() {
 	before := coro.Cycles()
 	budget := l.nextBudget()
 	l.budget = budget
-	if next := l.pick(); next != nil {
-		l.runFrom(next)
-	}
+	l.toStart = l.pick()
 	for l.toStart != nil {
 		next := l.toStart
 		l.toStart = nil
 		l.runFrom(next)
+		if l.hub && l.toStart == nil {
+			l.toStart = l.pick()
+		}
 	}
 	l.stats.turns++
 	used := budget - max(l.budget, 0)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -25,6 +27,10 @@ type Config struct {
 	NewPolicy func(l *Loop) Policy
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
+	// NoHandOver lets tasks switch to each other only through the loop's own goroutine,
+	// at twice the cost. It is for comparison, and for a Go release with which direct
+	// switches do not work: New then sets it, and says so in the log.
+	NoHandOver bool
 	// LockThreads ties each loop to one operating system thread. Tasks that call
 	// runtime.LockOSThread are then not found out, and end the process.
 	LockThreads bool
@@ -130,6 +136,10 @@ func New(cfg Config) (*Runtime, error) {
 	if rt.log == nil {
 		rt.log = slog.Default()
 	}
+	if err := coro.Check(); err != nil && !rt.cfg.NoHandOver {
+		rt.log.Warn("task: tasks will switch through their loop", "because", err)
+		rt.cfg.NoHandOver = true
+	}
 	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
 	rt.offload.limit = cfg.OffloadLimit
 	if err := rt.makeLoops(); err != nil {
@@ -164,7 +174,8 @@ func (rt *Runtime) makeLoops() error {
 		if rt.cfg.NewPolicy != nil {
 			l.policy = rt.cfg.NewPolicy(l)
 		}
-		l.plain = l.observer == nil && l.policy == nil
+		l.hub = rt.cfg.NoHandOver
+		l.plain = l.observer == nil && l.policy == nil && !l.hub
 		rt.loops = append(rt.loops, l)
 	}
 	return nil

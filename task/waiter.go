@@ -315,6 +315,9 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 }
 
 func (l *Loop) handOverSlow(t *Task) *coro.Party {
+	if l.hub {
+		return l.prepare(nil)
+	}
 	next := l.pick()
 	if next == t {
 		if l.overrun.Load() != 0 {

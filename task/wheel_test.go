@@ -14,7 +14,6 @@ type wheelModel struct {
 	now   time.Duration
 	armed map[*modelTimer]time.Duration
 	fired int
-	fast  time.Duration // longest step of the clock
 }
 
 type modelTimer struct {

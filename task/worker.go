@@ -104,7 +104,10 @@ func (w *worker) run(yield func(struct{}) bool) {
 // is to end.
 func (w *worker) nextTask() bool {
 	l := w.loop
-	next := l.pick()
+	var next *Task
+	if !l.hub {
+		next = l.pick()
+	}
 	if next != nil && next.worker == nil {
 		l.switches++
 		if l.policy != nil {

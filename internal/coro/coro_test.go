@@ -159,6 +159,14 @@ func TestRandomSwitchesLeaveNothing(t *testing.T) {
 	waitGoroutines(t, before)
 }
 
+func TestCheck(t *testing.T) {
+	before := runtime.NumGoroutine()
+	if err := Check(); err != nil {
+		t.Error(err)
+	}
+	waitGoroutines(t, before)
+}
+
 func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var loop Party

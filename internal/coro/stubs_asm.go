@@ -47,10 +47,14 @@ func Fingerprint(base uintptr) uint64
 
 // lockedOffset is where runtime.g keeps the thread that it is locked to; 0 if that
 // could not be found out.
+//
+//lint:ignore U1000 the assembly reads it
 var lockedOffset = findLockedOffset()
 
 // findLockedOffset locks a goroutine to its thread and looks which one word of its
 // g changes from 0 to the address of the thread, which g holds elsewhere too.
+//
+//lint:ignore U1000 see lockedOffset
 func findLockedOffset() uintptr {
 	found := make(chan uintptr)
 	go func() {
