@@ -40,13 +40,17 @@ func (c *Cond) Wait() {
 	c.g.enter(l)
 	c.waiters.push(&t.wait)
 	c.g.exit(l)
-	m.unlockOn(l)
+	if !m.unlockQuick(l) {
+		m.unlockOn(l)
+	}
 	if to := t.beginPark(ReasonCond, c, false); to != nil { // park, see there
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
 	t.endPark()
-	m.lockOn(l)
+	if !m.lockQuick(l) {
+		m.lockOn(l)
+	}
 }
 
 // WaitCancel is Wait, but returns early, c.L locked, with the error of the calling

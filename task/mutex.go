@@ -21,16 +21,38 @@ type Mutex struct {
 // Lock locks m and parks until that is possible. A cancelled task waits like any
 // other; see LockCancel.
 func (m *Mutex) Lock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.g.hold(l) {
-		if !m.locked {
-			m.locked = true
-			m.owner = l.cur
-			l.release()
-			return
-		}
-		l.release()
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.lockQuick(l) {
+		return
 	}
 	m.lockOn(here())
+}
+
+// lockQuick is lockOn in the common case, and reports whether it was that.
+func (m *Mutex) lockQuick(l *Loop) bool {
+	if !m.g.hold(l) {
+		return false
+	}
+	free := !m.locked
+	if free {
+		m.locked = true
+		m.owner = l.cur
+	}
+	l.release()
+	return free
+}
+
+// unlockQuick is unlockOn in the common case, and reports whether it was that.
+func (m *Mutex) unlockQuick(l *Loop) bool {
+	if !m.g.hold(l) {
+		return false
+	}
+	alone := m.locked && m.waiters.head == nil
+	if alone {
+		m.locked = false
+		m.owner = nil
+	}
+	l.release()
+	return alone
 }
 
 // lockOn is Lock, called on loop l, nil for a plain goroutine.
@@ -100,14 +122,8 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
 // As with sync.Mutex, it need not be the one who locked it that unlocks it.
 func (m *Mutex) Unlock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.g.hold(l) {
-		if m.locked && m.waiters.head == nil {
-			m.locked = false
-			m.owner = nil
-			l.release()
-			return
-		}
-		l.release()
+	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.unlockQuick(l) {
+		return
 	}
 	m.unlockOn(here())
 }

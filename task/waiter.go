@@ -203,8 +203,17 @@ func (t *Task) givesWay() bool {
 	return t.refusals%64 == 0
 }
 
-// endPark says how the wait that beginPark began has ended.
+// endPark says how the wait that beginPark began has ended. What t waited for stays in
+// t.on until the next wait or the end.
 func (t *Task) endPark() error {
+	if t.notified && !t.seen {
+		t.notified = false
+		return nil
+	}
+	return t.endParkSlow()
+}
+
+func (t *Task) endParkSlow() error {
 	l := t.loop
 	if t.seen {
 		t.seen = false
@@ -213,7 +222,6 @@ func (t *Task) endPark() error {
 	if l.unwinding && !t.notified {
 		t.unwind()
 	}
-	t.on = nil
 	if t.notified {
 		t.notified = false
 		return nil

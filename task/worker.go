@@ -196,6 +196,7 @@ func (l *Loop) finish(t *Task, failure error) {
 	l.taskCount--
 	t.state = stateFinished
 	t.worker = nil
+	t.on = nil
 	l.cur = nil
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
