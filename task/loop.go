@@ -45,16 +45,17 @@ type Loop struct {
 	chargeFrom uint64      // cycles when it began
 	missing    int         // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue  // tasks not started yet
-	order      uint64      // arrival number given last
 	budget     int         // steps left until the loop's own goroutine is to run
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount     uint64 // length of that list; others read it with coro.Peek
 	lastID        uint64
-	idle          []*worker // workers without a task, the last used at the end
-	toStart       *Task     // to be given a new worker by the loop's own goroutine
-	workers       int       // goroutines, idle or not
-	spare         *Task     // finished tasks to use again, linked by next
+	idle          []*worker                       // workers without a task, the last used at the end
+	toStart       *Task                           // to be given a new worker by the loop's own goroutine
+	body          func(yield func(struct{}) bool) // runWorker
+	successor     *worker                         // takes the place of one that is ended by Goexit
+	workers       int                             // goroutines, idle or not
+	spare         *Task                           // finished tasks to use again, linked by next
 	spares        int
 	wheel         wheel
 	sleepers      *sleeper // timers to use again
@@ -212,7 +213,7 @@ func (l *Loop) pick() *Task {
 	if l.policy != nil {
 		return l.pickByPolicy()
 	}
-	if first := l.starts.oldest(); first != 0 && (l.ready.head == nil || first < l.ready.head.order) {
+	if l.starts.precedes(&l.ready) {
 		if t := l.starts.pop(); t != nil {
 			return t
 		}
@@ -224,7 +225,7 @@ func (l *Loop) pickByPolicy() *Task {
 	for l.queued > 0 {
 		n := l.policy.Next()
 		l.queued--
-		if n == NodeStart && l.startsFirst() {
+		if n == NodeStart && l.starts.precedes(l.node(NodeStart)) {
 			if t := l.starts.pop(); t != nil {
 				return t
 			}
@@ -242,11 +243,12 @@ func (l *Loop) pickByPolicy() *Task {
 	return nil
 }
 
-// startsFirst says whether of the tasks at NodeStart one that other loops may take has
-// waited longest.
-func (l *Loop) startsFirst() bool {
-	first := l.starts.oldest()
-	return first != 0 && (len(l.nodes) == 0 || l.nodes[NodeStart].head == nil || first < l.nodes[NodeStart].head.order)
+// node returns the queue of node n.
+func (l *Loop) node(n NodeID) *taskQueue {
+	for int(n) >= len(l.nodes) {
+		l.nodes = append(l.nodes, taskQueue{})
+	}
+	return &l.nodes[n]
 }
 
 // lost is called on l when another loop has taken k tasks that had not started.
@@ -261,8 +263,6 @@ func (l *Loop) lost(k int) {
 func (l *Loop) makeReady(t *Task) {
 	t.state = stateQueued
 	if l.plain {
-		l.order++
-		t.order = l.order
 		l.ready.push(t)
 		return
 	}
@@ -273,25 +273,22 @@ func (l *Loop) makeReady(t *Task) {
 }
 
 func (l *Loop) enqueue(t *Task) {
-	l.order++
-	t.order = l.order
 	if l.policy == nil {
 		l.ready.push(t)
 		return
 	}
-	for int(t.node) >= len(l.nodes) {
-		l.nodes = append(l.nodes, taskQueue{})
-	}
-	l.nodes[t.node].push(t)
+	l.node(t.node).push(t)
 	l.queued++
 	l.policy.Ready(t.node)
 }
 
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
-	l.order++
-	t.order = l.order
-	n := l.starts.push(t)
+	beside := &l.ready
+	if l.policy != nil {
+		beside = l.node(NodeStart)
+	}
+	n := l.starts.push(t, beside)
 	if l.policy != nil {
 		l.queued++
 		l.policy.Ready(NodeStart)

@@ -9,6 +9,7 @@ import (
 type taskQueue struct {
 	head, tail *Task
 	n          int
+	pushed     int64 // tasks that have ever come in
 }
 
 func (q *taskQueue) push(t *Task) {
@@ -20,6 +21,7 @@ func (q *taskQueue) push(t *Task) {
 	}
 	q.tail = t
 	q.n++
+	q.pushed++
 }
 
 func (q *taskQueue) pop() *Task {
@@ -41,30 +43,41 @@ func (q *taskQueue) pop() *Task {
 // there is nobody to share with and no lock is taken.
 type startQueue struct {
 	shared bool
-	first  atomic.Uint64 // order of the oldest task, 0 if there is none; only if shared
+	first  atomic.Int64 // place of the oldest task, 0 if there is none; only if shared
 	mu     sync.Mutex
 	q      taskQueue // guarded by mu if shared, else loop-private
 }
 
-// oldest returns the order of the oldest task, 0 if there is none.
-func (s *startQueue) oldest() uint64 {
+// oldest returns the place of the oldest task, 0 if there is none. The place of a task
+// is what was pushed to the queue beside this one before it came, plus 1; until it
+// starts it stands in the tag of its Waiter.
+func (s *startQueue) oldest() int64 {
 	if s.shared {
 		return s.first.Load()
 	}
 	if s.q.head == nil {
 		return 0
 	}
-	return s.q.head.order
+	return s.q.head.wait.tag
 }
 
-func (s *startQueue) push(t *Task) (n int) {
+// precedes says whether the oldest task came before those that are in q.
+func (s *startQueue) precedes(q *taskQueue) bool {
+	place := s.oldest()
+	return place != 0 && place <= q.pushed-int64(q.n)+1
+}
+
+// push adds t, which came after all that was pushed to beside, and returns how many
+// there are now.
+func (s *startQueue) push(t *Task, beside *taskQueue) (n int) {
+	t.wait.tag = beside.pushed + 1
 	if !s.shared {
 		s.q.push(t)
 		return s.q.n
 	}
 	s.mu.Lock()
 	s.q.push(t)
-	s.first.Store(s.q.head.order)
+	s.first.Store(s.q.head.wait.tag)
 	n = s.q.n
 	s.mu.Unlock()
 	return n
@@ -100,6 +113,6 @@ func (s *startQueue) setFirst() {
 	if s.q.head == nil {
 		s.first.Store(0)
 	} else {
-		s.first.Store(s.q.head.order)
+		s.first.Store(s.q.head.wait.tag)
 	}
 }

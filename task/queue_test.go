@@ -12,7 +12,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		q := startQueue{shared: shared}
 		var model []*Task
-		order := uint64(0)
+		var beside taskQueue
 		check := func(got *Task) {
 			t.Helper()
 			if len(model) == 0 {
@@ -29,10 +29,10 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 		for range 5000 {
 			switch rnd.IntN(5) {
 			case 0, 1, 2:
-				order++
-				x := &Task{order: order}
+				beside.push(new(Task))
+				x := new(Task)
 				model = append(model, x)
-				if n := q.push(x); n != len(model) {
+				if n := q.push(x, &beside); n != len(model) {
 					t.Fatalf("push says %d, want %d", n, len(model))
 				}
 			case 3:
@@ -51,9 +51,9 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 					check(x)
 				}
 			}
-			want := uint64(0)
+			want := int64(0)
 			if len(model) > 0 {
-				want = model[0].order
+				want = model[0].wait.tag
 			}
 			if q.oldest() != want {
 				t.Fatalf("oldest %d, want %d", q.oldest(), want)
@@ -198,4 +198,37 @@ func TestIdentityUnderLoad(t *testing.T) {
 	}
 	stop.Store(true)
 	plain.Wait()
+}
+
+// Tasks that have not started and tasks that have run in the order in which they came,
+// although they are in two queues.
+func TestTwoQueuesAreOneFIFO(t *testing.T) {
+	rnd := newRand(t)
+	for range 200 {
+		l := &Loop{budget: 1 << 30}
+		var model []*Task
+		for range 500 {
+			x := new(Task)
+			switch rnd.IntN(5) {
+			case 0, 1:
+				l.enqueueStart(x)
+				model = append(model, x)
+			case 2:
+				l.enqueue(x)
+				model = append(model, x)
+			default:
+				got := l.pick()
+				if len(model) == 0 {
+					if got != nil {
+						t.Fatal("a task out of nothing")
+					}
+					continue
+				}
+				if got != model[0] {
+					t.Fatal("not the oldest")
+				}
+				model = model[1:]
+			}
+		}
+	}
 }

@@ -7,8 +7,8 @@ import (
 
 // A million parked tasks are a figure of the project; these two are its part in it.
 func TestTasksAreSmall(t *testing.T) {
-	if s := unsafe.Sizeof(Task{}); s > 144 {
-		t.Errorf("a Task has %d bytes, want at most 144, a size class of the allocator", s)
+	if s := unsafe.Sizeof(Task{}); s > 128 {
+		t.Errorf("a Task has %d bytes, want at most 128, a size class of the allocator", s)
 	}
 	if s := unsafe.Sizeof(worker{}); s > 64 {
 		t.Errorf("a worker has %d bytes, want at most 64", s)

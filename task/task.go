@@ -62,7 +62,6 @@ type Task struct {
 	recycle   bool // made by Loop.Start
 	refusals  uint8
 	node      NodeID
-	order     uint64 // arrival number in the run queue
 	fn        func() // what it runs
 
 	allPrev, allNext *Task // in Loop.tasks

@@ -20,7 +20,10 @@ const (
 
 func (l *Loop) newWorker() *worker {
 	w := &worker{loop: l}
-	w.Init(w.run)
+	if l.body == nil {
+		l.body = l.runWorker
+	}
+	w.Init(l.body)
 	l.workers++
 	return w
 }
@@ -67,7 +70,18 @@ func (w *worker) adopt(t *Task) {
 	l.taskCount++
 }
 
-// run is the goroutine of w.
+// runWorker is the goroutine of every worker: it finds out which by who is to run. One
+// function for all spares a closure, 16 bytes, for each.
+func (l *Loop) runWorker(yield func(struct{}) bool) {
+	w := l.successor
+	if w != nil {
+		l.successor = nil
+	} else {
+		w = l.cur.worker
+	}
+	w.run(yield)
+}
+
 func (w *worker) run(yield func(struct{}) bool) {
 	w.Enter(yield)
 	l := w.loop
@@ -88,7 +102,8 @@ func (w *worker) run(yield func(struct{}) bool) {
 		l.workers--
 		if goexit {
 			l.cur = nil
-			w.Leave(&l.newWorker().Party, true)
+			l.successor = l.newWorker()
+			w.Leave(&l.successor.Party, true)
 		}
 	}()
 	for w.task != nil || w.nextTask() {
