@@ -72,6 +72,21 @@ func TestGrantThatMeetsCancellationIsTaken(t *testing.T) {
 		t.Error("Cond:", err)
 	}
 
+	var gate Chan[int]
+	gate.Len()
+	end := GoOn(rt.Loop(0), func() { gate.Recv(); runtime.Goexit() })
+	waitParked(t, rt, 1, ReasonChanRecv)
+	open := func() {
+		gate.TrySend(1)
+		waitFor(t, "the end", func() bool { e := end.extra(); e.mu.Lock(); defer e.mu.Unlock(); return e.done })
+	}
+	if err := grantWhileCancelled(t, rt, ReasonJoin, end.Join, open); err != ErrGoexit {
+		t.Error("Join:", err)
+	}
+}
+
+func TestValueThatMeetsCancellationIsTaken(t *testing.T) {
+	rt := newRuntime(t, 2)
 	c := NewChan[int](0)
 	c.Len()
 	v := 0
@@ -108,18 +123,6 @@ func TestGrantThatMeetsCancellationIsTaken(t *testing.T) {
 	}
 	if err := grantWhileCancelled(t, rt, ReasonRead, park, func() { raw.Wake() }); err != nil {
 		t.Error("Waiter:", err)
-	}
-
-	var gate Chan[int]
-	gate.Len()
-	end := GoOn(rt.Loop(0), func() { gate.Recv(); runtime.Goexit() })
-	waitParked(t, rt, 1, ReasonChanRecv)
-	open := func() {
-		gate.TrySend(1)
-		waitFor(t, "the end", func() bool { e := end.extra(); e.mu.Lock(); defer e.mu.Unlock(); return e.done })
-	}
-	if err := grantWhileCancelled(t, rt, ReasonJoin, end.Join, open); err != ErrGoexit {
-		t.Error("Join:", err)
 	}
 }
 

@@ -95,8 +95,7 @@ func TestMutexStarvesNobody(t *testing.T) {
 		})
 		everyone(t, rt, 6, func(int) {
 			for range 10 {
-				mu.Lock()
-				mu.Unlock()
+				pass(&mu)
 			}
 		})
 		stop.Store(true)
@@ -288,8 +287,7 @@ func TestWritersAndReadersDoNotStarve(t *testing.T) {
 		}
 		everyone(t, rt, 6, func(int) {
 			for range 5 {
-				rw.Lock()
-				rw.Unlock()
+				pass(&rw)
 			}
 		})
 		stop.Store(true)
@@ -331,20 +329,19 @@ func TestGuardOfALoopThatHasEnded(t *testing.T) {
 	}
 	var mu Mutex
 	c := NewChan[int](1)
-	run(t, rt, func() { mu.Lock(); mu.Unlock(); c.Send(1) })
+	run(t, rt, func() { pass(&mu); c.Send(1) })
 	var racing sync.WaitGroup
 	for range 4 {
-		racing.Go(func() { mu.Lock(); mu.Unlock() })
+		racing.Go(func() { pass(&mu) })
 	}
 	rt.Close()
 	racing.Wait()
-	mu.Lock()
-	mu.Unlock()
+	pass(&mu)
 	if v, err := c.Recv(); v != 1 || err != nil {
 		t.Error(v, err)
 	}
 	other := newRuntime(t, 1)
-	run(t, other, func() { mu.Lock(); mu.Unlock() })
+	run(t, other, func() { pass(&mu) })
 }
 
 func TestDescribeWait(t *testing.T) {
@@ -354,8 +351,8 @@ func TestDescribeWait(t *testing.T) {
 	hold := NewChan[int](0)
 	GoNamed("holder", func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
 	waitParked(t, rt, 1, ReasonChanRecv)
-	GoNamed("one", func() { mu.Lock(); mu.Unlock() })
-	GoNamed("two", func() { rw.RLock(); rw.RUnlock() })
+	GoNamed("one", func() { pass(&mu) })
+	GoNamed("two", func() { pass(rw.RLocker()) })
 	waitParked(t, rt, 1, ReasonMutex)
 	waitParked(t, rt, 1, ReasonRWMutexRead)
 	on := map[Reason]string{}
@@ -376,7 +373,7 @@ func TestDescribeWait(t *testing.T) {
 	waitParked(t, rt, 1, ReasonMutex)
 	mu.Unlock()
 	waitParked(t, rt, 1, ReasonChanRecv)
-	last := rt.Go(func() { mu.Lock(); mu.Unlock() })
+	last := rt.Go(func() { pass(&mu) })
 	waitParked(t, rt, 1, ReasonMutex)
 	for _, i := range rt.Tasks() {
 		if i.Reason == ReasonMutex {
@@ -387,7 +384,7 @@ func TestDescribeWait(t *testing.T) {
 	heir.Join()
 	last.Join()
 	mu.Lock()
-	again := GoNamed("again", func() { mu.Lock(); mu.Unlock() })
+	again := GoNamed("again", func() { pass(&mu) })
 	waitParked(t, rt, 1, ReasonMutex)
 	for _, i := range rt.Tasks() {
 		contains(t, i.On, "held by a plain goroutine")

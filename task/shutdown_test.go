@@ -98,59 +98,72 @@ func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
 	check()
 }
 
+// unwindObjects is what tasks wait for that only the end of the runtime wakes.
+type unwindObjects struct {
+	mu, held   Mutex
+	rw, heldRW RWMutex
+	native     sync.Mutex
+	wg         WaitGroup
+	busy       Once
+}
+
+func newUnwindObjects() *unwindObjects {
+	o := new(unwindObjects)
+	o.wg.Add(1)
+	o.held.Lock()
+	o.heldRW.RLock()
+	return o
+}
+
+func (o *unwindObjects) waits(t *testing.T) []func() {
+	return []func(){
+		func() { o.wg.Wait() },
+		func() { o.held.Lock(); defer o.held.Unlock() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.heldRW.Lock(); defer o.heldRW.Unlock() },
+		func() { o.busy.Do(func() { t.Error("ran twice") }) },
+		func() { o.rw.Lock(); defer o.rw.Unlock(); NewCond(&o.rw).Wait() },
+		func() { o.rw.RLock(); defer o.rw.RUnlock(); NewCond(o.rw.RLocker()).Wait() },
+		func() { o.native.Lock(); defer o.native.Unlock(); NewCond(&o.native).Wait() },
+		func() { new(Once).Do(o.wg.Wait) },
+		func() {
+			for {
+				Sleep(time.Hour) // ignores that it is cancelled
+			}
+		},
+		func() { Go(o.wg.Wait).Join(); o.wg.Wait() },
+		func() {
+			c := NewChan[int](0)
+			for {
+				Select(c.RecvCase(nil), c.SendCase(1))
+				c.Send(1)
+				c.Recv()
+			}
+		},
+		func() {
+			defer o.wg.Wait() // parks once more while it is being ended
+			o.wg.Wait()
+		},
+	}
+}
+
 // Waits that cancellation does not end are ended too, and deferred functions run.
 func TestShutdownUnwinds(t *testing.T) {
 	for _, loops := range []int{1, 2, 8} {
 		rt, check := closing(t, loops, shortGrace, func(c *Config) {
 			c.OnPanic = func(p *PanicError) { t.Errorf("%v\n%s", p, p.Stack) }
 		})
-		var mu, held Mutex
-		var rw RWMutex
-		native := new(sync.Mutex)
-		var wg WaitGroup
-		wg.Add(1)
-		held.Lock()
-		var heldRW RWMutex
-		heldRW.RLock()
-		var busy Once
+		o := newUnwindObjects()
 		release, began := make(chan struct{}), make(chan struct{})
-		go busy.Do(func() { close(began); <-release })
+		go o.busy.Do(func() { close(began); <-release })
 		<-began
 		var deferred atomic.Int32
 		done := func() {
 			deferred.Add(1)
 			Yield() // may be called here, and ends nothing else
 		}
-		waits := []func(){
-			func() { wg.Wait() },
-			func() { held.Lock(); defer held.Unlock() },
-			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
-			func() { mu.Lock(); defer mu.Unlock(); NewCond(&mu).Wait() },
-			func() { heldRW.Lock(); defer heldRW.Unlock() },
-			func() { busy.Do(func() { t.Error("ran twice") }) },
-			func() { rw.Lock(); defer rw.Unlock(); NewCond(&rw).Wait() },
-			func() { rw.RLock(); defer rw.RUnlock(); NewCond(rw.RLocker()).Wait() },
-			func() { native.Lock(); defer native.Unlock(); NewCond(native).Wait() },
-			func() { new(Once).Do(wg.Wait) },
-			func() {
-				for {
-					Sleep(time.Hour) // ignores that it is cancelled
-				}
-			},
-			func() { Go(wg.Wait).Join(); wg.Wait() },
-			func() {
-				c := NewChan[int](0)
-				for {
-					Select(c.RecvCase(nil), c.SendCase(1))
-					c.Send(1)
-					c.Recv()
-				}
-			},
-			func() {
-				defer wg.Wait() // parks once more while it is being ended
-				wg.Wait()
-			},
-		}
+		waits := o.waits(t)
 		var tasks []*Task
 		for i := range 3 * len(waits) {
 			tasks = append(tasks, GoOn(rt.Loop(i%loops), func() {
@@ -163,9 +176,8 @@ func TestShutdownUnwinds(t *testing.T) {
 		plain := make(chan struct{})
 		go func() { // queued behind tasks that are ended
 			defer close(plain)
-			heldRW.RLock() // behind writers, who are never to come
-			held.Lock()
-			held.Unlock()
+			o.heldRW.RLock() // behind writers, who are never to come
+			pass(&o.held)
 		}()
 		if err := rt.Close(); err != nil {
 			t.Error(err)
@@ -178,13 +190,13 @@ func TestShutdownUnwinds(t *testing.T) {
 		if got := int(deferred.Load()); got != 2*len(tasks) {
 			t.Errorf("%d deferred functions ran, want %d", got, 2*len(tasks))
 		}
-		held.Unlock()
+		o.held.Unlock()
 		<-plain
 		close(release)
-		mu.Lock() // everything is unlocked, and nobody dead is in a queue
-		rw.Lock()
-		native.Lock()
-		held.Lock()
+		o.mu.Lock() // everything is unlocked, and nobody dead is in a queue
+		o.rw.Lock()
+		o.native.Lock()
+		o.held.Lock()
 		check()
 	}
 }

@@ -136,3 +136,9 @@ func contains(t testing.TB, got, want string) {
 		t.Errorf("got %q, want it to contain %q", got, want)
 	}
 }
+
+// pass waits for l and goes on.
+func pass(l sync.Locker) {
+	l.Lock()
+	defer l.Unlock()
+}
