@@ -9,7 +9,8 @@ import (
 
 // A Cond is a condition variable: those who wait for a change of what L guards. It
 // must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
-// not be copied after first use.
+// not be copied after first use. With a sync.Mutex as L, and with the race detector, the
+// first use by a second loop may wait for the first while it holds L (see guard).
 type Cond struct {
 	L       sync.Locker
 	g       guard

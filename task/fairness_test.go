@@ -69,6 +69,45 @@ func TestBudgetBoundsTheSteps(t *testing.T) {
 	})
 }
 
+// A turn that was given many steps, because the last ones were short, ends soon when they
+// become long.
+func TestLongStepsEndTheTurn(t *testing.T) {
+	rt := newRuntime(t, 1)
+	l := rt.Loop(0)
+	run(t, rt, func() {
+		var wg WaitGroup
+		long := false
+		seen := false
+		steps := 0
+		for range 4 {
+			wg.Go(func() {
+				for n := 0; !seen; n++ {
+					if long {
+						steps++
+						spinUntil(lasted(2 * turnTime))
+					}
+					Yield()
+				}
+			})
+		}
+		for range 10_000 { // short steps
+			Yield()
+		}
+		long = true
+		l.Post(func() { seen = true })
+		wg.Wait()
+		if steps > 2*(budgetCheck+1)+4 {
+			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, budgetCheck+1)
+		}
+	})
+}
+
+// lasted returns a function that says whether d has passed since.
+func lasted(d time.Duration) func() bool {
+	start := time.Now()
+	return func() bool { return time.Since(start) > d }
+}
+
 // A loop that lives on what it takes from others still asks its own poller.
 func TestLoopThatStealsAsksItsPoller(t *testing.T) {
 	rt, _ := newSimRuntime(t, 2, false)

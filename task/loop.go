@@ -46,6 +46,7 @@ type Loop struct {
 	missing    int         // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue  // tasks not started yet
 	budget     int         // steps left until the loop's own goroutine is to run
+	turnStart  uint64      // cycles when the turn's first task began
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount     uint64 // length of that list; others read it with coro.Peek
@@ -77,6 +78,7 @@ type Loop struct {
 const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
+	budgetCheck    = 15                     // the time is looked at when these bits of the budget are 0
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -139,9 +141,9 @@ func (l *Loop) runReady() {
 	if !l.anyReady() {
 		return
 	}
-	before := coro.Cycles()
-	budget := l.nextBudget()
-	l.budget = budget
+	l.budget = l.nextBudget()
+	l.turnStart = coro.Cycles()
+	before := l.switches
 	l.toStart = l.pick()
 	for l.toStart != nil {
 		next := l.toStart
@@ -152,8 +154,7 @@ func (l *Loop) runReady() {
 		}
 	}
 	l.stats.turns++
-	used := budget - max(l.budget, 0)
-	l.stats.noteTurn(used, coro.Cycles()-before)
+	l.stats.noteTurn(int(l.switches-before), coro.Cycles()-l.turnStart)
 }
 
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
@@ -207,9 +208,13 @@ func (l *Loop) poll(timeout time.Duration) {
 // pick takes the next task out of the run queue. It returns nil if there is none or
 // if it is the turn of the loop's own goroutine.
 func (l *Loop) pick() *Task {
-	if l.budget--; l.budget < 0 {
+	if l.budget&budgetCheck == 0 && int64(coro.Cycles()-l.turnStart) > l.stats.turnLimit {
+		l.budget = 0
+	}
+	if l.budget <= 0 {
 		return nil
 	}
+	l.budget--
 	if l.policy != nil {
 		return l.pickByPolicy()
 	}

@@ -103,7 +103,8 @@ func (rt *Runtime) setDefault(present bool) {
 	}
 }
 
-// New makes a runtime and starts its loops. Shut it down with Shutdown or Close.
+// New makes a runtime and starts its loops. Shut it down with Shutdown or Close. If one
+// loop runs in the process already, New waits until it has come to the end of its step.
 func New(cfg Config) (*Runtime, error) {
 	if cfg.NewPoller == nil {
 		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")

@@ -110,7 +110,10 @@ func (w *Waiter) Absorb() {
 		<-w.thread().woken
 		return
 	}
-	w.task.park(w.task.why, nil, false)
+	t := w.task
+	t.firm = true
+	t.park(t.why, nil, false)
+	t.firm = false
 }
 
 // parkFully is Park for waits that no cancellation ends.
@@ -301,7 +304,7 @@ const coldTasks = 256
 // What it does itself is the common case; pick and prepare do any.
 func (l *Loop) handOver(t *Task) *coro.Party {
 	next := l.ready.head
-	if next == nil || next == t || next.worker == nil || !l.plain || l.budget <= 0 ||
+	if next == nil || next == t || next.worker == nil || !l.plain || l.budget&budgetCheck == 0 ||
 		l.starts.oldest() != 0 || l.overrun.Load() != 0 {
 		return l.handOverSlow(t)
 	}
