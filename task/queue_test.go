@@ -1,6 +1,7 @@
 package task
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -206,6 +207,7 @@ func TestTwoQueuesAreOneFIFO(t *testing.T) {
 	rnd := newRand(t)
 	for range 200 {
 		l := &Loop{budget: 1 << 30}
+		l.stats.turnLimit = math.MaxInt64
 		var model []*Task
 		for range 500 {
 			x := new(Task)
