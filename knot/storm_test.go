@@ -625,7 +625,15 @@ func TestStormProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m, err := io.CopyN(io.Discard, resp.Body, stormHuge-1500_000)
+	if err != nil { t.Fatal(m, err) }
+	for range 50 { // let it end
+		if k.cmd.Process.Signal(syscall.Signal(0)) != nil { break }
+		time.Sleep(20*time.Millisecond)
+	}
+	t.Log(k.cmd.Process.Signal(syscall.Signal(0)))
 	n, err := io.Copy(io.Discard, resp.Body)
+	n+=m
 	t.Log(n, resp.ContentLength, err, resp.Close)
 	rest, err := io.ReadAll(r)
 	t.Logf("%q %v", rest, err)
