@@ -87,8 +87,8 @@ func (c *conn) rest() {
 	}
 }
 
-// idle marks the connection as closable by Shutdown. It returns false, having
-// closed it, if the server is stopping.
+// idle marks the connection as closable by Shutdown. If the server is stopping
+// the connection lingers instead, or is closed; then idle returns false.
 func (c *conn) idle() bool {
 	if c.lingering {
 		return true
@@ -96,7 +96,11 @@ func (c *conn) idle() bool {
 	c.armIdle()
 	c.state.Store(connIdle)
 	if c.srv.stopping.Load() {
-		// Shutdown may have missed it; if not, it only closed nc.
+		// Shutdown may have missed it; if not, it only closed nc. A client that
+		// has sent its next request already must still get the last answer.
+		if c.served && c.state.CompareAndSwap(connIdle, connActive) && c.linger() {
+			return true
+		}
 		c.state.Store(connClosed)
 		c.finish()
 		return false

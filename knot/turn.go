@@ -119,7 +119,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		switch {
 		case x.torn || x.writeErr != nil:
 			return turnClose
-		case x.closing && (x.r < x.w || x.body.phase != bodyDone):
+		case x.closing && (x.r < x.w || x.body.phase != bodyDone || x.srv.stopping.Load()):
 			return turnLinger
 		case x.closing:
 			return turnClose
