@@ -80,7 +80,9 @@ func (d *desc) arm(dl *deadlines, at int64) {
 		return
 	}
 	dl.armed = at
-	dl.alarm.Set(d.loop, d.loop.Now()+time.Duration(at)-time.Since(epoch), dl.ring)
+	// In this order: whatever passes between the readings makes the alarm late, not early.
+	left := time.Duration(at) - time.Since(epoch)
+	dl.alarm.Set(d.loop, d.loop.Now()+left, dl.ring)
 }
 
 // expire marks deadlines as passed and wakes who waits. Caller holds mu; it is unlocked.
@@ -114,11 +116,11 @@ func (d *desc) ring() {
 			next = x.at
 		}
 	}
-	if dl.armed <= now {
-		dl.armed = 0 // otherwise a late call of an earlier setting
-		if next != 0 {
-			d.arm(dl, next)
-		}
+	// Also if armed is yet to come: the two clocks may differ a little, and an alarm that
+	// rang too early is not set any more.
+	dl.armed = 0
+	if next != 0 {
+		d.arm(dl, next)
 	}
 	d.expire(which &^ d.flags.Load())
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func shell(script string) Command {
@@ -105,8 +107,12 @@ func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {
 		t.Errorf("Line returned %v, want the context's cause", err)
 	}
 	for _, pid := range []int{child.PID(), grandchild} {
-		if state := stateOf(pid); state != "" && state != "Z" {
-			t.Errorf("process %d still runs: state %s", pid, state)
+		deadline := time.Now().Add(10 * time.Second) // the kernel ends it when it gets to it
+		for state := stateOf(pid); state != "" && state != "Z"; state = stateOf(pid) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d still runs: state %s", pid, state)
+			}
+			runtime.Gosched()
 		}
 	}
 }
