@@ -225,8 +225,7 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	}
 	own := d.own()
 	for {
-		if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
-			err = d.failed(flagReadExpired)
+		if err = d.failed(flagReadExpired); err != nil {
 			break
 		}
 		if len(b) == 0 && d.kind.stream() {
@@ -268,8 +267,7 @@ func (d *desc) send(b []byte) (sent int, err error) {
 	}
 	own := d.own()
 	for {
-		if d.flags.Load()&(flagClosing|flagWriteExpired) != 0 {
-			err = d.failed(flagWriteExpired)
+		if err = d.failed(flagWriteExpired); err != nil {
 			break
 		}
 		if len(b) == 0 && d.kind.stream() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"net/netip"
 	"os"
 	"testing"
@@ -18,10 +19,7 @@ import (
 
 func TestDialErrors(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		closed := ln.Addr().String()
-		must(t, ln.Close())
+		closed := boundAddress(t)
 		var dns *net.DNSError
 		for _, x := range []struct {
 			network, address string
@@ -46,6 +44,17 @@ func TestDialErrors(t *testing.T) {
 			}
 		}
 	})
+}
+
+// boundAddress returns an address that nobody listens on and nobody else can get.
+func boundAddress(t *testing.T) string {
+	fd, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
+	must(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(fd)
+	must(t, err)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.(*unix.SockaddrInet4).Port))
 }
 
 // fullListener returns the address of a listener whose queue is full and stays so:
