@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
 	"net/netip"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
