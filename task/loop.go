@@ -52,7 +52,7 @@ type Loop struct {
 	taskCount     uint64 // length of that list; others read it with coro.Peek
 	lastID        uint64
 	idle          []*worker                       // workers without a task, the last used at the end
-	toStart       *Task                           // to be given a new worker by the loop's own goroutine
+	toStart       *Task                           // to be run next by the loop's own goroutine
 	body          func(yield func(struct{}) bool) // runWorker
 	successor     *worker                         // takes the place of one that is ended by Goexit
 	workers       int                             // goroutines, idle or not
@@ -153,7 +153,6 @@ func (l *Loop) runReady() {
 			l.toStart = l.pick()
 		}
 	}
-	l.stats.turns++
 	l.stats.noteTurn(int(l.switches-before), coro.Cycles()-l.turnStart)
 }
 

@@ -4,7 +4,6 @@ import "github.com/capriccio-go/capriccio/internal/coro"
 
 // loopStats is what a loop measures of itself. Loop-private.
 type loopStats struct {
-	turns     uint64
 	stepCost  int64 // cycles, moving average over turns
 	turnLimit int64 // cycles of turnTime
 }
