@@ -1,0 +1,135 @@
+package bgraph
+
+import (
+	"regexp"
+	"strings"
+)
+
+// own are the packages of the runtime itself: a place is named after who called them.
+var own = []string{
+	"github.com/capriccio-go/capriccio/task.",
+	"github.com/capriccio-go/capriccio/netpoll.",
+	"github.com/capriccio-go/capriccio/aio.",
+	"github.com/capriccio-go/capriccio/stackchunk.",
+}
+
+// Name is what people call the node: its label, or the kind of wait and the innermost
+// function of the program on its stack, like "read knot.(*conn).readHead".
+func (n *Node) Name() string {
+	if n.Label != "" {
+		return n.Label
+	}
+	if f := n.Place(); f != nil {
+		return n.Reason + " " + ShortFunction(f.Function)
+	}
+	return n.Reason
+}
+
+// Place is the innermost frame that belongs to the program: neither to the runtime nor
+// to the standard library, unless there is nothing else. It is nil if the node has no
+// stack.
+func (n *Node) Place() *Frame {
+	var first *Frame
+	for i := range n.Stack {
+		f := &n.Stack[i]
+		if ofRuntime(f.Function) {
+			continue
+		}
+		if first == nil {
+			first = f
+		}
+		if !ofStandardLibrary(f.Function) {
+			return f
+		}
+	}
+	if first == nil && len(n.Stack) > 0 {
+		first = &n.Stack[0]
+	}
+	return first
+}
+
+func ofRuntime(function string) bool {
+	for _, prefix := range own {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofStandardLibrary goes by the rule that an import path whose first element has no
+// dot belongs to the standard library; "main" is the exception.
+func ofStandardLibrary(function string) bool {
+	path, _, inFolder := strings.Cut(function, "/")
+	if !inFolder {
+		path, _, _ = strings.Cut(function, ".")
+		return path != "main" && !strings.HasSuffix(path, "_test")
+	}
+	return !strings.Contains(path, ".")
+}
+
+// ShortFunction is the name of a function without the folders of its package.
+func ShortFunction(function string) string {
+	end := strings.IndexByte(function, '[') // type arguments have slashes of their own
+	if end < 0 {
+		end = len(function)
+	}
+	return function[strings.LastIndexByte(function[:end], '/')+1:]
+}
+
+// Node returns the node with the given key, nil if there is none.
+func (s *Snapshot) Node(k Key) *Node {
+	lo, hi := 0, len(s.Nodes)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if s.Nodes[mid].Key < k {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(s.Nodes) && s.Nodes[lo].Key == k {
+		return &s.Nodes[lo]
+	}
+	return nil
+}
+
+// NameOf is the name of the node with the given key.
+func (s *Snapshot) NameOf(k Key) string {
+	if n := s.Node(k); n != nil {
+		return n.Name()
+	}
+	return k.String()
+}
+
+// Filter returns a Snapshot with those nodes only whose name or one of whose functions
+// focus matches, and ignore does not; nil matches all and nothing. The edges between
+// them stay, and those to and from the start and the end, which are kept.
+func (s *Snapshot) Filter(focus, ignore *regexp.Regexp) *Snapshot {
+	out := *s
+	out.Nodes, out.Edges = nil, nil
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Key == KeyStart || n.Key == KeyEnd || (focus == nil || n.matches(focus)) && !(ignore != nil && n.matches(ignore)) {
+			out.Nodes = append(out.Nodes, *n)
+		}
+	}
+	for i := range s.Edges {
+		if e := &s.Edges[i]; out.Node(e.From) != nil && out.Node(e.To) != nil {
+			out.Edges = append(out.Edges, *e)
+		}
+	}
+	return &out
+}
+
+func (n *Node) matches(re *regexp.Regexp) bool {
+	if re.MatchString(n.Name()) || re.MatchString(n.Reason) {
+		return true
+	}
+	for i := range n.Stack {
+		if re.MatchString(n.Stack[i].Function) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,3 @@
+package bgraph
+
+import _ "github.com/google/pprof/profile"

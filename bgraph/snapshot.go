@@ -1,0 +1,295 @@
+package bgraph
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// A Snapshot is a blocking graph at one moment, or the difference between two moments
+// (see Diff). It stands for itself: it can be written, read back on another machine,
+// compared and drawn. Nobody else has a hand on it, so it may be changed.
+type Snapshot struct {
+	Program   Program    `json:"program"`
+	Taken     time.Time  `json:"taken"`
+	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
+	Sampling  int        `json:"sampling"`        // one wait in so many was timed; counts are exact
+	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in so many; 0: never
+	Loops     []LoopStat `json:"loops"`           // by index
+	Resources []Resource `json:"resources"`       // what Edge.Changes refers to, by position
+	Nodes     []Node     `json:"nodes"`           // by Key, ascending
+	Edges     []Edge     `json:"edges"`           // by From, then To, ascending
+	Overflow  Overflow   `json:"overflow"`        // what did not find room
+	Overruns  []Overrun  `json:"overruns"`        // the watchdog's reports, the latest last; at most MaxOverruns
+	Sched     *Sched     `json:"sched,omitempty"` // what the scheduler says of itself, if it can
+}
+
+// Nanos is a duration in nanoseconds; in JSON it is a number.
+type Nanos int64
+
+// Duration converts n.
+func (n Nanos) Duration() time.Duration { return time.Duration(n) }
+
+// String is the duration with three significant digits: 1.23µs.
+func (n Nanos) String() string {
+	d := time.Duration(n)
+	for unit := time.Duration(1); ; unit *= 10 {
+		if unit*1000 > d.Abs() {
+			return d.Round(unit).String()
+		}
+	}
+}
+
+// A Program says whose graph it is.
+type Program struct {
+	Name    string    `json:"name"` // of the executable, without folder
+	PID     int       `json:"pid"`
+	Host    string    `json:"host"`
+	Go      string    `json:"go"`      // runtime.Version
+	Started time.Time `json:"started"` // when the graph was begun
+}
+
+// A LoopStat describes one event loop.
+type LoopStat struct {
+	Index int    `json:"index"`
+	Tasks int64  `json:"tasks"` // started and not finished
+	Steps uint64 `json:"steps"` // waits that ended, and starts
+}
+
+// A Resource is something that tasks take and give back, and that was counted.
+type Resource struct {
+	Name     string `json:"name"`
+	Unit     string `json:"unit"`     // "bytes", "" for things
+	InUse    int64  `json:"in_use"`   // taken and not given back
+	Acquired uint64 `json:"acquired"` // in all
+	Released uint64 `json:"released"` // in all
+	Limit    int64  `json:"limit"`    // 0: none known
+}
+
+// A Key names a node in the same way on every machine and in every run of the same
+// source: it is a hash of the reason, the label, and the functions and line offsets of
+// the call path. The first keys are those below.
+type Key uint64
+
+// The keys of nodes that are not places in the program.
+const (
+	KeyStart    Key = 1 // where tasks begin
+	KeyEnd      Key = 2 // where they end
+	KeyOverflow Key = 3 // stands for all the nodes beyond the limit
+)
+
+// String is 16 hexadecimal digits.
+func (k Key) String() string { return fmt.Sprintf("%016x", uint64(k)) }
+
+// MarshalText and UnmarshalText write a Key as String does; JSON numbers could not
+// hold it.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *Key) UnmarshalText(text []byte) error {
+	var v uint64
+	if len(text) != 16 {
+		return fmt.Errorf("bgraph: node key %q; want 16 hexadecimal digits", text)
+	}
+	for _, c := range text {
+		d := strings.IndexByte("0123456789abcdef", c)
+		if d < 0 {
+			return fmt.Errorf("bgraph: node key %q; want 16 hexadecimal digits", text)
+		}
+		v = v<<4 | uint64(d)
+	}
+	*k = Key(v)
+	return nil
+}
+
+// A Node is a place where tasks wait.
+type Node struct {
+	Key        Key        `json:"key"`
+	Reason     string     `json:"reason"`          // what kind of wait: "read", "mutex", "yield"; "start", "end", "overflow"
+	Label      string     `json:"label,omitempty"` // given by the program, see task.At
+	Stack      []Frame    `json:"stack"`           // innermost first, down to the task's function
+	Now        int64      `json:"now"`             // tasks there
+	Peak       int64      `json:"peak"`            // the most there at a time: the sum of the loops' peaks, so an upper bound
+	Arrivals   uint64     `json:"arrivals"`
+	Departures uint64     `json:"departures"`
+	Wait       Times      `json:"wait"`   // from parking to being ready
+	Ready      Times      `json:"ready"`  // from being ready to running
+	Oldest     Nanos      `json:"oldest"` // how long the one that has been there longest has waited
+	Loops      []NodeLoop `json:"loops"`  // those loops where it has been met, by index
+}
+
+// A Frame is one call of a stack.
+type Frame struct {
+	Function string `json:"function"` // with package path
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Offset   int    `json:"offset"` // of the line from the function's first
+}
+
+// A NodeLoop is one loop's part in a node.
+type NodeLoop struct {
+	Loop       int    `json:"loop"`
+	Now        int64  `json:"now"`
+	Peak       int64  `json:"peak"`
+	Arrivals   uint64 `json:"arrivals"`
+	Departures uint64 `json:"departures"`
+}
+
+// Times are measured durations.
+type Times struct {
+	Count uint64    `json:"count"` // measured; see Snapshot.Sampling
+	Sum   Nanos     `json:"sum"`
+	Max   Nanos     `json:"max"`
+	Hist  Histogram `json:"hist"`
+}
+
+// Mean is 0 if nothing was measured.
+func (t *Times) Mean() Nanos {
+	if t.Count == 0 {
+		return 0
+	}
+	return Nanos(float64(t.Sum) / float64(t.Count))
+}
+
+// An Edge is a step of tasks: what they do between two waits.
+type Edge struct {
+	From     Key      `json:"from"`
+	To       Key      `json:"to"`
+	Count    uint64   `json:"count"`
+	CPU      Times    `json:"cpu"`               // time on the loop: the step's own, and what the kernel took from it
+	Recent   Moments  `json:"recent"`            // of CPU, in nanoseconds
+	Heap     Change   `json:"heap"`              // bytes allocated, sampled; other loops' allocations blur it
+	Changes  []Change `json:"changes,omitempty"` // of each of Snapshot.Resources, exact; may be shorter than that
+	Overruns uint64   `json:"overruns"`          // steps that the watchdog found too long
+}
+
+// TotalCPU estimates the CPU time of all steps from those that were timed.
+func (e *Edge) TotalCPU() Nanos {
+	if e.CPU.Count == 0 {
+		return 0
+	}
+	return Nanos(float64(e.CPU.Sum) * float64(e.Count) / float64(e.CPU.Count))
+}
+
+// Moments are exponentially weighted: what came last counts most.
+type Moments struct {
+	Mean     float64 `json:"mean"`
+	Variance float64 `json:"variance"`
+}
+
+// A Change is what steps took of a resource (more than 0) or gave back (less).
+type Change struct {
+	Steps  uint64  `json:"steps"` // that were measured
+	Sum    int64   `json:"sum"`
+	Recent Moments `json:"recent"`
+}
+
+// Mean is the change per measured step.
+func (c *Change) Mean() float64 {
+	if c.Steps == 0 {
+		return 0
+	}
+	return float64(c.Sum) / float64(c.Steps)
+}
+
+// Overflow counts what met the limits of the graph.
+type Overflow struct {
+	MaxNodes int    `json:"max_nodes"`
+	MaxEdges int    `json:"max_edges"` // per loop
+	Nodes    uint64 `json:"nodes"`     // waits at places that found no room as a node
+	Edges    uint64 `json:"edges"`     // steps that found no room as an edge
+}
+
+// MaxOverruns is how many of the watchdog's reports are kept.
+const MaxOverruns = 32
+
+// An Overrun is a step that the watchdog found too long.
+type Overrun struct {
+	From  Key       `json:"from"`
+	To    Key       `json:"to"` // KeyStart if the step has not ended yet
+	Task  string    `json:"task"`
+	Loop  int       `json:"loop"`
+	At    time.Time `json:"at"`
+	Held  Nanos     `json:"held"`
+	Stack string    `json:"stack"` // as the Go runtime prints it
+}
+
+// A Sched is what a scheduling policy says of itself: the state of the resources that
+// it watches, and how it ranks the nodes.
+type Sched struct {
+	Policy    string          `json:"policy"`
+	Admitted  uint64          `json:"admitted"`
+	Deferred  uint64          `json:"deferred"`
+	Refused   uint64          `json:"refused"`
+	Resources []SchedResource `json:"resources"`
+	Nodes     []SchedNode     `json:"nodes"` // by Key, then Loop
+}
+
+// A SchedResource is the state of a watched resource.
+type SchedResource struct {
+	Name        string  `json:"name"`
+	Utilisation float64 `json:"utilisation"` // 0 to 1 of what may be used
+	Trend       float64 `json:"trend"`       // change of the utilisation per second
+	State       string  `json:"state"`       // "low", "rising", "at limit"
+}
+
+// A SchedNode is how a loop's scheduler ranks a node.
+type SchedNode struct {
+	Key      Key     `json:"key"`
+	Loop     int     `json:"loop"`
+	Priority float64 `json:"priority"`
+	Tickets  int64   `json:"tickets"`
+	Pass     uint64  `json:"pass"`
+	Ready    int64   `json:"ready"`          // tasks in its queue
+	Held     string  `json:"held,omitempty"` // why it is being held back
+}
+
+// Buckets is the length of a full Histogram.
+const Buckets = 32
+
+// A Histogram counts durations on a logarithmic scale. Bucket 0 holds those below
+// 32 ns, bucket i from 2^(i+4) ns to below 2^(i+5) ns, the last all from 2^35 ns (34 s)
+// on. Empty buckets at the end may be missing.
+type Histogram []uint64
+
+// BucketOf is the bucket of a duration.
+func BucketOf(d Nanos) int {
+	if d < 32 {
+		return 0
+	}
+	return min(bits.Len64(uint64(d))-5, Buckets-1)
+}
+
+// BucketFrom is the lower bound of bucket i, the upper one of bucket i-1.
+func BucketFrom(i int) Nanos {
+	if i <= 0 {
+		return 0
+	}
+	return Nanos(1) << (i + 4)
+}
+
+// Quantile estimates the duration that the share q (0 to 1) of the measured ones does
+// not exceed, within a factor of 2.
+func (t *Times) Quantile(q float64) Nanos {
+	var total uint64
+	for _, n := range t.Hist {
+		total += n
+	}
+	if total == 0 {
+		return 0
+	}
+	rank := q * float64(total)
+	var below float64
+	for i, n := range t.Hist {
+		if n > 0 && below+float64(n) >= rank {
+			from, to := float64(BucketFrom(i)), float64(min(BucketFrom(i+1), t.Max))
+			if i == Buckets-1 {
+				to = float64(t.Max)
+			}
+			return min(Nanos(from+(max(to, from)-from)*(rank-below)/float64(n)), max(t.Max, 0))
+		}
+		below += float64(n)
+	}
+	return t.Max
+}
