@@ -47,10 +47,11 @@ type Ctx struct {
 	resp     response
 
 	reads    uint8
-	closing  bool // the connection ends with the current response
-	torn     bool // ... at once: the response could not be completed
-	finished bool // the current request is answered and logged
-	spoiled  bool // a handler was torn out of it: not to be used again
+	closing  bool  // the connection ends with the current response
+	torn     bool  // ... at once: the response could not be completed
+	finished bool  // the current request is answered and logged
+	counted  int64 // bytes of in and out, as said to the runtime
+	spoiled  bool  // a handler was torn out of it: not to be used again
 
 	// Used by Files: NUL-terminated name, and the buffers of widen.
 	name      []byte
@@ -169,6 +170,8 @@ func (x *Ctx) makeRoom(keep int) {
 func (x *Ctx) growIn(size int) {
 	bigger := make([]byte, max(size, 2*len(x.in)))
 	copy(bigger, x.in[:x.w])
+	x.counted += int64(len(bigger) - len(x.in))
+	bufferBytes.Acquire(int64(len(bigger) - len(x.in)))
 	x.in = bigger
 }
 

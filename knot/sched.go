@@ -38,3 +38,18 @@ func spawnApart(fn func()) {
 	// shut down, fn would fail at once anyway.
 	task.Spawn(task.Options{Context: context.Background()}, fn)
 }
+
+// answered says that one more request has got its response: what the server is for.
+func answered() { task.Progress(1) }
+
+// bufferBytes are the buffers of the connections that are being served, as
+// the blocking graph shows them.
+var bufferBytes = countBuffers()
+
+func countBuffers() *task.Resource {
+	r, err := task.NewResource("connection buffers", "bytes")
+	if err != nil {
+		panic(err) // the table of resources is empty when packages are set up
+	}
+	return r
+}

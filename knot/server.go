@@ -174,10 +174,13 @@ var contexts = sync.Pool{New: func() any { return newCtx() }}
 func (s *Server) borrow(c *conn) *Ctx {
 	x := contexts.Get().(*Ctx)
 	x.c, x.srv = c, s
+	x.counted = int64(len(x.in) + cap(x.out))
+	bufferBytes.Acquire(x.counted)
 	return x
 }
 
 func giveBack(x *Ctx) {
+	bufferBytes.Release(x.counted)
 	if x.spoiled {
 		return
 	}

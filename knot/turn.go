@@ -180,6 +180,7 @@ func (x *Ctx) serveRequest() {
 // conclude is what every answered request ends with.
 func (x *Ctx) conclude() {
 	x.finished = true
+	answered()
 	x.c.since = x.srv.clock.now()
 	if x.srv.AccessLog != nil {
 		x.srv.AccessLog.record(x)

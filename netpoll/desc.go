@@ -94,7 +94,11 @@ func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
 	if writable {
 		d.write.p.Store(ready)
 	}
-	return p.register(d)
+	if err := p.register(d); err != nil {
+		return err
+	}
+	task.Descriptors.Acquire(1)
+	return nil
 }
 
 // own says whether the caller runs on d's loop, where it can't overlap the poller.

@@ -308,6 +308,7 @@ func (d *desc) awaitFree() {
 
 // free closes the fd. Its caller was the last user.
 func (d *desc) free() {
+	task.Descriptors.Release(1)
 	if d.onFree != nil {
 		d.onFree()
 	}

@@ -216,3 +216,20 @@ func (s *supply) deliverRandomly(rng *rand.Rand, done *sync.WaitGroup) {
 func (s *supply) announce(in, out bool) {
 	s.d.loop.Post(func() { s.d.deliver(in, out, false) })
 }
+
+// Every registered descriptor is counted, and counted off when it is closed.
+func TestDescriptorsAreCounted(t *testing.T) {
+	both(t, func(t *testing.T) {
+		before := task.Descriptors.InUse()
+		r, w, err := Pipe()
+		must(t, err)
+		if n := task.Descriptors.InUse() - before; n != 2 {
+			t.Errorf("a pipe counts for %d descriptors, want 2", n)
+		}
+		must(t, r.Close())
+		must(t, w.Close())
+		if n := task.Descriptors.InUse() - before; n != 0 {
+			t.Errorf("%d descriptors are counted after all are closed", n)
+		}
+	})
+}

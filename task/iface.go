@@ -29,10 +29,15 @@ type Poller interface {
 
 // An Observer is told of every wait, and names the node where it happens. Its
 // methods are called on the loop of the task, between two steps of the task, and must
-// not park. One Observer belongs to one loop.
+// not park. One Observer belongs to one loop. See Task.Note for where it keeps what it
+// knows about a task.
 type Observer interface {
+	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
+	// when one task hands over to the next, time has passed since the last step.
+	Turn()
 	// Parked is called when t is about to wait, or to yield, for the given reason, on
-	// a call path with the given fingerprint. It returns the node.
+	// a call path and, in At, under a label, with the given fingerprint (see
+	// Loop.Label). It returns the node.
 	Parked(t *Task, why Reason, fingerprint uint64) NodeID
 	// Ready is called when the wait of t is over and it is put into the run queue.
 	Ready(t *Task)
@@ -40,6 +45,16 @@ type Observer interface {
 	Resumed(t *Task)
 	// Finished is called when the function of t has returned.
 	Finished(t *Task)
+}
+
+// An OverrunObserver is an Observer that wants to know of the steps that the watchdog
+// finds too long (Config.HoldLimit).
+type OverrunObserver interface {
+	Observer
+	// Overran is called when a step has taken so long, on its loop and after Parked or
+	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
+	// empty where it was not taken because the last report was too recent.
+	Overran(task string, lasted time.Duration, stack string, ended bool)
 }
 
 // A Policy chooses which node of the graph runs next on one loop. Its methods are

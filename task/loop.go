@@ -24,7 +24,7 @@ type Loop struct {
 	policy     Policy   // fixed, nil: FIFO over all nodes
 	lockThread bool     // fixed
 	shared     bool     // fixed: there are other loops in the runtime
-	plain      bool     // fixed: neither observer nor policy, and not hub
+	plain      bool     // fixed: no policy, and not hub
 	hub        bool     // fixed: tasks switch to each other through the loop's own goroutine
 
 	party coro.Party // the loop's own goroutine
@@ -36,6 +36,8 @@ type Loop struct {
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
+	label    string  // what the running task has given to At, until that is observed
+	accounts accounts
 
 	ready      taskQueue   // with the FIFO policy
 	nodes      []taskQueue // with another policy, by node
@@ -96,6 +98,10 @@ func (l *Loop) Poller() Poller { return l.poller }
 // Tasks is the number of tasks of the loop that have started and not finished.
 func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
 
+// Steps is the number of steps, the stretches between two waits of a task, that the
+// loop has begun, and of its own turns.
+func (l *Loop) Steps() uint64 { return coro.Peek(uintptr(unsafe.Pointer(&l.switches))) }
+
 // run is the loop's own goroutine. A turn: take what came from other threads, let
 // timers expire, poll for events (waiting if nothing is ready), then hand over to the
 // first ready task; the turn ends when the tasks have nothing more to run or the
@@ -115,6 +121,7 @@ func (l *Loop) run() {
 			members.remove(l.g)
 		}
 		members.removeLoop(l)
+		l.closeAccounts()
 		close(l.stopped)
 	}()
 	for !l.done() {
@@ -159,6 +166,9 @@ func (l *Loop) runReady() {
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
 // one.
 func (l *Loop) runFrom(next *Task) {
+	if l.observed {
+		l.observer.Turn()
+	}
 	if next.worker == nil && len(l.idle) == 0 {
 		l.idle = append(l.idle, l.newWorker())
 	}
@@ -266,11 +276,7 @@ func (l *Loop) lost(k int) {
 // makeReady puts t, which was parked, into the run queue.
 func (l *Loop) makeReady(t *Task) {
 	t.state = stateQueued
-	if l.plain {
-		l.ready.push(t)
-		return
-	}
-	if l.observer != nil {
+	if l.observed {
 		l.observer.Ready(t)
 	}
 	l.enqueue(t)
@@ -328,7 +334,7 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 		}
 		w = l.idle[n-1]
 		l.idle = l.idle[:n-1]
-		w.adopt(next)
+		w.adopt(l, next)
 	}
 	next.state = stateRunning
 	l.cur = next

@@ -83,6 +83,8 @@ func (o *reasonObserver) Parked(k *Task, why Reason, fingerprint uint64) NodeID 
 	}
 	return NodeID(why)
 }
+func (o *reasonObserver) Turn() {}
+
 func (o *reasonObserver) Ready(k *Task)   { o.move(k, "ready", "parked") }
 func (o *reasonObserver) Resumed(k *Task) { o.move(k, "resumed", "", "ready") }
 func (o *reasonObserver) Finished(k *Task) {

@@ -149,6 +149,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.watch = startWatchdog(rt)
 	members.addLoops(rt.loops)
 	for _, l := range rt.loops {
+		l.openAccounts()
 		go l.run()
 	}
 	rt.setDefault(true)
@@ -176,7 +177,7 @@ func (rt *Runtime) makeLoops() error {
 			l.policy = rt.cfg.NewPolicy(l)
 		}
 		l.hub = rt.cfg.NoHandOver
-		l.plain = l.observer == nil && l.policy == nil && !l.hub
+		l.plain = l.policy == nil && !l.hub
 		rt.loops = append(rt.loops, l)
 	}
 	return nil

@@ -60,9 +60,11 @@ func TestRandomProgramsOnLockedThreads(t *testing.T) {
 type reasons struct{}
 
 func (reasons) Parked(_ *task.Task, why task.Reason, _ uint64) task.NodeID { return task.NodeID(why) }
-func (reasons) Ready(*task.Task)                                           {}
-func (reasons) Resumed(*task.Task)                                         {}
-func (reasons) Finished(*task.Task)                                        {}
+func (reasons) Turn()                                                      {}
+
+func (reasons) Ready(*task.Task)    {}
+func (reasons) Resumed(*task.Task)  {}
+func (reasons) Finished(*task.Task) {}
 
 // randomPolicy takes any node with a ready task, by chance.
 type randomPolicy struct {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -127,6 +128,13 @@ func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.i
 // Node is the node of the blocking graph at which the task last waited. It may be
 // called on the task's loop only.
 func (t *Task) Node() NodeID { return t.node }
+
+// Note returns the pointer that the observer of the loop has put down with SetNote for
+// t, which has started and not finished; nil if it has not. For observers.
+func (t *Task) Note() unsafe.Pointer { return t.worker.note }
+
+// SetNote puts p down, until the task has finished. For observers.
+func (t *Task) SetNote(p unsafe.Pointer) { t.worker.note = p }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {

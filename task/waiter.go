@@ -209,7 +209,11 @@ func (t *Task) givesWay() bool {
 // endPark says how the wait that beginPark began has ended. What t waited for stays in
 // t.on until the next wait or the end.
 func (t *Task) endPark() error {
-	if t.notified && !t.seen {
+	if t.seen {
+		t.seen = false
+		t.loop.observer.Resumed(t)
+	}
+	if t.notified {
 		t.notified = false
 		return nil
 	}
@@ -218,11 +222,7 @@ func (t *Task) endPark() error {
 
 func (t *Task) endParkSlow() error {
 	l := t.loop
-	if t.seen {
-		t.seen = false
-		l.observer.Resumed(t)
-	}
-	if l.unwinding && !t.notified {
+	if l.unwinding {
 		t.unwind()
 	}
 	if t.notified {
@@ -245,9 +245,16 @@ func (t *Task) unwind() {
 	if d, ok := t.on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
 		for !t.notified {
 			t.fixed = true
+			if l.observed {
+				l.observe(t)
+			}
 			t.state = stateParked
 			if to := l.handOver(t); to != nil {
 				coro.Switch(&t.worker.Party, to)
+			}
+			if t.seen {
+				t.seen = false
+				l.observer.Resumed(t)
 			}
 		}
 		return
@@ -259,10 +266,33 @@ func (t *Task) unwind() {
 	runtime.Goexit()
 }
 
+// At is Yield at a place that has a name: a stage boundary, which the blocking graph
+// shows under that name, apart from other names at the same place. Names are meant to be
+// few, constants of the program.
+func At(name string) {
+	if l := here(); l != nil && l.cur != nil {
+		l.label = name
+	}
+	Yield()
+}
+
+// Label is the argument of At while the observer hears of that wait, else empty. It may
+// be called by Observer.Parked only.
+func (l *Loop) Label() string { return l.label }
+
 // observe tells the observer that t is about to wait or yield.
 func (l *Loop) observe(t *Task) {
 	t.seen = true
-	t.node = l.observer.Parked(t, t.why, coro.Fingerprint(l.base))
+	fp := coro.Fingerprint(l.base) + uint64(t.why)
+	if l.label == "" {
+		t.node = l.observer.Parked(t, t.why, fp)
+		return
+	}
+	for i := range len(l.label) {
+		fp = (fp ^ uint64(l.label[i])) * 0x100000001b3
+	}
+	t.node = l.observer.Parked(t, t.why, fp)
+	l.label = ""
 }
 
 // Yield lets every task of the loop that is ready run before the caller goes on. On a

@@ -134,6 +134,9 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
+	if o, ok := l.observer.(OverrunObserver); ok {
+		o.Overran("", lasted, stack, false)
+	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
 		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", stack)
 }
@@ -167,12 +170,19 @@ func (l *Loop) reportOverrun() {
 		return
 	}
 	w.overruns.Add(1)
-	if !w.mayReport() {
+	report, stack := w.mayReport(), ""
+	if report {
+		stack = string(debug.Stack())
+	}
+	if o, ok := l.observer.(OverrunObserver); ok {
+		o.Overran(l.cur.String(), lasted, stack, true)
+	}
+	if !report {
 		return
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
 		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit,
-		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", string(debug.Stack()))
+		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", stack)
 }
 
 // runningStacks returns the stacks of the goroutines that are not parked and run tasks.

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"unsafe"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
@@ -8,9 +10,9 @@ import (
 // loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
-	g    uintptr // identity; 0 until it first runs
-	loop *Loop
-	task *Task // what it runs or is to run; nil: idle
+	g    uintptr        // identity; 0 until it first runs
+	task *Task          // what it runs or is to run; nil: idle
+	note unsafe.Pointer // the observer's, about task
 }
 
 const (
@@ -19,7 +21,7 @@ const (
 )
 
 func (l *Loop) newWorker() *worker {
-	w := &worker{loop: l}
+	w := new(worker)
 	if l.body == nil {
 		l.body = l.runWorker
 	}
@@ -29,10 +31,10 @@ func (l *Loop) newWorker() *worker {
 }
 
 // enroll enters w into members.
-func (w *worker) enroll() {
+func (w *worker) enroll(l *Loop) {
 	if *w.Mark()&workerEnrolled == 0 {
 		*w.Mark() |= workerEnrolled
-		members.enter(w.g, w.loop)
+		members.enter(w.g, l)
 	}
 }
 
@@ -44,16 +46,15 @@ func (l *Loop) enroll() {
 	l.enrolled = true
 	members.enter(l.g, l)
 	for _, w := range l.idle {
-		w.enroll()
+		w.enroll(l)
 	}
 	for t := l.tasks; t != nil; t = t.allNext {
-		t.worker.enroll()
+		t.worker.enroll(l)
 	}
 }
 
 // adopt makes w the worker of t, which has not started.
-func (w *worker) adopt(t *Task) {
-	l := w.loop
+func (w *worker) adopt(l *Loop, t *Task) {
 	w.task = t
 	t.worker = w
 	if s := t.extra().scope; s == nil {
@@ -79,16 +80,15 @@ func (l *Loop) runWorker(yield func(struct{}) bool) {
 	} else {
 		w = l.cur.worker
 	}
-	w.run(yield)
+	w.run(l, yield)
 }
 
-func (w *worker) run(yield func(struct{}) bool) {
+func (w *worker) run(l *Loop, yield func(struct{}) bool) {
 	w.Enter(yield)
-	l := w.loop
 	w.g = coro.G()
 	l.curG = w.g
 	if l.enrolled {
-		w.enroll()
+		w.enroll(l)
 	}
 	if l.base == 0 {
 		l.base = coro.Depth()
@@ -106,8 +106,8 @@ func (w *worker) run(yield func(struct{}) bool) {
 			w.Leave(&l.successor.Party, true)
 		}
 	}()
-	for w.task != nil || w.nextTask() {
-		w.runTask(w.task)
+	for w.task != nil || w.nextTask(l) {
+		w.runTask(l, w.task)
 		w.task = nil
 	}
 	goexit = false
@@ -117,8 +117,7 @@ func (w *worker) run(yield func(struct{}) bool) {
 // w runs itself, without a switch; otherwise w goes idle until it is given one, or,
 // if there are more idle workers than are worth keeping, ends. It returns false if w
 // is to end.
-func (w *worker) nextTask() bool {
-	l := w.loop
+func (w *worker) nextTask(l *Loop) bool {
 	var next *Task
 	if !l.hub {
 		next = l.pick()
@@ -128,7 +127,7 @@ func (w *worker) nextTask() bool {
 		if l.policy != nil {
 			l.charge(next)
 		}
-		w.adopt(next)
+		w.adopt(l, next)
 		next.state = stateRunning
 		l.cur = next
 		return true
@@ -158,8 +157,7 @@ func (l *Loop) leaveTo(w *worker, next *Task) {
 
 // runTask runs t to its end. A panic does not leave it; a Goexit goes on from here
 // through run, which lets another worker take the place of w.
-func (w *worker) runTask(t *Task) {
-	l := w.loop
+func (w *worker) runTask(l *Loop, t *Task) {
 	returned := false
 	var failure error
 	defer func() {
@@ -175,7 +173,7 @@ func (w *worker) runTask(t *Task) {
 	if l.overrun.Load() != 0 {
 		l.overrun.Store(0)
 	}
-	if l.observer != nil {
+	if l.observed {
 		l.observer.Resumed(t)
 	}
 	t.cancelled = t.endedContext() != nil
@@ -193,8 +191,9 @@ func (w *worker) runTask(t *Task) {
 // finish does the bookkeeping for the end of t.
 func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
-	if l.observer != nil {
+	if l.observed {
 		l.observer.Finished(t)
+		t.worker.note = nil
 	}
 	if l.overrun.Load() != 0 {
 		l.reportOverrun()

@@ -137,3 +137,22 @@ TEXT ·Prefetch(SB), NOSPLIT, $0-8
 	MOVQ       p+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
+
+// func CopyWords(dst, src unsafe.Pointer, n uintptr)
+TEXT ·CopyWords(SB), NOSPLIT, $0-24
+	MOVQ  dst+0(FP), DI
+	MOVQ  src+8(FP), SI
+	MOVQ  n+16(FP), CX
+	TESTQ CX, CX
+	JZ    done
+
+word:
+	MOVQ (SI), AX
+	MOVQ AX, (DI)
+	ADDQ $8, SI
+	ADDQ $8, DI
+	DECQ CX
+	JNZ  word
+
+done:
+	RET

@@ -126,3 +126,19 @@ TEXT ·Prefetch(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
 	PRFM (R0), PLDL1KEEP
 	RET
+
+// func CopyWords(dst, src unsafe.Pointer, n uintptr)
+TEXT ·CopyWords(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	CBZ  R2, done
+
+word:
+	MOVD.P 8(R1), R3
+	MOVD.P R3, 8(R0)
+	SUB    $1, R2
+	CBNZ   R2, word
+
+done:
+	RET

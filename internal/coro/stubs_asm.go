@@ -29,6 +29,11 @@ func RunsFree(word *uintptr) bool
 // synchronises nothing and is not seen by the race detector: for statistics only.
 func Peek(addr uintptr) uint64
 
+// CopyWords copies n aligned words from src, which another thread may be writing, to
+// dst. Each word is copied whole; nothing is synchronised, and the race detector does
+// not see the loads. For statistics only: no word may be a pointer.
+func CopyWords(dst, src unsafe.Pointer, n uintptr)
+
 // Headroom is the number of bytes left on the running goroutine's present stack.
 func Headroom() uintptr
 

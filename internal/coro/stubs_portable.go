@@ -44,6 +44,13 @@ func Peek(addr uintptr) uint64 {
 	return atomic.LoadUint64(*(**uint64)(unsafe.Pointer(&addr)))
 }
 
+// CopyWords copies n aligned words from src to dst.
+func CopyWords(dst, src unsafe.Pointer, n uintptr) {
+	for i := range n {
+		*(*uint64)(unsafe.Add(dst, i*8)) = atomic.LoadUint64((*uint64)(unsafe.Add(src, i*8)))
+	}
+}
+
 // Headroom is not known here: it claims to be ample.
 func Headroom() uintptr { return 1 << 20 }
 

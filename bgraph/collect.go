@@ -1,0 +1,226 @@
+package bgraph
+
+import (
+	"cmp"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Snapshot adds up what all loops have learned until now. It stops no loop and waits
+// for none, so a loop that is stuck in a step is seen too; numbers that belong together
+// may be one step apart. It takes about 10 µs a node.
+func (g *Graph) Snapshot() *Snapshot {
+	g.mu.Lock()
+	places := slices.Clone(g.places)
+	shards := slices.Clone(g.shards)
+	overruns := slices.Clone(g.overruns)
+	sched := g.sched
+	g.mu.Unlock()
+
+	c := collector{g: g, places: places, nodes: map[task.NodeID]*Node{}, edges: map[[2]task.NodeID]*Edge{}}
+	s := &Snapshot{
+		Program: g.program(), Taken: time.Now(), Sampling: g.cfg.Sampling,
+		HeapEvery: max(g.cfg.HeapEvery, 0),
+		Overflow:  Overflow{MaxNodes: g.cfg.MaxNodes, MaxEdges: g.cfg.MaxEdges},
+		Overruns:  overruns,
+	}
+	s.Span = Nanos(s.Taken.Sub(g.started))
+	for _, sh := range shards {
+		s.Loops = append(s.Loops, LoopStat{Index: sh.loop.Index(), Tasks: int64(sh.loop.Tasks()), Steps: sh.loop.Steps()})
+		c.add(sh)
+	}
+	s.Overflow.Edges = c.lostEdges
+	for _, r := range task.Resources() {
+		acquired, released := r.Totals()
+		s.Resources = append(s.Resources, Resource{
+			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
+			Acquired: acquired, Released: released, Limit: r.Limit(),
+		})
+	}
+	for id, n := range c.nodes {
+		if id == idOverflow {
+			s.Overflow.Nodes = n.Arrivals
+			if n.Arrivals == 0 {
+				continue
+			}
+		}
+		n.Wait.trim()
+		n.Ready.trim()
+		s.Nodes = append(s.Nodes, *n)
+	}
+	for _, e := range c.edges {
+		e.CPU.trim()
+		e.trimChanges(len(s.Resources))
+		s.Edges = append(s.Edges, *e)
+	}
+	s.sort()
+	if sched != nil {
+		s.Sched = sched()
+	}
+	return s
+}
+
+// sort brings nodes and edges into their order.
+func (s *Snapshot) sort() {
+	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(s.Edges, func(a, b Edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+}
+
+// A collector adds up shards.
+type collector struct {
+	g         *Graph
+	places    []*place
+	nodes     map[task.NodeID]*Node
+	edges     map[[2]task.NodeID]*Edge
+	lostEdges uint64
+}
+
+func (c *collector) add(sh *shard) {
+	// Edges first: so that no edge lacks its node.
+	sh.edges.each(func(e *edge) { c.addEdge(e) })
+	sh.nodes.each(func(n *node) { c.addNode(sh, n) })
+	var lost edgeStats
+	read(&lost, &sh.lost.stats)
+	c.lostEdges += lost.count
+	now := coro.Cycles()
+	sh.notes.each(func(o *note) {
+		var words [3]uint64
+		coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(o), 3)
+		if words[0] != noteWaiting {
+			return
+		}
+		if n := c.nodes[task.NodeID(words[1])]; n != nil && words[2] != 0 {
+			n.Oldest = max(n.Oldest, Nanos(sh.nanos(now-words[2])))
+		}
+	})
+}
+
+// node returns the Node to which the loops' parts are added.
+func (c *collector) node(id task.NodeID) *Node {
+	n := c.nodes[id]
+	if n == nil {
+		p := c.place(id)
+		n = &Node{Key: p.key, Reason: p.reason, Label: p.label, Stack: p.stack()}
+		c.nodes[id] = n
+	}
+	return n
+}
+
+// place returns what is known of a node, also if that was registered a moment ago.
+func (c *collector) place(id task.NodeID) *place {
+	if int(id) >= len(c.places) {
+		c.g.mu.Lock()
+		c.places = slices.Clone(c.g.places)
+		c.g.mu.Unlock()
+	}
+	return c.places[id]
+}
+
+func (c *collector) addNode(sh *shard, from *node) {
+	var st nodeStats
+	read(&st, &from.stats)
+	n := c.node(from.id)
+	l := NodeLoop{
+		Loop: sh.loop.Index(), Now: int64(st.arrivals - st.departures), Peak: int64(st.peak),
+		Arrivals: st.arrivals, Departures: st.departures,
+	}
+	if l.Now < 0 || from.id == idStart || from.id == idEnd { // read a step apart
+		l.Now = 0
+	}
+	n.Now += l.Now
+	n.Peak += l.Peak
+	n.Arrivals += l.Arrivals
+	n.Departures += l.Departures
+	n.Wait.add(&st.wait)
+	n.Ready.add(&st.ready)
+	if l.Arrivals > 0 {
+		n.Loops = append(n.Loops, l)
+	}
+}
+
+func (c *collector) addEdge(from *edge) {
+	var st edgeStats
+	read(&st, &from.stats)
+	pair := [2]task.NodeID{from.from, from.to}
+	e := c.edges[pair]
+	if e == nil {
+		e = &Edge{From: c.place(from.from).key, To: c.place(from.to).key, Changes: make([]Change, task.MaxResources)}
+		c.edges[pair] = e
+	}
+	c.node(from.from)
+	c.node(from.to)
+	for b := range from.changes {
+		p := from.changes[b].Load()
+		if p == nil {
+			continue
+		}
+		var block changeBlock
+		read(&block, p)
+		for i := range block {
+			if ch := &block[i]; ch.at != 0 && ch.at <= st.count {
+				ch.recent.fade(ch.at, st.count)
+				to := &e.Changes[b*len(block)+i]
+				to.Recent.add(ch.recent, float64(e.Count), float64(st.count))
+				to.Sum += ch.sum
+			}
+		}
+	}
+	e.Recent.add(st.recent, float64(e.CPU.Count), float64(st.cpu.count))
+	e.Heap.Recent.add(st.heap, float64(e.Heap.Steps), float64(st.heapN))
+	e.Heap.Steps += st.heapN
+	e.Heap.Sum += int64(st.heapSum)
+	e.CPU.add(&st.cpu)
+	e.Count += st.count
+	e.Overruns += st.overruns
+}
+
+func (t *Times) add(s *timesStats) {
+	t.Count += s.count
+	t.Sum += Nanos(s.sum)
+	t.Max = max(t.Max, Nanos(s.max))
+	if t.Hist == nil {
+		t.Hist = make(Histogram, Buckets)
+	}
+	for i, n := range s.hist {
+		t.Hist[i] += n
+	}
+}
+
+// trim takes the empty buckets off the end.
+func (t *Times) trim() {
+	n := len(t.Hist)
+	for n > 0 && t.Hist[n-1] == 0 {
+		n--
+	}
+	t.Hist = t.Hist[:n:n]
+}
+
+// trimChanges leaves out the resources that the edge does not touch, at the end. All
+// changes were measured on all steps.
+func (e *Edge) trimChanges(resources int) {
+	n := min(len(e.Changes), resources)
+	for n > 0 && e.Changes[n-1] == (Change{}) {
+		n--
+	}
+	e.Changes = e.Changes[:n:n]
+	for i := range e.Changes {
+		e.Changes[i].Steps = e.Count
+	}
+}
+
+// add lets b, of k values, join the moments of n values.
+func (m *Moments) add(b momentsStats, n, k float64) {
+	if k == 0 {
+		return
+	}
+	w := k / (n + k)
+	d := b.mean - m.Mean
+	m.Mean += w * d
+	m.Variance = (1-w)*m.Variance + w*b.variance + w*(1-w)*d*d
+}

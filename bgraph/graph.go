@@ -1,0 +1,229 @@
+package bgraph
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A Config says how much a Graph learns. Every zero field has a default.
+type Config struct {
+	// Sampling is N to time one wait in N, and the step after it; counts are always
+	// exact. 0: 20, the ratio of the paper (section 5.2). 1: all.
+	Sampling int
+	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
+	// which costs half a microsecond each time; 0: 320; negative: never.
+	HeapEvery int
+	// MaxNodes bounds the nodes, MaxEdges the edges of each loop. What does not find
+	// room is counted, see Overflow. 0: 4096 and 16384.
+	MaxNodes int
+	MaxEdges int
+}
+
+const (
+	defaultSampling  = 20
+	defaultHeapEvery = 320
+	defaultMaxNodes  = 4096
+	defaultMaxEdges  = 16384
+)
+
+// A Graph learns the blocking graph of the loops that it observes. Its methods may be
+// called from any goroutine and never park.
+type Graph struct {
+	cfg     Config
+	started time.Time
+	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
+
+	mu       sync.Mutex
+	places   []*place               // guarded by mu: by task.NodeID
+	byKey    map[Key]task.NodeID    // guarded by mu
+	byPrint  map[uint64]task.NodeID // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*shard               // guarded by mu: in the order of Observe
+	overruns []Overrun              // guarded by mu: the last MaxOverruns
+	sched    func() *Sched          // guarded by mu
+}
+
+// A place is what is known of a node from the start. It is not changed.
+type place struct {
+	key    Key
+	reason string
+	label  string
+	pcs    []uintptr // the call path as runtime.Callers gives it, trimmed
+}
+
+// The nodes that are not places.
+const (
+	idStart    = task.NodeStart
+	idEnd      = task.NodeStart + 1
+	idOverflow = task.NodeStart + 2
+)
+
+const scaleBits = 32
+
+// Bounds of Config.MaxNodes and Config.MaxEdges.
+const (
+	mostNodes = 1 << 16
+	mostEdges = 1 << 18
+)
+
+// New makes a Graph that observes nothing yet.
+func New(cfg Config) *Graph {
+	orDefault := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	orDefault(&cfg.Sampling, defaultSampling)
+	orDefault(&cfg.HeapEvery, defaultHeapEvery)
+	orDefault(&cfg.MaxNodes, defaultMaxNodes)
+	orDefault(&cfg.MaxEdges, defaultMaxEdges)
+	cfg.Sampling = max(cfg.Sampling, 1)
+	cfg.MaxNodes = min(max(cfg.MaxNodes, 4), mostNodes)
+	cfg.MaxEdges = min(max(cfg.MaxEdges, 1), mostEdges)
+	if cfg.HeapEvery > 0 {
+		cfg.HeapEvery = max(cfg.HeapEvery/cfg.Sampling, 1) // of the timed ones
+	}
+	g := &Graph{
+		cfg:     cfg,
+		started: time.Now(),
+		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
+		byKey:   map[Key]task.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
+		byPrint: map[uint64]task.NodeID{},
+		places: []*place{
+			idStart:    {key: KeyStart, reason: "start"},
+			idEnd:      {key: KeyEnd, reason: "end"},
+			idOverflow: {key: KeyOverflow, reason: "overflow"},
+		},
+	}
+	return g
+}
+
+// inUse are the graphs that observe a runtime which has not been shut down.
+var inUse struct {
+	mu    sync.Mutex
+	stack []*Graph // guarded by mu
+	top   atomic.Pointer[Graph]
+}
+
+// Default returns the graph that was most recently put to use, and still is; nil if
+// there is none.
+func Default() *Graph { return inUse.top.Load() }
+
+func (g *Graph) setInUse(yes bool) {
+	u := &inUse
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, other := range u.stack {
+		if other == g {
+			u.stack = append(u.stack[:i:i], u.stack[i+1:]...)
+			break
+		}
+	}
+	if yes {
+		u.stack = append(u.stack, g)
+	}
+	u.top.Store(nil)
+	if n := len(u.stack); n > 0 {
+		u.top.Store(u.stack[n-1])
+	}
+}
+
+// Observe returns an observer for l that adds to g, for task.Config.NewObserver. What
+// the loop did stays in g when it has ended.
+func (g *Graph) Observe(l *task.Loop) task.Observer {
+	s := newShard(g, l)
+	g.mu.Lock()
+	g.shards = append(g.shards, s)
+	first := len(g.shards) == 1
+	g.mu.Unlock()
+	if first {
+		g.setInUse(true)
+		context.AfterFunc(l.Runtime().Context(), func() { g.setInUse(false) })
+	}
+	return s
+}
+
+// ExplainSched lets fn, which may be called from any goroutine, say what a scheduler
+// thinks of the nodes, for Snapshot.Sched.
+func (g *Graph) ExplainSched(fn func() *Sched) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sched = fn
+}
+
+// Config returns what g was made with, defaults filled in.
+func (g *Graph) Config() Config { return g.cfg }
+
+// Key returns the key of the node that schedulers know as n.
+func (g *Graph) Key(n task.NodeID) Key {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(n) < len(g.places) {
+		return g.places[n].key
+	}
+	return KeyOverflow
+}
+
+// maxPrints bounds the fingerprints that are remembered: one node may have several, if
+// the compiler made several copies of a function.
+func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }
+
+// register returns the node for a fingerprint that a shard does not know. It is called
+// at the place itself. Only if no shard has met the fingerprint, the stack is looked at.
+func (g *Graph) register(print uint64, why task.Reason, label string, pcs []uintptr) task.NodeID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if id, ok := g.byPrint[print]; ok {
+		return id
+	}
+	if len(g.places) >= g.cfg.MaxNodes && len(g.byPrint) >= g.maxPrints() {
+		return idOverflow
+	}
+	p := newPlace(why, label, pcs)
+	id, ok := g.byKey[p.key]
+	switch {
+	case ok:
+	case len(g.places) < g.cfg.MaxNodes:
+		id = task.NodeID(len(g.places))
+		g.places = append(g.places, p)
+		g.byKey[p.key] = id
+	default:
+		id = idOverflow
+	}
+	if len(g.byPrint) < g.maxPrints() {
+		g.byPrint[print] = id
+	}
+	return id
+}
+
+// overran notes a report of the watchdog.
+func (g *Graph) overran(o Overrun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.overruns); n == MaxOverruns {
+		g.overruns = append(g.overruns[:0:0], g.overruns[1:]...)
+	}
+	g.overruns = append(g.overruns, o)
+}
+
+// program describes the process.
+func (g *Graph) program() Program {
+	name := "unknown"
+	if exe, err := os.Executable(); err == nil {
+		name = filepath.Base(exe)
+	} else if len(os.Args) > 0 {
+		name = filepath.Base(os.Args[0])
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
+}

@@ -1,0 +1,98 @@
+package bgraph
+
+import (
+	"hash/fnv"
+	"io"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// maxPath is how many frames of a call path are kept, and count for its key.
+const maxPath = 64
+
+// reservedKeys are the keys that are no hashes.
+const reservedKeys = 16
+
+const modulePath = "github.com/capriccio-go/capriccio/"
+
+// parking are the functions between the one in which a task waits and the observer.
+var parking = map[string]bool{
+	modulePath + "task.(*Loop).observe":     true,
+	modulePath + "task.(*Task).beginPark":   true,
+	modulePath + "task.(*Task).park":        true,
+	modulePath + "task.(*Waiter).Park":      true,
+	modulePath + "task.(*Waiter).parkUntil": true,
+	modulePath + "task.(*Waiter).parkFully": true,
+	modulePath + "task.(*Waiter).Absorb":    true,
+	modulePath + "bgraph.(*shard).Parked":   true,
+	modulePath + "bgraph.(*shard).find":     true,
+	modulePath + "bgraph.(*shard).meet":     true,
+	modulePath + "task.(*Task).unwind":      true,
+	modulePath + "task.(*Task).endParkSlow": true,
+}
+
+// root are the functions below the one that a task was started with.
+const root = modulePath + "task.(*worker).runTask"
+
+// newPlace makes the place of a wait from the program counters of its stack, which are
+// copied.
+func newPlace(why task.Reason, label string, pcs []uintptr) *place {
+	p := &place{reason: why.String(), label: label, pcs: append([]uintptr(nil), pcs...)}
+	h := fnv.New64a()
+	io.WriteString(h, p.reason+"\x00"+label)
+	for _, f := range p.stack() {
+		io.WriteString(h, "\x00"+f.Function)
+		if !ofRuntime(f.Function) { // so that a new version of the runtime leaves the key as it is
+			io.WriteString(h, "\x00"+strconv.Itoa(f.Offset))
+		}
+	}
+	p.key = Key(h.Sum64())
+	if p.key < reservedKeys {
+		p.key += reservedKeys
+	}
+	return p
+}
+
+// stack is the call path from the function in which the task waits to the one that it
+// was started with.
+func (p *place) stack() []Frame {
+	if len(p.pcs) == 0 {
+		return nil
+	}
+	var out []Frame
+	frames := runtime.CallersFrames(p.pcs)
+	for {
+		f, more := frames.Next()
+		if f.Function == root || len(out) == maxPath {
+			break
+		}
+		if f.Function != "" && (len(out) > 0 || !isParking(f.Function)) {
+			out = append(out, Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
+		}
+		if !more {
+			break
+		}
+	}
+	return out
+}
+
+func isParking(function string) bool {
+	return strings.HasPrefix(function, modulePath) && parking[function]
+}
+
+// firstLine is the line where the function of f begins. For an inlined function only
+// the Go runtime knows it; it is in the Frame, though not exported.
+func firstLine(f runtime.Frame) int {
+	if v := reflect.ValueOf(f).FieldByName("startLine"); v.IsValid() && v.CanInt() && v.Int() > 0 {
+		return int(v.Int())
+	}
+	if f.Func != nil {
+		_, line := f.Func.FileLine(f.Func.Entry())
+		return line
+	}
+	return f.Line
+}

@@ -1,0 +1,197 @@
+package bgraph
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// The structs with counters are written by one loop and read by anyone with read, word
+// by word, while they change: each number is right, two of them may be a step apart.
+// So they consist of words and hold no pointers.
+
+// timesStats are measured durations in nanoseconds.
+type timesStats struct {
+	count, sum, max uint64
+	hist            [Buckets]uint64
+}
+
+func (s *timesStats) add(ns uint64) {
+	s.count++
+	s.sum += ns
+	if ns > s.max {
+		s.max = ns
+	}
+	s.hist[bucketOf(ns)]++
+}
+
+func bucketOf(ns uint64) uint {
+	return min(uint(bits.Len64(ns|31))-5, Buckets-1)
+}
+
+// momentsStats are exponentially weighted moments.
+type momentsStats struct{ mean, variance float64 }
+
+// recentWeight is the weight of the latest value; the n-th has at least 1/n.
+const recentWeight = 1.0 / 16
+
+func (m *momentsStats) add(v float64, n uint64) {
+	w := recentWeight
+	if n < 16 {
+		w = 1 / float64(n)
+	}
+	d := v - m.mean
+	step := w * d
+	m.mean += step
+	m.variance = (1 - w) * (m.variance + d*step)
+}
+
+// fade adds the zeros of the steps after step from, up to step to.
+func (m *momentsStats) fade(from, to uint64) {
+	if to > from+512 { // nothing would be left
+		*m = momentsStats{}
+		return
+	}
+	for n := from + 1; n <= to && (m.mean != 0 || m.variance != 0); n++ {
+		m.add(0, n)
+	}
+}
+
+type nodeStats struct {
+	departures uint64
+	arrivals   uint64
+	peak       uint64
+	wait       timesStats
+	ready      timesStats
+}
+
+type edgeStats struct {
+	count    uint64
+	overruns uint64
+	heapN    uint64
+	heapSum  uint64
+	recent   momentsStats
+	heap     momentsStats
+	cpu      timesStats
+}
+
+// changeStats is what steps have changed about one resource. The steps since the last
+// one that changed it are not in recent yet, see fade.
+type changeStats struct {
+	sum    int64
+	at     uint64 // edgeStats.count at the last change
+	recent momentsStats
+}
+
+// A changeBlock holds the changes of some of the resources along an edge; most edges
+// need none.
+type changeBlock [8]changeStats
+
+// read copies a struct of words that its loop may be writing.
+func read[T any](to, from *T) {
+	coro.CopyWords(unsafe.Pointer(to), unsafe.Pointer(from), unsafe.Sizeof(*to)/8)
+}
+
+// A node is one loop's part in a node of the graph. Fields without a remark are
+// loop-private.
+type node struct {
+	stats nodeStats   // read by others
+	out   *edge       // the edge that was last taken from here
+	id    task.NodeID // fixed
+}
+
+// An edge is one loop's part in an edge of the graph. Fields without a remark are
+// loop-private.
+type edge struct {
+	stats    edgeStats                                          // read by others
+	from, to task.NodeID                                        // fixed
+	target   *node                                              // fixed: to
+	print    uint64                                             // the fingerprint with which target was last reached on this edge
+	changes  [task.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+}
+
+// A paged list grows without moving what it holds. Its loop adds, anyone may read.
+type paged[T any] struct {
+	pages atomic.Pointer[[]*[pageSize]T]
+	n     atomic.Int64
+}
+
+const pageSize = 32
+
+// add adds an element, which init makes before others see it.
+func (p *paged[T]) add(init func(*T)) *T {
+	n := p.n.Load()
+	var pages []*[pageSize]T
+	if d := p.pages.Load(); d != nil {
+		pages = *d
+	}
+	if n%pageSize == 0 {
+		pages = append(pages[:len(pages):len(pages)], new([pageSize]T)) // readers hold the old one
+		p.pages.Store(&pages)
+	}
+	v := &pages[n/pageSize][n%pageSize]
+	init(v)
+	p.n.Store(n + 1)
+	return v
+}
+
+// each calls fn for the elements.
+func (p *paged[T]) each(fn func(*T)) {
+	n := p.n.Load()
+	d := p.pages.Load()
+	if d == nil {
+		return
+	}
+	for i := range n {
+		fn(&(*d)[i/pageSize][i%pageSize])
+	}
+}
+
+// A table is an open-addressed hash table of pointers, at most half full.
+type table[V any] struct {
+	slots []tableSlot[V]
+	shift uint
+	used  int
+}
+
+type tableSlot[V any] struct {
+	key uint64
+	v   *V // nil: empty
+}
+
+func newTable[V any](bits uint) table[V] {
+	return table[V]{slots: make([]tableSlot[V], 1<<bits), shift: 64 - bits}
+}
+
+func (t *table[V]) get(key uint64) *V {
+	mask := uint64(len(t.slots) - 1)
+	for i := (key * 0x9e3779b97f4a7c15) >> t.shift; ; i++ {
+		s := &t.slots[i&mask]
+		if s.key == key || s.v == nil {
+			return s.v
+		}
+	}
+}
+
+func (t *table[V]) put(key uint64, v *V) {
+	if t.used++; t.used > len(t.slots)/2 {
+		old := t.slots
+		*t = newTable[V](64 - t.shift + 1)
+		for _, s := range old {
+			if s.v != nil {
+				t.put(s.key, s.v)
+			}
+		}
+		t.used++
+	}
+	mask := uint64(len(t.slots) - 1)
+	for i := (key * 0x9e3779b97f4a7c15) >> t.shift; ; i++ {
+		if s := &t.slots[i&mask]; s.v == nil {
+			s.key, s.v = key, v
+			return
+		}
+	}
+}
