@@ -21,18 +21,18 @@ const modulePath = "github.com/capriccio-go/capriccio/"
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	modulePath + "task.(*Loop).observe":     true,
-	modulePath + "task.(*Task).beginPark":   true,
-	modulePath + "task.(*Task).park":        true,
-	modulePath + "task.(*Waiter).Park":      true,
-	modulePath + "task.(*Waiter).parkUntil": true,
-	modulePath + "task.(*Waiter).parkFully": true,
-	modulePath + "task.(*Waiter).Absorb":    true,
-	modulePath + "bgraph.(*shard).Parked":   true,
-	modulePath + "bgraph.(*shard).find":     true,
-	modulePath + "bgraph.(*shard).meet":     true,
-	modulePath + "task.(*Task).unwind":      true,
-	modulePath + "task.(*Task).endParkSlow": true,
+	modulePath + "task.(*Loop).observeLabel": true,
+	modulePath + "task.(*Task).beginPark":    true,
+	modulePath + "task.(*Task).park":         true,
+	modulePath + "task.(*Waiter).Park":       true,
+	modulePath + "task.(*Waiter).parkUntil":  true,
+	modulePath + "task.(*Waiter).parkFully":  true,
+	modulePath + "task.(*Waiter).Absorb":     true,
+	modulePath + "bgraph.(*shard).Parked":    true,
+	modulePath + "bgraph.(*shard).find":      true,
+	modulePath + "bgraph.(*shard).meet":      true,
+	modulePath + "task.(*Task).unwind":       true,
+	modulePath + "task.(*Task).endParkSlow":  true,
 }
 
 // root are the functions below the one that a task was started with.

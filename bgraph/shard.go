@@ -17,21 +17,21 @@ type shard struct {
 	g    *Graph
 	loop *task.Loop
 
-	prints table[node] // by fingerprint
-	pairs  table[edge] // by the two nodes
-	byID   []*node     // nil: not met by this loop
-	nodes  paged[node] // read by others
-	edges  paged[edge] // read by others
-	notes  paged[note] // read by others
-	free   *note       // notes to use again
-	lost   edge        // stands for the edges that found no room; read by others
-	last   *edge       // the step that ended last
-	now    uint64      // cycles at the boundary where the running task begins; 0: not known
-	turn   uint64      // cycles when the loop's turn began
-	next   int         // waits until one is timed
-	heapIn int         // timed waits until one measures the heap
-	random uint64      // state of the generator
-	moves  uint64      // task.Loop.Moves when balance was right
+	prints hashTable[node] // by fingerprint
+	pairs  hashTable[edge] // by the two nodes
+	byID   []*node         // nil: not met by this loop
+	nodes  paged[node]     // read by others
+	edges  paged[edge]     // read by others
+	notes  paged[note]     // read by others
+	free   *note           // notes to use again
+	lost   edge            // stands for the edges that found no room; read by others
+	last   *edge           // the step that ended last
+	now    uint64          // cycles at the boundary where the running task begins; 0: not known
+	turn   uint64          // cycles when the loop's turn began
+	next   int             // waits until one is timed
+	heapIn int             // timed waits until one measures the heap
+	random uint64          // state of the generator
+	moves  uint64          // task.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
 
 	balance [task.MaxResources]int64
@@ -68,7 +68,7 @@ const learning = 64
 func newShard(g *Graph, l *task.Loop) *shard {
 	s := &shard{
 		g: g, loop: l,
-		prints: newTable[node](6), pairs: newTable[edge](6),
+		prints: newHashTable[node](6), pairs: newHashTable[edge](6),
 		heap:   [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
 		random: uint64(l.Index())*2 + 1, // any odd number will do
 		next:   1,
@@ -118,6 +118,9 @@ func (s *shard) nanos(cycles uint64) uint64 {
 func (s *shard) Turn() {
 	s.turn = coro.Cycles()
 	s.now = s.turn
+	if s.loop.Moves() != s.moves {
+		s.rebalance()
+	}
 }
 
 // Parked implements task.Observer.
@@ -127,7 +130,12 @@ func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID 
 	if e == nil || e.print != print {
 		e = s.find(o.at, why, print)
 	}
-	s.step(o, e)
+	s.last = e
+	s.now = 0
+	e.stats.count++
+	if o.timed || s.loop.Moves() != s.moves {
+		s.endStep(o, e)
+	}
 	to := e.target
 	st := &to.stats
 	st.arrivals++
@@ -156,15 +164,12 @@ func (s *shard) time(o *note) {
 	o.since = s.now
 }
 
-// step records that the running task has come from its last wait, along e, to this one.
-// If the step was timed, s.now is the present time afterwards, else 0.
-func (s *shard) step(o *note, e *edge) {
-	s.last = e
-	e.stats.count++
+// endStep records what the step along e, already counted, has changed about resources,
+// and its time if that is measured: then s.now is the present time afterwards.
+func (s *shard) endStep(o *note, e *edge) {
 	if s.loop.Moves() != s.moves {
 		s.settle(e)
 	}
-	s.now = 0
 	if !o.timed {
 		return
 	}
@@ -239,9 +244,6 @@ func (s *shard) Resumed(t *task.Task) {
 	}
 	o.at.stats.departures++
 	o.state = noteRunning
-	if s.loop.Moves() != s.moves {
-		s.rebalance()
-	}
 }
 
 // endWait records the times of a wait, and begins to measure the step after it.
@@ -289,7 +291,11 @@ func (s *shard) begin(t *task.Task) *note {
 func (s *shard) Finished(t *task.Task) {
 	o := (*note)(t.Note())
 	end := s.byID[idEnd]
-	s.step(o, s.edge(o.at, end))
+	e := s.edge(o.at, end)
+	s.last = e
+	s.now = 0
+	e.stats.count++
+	s.endStep(o, e)
 	end.stats.arrivals++
 	end.stats.departures++
 	o.state = noteFree

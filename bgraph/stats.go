@@ -150,23 +150,23 @@ func (p *paged[T]) each(fn func(*T)) {
 	}
 }
 
-// A table is an open-addressed hash table of pointers, at most half full.
-type table[V any] struct {
-	slots []tableSlot[V]
+// A hashTable is an open-addressed hash table of pointers, at most half full.
+type hashTable[V any] struct {
+	slots []hashSlot[V]
 	shift uint
 	used  int
 }
 
-type tableSlot[V any] struct {
+type hashSlot[V any] struct {
 	key uint64
 	v   *V // nil: empty
 }
 
-func newTable[V any](bits uint) table[V] {
-	return table[V]{slots: make([]tableSlot[V], 1<<bits), shift: 64 - bits}
+func newHashTable[V any](bits uint) hashTable[V] {
+	return hashTable[V]{slots: make([]hashSlot[V], 1<<bits), shift: 64 - bits}
 }
 
-func (t *table[V]) get(key uint64) *V {
+func (t *hashTable[V]) get(key uint64) *V {
 	mask := uint64(len(t.slots) - 1)
 	for i := (key * 0x9e3779b97f4a7c15) >> t.shift; ; i++ {
 		s := &t.slots[i&mask]
@@ -176,10 +176,10 @@ func (t *table[V]) get(key uint64) *V {
 	}
 }
 
-func (t *table[V]) put(key uint64, v *V) {
+func (t *hashTable[V]) put(key uint64, v *V) {
 	if t.used++; t.used > len(t.slots)/2 {
 		old := t.slots
-		*t = newTable[V](64 - t.shift + 1)
+		*t = newHashTable[V](64 - t.shift + 1)
 		for _, s := range old {
 			if s.v != nil {
 				t.put(s.key, s.v)

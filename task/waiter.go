@@ -190,7 +190,8 @@ func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 	t.fixed = !cancellable
 	t.why = why
 	if l.observed {
-		l.observe(t)
+		t.seen = true
+		t.node = l.observer.Parked(t, why, coro.Fingerprint(l.base)+uint64(why))
 	}
 	t.state = stateParked
 	if cancellable && t.cancelled {
@@ -246,14 +247,13 @@ func (t *Task) unwind() {
 		for !t.notified {
 			t.fixed = true
 			if l.observed {
-				l.observe(t)
+				t.node = l.observer.Parked(t, t.why, coro.Fingerprint(l.base))
 			}
 			t.state = stateParked
 			if to := l.handOver(t); to != nil {
 				coro.Switch(&t.worker.Party, to)
 			}
-			if t.seen {
-				t.seen = false
+			if l.observed {
 				l.observer.Resumed(t)
 			}
 		}
@@ -270,7 +270,7 @@ func (t *Task) unwind() {
 // shows under that name, apart from other names at the same place. Names are meant to be
 // few, constants of the program.
 func At(name string) {
-	if l := here(); l != nil && l.cur != nil {
+	if l := here(); l != nil && l.cur != nil && l.observed {
 		l.label = name
 	}
 	Yield()
@@ -280,18 +280,13 @@ func At(name string) {
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }
 
-// observe tells the observer that t is about to wait or yield.
-func (l *Loop) observe(t *Task) {
-	t.seen = true
-	fp := coro.Fingerprint(l.base) + uint64(t.why)
-	if l.label == "" {
-		t.node = l.observer.Parked(t, t.why, fp)
-		return
-	}
+// observeLabel tells the observer that t waits in At.
+func (l *Loop) observeLabel(t *Task) {
+	fp := coro.Fingerprint(l.base)
 	for i := range len(l.label) {
 		fp = (fp ^ uint64(l.label[i])) * 0x100000001b3
 	}
-	t.node = l.observer.Parked(t, t.why, fp)
+	t.node = l.observer.Parked(t, ReasonYield, fp)
 	l.label = ""
 }
 
@@ -309,7 +304,11 @@ func Yield() {
 	}
 	t.why = ReasonYield
 	if l.observed {
-		l.observe(t)
+		if l.label == "" {
+			t.node = l.observer.Parked(t, ReasonYield, coro.Fingerprint(l.base)+uint64(ReasonYield))
+		} else {
+			l.observeLabel(t)
+		}
 	}
 	t.state = stateQueued
 	l.enqueue(t)
@@ -317,8 +316,7 @@ func Yield() {
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
-	if t.seen {
-		t.seen = false
+	if l.observed {
 		l.observer.Resumed(t)
 	}
 	if l.unwinding {

@@ -234,7 +234,10 @@ func pathB(base uintptr) uint64 { return leaf(base) }
 func leaf(base uintptr) uint64 { return Fingerprint(base) }
 
 //go:noinline
-func entry() uint64 { return pathA(Depth()) }
+func entry() uint64 { return fromEntry() }
+
+//go:noinline
+func fromEntry() uint64 { return pathA(Depth()) }
 
 //go:noinline
 func deeper(n int, base uintptr) uint64 {

@@ -83,27 +83,28 @@ TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVQ 0(AX), SI                  // stack.lo
 	MOVQ 8(AX), DI                  // stack.hi
 	SUBQ base+0(FP), DI             // frames at or above this are the runtime's
-	MOVQ (BP), CX                   // skip our wrapper's frame
+	MOVQ BP, CX
 	MOVQ $0xcbf29ce484222325, R8
 	MOVQ $0x9e3779b97f4a7c15, R9
 	MOVL $128, R10                  // frames at most
 
+// A polynomial of the return addresses: the shortest chain of operations from frame to
+// frame that a good hash can have. It is mixed once, at the end.
 walk:
 	CMPQ  CX, SI
 	JLS   done
 	CMPQ  CX, DI
 	JCC   done
-	MOVQ  8(CX), DX
-	XORQ  DX, R8
+	ADDQ  8(CX), R8
 	IMULQ R9, R8
-	MOVQ  R8, DX
-	SHRQ  $29, DX
-	XORQ  DX, R8
 	MOVQ  (CX), CX
 	DECL  R10
 	JNZ   walk
 
 done:
+	MOVQ R8, DX
+	SHRQ $32, DX
+	XORQ DX, R8
 	MOVQ R8, ret+8(FP)
 	RET
 

@@ -76,7 +76,7 @@ TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVD 8(g), R2                   // stack.hi
 	MOVD base+0(FP), R3
 	SUB  R3, R2, R2
-	MOVD (R29), R4                  // skip our wrapper's frame
+	MOVD R29, R4
 	MOVD $0xcbf29ce484222325, R5
 	MOVD $0x9e3779b97f4a7c15, R6
 	MOVD $128, R7
@@ -87,15 +87,15 @@ walk:
 	CMP  R2, R4
 	BHS  done
 	MOVD 8(R4), R8
-	EOR  R8, R5, R5
+	ADD  R8, R5, R5
 	MUL  R6, R5, R5
-	LSR  $29, R5, R8
-	EOR  R8, R5, R5
 	MOVD (R4), R4
 	SUBS $1, R7, R7
 	BNE  walk
 
 done:
+	LSR  $32, R5, R8
+	EOR  R8, R5, R5
 	MOVD R5, ret+8(FP)
 	RET
 

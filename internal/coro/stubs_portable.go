@@ -62,16 +62,15 @@ func Cycles() uint64 { return uint64(time.Since(epoch)) }
 // Depth is not known here.
 func Depth() uintptr { return 0 }
 
-// Fingerprint hashes the program counters on the call stack above the caller's
+// Fingerprint hashes the program counters on the call stack above the
 // caller, at most 128 of them.
 func Fingerprint(base uintptr) uint64 {
 	var pcs [128]uintptr
 	h := uint64(0xcbf29ce484222325)
-	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
-		h = (h ^ uint64(pc)) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
+	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+		h = (h + uint64(pc)) * 0x9e3779b97f4a7c15
 	}
-	return h
+	return h ^ h>>32
 }
 
 // LookAhead does nothing here.
