@@ -282,7 +282,7 @@ func TestWorkersMeasureEveryMetric(t *testing.T) {
 	for _, c := range r.goContenders() {
 		metrics := goroutineMetrics
 		if c.system == "capriccio" {
-			metrics = capriccioMetrics
+			metrics = taskMetrics(oneLoop)
 		}
 		for metric := range metrics {
 			t.Run(c.system+" "+metric, func(t *testing.T) {
@@ -301,8 +301,8 @@ func TestWorkersMeasureEveryMetric(t *testing.T) {
 			})
 		}
 	}
-	if len(goroutineMetrics) != len(capriccioMetrics) {
-		t.Errorf("goroutines have %d metrics, capriccio %d", len(goroutineMetrics), len(capriccioMetrics))
+	if len(goroutineMetrics) != len(taskMetrics(oneLoop)) {
+		t.Errorf("goroutines have %d metrics, capriccio %d", len(goroutineMetrics), len(taskMetrics(oneLoop)))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -26,6 +27,7 @@ var experiments = []experiment{
 	{"pipes", "tokens passed among pipes (Figure 2)", runPipes},
 	{"parked", "memory and time of up to a million parked tasks", runParked},
 	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
+	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
 }
 
@@ -64,7 +66,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = []string{"capriccio", "knot"}
+var ours = slices.Concat(graphSteps, []string{"knot", "knot-traced"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

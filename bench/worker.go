@@ -20,11 +20,17 @@ const workerCommand = "worker"
 // workers are the processes this program can be, by the first argument.
 var workers = map[string]func(args []string, out io.Writer) error{
 	"goroutine": measuring(goroutineMetrics),
-	"capriccio": measuring(capriccioMetrics),
+	"capriccio": measuring(taskMetrics(oneLoop)),
 	"epoll-go":  measuring(epollMetrics),
 	"load":      runLoad,
 	"hold":      runHold,
 	"knot":      runKnot,
+}
+
+func init() {
+	for system := range observers {
+		workers[system] = observed(system)
+	}
 }
 
 func runWorker(args []string, out io.Writer) error {

@@ -10,43 +10,39 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// capriccioMetrics measure our tasks on one loop.
-var capriccioMetrics = map[string]metricFunc{
-	"yield": onLoop(func(j job) error {
-		return measureYield(j, taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
-			for !stop.Load() {
-				task.Yield()
-				n++
-			}
-			return n
-		})
-	}),
-	"mutex":         onLoop(taskMutex),
-	"create-finish": onLoop(taskCreate),
-	"chan":          onLoop(taskChan),
-	"cond":          onLoop(taskCond),
-	"ops":           onLoop(taskPairs),
-	oneSlotMetric:   onLoop(taskPairs),
-	"tokens":        onLoop(taskTokens),
-	"parked": onLoop(func(j job) error {
-		var open task.WaitGroup
-		open.Add(1)
-		return measureParked(j, &open, taskSpawn, task.Yield)
-	}),
+// taskMetrics measure our tasks on the one loop of the runtime that start makes.
+func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
+	onLoop := func(measure metricFunc) metricFunc { return onLoopOf(start, measure) }
+	return map[string]metricFunc{
+		"yield":         onLoop(taskYield),
+		"mutex":         onLoop(taskMutex),
+		"create-finish": onLoop(taskCreate),
+		"chan":          onLoop(taskChan),
+		"cond":          onLoop(taskCond),
+		"ops":           onLoop(taskPairs),
+		oneSlotMetric:   onLoop(taskPairs),
+		"tokens":        onLoop(taskTokens),
+		"parked": onLoop(func(j job) error {
+			var open task.WaitGroup
+			open.Add(1)
+			return measureParked(j, &open, taskSpawn, task.Yield)
+		}),
+	}
 }
 
-// oneLoop is the runtime as a program gets it, but for the number of loops and
-// for reports: making a million tasks holds a loop for longer than its watchdog
-// likes. Environment variables of the root package choose among its parts.
+// oneLoop is the runtime as a program gets it, but for the number of loops, for the
+// blocking graph, whose cost is an experiment of its own, and for reports: making a
+// million tasks holds a loop for longer than its watchdog likes. Environment variables
+// of the root package choose among its parts.
 func oneLoop() (*task.Runtime, error) {
 	return capriccio.New(capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
-// onLoop runs a measurement as a task of a runtime with one loop. The process
-// ends after it, whatever the other tasks do.
-func onLoop(measure metricFunc) metricFunc {
+// onLoopOf runs a measurement as a task of a runtime with one loop. The process ends
+// after it, whatever the other tasks do.
+func onLoopOf(start func() (*task.Runtime, error), measure metricFunc) metricFunc {
 	return func(j job) error {
-		rt, err := oneLoop()
+		rt, err := start()
 		if err != nil {
 			return err
 		}
@@ -54,6 +50,16 @@ func onLoop(measure metricFunc) metricFunc {
 		rt.Go(func() { done <- measure(j) })
 		return <-done
 	}
+}
+
+func taskYield(j job) error {
+	return measureYield(j, taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
+		for !stop.Load() {
+			task.Yield()
+			n++
+		}
+		return n
+	})
 }
 
 func taskSpawn(fn func()) { task.Go(fn) }

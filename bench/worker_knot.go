@@ -5,18 +5,30 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
 // response, on one loop. It ends with its standard input.
 func runKnot(args []string, out io.Writer) error {
-	if err := flag.NewFlagSet("knot", flag.ContinueOnError).Parse(args); err != nil {
+	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
+	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	rt, err := oneLoop()
+	start := oneLoop
+	if *graph {
+		learned := bgraph.New(bgraph.Config{})
+		start = func() (*task.Runtime, error) { return loopObservedBy(learned.Observe) }
+		reportStep(learned, out)
+	}
+	rt, err := start()
 	if err != nil {
 		return err
 	}
@@ -38,4 +50,21 @@ func runKnot(args []string, out io.Writer) error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
+func reportStep(g *bgraph.Graph, out io.Writer) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go func() {
+		for range asked {
+			var steps uint64
+			var total bgraph.Nanos
+			for s, i := g.Snapshot(), 0; i < len(s.Edges); i++ {
+				steps += s.Edges[i].Count
+				total += s.Edges[i].TotalCPU()
+			}
+			fmt.Fprintf(out, "step ns 1 %.6g\n", float64(total)/float64(max(steps, 1)))
+		}
+	}()
 }

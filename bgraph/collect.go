@@ -2,6 +2,7 @@ package bgraph
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 	"time"
 	"unsafe"
@@ -50,10 +51,12 @@ func (g *Graph) Snapshot() *Snapshot {
 		}
 		n.Wait.trim()
 		n.Ready.trim()
+		c.pause.take()
 		s.Nodes = append(s.Nodes, *n)
 	}
 	for _, e := range c.edges {
 		e.CPU.trim()
+		c.pause.take()
 		e.trimChanges(len(s.Resources))
 		s.Edges = append(s.Edges, *e)
 	}
@@ -63,6 +66,32 @@ func (g *Graph) Snapshot() *Snapshot {
 	}
 	return s
 }
+
+// A breather lets others have the processor after every millisecond of work: if a dump
+// shares it with a loop, the Go scheduler alone would let the loop wait for ten. The zero
+// value is ready for use.
+type breather struct {
+	calls uint
+	since uint64 // cycles
+}
+
+// take is called after every small piece of work.
+func (b *breather) take() {
+	if b.calls++; b.calls%16 != 0 {
+		return
+	}
+	now := coro.Cycles()
+	if b.since == 0 {
+		b.since = now
+	}
+	if float64(now-b.since) > coro.CyclesPerSecond()*breath.Seconds() {
+		runtime.Gosched()
+		b.since = coro.Cycles()
+	}
+}
+
+// breath leaves some of the millisecond for the pieces that can't be divided.
+const breath = 500 * time.Microsecond
 
 // sort brings nodes and edges into their order.
 func (s *Snapshot) sort() {
@@ -79,12 +108,13 @@ type collector struct {
 	nodes     map[task.NodeID]*Node
 	edges     map[[2]task.NodeID]*Edge
 	lostEdges uint64
+	pause     breather
 }
 
 func (c *collector) add(sh *shard) {
 	// Edges first: so that no edge lacks its node.
-	sh.edges.each(func(e *edge) { c.addEdge(e) })
-	sh.nodes.each(func(n *node) { c.addNode(sh, n) })
+	sh.edges.each(func(e *edge) { c.addEdge(e); c.pause.take() })
+	sh.nodes.each(func(n *node) { c.addNode(sh, n); c.pause.take() })
 	var lost edgeStats
 	read(&lost, &sh.lost.stats)
 	c.lostEdges += lost.count
@@ -106,7 +136,7 @@ func (c *collector) node(id task.NodeID) *Node {
 	n := c.nodes[id]
 	if n == nil {
 		p := c.place(id)
-		n = &Node{Key: p.key, Reason: p.reason, Label: p.label, Stack: p.stack()}
+		n = &Node{Key: p.key, Reason: p.reason, Label: p.label, Stack: slices.Clone(p.stack())}
 		c.nodes[id] = n
 	}
 	return n
@@ -150,7 +180,7 @@ func (c *collector) addEdge(from *edge) {
 	pair := [2]task.NodeID{from.from, from.to}
 	e := c.edges[pair]
 	if e == nil {
-		e = &Edge{From: c.place(from.from).key, To: c.place(from.to).key, Changes: make([]Change, task.MaxResources)}
+		e = &Edge{From: c.place(from.from).key, To: c.place(from.to).key}
 		c.edges[pair] = e
 	}
 	c.node(from.from)
@@ -165,6 +195,9 @@ func (c *collector) addEdge(from *edge) {
 		for i := range block {
 			if ch := &block[i]; ch.at != 0 && ch.at <= st.count {
 				ch.recent.fade(ch.at, st.count)
+				if e.Changes == nil {
+					e.Changes = make([]Change, task.MaxResources)
+				}
 				to := &e.Changes[b*len(block)+i]
 				to.Recent.add(ch.recent, float64(e.Count), float64(st.count))
 				to.Sum += ch.sum

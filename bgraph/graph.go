@@ -50,12 +50,13 @@ type Graph struct {
 	sched    func() *Sched          // guarded by mu
 }
 
-// A place is what is known of a node from the start. It is not changed.
+// A place is what is known of a node from the start. It is not changed otherwise.
 type place struct {
 	key    Key
 	reason string
 	label  string
-	pcs    []uintptr // the call path as runtime.Callers gives it, trimmed
+	pcs    []uintptr               // the call path as runtime.Callers gives it, trimmed
+	frames atomic.Pointer[[]Frame] // what stack has found out
 }
 
 // The nodes that are not places.

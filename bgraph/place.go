@@ -44,7 +44,7 @@ func newPlace(why task.Reason, label string, pcs []uintptr) *place {
 	p := &place{reason: why.String(), label: label, pcs: append([]uintptr(nil), pcs...)}
 	h := fnv.New64a()
 	io.WriteString(h, p.reason+"\x00"+label)
-	for _, f := range p.stack() {
+	for _, f := range p.symbolise() { // only its hash is kept
 		io.WriteString(h, "\x00"+f.Function)
 		if !ofRuntime(f.Function) { // so that a new version of the runtime leaves the key as it is
 			io.WriteString(h, "\x00"+strconv.Itoa(f.Offset))
@@ -57,9 +57,19 @@ func newPlace(why task.Reason, label string, pcs []uintptr) *place {
 	return p
 }
 
-// stack is the call path from the function in which the task waits to the one that it
-// was started with.
+// stack is the call path, found out once. It is not to be changed.
 func (p *place) stack() []Frame {
+	if f := p.frames.Load(); f != nil {
+		return *f
+	}
+	out := p.symbolise()
+	p.frames.Store(&out)
+	return out
+}
+
+// symbolise is the call path from the function in which the task waits to the one that it
+// was started with.
+func (p *place) symbolise() []Frame {
 	if len(p.pcs) == 0 {
 		return nil
 	}

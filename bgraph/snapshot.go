@@ -35,7 +35,7 @@ func (n Nanos) Duration() time.Duration { return time.Duration(n) }
 func (n Nanos) String() string {
 	d := time.Duration(n)
 	for unit := time.Duration(1); ; unit *= 10 {
-		if unit*1000 > d.Abs() {
+		if d.Abs()/1000 < unit { // unit*1000 could overflow
 			return d.Round(unit).String()
 		}
 	}
@@ -169,7 +169,7 @@ func (e *Edge) TotalCPU() Nanos {
 	if e.CPU.Count == 0 {
 		return 0
 	}
-	return Nanos(float64(e.CPU.Sum) * float64(e.Count) / float64(e.CPU.Count))
+	return Nanos(min(float64(e.CPU.Sum)*float64(e.Count)/float64(e.CPU.Count), MaxDumpNumber))
 }
 
 // Moments are exponentially weighted: what came last counts most.

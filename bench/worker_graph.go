@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A deaf observer is told everything and does nothing: what it costs to tell it.
+type deaf struct{}
+
+func (deaf) Turn()                                              {}
+func (deaf) Parked(*task.Task, task.Reason, uint64) task.NodeID { return task.NodeStart }
+func (deaf) Ready(*task.Task)                                   {}
+func (deaf) Resumed(*task.Task)                                 {}
+func (deaf) Finished(*task.Task)                                {}
+
+// observers are the observers that graph-overhead compares, by system.
+var observers = map[string]func(l *task.Loop) task.Observer{
+	"capriccio-observed": func(*task.Loop) task.Observer { return deaf{} },
+	"capriccio-counted":  bgraph.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
+	"capriccio-sampled":  bgraph.New(bgraph.Config{}).Observe,
+	"capriccio-traced":   bgraph.New(bgraph.Config{Sampling: 1}).Observe,
+}
+
+// observed makes the workers of the observers: the metrics of our tasks, on a loop that
+// is observed.
+func observed(system string) func(args []string, out io.Writer) error {
+	metrics := taskMetrics(func() (*task.Runtime, error) { return loopObservedBy(observers[system]) })
+	metrics["graph-size"] = graphSize
+	return measuring(metrics)
+}
+
+// graphSize measures what a graph of x nodes takes, and what it is to look at it.
+func graphSize(j job) error {
+	const few, many = 1, 5
+	thin, err := newSizedGraph(j.x, few)
+	if err != nil {
+		return err
+	}
+	thin.rt.Close()
+	thick, err := newSizedGraph(j.x, many)
+	if err != nil {
+		return err
+	}
+	edge := (thick.bytes - thin.bytes) / float64(len(thick.g.Snapshot().Edges)-len(thin.g.Snapshot().Edges))
+	j.emit("bytes-per-edge", "bytes", edge)
+	s := thin.g.Snapshot()
+	j.emit("bytes-per-node", "bytes", (thin.bytes-edge*float64(len(s.Edges)))/float64(len(s.Nodes)))
+	for _, procs := range []int{2, 1} { // a processor for the dump, and one for both
+		runtime.GOMAXPROCS(procs)
+		suffix := ""
+		if procs == 1 {
+			suffix = "-one-core"
+		}
+		if err := dumpAgainAndAgain(j, thick, suffix); err != nil {
+			return err
+		}
+	}
+	return thick.rt.Close()
+}
+
+// dumpAgainAndAgain measures dumps of s.
+func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) error {
+	var took, stalls, idle []float64
+	for begin := time.Now(); time.Since(begin) < j.duration || len(took) == 0; {
+		watch := watchStalls(s.rt)
+		t := time.Now()
+		if err := s.g.Snapshot().Encode(io.Discard); err != nil {
+			return err
+		}
+		d := time.Since(t)
+		took = append(took, d.Seconds()*1e3)
+		stalls = append(stalls, float64(watch())/1e3)
+		watch = watchStalls(s.rt)
+		time.Sleep(d)
+		idle = append(idle, float64(watch())/1e3)
+	}
+	for _, v := range [][]float64{took, stalls, idle} {
+		slices.Sort(v)
+	}
+	j.emit("dump"+suffix, "ms", took[len(took)/2])
+	j.emit("stall"+suffix, "us", stalls[len(stalls)/2])
+	j.emit("stall-without-dump"+suffix, "us", idle[len(idle)/2])
+	return nil
+}
+
+type sizedGraph struct {
+	g     *bgraph.Graph
+	rt    *task.Runtime
+	bytes float64
+}
+
+// newSizedGraph lets tasks wait at n nodes, going from each to so many others.
+func newSizedGraph(n, degree int) (*sizedGraph, error) {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "node " + strconv.Itoa(i)
+	}
+	before := liveBytes()
+	g := bgraph.New(bgraph.Config{})
+	rt, err := loopObservedBy(g.Observe)
+	if err != nil {
+		return nil, err
+	}
+	err = rt.Go(func() {
+		for step := 1; step <= degree; step++ {
+			for i, at := 0, 0; i < 2*n; i++ {
+				at = (at + step) % n
+				task.At(names[at])
+			}
+		}
+	}).Join()
+	if err != nil {
+		return nil, err
+	}
+	s := &sizedGraph{g: g, rt: rt}
+	if got := len(g.Snapshot().Nodes); got < n {
+		return nil, fmt.Errorf("graph has %d nodes, want %d", got, n)
+	}
+	s.bytes = liveBytes() - before
+	runtime.KeepAlive(names)
+	return s, nil
+}
+
+func liveBytes() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// watchStalls lets a task of rt take the time again and again; the function returned
+// ends that and tells the longest gap in nanoseconds.
+func watchStalls(rt *task.Runtime) func() int64 {
+	var stop atomic.Bool
+	var worst int64
+	begun, done := make(chan struct{}), make(chan struct{})
+	rt.Go(func() {
+		defer close(done)
+		close(begun)
+		for last := time.Now(); !stop.Load(); {
+			task.Yield()
+			now := time.Now()
+			worst = max(worst, int64(now.Sub(last)))
+			last = now
+		}
+	})
+	<-begun
+	return func() int64 {
+		stop.Store(true)
+		<-done
+		return worst
+	}
+}
+
+// loopObservedBy makes a runtime with one loop and the given observer.
+func loopObservedBy(observe func(*task.Loop) task.Observer) (*task.Runtime, error) {
+	return task.New(task.Config{
+		Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		NewObserver: observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
+	})
+}

@@ -1,0 +1,262 @@
+package bgraph
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Diff returns what happened between two snapshots of the same run of a program. Compare
+// is for those of different runs.
+//
+// Counts, sums and histograms are those of the time between, and Span is its length. What
+// describes a moment is as in after: tasks and resources in use, Oldest, and the moments
+// called Recent, in which what came last counts most. Of Peak that is an upper bound, as
+// the time of the peak is not known; Times.Max is exact if it has risen, else an upper
+// bound that the histogram gives. Nodes and edges where nothing happened and no task
+// waits are left out, except start and end. Overruns are those since before was taken.
+//
+// It is an error if one of them is not valid, if they are not of the same run (PID, Host
+// and Started), and if after was taken earlier or has counted less. What it returns
+// shares nothing with its arguments.
+func Diff(before, after *Snapshot) (*Snapshot, error) {
+	if err := before.check(); err != nil {
+		return nil, fmt.Errorf("bgraph: no difference: the earlier snapshot is not valid: %w", err)
+	}
+	if err := after.check(); err != nil {
+		return nil, fmt.Errorf("bgraph: no difference: the later snapshot is not valid: %w", err)
+	}
+	if b, a := runOf(before), runOf(after); b != a {
+		return nil, fmt.Errorf("bgraph: no difference between %v and %v: only two snapshots of the same run can be subtracted; compare them instead", b, a)
+	}
+	if after.Taken.Before(before.Taken) {
+		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
+	}
+	d := difference{out: after.clone(), before: before}
+	if err := d.subtract(); err != nil {
+		return nil, fmt.Errorf("bgraph: no difference: %w", err)
+	}
+	return d.out, nil
+}
+
+// A run is one execution of a program.
+type run struct {
+	pid     int
+	host    string
+	started int64 // nanoseconds since 1970; what two times beyond the years 1678 to 2262 come to is not told apart
+}
+
+func runOf(s *Snapshot) run {
+	return run{s.Program.PID, s.Program.Host, s.Program.Started.UnixNano()}
+}
+
+func (r run) String() string { return fmt.Sprintf("process %d on %q", r.pid, r.host) }
+
+// A difference subtracts before from out.
+type difference struct {
+	out    *Snapshot
+	before *Snapshot
+	less   string // the first number that has become less
+}
+
+func (d *difference) subtract() error {
+	s, b := d.out, d.before
+	d.nanos("span_ns", &s.Span, b.Span)
+	d.count("overflow.nodes", &s.Overflow.Nodes, b.Overflow.Nodes)
+	d.count("overflow.edges", &s.Overflow.Edges, b.Overflow.Edges)
+	if s.Sched != nil && b.Sched != nil {
+		d.count("sched.admitted", &s.Sched.Admitted, b.Sched.Admitted)
+		d.count("sched.deferred", &s.Sched.Deferred, b.Sched.Deferred)
+		d.count("sched.refused", &s.Sched.Refused, b.Sched.Refused)
+	}
+	at := matchResources(s.Resources, b.Resources)
+	for i := range b.Resources {
+		if at[i] < 0 {
+			return fmt.Errorf("the resource %q is only in the earlier snapshot", b.Resources[i].Name)
+		}
+		r := &s.Resources[at[i]]
+		d.count("acquired", &r.Acquired, b.Resources[i].Acquired)
+		d.count("released", &r.Released, b.Resources[i].Released)
+	}
+	err := pair(s.Loops, b.Loops, func(l *LoopStat) int { return l.Index }, func(l, b *LoopStat) {
+		d.count("steps", &l.Steps, b.Steps)
+	})
+	if err := d.verdict("loops", err); err != nil {
+		return err
+	}
+	err = pair(s.Nodes, b.Nodes, func(n *Node) Key { return n.Key }, d.node)
+	if err := d.verdict("nodes", err); err != nil {
+		return err
+	}
+	err = pair(s.Edges, b.Edges, endsOf, func(e, b *Edge) { d.edge(e, b, at) })
+	if err := d.verdict("edges", err); err != nil {
+		return err
+	}
+	s.Overruns = slices.DeleteFunc(s.Overruns, func(o Overrun) bool { return !o.At.After(b.Taken) })
+	s.dropIdle()
+	s.dropEmpty()
+	return nil
+}
+
+func (d *difference) verdict(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if d.less != "" {
+		return fmt.Errorf("%s: %s is less in the later snapshot than in the earlier one", what, d.less)
+	}
+	return nil
+}
+
+func endsOf(e *Edge) [2]Key { return [2]Key{e.From, e.To} }
+
+// pair calls fn for the elements of both lists that have the same identity. It is an
+// error if one is only in before.
+func pair[E any, K comparable](after, before []E, identity func(*E) K, fn func(after, before *E)) error {
+	at := make(map[K]int, len(after))
+	for i := range after {
+		at[identity(&after[i])] = i
+	}
+	for i := range before {
+		j, ok := at[identity(&before[i])]
+		if !ok {
+			return fmt.Errorf("%v is only in the earlier snapshot", identity(&before[i]))
+		}
+		fn(&after[j], &before[i])
+	}
+	return nil
+}
+
+// matchResources returns for each resource of from its position in to, -1 if it is not
+// there. Of several with the same name and unit, the n-th is that which comes n-th.
+func matchResources(to, from []Resource) []int {
+	at := make([]int, len(from))
+	taken := make([]bool, len(to))
+	for i := range from {
+		at[i] = slices.IndexFunc(to, func(r Resource) bool { return r.Name == from[i].Name && r.Unit == from[i].Unit })
+		for at[i] >= 0 && (taken[at[i]] || to[at[i]].Name != from[i].Name || to[at[i]].Unit != from[i].Unit) {
+			if at[i]++; at[i] == len(to) {
+				at[i] = -1
+			}
+		}
+		if at[i] >= 0 {
+			taken[at[i]] = true
+		}
+	}
+	return at
+}
+
+func (d *difference) node(n, b *Node) {
+	d.count("arrivals", &n.Arrivals, b.Arrivals)
+	d.count("departures", &n.Departures, b.Departures)
+	d.times("wait", &n.Wait, &b.Wait)
+	d.times("ready", &n.Ready, &b.Ready)
+	err := pair(n.Loops, b.Loops, func(l *NodeLoop) int { return l.Loop }, func(l, b *NodeLoop) {
+		d.count("arrivals on a loop", &l.Arrivals, b.Arrivals)
+		d.count("departures on a loop", &l.Departures, b.Departures)
+	})
+	if err != nil && d.less == "" {
+		d.less = "the number of loops that have met " + n.Key.String()
+	}
+}
+
+func (d *difference) edge(e, b *Edge, resources []int) {
+	// First, as changes that are missing depend on the count.
+	for i := range b.Changes {
+		for j := len(e.Changes); j <= resources[i]; j++ {
+			e.Changes = append(e.Changes, e.change(j))
+		}
+	}
+	for j := range e.Changes {
+		i := slices.Index(resources, j)
+		was := b.change(i)
+		c := &e.Changes[j]
+		d.count("steps of a change", &c.Steps, was.Steps)
+		c.Sum = min(max(c.Sum-was.Sum, -MaxDumpNumber), MaxDumpNumber)
+	}
+	d.count("count", &e.Count, b.Count)
+	d.count("overruns", &e.Overruns, b.Overruns)
+	d.times("cpu", &e.CPU, &b.CPU)
+	d.count("heap.steps", &e.Heap.Steps, b.Heap.Steps)
+	e.Heap.Sum = min(max(e.Heap.Sum-b.Heap.Sum, -MaxDumpNumber), MaxDumpNumber)
+	e.dropNoChanges()
+}
+
+// change returns the change of the resource at i. That of one which is missing was
+// nothing on every step.
+func (e *Edge) change(i int) Change {
+	if i >= 0 && i < len(e.Changes) {
+		return e.Changes[i]
+	}
+	return Change{Steps: e.Count}
+}
+
+// dropNoChanges takes those off the end that go without saying.
+func (e *Edge) dropNoChanges() {
+	n := len(e.Changes)
+	for n > 0 && e.Changes[n-1].Sum == 0 && e.Changes[n-1].Recent == (Moments{}) {
+		n--
+	}
+	e.Changes = orNil(e.Changes[:n])
+}
+
+func (d *difference) count(what string, after *uint64, before uint64) {
+	if *after < before && d.less == "" {
+		d.less = what
+	}
+	*after -= before
+}
+
+func (d *difference) nanos(what string, after *Nanos, before Nanos) {
+	if *after < before && d.less == "" {
+		d.less = what
+	}
+	*after -= before
+}
+
+func (d *difference) times(what string, t, b *Times) {
+	d.count(what+".count", &t.Count, b.Count)
+	d.nanos(what+".sum", &t.Sum, b.Sum)
+	for i, n := range b.Hist {
+		if n > 0 && i >= len(t.Hist) {
+			if d.less == "" {
+				d.less = what + ".hist"
+			}
+			break
+		}
+		if n > 0 {
+			d.count(what+".hist", &t.Hist[i], n)
+		}
+	}
+	top := len(t.Hist) - 1
+	for top >= 0 && t.Hist[top] == 0 {
+		top--
+	}
+	t.Hist = orNil(t.Hist[:top+1])
+	switch {
+	case t.Max > b.Max:
+	case t.Count == 0:
+		t.Max = 0
+	case top >= 0 && top < Buckets-1:
+		t.Max = min(t.Max, BucketFrom(top+1)-1)
+	}
+}
+
+// dropIdle leaves out edges where nothing happened, and nodes where nothing happened
+// and nobody is.
+func (s *Snapshot) dropIdle() {
+	used := map[Key]bool{KeyStart: true, KeyEnd: true}
+	s.Edges = slices.DeleteFunc(s.Edges, func(e Edge) bool {
+		idle := e.Count == 0 && e.CPU.Count == 0 && e.Heap.Steps == 0 && e.Overruns == 0
+		for i := range e.Changes {
+			idle = idle && e.Changes[i].Sum == 0
+		}
+		if !idle {
+			used[e.From], used[e.To] = true, true
+		}
+		return idle
+	})
+	s.Nodes = slices.DeleteFunc(s.Nodes, func(n Node) bool {
+		return n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && n.Wait.Count == 0 && n.Ready.Count == 0 && !used[n.Key]
+	})
+}

@@ -1,0 +1,351 @@
+package bgraph
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A dump is one line, dumpTitle and the number of the format, and a JSON document. See
+// docs/dump-format.md.
+const (
+	dumpTitle  = "capriccio blocking graph "
+	dumpFormat = 1
+)
+
+// Encode writes s as a dump, which Decode reads. Control characters in texts are
+// replaced and texts that are too long are shortened; otherwise s must be valid (see
+// Validate), and smaller than MaxDumpBytes, or nothing is written and it is an error. So
+// is what w returns. It calls Write once.
+func (s *Snapshot) Encode(w io.Writer) error {
+	dump, err := s.dump()
+	if err != nil {
+		return fmt.Errorf("bgraph: %w", err)
+	}
+	if _, err := w.Write(dump); err != nil {
+		return fmt.Errorf("bgraph: writing the dump: %w", err)
+	}
+	return nil
+}
+
+// dump returns the bytes that Encode writes.
+func (s *Snapshot) dump() ([]byte, error) {
+	if s == nil {
+		return nil, errNoSnapshot
+	}
+	out := *s
+	if !out.isClean() {
+		out = *out.clone()
+		out.clean()
+	}
+	out.Overruns = slices.Clone(out.Overruns)
+	out.useUTC()
+	if err := out.check(); err != nil {
+		return nil, fmt.Errorf("this graph cannot be written: %w", err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s%d\n", dumpTitle, dumpFormat)
+	if err := json.NewEncoder(&b).Encode(&out); err != nil {
+		return nil, fmt.Errorf("this graph cannot be written: %w", err)
+	}
+	if b.Len() > MaxDumpBytes {
+		return nil, fmt.Errorf("the dump would have %d bytes, and at most %d can be read again; limit the nodes and edges of the graph", b.Len(), MaxDumpBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// Decode reads a dump to its end. It may come from anywhere: what it returns is valid
+// (see Validate), its texts can be shown on a terminal, and it uses little more memory
+// than MaxDumpBytes and what an honest dump of that size decodes to. Members of the
+// document that it does not know are left out. The times are in UTC.
+func Decode(r io.Reader) (*Snapshot, error) {
+	s, err := decode(r)
+	if err != nil {
+		return nil, fmt.Errorf("bgraph: reading the dump: %w", err)
+	}
+	return s, nil
+}
+
+func decode(r io.Reader) (*Snapshot, error) {
+	in := bufio.NewReaderSize(io.LimitReader(r, MaxDumpBytes+1), 4096)
+	head, err := in.Peek(len(dumpTitle) + 16)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	title, err := checkTitle(head)
+	if err != nil {
+		return nil, err
+	}
+	dump, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	if len(dump) > MaxDumpBytes {
+		return nil, fmt.Errorf("it has more than %d bytes, the most that is read", MaxDumpBytes)
+	}
+	s, err := decodeDocument(dump[title:], title)
+	if err != nil {
+		return nil, err
+	}
+	s.clean()
+	s.useUTC()
+	s.dropEmpty()
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	return s, nil
+}
+
+// checkTitle returns the length of the first line of a dump that begins with head.
+func checkTitle(head []byte) (int, error) {
+	if len(head) == 0 {
+		return 0, errors.New("it is empty")
+	}
+	if !bytes.HasPrefix(head, []byte(dumpTitle)) {
+		if strings.HasPrefix(dumpTitle, string(head)) {
+			return 0, errors.New("it is cut off in its first line")
+		}
+		return 0, notADump(head)
+	}
+	rest := head[len(dumpTitle):]
+	digits := 0
+	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
+		digits++
+	}
+	if digits == len(rest) && digits < 10 {
+		return 0, errors.New("it is cut off in its first line")
+	}
+	format, err := strconv.Atoi(string(rest[:digits]))
+	if err != nil || digits == len(rest) || rest[digits] != '\n' || format < 1 || rest[0] == '0' {
+		return 0, notADump(head)
+	}
+	if format != dumpFormat {
+		return 0, fmt.Errorf("this dump has format %d; this program reads %d; use a newer bgdump", format, dumpFormat)
+	}
+	return len(dumpTitle) + digits + 1, nil
+}
+
+func notADump(head []byte) error {
+	what := ""
+	switch trimmed := bytes.TrimSpace(head); {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+		what = "; this is compressed with gzip, perhaps a profile for pprof"
+	case bytes.HasPrefix(trimmed, []byte("<")):
+		what = "; this looks like a web page"
+	case bytes.HasPrefix(trimmed, []byte("{")):
+		what = "; this looks like JSON without that line"
+	}
+	return fmt.Errorf("this is not a dump: the first line is not %q, it begins with %q%s",
+		dumpTitle+strconv.Itoa(dumpFormat), head[:min(len(head), 32)], what)
+}
+
+// decodeDocument reads the JSON that begins at offset of the dump.
+func decodeDocument(doc []byte, offset int) (*Snapshot, error) {
+	trimmed := bytes.TrimLeft(doc, " \t\r\n")
+	if len(trimmed) == 0 {
+		return nil, errors.New("it is cut off after its first line")
+	}
+	if trimmed[0] != '{' {
+		return nil, fmt.Errorf("it is malformed at byte %d: a JSON object should begin there, not %q", offset+len(doc)-len(trimmed), trimmed[0])
+	}
+	finished, err := scanDocument(doc)
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	s := new(Snapshot)
+	err = json.Unmarshal(doc, s)
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.As(err, &syntax) && !finished && syntax.Offset >= int64(len(doc)):
+		return nil, fmt.Errorf("it is cut off after %d bytes", offset+len(doc))
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("it is malformed at byte %d: %w", int64(offset)+syntax.Offset-1, err)
+	case errors.As(err, &mismatch):
+		return nil, fmt.Errorf("it is malformed before byte %d: %s is a JSON %s; want one that fits %v",
+			int64(offset)+mismatch.Offset, mismatch.Field, shortened(mismatch.Value, 40), mismatch.Type)
+	}
+	return nil, fmt.Errorf("it is malformed: %w", err)
+}
+
+// A textRule says which texts are fit to be shown.
+type textRule struct {
+	most  int  // bytes
+	lines bool // line ends and tabs may occur
+}
+
+var (
+	nameRule  = textRule{most: MaxDumpText}
+	stackRule = textRule{most: MaxDumpStack, lines: true}
+)
+
+// allows says that r may stand in a text: it does nothing to a terminal or to the order
+// and place of the characters around it, and XML may contain it.
+func (rule textRule) allows(r rune) bool {
+	if r < 0x7f {
+		return r >= ' ' || rule.lines && (r == '\n' || r == '\t')
+	}
+	return r&0xfffe != 0xfffe && !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp)
+}
+
+// fits says that text is as rule wants it.
+func (rule textRule) fits(text string) bool {
+	if len(text) > rule.most {
+		return false
+	}
+	for i := 0; i < len(text); {
+		if c := text[i]; c >= ' ' && c < 0x7f {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 || !rule.allows(r) {
+			return false
+		}
+		i += n
+	}
+	return true
+}
+
+// clean returns text with what rule forbids replaced by U+FFFD, and no longer than it
+// allows.
+func (rule textRule) clean(text string) string {
+	if rule.fits(text) {
+		return text
+	}
+	text = strings.Map(func(r rune) rune {
+		if !rule.allows(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+	return shortened(text, rule.most)
+}
+
+// shortened is text if it has at most so many bytes, else its beginning and "…".
+func shortened(text string, most int) string {
+	const more = "…"
+	if len(text) <= most {
+		return text
+	}
+	end := most - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}
+
+// eachText calls fn for every text of s.
+func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
+	name := func(texts ...*string) {
+		for _, t := range texts {
+			fn(t, nameRule)
+		}
+	}
+	name(&s.Program.Name, &s.Program.Host, &s.Program.Go)
+	for i := range s.Resources {
+		name(&s.Resources[i].Name, &s.Resources[i].Unit)
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		name(&n.Reason, &n.Label)
+		for j := range n.Stack {
+			name(&n.Stack[j].Function, &n.Stack[j].File)
+		}
+	}
+	for i := range s.Overruns {
+		name(&s.Overruns[i].Task)
+		fn(&s.Overruns[i].Stack, stackRule)
+	}
+	if s.Sched == nil {
+		return
+	}
+	name(&s.Sched.Policy)
+	for i := range s.Sched.Resources {
+		name(&s.Sched.Resources[i].Name, &s.Sched.Resources[i].State)
+	}
+	for i := range s.Sched.Nodes {
+		name(&s.Sched.Nodes[i].Held)
+	}
+}
+
+func (s *Snapshot) isClean() bool {
+	clean := true
+	s.eachText(func(text *string, rule textRule) { clean = clean && rule.fits(*text) })
+	return clean
+}
+
+func (s *Snapshot) clean() {
+	s.eachText(func(text *string, rule textRule) { *text = rule.clean(*text) })
+}
+
+// useUTC makes equal times equal values.
+func (s *Snapshot) useUTC() {
+	utc := func(t *time.Time) { *t = t.UTC() }
+	utc(&s.Taken)
+	utc(&s.Program.Started)
+	for i := range s.Overruns {
+		utc(&s.Overruns[i].At)
+	}
+}
+
+// dropEmpty makes all empty lists nil, so that there is one value for them.
+func (s *Snapshot) dropEmpty() {
+	s.Loops, s.Resources, s.Overruns = orNil(s.Loops), orNil(s.Resources), orNil(s.Overruns)
+	s.Nodes, s.Edges = orNil(s.Nodes), orNil(s.Edges)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Stack, n.Loops = orNil(n.Stack), orNil(n.Loops)
+		n.Wait.Hist, n.Ready.Hist = orNil(n.Wait.Hist), orNil(n.Ready.Hist)
+	}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		e.CPU.Hist, e.Changes = orNil(e.CPU.Hist), orNil(e.Changes)
+	}
+	if s.Sched != nil {
+		s.Sched.Resources, s.Sched.Nodes = orNil(s.Sched.Resources), orNil(s.Sched.Nodes)
+	}
+}
+
+func orNil[S ~[]E, E any](list S) S {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// clone returns a copy that shares nothing with s.
+func (s *Snapshot) clone() *Snapshot {
+	out := *s
+	out.Loops = slices.Clone(s.Loops)
+	out.Resources = slices.Clone(s.Resources)
+	out.Overruns = slices.Clone(s.Overruns)
+	out.Nodes = slices.Clone(s.Nodes)
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
+		n.Stack, n.Loops = slices.Clone(n.Stack), slices.Clone(n.Loops)
+		n.Wait.Hist, n.Ready.Hist = slices.Clone(n.Wait.Hist), slices.Clone(n.Ready.Hist)
+	}
+	out.Edges = slices.Clone(s.Edges)
+	for i := range out.Edges {
+		e := &out.Edges[i]
+		e.CPU.Hist, e.Changes = slices.Clone(e.CPU.Hist), slices.Clone(e.Changes)
+	}
+	if s.Sched != nil {
+		sched := *s.Sched
+		sched.Resources, sched.Nodes = slices.Clone(sched.Resources), slices.Clone(sched.Nodes)
+		out.Sched = &sched
+	}
+	return &out
+}

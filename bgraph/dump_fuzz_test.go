@@ -1,0 +1,108 @@
+package bgraph
+
+import (
+	"bytes"
+	"reflect"
+	"runtime"
+	"testing"
+)
+
+// Whatever is decoded is valid, and comes back the same when it is encoded again; what
+// Encode writes has a fixed form.
+func FuzzDecode(f *testing.F) {
+	f.Add(encoded(f, smallSnapshot()))
+	f.Add(encoded(f, docExample()))
+	f.Add(encoded(f, new(Snapshot)))
+	f.Add(encoded(f, randomSnapshot(seeded(f, 2), 3, 4)))
+	f.Fuzz(func(t *testing.T, dump []byte) {
+		s, err := Decode(bytes.NewReader(dump))
+		if err != nil {
+			return
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatalf("decoded, but: %v", err)
+		}
+		again := encoded(t, s)
+		got := decoded(t, again)
+		if !reflect.DeepEqual(got, s) {
+			t.Fatalf("decoded again it is\n%+v\nwas\n%+v", got, s)
+		}
+		if !bytes.Equal(encoded(t, got), again) {
+			t.Fatalf("encoded again it is\n%s\nwas\n%s", encoded(t, got), again)
+		}
+		useHostile(t, s)
+	})
+}
+
+// useHostile does with a valid Snapshot from a stranger what can be done with two.
+func useHostile(t *testing.T, s *Snapshot) {
+	d, err := Diff(s, s)
+	if err != nil {
+		t.Fatalf("no difference to itself: %v", err)
+	}
+	if err := d.Validate(); err != nil {
+		t.Fatalf("the difference is not valid: %v", err)
+	}
+	for i := range d.Nodes {
+		if n := &d.Nodes[i]; n.Arrivals != 0 || n.Wait.Sum != 0 || n.Wait.Max < 0 {
+			t.Fatalf("the difference to itself is %+v", n)
+		}
+	}
+	other := s.clone()
+	other.Program.PID = s.Program.PID/2 + 1
+	other.Program.Host = "other"
+	if m, err := Merge(s, other); err == nil {
+		if err := m.Validate(); err != nil {
+			t.Fatalf("merged it is not valid: %v", err)
+		}
+		if _, err := m.dump(); err != nil {
+			t.Fatalf("merged it cannot be written: %v", err)
+		}
+	}
+	var b bytes.Buffer
+	if err := Compare(s, other).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func totalAlloc() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// fleetSnapshot is a large graph with stacks as they are.
+func fleetSnapshot(t testing.TB) *Snapshot {
+	s := randomSnapshot(seeded(t, 3), 1000, 4000)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for len(n.Stack) < 12 {
+			n.Stack = append(n.Stack, Frame{
+				Function: "github.com/capriccio-go/capriccio/knot.(*conn).readHead.func1",
+				File:     "/home/someone/go/pkg/mod/github.com/capriccio-go/capriccio@v1.2.3/knot/conn.go", Line: 1234, Offset: 56,
+			})
+		}
+	}
+	return s
+}
+
+func BenchmarkDump(b *testing.B) {
+	s := fleetSnapshot(b)
+	dump := encoded(b, s)
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(dump)))
+		for b.Loop() {
+			if _, err := s.dump(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(dump)))
+		for b.Loop() {
+			if _, err := Decode(bytes.NewReader(dump)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

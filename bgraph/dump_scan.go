@@ -1,0 +1,110 @@
+package bgraph
+
+import "fmt"
+
+// scanDocument bounds what decoding a document allocates before it is decoded: in "[0,0]"
+// an element has two bytes, but a place for a Node is made for each. It does not judge
+// whether the document is JSON; finished says that all its brackets and texts are
+// closed.
+func scanDocument(doc []byte) (finished bool, err error) {
+	var (
+		open  []scanned // what is not closed, the innermost last
+		text  []byte    // the last one met
+		key   []byte    // of the member whose value comes next
+		bytes int       // that the lists take
+	)
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; c {
+		case '"':
+			end := textEnd(doc, i+1)
+			if end < 0 {
+				return false, nil
+			}
+			text, i = doc[i+1:end], end
+		case ':':
+			key = text
+		case '{', '[':
+			if len(open) == maxNesting {
+				return false, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
+			}
+			v := scanned{list: c == '['}
+			if v.list {
+				v.key, v.elements = key, 1
+				v.most, v.size = listLimits(string(key))
+				bytes += v.size
+			}
+			open, key = append(open, v), nil
+		case '}', ']':
+			if len(open) > 0 {
+				open = open[:len(open)-1]
+			}
+			key = nil
+		case ',':
+			key = nil
+			if len(open) == 0 || !open[len(open)-1].list {
+				continue
+			}
+			in := &open[len(open)-1]
+			bytes += in.size
+			if in.elements++; in.elements > in.most {
+				return false, fmt.Errorf("a list %q has more than %d elements", shortened(string(in.key), 40), in.most)
+			}
+		}
+		if bytes > maxDecodedBytes {
+			return false, fmt.Errorf("its lists would take more than %d bytes of memory", maxDecodedBytes)
+		}
+	}
+	return len(open) == 0, nil
+}
+
+// A scanned is a list or an object while it is being scanned.
+type scanned struct {
+	list     bool
+	key      []byte
+	elements int
+	most     int // elements
+	size     int // of an element in memory
+}
+
+const (
+	maxNesting = 64
+	// maxDecodedBytes is more than what dumps of MaxDumpBytes come to that have all the
+	// members of the elements of their lists.
+	maxDecodedBytes = 4 * MaxDumpBytes
+)
+
+// listLimits returns how many elements a list with the given key may have, and about
+// how many bytes one takes. Anything else may be a list that is known under another
+// spelling.
+func listLimits(key string) (most, size int) {
+	switch key {
+	case "edges":
+		return MaxDumpEdges, 192
+	case "stack":
+		return MaxDumpFrames, 48
+	case "hist":
+		return Buckets, 8
+	case "loops":
+		return MaxDumpLoops, 40
+	case "resources":
+		return MaxDumpResources, 72
+	case "changes":
+		return MaxDumpResources, 32
+	case "overruns":
+		return MaxOverruns, 120
+	}
+	return max(MaxDumpNodes, MaxDumpEdges), 256
+}
+
+// textEnd returns where the text ends that begins at from, -1 if it does not.
+func textEnd(doc []byte, from int) int {
+	for i := from; i < len(doc); i++ {
+		switch doc[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return -1
+}

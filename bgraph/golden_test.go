@@ -1,0 +1,98 @@
+package bgraph
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
+
+// golden compares got with testdata/name, or writes it there with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; run the test with -update to write it", err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	gotLines, wantLines := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
+	for i := range max(len(gotLines), len(wantLines)) {
+		g, w := line(gotLines, i), line(wantLines, i)
+		if !bytes.Equal(g, w) {
+			t.Fatalf("%s, line %d:\n got %q\nwant %q\n(-update accepts it)", path, i+1, g, w)
+		}
+	}
+}
+
+func line(all [][]byte, i int) []byte {
+	if i < len(all) {
+		return all[i]
+	}
+	return nil
+}
+
+// The sample keeps what every graph of a collector keeps: what came in went out or is
+// still there, and the loops' parts add up.
+func TestSampleAddsUp(t *testing.T) {
+	s := sampleSnapshot()
+	var tasks, waiting int64
+	for _, l := range s.Loops {
+		tasks += l.Tasks
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Now < 0 || n.Now > n.Peak && n.Key > KeyOverflow {
+			t.Errorf("%s: %d now, peak %d", n.Name(), n.Now, n.Peak)
+		}
+		if i > 0 && s.Nodes[i-1].Key >= n.Key {
+			t.Errorf("nodes not in order at %s", n.Name())
+		}
+		var sum NodeLoop
+		for _, l := range n.Loops {
+			sum.Now, sum.Arrivals, sum.Departures, sum.Peak = sum.Now+l.Now, sum.Arrivals+l.Arrivals, sum.Departures+l.Departures, sum.Peak+l.Peak
+		}
+		if want := (NodeLoop{Now: n.Now, Arrivals: n.Arrivals, Departures: n.Departures, Peak: n.Peak}); sum != want {
+			t.Errorf("%s: loops add up to %+v, want %+v", n.Name(), sum, want)
+		}
+		for _, times := range []Times{n.Wait, n.Ready} {
+			checkSampleTimes(t, n.Name(), times)
+		}
+		waiting += n.Now
+	}
+	if waiting != tasks {
+		t.Errorf("%d tasks wait, %d are on the loops", waiting, tasks)
+	}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		if s.Node(e.From) == nil || s.Node(e.To) == nil {
+			t.Errorf("edge %v to %v: no such node", e.From, e.To)
+		}
+		checkSampleTimes(t, s.NameOf(e.From)+" → "+s.NameOf(e.To), e.CPU)
+	}
+}
+
+func checkSampleTimes(t *testing.T, of string, times Times) {
+	t.Helper()
+	var sum uint64
+	for _, n := range times.Hist {
+		sum += n
+	}
+	if sum != times.Count || times.Mean() > times.Max || len(times.Hist) > Buckets {
+		t.Errorf("%s: %+v does not fit together (histogram holds %d)", of, times, sum)
+	}
+}

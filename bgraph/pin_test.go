@@ -1,3 +1,0 @@
-package bgraph
-
-import _ "github.com/google/pprof/profile"
