@@ -66,12 +66,36 @@ type Policy interface {
 	// Gone says that k tasks at n, announced by Ready, were taken by another loop.
 	Gone(n NodeID, k int)
 	// Next returns the node whose oldest task runs next and counts that task as taken.
-	// It is called only while some task is ready, and must name a node with one.
-	Next() NodeID
+	// It is called only while some task is ready, and must name a node with one. ok is
+	// false if no task is to run now: the loop then asks again after Ready or Tick.
+	Next() (n NodeID, ok bool)
 	// Charge says that the task last taken from n has used the loop for so many
 	// cycles (see internal/coro.Cycles).
 	Charge(n NodeID, cycles uint64)
+	// Tick is called between tasks, once a turn of the loop, with the time of the
+	// runtime's clock; and every millisecond while Next holds tasks back.
+	Tick(now time.Duration)
 }
+
+// An Admission decides, on one loop, who is let in at the entrances of the program; see
+// Entrance. Its methods are called on that loop and must not park.
+type Admission interface {
+	// Decide says what becomes of the task that has waited longest, for so long, to get
+	// in at the entrance with that index. now is the time of the runtime's clock.
+	Decide(now time.Duration, entrance int, waited time.Duration, priority int) Verdict
+	// Left says that a task that was admitted there has left again.
+	Left(entrance int)
+}
+
+// A Verdict is what an Admission decides.
+type Verdict uint8
+
+// The verdicts.
+const (
+	VerdictAdmit  Verdict = iota
+	VerdictDefer          // not now: ask again soon
+	VerdictRefuse         // turn it away
+)
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.
 type Clock interface {
@@ -113,13 +137,14 @@ const (
 	ReasonAccept
 	ReasonConnect
 	ReasonDisk
+	ReasonEntrance
 	reasonCount
 )
 
 var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
-	"context", "offload", "loop", "read", "write", "accept", "connect", "disk",
+	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
 }
 
 func (r Reason) String() string {
@@ -134,7 +159,7 @@ func (r Reason) String() string {
 func (r Reason) external() bool {
 	switch r {
 	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonYield, ReasonStart:
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonYield, ReasonStart:
 		return true
 	}
 	return false

@@ -15,17 +15,18 @@ import (
 // Fields without a remark are loop-private: only the loop's own goroutine and its
 // workers touch them, one of which runs at a time.
 type Loop struct {
-	rt         *Runtime // fixed
-	index      int      // fixed
-	enrolled   bool     // its goroutines are in members; see registry
-	poller     Poller   // fixed
-	observer   Observer // fixed, may be nil
-	observed   bool     // fixed: there is an observer
-	policy     Policy   // fixed, nil: FIFO over all nodes
-	lockThread bool     // fixed
-	shared     bool     // fixed: there are other loops in the runtime
-	plain      bool     // fixed: no policy, and not hub
-	hub        bool     // fixed: tasks switch to each other through the loop's own goroutine
+	rt         *Runtime  // fixed
+	index      int       // fixed
+	enrolled   bool      // its goroutines are in members; see registry
+	poller     Poller    // fixed
+	observer   Observer  // fixed, may be nil
+	observed   bool      // fixed: there is an observer
+	policy     Policy    // fixed, nil: FIFO over all nodes
+	admission  Admission // fixed, nil: everybody is let in
+	lockThread bool      // fixed
+	shared     bool      // fixed: there are other loops in the runtime
+	plain      bool      // fixed: no policy, and not hub
+	hub        bool      // fixed: tasks switch to each other through the loop's own goroutine
 
 	party coro.Party // the loop's own goroutine
 	g     uintptr    // its identity
@@ -39,16 +40,20 @@ type Loop struct {
 	label    string  // what the running task has given to At, until that is observed
 	accounts accounts
 
-	ready      taskQueue   // with the FIFO policy
-	nodes      []taskQueue // with another policy, by node
-	queued     int         // tasks in nodes and, with another policy, in starts
-	chargeTo   *Task       // whose step is running, for Policy.Charge
-	chargeNode NodeID      // at which it was taken
-	chargeFrom uint64      // cycles when it began
-	missing    int         // tasks taken by other loops that the policy still counted when it chose them
-	starts     startQueue  // tasks not started yet
-	budget     int         // steps left until the loop's own goroutine is to run
-	turnStart  uint64      // cycles when the turn's first task began
+	ready      taskQueue     // with the FIFO policy
+	nodes      []taskQueue   // with another policy, by node
+	queued     int           // tasks in nodes and, with another policy, in starts
+	chargeTo   *Task         // whose step is running, for Policy.Charge
+	chargeNode NodeID        // at which it was taken
+	chargeFrom uint64        // cycles when it began
+	withheld   bool          // the policy has none of the queued tasks run now
+	missing    int           // tasks taken by other loops that the policy still counted when it chose them
+	starts     startQueue    // tasks not started yet
+	births     births        // when those became ready; only with an admission
+	lines      []line        // who waits at the entrances, by index
+	now        time.Duration // of the clock, when the turn began
+	budget     int           // steps left until the loop's own goroutine is to run
+	turnStart  uint64        // cycles when the turn's first task began
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount     uint64 // length of that list; others read it with coro.Peek
@@ -126,7 +131,8 @@ func (l *Loop) run() {
 	}()
 	for !l.done() {
 		l.drainInbox()
-		l.wheel.advance(l.rt.clock.Now())
+		l.now = l.rt.clock.Now()
+		l.wheel.advance(l.now)
 		l.pollOnce()
 		l.runReady()
 	}
@@ -139,12 +145,39 @@ func (l *Loop) done() bool {
 	return l.closing && l.tasks == nil && l.ready.head == nil && l.queued == 0 && l.starts.oldest() == 0
 }
 
+// anyReady says whether some task could run now.
 func (l *Loop) anyReady() bool {
-	return l.ready.head != nil || l.queued > 0 || l.starts.oldest() != 0
+	if l.policy != nil {
+		return l.queued > 0 && !l.withheld
+	}
+	return l.ready.head != nil || l.starts.oldest() != 0
+}
+
+// recheck is how often a policy or an admission that holds tasks back is asked again.
+const recheck = time.Millisecond
+
+// holdsBack says that tasks wait for the time to pass, see recheck.
+func (l *Loop) holdsBack() bool {
+	if l.withheld && l.queued > 0 {
+		return true
+	}
+	for i := range l.lines {
+		if l.lines[i].head != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // runReady hands over to ready tasks for one budget.
 func (l *Loop) runReady() {
+	if l.policy != nil {
+		l.policy.Tick(l.now)
+		l.withheld = false
+	}
+	if l.lines != nil {
+		l.serveLines()
+	}
 	if !l.anyReady() {
 		return
 	}
@@ -201,10 +234,14 @@ func (l *Loop) pollOnce() {
 	if at, ok := l.wheel.next(); ok {
 		timeout = max(at-l.rt.clock.Now(), 0)
 	}
+	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
+		timeout = recheck
+	}
 	l.poll(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
+	l.now = l.rt.clock.Now()
 	l.rt.watch.wokeUp()
 }
 
@@ -228,7 +265,7 @@ func (l *Loop) pick() *Task {
 		return l.pickByPolicy()
 	}
 	if l.starts.precedes(&l.ready) {
-		if t := l.starts.pop(); t != nil {
+		if t := l.popStart(); t != nil {
 			return t
 		}
 	}
@@ -236,11 +273,17 @@ func (l *Loop) pick() *Task {
 }
 
 func (l *Loop) pickByPolicy() *Task {
-	for l.queued > 0 {
-		n := l.policy.Next()
+	for l.queued > 0 && !l.withheld {
+		n, ok := l.policy.Next()
+		if !ok {
+			if n, ok = l.anyNode(); !ok {
+				l.withheld = true
+				return nil
+			}
+		}
 		l.queued--
 		if n == NodeStart && l.starts.precedes(l.node(NodeStart)) {
-			if t := l.starts.pop(); t != nil {
+			if t := l.popStart(); t != nil {
 				return t
 			}
 		}
@@ -255,6 +298,34 @@ func (l *Loop) pickByPolicy() *Task {
 		l.missing++ // stolen, and the message that says so has not arrived yet
 	}
 	return nil
+}
+
+// anyNode returns a node with a ready task, for a shutdown, in which nothing is held
+// back.
+func (l *Loop) anyNode() (NodeID, bool) {
+	if !l.cancelAll {
+		return 0, false
+	}
+	for n := range l.nodes {
+		if l.nodes[n].head != nil {
+			l.policy.Gone(NodeID(n), 1)
+			return NodeID(n), true
+		}
+	}
+	if l.starts.oldest() != 0 {
+		l.policy.Gone(NodeStart, 1)
+		return NodeStart, true
+	}
+	return 0, false
+}
+
+// popStart takes the oldest task that has not started; nil if another loop was faster.
+func (l *Loop) popStart() *Task {
+	t := l.starts.pop()
+	if t != nil && l.admission != nil {
+		l.births.took(l.starts.taken(), t)
+	}
+	return t
 }
 
 // node returns the queue of node n.
@@ -289,6 +360,7 @@ func (l *Loop) enqueue(t *Task) {
 	}
 	l.node(t.node).push(t)
 	l.queued++
+	l.withheld = false
 	l.policy.Ready(t.node)
 }
 
@@ -301,7 +373,11 @@ func (l *Loop) enqueueStart(t *Task) {
 	n := l.starts.push(t, beside)
 	if l.policy != nil {
 		l.queued++
+		l.withheld = false
 		l.policy.Ready(NodeStart)
+	}
+	if l.admission != nil {
+		l.births.came(l.starts.came(), l.now)
 	}
 	if l.shared && n > 1 {
 		l.rt.wakeIdle(l)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A nodePolicy takes the ready node that comes last, and keeps accounts.
@@ -29,7 +30,7 @@ func (p *nodePolicy) Gone(n NodeID, k int) {
 	}
 }
 
-func (p *nodePolicy) Next() NodeID {
+func (p *nodePolicy) Next() (NodeID, bool) {
 	var nodes []NodeID
 	for n, k := range p.ready {
 		if k > 0 {
@@ -38,7 +39,7 @@ func (p *nodePolicy) Next() NodeID {
 	}
 	if len(nodes) == 0 {
 		p.t.Error("Next while nothing is ready")
-		return NodeStart
+		return NodeStart, true
 	}
 	n := slices.Max(nodes)
 	if p.pick != nil {
@@ -46,8 +47,10 @@ func (p *nodePolicy) Next() NodeID {
 	}
 	p.ready[n]--
 	p.order = append(p.order, n)
-	return n
+	return n, true
 }
+
+func (p *nodePolicy) Tick(time.Duration) {}
 
 func (p *nodePolicy) Charge(n NodeID, cycles uint64) { p.charged[n]++ }
 

@@ -25,6 +25,9 @@ type Config struct {
 	NewObserver func(l *Loop) Observer
 	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out.
 	NewPolicy func(l *Loop) Policy
+	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
+	// program; nil: everybody is.
+	NewAdmission func(l *Loop) Admission
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
 	// NoHandOver lets tasks switch to each other only through the loop's own goroutine,
@@ -175,6 +178,9 @@ func (rt *Runtime) makeLoops() error {
 		}
 		if rt.cfg.NewPolicy != nil {
 			l.policy = rt.cfg.NewPolicy(l)
+		}
+		if rt.cfg.NewAdmission != nil {
+			l.admission = rt.cfg.NewAdmission(l)
 		}
 		l.hub = rt.cfg.NoHandOver
 		l.plain = l.policy == nil && !l.hub

@@ -86,11 +86,15 @@ func (p *randomPolicy) Gone(n task.NodeID, k int) {
 	}
 }
 
-func (p *randomPolicy) Next() task.NodeID {
+func (p *randomPolicy) Next() (task.NodeID, bool) {
+	if p.rnd.IntN(8) == 0 { // nobody may run until the next Tick or Ready
+		return 0, false
+	}
 	i := p.rnd.IntN(len(p.ready))
 	n := p.ready[i]
 	p.ready = slices.Delete(p.ready, i, i+1)
-	return n
+	return n, true
 }
 
 func (p *randomPolicy) Charge(task.NodeID, uint64) {}
+func (p *randomPolicy) Tick(time.Duration)         {}

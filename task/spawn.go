@@ -18,6 +18,9 @@ type Options struct {
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
 	// the spawning task, if any.
 	Context context.Context
+	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
+	// Entrance, the least important are refused first. 0: neither.
+	Priority int
 
 	scope   *scope // of a Group
 	dropped func() // see extension
@@ -82,9 +85,9 @@ func (rt *Runtime) Go(fn func()) *Task {
 func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 	t := &Task{fn: fn, state: stateQueued, escaped: true}
 	t.wait.task = t
-	if o.Name != "" || o.dropped != nil {
+	if o.Name != "" || o.dropped != nil || o.Priority != 0 {
 		e := t.extend()
-		e.name, e.dropped = o.Name, o.dropped
+		e.name, e.dropped, e.priority = o.Name, o.dropped, clampPriority(o.Priority)
 	}
 	s := o.scope
 	if s == nil {

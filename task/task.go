@@ -74,12 +74,13 @@ type Task struct {
 // spawn, by the task, by a joiner or by the end. The fields without a remark are fixed
 // before the start.
 type extension struct {
-	name    string
-	scope   *scope      // whose context cancels the task, or nil
-	index   int32       // in scope.in; guarded by scope.mu
-	dropped func()      // called if the task ends without having been started, or nil
-	under   *scope      // loop-private: of the innermost Under
-	locals  map[any]any // loop-private
+	name     string
+	scope    *scope      // whose context cancels the task, or nil
+	index    int32       // in scope.in; guarded by scope.mu
+	priority int8        // loop-private once started
+	dropped  func()      // called if the task ends without having been started, or nil
+	under    *scope      // loop-private: of the innermost Under
+	locals   map[any]any // loop-private
 
 	mu      sync.Mutex
 	done    bool       // guarded by mu

@@ -280,13 +280,13 @@ func At(name string) {
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }
 
-// observeLabel tells the observer that t waits in At.
-func (l *Loop) observeLabel(t *Task) {
+// observeLabel tells the observer that t waits, or passes, at a place with a name.
+func (l *Loop) observeLabel(t *Task, why Reason) {
 	fp := coro.Fingerprint(l.base)
 	for i := range len(l.label) {
 		fp = (fp ^ uint64(l.label[i])) * 0x100000001b3
 	}
-	t.node = l.observer.Parked(t, ReasonYield, fp)
+	t.node = l.observer.Parked(t, why, fp+uint64(why))
 	l.label = ""
 }
 
@@ -307,7 +307,7 @@ func Yield() {
 		if l.label == "" {
 			t.node = l.observer.Parked(t, ReasonYield, coro.Fingerprint(l.base)+uint64(ReasonYield))
 		} else {
-			l.observeLabel(t)
+			l.observeLabel(t, ReasonYield)
 		}
 	}
 	t.state = stateQueued

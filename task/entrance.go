@@ -1,0 +1,298 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrRefused is what Enter returns when the program has more work than it can do in
+// time, and this piece of it should be turned away, as cheaply as possible.
+var ErrRefused = errors.New("task: refused: the program is overloaded")
+
+// An Entrance is a place where work comes into the program: a request, a connection, a
+// job from a queue. Who has passed it is going to take resources, so it is here that a
+// program has to be protected from more work than it can do (Capriccio, section 4.2:
+// admission control). Whether anybody has to wait, or is refused, is decided by the
+// runtime's Admission; without one everybody is let in at once.
+//
+// Make one with NewEntrance, once, for the whole process. Its methods may be called from
+// any goroutine.
+type Entrance struct {
+	name  string
+	index int
+}
+
+// MaxEntrances is how many entrances a process may have.
+const MaxEntrances = 64
+
+var entrances struct {
+	mu  sync.Mutex
+	all []*Entrance // guarded by mu; replaced, not changed
+}
+
+// NewEntrance declares an entrance, under the name by which the blocking graph shows it.
+// The entrance of that name is returned if there is one. It is an error if the name is
+// empty, and when there are MaxEntrances.
+func NewEntrance(name string) (*Entrance, error) {
+	s := &entrances
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		return nil, errors.New("task: an entrance needs a name")
+	}
+	for _, e := range s.all {
+		if e.name == name {
+			return e, nil
+		}
+	}
+	if len(s.all) == MaxEntrances {
+		return nil, fmt.Errorf("task: entrance %q: there are %d entrances, more are not possible", name, MaxEntrances)
+	}
+	e := &Entrance{name: name, index: len(s.all)}
+	s.all = append(s.all[:len(s.all):len(s.all)], e)
+	return e, nil
+}
+
+// Entrances returns those declared so far; the index that an Admission is given is the
+// position in this list, and does not change.
+func Entrances() []*Entrance {
+	entrances.mu.Lock()
+	defer entrances.mu.Unlock()
+	return entrances.all
+}
+
+// Name is what the entrance was declared with.
+func (e *Entrance) Name() string { return e.name }
+
+// DescribeWait implements WaitDescriber.
+func (e *Entrance) DescribeWait() string { return e.name }
+
+// Enter asks to be let in. It returns nil when the calling task is in, at once or after
+// it has parked until there was room; then it must call Leave when its work is done. It
+// returns ErrRefused if the work is to be turned away, and the context's error if the
+// task is cancelled while it waits. A plain goroutine is let in at once.
+//
+// How long the task has waited already, since it was started, counts: a task that has
+// just been started should enter before it does anything else.
+func (e *Entrance) Enter() error {
+	l := here()
+	if l == nil || l.cur == nil || !l.observed && l.admission == nil {
+		return nil
+	}
+	return l.enter(e)
+}
+
+// Leave says that the work of a task that Enter has let in is done. It is called by that
+// task, or by another of its loop. It never parks.
+func (e *Entrance) Leave() {
+	l := here()
+	if l == nil || l.admission == nil {
+		return
+	}
+	l.admission.Left(e.index)
+	if e.index < len(l.lines) && l.lines[e.index].head != nil {
+		l.serve(&l.lines[e.index])
+	}
+}
+
+// SetPriority says how important the calling task is from now on, see Options.Priority.
+// On a plain goroutine it does nothing. It never parks.
+func SetPriority(p int) {
+	if l := here(); l != nil && l.cur != nil {
+		l.cur.extend().priority = clampPriority(p)
+	}
+}
+
+func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
+
+// A line is where tasks of one loop wait to be let in at an entrance. Loop-private.
+type line struct {
+	index      int
+	head, tail *inLine
+	free       *inLine // to use again
+}
+
+// An inLine is a task in a line. It is the withdrawer of the task's wait.
+type inLine struct {
+	w       *Waiter
+	index   int // of the line
+	since   time.Duration
+	verdict Verdict
+	queued  bool
+	next    *inLine
+}
+
+// enter is Enter for the running task of l. The entrance is a node of the blocking graph
+// also for who does not wait at it.
+func (l *Loop) enter(e *Entrance) error {
+	t := l.cur
+	began, why := l.births.of(t, l.now), t.why
+	if l.observed {
+		l.label = e.name
+		t.why = ReasonEntrance
+		l.observeLabel(t, ReasonEntrance)
+		l.observer.Ready(t)
+		l.observer.Resumed(t)
+		t.why = why
+	}
+	if l.admission == nil {
+		return nil
+	}
+	for e.index >= len(l.lines) {
+		l.lines = append(l.lines, line{index: len(l.lines)})
+	}
+	q := &l.lines[e.index]
+	if q.head == nil {
+		switch l.admission.Decide(l.now, e.index, l.now-began, int(t.extra().priority)) {
+		case VerdictAdmit:
+			return nil
+		case VerdictRefuse:
+			return ErrRefused
+		}
+	}
+	return l.waitInLine(e, began)
+}
+
+func (l *Loop) waitInLine(e *Entrance, began time.Duration) error {
+	w := selfOn(l)
+	x := l.lines[e.index].push(w, began)
+	err := w.Park(ReasonEntrance, x)
+	q := &l.lines[e.index]
+	if err != nil && !x.withdraw(w) { // decided in the same moment
+		w.Absorb()
+		err = nil
+	}
+	verdict := x.verdict
+	x.next, q.free = q.free, x
+	switch {
+	case err != nil:
+		return err
+	case verdict == VerdictRefuse:
+		return ErrRefused
+	}
+	return nil
+}
+
+func (q *line) push(w *Waiter, since time.Duration) *inLine {
+	x := q.free
+	if x != nil {
+		q.free = x.next
+	} else {
+		x = new(inLine)
+	}
+	*x = inLine{w: w, index: q.index, since: since, queued: true}
+	if q.tail == nil {
+		q.head = x
+	} else {
+		q.tail.next = x
+	}
+	q.tail = x
+	return x
+}
+
+// withdraw implements withdrawer.
+func (x *inLine) withdraw(*Waiter) bool {
+	if !x.queued {
+		return false
+	}
+	l := x.w.task.loop
+	q := &l.lines[x.index]
+	var before *inLine
+	for y := q.head; y != x; y = y.next {
+		before = y
+	}
+	if before == nil {
+		q.head = x.next
+	} else {
+		before.next = x.next
+	}
+	if q.tail == x {
+		q.tail = before
+	}
+	x.queued = false
+	return true
+}
+
+// DescribeWait implements WaitDescriber.
+func (x *inLine) DescribeWait() string { return Entrances()[x.index].name }
+
+// serveLines decides about those who wait at the entrances.
+func (l *Loop) serveLines() {
+	for i := range l.lines {
+		if l.lines[i].head != nil {
+			l.serve(&l.lines[i])
+		}
+	}
+}
+
+// serve decides about those who wait in q, from the front, until one has to wait on.
+func (l *Loop) serve(q *line) {
+	for x := q.head; x != nil; x = q.head {
+		v := l.admission.Decide(l.now, q.index, l.now-x.since, int(x.w.task.extra().priority))
+		if v == VerdictDefer {
+			return
+		}
+		q.head = x.next
+		if q.head == nil {
+			q.tail = nil
+		}
+		x.queued, x.verdict, x.next = false, v, nil
+		l.notify(x.w.task)
+	}
+}
+
+// births says when the tasks of the start queue became ready: those with the numbers
+// (by startQueue.came) of one mark and above, below the next, at its time. Loop-private.
+type births struct {
+	marks []birth
+	born  time.Duration // of last
+	last  *Task         // the task last taken from the queue; it is running, or has run
+}
+
+type birth struct {
+	upTo int64 // number
+	at   time.Duration
+}
+
+const maxBirths = 1024 // older marks are then merged, two into the later one
+
+// came notes that the task with that number became ready.
+func (b *births) came(number int64, now time.Duration) {
+	if n := len(b.marks); n > 0 && b.marks[n-1].at == now {
+		b.marks[n-1].upTo = number
+		return
+	}
+	if len(b.marks) == maxBirths {
+		for i := range maxBirths / 2 {
+			b.marks[i] = b.marks[2*i+1]
+		}
+		b.marks = b.marks[:maxBirths/2]
+	}
+	b.marks = append(b.marks, birth{upTo: number, at: now})
+}
+
+// took notes that t, with that number, is about to start.
+func (b *births) took(number int64, t *Task) {
+	i := 0
+	for i < len(b.marks) && b.marks[i].upTo < number {
+		i++
+	}
+	if i > 0 {
+		b.marks = append(b.marks[:0], b.marks[i:]...)
+	}
+	b.last = t
+	if len(b.marks) > 0 {
+		b.born = b.marks[0].at
+	}
+}
+
+// of returns when t became ready; now if that is not known. It is for tasks that have
+// not waited since they started.
+func (b *births) of(t *Task, now time.Duration) time.Duration {
+	if b.last != t || t.why != ReasonNone {
+		return now
+	}
+	return b.born
+}

@@ -1,0 +1,311 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/sim"
+)
+
+// A room lets so many in; it refuses those of a priority below 0.
+type room struct {
+	size   int
+	inside int
+	waited []time.Duration // of those who were let in
+}
+
+func (r *room) Decide(_ time.Duration, _ int, waited time.Duration, priority int) Verdict {
+	switch {
+	case priority < 0:
+		return VerdictRefuse
+	case r.inside == r.size:
+		return VerdictDefer
+	}
+	r.inside++
+	r.waited = append(r.waited, waited)
+	return VerdictAdmit
+}
+
+func (r *room) Left(int) { r.inside-- }
+
+// inTasks runs fn in so many tasks, which start in order, and waits for them.
+func inTasks(rt *Runtime, n int, fn func(i int)) {
+	rt.Go(func() {
+		var all []*Task
+		for i := range n {
+			all = append(all, Go(func() { fn(i) }))
+		}
+		for _, k := range all {
+			k.Join()
+		}
+	}).Join()
+}
+
+func entrance(t *testing.T, name string) *Entrance {
+	t.Helper()
+	e, err := NewEntrance(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func withRoom(t *testing.T, r *room) (*Runtime, *sim.Clock) {
+	return newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+}
+
+func TestEntranceLetsInWhoFits(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 3}
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	inside, most := 0, 0
+	var order []int
+	inTasks(rt, 20, func(i int) {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+			return
+		}
+		order = append(order, i)
+		inside++
+		most = max(most, inside)
+		Sleep(time.Millisecond)
+		inside--
+		e.Leave()
+	})
+	if most != 3 {
+		t.Errorf("at most %d were inside, want 3", most)
+	}
+	if len(order) != 20 || !slices.IsSorted(order) {
+		t.Errorf("let in in the order %v, want first come, first served", order)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are still inside", r.inside)
+	}
+	if last := r.waited[len(r.waited)-1]; last < 5*time.Millisecond {
+		t.Errorf("the last has waited for %v, want 6ms", last)
+	}
+}
+
+func TestEntranceRefuses(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := withRoom(t, &room{size: 1})
+	defer rt.Close()
+	task, err := rt.Spawn(Options{Priority: -1}, func() {
+		if err := e.Enter(); !errors.Is(err, ErrRefused) {
+			t.Errorf("Enter: %v, want ErrRefused", err)
+		}
+		SetPriority(0)
+		if err := e.Enter(); err != nil {
+			t.Errorf("Enter with another priority: %v", err)
+		}
+		SetPriority(-1000)
+		if err := e.Enter(); !errors.Is(err, ErrRefused) {
+			t.Errorf("Enter: %v, want ErrRefused", err)
+		}
+		e.Leave()
+	})
+	if err != nil || task.Join() != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever is cancelled in the line leaves it, at any place in it.
+func TestEntranceForgetsTheCancelled(t *testing.T) {
+	for _, which := range []int{0, 1, 2} {
+		e := entrance(t, "test")
+		r := &room{size: 1}
+		rt, _ := withRoom(t, r)
+		var in []int
+		err := rt.Go(func() {
+			e.Enter()
+			var tasks []*Task
+			var end func()
+			for i := range 3 {
+				ctx, cancel := context.WithCancel(context.Background())
+				k, err := Spawn(Options{Context: ctx}, func() {
+					if err := e.Enter(); err != nil {
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("Enter: %v, want context.Canceled", err)
+						}
+						return
+					}
+					in = append(in, i)
+					e.Leave()
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				tasks = append(tasks, k)
+				defer cancel()
+				if i == which {
+					end = cancel
+				}
+			}
+			Yield() // now they stand in line
+			end()
+			tasks[which].Join()
+			e.Leave()
+			for _, k := range tasks {
+				k.Join()
+			}
+		}).Join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Delete([]int{0, 1, 2}, which, which+1)
+		if !slices.Equal(in, want) || r.inside != 0 {
+			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
+		}
+		rt.Close()
+	}
+}
+
+func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return &room{} }
+		c.Grace = time.Millisecond
+	})
+	for range 10 {
+		rt.Go(func() { e.Enter() })
+	}
+	waitParked(t, rt, 10, ReasonEntrance)
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEntranceWithoutAdmission(t *testing.T) {
+	e := entrance(t, "test")
+	if err := e.Enter(); err != nil {
+		t.Errorf("on a plain goroutine: %v", err)
+	}
+	e.Leave()
+	rt, _ := newSimRuntime(t, 1, true)
+	defer rt.Close()
+	inTasks(rt, 3, func(int) {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+		}
+		e.Leave()
+	})
+}
+
+func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
+	entrances.mu.Lock()
+	kept := entrances.all
+	entrances.mu.Unlock()
+	defer func() {
+		entrances.mu.Lock()
+		entrances.all = kept
+		entrances.mu.Unlock()
+	}()
+	for i := len(kept); i < MaxEntrances; i++ {
+		entrance(t, fmt.Sprint("filler ", i))
+	}
+	if _, err := NewEntrance("one too many"); err == nil {
+		t.Errorf("entrance %d is accepted, want at most %d", MaxEntrances+1, MaxEntrances)
+	}
+	if _, err := NewEntrance(""); err == nil {
+		t.Error("an entrance without a name is accepted")
+	}
+}
+
+// The time in the start queue counts: it is where work piles up when every step is long.
+func TestEntranceCountsTheTimeBeforeTheStart(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 1000}
+	clock := &stepClock{}
+	rt, _ := newSimRuntime(t, 1, false, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return r }
+		c.Clock = clock
+	})
+	defer rt.Close()
+	const tasks = 50
+	err := rt.Go(func() {
+		var all []*Task
+		for range tasks {
+			all = append(all, Go(func() {
+				e.Enter()
+				clock.add(time.Millisecond) // what the work takes
+				e.Leave()
+				CurrentLoop().budget = 0 // the turn ends
+			}))
+		}
+		for _, k := range all {
+			k.Join()
+		}
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range r.waited {
+		if want := time.Duration(i) * time.Millisecond; w < want-2*time.Millisecond || w > want {
+			t.Errorf("task %d has waited for %v, want %v", i, w, want)
+		}
+	}
+}
+
+// A withholder lets nobody run but every so many Ticks.
+type withholder struct {
+	FIFO  []NodeID
+	ticks int
+	every int
+}
+
+func (p *withholder) Ready(n NodeID)        { p.FIFO = append(p.FIFO, n) }
+func (p *withholder) Charge(NodeID, uint64) {}
+func (p *withholder) Tick(time.Duration)    { p.ticks++ }
+func (p *withholder) Gone(n NodeID, k int) {
+	for ; k > 0; k-- {
+		i := slices.Index(p.FIFO, n)
+		p.FIFO = slices.Delete(p.FIFO, i, i+1)
+	}
+}
+func (p *withholder) Next() (NodeID, bool) {
+	if p.ticks%p.every != 0 {
+		return 0, false
+	}
+	n := p.FIFO[0]
+	p.FIFO = p.FIFO[1:]
+	return n, true
+}
+
+func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 7} }
+	})
+	ran := 0
+	inTasks(rt, 100, func(int) {
+		Yield()
+		ran++
+	})
+	if ran != 100 {
+		t.Errorf("%d tasks ran, want 100", ran)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing is held back in a shutdown.
+func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 1 << 40, ticks: 1} }
+	})
+	ended := 0
+	for range 10 {
+		rt.Go(func() { ended++ })
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if ended != 10 {
+		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}
