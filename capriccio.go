@@ -1,6 +1,7 @@
 // Package capriccio puts a program on the Capriccio runtime: it makes the loops and
-// their pollers from options and environment variables, handles the signals that end
-// a program, and runs a main function as a task.
+// their pollers from options and environment variables, lets them learn the blocking
+// graph of the program, handles the signals that end a program or ask for that graph,
+// and runs a main function as a task.
 //
 // It is wiring and nothing else. What a program works with is in the packages task
 // (tasks, synchronisation, timers) and netpoll (connections).
@@ -18,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -29,7 +32,7 @@ const (
 	EnvLoops = "CAPRICCIO_LOOPS"
 	// EnvPoller chooses how loops wait for descriptors: epoll or poll.
 	EnvPoller = "CAPRICCIO_POLLER"
-	// EnvSched chooses the scheduling policy: fifo.
+	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see WithScheduler.
 	EnvSched = "CAPRICCIO_SCHED"
 )
 
@@ -37,9 +40,14 @@ const (
 type Option func(*options) error
 
 type options struct {
-	cfg       task.Config
-	poller    string
-	noSignals bool
+	cfg     task.Config
+	poller  string
+	graph   bgraph.Config
+	noGraph bool
+	sched   steer.Config
+	dump    string // as given, see dumpPath
+	noStop  bool   // SIGINT and SIGTERM are left alone
+	noDump  bool   // SIGUSR2 is
 }
 
 // WithLoops sets the number of event loops; 0 means one per CPU that the process may
@@ -106,9 +114,14 @@ func WithThreadLock() Option {
 	return func(o *options) error { o.cfg.LockThreads = true; return nil }
 }
 
-// WithoutSignals leaves SIGINT and SIGTERM to the program.
+// WithoutSignals leaves SIGINT, SIGTERM and SIGUSR2 to the program.
 func WithoutSignals() Option {
-	return func(o *options) error { o.noSignals = true; return nil }
+	return func(o *options) error { o.noStop, o.noDump = true, true; return nil }
+}
+
+// WithoutStopSignals leaves SIGINT and SIGTERM to the program.
+func WithoutStopSignals() Option {
+	return func(o *options) error { o.noStop = true; return nil }
 }
 
 // Run makes a runtime, runs main as a task of it and, when main has returned, ends all
@@ -116,18 +129,20 @@ func WithoutSignals() Option {
 //
 // The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
 // waits of main and of the tasks that it spawns then return the context's error. A
-// second signal ends the process at once. Run must be called on a plain goroutine and
-// blocks it.
+// second signal ends the process at once. SIGUSR2 writes a summary of the blocking
+// graph to the standard error and all of it to a file, see WithDumpPath. Run must be
+// called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
 	o, err := gather(opts)
 	if err != nil {
 		return err
 	}
-	rt, err := o.newRuntime()
+	rt, leave, err := o.start()
 	if err != nil {
 		return err
 	}
-	if !o.noSignals {
+	defer leave()
+	if !o.noStop {
 		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(signals, stop)
@@ -137,14 +152,35 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 }
 
 // New makes and starts a runtime, for programs that are not written around Run: plain
-// goroutines can start tasks on it and use the connections of package netpoll. Shut it
-// down in the end.
+// goroutines can start tasks on it and use the connections of package netpoll. Until it
+// is closed, SIGUSR2 writes its blocking graph as with Run. Shut it down in the end.
 func New(opts ...Option) (*task.Runtime, error) {
 	o, err := gather(opts)
 	if err != nil {
 		return nil, err
 	}
-	return o.newRuntime()
+	rt, leave, err := o.start()
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(rt.Context(), func() {
+		rt.Close() // a shutdown has begun: this waits for its end
+		leave()
+	})
+	return rt, nil
+}
+
+// start makes the runtime and takes it up among those that run; leave is for when it is
+// closed.
+func (o *options) start() (rt *task.Runtime, leave func(), err error) {
+	m := &member{answers: !o.noDump}
+	if m.path, err = o.dumpPath(); err != nil {
+		return nil, nil, err
+	}
+	if m.rt, m.graph, err = o.newRuntime(); err != nil {
+		return nil, nil, err
+	}
+	return m.rt, running.join(m, o.log()), nil
 }
 
 // gather applies the environment, then the options.
@@ -175,10 +211,13 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 		}
 		o.poller = v
 	}
-	if v, ok := lookup(EnvSched); ok && v != "" && v != "fifo" {
-		return fmt.Errorf("capriccio: %s=%q; want fifo", EnvSched, v)
+	if v, ok := lookup(EnvSched); ok && v != "" {
+		if err := knownScheduler(v); err != nil {
+			return fmt.Errorf("capriccio: %s: %w", EnvSched, err)
+		}
+		o.sched.Policy = v
 	}
-	return nil
+	return o.readGraphEnv(lookup)
 }
 
 type newPoller func() (task.Poller, error)
@@ -203,37 +242,53 @@ func pollerNamed(name string) (newPoller, error) {
 	return nil, fmt.Errorf("unknown poller %q; want %s", name, strings.Join(known, " or "))
 }
 
-// newRuntime makes the runtime. If no poller was asked for, the first that the kernel
-// lets us have is taken.
-func (o *options) newRuntime() (*task.Runtime, error) {
+// newRuntime makes the runtime and its graph. If no poller was asked for, the first that
+// the kernel lets us have is taken.
+func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
 	if o.poller != "" {
 		open, err := pollerNamed(o.poller)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		return o.newRuntimeOn(open)
 	}
 	var failed []error
 	for _, p := range pollers {
-		rt, err := o.newRuntimeOn(p.open)
+		rt, graph, err := o.newRuntimeOn(p.open)
 		if err == nil {
 			if failed != nil {
 				o.log().Warn("capriccio: falling back to another poller", "poller", p.name, "because", errors.Join(failed...))
 			}
-			return rt, nil
+			return rt, graph, nil
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
 		if !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
 			break
 		}
 	}
-	return nil, errors.Join(failed...)
+	return nil, nil, errors.Join(failed...)
 }
 
-func (o *options) newRuntimeOn(open newPoller) (*task.Runtime, error) {
+func (o *options) newRuntimeOn(open newPoller) (*task.Runtime, *bgraph.Graph, error) {
 	cfg := o.cfg
 	cfg.NewPoller = func(int) (task.Poller, error) { return open() }
-	return task.New(cfg)
+	var graph *bgraph.Graph
+	if !o.noGraph {
+		graph = bgraph.New(o.graph)
+		cfg.NewObserver = graph.Observe
+	}
+	steering, err := o.steer(&cfg, graph)
+	if err != nil {
+		return nil, nil, err
+	}
+	rt, err := task.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if steering != nil {
+		go steering.Run(rt)
+	}
+	return rt, graph, nil
 }
 
 func (o *options) log() *slog.Logger {

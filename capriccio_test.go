@@ -19,6 +19,10 @@ func TestBadEnvironmentIsAnError(t *testing.T) {
 		{EnvLoops, "100000", "1 to"},
 		{EnvPoller, "kqueue", "epoll or poll"},
 		{EnvSched, "lottery", "fifo"},
+		{EnvGraph, "yes", "on, off, or N"},
+		{EnvGraph, "0", "on, off, or N"},
+		{EnvGraph, "-1", "on, off, or N"},
+		{EnvGraph, "1000001", "to 1000000"},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			t.Setenv(c.name, c.value)
@@ -57,6 +61,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 		"loops":   WithLoops(-1),
 		"poller":  WithPoller("select"),
 		"offload": WithOffloadLimit(0),
+		"dump":    WithDumpPath(""),
 	} {
 		if rt, err := New(opt); err == nil {
 			rt.Close()

@@ -238,6 +238,7 @@ func TestDiffOfChangesThatAreMissing(t *testing.T) {
 		want          []Change
 	}{
 		{make(10, 0), make(30, 2), nil},
+		{make(10, 1, change(10, 0)), make(30, 1), nil},
 		{make(10, 0), make(30, 2, change(30, 0), change(30, 5)), []Change{change(20, 0), change(20, 5)}},
 		{make(10, 1, change(10, 3)), make(30, 2, change(30, 4), change(30, 5)), []Change{{Steps: 20, Sum: 1, Recent: Moments{Mean: 4}}, change(20, 5)}},
 		{make(10, 2, change(10, 0), change(10, 7)), make(30, 2), []Change{{Steps: 20}, {Steps: 20, Sum: -7}}},
@@ -306,6 +307,8 @@ func TestDiffRefuses(t *testing.T) {
 		{"steps of a change is less", func(b, _ *Snapshot) { b.Edges[1].Changes[0].Steps++ }},
 		{"overflow.nodes is less", func(b, _ *Snapshot) { b.Overflow.Nodes++ }},
 		{"overflow.edges is less", func(b, _ *Snapshot) { b.Overflow.Edges++ }},
+		{"sched.admitted is less", func(b, _ *Snapshot) { b.Sched.Admitted++ }},
+		{"sched.deferred is less", func(b, _ *Snapshot) { b.Sched.Deferred++ }},
 		{"sched.refused is less", func(b, _ *Snapshot) { b.Sched.Refused++ }},
 	} {
 		before, after := smallSnapshot(), smallSnapshot()

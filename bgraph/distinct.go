@@ -1,6 +1,9 @@
 package bgraph
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // distinctNames are the names of the nodes. Where several nodes have the same, because
 // different call paths lead to the same wait, what tells them apart is added: the
@@ -10,7 +13,7 @@ func (s *Snapshot) distinctNames() map[Key]string {
 	same := make(map[string][]*Node, len(s.Nodes))
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		name := cleanText(n.Name())
+		name := strings.TrimSpace(cleanText(n.Name()))
 		if name == "" {
 			name = n.Key.String()
 		}

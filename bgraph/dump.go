@@ -54,13 +54,66 @@ func (s *Snapshot) dump() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s%d\n", dumpTitle, dumpFormat)
-	if err := json.NewEncoder(&b).Encode(&out); err != nil {
+	if err := out.writeDocument(&b); err != nil {
 		return nil, fmt.Errorf("this graph cannot be written: %w", err)
 	}
 	if b.Len() > MaxDumpBytes {
 		return nil, fmt.Errorf("the dump would have %d bytes, and at most %d can be read again; limit the nodes and edges of the graph", b.Len(), MaxDumpBytes)
 	}
 	return b.Bytes(), nil
+}
+
+// writeDocument writes what json.Encoder does. It writes nodes and edges one by one, and
+// between them gives the loops of this process a chance to run.
+func (s *Snapshot) writeDocument(b *bytes.Buffer) error {
+	rest := *s
+	rest.Nodes, rest.Edges = nil, nil
+	frame, err := json.Marshal(&rest)
+	if err != nil {
+		return err
+	}
+	// In a text, the quotes would be escaped.
+	before, after, ok := bytes.Cut(frame, []byte(`"nodes":null,"edges":null`))
+	if !ok {
+		panic(fmt.Sprintf("bgraph: want nodes and edges next to each other, got %.200s", frame))
+	}
+	b.Write(before)
+	b.WriteString(`"nodes":`)
+	if err := writeList(b, s.Nodes); err != nil {
+		return err
+	}
+	b.WriteString(`,"edges":`)
+	if err := writeList(b, s.Edges); err != nil {
+		return err
+	}
+	b.Write(after)
+	b.WriteByte('\n')
+	return nil
+}
+
+func writeList[E any](b *bytes.Buffer, list []E) error {
+	if list == nil {
+		b.WriteString("null")
+		return nil
+	}
+	b.WriteByte('[')
+	var pause breather
+	to := json.NewEncoder(b)
+	for i := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := to.Encode(&list[i]); err != nil {
+			return err
+		}
+		b.Truncate(b.Len() - 1) // the line end
+		if b.Len() > MaxDumpBytes {
+			break // it will be refused
+		}
+		pause.take()
+	}
+	b.WriteByte(']')
+	return nil
 }
 
 // Decode reads a dump to its end. It may come from anywhere: what it returns is valid
@@ -257,7 +310,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	for i := range s.Resources {
 		name(&s.Resources[i].Name, &s.Resources[i].Unit)
 	}
+	var pause breather
 	for i := range s.Nodes {
+		pause.take()
 		n := &s.Nodes[i]
 		name(&n.Reason, &n.Label)
 		for j := range n.Stack {

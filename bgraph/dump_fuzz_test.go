@@ -2,9 +2,12 @@ package bgraph
 
 import (
 	"bytes"
+	"math"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // Whatever is decoded is valid, and comes back the same when it is encoded again; what
@@ -32,6 +35,69 @@ func FuzzDecode(f *testing.F) {
 		}
 		useHostile(t, s)
 	})
+}
+
+// FuzzExtremes puts extreme values into fields of a Snapshot, of which many stay valid.
+func FuzzExtremes(f *testing.F) {
+	for i := range 20 {
+		f.Add(uint64(i), []byte{byte(i), 1, byte(3 * i), 2, byte(5 * i), 3, byte(7 * i), 4})
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, where []byte) {
+		s := randomSnapshot(rand.New(rand.NewPCG(seed, 1)), 3, 6)
+		var fields []reflect.Value
+		numbers(reflect.ValueOf(s).Elem(), &fields)
+		for ; len(where) >= 3; where = where[3:] {
+			setExtreme(fields[(int(where[0])<<8|int(where[1]))%len(fields)], where[2])
+		}
+		dump, err := s.dump()
+		if (err == nil) != (s.Validate() == nil) {
+			t.Fatalf("encoded: %v; valid: %v", err, s.Validate())
+		}
+		if err != nil {
+			return
+		}
+		if got := decoded(t, dump); !reflect.DeepEqual(got, s) {
+			t.Fatalf("decoded it is\n%+v\nwas\n%+v", got, s)
+		}
+		useHostile(t, s)
+	})
+}
+
+// numbers collects the fields that are numbers.
+func numbers(v reflect.Value, out *[]reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range v.NumField() {
+			numbers(v.Field(i), out)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			numbers(v.Index(i), out)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			numbers(v.Elem(), out)
+		}
+	case reflect.String:
+	default:
+		*out = append(*out, v)
+	}
+}
+
+func setExtreme(v reflect.Value, which byte) {
+	ints := []int64{0, 1, -1, 1 << 31, 1<<31 - 1, 1 << 53, 1<<62 - 1, 1 << 62, 1<<62 + 1, math.MaxInt64, math.MinInt64}
+	switch {
+	case v.CanInt():
+		v.SetInt(ints[int(which)%len(ints)])
+	case v.CanUint():
+		v.SetUint(uint64(ints[int(which)%len(ints)]))
+	case v.CanFloat():
+		floats := []float64{0, 1, -1, 1e-320, 1 << 62, -1 << 62, 1e19, 1e37, 1e38, math.MaxFloat64, math.Inf(1), math.NaN()}
+		v.SetFloat(floats[int(which)%len(floats)])
+	}
 }
 
 // useHostile does with a valid Snapshot from a stranger what can be done with two.

@@ -112,6 +112,24 @@ func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	}
 }
 
+// Encode does it in pieces.
+func TestDumpIsWhatEncodingJSONWrites(t *testing.T) {
+	r := seeded(t, 10)
+	all := []*Snapshot{{}, {Nodes: []Node{}, Edges: []Edge{}}, smallSnapshot(), sampleSnapshot()}
+	for i := range 50 {
+		all = append(all, randomSnapshot(r, i, 2*i))
+	}
+	for _, s := range all {
+		want, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(encoded(t, s)); got != "capriccio blocking graph 1\n"+string(want)+"\n" {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
 func TestEncodeDoesNotChangeTheSnapshot(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	s := smallSnapshot()
@@ -271,13 +289,14 @@ func TestTextsAreMadePrintable(t *testing.T) {
 // the dump, by the decoder.
 func TestNoTextIsForgotten(t *testing.T) {
 	const bad = "bad\x1btext"
-	texts := 0
+	texts, only := 0, 0 // if only is not 0, the text of that number alone is spoilt
 	var spoil func(v reflect.Value)
 	spoil = func(v reflect.Value) {
 		switch v.Kind() {
 		case reflect.String:
-			v.SetString(bad)
-			texts++
+			if texts++; only == 0 || only == texts {
+				v.SetString(bad)
+			}
 		case reflect.Struct:
 			if v.Type() != reflect.TypeFor[time.Time]() {
 				for i := range v.NumField() {
@@ -297,8 +316,13 @@ func TestNoTextIsForgotten(t *testing.T) {
 	if texts < 20 {
 		t.Fatalf("only %d texts were found", texts)
 	}
-	if err := s.Validate(); err == nil {
-		t.Error("unprintable texts are valid")
+	for i := range texts {
+		texts, only = 0, i+1
+		s := smallSnapshot()
+		spoil(reflect.ValueOf(s).Elem())
+		if err := s.Validate(); err == nil {
+			t.Errorf("valid, though text %d cannot be printed", only)
+		}
 	}
 	foreign, err := json.Marshal(s)
 	if err != nil {
@@ -376,8 +400,8 @@ func TestSizesOfElements(t *testing.T) {
 
 func TestEncodeRefusesWhatIsTooLarge(t *testing.T) {
 	s := &Snapshot{Loops: []LoopStat{{}}}
-	text := strings.Repeat("日", MaxDumpText/3)
-	for i := range 1 << 15 {
+	text := strings.Repeat("x", MaxDumpText)
+	for i := range MaxDumpBytes/MaxDumpText + 1 {
 		s.Nodes = append(s.Nodes, Node{Key: Key(i + 1), Label: text})
 	}
 	var b bytes.Buffer

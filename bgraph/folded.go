@@ -21,8 +21,8 @@ import (
 //
 // For wait, ready and count the stack is that of a node, and its innermost "call" the
 // name of the node. For cpu and heap it is what the stacks at both ends of an edge have
-// in common, as what ran lies below it, and then the node where the step began, and the
-// edge. Functions are written without the folders of their package. The numbers are
+// in common, as what ran lies below it, and then the node where the step began, and an
+// arrow with the node where it ended. Functions are written without the folders of their package. The numbers are
 // estimates for all waits and steps if only some were timed. An unknown metric is an
 // error that lists the known ones. It does not park.
 func (s *Snapshot) WriteFolded(w io.Writer, metric string) error {
@@ -39,7 +39,10 @@ func (s *Snapshot) WriteFolded(w io.Writer, metric string) error {
 		for _, f := range slices.Backward(x.stack) {
 			frames = append(frames, foldedFrame(ShortFunction(f.Function)))
 		}
-		for _, leaf := range x.leaves {
+		for i, leaf := range x.leaves {
+			if i > 0 { // what begins like the frame before
+				leaf = strings.TrimPrefix(leaf, x.leaves[0]+" ")
+			}
 			frames = append(frames, foldedFrame(leaf))
 		}
 		sums[strings.Join(frames, ";")] += x.values[m]

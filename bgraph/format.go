@@ -267,6 +267,9 @@ func shorten(s string, width int) string {
 			tail--
 		}
 	}
+	for head < tail && head > 0 && runeWidth(runes[head]) == 0 { // the accent of the last letter
+		head++
+	}
 	for tail < len(runes) && runeWidth(runes[tail]) == 0 { // an accent without its letter
 		tail++
 	}

@@ -19,6 +19,9 @@ const (
 	cycleBudget = 1 << 20 // edges looked at, so that a huge graph does not take for ever
 )
 
+// progress is what task.Progress counts, which is only ever taken.
+const progress = "progress"
+
 // leaks finds cycles of the graph on which tasks take more of a resource than they
 // give back. That one task takes what another gives back is no leak, so nothing is
 // said unless what is in use grows beyond what living tasks may hold.
@@ -31,7 +34,7 @@ func (l *linter) leaks() {
 		if res.Unit == "bytes" {
 			spare, least = l.newTasks()*heldBytesPerTask, leastLeakBytes
 		}
-		if grown < least || grown <= spare || grown < l.o.LeakShare*float64(res.Acquired) {
+		if res.Name == progress || grown < least || grown <= spare || grown < l.o.LeakShare*float64(res.Acquired) {
 			continue
 		}
 		if flow == nil {

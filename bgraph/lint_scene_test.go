@@ -40,6 +40,7 @@ func healthy() scene {
 		Resources: []Resource{
 			{Name: "descriptors", InUse: 1003, Acquired: 41_003, Released: 40_000, Limit: 20_000},
 			{Name: "buffers", Unit: "bytes", InUse: 4 << 20, Acquired: requests << 12, Released: requests<<12 - 4<<20},
+			{Name: "progress", InUse: requests, Acquired: requests},
 		},
 		Overflow: Overflow{MaxNodes: 4096, MaxEdges: 16384},
 	}}
@@ -68,7 +69,7 @@ func healthy() scene {
 	sc.edge(KeyStart, kWorker, 12, us)
 	sc.edge(KeyStart, kTick, 1, us)
 	sc.edge(kAccept, kAccept, 41_000, 5*us, 1)
-	sc.edge(kRead, kRead, requests-1_000_000, 6*us, 0, 0)
+	sc.edge(kRead, kRead, requests-1_000_000, 6*us, 0, 0, 1)
 	sc.edge(kRead, kWrite, 900_000, 8*us, 0, 4096)
 	sc.edge(kRead, kLock, 100_000, 3*us, 0, 4096)
 	sc.edge(kRead, KeyEnd, 40_000, 5*us, -1)
@@ -159,6 +160,8 @@ func (sc scene) diff() {
 	for i := range sc.Resources {
 		r := &sc.Resources[i]
 		r.Released /= 60
-		r.Acquired = r.Released
+		if r.Acquired = r.Released; r.Name == progress {
+			r.Acquired = uint64(r.InUse) / 60
+		}
 	}
 }

@@ -132,7 +132,7 @@ func TestMergeLosesNothing(t *testing.T) {
 				}
 			}
 			for _, x := range s.Resources {
-				out[13] += float64(x.Acquired) + float64(x.InUse)
+				out[13] += float64(x.Acquired) + float64(x.Released)/2 + float64(x.InUse)/4
 			}
 		}
 		return out
@@ -164,7 +164,10 @@ func otherSnapshot() *Snapshot {
 	s.Program.Started = s.Program.Started.Add(-time.Hour)
 	s.Taken = s.Taken.Add(time.Minute)
 	s.Span = Nanos(time.Hour)
+	s.Program.Go, s.Sampling, s.HeapEvery = "go1.27", 40, 640
+	s.Overflow = Overflow{MaxNodes: 5000, MaxEdges: 20_000, Nodes: 20, Edges: 10}
 	s.Resources[0].Name = "a new resource"
+	s.Sched.Policy = "cohort"
 	e := &s.Edges[1]
 	e.CPU.Count, e.Recent = 150, Moments{Mean: 100.5, Variance: 400}
 	e.CPU.Max = 100_000
@@ -177,9 +180,12 @@ func otherSnapshot() *Snapshot {
 func TestMergeOfTwo(t *testing.T) {
 	a, b := smallSnapshot(), otherSnapshot()
 	m := mustMerge(t, a, b)
-	wantProgram := Program{Name: "shop", Host: "several", Go: a.Program.Go, Started: b.Program.Started}
+	wantProgram := Program{Name: "shop", Host: "several", Go: "several", Started: b.Program.Started}
 	if m.Program != wantProgram || m.Taken != b.Taken || m.Span != b.Span {
 		t.Errorf("program %+v, taken %v, span %v; want %+v, %v, %v", m.Program, m.Taken, m.Span, wantProgram, b.Taken, b.Span)
+	}
+	if want := (Overflow{MaxNodes: 5000, MaxEdges: 20_000, Nodes: 22, Edges: 11}); m.Overflow != want || m.Sampling != 40 || m.HeapEvery != 640 {
+		t.Errorf("overflow %+v, sampling %d, heap every %d; want %+v, 40, 640", m.Overflow, m.Sampling, m.HeapEvery, want)
 	}
 	if want := []LoopStat{{Index: 0, Tasks: 12, Steps: 2100}, {Index: 1, Tasks: 12, Steps: 2100}}; !reflect.DeepEqual(m.Loops, want) {
 		t.Errorf("loops %+v, want %+v", m.Loops, want)
@@ -202,7 +208,7 @@ func TestMergeOfTwo(t *testing.T) {
 	if len(m.Resources) != 2 || m.Resources[0].Name != "a new resource" || !reflect.DeepEqual(e.Changes, []Change{half, half}) {
 		t.Errorf("resources %+v, changes %+v; want %+v twice", m.Resources, e.Changes, half)
 	}
-	if m.Sched.Refused != 2 || m.Sched.Resources[0].State != "at limit" || len(m.Sched.Nodes) != 2 || m.Sched.Nodes[1].Loop != 1 {
+	if m.Sched.Admitted != 200 || m.Sched.Deferred != 6 || m.Sched.Refused != 2 || m.Sched.Policy != "several" || m.Sched.Resources[0].State != "at limit" || len(m.Sched.Nodes) != 2 || m.Sched.Nodes[1].Loop != 1 {
 		t.Errorf("sched %+v", m.Sched)
 	}
 	if len(m.Overruns) != 2 || m.Overruns[0].Loop != 1 || m.Overruns[1].Loop != 0 {
@@ -211,6 +217,16 @@ func TestMergeOfTwo(t *testing.T) {
 	b.Program.Name = "stock"
 	if m = mustMerge(t, a, b); m.Program.Name != "several" {
 		t.Errorf("name %q; want several", m.Program.Name)
+	}
+}
+
+func TestMergeOfOppositeChanges(t *testing.T) {
+	a, b := smallSnapshot(), otherSnapshot()
+	b.Resources[0] = a.Resources[0]
+	a.Edges[1].Changes = []Change{{Steps: 1000, Sum: 5}}
+	b.Edges[1].Changes = []Change{{Steps: 1000, Sum: -5}}
+	if m := mustMerge(t, a, b); m.Edges[1].Changes != nil {
+		t.Errorf("changes %+v; want none, as they go without saying", m.Edges[1].Changes)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 const (
 	summaryWidth = 100 // columns
 	summaryNodes = 7
-	summaryEdges = 7
+	summaryEdges = 6
 	summaryRuns  = 3
 	summaryRes   = 4
 )

@@ -50,7 +50,7 @@ func (s *Snapshot) WriteText(w io.Writer, o TextOptions) error {
 	}
 	var b bytes.Buffer
 	for _, line := range s.headLines() {
-		fmt.Fprintln(&b, line)
+		fmt.Fprintln(&b, shorten(line, o.Width))
 	}
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
@@ -195,8 +195,9 @@ func (s *Snapshot) writeSched(b *bytes.Buffer, names map[Key]string, o TextOptio
 	if s.Sched == nil {
 		return
 	}
-	fmt.Fprintf(b, "\nSCHEDULER: %s; %s tasks admitted, %s deferred, %s refused\n", orUnknown(s.Sched.Policy),
+	title := fmt.Sprintf("SCHEDULER: %s; %s tasks admitted, %s deferred, %s refused", orUnknown(s.Sched.Policy),
 		countText(s.Sched.Admitted), countText(s.Sched.Deferred), countText(s.Sched.Refused))
+	fmt.Fprintf(b, "\n%s\n", shorten(title, o.Width))
 	watched := &textTable[[]string]{width: o.Width, columns: plainColumns("watches", " used", " change/s", "state")}
 	for _, r := range s.Sched.Resources {
 		watched.rows = append(watched.rows, []string{r.Name, percentText(r.Utilisation), signed(percentText(r.Trend)), r.State})

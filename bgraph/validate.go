@@ -148,7 +148,9 @@ func (s *Snapshot) checkNodes() error {
 	arrivals, departures := total{what: "arrivals at nodes"}, total{what: "departures from nodes"}
 	now, peak := total{what: "tasks at nodes"}, total{what: "peaks of nodes"}
 	waits, readies := total{what: "waits that were timed"}, total{what: "ready times that were timed"}
+	var pause breather
 	for i := range s.Nodes {
+		pause.take()
 		n := &s.Nodes[i]
 		err := first(
 			s.checkNode(n),
@@ -223,7 +225,9 @@ func (s *Snapshot) checkEdges() error {
 	cpu, timed := total{what: "CPU times"}, total{what: "steps that were timed"}
 	heap := total{what: "bytes allocated"}
 	changes := make([]total, len(s.Resources))
+	var pause breather
 	for i := range s.Edges {
+		pause.take()
 		e := &s.Edges[i]
 		err := first(
 			s.checkEdge(e),

@@ -55,6 +55,8 @@ type conn struct {
 	state                  atomic.Uint32 // atomic
 	served                 bool          // at least one request
 	lingering              bool
+	inside                 bool // has entered, see enter
+	refused                bool // was not let in
 }
 
 // start serves the connection until it closes, or until it rests where the
@@ -111,9 +113,13 @@ func (c *conn) idle() bool {
 // turn reads and serves all that is there. It returns true if the connection
 // rests, false if it is closed.
 func (c *conn) turn() bool {
+	if c.waiter != nil && c.srv.Priority == nil && !c.lingering {
+		c.enter() // there is something to read; who has to wait needs no buffer yet
+	}
 	x := c.srv.borrow(c)
 	v := x.run()
 	giveBack(x)
+	c.leave()
 	if v == turnRest || v == turnLinger && c.linger() {
 		return true
 	}

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/capriccio-go/capriccio/task"
@@ -53,3 +54,31 @@ func countBuffers() *task.Resource {
 	}
 	return r
 }
+
+// requests is where requests enter.
+var requests = makeEntrance()
+
+func makeEntrance() *task.Entrance {
+	e, err := task.NewEntrance("request")
+	if err != nil {
+		panic(err) // the table of entrances is empty when packages are set up
+	}
+	return e
+}
+
+// enter lets c in, which may park; or sets c.refused. The context of the task may end
+// meanwhile, then c is served as far as that goes.
+func (c *conn) enter() {
+	err := requests.Enter()
+	c.inside, c.refused = err == nil, errors.Is(err, task.ErrRefused)
+}
+
+// leave is for whoever was let in, and harmless otherwise.
+func (c *conn) leave() {
+	if c.inside {
+		c.inside = false
+		requests.Leave()
+	}
+}
+
+func setPriority(p int) { task.SetPriority(p) }

@@ -82,10 +82,18 @@ type Server struct {
 	// dropped to keep the connection, in bytes. Negative: nothing.
 	MaxDrain int64
 
+	// Priority ranks requests, from -32 to 31: when there is more to do than can be done
+	// in time, those of the lowest priority are refused first. nil: they are all alike.
+	// Only with the scheduler "resource" requests are refused; they get 503 and
+	// Retry-After. It is called in the request's task and should be quick.
+	Priority func(*Ctx) int
+
 	once    sync.Once
 	limits  limits  // fixed by once
 	handler Handler // fixed by once
 	clock   clock
+
+	refused atomic.Uint64 // requests
 
 	// stopping: answer what is under way and take nothing new. atomic
 	stopping atomic.Bool

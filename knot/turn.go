@@ -36,6 +36,9 @@ func (x *Ctx) turn() verdict {
 		}
 		return turnClose
 	}
+	if c.waiter == nil && x.srv.Priority == nil {
+		c.enter()
+	}
 	x.w = n
 	scanned, by := 0, int64(0)
 	for {
@@ -72,7 +75,12 @@ func (x *Ctx) fillHead(by int64) verdict {
 	} else if c.readBy != by {
 		c.setRead(by)
 	}
+	in := c.inside
+	c.leave() // a slow client must not keep others out
 	n, err := c.nc.Read(x.in[x.w:])
+	if in {
+		c.enter()
+	}
 	x.busyReads()
 	x.w += n
 	switch {
@@ -162,6 +170,9 @@ func (x *Ctx) serveRequest() {
 		// The client may or may not send it: don't wait for it.
 		x.closing = true
 		err = bodyTooLarge
+	case !x.mayEnter():
+		x.AddHeader("Retry-After", "1")
+		err = x.SendError(503)
 	default:
 		err = x.srv.handler(x)
 	}
@@ -175,6 +186,21 @@ func (x *Ctx) serveRequest() {
 	if !x.closing && !x.drainBody() {
 		x.closing = true
 	}
+}
+
+// mayEnter says whether the request is to be served. If not, the program is overloaded,
+// and it is turned away.
+func (x *Ctx) mayEnter() bool {
+	c := x.c
+	if rank := x.srv.Priority; rank != nil {
+		c.leave() // the request before
+		setPriority(rank(x))
+		c.enter()
+	}
+	if c.refused {
+		x.srv.refused.Add(1)
+	}
+	return !c.refused
 }
 
 // conclude is what every answered request ends with.
@@ -263,6 +289,7 @@ func (x *Ctx) abandon(p any) verdict {
 		return turnLinger
 	}
 	if p == nil {
+		x.c.leave()
 		x.c.end(err == nil)
 	}
 	return turnClose

@@ -78,7 +78,7 @@ func (e *Entrance) DescribeWait() string { return e.name }
 // just been started should enter before it does anything else.
 func (e *Entrance) Enter() error {
 	l := here()
-	if l == nil || l.cur == nil || !l.observed && l.admission == nil {
+	if l == nil || l.cur == nil || l.admission == nil {
 		return nil
 	}
 	return l.enter(e)
@@ -136,9 +136,6 @@ func (l *Loop) enter(e *Entrance) error {
 		l.observer.Ready(t)
 		l.observer.Resumed(t)
 		t.why = why
-	}
-	if l.admission == nil {
-		return nil
 	}
 	for e.index >= len(l.lines) {
 		l.lines = append(l.lines, line{index: len(l.lines)})

@@ -200,6 +200,9 @@ func (rt *Runtime) NextLoop() *Loop {
 	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
 }
 
+// Now is the time of the runtime's clock, from an arbitrary zero.
+func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }
+
 // Context ends, with cause ErrShutdown, when a shutdown cancels the tasks.
 func (rt *Runtime) Context() context.Context { return rt.ctx }
 

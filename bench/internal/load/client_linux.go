@@ -1,0 +1,338 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// never is later than any run lasts.
+const never = time.Duration(math.MaxInt64)
+
+// traffic decides what a client sends and learns what becomes of it. A tag names a
+// request; it is the traffic's own and never used twice.
+type traffic interface {
+	// due sends what is due and returns when it wants to be called next.
+	due(now time.Duration) (next time.Duration, err error)
+	// answered: the link is idle again, or closed if the server closes it.
+	answered(tag int32, r response, now time.Duration) error
+	// lost: the connection broke under the request, or could not be made.
+	lost(tag int32, cause error, now time.Duration) error
+}
+
+// linkState is where a link is. At most one request is under way on it.
+//
+//	closed ──dial──→ connecting ──→ busy ←──request── idle
+//	  ↑                  │           │ └──answered──→  │
+//	  └──────────────────┴───────────┴─────────────────┘
+type linkState uint8
+
+const (
+	linkClosed linkState = iota
+	linkConnecting
+	linkIdle
+	linkBusy
+)
+
+// link is one connection, with at most one request under way.
+type link struct {
+	fd      socket
+	serial  uint32 // of the socket: an event for an earlier one is stale
+	tag     int32  // of the request under way
+	state   linkState
+	stacked bool   // is in client.idle, whatever its state
+	request []byte // to send when connected
+	partial []byte // of a response
+}
+
+// client drives links with one thread over epoll(7), for a traffic. Everything in it
+// is private to its goroutine.
+type client struct {
+	addr    netip.AddrPort
+	base    time.Time
+	epoll   int
+	coarse  bool // the kernel has no epoll_pwait2
+	ended   bool // set by the traffic: nothing more to do
+	limit   int  // links
+	links   []link
+	idle    []int32 // a stack; not all of them need still be idle
+	closed  []int32 // links to use again
+	dials   int
+	traffic traffic
+	buffer  [maxResponse]byte
+	events  [256]unix.EpollEvent
+}
+
+// newClient makes a client of at most limit connections. The caller's goroutine keeps
+// its thread until close.
+func newClient(addr netip.AddrPort, limit int, t traffic) (*client, error) {
+	if limit < 1 || limit > MaxConns {
+		return nil, fmt.Errorf("load: %d connections, want 1 to %d", limit, MaxConns)
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	runtime.LockOSThread()
+	// Else the kernel lets a timeout run 50 µs longer to save a wake-up. It matters
+	// little, and what it does is measured: see Summary.Late.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	return &client{addr: addr, base: time.Now(), epoll: epoll, limit: limit, traffic: t}, nil
+}
+
+func (c *client) close() {
+	for i := range c.links {
+		if c.links[i].state != linkClosed {
+			c.links[i].fd.close()
+		}
+	}
+	unix.Close(c.epoll)
+	runtime.UnlockOSThread()
+}
+
+// now reads the run's clock.
+func (c *client) now() time.Duration { return time.Since(c.base) }
+
+// drive lets the traffic happen until a time, or until it has ended.
+func (c *client) drive(until time.Duration) error {
+	for !c.ended {
+		now := c.now()
+		if now >= until {
+			return nil
+		}
+		next, err := c.traffic.due(now)
+		if err != nil {
+			return err
+		}
+		n, errno := c.wait(min(next, until) - now)
+		if errno != 0 && errno != unix.EINTR {
+			return fmt.Errorf("epoll_pwait: %w", errno)
+		}
+		for i := range n {
+			if err := c.handle(&c.events[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wait is epoll_wait without the scheduler's part of a system call: nothing else in
+// this process has anything to do. In the coarse case it returns too early.
+func (c *client) wait(timeout time.Duration) (int, unix.Errno) {
+	timeout = min(max(timeout, 0), 100*time.Millisecond)
+	if !c.coarse {
+		ts := unix.NsecToTimespec(int64(timeout))
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
+			uintptr(len(c.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+		if errno != unix.ENOSYS {
+			return max(int(n), 0), errno
+		}
+		c.coarse = true
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
+		uintptr(len(c.events)), uintptr(timeout.Milliseconds()), 0, 0)
+	return max(int(n), 0), errno
+}
+
+// take returns a link that is idle, the one used last.
+func (c *client) take() (i int32, ok bool) {
+	for len(c.idle) > 0 {
+		i := c.idle[len(c.idle)-1]
+		c.idle = c.idle[:len(c.idle)-1]
+		c.links[i].stacked = false
+		if c.links[i].state == linkIdle {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// request sends a request on an idle link.
+func (c *client) request(i int32, text []byte, tag int32) error {
+	l := &c.links[i]
+	l.state, l.tag = linkBusy, tag
+	return c.write(i, text)
+}
+
+// room tells whether dial can make one more connection.
+func (c *client) room() bool { return len(c.closed) > 0 || len(c.links) < c.limit }
+
+// dial makes a connection and then sends a request on it. There must be room.
+func (c *client) dial(text []byte, tag int32) (i int32, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	c.dials++
+	s := socket(fd)
+	if err := s.prepare(c.addr, sources[c.dials%len(sources)]); err != nil && err != unix.EINPROGRESS {
+		s.close()
+		return 0, fmt.Errorf("connect to %v: %w", c.addr, err)
+	}
+	i = c.slot()
+	l := &c.links[i]
+	l.fd, l.state, l.tag, l.request = s, linkConnecting, tag, text
+	l.serial++
+	event := unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: i, Pad: int32(l.serial),
+	}
+	if err := unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return 0, fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return i, nil
+}
+
+// busyWith tells whether link i is still at the request with this tag.
+func (c *client) busyWith(i, tag int32) bool {
+	l := &c.links[i]
+	return (l.state == linkBusy || l.state == linkConnecting) && l.tag == tag
+}
+
+func (c *client) slot() int32 {
+	if n := len(c.closed); n > 0 {
+		i := c.closed[n-1]
+		c.closed = c.closed[:n-1]
+		return i
+	}
+	c.links = append(c.links, link{})
+	return int32(len(c.links) - 1)
+}
+
+// hangUp closes a link; what it was doing is the caller's business.
+func (c *client) hangUp(i int32) {
+	l := &c.links[i]
+	l.fd.close()
+	l.serial++
+	l.state, l.partial = linkClosed, l.partial[:0]
+	c.closed = append(c.closed, i)
+}
+
+// broken is the end of a link that the other side or the network has brought about.
+func (c *client) broken(i int32, cause error) error {
+	state, tag := c.links[i].state, c.links[i].tag
+	c.hangUp(i)
+	if state == linkIdle {
+		return nil
+	}
+	return c.traffic.lost(tag, cause, c.now())
+}
+
+func (c *client) write(i int32, text []byte) error {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.links[i].fd),
+		uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), unix.MSG_NOSIGNAL, 0, 0)
+	if errno != 0 {
+		return c.broken(i, errno)
+	}
+	if int(n) != len(text) {
+		return fmt.Errorf("load: sent %d bytes of a request of %d", n, len(text))
+	}
+	return nil
+}
+
+// handle takes up one event.
+func (c *client) handle(e *unix.EpollEvent) error {
+	i := e.Fd
+	l := &c.links[i]
+	if l.serial != uint32(e.Pad) || l.state == linkClosed {
+		return nil
+	}
+	if l.state == linkConnecting {
+		if errno, err := unix.GetsockoptInt(int(l.fd), unix.SOL_SOCKET, unix.SO_ERROR); err != nil || errno != 0 {
+			return c.broken(i, errors.Join(err, unix.Errno(errno)))
+		}
+		l.state = linkBusy
+		if err := c.write(i, l.request); err != nil {
+			return err
+		}
+	}
+	if e.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+		return nil
+	}
+	return c.receive(i, e.Events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0)
+}
+
+// receive reads what has come, and with ended to the end of the stream. Events are
+// reported once (edge triggered), so that a short read needs no second one.
+func (c *client) receive(i int32, ended bool) error {
+	l := &c.links[i]
+	for serial := l.serial; l.serial == serial && l.state != linkClosed; {
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(l.fd),
+			uintptr(unsafe.Pointer(&c.buffer[0])), uintptr(len(c.buffer)))
+		switch {
+		case errno == unix.EAGAIN:
+			return nil
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return c.broken(i, errno)
+		case n == 0:
+			return c.broken(i, io.EOF)
+		}
+		if err := c.taken(i, c.buffer[:n]); err != nil {
+			return err
+		}
+		if int(n) < len(c.buffer) && !ended {
+			return nil
+		}
+		l = &c.links[i] // taken may have made room for more
+	}
+	return nil
+}
+
+// taken looks at bytes that a link has received.
+func (c *client) taken(i int32, data []byte) error {
+	l := &c.links[i]
+	if l.state == linkIdle {
+		c.hangUp(i) // a server's last words
+		return nil
+	}
+	if len(l.partial) > 0 {
+		l.partial = append(l.partial, data...)
+		data = l.partial
+	}
+	r, length, err := parseResponse(data)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if length == 0 {
+		l.partial = append(l.partial[:0], data...)
+		return nil
+	}
+	if length < len(data) {
+		return fmt.Errorf("load: response of %d bytes is followed by %d more", length, len(data)-length)
+	}
+	l.partial = l.partial[:0]
+	tag := l.tag
+	if r.closes {
+		c.hangUp(i)
+	} else {
+		l.state = linkIdle
+		if !l.stacked {
+			l.stacked = true
+			c.idle = append(c.idle, i)
+		}
+	}
+	return c.traffic.answered(tag, r, c.now())
+}
+
+// cpuTimes are the CPU time of the servers' processes together and of this one.
+func cpuTimes(servers []int) (server, client time.Duration, err error) {
+	for _, pid := range servers {
+		t, err := proc.CPUTime(pid)
+		if err != nil {
+			return 0, 0, err
+		}
+		server += t
+	}
+	client, err = proc.CPUTime(unix.Getpid())
+	return server, client, err
+}

@@ -1,0 +1,160 @@
+package load
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ClosedConfig describes a closed loop: so many clients, each of which sends its next
+// request when the one before is answered.
+type ClosedConfig struct {
+	Addr    netip.AddrPort // IPv4 loopback
+	PIDs    []int          // the server's processes, for their CPU time
+	Request []byte
+	Clients int           // connections
+	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
+	For     time.Duration // measured
+	// Patient clients do as Retry-After says, and wait for up to as long again, drawn
+	// by lot, so that they do not all come back together. The others ask again at once.
+	Patient bool
+	Seed    uint64
+	// Measuring, if not nil, is called when measuring begins and when it ends.
+	Measuring func(begins bool)
+}
+
+// ClosedResult is what a closed loop measured.
+type ClosedResult struct {
+	Outcomes  []Outcome
+	From, To  time.Duration // measured
+	ServerCPU time.Duration
+	ClientCPU time.Duration
+}
+
+// ErrGone is returned when the server does not listen any more.
+var ErrGone = errors.New("load: the server does not listen any more")
+
+// comebacks is a heap of when clients ask again that have no connection of their own
+// meanwhile, the next one first.
+type comebacks []time.Duration
+
+func (h comebacks) Len() int           { return len(h) }
+func (h comebacks) Less(i, j int) bool { return h[i] < h[j] }
+func (h comebacks) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *comebacks) Push(x any)        { *h = append(*h, x.(time.Duration)) }
+func (h *comebacks) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
+
+// closed is the traffic of a closed loop.
+type closed struct {
+	cfg      ClosedConfig
+	c        *client
+	random   *rand.Rand
+	away     comebacks // clients with nothing under way
+	outcomes []Outcome // by tag
+}
+
+// Closed runs a closed loop.
+func Closed(cfg ClosedConfig) (ClosedResult, error) {
+	if cfg.Clients < 1 || cfg.For <= 0 || cfg.Warm < 0 {
+		return ClosedResult{}, fmt.Errorf("load: %d clients (at least 1), %v (more than 0) after %v", cfg.Clients, cfg.For, cfg.Warm)
+	}
+	o := &closed{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 2)), outcomes: make([]Outcome, 0, 1<<20)}
+	var err error
+	if o.c, err = newClient(cfg.Addr, cfg.Clients, o); err != nil {
+		return ClosedResult{}, err
+	}
+	defer o.c.close()
+	for i := range cfg.Clients { // ascending, so this is a heap
+		o.away = append(o.away, cfg.Warm/5*time.Duration(i)/time.Duration(cfg.Clients))
+	}
+	if err := o.c.drive(cfg.Warm); err != nil {
+		return ClosedResult{}, err
+	}
+	if cfg.Measuring != nil {
+		cfg.Measuring(true)
+	}
+	serverBefore, clientBefore, err := cpuTimes(cfg.PIDs)
+	if err != nil {
+		return ClosedResult{}, err
+	}
+	result := ClosedResult{From: o.c.now()}
+	if err := o.c.drive(cfg.Warm + cfg.For); err != nil {
+		return ClosedResult{}, err
+	}
+	result.To = o.c.now()
+	server, client, err := cpuTimes(cfg.PIDs)
+	if err != nil {
+		return ClosedResult{}, err
+	}
+	if cfg.Measuring != nil {
+		cfg.Measuring(false)
+	}
+	result.ServerCPU, result.ClientCPU = server-serverBefore, client-clientBefore
+	result.Outcomes = o.outcomes
+	return result, nil
+}
+
+func (o *closed) due(now time.Duration) (time.Duration, error) {
+	for range issueBatch {
+		if len(o.away) == 0 {
+			return never, nil
+		}
+		if at := o.away[0]; at > now {
+			return at, nil
+		}
+		heap.Pop(&o.away)
+		if err := o.ask(now); err != nil {
+			return 0, err
+		}
+		now = o.c.now()
+	}
+	return now, nil
+}
+
+// ask sends a client's request on any idle connection: they are all the same.
+func (o *closed) ask(now time.Duration) error {
+	tag := int32(len(o.outcomes))
+	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now})
+	if i, ok := o.c.take(); ok {
+		return o.c.request(i, o.cfg.Request, tag)
+	}
+	_, err := o.c.dial(o.cfg.Request, tag)
+	return err
+}
+
+func (o *closed) answered(tag int32, r response, now time.Duration) error {
+	o.outcomes[tag].Done = now
+	if r.status == 200 {
+		o.outcomes[tag].Fate = Served
+		return o.ask(now)
+	}
+	o.outcomes[tag].Fate = Refused
+	if o.cfg.Patient && r.retryAfter > 0 {
+		lot := time.Duration(o.random.Float64() * float64(r.retryAfter))
+		heap.Push(&o.away, now+r.retryAfter+lot)
+		return nil
+	}
+	return o.ask(now)
+}
+
+// reconnectAfter is how soon a client comes back whose connection broke.
+const reconnectAfter = 20 * time.Millisecond
+
+func (o *closed) lost(tag int32, cause error, now time.Duration) error {
+	o.outcomes[tag].Fate, o.outcomes[tag].Done = Lost, now
+	if errors.Is(cause, unix.ECONNREFUSED) {
+		return ErrGone
+	}
+	heap.Push(&o.away, now+reconnectAfter)
+	return nil
+}

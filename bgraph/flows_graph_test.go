@@ -1,0 +1,85 @@
+package bgraph_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Flows and Snapshot are two views of one graph.
+func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
+	res, err := task.NewResource("flow tokens", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := task.NewEntrance("flow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := bgraph.New(bgraph.Config{Sampling: 1})
+	rt := start(t, 2, g)
+	err = rt.Run(context.Background(), func(context.Context) error {
+		var all []*task.Task
+		for i := range 20 {
+			all = append(all, task.GoOn(rt.Loop(i%2), func() {
+				e.Enter()
+				for range 10 {
+					task.At("take")
+					res.Acquire(2)
+					task.At("use")
+					spin(20 * time.Microsecond)
+					res.Release(1)
+				}
+				res.Release(10)
+				e.Leave()
+			}))
+		}
+		for _, k := range all {
+			k.Join()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.Snapshot()
+	flows := g.Flows()
+	if len(flows) != len(s.Edges) {
+		t.Fatalf("%d flows and %d edges, want as many", len(flows), len(s.Edges))
+	}
+	for _, f := range flows {
+		from, to := g.Key(f.From), g.Key(f.To)
+		var edge *bgraph.Edge
+		for i := range s.Edges {
+			if s.Edges[i].From == from && s.Edges[i].To == to {
+				edge = &s.Edges[i]
+			}
+		}
+		if edge == nil || edge.Count != f.Count || edge.Recent != f.CPU {
+			t.Errorf("flow %+v, edge %+v; want them to agree", f, edge)
+			continue
+		}
+		for i, c := range f.Changes {
+			want := bgraph.Moments{}
+			if i < len(edge.Changes) {
+				want = edge.Changes[i].Recent
+			}
+			if d := c.Mean - want.Mean; d > 0.01 || d < -0.01 {
+				t.Errorf("%s → %s: resource %d changes by %v, in the snapshot by %v", s.NameOf(from), s.NameOf(to), i, c, want)
+			}
+		}
+	}
+	found := 0
+	for id, name := range g.Entrances() {
+		if n := s.Node(g.Key(id)); name != "flow" || n == nil || n.Arrivals != 20 || n.Now != 0 {
+			t.Errorf("entrance %q at %+v, want the one that 20 tasks have passed", name, n)
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("%d entrances, want 1", found)
+	}
+}

@@ -1,0 +1,281 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A mode is what bgdump does with the graph.
+type mode string
+
+const (
+	modeText   mode = "text" // a table; it has no flag
+	modeTop    mode = "top"
+	modeDOT    mode = "dot"
+	modeSVG    mode = "svg"
+	modeJSON   mode = "json"
+	modePprof  mode = "pprof"
+	modeFolded mode = "folded"
+	modeLint   mode = "lint"
+	modeDump   mode = "dump"
+	modeRecord mode = "record"
+	modeHTTP   mode = "http"
+)
+
+// settings is what the command line says.
+type settings struct {
+	sources  []string
+	mode     mode
+	json     bool // findings of lint as JSON
+	sort     string
+	limit    int
+	stacks   bool
+	focus    *regexp.Regexp
+	ignore   *regexp.Regexp
+	metric   string
+	color    string
+	seconds  time.Duration
+	interval time.Duration
+	timeout  time.Duration
+	keep     int
+	out      string // file to write to; empty: the standard output
+	record   string
+	http     string
+	version  bool
+}
+
+// fits says in which modes a flag makes sense, for those that do not in all.
+var fits = func() map[string][]mode {
+	drawn := []mode{modeDOT, modeSVG}
+	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump}, drawn...)
+	return map[string][]mode{
+		"sort":     {modeText, modeTop},
+		"limit":    append([]mode{modeText}, drawn...),
+		"stacks":   {modeText},
+		"focus":    append([]mode{modeTop, modeHTTP}, written...),
+		"ignore":   append([]mode{modeTop, modeHTTP}, written...),
+		"metric":   {modeFolded},
+		"color":    drawn,
+		"seconds":  written,
+		"o":        written,
+		"interval": {modeTop, modeRecord, modeHTTP},
+		"keep":     {modeRecord},
+	}
+}()
+
+// flags are the flags and where they go; those of the modes that take no value are in
+// the map.
+func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
+	flags := flag.NewFlagSet("bgdump", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	wanted := map[mode]*bool{}
+	for _, f := range []struct {
+		mode mode
+		text string
+	}{
+		{modeTop, "show a table on the whole terminal and refresh it every -interval, until q is pressed"},
+		{modeDOT, "write the graph in the language of Graphviz"},
+		{modeSVG, "write a drawing of the graph, for browsers"},
+		{modeJSON, "write everything that is known as JSON; with -lint, the findings"},
+		{modePprof, "write a profile for go tool pprof, with the sample types cpu, wait, ready, count and heap"},
+		{modeFolded, "write stacks in the folded form, for flame graphs; see -metric"},
+		{modeLint, "look for steps that never yield, places where tasks pile up, contended locks, leaks and tasks that wait for ever"},
+		{modeDump, "write a dump, which bgdump can read again"},
+	} {
+		wanted[f.mode] = flags.Bool(string(f.mode), false, f.text)
+	}
+	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
+	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
+	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
+	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw so many nodes; 0 means all rows, or as many nodes as one can look at")
+	flags.BoolVar(&set.stacks, "stacks", false, "show the call stack of every node")
+	flags.Func("focus", "show only nodes whose name or stack this `regexp` matches", setRegexp(&set.focus))
+	flags.Func("ignore", "leave out nodes whose name or stack this `regexp` matches", setRegexp(&set.ignore))
+	flags.StringVar(&set.metric, "metric", "cpu", "what -folded counts, a `metric`: cpu, wait, ready, count or heap")
+	flags.StringVar(&set.color, "color", "cpu", "what the `colours` of a drawing mean: cpu or wait")
+	flags.Func("seconds", "take two snapshots this `number` of seconds apart and show what happened between them", setSeconds(&set.seconds))
+	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -top and -http, and 10s with -record")
+	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
+	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
+	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
+	flags.BoolVar(&set.version, "version", false, "print the version of bgdump and stop")
+	return flags, wanted
+}
+
+func setRegexp(to **regexp.Regexp) func(string) error {
+	return func(text string) (err error) {
+		*to, err = regexp.Compile(text)
+		return err
+	}
+}
+
+func setSeconds(to *time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			if d, err = time.ParseDuration(text + "s"); err != nil {
+				return errors.New("want a number of seconds, like 10 or 0.5")
+			}
+		}
+		if d <= 0 {
+			return errors.New("want more than 0")
+		}
+		*to = d
+		return nil
+	}
+}
+
+// parse reads the command line. It returns flag.ErrHelp after printing the help that
+// was asked for.
+func parse(args []string, stdout io.Writer) (*settings, error) {
+	set := new(settings)
+	flags, wanted := set.flags()
+	var after []string // "--" ends the flags
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, after = args[:i], args[i+1:]
+	}
+	// Flags may stand before, between and behind the sources.
+	for rest := args; ; {
+		err := flags.Parse(rest)
+		if errors.Is(err, flag.ErrHelp) {
+			writeHelp(stdout, flags)
+			return nil, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		if rest = flags.Args(); len(rest) == 0 {
+			break
+		}
+		set.sources = append(set.sources, rest[0])
+		rest = rest[1:]
+	}
+	set.sources = append(set.sources, after...)
+	if set.version {
+		return set, nil
+	}
+	if err := set.setMode(flags, wanted); err != nil {
+		return nil, err
+	}
+	if err := set.checkFlags(flags); err != nil {
+		return nil, err
+	}
+	return set, set.checkValues()
+}
+
+// setMode finds out which one flag of those that exclude each other is given.
+func (set *settings) setMode(flags *flag.FlagSet, wanted map[mode]*bool) error {
+	var chosen []mode
+	flags.Visit(func(f *flag.Flag) {
+		m := mode(f.Name)
+		if on, isMode := wanted[m]; isMode && *on || m == modeRecord || m == modeHTTP {
+			chosen = append(chosen, m)
+		}
+	})
+	if slices.Equal(chosen, []mode{modeJSON, modeLint}) { // in the order of their names
+		set.json = true
+		chosen = chosen[1:]
+	}
+	switch len(chosen) {
+	case 0:
+		set.mode = modeText
+	case 1:
+		set.mode = chosen[0]
+	default:
+		return fmt.Errorf("-%s and -%s exclude each other", chosen[0], chosen[1])
+	}
+	return nil
+}
+
+// checkFlags says which flag is of no use, rather than that it is ignored.
+func (set *settings) checkFlags(flags *flag.FlagSet) error {
+	var useless error
+	flags.Visit(func(f *flag.Flag) {
+		modes, limited := fits[f.Name]
+		if !limited || slices.Contains(modes, set.mode) || useless != nil {
+			return
+		}
+		var names []string
+		for _, m := range modes {
+			if m != modeText {
+				names = append(names, "-"+string(m))
+			}
+		}
+		where := "with " + strings.Join(names, ", ")
+		switch {
+		case len(names) == 0:
+			where = "for tables"
+		case slices.Contains(modes, modeText):
+			where = "for tables and " + where
+		}
+		with := " without one of them"
+		if set.mode != modeText {
+			with = " with -" + string(set.mode)
+		}
+		useless = fmt.Errorf("-%s has no meaning%s; it is %s", f.Name, with, where)
+	})
+	return useless
+}
+
+func (set *settings) checkValues() error {
+	switch n := len(set.sources); {
+	case n == 0:
+		return errors.New("say what to look at: bgdump SOURCE, where SOURCE is the id of a process, a URL, a file, a folder of recordings or -")
+	case n > 2:
+		return fmt.Errorf("%d sources; want one, or two to compare", n)
+	case n == 2 && slices.Contains([]mode{modeTop, modeRecord, modeHTTP}, set.mode):
+		return fmt.Errorf("-%s takes one source, not two", set.mode)
+	case n == 2 && set.seconds != 0:
+		return errors.New("-seconds takes one source, not two")
+	case n == 2 && set.sources[0] == set.sources[1]:
+		return errors.New("both sources are the same; to see what a program does from now on, use -seconds")
+	}
+	switch {
+	case set.limit < 0:
+		return fmt.Errorf("-limit %d is negative", set.limit)
+	case set.keep < 0:
+		return fmt.Errorf("-keep %d; want a number of files, or 0 for all", set.keep)
+	case set.timeout <= 0:
+		return fmt.Errorf("-timeout %s; want more than 0", set.timeout)
+	case set.interval != 0 && set.interval < minInterval:
+		return fmt.Errorf("-interval %s; want at least %s", set.interval, minInterval)
+	case !slices.Contains([]string{"cpu", "wait", "ready", "count", "heap"}, set.metric):
+		return fmt.Errorf("-metric %q; want cpu, wait, ready, count or heap", set.metric)
+	case set.color != "cpu" && set.color != "wait":
+		return fmt.Errorf("-color %q; want cpu or wait", set.color)
+	case set.record == "" && set.mode == modeRecord:
+		return errors.New("-record needs the name of a folder")
+	}
+	if set.interval == 0 {
+		set.interval = time.Second
+		if set.mode == modeRecord {
+			set.interval = 10 * time.Second
+		}
+	}
+	return set.checkSort()
+}
+
+const minInterval = 100 * time.Millisecond
+
+// checkSort says which columns there are.
+func (set *settings) checkSort() error {
+	known := bgraph.Columns()
+	if set.mode == modeTop {
+		known = topColumnNames()
+	}
+	if set.sort != "" && !slices.Contains(known, strings.TrimPrefix(set.sort, "-")) {
+		return fmt.Errorf("-sort %q; want one of %s; a minus in front reverses the order", set.sort, strings.Join(known, ", "))
+	}
+	return nil
+}

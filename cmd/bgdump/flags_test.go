@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHelpIsAsDocumented(t *testing.T) {
+	for _, help := range []string{"-help", "--help", "-h"} {
+		golden(t, "help.txt", []byte(command(t, help).ok(t)))
+	}
+	for line := range strings.Lines(command(t, "-help").ok(t)) {
+		if n := len(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	flags, _ := new(settings).flags()
+	told := map[string]int{}
+	for _, group := range helpGroups {
+		for name := range strings.FieldsSeq(group.flags) {
+			told[name]++
+			if flags.Lookup(name) == nil {
+				t.Errorf("the help tells of -%s, which there is not", name)
+			}
+		}
+	}
+	flags.VisitAll(func(f *flag.Flag) {
+		if told[f.Name] != 1 {
+			t.Errorf("the help tells of -%s %d times", f.Name, told[f.Name])
+		}
+	})
+}
+
+func TestVersion(t *testing.T) {
+	if out := command(t, "-version").ok(t); !strings.HasPrefix(out, "bgdump ") || !strings.Contains(out, "go1.") {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                   "say what to look at",
+		"a b c":                              "3 sources",
+		"-colour cpu x":                      "flag provided but not defined: -colour",
+		"-svg -dot x":                        "-dot and -svg exclude each other",
+		"-top -http :1 x":                    "-http and -top exclude each other",
+		"-lint -svg x":                       "-lint and -svg exclude each other",
+		"-json -lint -svg x":                 "exclude each other",
+		"-stacks -svg x":                     "-stacks has no meaning with -svg; it is for tables",
+		"-sort now -lint x":                  "-sort has no meaning with -lint; it is for tables and with -top",
+		"-metric wait x":                     "-metric has no meaning without one of them; it is with -folded",
+		"-color wait -folded x":              "-color has no meaning with -folded; it is with -dot, -svg",
+		"-keep 3 x":                          "-keep has no meaning",
+		"-o f -top x":                        "-o has no meaning with -top",
+		"-seconds 3 -record d x":             "-seconds has no meaning with -record",
+		"-focus a -record d x":               "-focus has no meaning with -record",
+		"-interval 1s x":                     "-interval has no meaning",
+		"-interval 1ms -top x":               "want at least 100ms",
+		"-interval -1s -top x":               "want at least 100ms",
+		"-focus ( x":                         "error parsing regexp",
+		"-seconds 0 x":                       "want more than 0",
+		"-seconds soon x":                    "want a number of seconds",
+		"-seconds 3 x y":                     "-seconds takes one source",
+		"-top x y":                           "-top takes one source",
+		"-record d x y":                      "-record takes one source",
+		"x x":                                "both sources are the same",
+		"-limit -1 x":                        "-limit -1 is negative",
+		"-record d -keep -1 x":               "-keep -1",
+		"-timeout 0s x":                      "-timeout 0s",
+		"-folded -metric time x":             "want cpu, wait, ready, count or heap",
+		"-svg -color red x":                  "want cpu or wait",
+		"-sort size x":                       `-sort "size"; want one of node, now`,
+		"-top -sort peak x":                  `-sort "peak"; want one of now, arrivals`,
+		"no-such-file":                       "there is no file no-such-file; a source is",
+		"no/such/file":                       "there is no file no/such/file",
+		"0":                                  "0 is not the id of a process",
+		"99999999999":                        "not the id of a process; for a file of that name, write ./99999999999",
+		"ftp://h/":                           "want a URL that begins with http:// or https://",
+		"http://":                            "want a URL with a host",
+		"http://h:port":                      "this is not a URL",
+		"-top testdata/shop.bgraph":          "-top needs a running program or a folder",
+		"-seconds 1 testdata/shop.bgraph":    "-seconds needs a running program or a folder",
+		"-record d testdata/shop.bgraph":     "-record needs a running program",
+		"-http nowhere testdata/shop.bgraph": "want an address like :8000",
+		"testdata":                           "the folder testdata has no recordings",
+	} {
+		t.Run(args, func(t *testing.T) { command(t, strings.Fields(args)...).fails(t, want) })
+	}
+	command(t, "-record", "", "1").fails(t, "-record needs the name of a folder")
+	command(t, "").fails(t, "the name of a source is empty")
+}
+
+func TestFlagsMayStandBehindTheSource(t *testing.T) {
+	_, err := parse([]string{"-timeout", "3s", "a", "-limit=4", "b", "-stacks", "--", "-c"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "3 sources") {
+		t.Fatalf("got %v, want an error about 3 sources: a, b and -c", err)
+	}
+	set, err := parse([]string{"-timeout", "3s", "a", "-limit=4", "-", "-stacks"}, nil)
+	noErr(t, err)
+	if set.timeout != 3*time.Second || set.limit != 4 || !set.stacks || !slices.Equal(set.sources, []string{"a", "-"}) || set.mode != modeText {
+		t.Errorf("got %+v", set)
+	}
+	set, err = parse([]string{"--", "-x"}, nil)
+	noErr(t, err)
+	if !slices.Equal(set.sources, []string{"-x"}) {
+		t.Errorf("behind --: got %q", set.sources)
+	}
+}
+
+func TestDefaultsDependOnTheMode(t *testing.T) {
+	for args, want := range map[string]time.Duration{"-top 1": time.Second, "-record d 1": 10 * time.Second, "-http :0 1": time.Second, "-top -interval 3s 1": 3 * time.Second} {
+		set, err := parse(strings.Fields(args), nil)
+		noErr(t, err)
+		if set.interval != want {
+			t.Errorf("%s: interval %s, want %s", args, set.interval, want)
+		}
+	}
+	for args, want := range map[string]mode{"1": modeText, "-top=false 1": modeText, "-svg 1": modeSVG, "-lint -json 1": modeLint, "-json 1": modeJSON} {
+		set, err := parse(strings.Fields(args), nil)
+		noErr(t, err)
+		if set.mode != want || set.json != (args == "-lint -json 1") {
+			t.Errorf("%s: mode %s, json %v; want %s", args, set.mode, set.json, want)
+		}
+	}
+	for text, want := range map[string]time.Duration{"10": 10 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
+		set, err := parse([]string{"-seconds", text, "1"}, nil)
+		noErr(t, err)
+		if set.seconds != want {
+			t.Errorf("-seconds %s: %s, want %s", text, set.seconds, want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const usage = `Bgdump shows where the tasks of a running program wait, and what the steps
+between two waits cost: its blocking graph, which programs built with Capriccio
+for Go keep all the time at next to no cost.
+
+Usage:
+
+  bgdump [flags] SOURCE            what a program does
+  bgdump [flags] SOURCE SOURCE     what has changed from the first to the second
+
+A SOURCE is one of these:
+
+  4711                     the program that runs as process 4711 on this machine
+  http://127.0.0.1:9090    a program that serves its graph on that admin address
+                           (or the address of the graph: .../debug/bgraph/)
+  before.bgraph            a file that bgdump -dump wrote, or the program itself
+                           when it got the signal SIGUSR2
+  recordings/              a folder that bgdump -record filled: its last dump;
+                           with -top and -http, all of them, one after the other
+  -                        the standard input
+
+For example:
+
+  bgdump 4711                          tables of all places where tasks wait
+  bgdump -top 4711                     the same live, like top; ? shows its keys
+  bgdump -lint 4711                    say what looks wrong, and what to do
+  bgdump -http :8000 4711              a page to look around in, for a browser
+  bgdump -seconds 10 -sort wait 4711   only what happens in the next 10 seconds
+  bgdump -focus Lock -stacks 4711      only places that match, with call stacks
+  bgdump -svg -o graph.svg 4711        a drawing (-dot for Graphviz)
+  bgdump -folded -metric wait 4711 | flamegraph.pl >wait.svg
+  bgdump -pprof -o graph.pb.gz 4711    and then: go tool pprof graph.pb.gz
+  bgdump -dump -o before.bgraph 4711   keep it for a comparison later on:
+  bgdump before.bgraph 4711
+  bgdump -record recordings -interval 1m 4711
+
+How to read it: a node is a place where tasks wait, like the read of the next
+request; "now" is how many tasks are there, "wait" how long they wait there, and
+"ready" how long they then wait for their turn to run. An edge is a step from
+one wait to the next; "CPU" is what these steps cost.
+
+If both sources are of the same run of a program, what happened between the two
+moments is shown, in any format. If not, a table compares them, or -json does.
+
+The process is asked by a signal, but only if it announces that it expects it;
+no other process is disturbed. Whoever may send it a signal and read its files
+may ask, which is its user and root. What bgdump reads may come from anybody.
+
+The exit status is 0 if all went well, 1 if -lint has found errors or warnings
+(not for mere remarks), and 2 if bgdump could not do what it was asked to.
+`
+
+// helpGroups are the flags in the order in which the help tells of them.
+var helpGroups = []struct {
+	title string
+	flags string
+}{
+	{"What to do instead of showing tables", "top http lint svg dot folded pprof json dump record"},
+	{"What to show", "focus ignore sort limit stacks seconds metric color"},
+	{"How to do it", "o interval keep timeout version"},
+}
+
+// writeHelp prints the help that was asked for.
+func writeHelp(w io.Writer, flags *flag.FlagSet) {
+	fmt.Fprint(w, usage)
+	for _, group := range helpGroups {
+		fmt.Fprintf(w, "\n%s:\n\n", group.title)
+		for name := range strings.FieldsSeq(group.flags) {
+			writeFlag(w, flags.Lookup(name))
+		}
+	}
+}
+
+// writeFlag explains a flag beside its name, in lines of 80 columns.
+func writeFlag(w io.Writer, f *flag.Flag) {
+	const indent, width = 23, 80
+	value, text := flag.UnquoteUsage(f)
+	head := "  -" + f.Name
+	if value != "" {
+		head += " " + strings.ToUpper(value)
+	}
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+		text += " (default " + f.DefValue + ")"
+	}
+	line := fmt.Sprintf("%-*s", indent-1, head)
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > width {
+			fmt.Fprintln(w, line)
+			line = strings.Repeat(" ", indent-1)
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
+}

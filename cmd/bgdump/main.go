@@ -1,0 +1,184 @@
+//go:build linux
+
+// Command bgdump shows and exports the blocking graph of a running program. Run it with
+// -help.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	// After the first signal the next one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], &surroundings{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		clock: systemClock{}, kernel: systemKernel(), resized: resized, suspend: suspend,
+	}))
+}
+
+// surroundings are what the command sees of the world; tests have a small one.
+type surroundings struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	clock          clock
+	kernel         *kernel
+	resized        <-chan os.Signal // the terminal has another size
+	suspend        func()           // stops the process until it is told to go on
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFound  = 1 // by -lint
+	exitFailed = 2
+)
+
+// run does what the command line says and returns the exit code.
+func run(ctx context.Context, args []string, sur *surroundings) int {
+	set, err := parse(args, sur.stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(sur.stderr, "bgdump: %v\nTry bgdump -help.\n", err)
+		return exitFailed
+	case set.version:
+		fmt.Fprintln(sur.stdout, version())
+		return exitOK
+	}
+	code, err := execute(ctx, set, sur)
+	if err != nil {
+		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
+		return exitFailed
+	}
+	return code
+}
+
+// explain is the text of an error without the names of packages in it.
+func explain(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	text := strings.TrimPrefix(err.Error(), "bgraph: ")
+	return strings.ReplaceAll(text, ": bgraph: ", ": ")
+}
+
+// isEnded says that the source will never answer again.
+func isEnded(err error) bool {
+	var ended endedError
+	return errors.As(err, &ended)
+}
+
+func execute(ctx context.Context, set *settings, sur *surroundings) (int, error) {
+	sources := make([]source, len(set.sources))
+	for i, arg := range set.sources {
+		var err error
+		if sources[i], err = openSource(arg, sur, set.timeout, set.interval); err != nil {
+			return exitFailed, err
+		}
+	}
+	src := sources[0]
+	if err := suits(src, set); err != nil {
+		return exitFailed, err
+	}
+	switch set.mode {
+	case modeTop:
+		return exitOK, runTop(ctx, set, src, sur)
+	case modeRecord:
+		r := &recorder{src: src, dir: set.record, interval: set.interval, keep: set.keep, sur: sur}
+		return exitOK, r.run(ctx)
+	case modeHTTP:
+		return exitOK, serve(ctx, set, src, sur)
+	}
+	return once(ctx, set, sources, sur)
+}
+
+// suits says whether a source can do what is asked of it.
+func suits(src source, set *settings) error {
+	_, isFolder := src.(*folderSource)
+	switch {
+	case live(src) || isFolder && set.mode != modeRecord:
+		return nil
+	case set.seconds != 0:
+		return fmt.Errorf("-seconds needs a running program or a folder of recordings; %s does not change", src.Name())
+	case set.mode == modeTop:
+		return fmt.Errorf("-top needs a running program or a folder of recordings; %s does not change", src.Name())
+	case set.mode == modeRecord:
+		return fmt.Errorf("-record needs a running program: the id of its process or its URL")
+	}
+	return nil
+}
+
+// serve serves the page until ctx ends.
+func serve(ctx context.Context, set *settings, src source, sur *surroundings) error {
+	addr := set.http
+	if strings.HasPrefix(addr, ":") {
+		addr = "127.0.0.1" + addr // whoever sees the page sees into the program
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("-http %q; want an address like :8000 or 192.0.2.1:8000", set.http)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("another program uses %s already; choose another port with -http, or port 0 for a free one", addr)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(sur.stdout, "the graph of %s is on http://%s\nstop with Ctrl-C\n", src.Name(), ln.Addr())
+	if set.focus != nil || set.ignore != nil {
+		src = filteredSource{src, set}
+	}
+	return web.ServeWith(ctx, ln, src, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second})
+}
+
+// A filteredSource shows only what the flags -focus and -ignore leave.
+type filteredSource struct {
+	source
+	set *settings
+}
+
+func (f filteredSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	s, err := f.source.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Filter(f.set.focus, f.set.ignore), nil
+}
+
+// version says which bgdump this is, as far as it was told when it was built.
+func version() string {
+	text := "bgdump (devel)"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return text + " " + runtime.Version()
+	}
+	if info.Main.Version != "" {
+		text = "bgdump " + info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && !strings.Contains(text, s.Value[:min(12, len(s.Value))]) {
+			text += " " + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return text + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}

@@ -1,0 +1,248 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// once looks at the sources, writes what is asked for and returns the exit code.
+func once(ctx context.Context, set *settings, sources []source, sur *surroundings) (int, error) {
+	if set.mode == modePprof && set.out == "" && isTerminal(sur.stdout) {
+		return exitFailed, errors.New("a profile is not made for a terminal; write it to a file with -o FILE, then look at it with go tool pprof FILE")
+	}
+	for _, src := range sources {
+		if folder, ok := src.(*folderSource); ok {
+			folder.last = true
+		}
+	}
+	if len(sources) == 2 {
+		return compareTwo(ctx, set, sources, sur)
+	}
+	s, err := take(ctx, set, sources[0], sur)
+	if err != nil {
+		return exitFailed, err
+	}
+	return show(set, s, sur)
+}
+
+// take gets the snapshot of one source, or the difference of two with -seconds.
+func take(ctx context.Context, set *settings, src source, sur *surroundings) (*bgraph.Snapshot, error) {
+	if set.seconds == 0 {
+		return src.Snapshot(ctx)
+	}
+	if folder, ok := src.(*folderSource); ok {
+		before, after, err := folder.span(ctx, set.seconds)
+		if err != nil {
+			return nil, err
+		}
+		return bgraph.Diff(before, after)
+	}
+	before, err := src.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := wait(ctx, sur.clock, set.seconds); err != nil {
+		return nil, err
+	}
+	after, err := src.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !sameRun(before, after) {
+		return nil, fmt.Errorf("%s was started anew in the meantime", src.Name())
+	}
+	return bgraph.Diff(before, after)
+}
+
+func sameRun(a, b *bgraph.Snapshot) bool {
+	return a.Program.PID == b.Program.PID && a.Program.Host == b.Program.Host && a.Program.Started.Equal(b.Program.Started)
+}
+
+// compareTwo shows what has changed from the first source to the second.
+func compareTwo(ctx context.Context, set *settings, sources []source, sur *surroundings) (int, error) {
+	var snaps [2]*bgraph.Snapshot
+	for i, src := range sources {
+		var err error
+		if snaps[i], err = src.Snapshot(ctx); err != nil {
+			return exitFailed, err
+		}
+	}
+	if sameRun(snaps[0], snaps[1]) {
+		s, err := bgraph.Diff(snaps[0], snaps[1])
+		if err != nil {
+			return exitFailed, err
+		}
+		return show(set, s, sur)
+	}
+	return compareRuns(set, snaps[0], snaps[1], sur)
+}
+
+// compareRuns sets two runs side by side.
+func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surroundings) (int, error) {
+	switch {
+	case set.mode != modeText && set.mode != modeJSON:
+		return exitFailed, fmt.Errorf("these are two runs, %s and %s, which only a table (without -%s) or -json can compare", runName(before), runName(after), set.mode)
+	case set.sort != "":
+		return exitFailed, fmt.Errorf("these are two runs, %s and %s; what has changed most comes first, so -sort has no meaning", runName(before), runName(after))
+	case set.stacks:
+		return exitFailed, fmt.Errorf("these are two runs, %s and %s, whose comparison has no stacks", runName(before), runName(after))
+	}
+	c := bgraph.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
+	if set.limit > 0 {
+		c.Nodes, c.Edges = c.Nodes[:min(len(c.Nodes), set.limit)], c.Edges[:min(len(c.Edges), set.limit)]
+	}
+	err := output(set, sur, func(w io.Writer) error {
+		if set.mode == modeJSON {
+			return writeJSON(w, c)
+		}
+		return c.WriteText(w)
+	})
+	if err != nil {
+		return exitFailed, err
+	}
+	return exitOK, nil
+}
+
+func runName(s *bgraph.Snapshot) string {
+	return fmt.Sprintf("%s (process %d on %s)", printable(s.Program.Name), s.Program.PID, printable(s.Program.Host))
+}
+
+// show writes s in the format that is asked for.
+func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
+	if set.focus != nil || set.ignore != nil {
+		s = s.Filter(set.focus, set.ignore)
+		if !slices.ContainsFunc(s.Nodes, func(n bgraph.Node) bool { return n.Key > bgraph.KeyOverflow }) {
+			return exitFailed, errors.New("there is no node that -focus and -ignore leave")
+		}
+	}
+	code := exitOK
+	err := output(set, sur, func(w io.Writer) error {
+		if set.mode == modeLint {
+			found, err := writeLint(set, s, w)
+			if found {
+				code = exitFound
+			}
+			return err
+		}
+		return write(set, s, sur, w)
+	})
+	if err != nil {
+		return exitFailed, err
+	}
+	return code, nil
+}
+
+func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
+	drawing := bgraph.DrawOptions{Color: set.color, MaxNodes: set.limit}
+	switch set.mode {
+	case modeDOT:
+		return s.WriteDOT(w, drawing)
+	case modeSVG:
+		return s.WriteSVG(w, drawing)
+	case modeJSON:
+		return s.WriteJSON(w)
+	case modePprof:
+		return s.WriteProfile(w)
+	case modeFolded:
+		return s.WriteFolded(w, set.metric)
+	case modeDump:
+		return s.Encode(w)
+	}
+	return s.WriteText(w, bgraph.TextOptions{Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
+}
+
+// writeLint writes what was found, and says whether it was more than remarks.
+func writeLint(set *settings, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
+	findings := bgraph.Lint(s)
+	for _, f := range findings {
+		found = found || f.Severity != bgraph.SeverityInfo
+	}
+	if !set.json {
+		return found, bgraph.WriteFindings(w, s, findings)
+	}
+	if findings == nil {
+		findings = []bgraph.Finding{} // [] in JSON, not null
+	}
+	return found, writeJSON(w, findings)
+}
+
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "\t")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// output lets fn write to the standard output or to the file that -o names, which
+// keeps its content if fn fails.
+func output(set *settings, sur *surroundings, fn func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := fn(&b); err != nil {
+		return err
+	}
+	if set.out == "" || set.out == "-" {
+		_, err := sur.stdout.Write(b.Bytes())
+		return err
+	}
+	return replaceFile(set.out, b.Bytes())
+}
+
+// replaceFile puts content into the file at path, all of it or nothing.
+func replaceFile(path string, content []byte) (err error) {
+	if final, err := filepath.EvalSymlinks(path); err == nil {
+		path = final // of a link, what it leads to is replaced
+	}
+	mode := fs.FileMode(0o666) // less what the umask takes
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder; -o wants the name of a file", printable(path))
+	case err == nil && !info.Mode().IsRegular():
+		return os.WriteFile(path, content, mode) // a device or a pipe
+	case err == nil:
+		mode = info.Mode().Perm()
+	}
+	f, err := createBeside(path, mode)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(content)
+	if err == nil && info != nil {
+		err = f.Chmod(mode) // in spite of the umask
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// createBeside makes a new file in the folder of path.
+func createBeside(path string, mode fs.FileMode) (*os.File, error) {
+	for i := 0; ; i++ {
+		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d-%d.tmp", strings.TrimPrefix(filepath.Base(path), "."), os.Getpid(), i))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if !errors.Is(err, fs.ErrExist) || i == 100 {
+			return f, err
+		}
+	}
+}

@@ -1,0 +1,270 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// The formats themselves are tested where they are written; here, that the flags lead
+// to them.
+func TestOutputs(t *testing.T) {
+	golden(t, "text.txt", []byte(command(t, shopFile).ok(t)))
+	only := func(focus, ignore string) *bgraph.Snapshot {
+		s := shop(t)
+		if focus == "" {
+			return s
+		}
+		var not *regexp.Regexp
+		if ignore != "" {
+			not = regexp.MustCompile(ignore)
+		}
+		return s.Filter(regexp.MustCompile(focus), not)
+	}
+	for args, want := range map[string]func(io.Writer) error{
+		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
+			return only("session|page", "query").WriteText(w, bgraph.TextOptions{Sort: "-wait", Limit: 3, Stacks: true})
+		},
+		"-dot": func(w io.Writer) error { return shop(t).WriteDOT(w, bgraph.DrawOptions{Color: "cpu"}) },
+		"-dot -color wait -limit 5": func(w io.Writer) error {
+			return shop(t).WriteDOT(w, bgraph.DrawOptions{Color: "wait", MaxNodes: 5})
+		},
+		"-svg -focus page": func(w io.Writer) error {
+			return only("page", "").WriteSVG(w, bgraph.DrawOptions{Color: "cpu"})
+		},
+		"-json -focus session": func(w io.Writer) error { return only("session", "").WriteJSON(w) },
+		"-folded":              func(w io.Writer) error { return shop(t).WriteFolded(w, "cpu") },
+		"-folded -metric wait": func(w io.Writer) error { return shop(t).WriteFolded(w, "wait") },
+		"-pprof":               func(w io.Writer) error { return shop(t).WriteProfile(w) },
+		"-dump -focus page":    func(w io.Writer) error { return only("page", "").Encode(w) },
+	} {
+		var b bytes.Buffer
+		noErr(t, want(&b))
+		if got := command(t, append(strings.Fields(args), shopFile)...).ok(t); got != b.String() {
+			t.Errorf("%s writes\n%s\nwant\n%s", args, got, &b)
+		}
+	}
+}
+
+func TestDumpsCanBeReadAgain(t *testing.T) {
+	dump := command(t, "-dump", shopFile).ok(t)
+	sur := &surroundings{stdin: strings.NewReader(dump), clock: newFakeClock()}
+	if got := commandIn(t, context.Background(), sur, "-dump", "-").ok(t); got != dump {
+		t.Error("a dump that went through bgdump twice is another one")
+	}
+	if got, want := command(t, shopFile).ok(t), command(t, writeDump(t, shop(t))).ok(t); got != want {
+		t.Error("the same snapshot from two files looks different")
+	}
+}
+
+func TestProfileIsOneForPprof(t *testing.T) {
+	p, err := profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t)))
+	noErr(t, err)
+	var types []string
+	for _, s := range p.SampleType {
+		types = append(types, s.Type)
+	}
+	if got := strings.Join(types, " "); got != "cpu wait ready count heap" {
+		t.Errorf("sample types %s", got)
+	}
+}
+
+func TestSourcesThatAreNoDump(t *testing.T) {
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "x")
+		noErr(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	command(t, file("")).fails(t, "empty", "/x")
+	command(t, file("<html>")).fails(t, "not a dump", "web page")
+	command(t, file("\x1b[31mred")).fails(t, `"\x1b[31mred"`)
+	command(t, file("capriccio blocking graph 9\n{}")).fails(t, "format 9", "newer bgdump")
+	command(t, "-").fails(t, "standard input", "empty")
+	dump := command(t, "-dump", shopFile).ok(t)
+	command(t, file(dump[:len(dump)/2])).fails(t, "cut off")
+}
+
+func TestNothingLeftByFocus(t *testing.T) {
+	command(t, "-focus", "no such function", shopFile).fails(t, "no node that -focus and -ignore leave")
+}
+
+func TestLintTellsByItsExitCode(t *testing.T) {
+	r := command(t, "-lint", shopFile)
+	if r.code != exitFound || r.errOut != "" || !strings.Contains(r.out, "convoy") {
+		t.Errorf("exit code %d, errors %q, output:\n%s", r.code, r.errOut, r.out)
+	}
+	r = command(t, "-lint", "-json", shopFile)
+	var findings []bgraph.Finding
+	if err := json.Unmarshal([]byte(r.out), &findings); r.code != exitFound || err != nil || len(findings) == 0 {
+		t.Errorf("exit code %d, %v, output:\n%s", r.code, err, r.out)
+	}
+	s := shop(t)
+	s.Nodes, s.Edges, s.Overruns, s.Resources, s.Sched, s.Overflow = nil, nil, nil, nil, nil, bgraph.Overflow{}
+	clean := writeDump(t, s)
+	for _, f := range bgraph.Lint(s) {
+		if f.Severity != bgraph.SeverityInfo {
+			t.Fatalf("this should be no finding: %+v", f)
+		}
+	}
+	command(t, "-lint", clean).ok(t)
+	if out := command(t, "-lint", "-json", writeDump(t, new(bgraph.Snapshot))).ok(t); !strings.HasPrefix(out, "[") {
+		t.Errorf("no findings in JSON: %s", out)
+	}
+	command(t, "-lint", "no-such-file").fails(t)
+}
+
+func TestTwoMomentsOfOneRun(t *testing.T) {
+	after := writeDump(t, later(shop(t), 10*time.Second))
+	golden(t, "diff.txt", []byte(command(t, shopFile, after).ok(t)))
+	if got := command(t, "-dump", shopFile, after).ok(t); !strings.Contains(got, `"span_ns":10000000000`) {
+		t.Errorf("this is not the difference: %.300s", got)
+	}
+	command(t, after, shopFile).fails(t, "second snapshot was taken before the first; exchange them")
+}
+
+func TestTwoRuns(t *testing.T) {
+	other := later(shop(t), 20*time.Second)
+	other.Program.PID, other.Program.Started = 815, other.Program.Started.Add(time.Hour)
+	other.Edges[4].Count *= 3
+	path := writeDump(t, other)
+	golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
+	var c bgraph.Comparison
+	noErr(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
+	if c.Before.Program.PID != 4711 || c.After.Program.PID != 815 || len(c.Nodes) == 0 {
+		t.Errorf("got %+v", c)
+	}
+	for _, n := range c.Nodes {
+		if n.After > bgraph.KeyEnd && !strings.Contains(n.Name, "session") {
+			t.Errorf("%s is not in focus", n.Name)
+		}
+	}
+	command(t, "-svg", shopFile, path).fails(t, "two runs", "without -svg")
+	command(t, "-sort", "now", shopFile, path).fails(t, "-sort")
+	command(t, "-stacks", shopFile, path).fails(t, "no stacks")
+}
+
+func TestSecondsShowTheDifference(t *testing.T) {
+	clk := newFakeClock()
+	src := new(scripted)
+	first := shop(t)
+	src.gives(first, nil)
+	set, err := parse([]string{"-seconds", "10", "1"}, nil)
+	noErr(t, err)
+	done := make(chan *bgraph.Snapshot)
+	go func() {
+		s, err := take(context.Background(), set, src, &surroundings{clock: clk})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- s
+	}()
+	for src.count() == 0 {
+		clk.mu.Lock()
+		for len(clk.timers) == 0 {
+			clk.changed.Wait()
+		}
+		clk.mu.Unlock()
+	}
+	src.gives(later(first, 10*time.Second), nil)
+	clk.advance(10 * time.Second)
+	if s := <-done; s == nil || s.Span.Duration() != 10*time.Second {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestSecondsOfARestart(t *testing.T) {
+	src, clk := new(scripted), newFakeClock()
+	clk.short = time.Minute
+	s := shop(t)
+	n := 0
+	src.does(func() (*bgraph.Snapshot, error) {
+		n++
+		again := *s
+		again.Program.PID += n
+		return &again, nil
+	})
+	_, err := take(context.Background(), &settings{seconds: time.Second}, src, &surroundings{clock: clk})
+	if err == nil || !strings.Contains(err.Error(), "started anew") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOutputToAFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "graph.txt")
+	want := command(t, shopFile).ok(t)
+	if out := command(t, "-o", path, shopFile).ok(t); out != "" {
+		t.Errorf("also written: %q", out)
+	}
+	check := func(path string) {
+		t.Helper()
+		got, err := os.ReadFile(path)
+		noErr(t, err)
+		if string(got) != want {
+			t.Errorf("%s has\n%s", path, got)
+		}
+		entries, err := os.ReadDir(dir)
+		noErr(t, err)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".tmp") {
+				t.Errorf("left over: %s", e.Name())
+			}
+		}
+	}
+	check(path)
+	noErr(t, os.Chmod(path, 0o640))
+	want = command(t, "-limit", "1", shopFile).ok(t)
+	command(t, "-o", path, "-limit", "1", shopFile).ok(t)
+	check(path)
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v, want that of the file that was there", info.Mode())
+	}
+	command(t, "-o", path, "-focus", "nothing", shopFile).fails(t)
+	check(path) // as it was
+	link := filepath.Join(dir, "link")
+	noErr(t, os.Symlink(path, link))
+	want = command(t, "-limit", "2", shopFile).ok(t)
+	command(t, "-o", link, "-limit", "2", shopFile).ok(t)
+	check(path)
+	if got := command(t, "-o", "-", "-limit", "2", shopFile).ok(t); got != want {
+		t.Errorf("-o -: got %q", got)
+	}
+	command(t, "-o", os.DevNull, shopFile).ok(t)
+	command(t, "-o", dir, shopFile).fails(t, "is a folder")
+	command(t, "-o", filepath.Join(dir, "no", "such"), shopFile).fails(t, "no such file or directory")
+}
+
+func TestErrorsHaveNoPackageNames(t *testing.T) {
+	r := command(t, "-sort", "x", shopFile)
+	if regexp.MustCompile(`bgraph: `).MatchString(r.errOut) {
+		t.Errorf("got %s", r.errOut)
+	}
+	r = command(t, writeDump(t, later(shop(t), time.Second)), shopFile)
+	if strings.Contains(r.errOut, "bgraph: ") {
+		t.Errorf("got %s", r.errOut)
+	}
+}
+
+func TestInterruptIsSaid(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	src := new(scripted)
+	src.gives(shop(t), nil)
+	_, err := take(ctx, &settings{seconds: time.Second}, src, &surroundings{clock: newFakeClock()})
+	if err == nil || explain(err) != "interrupted" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// coffeeProgram is a program on the runtime, with an admin address that it prints. Its
+// argument is how many runtimes it has.
+func coffeeProgram() {
+	check := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	n, err := strconv.Atoi(os.Args[1])
+	check(err)
+	for range n {
+		rt, err := capriccio.New(capriccio.WithLoops(1))
+		check(err)
+		for range 3 {
+			rt.Go(coffee)
+		}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	mux := http.NewServeMux()
+	mux.Handle(handlerPath, bgraph.Handler())
+	go http.Serve(ln, mux)
+	fmt.Printf("ready\nhttp://%s\n", ln.Addr())
+	io.Copy(io.Discard, os.Stdin)
+}
+
+func coffee() {
+	for {
+		task.At("grind")
+		if task.Sleep(time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+func TestAProgramOnTheRuntime(t *testing.T) {
+	dump := filepath.Join(t.TempDir(), "odd name.bgraph")
+	t.Setenv(capriccio.EnvDump, dump)
+	cmd, out, closeIn := start(t, "coffee", "1")
+	line, err := out.ReadString('\n')
+	noErr(t, err)
+	pid, url := strconv.Itoa(cmd.Process.Pid), strings.TrimSpace(line)
+	ask := func(args ...string) string {
+		t.Helper()
+		return commandIn(t, context.Background(), realSurroundings(), append([]string{"-timeout", "30s"}, args...)...).ok(t)
+	}
+	for _, source := range []string{pid, url, url + handlerPath} {
+		text := ask(source)
+		for _, want := range []string{"pid " + pid, "grind", "sleep ", "coffee"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: there is no %q:\n%s", source, want, text)
+			}
+		}
+	}
+	if _, err := os.Stat(dump); err != nil {
+		t.Error(err)
+	}
+	// What has happened in between is a difference, wherever it comes from.
+	before := filepath.Join(t.TempDir(), "before.bgraph")
+	noErr(t, os.WriteFile(before, []byte(ask("-dump", url)), 0o600))
+	for range 5 {
+		ask(pid)
+	}
+	var s bgraph.Snapshot
+	noErr(t, json.Unmarshal([]byte(ask("-json", before, pid)), &s))
+	if whole, err := bgraph.ReadFile(before); err != nil || s.Span <= 0 || s.Span >= bgraph.Nanos(s.Taken.Sub(whole.Program.Started)) {
+		t.Errorf("the difference covers %v, %v", s.Span, err)
+	}
+	noErr(t, json.Unmarshal([]byte(ask("-json", "-seconds", "0.05", pid)), &s))
+	if s.Span < bgraph.Nanos(50*time.Millisecond) {
+		t.Errorf("-seconds 0.05 covers %v", s.Span)
+	}
+	noErr(t, closeIn())
+	noErr(t, cmd.Wait())
+	commandIn(t, context.Background(), realSurroundings(), pid).fails(t, "there is no process "+pid)
+	commandIn(t, context.Background(), realSurroundings(), url).fails(t, "nobody listens there")
+}
+
+func TestAProgramWithTwoRuntimes(t *testing.T) {
+	t.Setenv(capriccio.EnvDump, t.TempDir())
+	cmd, _, _ := start(t, "coffee", "2")
+	src := &processSource{pid: cmd.Process.Pid, kernel: systemKernel(), clock: systemClock{}, timeout: 30 * time.Second}
+	first, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	second, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	if len(first.Loops) != 2 || first.Program.PID != cmd.Process.Pid {
+		t.Errorf("%d loops, process %d", len(first.Loops), first.Program.PID)
+	}
+	if _, err := bgraph.Diff(first, second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAProgramWithoutGraph(t *testing.T) {
+	t.Setenv(capriccio.EnvGraph, "off")
+	cmd, out, closeIn := start(t, "coffee", "1")
+	line, err := out.ReadString('\n')
+	noErr(t, err)
+	commandIn(t, context.Background(), realSurroundings(), strconv.Itoa(cmd.Process.Pid)).fails(t, "was not asked", "no runtime at work")
+	commandIn(t, context.Background(), realSurroundings(), strings.TrimSpace(line)).fails(t, "503", "switched off")
+	noErr(t, closeIn())
+	noErr(t, cmd.Wait())
+}
+
+// The page itself is tested where it is made.
+func TestThePageIsServed(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r, w := io.Pipe()
+	ended := make(chan result, 1)
+	go func() {
+		ended <- commandIn(t, ctx, &surroundings{stdout: w, clock: newFakeClock()}, "-http", ":0", "-focus", "session", shopFile)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	noErr(t, err)
+	go io.Copy(io.Discard, r)
+	url := regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line)
+	if url == "" || !strings.Contains(line, shopFile) {
+		t.Fatalf("the first line is %q", line)
+	}
+	get := func(path string) string {
+		resp, err := http.Get(url + path)
+		noErr(t, err)
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, resp.Status)
+		}
+		return readAll(t, resp.Body)
+	}
+	if page := get("/"); !strings.Contains(strings.ToLower(page), "<!doctype html>") {
+		t.Errorf("the page is %.200s", page)
+	}
+	state := get("/api/state")
+	for !strings.Contains(state, `"state":"ok"`) { // it asks as soon as it can
+		state = get("/api/state")
+	}
+	if !strings.Contains(state, "sessions") || strings.Contains(state, "accessLog") {
+		t.Errorf("not what -focus leaves: %.2000s", state)
+	}
+	command(t, "-http", strings.TrimPrefix(url, "http://"), shopFile).fails(t, "choose another port")
+	cancel()
+	if got := <-ended; got.code != exitOK || got.errOut != "" {
+		t.Errorf("%+v", got)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

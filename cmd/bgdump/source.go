@@ -1,0 +1,168 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A source is where graphs come from. Snapshot may be called again and again, from one
+// goroutine at a time; its errors say which source they are about.
+type source interface {
+	Name() string
+	Snapshot(ctx context.Context) (*bgraph.Snapshot, error)
+}
+
+// live says whether the graphs of src change: it is a running program.
+func live(src source) bool {
+	switch src.(type) {
+	case *processSource, *urlSource:
+		return true
+	}
+	return false
+}
+
+// An endedError says that a source will never answer again.
+type endedError struct{ error }
+
+func (e endedError) Unwrap() error { return e.error }
+
+// openSource finds out what kind of source an argument of the command line names.
+// step is how long a recorded snapshot stands for the present when a folder is
+// replayed.
+func openSource(arg string, sur *surroundings, timeout, step time.Duration) (source, error) {
+	if arg == "" {
+		return nil, errors.New("the name of a source is empty")
+	}
+	if arg == "-" {
+		return &stdinSource{in: sur.stdin}, nil
+	}
+	if allDigits(arg) {
+		pid, err := strconv.ParseInt(arg, 10, 32)
+		if err != nil || pid == 0 {
+			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
+		}
+		return &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}, nil
+	}
+	if u, ok, err := asURL(arg); ok {
+		if err != nil {
+			return nil, err
+		}
+		return newURLSource(u, sur.clock, timeout), nil
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !strings.ContainsRune(arg, os.PathSeparator):
+		return nil, fmt.Errorf("there is no file %s; a source is the id of a process, a URL (http://HOST:PORT), a file, a folder of recordings, or - for the standard input", printable(arg))
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no file %s", printable(arg))
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return openFolder(arg, sur.clock, step)
+	}
+	return fileSource(arg), nil
+}
+
+func allDigits(s string) bool {
+	return strings.Trim(s, "0123456789") == "" && s != ""
+}
+
+// hostPort is an address that somebody forgot to write http:// in front of.
+var hostPort = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):[0-9]+(/.*)?$`)
+
+// asURL tells whether arg names a URL, and which.
+func asURL(arg string) (u *url.URL, ok bool, err error) {
+	if hostPort.MatchString(arg) {
+		if _, err := os.Lstat(arg); err == nil {
+			return nil, false, nil
+		}
+		if arg[0] == ':' {
+			arg = "127.0.0.1" + arg
+		}
+		arg = "http://" + arg
+	}
+	if !strings.Contains(arg, "://") {
+		return nil, false, nil
+	}
+	u, err = url.Parse(arg)
+	switch {
+	case err != nil:
+		// The text of the error has the whole URL, and so the password.
+		return nil, true, fmt.Errorf("this is not a URL: %w", errors.Unwrap(err))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, true, fmt.Errorf("%s: want a URL that begins with http:// or https://", printable(u.Redacted()))
+	case u.Host == "":
+		return nil, true, fmt.Errorf("%s: want a URL with a host, like http://127.0.0.1:9090", printable(u.Redacted()))
+	}
+	u.Fragment = ""
+	return u, true, nil
+}
+
+// A fileSource is a dump in a file. It is read each time, since it may be replaced.
+type fileSource string
+
+func (f fileSource) Name() string { return printable(string(f)) }
+
+func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	return bgraph.ReadFile(string(f)) // its errors name the file
+}
+
+// A stdinSource is a dump on the standard input, which is read when first asked for.
+type stdinSource struct {
+	in   io.Reader
+	read bool
+	dump []byte
+	err  error
+}
+
+func (*stdinSource) Name() string { return "standard input" }
+
+func (s *stdinSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	if !s.read {
+		s.read = true
+		s.dump, s.err = io.ReadAll(io.LimitReader(s.in, bgraph.MaxDumpBytes+1))
+	}
+	snap, err := bgraph.Decode(bytes.NewReader(s.dump))
+	if err = cmp.Or(s.err, err); err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return snap, nil
+}
+
+// printable makes what came from elsewhere fit for a terminal and for one line.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// clip shortens s to n runes.
+func clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	if n <= 1 {
+		return string(r[:max(n, 0)])
+	}
+	return string(r[:n-1]) + "…"
+}

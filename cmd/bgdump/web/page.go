@@ -1,0 +1,233 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A Source is where snapshots come from: a process, a URL, a file.
+type Source interface {
+	// Snapshot returns the graph as it is now, in a Snapshot that nobody else uses. It
+	// returns soon after ctx is done. It is called by one goroutine at a time.
+	Snapshot(ctx context.Context) (*bgraph.Snapshot, error)
+	// Name says which source this is.
+	Name() string
+}
+
+// Options say how a Page asks and what it remembers. A zero field has the default that
+// is named with it.
+type Options struct {
+	Interval     time.Duration // between questions while somebody looks (1 s)
+	IdleInterval time.Duration // between questions otherwise (10 s)
+	Timeout      time.Duration // of a question (10 s)
+	MaxMoments   int           // snapshots remembered (600)
+	MaxBytes     int           // of all of these, estimated; the first and the last stay even beyond it (64 MiB)
+	MaxNodes     int           // sent to the page (2000)
+	MaxEdges     int           // sent to the page (6000)
+	// Loopback accepts requests only that name localhost or a loopback address as their
+	// host. Serve sets it if it listens on one.
+	Loopback bool
+}
+
+func (o Options) withDefaults() Options {
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.IdleInterval = max(cmp.Or(o.IdleInterval, 10*time.Second), o.Interval)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.MaxMoments = cmp.Or(o.MaxMoments, 600)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.MaxNodes = cmp.Or(o.MaxNodes, 2000)
+	o.MaxEdges = cmp.Or(o.MaxEdges, 6000)
+	return o
+}
+
+// lookFor is for how long somebody counts as looking after a request.
+const lookFor = 5 * time.Second
+
+// A Page shows the graph of one source. It is an http.Handler; Run must be running for
+// it to have something to show. Its methods may be called from any goroutine.
+type Page struct {
+	src     Source
+	opts    Options
+	routes  http.Handler
+	history history
+	views   viewCache
+	places  placeTable
+	looked  chan struct{} // has room for one: somebody looks
+
+	mu       sync.Mutex
+	lastLook time.Time // guarded by mu
+	answer   answer    // guarded by mu
+}
+
+// An answer is how the source has behaved.
+type answer struct {
+	state   string    // stateNew, stateOK or stateGone
+	err     string    // why it is gone
+	since   time.Time // when the state began
+	asked   time.Time // when the question under way was put; zero: none is
+	last    time.Time // when the last one was put
+	repeats int       // answers in a row that brought nothing new
+}
+
+const (
+	stateNew  = "new"
+	stateOK   = "ok"
+	stateGone = "gone"
+)
+
+// stillAfter is how many answers in a row bring nothing new until the source counts as
+// one that does not change.
+const stillAfter = 3
+
+// New makes a Page that has not asked src anything yet.
+func New(src Source, opts Options) *Page {
+	p := &Page{src: src, opts: opts.withDefaults(), looked: make(chan struct{}, 1)}
+	p.history.maxMoments = p.opts.MaxMoments
+	p.history.maxBytes = p.opts.MaxBytes
+	p.answer = answer{state: stateNew, since: time.Now()}
+	p.routes = p.handler()
+	return p
+}
+
+// ServeHTTP answers a request of the page, or for it.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.routes.ServeHTTP(w, r) }
+
+// Run asks the source for snapshots until ctx is done. It must be called once.
+func (p *Page) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.ask(ctx)
+		p.pause(ctx)
+	}
+}
+
+// pause waits until the source is due to be asked again.
+func (p *Page) pause(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := p.due(time.Now())
+		if wait <= 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-p.looked: // maybe it is due earlier now
+		}
+		timer.Stop()
+	}
+}
+
+// due says how long it is until the source should be asked again.
+func (p *Page) due(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	every := p.opts.IdleInterval
+	if now.Sub(p.lastLook) < max(lookFor, 2*p.opts.Interval) {
+		every = p.opts.Interval
+	}
+	return every - now.Sub(p.answer.last)
+}
+
+// look notes that somebody looks.
+func (p *Page) look() {
+	p.mu.Lock()
+	p.lastLook = time.Now()
+	p.mu.Unlock()
+	select {
+	case p.looked <- struct{}{}:
+	default:
+	}
+}
+
+// ask takes one snapshot.
+func (p *Page) ask(ctx context.Context) {
+	began := time.Now()
+	p.mu.Lock()
+	p.answer.asked, p.answer.last = began, began
+	p.mu.Unlock()
+	within, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
+	s, err := p.src.Snapshot(within)
+	if err == nil && s == nil {
+		err = errors.New("the source gave neither a snapshot nor an error")
+	}
+	isNew := err == nil && p.history.add(s, time.Now())
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := &p.answer
+	a.asked = time.Time{}
+	state := stateOK
+	a.err = ""
+	if err != nil {
+		state, a.err = stateGone, err.Error()
+	}
+	if state != a.state {
+		a.state, a.since = state, time.Now()
+	}
+	switch {
+	case isNew:
+		a.repeats = 0
+	case err == nil:
+		a.repeats++
+	}
+}
+
+// Serve shows the graph of src to those who connect to ln, until ctx is done; then it
+// closes ln, leaves no goroutine behind and returns nil. If it listens on a loopback
+// address, only requests that name such a one as their host are answered. It returns an
+// error if ln fails. It does not park and must not be called from a task.
+func Serve(ctx context.Context, ln net.Listener, src Source) error {
+	return ServeWith(ctx, ln, src, Options{})
+}
+
+// ServeWith is Serve with options.
+func ServeWith(ctx context.Context, ln net.Listener, src Source, opts Options) error {
+	if addr, ok := ln.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
+		opts.Loopback = true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := New(src, opts)
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	server := &http.Server{
+		Handler:           p,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(discard{}, "", 0), // of broken connections; the terminal belongs to the command
+	}
+	running.Go(func() {
+		<-ctx.Done()
+		grace, done := context.WithTimeout(context.Background(), time.Second)
+		defer done()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(ln)
+	stopped := ctx.Err() != nil
+	cancel()
+	running.Wait()
+	if stopped || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }

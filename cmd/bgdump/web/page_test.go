@@ -1,0 +1,194 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+)
+
+// A counted source lets a second pass with each question.
+type counted struct {
+	*sample.Program
+	asked atomic.Int64
+}
+
+func (c *counted) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	c.asked.Add(1)
+	c.Advance(time.Second)
+	return c.Program.Snapshot(ctx)
+}
+
+func TestTheSourceIsAskedOftenWhileSomebodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &counted{Program: sample.Shop()}
+		p := New(src, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.Run(ctx); close(ended) }()
+
+		<-time.After(61 * time.Second)
+		if n := src.asked.Load(); n != 7 { // at once, and every 10 s
+			t.Errorf("asked %d times in 61 s while nobody looked; want 7", n)
+		}
+		before := src.asked.Load()
+		for range 20 {
+			p.look()
+			<-time.After(500 * time.Millisecond)
+		}
+		if n := src.asked.Load() - before; n < 10 || n > 11 {
+			t.Errorf("asked %d times in 10 s while somebody looked; want 10", n)
+		}
+		<-time.After(lookFor)
+		before = src.asked.Load()
+		<-time.After(time.Minute)
+		if n := src.asked.Load() - before; n > 7 {
+			t.Errorf("asked %d times in a minute after the last look; want 6", n)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// A scripted source answers as it is told to.
+type scripted struct {
+	snapshot func(ctx context.Context) (*bgraph.Snapshot, error)
+}
+
+func (s *scripted) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) { return s.snapshot(ctx) }
+func (s *scripted) Name() string                                           { return "scripted" }
+
+func TestASourceGoesAwayAndComesBack(t *testing.T) {
+	prog := sample.Shop()
+	p := New(prog, Options{})
+	if got := p.sourceState(time.Now()).State; got != "new" {
+		t.Errorf("state %q before the first answer; want new", got)
+	}
+	prog.Advance(time.Second)
+	p.ask(t.Context())
+	if got := p.sourceState(time.Now()); got.State != "ok" || got.Error != "" {
+		t.Errorf("state %q, error %q; want ok and none", got.State, got.Error)
+	}
+	prog.Fail("connection refused")
+	p.ask(t.Context())
+	gone := p.sourceState(time.Now())
+	if gone.State != "gone" || gone.Error != "connection refused" {
+		t.Errorf("state %q, error %q; want gone and why", gone.State, gone.Error)
+	}
+	p.ask(t.Context())
+	if again := p.sourceState(time.Now()); again.Since != gone.Since {
+		t.Error("it is gone since the last question; want since the first that had no answer")
+	}
+	if moments, _ := p.history.all(); len(moments) != 1 {
+		t.Errorf("%d moments; want what was there before", len(moments))
+	}
+	prog.Fail("")
+	prog.Advance(time.Second)
+	p.ask(t.Context())
+	if got := p.sourceState(time.Now()); got.State != "ok" || got.Error != "" {
+		t.Errorf("state %q, error %q after it came back; want ok and none", got.State, got.Error)
+	}
+}
+
+func TestASourceThatDoesNotChangeIsStill(t *testing.T) {
+	p := New(sample.Shop(), Options{})
+	for i := range stillAfter + 1 {
+		if p.sourceState(time.Now()).Still {
+			t.Fatalf("still after %d answers", i)
+		}
+		p.ask(t.Context())
+	}
+	if !p.sourceState(time.Now()).Still {
+		t.Errorf("not still after %d equal answers", stillAfter+1)
+	}
+}
+
+func TestASourceThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(&scripted{func(ctx context.Context) (*bgraph.Snapshot, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}, Options{Timeout: 4 * time.Second})
+		done := make(chan struct{})
+		go func() { p.ask(t.Context()); close(done) }()
+		<-time.After(3 * time.Second)
+		if got := p.sourceState(time.Now()).Asking; got != bgraph.Nanos(3*time.Second) {
+			t.Errorf("asking for %v; want 3 s", got)
+		}
+		<-done
+		if got := p.sourceState(time.Now()); got.State != "gone" || got.Asking != 0 {
+			t.Errorf("state %q, asking %v; want gone and no question", got.State, got.Asking)
+		}
+	})
+}
+
+func TestASourceWithoutSnapshotAndErrorIsGone(t *testing.T) {
+	p := New(&scripted{func(context.Context) (*bgraph.Snapshot, error) { return nil, nil }}, Options{})
+	p.ask(t.Context())
+	if got := p.sourceState(time.Now()); got.State != "gone" || got.Error == "" {
+		t.Errorf("state %q, error %q; want gone and a reason", got.State, got.Error)
+	}
+}
+
+func TestServeLeavesNothingBehind(t *testing.T) {
+	before := runtime.NumGoroutine()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + ln.Addr().String() + "/api/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if err != nil || answer.StatusCode != 200 || !strings.Contains(string(body), `"sample shop"`) {
+		t.Errorf("status %d, error %v, body %.100s; want the state of the sample", answer.StatusCode, err, body)
+	}
+	// A connection that is never used must not hold up the end.
+	idle, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve returned %v; want nil after its context is done", err)
+	}
+	if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		t.Error("the listener is still open")
+	}
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		runtime.Gosched()
+	}
+	stacks := make([]byte, 1<<16)
+	t.Errorf("%d goroutines; before there were %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+}
+
+func TestServeSaysThatItsListenerFails(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	if err := Serve(t.Context(), ln, sample.Shop()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("error %v; want that the listener is closed", err)
+	}
+}

@@ -1,0 +1,292 @@
+// The graph. Where nodes and edges go is decided by the server (api/layout); they stay
+// there while the set of nodes and edges is the same. What changes every second is the
+// size of nodes (tasks waiting), the width of edges (traffic) and the colour.
+//
+// The graph is one stop of the Tab key. Arrows go to the next node in that direction, e
+// and Shift+e along the edges of a node, Enter opens the details, + − 0 zoom.
+
+import { h, s, sync, setText, setAttribute, setClass } from './dom.js';
+import { count, rate, plural, duration } from './format.js';
+import { tipOn, hideTip } from './hist.js';
+import { nodeTip, edgeTip, nodeHeat, edgeHeat, heatScale } from './tips.js';
+import { ask } from './feed.js';
+import { fold, toward } from './drawn.js';
+import { View } from './pan.js';
+
+const patience = 5000; // ms between two arrangements that nobody asked for
+const crowded = 80; // edges from which on labels appear with the pointer only
+
+export class Graph {
+  constructor(app) {
+    this.app = app;
+    this.layout = null;
+    this.wanted = '';
+    this.arranged = 0;
+    this.current = null; // what has the Tab stop: "n" or "e" and an id
+    this.lines = s('g');
+    this.labels = s('g', { class: 'labels' });
+    this.svg = s('svg', { class: 'edges' }, this.lines, this.labels);
+    this.cards = h('div', { class: 'cards' });
+    this.stage = h('div', { class: 'stage' }, this.svg, this.cards);
+    this.viewport = h('div', { class: 'viewport', role: 'group', 'aria-label': 'Blocking graph. Arrow keys move between nodes, e follows edges, Enter opens details.' }, this.stage);
+    this.left = h('p', { class: 'left-out', hidden: true });
+    this.legend = h('div', { class: 'legend' });
+    const button = (text, label, act) => h('button', { type: 'button', 'aria-label': label, title: label, onClick: act }, text);
+    this.tools = h('div', { class: 'zoom', role: 'group', 'aria-label': 'Zoom' },
+      button('+', 'Zoom in (+)', () => this.view.zoom(1.25)), button('−', 'Zoom out (−)', () => this.view.zoom(0.8)),
+      button('⤢', 'Fit the graph into the window (0)', () => this.view.fit()), button('↻', 'Arrange anew (r)', () => this.arrange(true)));
+    this.none = h('p', { class: 'none', hidden: true }, 'No node to draw. Is the filter too narrow?');
+    this.element = h('div', { class: 'graph' }, this.viewport, this.tools, this.legend, this.left, this.none);
+    this.view = new View(this.viewport, this.stage, () => this.bounds());
+    this.viewport.addEventListener('keydown', e => this.keydown(e));
+  }
+
+  bounds() {
+    if (!this.layout?.nodes.length) return null;
+    const most = this.layout.nodes.reduce((a, b) => (b.w * b.h > a.w * a.h ? b : a));
+    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [most.x + most.w / 2, most.y + most.h / 2] };
+  }
+
+  // arrange fetches the layout if nodes or edges have come or gone, or if it is asked for.
+  async arrange(force) {
+    const { app } = this, { state } = app.graph;
+    const asked = JSON.stringify([state.era, app.params.focus, app.params.ignore, app.show.graph]);
+    const shape = `${asked} ${state.shape}`;
+    if (!force && shape === this.wanted && !this.outgrown) return;
+    const changed = force || asked !== this.asked;
+    if (!changed && (Date.now() - this.arranged < patience || this.busy())) return;
+    this.wanted = shape;
+    this.asked = asked;
+    this.arranged = Date.now();
+    this.outgrown = false;
+    try {
+      const layout = await ask('layout', { ...app.params, n: app.show.graph });
+      if (this.wanted !== shape) return;
+      this.layout = layout;
+      this.draw();
+      if (changed || !this.view.touched) this.view.fit();
+    } catch {
+      this.wanted = ''; // tried again with the next answer
+    }
+  }
+
+  // busy says that somebody is at work in the graph, which should not move then.
+  busy() {
+    return Boolean(this.layout) && (this.viewport.matches(':hover') || this.viewport.contains(document.activeElement));
+  }
+
+  update() {
+    this.arrange(false);
+    this.draw();
+  }
+
+  draw() {
+    if (!this.layout) return;
+    const { app } = this;
+    this.folded = fold(this.layout, app.graph);
+    this.heats = heatScale(app.graph, app.color);
+    this.element.classList.toggle('by-wait', app.color === 'wait');
+    const { nodes, edges } = this.folded;
+    this.byId = new Map(nodes.map(d => [d.id, d]));
+    this.byEdge = new Map(edges.map(d => [d.id, d]));
+    if (!this.current || !this.exists(this.current)) this.current = nodes.length ? `n${this.first(nodes).id}` : null;
+    this.resize(nodes);
+    sync(this.cards, nodes, d => d.id, d => this.card(d), (e, d) => this.updateCard(e, d));
+    setAttribute(this.svg, 'viewBox', `0 0 ${this.layout.width} ${this.layout.height}`);
+    setAttribute(this.svg, 'width', this.layout.width);
+    setAttribute(this.svg, 'height', this.layout.height);
+    sync(this.lines, edges, d => d.id, d => this.line(d), (g, d) => this.updateLine(g, d));
+    this.drawLabels(edges);
+    this.light();
+    const others = this.layout.nodes.some(n => n.id === 0), left = this.layout.hidden;
+    this.left.hidden = !others && !left;
+    setText(this.left, others ? `${plural(this.folded.others, 'node')} drawn as one: raise “Show”, or filter.` : left ? `${plural(left, 'edge')} not drawn.` : '');
+    this.none.hidden = nodes.length > 0;
+    this.drawLegend();
+  }
+
+  // resize lets the boxes follow the number of tasks, within the room that they have. If
+  // that is too small or too large by now, the graph is arranged anew.
+  resize(nodes) {
+    const most = Math.max(1, ...nodes.map(d => d.node.now)), then = Math.max(1, ...nodes.map(d => d.now || 0));
+    const size = (now, of) => 1 + 0.6 * Math.sqrt(now / of);
+    for (const d of nodes) {
+      const wanted = size(d.node.now, most) / size(d.now || 0, then);
+      d.scale = Math.min(Math.max(wanted, 0.8), 1.12);
+      if (d.scale !== wanted && this.app.graph.state.live) this.outgrown = true;
+    }
+  }
+
+  first(nodes) {
+    return nodes.reduce((a, b) => (b.node.now > a.node.now ? b : a));
+  }
+
+  exists(ref) {
+    return ref[0] === 'n' ? this.byId.has(Number(ref.slice(1))) : this.byEdge.has(ref.slice(1));
+  }
+
+  card(d) {
+    const open = () => (card.drawn.id ? this.app.select({ node: card.drawn.node.key }) : this.app.showTab('nodes'));
+    const card = h('button', { type: 'button', onClick: open, onFocus: () => this.setCurrent(`n${d.id}`) });
+    tipOn(card, () => card.drawn.id !== 0 && nodeTip(card.drawn.node, this.app.graph));
+    card.addEventListener('pointerenter', () => this.light(card.drawn.id));
+    card.addEventListener('pointerleave', () => this.light());
+    card.addEventListener('focus', () => {
+      this.view.reveal(card.drawn);
+      if (card.matches(':focus-visible')) this.light(card.drawn.id);
+    });
+    card.addEventListener('blur', () => this.light());
+    return card;
+  }
+
+  updateCard(e, d) {
+    e.drawn = d;
+    const { node } = d, { app } = this;
+    const lines = JSON.stringify(d.lines);
+    if (e.lines !== lines) {
+      e.lines = lines;
+      e.replaceChildren(...d.lines.map(([text, size, bold]) => {
+        const line = h(bold ? 'strong' : 'span', {}, h('bdi', {}, text));
+        line.style.fontSize = `${size}px`;
+        return line;
+      }));
+      e.style.width = `${d.w}px`;
+      e.style.height = `${d.h}px`;
+    }
+    const end = node.key === '0000000000000001' || node.key === '0000000000000002';
+    const figures = end ? `${rate(node.inRate || node.edgesOut.reduce((sum, x) => sum + x.rate, 0))}/s` : plural(node.now, 'task') + (node.wait.mean ? ` · ${duration(node.wait.mean)}` : '');
+    if (e.lastChild) setText(e.lastChild.firstChild, figures);
+    const selected = app.sel?.node === node.key;
+    setClass(e, `node heat-${d.id ? nodeHeat(node, this.heats) : 0}${node.idle ? ' idle' : ''}${end ? ' end' : ''}${selected ? ' selected' : ''}`);
+    setAttribute(e, 'data-key', node.key);
+    setAttribute(e, 'aria-pressed', d.id ? String(selected) : null);
+    setAttribute(e, 'aria-label', d.id ? `${node.name}: ${plural(node.now, 'task')} waiting, ${rate(node.inRate)} arrivals per second` : `${plural(this.folded.others, 'node')} that are not drawn: see the table`);
+    const transform = `translate(${d.x}px, ${d.y}px) scale(${d.scale.toFixed(3)})`;
+    if (e.style.transform !== transform) e.style.transform = transform;
+    e.tabIndex = this.current === `n${d.id}` ? 0 : -1;
+  }
+
+  drawLabels(edges) {
+    const labelled = edges.filter(d => d.label && d.edge);
+    this.labels.classList.toggle('crowded', edges.length > crowded);
+    sync(this.labels, labelled, d => d.id, () => s('g', {}, s('rect', { height: 15, rx: 4 }), s('text', { 'text-anchor': 'middle' })), (g, d) => {
+      g.drawn = d;
+      const [ground, text] = g.children;
+      const [x, y] = d.label, words = `${rate(d.edge.rate)}/s${d.edge.cpu.mean ? ` · ${duration(d.edge.cpu.mean)}` : ''}`;
+      const width = words.length * 5.7 + 6;
+      setAttribute(ground, 'x', (x - width / 2).toFixed(1));
+      setAttribute(ground, 'y', y - 7.5);
+      setAttribute(ground, 'width', width.toFixed(1));
+      setAttribute(text, 'x', x);
+      setAttribute(text, 'y', y + 3.6);
+      setText(text, words);
+    });
+  }
+
+  line() {
+    const g = s('g', { role: 'button', tabindex: -1 }, s('path', { class: 'hit' }), s('path', { class: 'line' }), s('path', { class: 'arrow' }));
+    const edge = () => g.drawn.edge?.id && g.drawn.edge;
+    g.addEventListener('click', () => edge() && this.app.select({ edge: edge().id }));
+    g.addEventListener('focus', () => edge() && this.setCurrent(`e${g.drawn.id}`));
+    tipOn(g, () => edge() && edgeTip(edge(), this.app.graph));
+    return g;
+  }
+
+  updateLine(g, d) {
+    const { edge } = d, { app } = this;
+    g.drawn = d;
+    const selected = edge?.id && app.sel?.edge === edge.id;
+    const [hit, line, arrow] = g.children;
+    setAttribute(hit, 'd', d.path);
+    setAttribute(line, 'd', d.path);
+    setAttribute(arrow, 'd', d.arrow);
+    setAttribute(line, 'stroke-width', d.width.toFixed(1));
+    setClass(g, `edge heat-${edge ? edgeHeat(edge, app.graph, this.heats) : 0}${edge ? (edge.id ? '' : ' to-others') : ' idle'}${selected ? ' selected' : ''}`);
+    setAttribute(g, 'tabindex', edge && this.current === `e${d.id}` ? 0 : -1);
+    setAttribute(g, 'aria-hidden', edge ? null : 'true');
+    setAttribute(g, 'data-edge', edge?.id);
+    setAttribute(g, 'aria-label', edge ? `Step ${edge.name}: ${rate(edge.rate)} per second, ${duration(edge.cpu.mean)} of CPU each` : null);
+  }
+
+  // light brings forward the node under the pointer, or what is selected, and its edges.
+  light(id) {
+    const sel = this.app.sel;
+    const node = id ?? (sel?.node && this.folded?.idOf(sel.node)), edge = id === undefined ? sel?.edge : undefined;
+    const on = d => (node !== undefined && node !== null ? d.from === node || d.to === node : Boolean(edge) && d.edge?.id === edge);
+    const near = new Set(node !== undefined && node !== null ? [node] : []);
+    let any = near.size > 0;
+    for (const g of this.lines.children) {
+      const lit = on(g.drawn);
+      any ||= lit;
+      g.classList.toggle('on', lit);
+      if (lit) near.add(g.drawn.from).add(g.drawn.to);
+    }
+    for (const t of this.labels.children) t.classList.toggle('on', on(t.drawn));
+    for (const card of this.cards.children) card.classList.toggle('on', near.has(card.drawn.id));
+    this.viewport.classList.toggle('lit', any);
+  }
+
+  setCurrent(ref) {
+    this.current = ref;
+    for (const card of this.cards.children) card.tabIndex = ref === `n${card.drawn.id}` ? 0 : -1;
+    for (const g of this.lines.children) setAttribute(g, 'tabindex', g.drawn.edge && ref === `e${g.drawn.id}` ? 0 : -1);
+  }
+
+  keydown(e) {
+    if (e.altKey || e.ctrlKey || e.metaKey) return;
+    const done = this.move(e) || this.scale(e);
+    if (done) {
+      e.preventDefault();
+      e.stopPropagation();
+    }
+  }
+
+  scale(e) {
+    const act = { '+': () => this.view.zoom(1.25), '=': () => this.view.zoom(1.25), '-': () => this.view.zoom(0.8), 0: () => this.view.fit(), r: () => this.arrange(true) }[e.key];
+    act?.();
+    return Boolean(act);
+  }
+
+  move(e) {
+    const line = e.target.closest('.edge')?.drawn, card = e.target.closest('.node')?.drawn;
+    if (line && (e.key === 'Enter' || e.key === ' ')) {
+      if (line.edge?.id) this.app.select({ edge: line.edge.id });
+      return true;
+    }
+    if (e.key === 'e' || e.key === 'E') {
+      this.follow(card, line, e.key === 'E');
+      return true;
+    }
+    const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
+    if (!direction || !card && !line) return false;
+    // From an edge, up and left lead to where it begins, down and right to where it ends.
+    const next = line ? (e.key === 'ArrowUp' || e.key === 'ArrowLeft' ? line.from : line.to) : toward(this.byId, card.id, direction);
+    for (const other of this.cards.children) if (other.drawn.id === next) other.focus();
+    return true;
+  }
+
+  // follow goes to the first edge of a node, or from an edge to the next of that node.
+  follow(card, line, back) {
+    if (card) this.home = card.id;
+    const around = [...this.lines.children].filter(g => g.drawn.edge && (g.drawn.from === this.home || g.drawn.to === this.home));
+    if (!around.length) return;
+    const at = line ? around.findIndex(g => g.drawn.id === line.id) : back ? 0 : -1;
+    hideTip();
+    around[(at + (back ? -1 : 1) + around.length) % around.length].focus();
+  }
+
+  // goTo gives the focus to the node with a key, if it is drawn.
+  goTo(key) {
+    for (const card of this.cards.children) if (card.drawn.node.key === key) card.focus();
+  }
+
+  drawLegend() {
+    const key = this.app.color + this.heats.texts.join();
+    if (this.legendFor === key) return;
+    this.legendFor = key;
+    this.legend.replaceChildren(
+      h('span', {}, this.app.color === 'cpu' ? 'Colour: CPU of the steps from there' : 'Colour: mean wait'),
+      h('span', { class: 'scale' }, ...this.heats.texts.map((text, i) => h('i', { class: `heat-${i}` }, text))),
+      h('span', {}, 'Size: tasks waiting'), h('span', {}, 'Line: steps per second'));
+  }
+}

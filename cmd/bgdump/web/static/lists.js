@@ -1,0 +1,130 @@
+// The lists: what looks wrong, and what the runtime says of itself.
+
+import { h, named, clear } from './dom.js';
+import { duration, count, rate, percent, plural, amount, clock, bytes } from './format.js';
+
+export class Findings {
+  constructor(app) {
+    this.app = app;
+    this.element = h('div', { class: 'findings list' });
+  }
+
+  update() {
+    const { app } = this, all = app.graph.state.findings || [];
+    const key = JSON.stringify(all);
+    if (this.key === key) return;
+    this.key = key;
+    const ref = document.activeElement?.dataset?.ref;
+    clear(this.element);
+    if (!all.length) {
+      this.element.append(h('div', { class: 'all-well' }, h('strong', {}, 'Nothing looks wrong.'),
+        h('p', {}, 'Checked were: long steps, lock convoys, tasks that pile up or are stuck, leaks, ready tasks that wait, the balance of the loops, and the limits of the graph.')));
+    }
+    all.forEach((f, i) => this.element.append(h('article', { class: `finding ${f.severity}` },
+      h('header', {}, h('span', { class: 'severity' }, f.severity), h('h3', {}, f.check), named(f.name)),
+      h('p', {}, f.message), h('p', { class: 'advice' }, f.advice),
+      f.stack ? h('details', {}, h('summary', {}, 'Stack at its end'), h('pre', {}, f.stack)) : null,
+      f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${i}`, onClick: () => app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null)));
+    if (ref) [...this.element.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === ref)?.focus({ preventScroll: true });
+  }
+}
+
+function table(caption, heads, rows) {
+  return h('div', { class: 'scroll' }, h('table', {}, h('caption', {}, caption), h('thead', {}, h('tr', {}, ...heads.map(([text, number]) => h('th', { scope: 'col', class: number ? 'number' : '' }, text)))),
+    h('tbody', {}, ...rows.map(cells => h('tr', {}, ...cells.map((c, i) => h(i ? 'td' : 'th', { scope: i ? undefined : 'row', class: heads[i][1] ? 'number' : '' }, c)))))));
+}
+
+function meter(share, level) {
+  const bar = h('i');
+  bar.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
+  return h('span', { class: `meter ${level || ''}` }, bar);
+}
+
+export class Runtime {
+  constructor(app) {
+    this.app = app;
+    this.element = h('div', { class: 'runtime list' });
+    this.open = new Set();
+  }
+
+  update() {
+    const { app } = this, { graph } = app, { state } = graph;
+    const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.ref : null;
+    const selection = getSelection();
+    if (!selection.isCollapsed && this.element.contains(selection.anchorNode)) return;
+    clear(this.element);
+    this.element.append(this.loops(graph), this.resources(state), this.limits(state), this.sched(state, graph), this.overruns(state, graph));
+    if (focused) [...this.element.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === focused)?.focus({ preventScroll: true });
+  }
+
+  loops(graph) {
+    const loops = graph.state.loops || [];
+    const most = Math.max(...loops.map(l => l[2]), 1);
+    return h('section', {}, h('h2', {}, 'Loops'), table('One event loop for each processor', [['Loop'], ['Tasks', true], ['Steps per second', true], ['']],
+      loops.slice(0, 256).map(l => [String(l[0]), count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
+  }
+
+  resources(state) {
+    const all = state.resources || [];
+    if (!all.length) return h('section', {}, h('h2', {}, 'Resources'), h('p', { class: 'none' }, 'The program declares none.'));
+    return h('section', {}, h('h2', {}, 'Resources'), table('What tasks take and give back', [['Resource'], ['In use', true], ['Limit', true], [''], ['Taken', true], ['Given back', true]],
+      all.map(r => [named(r.name), amount(r.in_use, r.unit), r.limit ? amount(r.limit, r.unit) : 'none known', r.limit ? meter(r.in_use / r.limit, r.in_use / r.limit > 0.9 ? 'full' : '') : '', amount(r.acquired, r.unit), amount(r.released, r.unit)])));
+  }
+
+  limits(state) {
+    const o = state.overflow || {};
+    const lost = o.nodes || o.edges;
+    return h('section', {}, h('h2', {}, 'The graph itself'),
+      h('p', {}, `One wait in ${count(state.sampling || 1)} was timed; counts are exact. At most ${count(o.max_nodes || 0)} nodes, and ${count(o.max_edges || 0)} edges for each loop.`),
+      lost ? h('p', { class: 'warn' }, `${plural(o.nodes, 'wait')} and ${plural(o.edges, 'step')} found no room there and are in the overflow node.`) : null);
+  }
+
+  sched(state, graph) {
+    const sched = state.sched;
+    if (!sched) return h('section', {}, h('h2', {}, 'Scheduler'), h('p', { class: 'none' }, 'The scheduler does not tell.'));
+    return h('section', {}, h('h2', {}, 'Scheduler: ', named(sched.policy)),
+      h('p', {}, `${count(sched.admitted)} admitted, ${count(sched.deferred)} deferred, ${count(sched.refused)} refused.`),
+      table('Resources that it watches', [['Resource'], ['Utilisation', true], [''], ['Per second', true], ['State']],
+        (sched.resources || []).map(r => [named(r.name), percent(r.utilisation), meter(r.utilisation, r.state === 'at limit' ? 'full' : r.state === 'rising' ? 'rising' : ''), (r.trend > 0 ? '+' : '') + percent(r.trend), named(r.state)])),
+      table('How it ranks nodes', [['Node'], ['Loop', true], ['Priority', true], ['Tickets', true], ['Pass', true], ['Ready', true], ['Held back']],
+        (sched.nodes || []).slice(0, 200).map((n, i) => {
+          const place = graph.placeOf(n[0]);
+          return [h('button', { type: 'button', class: 'plain', 'data-ref': `sched ${i}`, onClick: () => this.app.select({ node: place.key }) }, named(place.name)), String(n[1]), rate(n[2]), count(n[3]), count(n[4]), count(n[5]), named(n[6] || '')];
+        })));
+  }
+
+  overruns(state, graph) {
+    const reports = [...state.reports || []].reverse();
+    const section = h('section', {}, h('h2', {}, 'Watchdog'), reports.length ? null : h('p', { class: 'none' }, 'No step kept its loop too long in this period.'));
+    for (const r of reports) {
+      const id = `${r.at} ${r.loop} ${r.held}`;
+      const from = graph.placeOf(r.from), to = graph.placeOf(r.to);
+      const details = h('details', { open: this.open.has(id) },
+        h('summary', { 'data-ref': `report ${id}` }, h('strong', {}, duration(r.held)), ` at ${clock(r.at)} on loop ${r.loop}, task `, named(r.task), ': ', named(from.name), ' → ', named(r.to && to.key !== '0000000000000001' ? to.name : 'not ended yet')),
+        h('pre', {}, r.stack));
+      details.addEventListener('toggle', () => this.open[details.open ? 'add' : 'delete'](id));
+      section.append(details);
+    }
+    return section;
+  }
+}
+
+// figures are the numbers at the top of the page.
+export function figures(app) {
+  const { graph } = app, { state } = graph, loops = state.loops || [];
+  const tasks = loops.reduce((sum, l) => sum + l[1], 0);
+  const busy = graph.span && loops.length ? graph.cpuTotal / (graph.span * loops.length) : 0;
+  const worst = graph.nodes.reduce((a, b) => (b.ready.p99 > a.ready.p99 ? b : a), { ready: { p99: 0 }, name: '' });
+  const heap = graph.edges.reduce((sum, e) => sum + e.heapMean * e.count, 0) / (graph.seconds || 1);
+  const found = state.findings || [];
+  const errors = found.filter(f => f.severity === 'error').length, warnings = found.filter(f => f.severity === 'warning').length;
+  const steps = loops.reduce((sum, l) => sum + l[2], 0);
+  return [
+    { id: 'tasks', title: 'Tasks', value: count(tasks), hint: `on ${plural(loops.length, 'loop')}` },
+    { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in the period` },
+    { id: 'cpu', title: 'CPU of the loops', value: percent(busy), hint: 'estimated from the steps', meter: busy },
+    { id: 'ready', title: 'Ready to running, p99', value: duration(worst.ready.p99), hint: worst.name || 'not measured' },
+    { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated from the steps' },
+    { id: 'findings', title: 'Findings', value: count(found.length), hint: found.length ? `${plural(errors, 'error')}, ${plural(warnings, 'warning')}` : 'nothing looks wrong', level: errors ? 'error' : warnings ? 'warning' : '', tab: 'findings' },
+  ];
+}

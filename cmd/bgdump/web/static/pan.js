@@ -1,0 +1,89 @@
+// Which part of the graph is seen, and how large.
+
+import { stillness } from './dom.js';
+
+const least = 0.12, most = 2.5;
+
+// along is the offset with which what reaches from low to high is seen in so much room:
+// in the middle, or, if it is too large, with a point of it in the middle.
+function along(room, low, high, point, k, pad) {
+  if ((high - low) * k + 2 * pad <= room) return (room - (low + high) * k) / 2;
+  return Math.max(Math.min(room / 2 - point * k, pad - low * k), room - pad - high * k);
+}
+
+export class View {
+  // bounds gives what is to be seen; its middle is where to look if all is too much.
+  constructor(viewport, stage, bounds) {
+    Object.assign(this, { viewport, stage, bounds, x: 0, y: 0, k: 1, touched: false });
+    viewport.addEventListener('wheel', e => this.wheel(e), { passive: false });
+    viewport.addEventListener('pointerdown', e => this.down(e));
+    new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(viewport);
+    // The browser scrolls to what gets the focus; where the graph is, is our business.
+    viewport.addEventListener('scroll', () => viewport.scrollTo(0, 0));
+  }
+
+  apply(smoothly) {
+    this.stage.classList.toggle('gliding', Boolean(smoothly) && !stillness.matches);
+    this.stage.style.transform = `translate(${this.x.toFixed(1)}px, ${this.y.toFixed(1)}px) scale(${this.k.toFixed(4)})`;
+  }
+
+  fit() {
+    const box = this.bounds();
+    const { clientWidth: w, clientHeight } = this.viewport;
+    if (!box || !w || !clientHeight) return;
+    const pad = 14, h = clientHeight - 38; // the legend is below
+    // Rather a part that can be read than all of it too small.
+    this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), w < 600 ? 0.4 : 0.3), 1.25);
+    this.x = along(w, box.left, box.right, box.middle[0], this.k, pad);
+    this.y = along(h, box.top, box.bottom, box.middle[1], this.k, pad);
+    this.touched = false;
+    this.apply(true);
+  }
+
+  zoom(by, x = this.viewport.clientWidth / 2, y = this.viewport.clientHeight / 2) {
+    const k = Math.min(Math.max(this.k * by, least), most);
+    this.x = x - (x - this.x) * k / this.k;
+    this.y = y - (y - this.y) * k / this.k;
+    this.k = k;
+    this.touched = true;
+    this.apply(false);
+  }
+
+  wheel(e) {
+    // In a narrow window the page itself is scrolled.
+    if (!e.ctrlKey && !e.metaKey && innerWidth < 900) return;
+    e.preventDefault();
+    const box = this.viewport.getBoundingClientRect();
+    this.zoom(Math.exp(-Math.sign(e.deltaY) * Math.min(Math.abs(e.deltaY), 100) / 400), e.clientX - box.left, e.clientY - box.top);
+  }
+
+  down(e) {
+    if (e.button !== 0 || e.target.closest('.node, .edge')) return;
+    const from = { x: e.clientX - this.x, y: e.clientY - this.y };
+    const move = m => {
+      this.x = m.clientX - from.x;
+      this.y = m.clientY - from.y;
+      this.touched = true;
+      this.apply(false);
+    };
+    const end = new AbortController();
+    this.viewport.setPointerCapture(e.pointerId);
+    this.viewport.addEventListener('pointermove', move, { signal: end.signal });
+    for (const name of ['pointerup', 'pointercancel', 'lostpointercapture']) this.viewport.addEventListener(name, () => end.abort(), { signal: end.signal });
+  }
+
+  // reveal moves the graph so that a box can be seen.
+  reveal(box) {
+    if (!box) return;
+    const { clientWidth: w, clientHeight: h } = this.viewport, pad = 12;
+    const left = box.x * this.k + this.x, right = (box.x + box.w) * this.k + this.x;
+    const top = box.y * this.k + this.y, bottom = (box.y + box.h) * this.k + this.y;
+    const dx = left < pad ? pad - left : right > w - pad ? w - pad - right : 0;
+    const dy = top < pad ? pad - top : bottom > h - pad ? h - pad - bottom : 0;
+    if (!dx && !dy) return;
+    this.x += dx;
+    this.y += dy;
+    this.touched = true;
+    this.apply(true);
+  }
+}

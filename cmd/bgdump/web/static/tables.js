@@ -1,0 +1,101 @@
+// The tables of nodes and of edges.
+
+import { h, named, setText } from './dom.js';
+import { duration, count, rate, percent, amount, signed } from './format.js';
+import { spark } from './hist.js';
+import { Table } from './table.js';
+import { nodeTip, edgeTip, share, heatScale } from './tips.js';
+
+function nameCell(name, where) {
+  return (td, row) => {
+    const text = name(row), small = where(row);
+    if (td.shown === text + '\0' + small) return;
+    td.shown = text + '\0' + small;
+    td.replaceChildren(named(text, 'name'), h('small', {}, small));
+  };
+}
+
+function histCell(times) {
+  return (td, row) => {
+    const hist = times(row).hist, key = hist.join();
+    if (td.shown === key) return;
+    td.shown = key;
+    td.replaceChildren(spark(hist));
+  };
+}
+
+function barCell(value, text, level) {
+  return (td, row) => {
+    if (!td.bar) {
+      td.bar = h('i', { class: 'bar' });
+      td.figure = h('span');
+      td.replaceChildren(td.bar, td.figure);
+    }
+    const v = value(row);
+    td.bar.style.width = `${Math.round(44 * Math.min(Math.max(v, 0), 1))}px`;
+    td.bar.className = `bar heat-${level(row)}`;
+    setText(td.figure, text(v));
+  };
+}
+
+const number = (id, title, hint, value, text) => ({ id, title, hint, value, text: row => text(value(row)), number: true });
+
+export function nodeColumns(graph) {
+  const heats = heatScale(graph, 'cpu');
+  const delta = number('delta', '± waiting', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
+  return [
+    { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => n.place.where || n.place.reason) },
+    number('now', 'Waiting', 'tasks there now', n => n.now, count),
+    ...(graph.compared ? [delta] : []),
+    number('peak', 'Peak', 'most tasks there at a time, at most', n => n.peak, count),
+    number('rate', 'Per s', 'arrivals per second', n => n.inRate, rate),
+    number('wait', 'Wait', 'mean time waited', n => n.wait.mean, duration),
+    number('wait99', 'p99', '99 of 100 waits were at most so long', n => n.wait.p99, duration),
+    { id: 'waits', title: 'Waits', hint: 'histogram of the times waited, from 32 ns to 34 s', class: 'spark', cell: histCell(n => n.wait) },
+    { id: 'cpu', title: 'CPU', hint: 'share of the CPU time of all steps: those that begin here', number: true, class: 'number bars', value: n => n.cpu,
+      cell: barCell(n => share(n.cpu, graph.cpuTotal), percent, heats.node) },
+    number('ready', 'Ready', 'mean time from being ready to running', n => n.ready.mean, duration),
+    number('ready99', 'p99', '99 of 100 times between ready and running were at most so long', n => n.ready.p99, duration),
+    { id: 'waitshare', title: 'Wait share', hint: 'share of the time that all tasks waited', number: true, class: 'number bars', value: n => n.waitTotal,
+      cell: barCell(n => share(n.waitTotal, graph.waitTotal), percent, n => heatScale(graph, 'wait').node(n)) },
+    number('oldest', 'Oldest', 'how long the one that has been there longest has waited', n => n.oldest, duration),
+  ];
+}
+
+export function edgeColumns(graph) {
+  const heats = heatScale(graph, 'cpu');
+  const resources = (graph.state.resources || []).map((r, i) => number(`resource${i}`, r.name, `mean change of ${r.name} per step`,
+    e => e.changes[i] && e.changes[i][0] ? e.changes[i][1] / e.changes[i][0] : 0, v => v ? signed(v, x => amount(x, r.unit)) : '0'));
+  return [
+    { id: 'from', title: 'From', hint: 'where the task had waited', value: e => e.from.name, heading: true, class: 'names', cell: nameCell(e => e.from.name, e => e.from.where || e.from.reason) },
+    { id: 'to', title: 'To', hint: 'where it waited next', value: e => e.to.name, class: 'names', cell: nameCell(e => e.to.name, e => e.to.where || e.to.reason) },
+    number('count', 'Steps', 'in the period', e => e.count, count),
+    number('rate', 'Per s', 'steps per second', e => e.rate, rate),
+    number('cpu', 'CPU', 'mean CPU time of a step', e => e.cpu.mean, duration),
+    number('recent', 'Recent', 'CPU time of a step, the latest counting most', e => e.recent, duration),
+    number('p99', 'p99', '99 of 100 steps were at most so long', e => e.cpu.p99, duration),
+    number('max', 'Longest', 'the longest step', e => e.cpu.max, duration),
+    { id: 'times', title: 'Steps by CPU', hint: 'histogram of the CPU time of a step, from 32 ns to 34 s', class: 'spark', cell: histCell(e => e.cpu) },
+    { id: 'total', title: 'Share', hint: 'share of the CPU time of all steps', number: true, class: 'number bars', value: e => e.total,
+      cell: barCell(e => share(e.total, graph.cpuTotal), percent, heats.edge) },
+    number('heap', 'Heap', 'bytes allocated per step', e => e.heapMean, v => v ? amount(v, 'bytes') : '0'),
+    ...resources,
+    number('overruns', 'Overruns', 'steps that the watchdog found too long', e => e.overruns, count),
+  ];
+}
+
+export function nodeTable(app) {
+  return new Table({
+    caption: 'Nodes: where tasks wait', columns: nodeColumns(app.graph), sort: app.sort.nodes,
+    keyOf: n => n.key, tip: n => nodeTip(n, app.graph), onOpen: n => app.select({ node: n.key }),
+    onSort: sort => app.setSort('nodes', sort),
+  });
+}
+
+export function edgeTable(app) {
+  return new Table({
+    caption: 'Edges: steps between two waits', columns: edgeColumns(app.graph), sort: app.sort.edges,
+    keyOf: e => e.id, tip: e => edgeTip(e, app.graph), onOpen: e => app.select({ edge: e.id }),
+    onSort: sort => app.setSort('edges', sort),
+  });
+}

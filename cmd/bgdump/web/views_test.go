@@ -1,0 +1,165 @@
+package web
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+)
+
+func TestLayoutIsThatOfTheGraph(t *testing.T) {
+	prog := sample.Shop()
+	p := pageOf(t, prog, 3, Options{})
+	got := get[layoutJSON](t, p, "/api/layout")
+	want := snapshotOf(t, prog).Layout(bgraph.DrawOptions{})
+	if len(got.Nodes) != len(want.Nodes) || len(got.Edges) != len(want.Edges) || got.Width != want.Width {
+		t.Fatalf("%d nodes, %d edges, width %g; want %d, %d, %g", len(got.Nodes), len(got.Edges), got.Width, len(want.Nodes), len(want.Edges), want.Width)
+	}
+	for i, n := range got.Nodes {
+		if p.places.sent[n.ID-1].Key != want.Nodes[i].Key || n.X != want.Nodes[i].X || len(n.Lines) != len(want.Nodes[i].Lines) {
+			t.Errorf("node %+v is not %+v", n, want.Nodes[i])
+		}
+	}
+}
+
+func TestLayoutOfAPeriodHasIdleNodes(t *testing.T) {
+	prog := sample.Shop()
+	p := pageOf(t, prog, 30, Options{})
+	// In a second, some steps of the sample do not happen.
+	part := get[stateJSON](t, p, "/api/state?base=29")
+	all := get[stateJSON](t, p, "/api/state")
+	if len(part.Edges) >= len(all.Edges) {
+		t.Fatalf("%d edges in a second, %d in all; want fewer", len(part.Edges), len(all.Edges))
+	}
+	if part.Shape != all.Shape {
+		t.Error("the shape depends on the period; want the same, or the drawing would never rest")
+	}
+	drawn := get[layoutJSON](t, p, "/api/layout?base=29")
+	if len(drawn.Edges) != len(all.Edges) {
+		t.Errorf("%d edges drawn; want all %d", len(drawn.Edges), len(all.Edges))
+	}
+	if filtered := get[stateJSON](t, p, "/api/state?focus=accessLog"); filtered.Shape == all.Shape {
+		t.Error("the shape is the same with a filter")
+	}
+}
+
+func TestLayoutDrawsSoManyNodesAndOneForTheOthers(t *testing.T) {
+	p := pageOf(t, sample.Wide(300), 3, Options{})
+	got := get[layoutJSON](t, p, "/api/layout?n=25")
+	others := 0
+	for _, n := range got.Nodes {
+		if n.ID == 0 {
+			others++
+		}
+	}
+	if len(got.Nodes) != 25 || others != 1 {
+		t.Errorf("%d nodes, of which %d stand for others; want 25 and 1", len(got.Nodes), others)
+	}
+}
+
+func TestFlameAddsUp(t *testing.T) {
+	f := newFlame()
+	f.read([]byte("main;a;b 10\nmain;a 5\nmain;c d 7\nnonsense\nmain;x -3\nmain;y 0\n\nmain 1\n"))
+	text, err := json.Marshal(f.root.list(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[0,23,[1,23,[2,15,[3,10]],[4,7]]]`; string(text) != want {
+		t.Errorf("tree %s; want %s", text, want)
+	}
+	if got := strings.Join(f.names, "|"); got != "all|main|a|b|c d" {
+		t.Errorf("names %s", got)
+	}
+	if pruned := fmt.Sprint(f.root.list(8)); pruned != "[0 23 [1 23 [2 15 [3 10]]]]" {
+		t.Errorf("without the narrow frames: %s", pruned)
+	}
+}
+
+func TestFlameOfEveryMetric(t *testing.T) {
+	p := pageOf(t, sample.Shop(), 30, Options{})
+	for metric, unit := range metrics {
+		f := get[flameJSON](t, p, "/api/flame?metric="+metric)
+		if f.Unit != unit || len(f.Names) < 5 || f.Root[1].(float64) <= 0 {
+			t.Errorf("%s: unit %q, %d names, root %v", metric, f.Unit, len(f.Names), f.Root[1])
+		}
+	}
+	all, last := get[flameJSON](t, p, "/api/flame?metric=cpu"), get[flameJSON](t, p, "/api/flame?metric=cpu&base=last:10")
+	if last.Root[1].(float64)*2 > all.Root[1].(float64) {
+		t.Errorf("%v in the last 10 s, %v in 30 s", last.Root[1], all.Root[1])
+	}
+}
+
+func TestTrack(t *testing.T) {
+	prog := sample.Shop()
+	p := pageOf(t, prog, 6, Options{})
+	s := get[stateJSON](t, p, "/api/state")
+	moments, _ := p.history.all()
+	for _, n := range s.Nodes {
+		track := get[trackJSON](t, p, fmt.Sprintf("/api/track?place=%d", n.ID))
+		if len(track.ID) != 6 || track.Now[5] != n.Now || track.In[5] != n.In {
+			t.Fatalf("track %+v ends otherwise than %+v", track, n)
+		}
+		if was := moments[1].snap.Node(p.places.sent[n.ID-1].Key); track.Now[1] != was.Now || track.Out[1] != was.Departures {
+			t.Errorf("at the second moment %d tasks; want %d", track.Now[1], was.Now)
+		}
+	}
+}
+
+func TestExports(t *testing.T) {
+	p := pageOf(t, sample.Shop(), 3, Options{})
+	begins := map[string]string{"json": "{", "text": "", "dot": "", "svg": "<", "folded": "", "dump": "", "pprof": "\x1f\x8b"}
+	for name, f := range formats {
+		w := answerTo(p, request("GET", "localhost", "/api/export?focus=conn&color=wait&metric=wait&format="+name))
+		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), begins[name]) || w.Body.Len() < 100 {
+			t.Errorf("%s: status %d, %d bytes %.40q", name, w.Code, w.Body.Len(), w.Body)
+		}
+		if got, want := w.Header().Get("Content-Disposition"), "attachment; filename=shop-20260314T031148."+f.ending; got != want {
+			t.Errorf("%s: %s; want %s", name, got, want)
+		}
+	}
+	w := answerTo(p, request("GET", "localhost", "/api/export?format=dump&base=last:1"))
+	s, err := bgraph.Decode(w.Body)
+	if err != nil || s.Span != bgraph.Nanos(time.Second) {
+		t.Errorf("the dump of a period: %v, %v; want one second", s, err)
+	}
+}
+
+func TestAnswersAreCompressedIfThatIsWanted(t *testing.T) {
+	p := pageOf(t, sample.Shop(), 3, Options{})
+	r := request("GET", "localhost", "/api/state")
+	r.Header.Set("Accept-Encoding", "br, gzip")
+	w := answerTo(p, r)
+	if w.Header().Get("Content-Encoding") != "gzip" {
+		t.Fatalf("Content-Encoding %q; want gzip", w.Header().Get("Content-Encoding"))
+	}
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s stateJSON
+	if err := json.NewDecoder(z).Decode(&s); err != nil || len(s.Nodes) == 0 {
+		t.Errorf("%d nodes, error %v", len(s.Nodes), err)
+	}
+}
+
+func TestViewsAreRemembered(t *testing.T) {
+	p := pageOf(t, sample.Shop(), 4, Options{})
+	for range 2 * viewsKept {
+		get[stateJSON](t, p, "/api/state?base=2")
+		get[layoutJSON](t, p, "/api/layout?base=2")
+	}
+	if n := len(p.views.asked); n != 1 {
+		t.Errorf("%d views are remembered of one that was asked for again and again; want 1", n)
+	}
+	for i := range 3 * viewsKept {
+		get[stateJSON](t, p, fmt.Sprintf("/api/state?focus=x%d", i))
+	}
+	if n := len(p.views.asked); n != viewsKept {
+		t.Errorf("%d views are remembered; want at most %d", n, viewsKept)
+	}
+}

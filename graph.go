@@ -1,0 +1,107 @@
+package capriccio
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+const (
+	// EnvGraph says whether the blocking graph is learned: on, the default, off, or
+	// on with one wait in N timed: a number from 1 to 1000000.
+	EnvGraph = "CAPRICCIO_GRAPH"
+	// EnvDump is the file that SIGUSR2 writes the graph to, see WithDumpPath.
+	EnvDump = "CAPRICCIO_DUMP"
+)
+
+const maxSampling = 1_000_000
+
+// WithGraph says how much the blocking graph learns; it is on in any case, see
+// WithoutGraph.
+func WithGraph(cfg bgraph.Config) Option {
+	return func(o *options) error { o.graph, o.noGraph = cfg, false; return nil }
+}
+
+// WithoutGraph leaves out the blocking graph, which saves a few nanoseconds at every
+// wait.
+func WithoutGraph() Option {
+	return func(o *options) error { o.noGraph = true; return nil }
+}
+
+// WithDumpPath sets the file that the graph is written to when the process gets
+// SIGUSR2. If path is a folder, the file gets the name that it has by default:
+// PROGRAM-PID.bgraph, in the folder for temporary files. If two runtimes of a process
+// would write to the same file, the second adds -2 to the name, and so on.
+func WithDumpPath(path string) Option {
+	return func(o *options) error {
+		if path == "" {
+			return fmt.Errorf("capriccio: WithDumpPath(%q); want the path of a file or folder", path)
+		}
+		o.dump = path
+		return nil
+	}
+}
+
+// Graph returns the blocking graph of a runtime that was made by New or Run and is not
+// closed; nil if it has none, or is another runtime. With rt nil it is that of
+// task.Default. It never parks.
+func Graph(rt *task.Runtime) *bgraph.Graph {
+	if rt == nil {
+		if rt = task.Default(); rt == nil {
+			return nil
+		}
+	}
+	return running.graphOf(rt)
+}
+
+// readGraphEnv is the part of readEnv for the graph.
+func (o *options) readGraphEnv(lookup func(string) (string, bool)) error {
+	v, _ := lookup(EnvGraph)
+	switch v {
+	case "", "on":
+	case "off":
+		o.noGraph = true
+	default:
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > maxSampling {
+			return fmt.Errorf("capriccio: %s=%q; want on, off, or N to time one wait in N, from 1 to %d", EnvGraph, v, maxSampling)
+		}
+		o.graph.Sampling = n
+	}
+	if v, ok := lookup(EnvDump); ok && v != "" {
+		o.dump = v
+	}
+	return nil
+}
+
+// dumpPath is where the dump goes, before other runtimes are thought of. It is
+// absolute, as the program may go to another folder later on.
+func (o *options) dumpPath() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	name := fmt.Sprintf("%s-%d.bgraph", filepath.Base(exe), os.Getpid())
+	path := o.dump
+	if path == "" {
+		path = os.TempDir() + string(filepath.Separator)
+	}
+	if info, err := os.Stat(path); os.IsPathSeparator(path[len(path)-1]) || err == nil && info.IsDir() {
+		path = filepath.Join(path, name)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("capriccio: the file for dumps of the graph: %w; name it with an absolute path", err)
+	}
+	return path, nil
+}
+
+// numbered is path for the nth runtime that would write to it.
+func numbered(path string, n int) string {
+	end := filepath.Ext(path)
+	return strings.TrimSuffix(path, end) + "-" + strconv.Itoa(n) + end
+}

@@ -1,0 +1,111 @@
+package steer
+
+import (
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// learnEvery is how often predictions are drawn anew.
+const learnEvery = 100 * time.Millisecond
+
+// learn draws predictions from the graph, and tells the gates what a task that they let
+// in is going to take.
+func (s *Steering) learn() {
+	flows := s.cfg.Graph.Flows()
+	entrances := s.cfg.Graph.Entrances()
+	done := func(n task.NodeID) bool {
+		_, is := entrances[n]
+		return is || n == bgraph.NodeEnd
+	}
+	edges := s.convert(flows, held(flows, done), done)
+	resources := s.resources()
+	predictions := ressched.Predict(edges, resources, func(n ressched.Node) bool { return done(task.NodeID(n)) })
+	s.predictions.Store(&predictions)
+
+	best := map[string]*ressched.Prediction{}
+	for n, name := range entrances {
+		if int(n) >= len(predictions) {
+			continue
+		}
+		if p := &predictions[n]; best[name] == nil || p.Steps > best[name].Steps {
+			best[name] = p
+		}
+	}
+	for i, e := range task.Entrances() {
+		if p := best[e.Name()]; p != nil && p.Steps >= learntSteps {
+			s.gate(i).SetDemand(p.Peak)
+		}
+	}
+}
+
+// learntSteps is how often a task must have gone on from an entrance before what follows
+// is believed.
+const learntSteps = 32
+
+// resources is how many resources there are in predictions.
+func (s *Steering) resources() int {
+	n := int(s.memory) + 1
+	for _, id := range s.resource {
+		n = max(n, id+1)
+	}
+	return n
+}
+
+// convert makes edges of flows. held is what a task holds of the heap at each node.
+func (s *Steering) convert(flows []bgraph.Flow, held map[task.NodeID]float64, done func(task.NodeID) bool) []ressched.Edge {
+	cycles := coro.CyclesPerSecond() / 1e9
+	edges := make([]ressched.Edge, len(flows))
+	for i := range flows {
+		f := &flows[i]
+		e := &edges[i]
+		*e = ressched.Edge{
+			From: ressched.Node(f.From), To: ressched.Node(f.To), Count: float64(f.Count),
+			CPU:     ressched.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
+			Changes: make([]ressched.Moments, s.resources()),
+		}
+		for r, c := range f.Changes {
+			if r < len(s.resource) && s.resource[r] >= 0 {
+				e.Changes[s.resource[r]] = ressched.Moments(c)
+			}
+		}
+		heap := ressched.Moments(f.Heap)
+		if done(f.To) {
+			heap = ressched.Moments{Mean: -held[f.From], Variance: heap.Variance}
+		}
+		e.Changes[s.memory] = heap
+	}
+	return edges
+}
+
+// held estimates what tasks hold of the heap at each node: what they have allocated since
+// they came in, as if it was all given back when they are done and nothing before that.
+// Who never comes to an end is taken to let go now and then: the sum is cut off.
+func held(flows []bgraph.Flow, done func(task.NodeID) bool) map[task.NodeID]float64 {
+	const rounds = 32
+	now := map[task.NodeID]float64{}
+	for range rounds {
+		sum, weight := map[task.NodeID]float64{}, map[task.NodeID]float64{}
+		for i := range flows {
+			f := &flows[i]
+			if done(f.To) || f.From == f.To {
+				continue
+			}
+			sum[f.To] += float64(f.Count) * (now[f.From] + f.Heap.Mean)
+			weight[f.To] += float64(f.Count)
+		}
+		moved := false
+		for n, total := range sum {
+			v := total / weight[n]
+			moved = moved || v > now[n]*1.01 || v < now[n]*0.99
+			now[n] = v
+		}
+		if !moved {
+			break
+		}
+	}
+	return now
+}

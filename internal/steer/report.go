@@ -1,0 +1,88 @@
+package steer
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// explainTimeout is how long a loop has to say what it thinks: one that is stuck in a
+// step is left out.
+const explainTimeout = 50 * time.Millisecond
+
+// Explain says what the scheduler thinks of the nodes, and in which state the resources
+// are. It is for bgraph.Graph.ExplainSched and must not be called on a loop. It waits
+// for the loops to end their present steps, at most 50 ms.
+func (s *Steering) Explain() *bgraph.Sched {
+	s.mu.Lock()
+	sides := slices.Clone(s.loops)
+	s.mu.Unlock()
+	var mu sync.Mutex
+	out := &bgraph.Sched{Policy: s.cfg.Policy, Resources: []bgraph.SchedResource{}, Nodes: []bgraph.SchedNode{}}
+	closed := false
+	answered := make(chan struct{}, len(sides))
+	asked := 0
+	for _, side := range sides {
+		if side.loop.Post(func() {
+			var r ressched.Report
+			side.policy.Report(&r)
+			if side.admission != nil {
+				side.admission.Report(&r)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !closed {
+				s.addReport(out, side.loop.Index(), &r)
+			}
+			answered <- struct{}{}
+		}) {
+			asked++
+		}
+	}
+	limit := time.NewTimer(explainTimeout)
+	defer limit.Stop()
+wait:
+	for range asked {
+		select {
+		case <-answered:
+		case <-limit.C:
+			break wait
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	closed = true
+	if s.ledger != nil {
+		var r ressched.Report
+		s.ledger.Report(&r)
+		for _, x := range r.Resources {
+			out.Resources = append(out.Resources, bgraph.SchedResource{
+				Name: x.Name, Utilisation: x.Utilisation, Trend: x.Trend, State: x.State.String(),
+			})
+		}
+	}
+	slices.SortFunc(out.Nodes, func(a, b bgraph.SchedNode) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Loop, b.Loop))
+	})
+	return out
+}
+
+func (s *Steering) addReport(out *bgraph.Sched, loop int, r *ressched.Report) {
+	out.Admitted += r.Admitted
+	out.Deferred += r.Deferred
+	out.Refused += r.Refused
+	if s.cfg.Graph == nil {
+		return
+	}
+	for _, n := range r.Nodes {
+		out.Nodes = append(out.Nodes, bgraph.SchedNode{
+			Key: s.cfg.Graph.Key(task.NodeID(n.Node)), Loop: loop, Priority: n.Priority,
+			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,
+		})
+	}
+}

@@ -1,0 +1,183 @@
+// Package steer lets the policies of package ressched steer the loops of a runtime: it
+// makes the adapters between them, draws predictions from the blocking graph, and feeds
+// the ledger with what is in use of each resource.
+//
+// It decides nothing itself. One goroutine of its own does the regular work, every 10 ms
+// while tasks run and less often while none do; it ends with the runtime.
+package steer
+
+import (
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// The policies.
+const (
+	FIFO     = "fifo"
+	Cohort   = "cohort"
+	Resource = "resource"
+)
+
+// A Config says how a runtime is steered.
+type Config struct {
+	Policy     string        // Cohort or Resource
+	Graph      *bgraph.Graph // of the runtime; may be nil with Cohort
+	CohortSize int           // tasks; 0: the policy's default
+	NoRefusals bool          // who can't be let in waits, however long it takes
+	Log        *slog.Logger
+}
+
+// A Steering steers one runtime. Its methods may be called from any goroutine.
+type Steering struct {
+	cfg    Config
+	ledger *ressched.Ledger
+
+	predictions atomic.Pointer[[]ressched.Prediction]
+
+	mu       sync.Mutex
+	loops    []*loopSide      // guarded by mu: those made so far, by index
+	gates    []*ressched.Gate // guarded by mu: by index of the entrance
+	sources  []*source        // owned by the goroutine of Run once that runs
+	resource []int            // owned by that too: ResourceID by index in task.Resources, -1: none
+	memory   ressched.ResourceID
+	learnt   time.Duration // owned by that too: when the graph was last looked at
+	flows    uint64        // and how many steps it had
+}
+
+// A loopSide is what belongs to one loop.
+type loopSide struct {
+	loop      *task.Loop
+	policy    ressched.Policy
+	admission *ressched.Admission // nil: everybody is let in
+}
+
+// New makes a Steering. The error says what is wrong with cfg.
+func New(cfg Config) (*Steering, error) {
+	s := &Steering{cfg: cfg}
+	switch cfg.Policy {
+	case Cohort:
+	case Resource:
+		if cfg.Graph == nil {
+			return nil, fmt.Errorf("the policy %q needs the blocking graph, which is switched off", Resource)
+		}
+		s.ledger = ressched.NewLedger()
+		if err := s.addSources(); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("unknown policy %q; want %s or %s", cfg.Policy, Cohort, Resource)
+	}
+	return s, nil
+}
+
+// side returns what belongs to l.
+func (s *Steering) side(l *task.Loop) *loopSide {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, side := range s.loops {
+		if side.loop == l {
+			return side
+		}
+	}
+	side := &loopSide{loop: l}
+	switch s.cfg.Policy {
+	case Cohort:
+		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize}
+		if s.cfg.Graph != nil {
+			c.Edges = s.edges()
+		}
+		side.policy = ressched.NewCohort(c)
+	case Resource:
+		side.policy = ressched.NewResource(ressched.ResourceConfig{
+			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize,
+			Ledger: s.ledger, Predictions: s.predicted,
+		})
+		side.admission = ressched.NewAdmission(l.Index(), ressched.AdmissionConfig{Refuse: !s.cfg.NoRefusals})
+	}
+	s.loops = append(s.loops, side)
+	return side
+}
+
+// Policy is for task.Config.NewPolicy.
+func (s *Steering) Policy(l *task.Loop) task.Policy { return policy{s.side(l).policy} }
+
+// Admission is for task.Config.NewAdmission.
+func (s *Steering) Admission(l *task.Loop) task.Admission {
+	side := s.side(l)
+	if side.admission == nil {
+		return nil
+	}
+	return &admission{a: side.admission, s: s}
+}
+
+func (s *Steering) predicted() []ressched.Prediction {
+	if p := s.predictions.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// edges are the edges of the graph.
+func (s *Steering) edges() iter.Seq2[ressched.Node, ressched.Node] {
+	return func(yield func(from, to ressched.Node) bool) {
+		for _, f := range s.cfg.Graph.Flows() {
+			if f.To != bgraph.NodeEnd && !yield(ressched.Node(f.From), ressched.Node(f.To)) {
+				return
+			}
+		}
+	}
+}
+
+// gate returns the gate of an entrance.
+func (s *Steering) gate(entrance int) *ressched.Gate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.gates) <= entrance {
+		s.gates = append(s.gates, s.ledger.NewGate())
+	}
+	return s.gates[entrance]
+}
+
+// A policy is a ressched.Policy for a loop.
+type policy struct{ p ressched.Policy }
+
+func (p policy) Ready(n task.NodeID)                 { p.p.Ready(ressched.Node(n)) }
+func (p policy) Gone(n task.NodeID, k int)           { p.p.Gone(ressched.Node(n), k) }
+func (p policy) Charge(n task.NodeID, cycles uint64) { p.p.Charge(ressched.Node(n), cycles) }
+func (p policy) Tick(now time.Duration)              { p.p.Tick(now) }
+
+func (p policy) Next() (task.NodeID, bool) {
+	n, ok := p.p.Next()
+	return task.NodeID(n), ok
+}
+
+// An admission is a ressched.Admission for a loop. Entrances are its nodes.
+type admission struct {
+	a     *ressched.Admission
+	s     *Steering
+	known int // entrances that have been marked
+}
+
+var verdicts = [...]task.Verdict{
+	ressched.Admit:  task.VerdictAdmit,
+	ressched.Defer:  task.VerdictDefer,
+	ressched.Refuse: task.VerdictRefuse,
+}
+
+func (a *admission) Decide(now time.Duration, entrance int, waited time.Duration, priority int) task.Verdict {
+	for ; a.known <= entrance; a.known++ {
+		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
+	}
+	return verdicts[a.a.Decide(now, ressched.Node(entrance), waited, ressched.Priority(priority))]
+}
+
+func (a *admission) Left(entrance int) { a.a.Finished(ressched.Node(entrance)) }

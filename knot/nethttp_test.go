@@ -1,0 +1,503 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/http/pprof"
+	"net/url"
+	"os"
+	"os/signal"
+	"runtime"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// os/signal keeps a goroutine for good from the first Notify on, which is in
+// capriccio.New; the tests that count goroutines are not to find it.
+func init() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR2)
+	signal.Stop(c)
+}
+
+// sampleMux does what handlers do.
+func sampleMux() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
+	mux.HandleFunc("/html", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<!doctype html><p>x") })
+	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header()["x-odd"] = []string{"a", "b"}
+		w.Header().Set("Bad name", "x")
+		w.Header().Set("Date", "never")
+		w.WriteHeader(201)
+		w.Header().Set("Too-Late", "x")
+		io.WriteString(w, "{}")
+	})
+	mux.HandleFunc("/untyped", func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		io.WriteString(w, "<html>")
+	})
+	mux.HandleFunc("/length", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		n, err := io.WriteString(w, "12345")
+		if n != 5 || err != nil {
+			panic(err)
+		}
+		if _, err := io.WriteString(w, "6"); !errors.Is(err, http.ErrContentLength) {
+			panic(err)
+		}
+	})
+	mux.HandleFunc("/nothing", func(w http.ResponseWriter, r *http.Request) {})
+	mux.HandleFunc("/204", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(204)
+		if _, err := w.Write([]byte("x")); err != http.ErrBodyNotAllowed {
+			panic(err)
+		}
+	})
+	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(103)
+		w.WriteHeader(418)
+		io.WriteString(w, "tea")
+	})
+	mux.HandleFunc("/close", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		io.WriteString(w, "last")
+	})
+	mux.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) {
+		for i := range 3000 {
+			fmt.Fprintf(w, "line %d of a body that is long\n", i)
+		}
+	})
+	mux.HandleFunc("/flushed", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "a")
+		w.(http.Flusher).Flush()
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			panic(err)
+		}
+		io.WriteString(w, "b")
+	})
+	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%d %d %q %v %v", r.ContentLength, len(body), r.TransferEncoding, err, bytes.Count(body, []byte("x")))
+	})
+	mux.HandleFunc("/request/", dumpRequest)
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "a.txt", time.Unix(1e9, 0), strings.NewReader(strings.Repeat("0123456789", 1000)))
+	})
+	mux.HandleFunc("/error", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", 403) })
+	return mux
+}
+
+// dumpRequest answers with what it was asked, but for addresses.
+func dumpRequest(w http.ResponseWriter, r *http.Request) {
+	_, local := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	_, _, err := net.SplitHostPort(r.RemoteAddr)
+	var lines []string
+	for name, values := range r.Header {
+		lines = append(lines, fmt.Sprintf("%s: %q", name, values))
+	}
+	sort.Strings(lines)
+	fmt.Fprintln(w, r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Host, r.RequestURI, r.URL.Path, r.URL.RawPath,
+		r.URL.RawQuery, r.Close, r.ContentLength, r.TransferEncoding, r.Body == http.NoBody, r.TLS == nil, local, err, lines, r.PathValue("x"))
+}
+
+// TestAdaptedAnswersLikeNetHTTP: to each request the adapted handler and net/http's own
+// server give the same answer.
+func TestAdaptedAnswersLikeNetHTTP(t *testing.T) {
+	large := strings.Repeat("x", 100_000)
+	requests := []string{
+		"GET /hello HTTP/1.1\r\nHost: h\r\n\r\n",
+		"HEAD /hello HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /hello HTTP/1.0\r\n\r\n",
+		"GET /html HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /json HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /untyped HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /length HTTP/1.1\r\nHost: h\r\n\r\n",
+		"HEAD /length HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n",
+		"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /204 HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /close HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /large HTTP/1.0\r\n\r\n",
+		"HEAD /large HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /flushed HTTP/1.1\r\nHost: h\r\n\r\n",
+		"HEAD /flushed HTTP/1.1\r\nHost: h\r\n\r\n",
+		"POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz",
+		"POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n" + large,
+		"POST /body HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxxx\r\n2\r\nyy\r\n0\r\n\r\n",
+		"POST /nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz",
+		"GET /request/a/b?x=1&y=%20 HTTP/1.1\r\nHost: h:80\r\nA: 1\r\na: 2\r\nCookie: x=y\r\n\r\n",
+		"GET /request/%2f%41 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+		"GET http://other/request/ HTTP/1.1\r\nHost: h\r\n\r\n",
+		"OPTIONS /request/ HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /request/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+		"GET /request//x HTTP/1.1\r\nHost: h\r\n\r\n", // the mux redirects
+		"GET /request HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /file HTTP/1.1\r\nHost: h\r\nRange: bytes=5-9\r\n\r\n",
+		"GET /file HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n",
+		"GET /error HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET /missing HTTP/1.1\r\nHost: h\r\n\r\n",
+	}
+	reference := httptest.NewServer(sampleMux())
+	defer reference.Close()
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(sampleMux())})
+		for _, request := range requests {
+			method := strings.Fields(request)[0]
+			line, _, _ := strings.Cut(request, "\r\n")
+			want := answer(t, reference.Listener.Addr().String(), request, method)
+			got := answer(t, sv.addr, request, method)
+			if got != want {
+				t.Errorf("%s\n got %s\nwant %s", line, got, want)
+			}
+		}
+	})
+}
+
+// answer sends a request and describes the response: all of it but the date, and how
+// its length is told.
+func answer(t *testing.T, addr, request, method string) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	io.WriteString(nc, request)
+	resp, err := http.ReadResponse(bufio.NewReader(nc), &http.Request{Method: method})
+	if err != nil {
+		return err.Error()
+	}
+	body, err := io.ReadAll(resp.Body)
+	if resp.Header.Get("Date") == "" {
+		t.Error("no Date")
+	}
+	for _, name := range []string{"Date", "Content-Length", "Connection"} {
+		resp.Header.Del(name)
+	}
+	if resp.ContentLength > 0 && method != "HEAD" && resp.ContentLength != int64(len(body)) {
+		t.Errorf("a body of %d bytes; Content-Length says %d", len(body), resp.ContentLength)
+	}
+	return fmt.Sprintf("%d %v %v %q %v", resp.StatusCode, resp.Close, resp.Header, body, err)
+}
+
+func TestAdaptedStreamsBothWays(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			w.Header().Set("Content-Type", "text/plain")
+			in := bufio.NewScanner(r.Body)
+			for in.Scan() {
+				fmt.Fprintln(w, "you said", in.Text())
+				w.(http.Flusher).Flush()
+			}
+		}))})
+		in, out := io.Pipe()
+		go fmt.Fprintln(out, "one")
+		resp, err := http.Post("http://"+sv.addr, "text/plain", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		lines := bufio.NewReader(resp.Body)
+		for _, word := range []string{"one", "two", "three"} {
+			if line, err := lines.ReadString('\n'); line != "you said "+word+"\n" {
+				t.Fatalf("got %q, %v", line, err)
+			}
+			next := map[string]string{"one": "two", "two": "three"}[word]
+			if next != "" {
+				fmt.Fprintln(out, next)
+			}
+		}
+		out.Close()
+		if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
+			t.Errorf("after the end: %q, %v", rest, err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// TestAdaptedHandlersDoNotStopTheLoop: two of them wait for each other, natively.
+func TestAdaptedHandlersDoNotStopTheLoop(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		meet := make(chan string)
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case meet <- r.URL.Path:
+			case other := <-meet:
+				io.WriteString(w, other)
+			}
+		}))})
+		a, b := sv.dial(), sv.dial()
+		a.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		b.send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n")
+		_, bodyA := a.response("GET")
+		_, bodyB := b.response("GET")
+		if bodyA+bodyB != "/a" && bodyA+bodyB != "/b" {
+			t.Errorf("answers %q and %q", bodyA, bodyB)
+		}
+	})
+}
+
+func TestAdaptedContextEnds(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		began, ended := make(chan context.Context), make(chan error)
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/next" { // sent already when its client left
+				return
+			}
+			began <- r.Context()
+			if r.URL.Path != "/returns" {
+				<-r.Context().Done()
+				ended <- r.Context().Err()
+			}
+		}))})
+		leaves := sv.dial()
+		leaves.send("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-began
+		leaves.nc.Close()
+		wait(t, ended, "the client has gone")
+
+		returns := sv.dial()
+		returns.send("GET /returns HTTP/1.1\r\nHost: h\r\n\r\n")
+		ctx := <-began
+		returns.response("GET")
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+			t.Error("the context goes on though the handler has returned")
+		}
+
+		stays := sv.dial()
+		stays.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-began
+		sv.Close()
+		wait(t, ended, "the server was closed")
+	})
+}
+
+func wait(t *testing.T, ended <-chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s; 10 s later the context has not ended", what)
+	}
+}
+
+func TestAdaptedPanics(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("half") {
+				io.WriteString(w, "half of it")
+				w.(http.Flusher).Flush()
+			}
+			switch r.URL.Path {
+			case "/panic":
+				panicsInHandler()
+			case "/abort":
+				panic(http.ErrAbortHandler)
+			case "/600":
+				w.WriteHeader(600)
+			case "/101":
+				w.WriteHeader(101)
+			case "/twice":
+				w.WriteHeader(200)
+				w.WriteHeader(500)
+			}
+		}))})
+		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "500", "/101": "500", "/twice": "200"} {
+			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != want {
+				t.Errorf("%s: status %q, want %q", target, got, want)
+			}
+		}
+		for _, target := range []string{"/panic?half", "/abort?half"} {
+			if all := sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.HasSuffix(all, "half of it\r\n") {
+				t.Errorf("%s: %q does not end in the middle", target, all)
+			}
+		}
+		log := sv.log.String()
+		for _, text := range []string{"a handler's panic", "panicsInHandler", "status=600", "superfluous"} {
+			if !strings.Contains(log, text) {
+				t.Errorf("the log does not say %q:\n%s", text, log)
+			}
+		}
+		if strings.Contains(log, "abort Handler") {
+			t.Errorf("http.ErrAbortHandler was logged:\n%s", log)
+		}
+	})
+}
+
+//go:noinline
+func panicsInHandler() { panic("a handler's panic") }
+
+func TestAdaptedGoexit(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))})
+		if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
+			t.Errorf("status %q, want 500", got)
+		}
+	})
+}
+
+// TestAdaptedAfterTheHandler: what a handler has passed on to others is of no use when
+// it has returned, and does no harm to the next request.
+func TestAdaptedAfterTheHandler(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		type parts struct {
+			w http.ResponseWriter
+			r *http.Request
+		}
+		kept := make(chan parts, 1)
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			kept <- parts{w, r}
+			io.WriteString(w, r.URL.Path)
+		}))})
+		p := sv.dial()
+		p.send("POST /one HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+		p.response("POST")
+		old := <-kept
+		if _, err := old.w.Write([]byte("x")); err == nil {
+			t.Error("Write works after the handler")
+		}
+		if err := http.NewResponseController(old.w).Flush(); err == nil {
+			t.Error("Flush works after the handler")
+		}
+		old.w.WriteHeader(500)
+		if _, err := old.r.Body.Read(make([]byte, 10)); err != http.ErrBodyReadAfterClose {
+			t.Errorf("Read after the handler: %v, want %v", err, http.ErrBodyReadAfterClose)
+		}
+		p.send("GET /two HTTP/1.1\r\nHost: h\r\n\r\n")
+		if resp, body := p.response("GET"); resp.StatusCode != 200 || body != "/two" {
+			t.Errorf("next response: %d %q", resp.StatusCode, body)
+		}
+	})
+}
+
+func TestAdaptedBodyTooLarge(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{MaxBody: 10, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil && r.URL.Path == "/says" {
+				http.Error(w, "too much", 400)
+			}
+		}))})
+		const chunks = " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n"
+		for target, want := range map[string]string{"/": "413", "/says": "400"} {
+			if got := statusOf(sv.exchange("PUT " + target + chunks)); got != want {
+				t.Errorf("%s: status %s, want %s", target, got, want)
+			}
+		}
+	})
+}
+
+func TestAdaptedReverseProxy(t *testing.T) {
+	backend := httptest.NewServer(sampleMux())
+	defer backend.Close()
+	to, _ := url.Parse(backend.URL)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	transport := &http.Transport{}
+	proxy.Transport = transport
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		defer transport.CloseIdleConnections()
+		sv := start(&Server{Handler: AdaptHTTP(proxy)})
+		large := strings.Repeat("x", 200_000)
+		for range 3 {
+			p := sv.dial()
+			p.send(fmt.Sprintf("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(large), large))
+			if _, body := p.response("POST"); body != `200000 200000 [] <nil> 200000` {
+				t.Errorf("through a proxy: %q", body)
+			}
+			p.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
+			if _, body := p.response("GET"); strings.Count(body, "\n") != 3000 {
+				t.Errorf("through a proxy: %d lines", strings.Count(body, "\n"))
+			}
+		}
+	})
+}
+
+func TestAdaptedPprofAndGraph(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.Handle("/debug/bgraph/", bgraph.Handler())
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(mux)})
+		p := sv.dial()
+		p.send("GET /debug/pprof/goroutine?debug=2 HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, body := p.response("GET"); !strings.Contains(body, "goroutine ") {
+			t.Errorf("pprof: %q", body)
+		}
+		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, body := p.response("GET")
+		if bgraph.Default() == nil {
+			if resp.StatusCode != 503 {
+				t.Errorf("without a runtime: status %d", resp.StatusCode)
+			}
+			return
+		}
+		var s bgraph.Snapshot
+		if err := json.Unmarshal([]byte(body), &s); err != nil || len(s.Loops) == 0 {
+			t.Errorf("graph: status %d, %v, %d loops", resp.StatusCode, err, len(s.Loops))
+		}
+	})
+}
+
+func TestAdaptedOverTLS(t *testing.T) {
+	checkLeaks(t)
+	cert, pool := selfSigned(t)
+	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, ended := make(chan bool), make(chan error)
+	s := &Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began <- r.TLS != nil && r.TLS.HandshakeComplete
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	}))}
+	served := make(chan error, 1)
+	rt.Go(func() {
+		served <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
+	})
+	nc, err := tls.Dial("tcp", inner.Addr().String(), &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if !<-began {
+		t.Error("the handler does not know of TLS")
+	}
+	nc.Close() // sends an alert before the end of the stream
+	wait(t, ended, "the client has gone")
+	s.Close()
+	if err := <-served; err != ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+}

@@ -1,0 +1,151 @@
+package knot
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A doorman refuses priorities below 0 and lets so many others in. Loop-private.
+type doorman struct {
+	room, inside, most int
+}
+
+func (d *doorman) Decide(_ time.Duration, _ int, _ time.Duration, priority int) task.Verdict {
+	switch {
+	case priority < 0:
+		return task.VerdictRefuse
+	case d.inside == d.room:
+		return task.VerdictDefer
+	}
+	d.inside++
+	d.most = max(d.most, d.inside)
+	return task.VerdictAdmit
+}
+
+func (d *doorman) Left(int) { d.inside-- }
+
+// guarded serves on a runtime with one loop and a doorman, until the test ends.
+func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
+	t.Helper()
+	rt, err := task.New(task.Config{
+		Loops:        1,
+		NewPoller:    func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		NewAdmission: func(*task.Loop) task.Admission { return d },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := make(chan string, 1)
+	s.Addr = "127.0.0.1:0"
+	s.Listening = func(a net.Addr) { up <- a.String() }
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- rt.Run(ctx, s.Run) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if d.inside != 0 {
+			t.Errorf("%d are still inside at the end", d.inside)
+		}
+	})
+	return <-up
+}
+
+// Refused requests get 503 with Retry-After, and their connection lives on.
+func TestRefusedRequests(t *testing.T) {
+	addr := guarded(t, &doorman{room: 1}, &Server{
+		Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") },
+		Priority: func(x *Ctx) int {
+			if x.Header("X-Rank") == "low" {
+				return -1
+			}
+			return 0
+		},
+	})
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	in := bufio.NewReader(nc)
+	for i := range 20 {
+		rank, want := "high", 200
+		if i%3 == 0 {
+			rank, want = "low", 503
+		}
+		fmt.Fprintf(nc, "GET / HTTP/1.1\r\nHost: h\r\nX-Rank: %s\r\n\r\n", rank)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want || resp.Close || (want == 503) != (resp.Header.Get("Retry-After") == "1") {
+			t.Errorf("request %d: %d, Retry-After %q, close %v; want %d", i, resp.StatusCode, resp.Header.Get("Retry-After"), resp.Close, want)
+		}
+	}
+}
+
+// Requests wait until there is room; a panic and a slow client give theirs back.
+func TestRequestsWaitForRoom(t *testing.T) {
+	d := &doorman{room: 3}
+	addr := guarded(t, d, &Server{
+		ErrorLog: slog.New(slog.DiscardHandler),
+		Handler: func(x *Ctx) error {
+			if x.Path() == "/panic" {
+				panic("no")
+			}
+			task.Sleep(time.Millisecond)
+			return x.SendString(200, "text/plain", "done")
+		},
+	})
+	slow, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	fmt.Fprint(slow, "GET / HTTP/1.1\r\nHo")
+	var conns []net.Conn
+	for i := range 50 {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		path := "/"
+		if i%5 == 0 {
+			path = "/panic"
+		}
+		fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", path)
+		conns = append(conns, nc)
+	}
+	for i, nc := range conns {
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if want := 200 + 300*(max(0, 1-i%5)); resp.StatusCode != want {
+			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+	fmt.Fprint(slow, "st: h\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if d.most > 3 {
+		t.Errorf("%d requests were inside at a time, want at most 3", d.most)
+	}
+}

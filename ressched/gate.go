@@ -1,0 +1,202 @@
+package ressched
+
+import (
+	"math"
+	"time"
+)
+
+// A Gate is an entrance of the program, like accepting a connection, the first read of
+// a request, or starting a task: where work comes in, and will take resources. It is
+// shared by all loops, and its methods may be called from any goroutine.
+//
+// A task is let in if two conditions hold.
+//
+// The promise: what is in use beside the admitted tasks, and what all admitted tasks
+// and this one may take until they finish, fits under the limit of every resource. What
+// n tasks may take is n times the mean demand and four times the square root of n
+// times its variance. Where the demand is not known, this does not hold anybody.
+//
+// The window: a Knee finds how many tasks may be inside, from the state of all resources
+// and signs of thrashing. This is what holds when demands are not known or wrong.
+//
+// If nobody at all is inside, one task is let in whatever the resources say, so that the
+// program cannot be stuck. If there is not room for all, loops that are waiting get
+// equal parts of it.
+type Gate struct {
+	ledger *Ledger
+	// guarded by ledger.mu:
+	demand   []Moments
+	admitted int // tasks that are inside
+	peak     int // the most of them since the last Tick
+	window   Knee
+	loops    []share
+}
+
+// A share is one loop's part of what is inside.
+type share struct {
+	inside  int
+	waiting time.Duration // when it last asked in vain; noTime: not since it was let in
+}
+
+// waitingFor is how long a loop that asked in vain is believed to be still waiting.
+const waitingFor = 20 * time.Millisecond
+
+const (
+	windowStart = 4 // tasks that are let in before anything is known; it doubles every 20 ms if need be
+	deviations  = 4 // that a demand may exceed its mean by
+)
+
+// NewGate adds an entrance.
+func (l *Ledger) NewGate() *Gate {
+	g := &Gate{ledger: l, window: Knee{Start: windowStart, Min: 1}}
+	l.mu.Lock()
+	l.gates = append(l.gates, g)
+	l.mu.Unlock()
+	return g
+}
+
+// SetDemand says how much of each resource a task that is let in will hold at most, see
+// Prediction.Peak. The slice is copied.
+func (g *Gate) SetDemand(demand []Moments) {
+	l := g.ledger
+	l.mu.Lock()
+	g.demand = append(g.demand[:0], demand...)
+	l.mu.Unlock()
+}
+
+// Inside is how many tasks have been let in and have not finished.
+func (g *Gate) Inside() int {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	return g.admitted
+}
+
+// finished says that a task that was let in on that loop is done.
+func (g *Gate) finished(loop int) {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	if loop < len(g.loops) && g.loops[loop].inside > 0 {
+		g.loops[loop].inside--
+		g.admitted--
+	}
+}
+
+// admit lets a task of that loop in if it can.
+func (g *Gate) admit(now time.Duration, loop int) bool {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for loop >= len(g.loops) {
+		g.loops = append(g.loops, share{waiting: noTime})
+	}
+	mine := &g.loops[loop]
+	if !g.fits() && !l.empty() || g.poorer(now, loop) {
+		mine.waiting = now
+		g.peak = max(g.peak, g.admitted+1) // somebody wanted to be the next
+		return false
+	}
+	mine.waiting = noTime
+	mine.inside++
+	g.admitted++
+	g.peak = max(g.peak, g.admitted)
+	for r := range g.demand {
+		if a := l.account(ResourceID(r)); a != nil {
+			a.promise(l.promised(r).Mean)
+		}
+	}
+	return true
+}
+
+// poorer says whether another loop is waiting that has less inside. The ledger is locked.
+func (g *Gate) poorer(now time.Duration, loop int) bool {
+	for i, o := range g.loops {
+		if i != loop && o.inside < g.loops[loop].inside && o.waiting != noTime && now-o.waiting < waitingFor {
+			return true
+		}
+	}
+	return false
+}
+
+// empty says that nobody is inside. The ledger is locked.
+func (l *Ledger) empty() bool {
+	for _, g := range l.gates {
+		if g.admitted > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fits says whether one more task fits in. The ledger is locked.
+func (g *Gate) fits() bool {
+	if float64(g.admitted+1) > g.window.Limit() {
+		return false
+	}
+	l := g.ledger
+	for r, d := range g.demand {
+		a := l.account(ResourceID(r))
+		if d.Mean <= 0 || a == nil || math.IsInf(a.limit, 1) {
+			continue
+		}
+		p := l.promised(r)
+		p.Mean += d.Mean
+		p.Variance += d.Variance
+		if a.others+p.sum() > a.limit || a.inUse()+d.Mean > a.limit {
+			return false
+		}
+	}
+	return true
+}
+
+// promised adds up what the admitted tasks may take of resource r. The ledger is locked.
+func (l *Ledger) promised(r int) (p promise) {
+	for _, g := range l.gates {
+		if r < len(g.demand) && g.demand[r].Mean > 0 {
+			p.Mean += float64(g.admitted) * g.demand[r].Mean
+			p.Variance += float64(g.admitted) * g.demand[r].Variance
+		}
+	}
+	return p
+}
+
+type promise Moments
+
+func (p promise) sum() float64 { return p.Mean + deviations*math.Sqrt(p.Variance) }
+
+// A Priority says how important a task is, from -32 to 31; others count as the nearest
+// of these. 0 is what a task has if nothing else is said.
+type Priority int8
+
+func (p Priority) bit() uint64 { return 1 << p.level() }
+
+// level is the priority counted from the lowest.
+func (p Priority) level() uint8 { return uint8(min(max(p, -32), 31) + 32) }
+
+// An entrance is one loop's view of a Gate. Loop-private.
+//
+//	          every wait > limit, for that time and not decreasing; or again soon
+//	 normal ──────────────────────────────────────────────────────────────▶ overloaded
+//	(admit)  ◀──────────────────────────────────────────────────────────────  (refuse)
+//	                               a wait < limit/2
+type entrance struct {
+	gate     *Gate
+	deferred bool          // the task that comes next has been counted as deferred
+	admitted time.Duration // when the last task was
+	// Moving averages of the time between two admissions while tasks wait, and of how far
+	// it is from that average.
+	pace, deviation time.Duration
+
+	overloaded bool
+	since      time.Duration // in normal: when waits became too long; noTime: they are not
+	then       time.Duration // how long the wait was at that time
+	asked      time.Duration // when it was decided upon a task for the last time
+	until      time.Duration // when the last overload ended; noTime: there was none
+
+	level   uint8         // in overload: what is more important is admitted, what is less is refused
+	raised  time.Duration // when level was last raised
+	seen    [2]uint64     // bits of the priorities seen in this period and the last
+	period  time.Duration
+	refused bool // in this period, somebody of this level
+}
+
+const noTime = time.Duration(math.MinInt64)

@@ -1,0 +1,386 @@
+package ressched
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A State says how much of a resource is in use. What each state begins and ends with
+// is said at Spec.
+type State uint8
+
+// The states of a resource.
+const (
+	Low     State = iota // plentiful: use it
+	Rising               // well used, or soon will be
+	AtLimit              // using more would do harm
+)
+
+// String is "low", "rising" or "at limit".
+func (s State) String() string {
+	switch s {
+	case Low:
+		return "low"
+	case Rising:
+		return "rising"
+	case AtLimit:
+		return "at limit"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// A Spec describes a resource to a Ledger. Zero fields have the defaults named.
+//
+// With u for the used share of the limit: the resource is AtLimit from u >= Target
+// until u < Target-Margin; otherwise it is Rising from u >= Plenty, or from u +
+// trend*Horizon >= Target, until u < Plenty-Margin and no longer so; else it is Low.
+type Spec struct {
+	Name string // not empty, and unlike the others'
+	// Limit is how much may be in use, in any unit. 0: nobody knows, find it.
+	Limit float64
+	// Find: find how much is good to use, but never more than Limit, by watching the signs
+	// of thrashing and the other limits (see Knee).
+	Find bool
+	// Sign: not something that tasks take but a sign of thrashing, like the share of the
+	// processor that the garbage collector uses. Limit is then how much is too much.
+	Sign    bool
+	Target  float64       // 0.95; how far to go, below 1
+	Plenty  float64       // 0.6
+	Margin  float64       // 0.05
+	Horizon time.Duration // 200 ms: how far the trend is looked ahead
+	// Stale: a sample of a sign that is older counts as 0. 1 s.
+	Stale time.Duration
+}
+
+// A ResourceID names a resource of a Ledger: 0 for the first that was added, and so on.
+// Slices in a Prediction are indexed by it.
+type ResourceID int
+
+// A Ledger knows the state of every resource. It is shared by all loops, and its
+// methods may be called from any goroutine.
+//
+// Somebody calls Tick regularly, every 10 ms say, after Observe for what was measured.
+type Ledger struct {
+	accounts atomic.Pointer[[]*account] // replaced under mu
+	version  atomic.Uint64              // counts changes
+	mu       sync.Mutex
+	gates    []*Gate       // guarded by mu
+	now      time.Duration // guarded by mu: of the last Tick
+}
+
+// An account is what the Ledger knows of one resource. Fields without a remark are
+// guarded by the Ledger's mu.
+type account struct {
+	spec  Spec         // fixed, but Limit is guarded by mu
+	count atomic.Int64 // taken and not given back, by Take; added to what was observed
+
+	observed float64
+	used     float64 // observed + count, when it was last looked at
+	limit    float64 // +Inf: not found yet
+	util     float64 // used in parts of limit; not below 0, but may exceed 1
+	trend    float64 // of util, per second
+	state    State
+	sampled  time.Duration // when used was last looked at
+	before   time.Duration // and when the time before
+	seen     bool          // there was a sample
+	knee     *Knee         // nil: the limit is given
+
+	granted  float64    // to cohorts, since the last sample
+	others   float64    // estimate of what is in use beside what admitted tasks take
+	promised [2]float64 // the most that was promised to them since the last two samples
+}
+
+// NewLedger returns a Ledger without resources.
+func NewLedger() *Ledger {
+	l := &Ledger{}
+	l.accounts.Store(&[]*account{})
+	return l
+}
+
+// Add adds a resource. The error says what is wrong with s.
+func (l *Ledger) Add(s Spec) (ResourceID, error) {
+	s, err := s.withDefaults()
+	if err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	accounts := *l.accounts.Load()
+	for _, a := range accounts {
+		if a.spec.Name == s.Name {
+			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
+		}
+	}
+	a := &account{spec: s, limit: s.Limit}
+	if s.Limit == 0 || s.Find {
+		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
+		a.limit = a.knee.Limit()
+	}
+	accounts = append(accounts[:len(accounts):len(accounts)], a)
+	l.accounts.Store(&accounts)
+	l.version.Add(1)
+	return ResourceID(len(accounts) - 1), nil
+}
+
+func (s Spec) withDefaults() (Spec, error) {
+	orElse := func(v *float64, or float64) {
+		if *v == 0 {
+			*v = or
+		}
+	}
+	orElse(&s.Target, 0.95)
+	orElse(&s.Plenty, min(0.6, s.Target))
+	orElse(&s.Margin, 0.05)
+	if s.Horizon == 0 {
+		s.Horizon = 200 * time.Millisecond
+	}
+	if s.Stale == 0 {
+		s.Stale = time.Second
+	}
+	switch {
+	case s.Name == "":
+		return s, fmt.Errorf("ressched: a resource without name")
+	case !(s.Limit >= 0) || math.IsInf(s.Limit, 1):
+		return s, fmt.Errorf("ressched: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
+	case s.Sign && s.Find:
+		return s, fmt.Errorf("ressched: resource %q: both Sign and Find; limits are found by means of signs", s.Name)
+	case s.Sign && s.Limit == 0:
+		return s, fmt.Errorf("ressched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
+	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
+		return s, fmt.Errorf("ressched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
+	case !(0 < s.Margin && s.Margin < s.Plenty):
+		return s, fmt.Errorf("ressched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
+	case s.Horizon < 0 || s.Stale < 0:
+		return s, fmt.Errorf("ressched: resource %q: horizon %v, stale %v; want durations above 0", s.Name, s.Horizon, s.Stale)
+	}
+	return s, nil
+}
+
+// SetLimit changes the limit of r, which must be above 0, as when the memory limit of a
+// container is changed. What is not above 0 is ignored.
+func (l *Ledger) SetLimit(r ResourceID, limit float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || !(limit > 0) || math.IsInf(limit, 1) {
+		return
+	}
+	a.spec.Limit, a.limit = limit, limit
+	if a.knee != nil {
+		a.knee = &Knee{Start: limit, Max: limit}
+		if !a.spec.Find {
+			a.knee = nil
+		}
+	}
+	a.judge()
+	l.version.Add(1)
+}
+
+// Observe says that at the time now so much of r was in use; less than 0 counts as 0.
+// What is not a finite number is ignored, and so is a time before the last.
+func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || math.IsNaN(used) || math.IsInf(used, 0) || now < a.sampled {
+		return
+	}
+	a.observed = max(used, 0)
+	a.sample(now)
+	a.promise(l.promised(int(r)).Mean)
+	l.version.Add(1)
+}
+
+// Take says that n of r were taken, or given back if n is less than 0. It is for
+// resources that are counted exactly where they are handed out, and costs one atomic
+// addition; the state follows at the next Tick.
+func (l *Ledger) Take(r ResourceID, n int64) {
+	if a := l.account(r); a != nil {
+		a.count.Add(n)
+	}
+}
+
+func (l *Ledger) account(r ResourceID) *account {
+	if all := *l.accounts.Load(); r >= 0 && int(r) < len(all) {
+		return all[r]
+	}
+	return nil
+}
+
+// Tick brings what was counted up to date, and lets the limits that are to be found
+// move. A time before the last is ignored.
+func (l *Ledger) Tick(now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now < l.now {
+		return
+	}
+	for r, a := range *l.accounts.Load() {
+		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
+			a.observed = 0
+			a.sample(now)
+		} else if a.count.Load() != 0 || a.used != a.observed {
+			a.sample(now)
+		}
+		a.promise(l.promised(r).Mean)
+	}
+	l.now = now
+	pressure, from, at := l.pressure(now)
+	for _, a := range *l.accounts.Load() {
+		if a.knee != nil {
+			a.knee.Update(now, from, at, a.used, pressure)
+			a.limit = a.knee.Limit()
+			a.judge()
+		}
+	}
+	for _, g := range l.gates {
+		g.window.Update(now, from, at, float64(g.peak), pressure)
+		g.peak = g.admitted
+	}
+	l.version.Add(1)
+}
+
+// pressure is the largest share of a given limit that is in use, and from when to when
+// it was measured.
+func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
+	from, at = now, now
+	for _, a := range *l.accounts.Load() {
+		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
+			pressure, from, at = a.used/a.spec.Limit, a.before, a.sampled
+		}
+	}
+	return pressure, from, at
+}
+
+// sample looks at what is in use now.
+func (a *account) sample(now time.Duration) {
+	was, limit := a.util, a.limit
+	a.before, a.sampled = a.sampled, now
+	a.used = a.inUse()
+	a.granted = 0
+	a.judge()
+	if dt := (now - a.before).Seconds(); dt > 0 && limit == a.limit {
+		a.trend += ((a.util-was)/dt - a.trend) * weight(now-a.before, trendTime)
+	}
+	a.judge()
+	others := max(a.used-max(a.promised[0], a.promised[1]), 0)
+	if !a.seen {
+		a.seen, a.others = true, others
+	}
+	a.others += (others - a.others) * weight(now-a.before, othersTime)
+	a.promised[1], a.promised[0] = a.promised[0], 0
+}
+
+func (a *account) inUse() float64 { return max(a.observed+float64(a.count.Load()), 0) }
+
+// How long the trend and the others are averaged over.
+const (
+	trendTime  = 100 * time.Millisecond
+	othersTime = time.Second
+)
+
+// weight is how much of a moving average over the time of the given length a sample makes
+// up that stands for dt.
+func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
+
+// promise notes what is promised to admitted tasks now.
+func (a *account) promise(sum float64) { a.promised[0] = max(a.promised[0], sum) }
+
+// judge sets utilisation and state.
+func (a *account) judge() {
+	s := &a.spec
+	a.util = 0
+	if !math.IsInf(a.limit, 1) {
+		a.util = a.used / a.limit
+	}
+	soon := a.util + a.trend*s.Horizon.Seconds()
+	switch {
+	case a.util >= s.Target, a.state == AtLimit && a.util >= s.Target-s.Margin:
+		a.state = AtLimit
+	case a.util >= s.Plenty, soon >= s.Target, a.state != Low && a.util >= s.Plenty-s.Margin:
+		a.state = Rising
+	default:
+		a.state = Low
+	}
+}
+
+// A standing is the state of a resource as a policy sees it.
+type standing struct {
+	state  State
+	util   float64
+	plenty float64
+	target float64
+	sign   bool
+	open   bool // there is no limit yet
+}
+
+// standings returns the state of all resources, in the space of to, unless nothing has
+// changed since version.
+func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
+	now := l.version.Load()
+	if now == version {
+		return to, version
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to = to[:0]
+	for _, a := range *l.accounts.Load() {
+		to = append(to, standing{
+			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
+			sign: a.spec.Sign, open: math.IsInf(a.limit, 1),
+		})
+	}
+	return to, now
+}
+
+// grant returns how many of n tasks, each of which takes so much of r, fit below
+// Target, and counts them as granted until the next sample.
+func (l *Ledger) grant(r ResourceID, each float64, n int) int {
+	a := l.account(r)
+	if a == nil {
+		return n
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) {
+		n = max(int(room/each), 0)
+	}
+	a.granted += each * float64(n)
+	return n
+}
+
+// giveBack takes back a grant for n tasks that did not run.
+func (l *Ledger) giveBack(r ResourceID, each float64, n int) {
+	if a := l.account(r); a != nil {
+		l.mu.Lock()
+		a.granted = max(a.granted-each*float64(n), 0)
+		l.mu.Unlock()
+	}
+}
+
+// Report adds the resources to r.
+func (l *Ledger) Report(r *Report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range *l.accounts.Load() {
+		limit := a.limit
+		if math.IsInf(limit, 1) {
+			limit = 0
+		}
+		r.Resources = append(r.Resources, ResourceReport{
+			Name: a.spec.Name, Used: a.used, Limit: limit,
+			Utilisation: min(a.util, 1), Trend: a.trend, State: a.state,
+		})
+	}
+}
+
+// name is the name of r.
+func (l *Ledger) name(r ResourceID) string {
+	if a := l.account(r); a != nil {
+		return a.spec.Name
+	}
+	return "?"
+}

@@ -1,0 +1,79 @@
+package capriccio
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/steer"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+var schedulers = []string{steer.FIFO, steer.Cohort, steer.Resource}
+
+func knownScheduler(name string) error {
+	if !slices.Contains(schedulers, name) {
+		return fmt.Errorf("unknown scheduler %q; want %s", name, strings.Join(schedulers, ", "))
+	}
+	return nil
+}
+
+// WithScheduler chooses which task a loop runs next:
+//
+//   - "fifo": the one that has been ready for longest.
+//   - "cohort": all that wait at one node of the blocking graph, one after the other, then
+//     those of the next (Cohort Scheduling, USENIX 2002).
+//   - "resource": the nodes share the loop according to what their tasks are going to take
+//     and give back of what is scarce (Capriccio, section 4.2), and work is admitted at the
+//     entrances of the program (see task.Entrance) only as far as it can be done. It needs
+//     the blocking graph.
+func WithScheduler(name string) Option {
+	return func(o *options) error {
+		if err := knownScheduler(name); err != nil {
+			return fmt.Errorf("capriccio: WithScheduler: %w", err)
+		}
+		o.sched.Policy = name
+		return nil
+	}
+}
+
+// WithCohortSize bounds the tasks of one node that run in one go, with the schedulers
+// cohort (default: all that are there) and resource (default: 64). 0 is the default.
+func WithCohortSize(n int) Option {
+	return func(o *options) error {
+		if n < 0 {
+			return fmt.Errorf("capriccio: WithCohortSize(%d); want at least 1, or 0 for the default", n)
+		}
+		o.sched.CohortSize = n
+		return nil
+	}
+}
+
+// WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
+// scheduler "resource" it is refused otherwise once it has waited too long.
+func WithoutRefusals() Option {
+	return func(o *options) error { o.sched.NoRefusals = true; return nil }
+}
+
+// steer lets the chosen scheduler steer the runtime that is made from cfg; nil if there
+// is nothing to steer.
+func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering, error) {
+	if o.sched.Policy == "" || o.sched.Policy == steer.FIFO {
+		return nil, nil
+	}
+	c := o.sched
+	c.Graph, c.Log = graph, o.log()
+	s, err := steer.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("capriccio: scheduler: %w", err)
+	}
+	cfg.NewPolicy = s.Policy
+	if c.Policy == steer.Resource {
+		cfg.NewAdmission = s.Admission
+	}
+	if graph != nil {
+		graph.ExplainSched(s.Explain)
+	}
+	return s, nil
+}

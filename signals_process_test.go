@@ -1,0 +1,341 @@
+package capriccio_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// envProgram makes the test binary one of the programs below.
+const envProgram = "CAPRICCIO_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	programs := map[string]func() error{"echo": echoProgram, "runtimes": runtimesProgram, "stuck": stuckProgram}
+	if run, ok := programs[os.Getenv(envProgram)]; ok {
+		if err := run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// echoProgram is a server that ends on SIGTERM.
+func echoProgram() error {
+	err := capriccio.Run(context.Background(), func(ctx context.Context) error {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Println(ln.Addr())
+		return netpoll.Serve(ln, func(c *netpoll.Conn) {
+			defer c.Close()
+			io.Copy(c, c)
+		})
+	}, capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// runtimesProgram makes and closes runtimes as its standard input says.
+func runtimesProgram() error {
+	var all []*task.Runtime
+	fmt.Println("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		switch in.Text() {
+		case "open":
+			rt, err := capriccio.New(capriccio.WithLoops(1))
+			if err != nil {
+				return err
+			}
+			all = append(all, rt)
+		case "close": // the oldest
+			if err := all[0].Close(); err != nil {
+				return err
+			}
+			if !soon(func() bool { return capriccio.Graph(all[0]) == nil }) {
+				return errors.New("a closed runtime is still counted among those that run")
+			}
+			all = all[1:]
+		}
+		fmt.Println("done", in.Text())
+	}
+	return nil
+}
+
+// stuckProgram has one loop, which a task keeps for ever.
+func stuckProgram() error {
+	_, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1))
+	if err != nil {
+		return err
+	}
+	task.Go(func() {
+		task.At("before the end")
+		fmt.Println("stuck")
+		select {}
+	})
+	io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+// A program is one that runs.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer // to be read after end only
+	dump   string
+}
+
+// start starts a program that writes its dumps into a folder of its own, and reads the
+// first line that it prints.
+func start(t *testing.T, name string, env ...string) (p *program, line string) {
+	t.Helper()
+	dir := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &program{t: t, cmd: exec.Command(exe)}
+	p.cmd.Env = append(append(os.Environ(), envProgram+"="+name, "TMPDIR="+dir), env...)
+	p.cmd.Stderr = &p.stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill() })
+	p.dump = filepath.Join(dir, fmt.Sprintf("%s-%d.bgraph", filepath.Base(exe), p.cmd.Process.Pid))
+	return p, p.line()
+}
+
+func (p *program) line() string {
+	p.t.Helper()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.cmd.Wait()
+		p.t.Fatalf("the program says %q, %v, and %s", line, err, &p.stderr)
+	}
+	return strings.TrimSpace(line)
+}
+
+func (p *program) say(text string) {
+	p.t.Helper()
+	fmt.Fprintln(p.in, text)
+	if got := p.line(); got != "done "+text {
+		p.t.Fatalf("the program says %q to %q", got, text)
+	}
+}
+
+func (p *program) signal() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// end waits for the program, which must end well, and returns its standard error.
+func (p *program) end() string {
+	p.t.Helper()
+	p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("the program ended with %v: %s", err, &p.stderr)
+	}
+	return p.stderr.String()
+}
+
+// soon waits until done returns true, at most 20 s.
+func soon(done func() bool) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for patience := time.After(20 * time.Second); !done(); {
+		select {
+		case <-tick.C:
+		case <-patience:
+			return false
+		}
+	}
+	return true
+}
+
+// awaitFile waits for path to be another file than before, and reads it.
+func awaitFile(t *testing.T, path string, before os.FileInfo) (*bgraph.Snapshot, os.FileInfo) {
+	t.Helper()
+	var info os.FileInfo
+	if !soon(func() (is bool) {
+		now, err := os.Lstat(path)
+		info = now
+		return err == nil && !os.SameFile(now, before)
+	}) {
+		t.Fatalf("no new file %s", path)
+	}
+	if info.Mode() != 0o600 {
+		t.Errorf("mode of the dump is %v, want 0600", info.Mode())
+	}
+	s, err := bgraph.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, info
+}
+
+// load keeps a server busy until stop is closed; it counts the answers and reports what
+// goes wrong.
+func load(t *testing.T, addr string, stop <-chan struct{}, answers *atomic.Int64) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	sent, got := make([]byte, 100), make([]byte, 100)
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		sent[0] = byte(i)
+		if _, err := nc.Write(sent); err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := io.ReadFull(nc, got); err != nil || got[0] != sent[0] {
+			t.Errorf("answer %d: %v, %d", i, err, got[0])
+			return
+		}
+		answers.Add(1)
+	}
+}
+
+func TestTenSignalsUnderLoad(t *testing.T) {
+	p, addr := start(t, "echo")
+	stop := make(chan struct{})
+	var answers atomic.Int64
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() { load(t, addr, stop, &answers) })
+	}
+	var info os.FileInfo
+	var arrivals uint64
+	for i := range 10 {
+		was := answers.Load()
+		if !soon(func() bool { return answers.Load() >= was+100 }) {
+			t.Fatal("the clients get no answers")
+		}
+		p.signal()
+		var s *bgraph.Snapshot
+		s, info = awaitFile(t, p.dump, info)
+		now := uint64(0)
+		for j := range s.Nodes {
+			if n := &s.Nodes[j]; n.Reason == "read" {
+				now += n.Arrivals
+			}
+		}
+		if now <= arrivals || s.Program.PID != p.cmd.Process.Pid || len(s.Loops) != 2 {
+			t.Errorf("dump %d of process %d has %d reads on %d loops; the one before had %d", i, s.Program.PID, now, len(s.Loops), arrivals)
+		}
+		arrivals = now
+	}
+	close(stop)
+	clients.Wait()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	stderr := p.end()
+	if n := strings.Count(stderr, "The whole graph is in "+p.dump); n != 10 {
+		t.Errorf("%d summaries, want 10:\n%s", n, stderr)
+	}
+	for _, line := range strings.Split(stderr, "\n") {
+		if strings.Contains(line, "panic") || strings.Contains(line, "goroutine ") {
+			t.Errorf("standard error: %s", line)
+		}
+	}
+	left, err := os.ReadDir(filepath.Dir(p.dump))
+	if err != nil || len(left) != 1 {
+		t.Errorf("in the folder of the dump: %v, %v; want the dump alone", left, err)
+	}
+}
+
+func TestEveryRuntimeDumps(t *testing.T) {
+	p, _ := start(t, "runtimes")
+	first, second := p.dump, strings.TrimSuffix(p.dump, ".bgraph")+"-2.bgraph"
+	p.say("open")
+	p.say("open")
+	p.signal()
+	_, was := awaitFile(t, first, nil)
+	_, info := awaitFile(t, second, nil)
+	p.say("close")
+	p.signal()
+	awaitFile(t, second, info)
+	if now, err := os.Lstat(first); err != nil || !os.SameFile(now, was) {
+		t.Errorf("a closed runtime has written again, or its dump is gone: %v", err)
+	}
+	p.say("open") // takes the name that is free
+	p.signal()
+	awaitFile(t, first, was)
+	p.say("close")
+	p.say("close")
+	p.signal() // to nobody, and the program lives on
+	p.say("hello")
+	p.say("open")
+	p.end()
+}
+
+func TestSignalWithoutAGraph(t *testing.T) {
+	p, _ := start(t, "runtimes", capriccio.EnvGraph+"=off")
+	p.say("open")
+	p.signal()
+	p.say("hello")
+	stderr := p.end()
+	if _, err := os.Stat(p.dump); err == nil {
+		t.Error("a dump was written")
+	}
+	if stderr != "" && !strings.Contains(stderr, capriccio.EnvGraph+"=on") {
+		t.Errorf("standard error: %s", stderr)
+	}
+}
+
+// TestDumpOfAStuckProgram: that is when it is needed.
+func TestDumpOfAStuckProgram(t *testing.T) {
+	dump := filepath.Join(t.TempDir(), "stuck.dump")
+	p, _ := start(t, "stuck", capriccio.EnvDump+"="+dump)
+	p.signal()
+	s, _ := awaitFile(t, dump, nil)
+	found := false
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		found = found || n.Label == "before the end" && n.Departures == 1
+	}
+	if !found {
+		t.Errorf("the dump does not show where the stuck task came from: %+v", s.Nodes)
+	}
+	p.end()
+}

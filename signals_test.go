@@ -1,0 +1,329 @@
+package capriccio
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestGraphIsOnByDefault(t *testing.T) {
+	for _, c := range []struct {
+		env      string
+		opts     []Option
+		sampling int // 0: no graph
+	}{
+		{"", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
+		{"on", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
+		{"off", nil, 0},
+		{"7", nil, 7},
+		{"1000000", nil, 1_000_000},
+		{"", []Option{WithoutGraph()}, 0},
+		{"off", []Option{WithGraph(bgraph.Config{Sampling: 3})}, 3},
+		{"7", []Option{WithGraph(bgraph.Config{Sampling: 3})}, 3},
+		{"7", []Option{WithoutGraph()}, 0},
+	} {
+		t.Setenv(EnvGraph, c.env)
+		rt, err := New(append(c.opts, WithLoops(1))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		if g := Graph(rt); g != nil {
+			got = g.Config().Sampling
+		}
+		if got != c.sampling || Graph(nil) != Graph(rt) {
+			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
+	var graphs [2]*bgraph.Graph
+	for i := range graphs {
+		rt, err := New(WithLoops(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		graphs[i] = Graph(rt)
+		rt.Go(func() { task.At(fmt.Sprint("place ", i)) }).Join()
+	}
+	for i, g := range graphs {
+		s := g.Snapshot()
+		for j := range graphs {
+			found := false
+			for k := range s.Nodes {
+				found = found || s.Nodes[k].Label == fmt.Sprint("place ", j)
+			}
+			if found != (i == j) {
+				t.Errorf("graph %d has the place of runtime %d: %v", i, j, found)
+			}
+		}
+	}
+	if g := Graph(new(task.Runtime)); g != nil {
+		t.Error("a graph for a runtime that is not ours")
+	}
+}
+
+func TestDumpPath(t *testing.T) {
+	dir := t.TempDir()
+	exe, _ := os.Executable()
+	name := fmt.Sprintf("%s-%d.bgraph", filepath.Base(exe), os.Getpid())
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(dir)
+	for _, c := range []struct{ env, opt, want string }{
+		{"", "", filepath.Join(dir, name)},
+		{"x.dump", "", filepath.Join(dir, "x.dump")},
+		{"x.dump", "sub/../y", filepath.Join(dir, "y")},
+		{dir, "", filepath.Join(dir, name)},
+		{"", "new/", filepath.Join(dir, "new", name)},
+	} {
+		t.Setenv(EnvDump, c.env)
+		var opts []Option
+		if c.opt != "" {
+			opts = append(opts, WithDumpPath(c.opt))
+		}
+		o, err := gather(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := o.dumpPath(); got != c.want || err != nil {
+			t.Errorf("%s=%q, option %q: %s, %v; want %s", EnvDump, c.env, c.opt, got, err, c.want)
+		}
+	}
+	for path, want := range map[string]string{"/t/a.bgraph": "/t/a-2.bgraph", "/t.x/a": "/t.x/a-2", "/t/a.b.c": "/t/a.b-2.c"} {
+		if got := numbered(path, 2); got != want {
+			t.Errorf("second to %s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+// markers are the texts of the memfds that announce runtimes of this process.
+func markers(t *testing.T) (texts []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := filepath.Join("/proc/self/fd", e.Name())
+		if link, _ := os.Readlink(name); link != "/memfd:capriccio-bgraph (deleted)" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+// until waits for something that another goroutine does soon.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 10 s still not: %s", what)
+		}
+	}
+}
+
+func TestRuntimesAnnounceThemselves(t *testing.T) {
+	path := filepath.Join(t.TempDir(), `a "b".bgraph`)
+	first, err := New(WithLoops(1), WithDumpPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	want := fmt.Sprintf("capriccio-bgraph 1\npid %d\npath %q\n", os.Getpid(), path)
+	if got := markers(t); len(got) != 1 || got[0] != want {
+		t.Fatalf("markers %q, want %q", got, want)
+	}
+	for _, opt := range []Option{WithoutGraph(), WithoutSignals()} {
+		silent, err := New(WithLoops(1), WithDumpPath(path), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+	}
+	if got := markers(t); len(got) != 1 {
+		t.Errorf("markers %q, want only one", got)
+	}
+	second, err := New(WithLoops(1), WithDumpPath(path), WithoutStopSignals())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := markers(t); len(got) != 2 || !strings.Contains(got[1], `a \"b\"-2.bgraph`) {
+		t.Errorf("markers %q, want a second with -2", got)
+	}
+	second.Close()
+	first.Close()
+	until(t, "no marker is left", func() bool { return len(markers(t)) == 0 })
+}
+
+// newMembership is one of its own, so that what it prints can be seen.
+func newMembership(t *testing.T, stderr io.Writer, m *member) *membership {
+	ms := &membership{stderr: stderr}
+	t.Cleanup(ms.join(m, slog.Default()))
+	return ms
+}
+
+func TestNoSummaryForBgdump(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.bgraph")
+	var stderr bytes.Buffer
+	m := &member{graph: bgraph.New(bgraph.Config{}), path: path, answers: true}
+	ms := newMembership(t, &stderr, m)
+	lock, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	ms.dumpAll()
+	if _, err := bgraph.ReadFile(path); err != nil || stderr.Len() > 0 {
+		t.Errorf("for bgdump: %v, and on the standard error %q", err, &stderr)
+	}
+	unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+	for range 2 { // the lock that finds out is not kept
+		stderr.Reset()
+		ms.dumpAll()
+		if got := stderr.String(); !strings.HasSuffix(got, "\nThe whole graph is in "+path+"; to look at it: bgdump "+path+"\n") || !strings.Contains(got, "\nResources\n") {
+			t.Errorf("for people: %q", got)
+		}
+	}
+}
+
+func TestDumpThatFailsIsReported(t *testing.T) {
+	var stderr bytes.Buffer
+	m := &member{graph: bgraph.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
+	newMembership(t, &stderr, m).dumpAll()
+	if got := stderr.String(); !strings.Contains(got, "capriccio: SIGUSR2: bgraph: writing the dump") || strings.Contains(got, "The whole graph") {
+		t.Errorf("standard error: %q", got)
+	}
+}
+
+func TestSignalWithoutGraph(t *testing.T) {
+	var stderr bytes.Buffer
+	newMembership(t, &stderr, &member{answers: true}).dumpAll()
+	if got := stderr.String(); !strings.Contains(got, "CAPRICCIO_GRAPH=on") {
+		t.Errorf("standard error: %q", got)
+	}
+}
+
+func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
+	var stderr bytes.Buffer
+	m := &member{graph: new(bgraph.Graph), path: "\x00", answers: true}
+	ms := newMembership(t, &stderr, m)
+	m.announce.Close()
+	m.graph, m.announce = nil, nil
+	var broken *bgraph.Graph
+	(&member{graph: broken}).dump(&stderr) // nil is off
+	func() {
+		defer func() {
+			if v := recover(); v != nil {
+				t.Errorf("panic %v", v)
+			}
+		}()
+		(&member{graph: new(bgraph.Graph), path: "/nowhere/x"}).dump(&stderr)
+	}()
+	ms.dumpAll()
+	if stderr.Len() == 0 {
+		t.Error("nothing was said")
+	}
+}
+
+// slowWriter tells when something is written, and goes on when it is told to.
+type slowWriter struct {
+	began, goOn chan struct{}
+	mu          sync.Mutex
+	writes      int // guarded by mu
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	w.writes++
+	w.mu.Unlock()
+	w.began <- struct{}{}
+	<-w.goOn
+	return len(p), nil
+}
+
+// TestSignalsCoalesce: those that come while one is answered are answered together.
+func TestSignalsCoalesce(t *testing.T) {
+	w := &slowWriter{began: make(chan struct{}, 100), goOn: make(chan struct{})}
+	ms := &membership{stderr: w}
+	leave := ms.join(&member{answers: true}, slog.Default())
+	send := func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	<-w.began
+	for range 50 {
+		send()
+	}
+	until(t, "a signal waits", func() bool { return len(ms.signals) == 1 })
+	close(w.goOn)
+	<-w.began
+	leave()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writes < 2 || w.writes > 4 {
+		t.Errorf("51 signals led to %d answers, want 2 or a few more", w.writes)
+	}
+}
+
+func TestAnsweringLeavesNoGoroutine(t *testing.T) {
+	ms := &membership{stderr: io.Discard}
+	ms.join(&member{answers: true}, slog.Default())() // os/signal keeps one for good
+	before := runtime.NumGoroutine()
+	first := ms.join(&member{answers: true}, slog.Default())
+	second := ms.join(&member{answers: true}, slog.Default())
+	if n := runtime.NumGoroutine(); n != before+1 {
+		t.Errorf("%d goroutines more, want 1", n-before)
+	}
+	first()
+	second()
+	second() // again: nothing
+	until(t, "the goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
+	one := func() {
+		rt, err := New(WithLoops(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		until(t, "the graph is gone", func() bool { return Graph(rt) == nil })
+	}
+	one()
+	before := runtime.NumGoroutine()
+	for range 3 {
+		one()
+	}
+	until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
