@@ -29,6 +29,7 @@ var experiments = []experiment{
 	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
 	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
+	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 }
 
 func experimentNames() []string {

@@ -157,13 +157,13 @@ type cluster struct {
 // match appends the ids of the subscriptions whose terms hold.
 func (c *cluster) match(b *eventBits, found []uint32) []uint32 {
 	n := len(c.ids)
-	for i, id := range c.ids {
+	for i := range n {
 		at := i
 		for at < len(c.terms) && b.has(c.terms[at]) {
 			at += n
 		}
 		if at >= len(c.terms) {
-			found = append(found, id)
+			found = append(found, c.ids[i])
 		}
 	}
 	return found

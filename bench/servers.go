@@ -57,9 +57,13 @@ func (r *run) launchers() []launcher {
 
 // startServer starts a server that prints "listening ADDRESS" when it is ready.
 func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
+	return startCommand(ctx, system, proc.Command{Path: path, Args: args, Core: serverCore, Env: []string{"GOMAXPROCS=1"}})
+}
+
+func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
-	child, err := proc.Start(proc.Command{Path: path, Args: args, Core: serverCore, Env: []string{"GOMAXPROCS=1"}})
+	child, err := proc.Start(command)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"load":      runLoad,
 	"hold":      runHold,
 	"knot":      runKnot,
+	"overload":  runOverload,
 	"pubsub":    runPubsubWorker,
 }
 

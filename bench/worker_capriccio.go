@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -30,12 +31,16 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 	}
 }
 
-// oneLoop is the runtime as a program gets it, but for the number of loops, for the
-// blocking graph, whose cost is an experiment of its own, and for reports: making a
-// million tasks holds a loop for longer than its watchdog likes. Environment variables
-// of the root package choose among its parts.
+// oneLoop is the runtime as a program gets it, but for the number of loops, for graph and
+// scheduler, whose cost is the matter of experiments of their own, unless the environment
+// asks for them, and for reports: making a million tasks holds a loop for longer than its
+// watchdog likes.
 func oneLoop() (*task.Runtime, error) {
-	return capriccio.New(capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+	options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
+	if os.Getenv(capriccio.EnvGraph) == "" && os.Getenv(capriccio.EnvSched) == "" {
+		options = append(options, capriccio.WithoutGraph(), capriccio.WithScheduler("fifo"))
+	}
+	return capriccio.New(options...)
 }
 
 // onLoopOf runs a measurement as a task of a runtime with one loop. The process ends

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -51,9 +52,9 @@ func runOverload(args []string, out io.Writer) error {
 // runCalibrate prints how many steps of work take 1 ms of CPU time, undisturbed. Every
 // server is then given the same number: work that is counted in steps, not by a clock,
 // stays the same however often the thread is interrupted.
-func runCalibrate([]string, io.Writer) error {
+func runCalibrate(_ []string, out io.Writer) error {
 	warm()
-	fmt.Println("steps count 1", calibrateWork(int(time.Millisecond)))
+	fmt.Fprintln(out, "steps count 1", calibrateWork(int(time.Millisecond)))
 	return nil
 }
 
@@ -107,6 +108,14 @@ func runServe(args []string, out io.Writer) error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// setKnot sets a field of a Knot server if it has one of that name and type.
+func setKnot(server *knot.Server, name string, value any) {
+	f := reflect.ValueOf(server).Elem().FieldByName(name)
+	if v := reflect.ValueOf(value); f.IsValid() && v.Type().AssignableTo(f.Type()) {
+		f.Set(v)
+	}
 }
 
 const servedBody = "served\n"

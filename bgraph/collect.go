@@ -30,22 +30,23 @@ func (g *Graph) Snapshot() *Snapshot {
 		Overruns:  overruns,
 	}
 	s.Span = Nanos(s.Taken.Sub(g.started))
-	for _, sh := range shards {
-		s.Loops = append(s.Loops, LoopStat{Index: sh.loop.Index(), Tasks: int64(sh.loop.Tasks()), Steps: sh.loop.Steps()})
-		c.add(sh)
+	for i, sh := range shards {
+		// If the graph was used for several runtimes, their loops are told apart.
+		s.Loops = append(s.Loops, LoopStat{Index: i, Tasks: int64(sh.loop.Tasks()), Steps: sh.loop.Steps()})
+		c.add(i, sh)
 	}
 	s.Overflow.Edges = c.lostEdges
 	for _, r := range task.Resources() {
 		acquired, released := r.Totals()
 		s.Resources = append(s.Resources, Resource{
 			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
-			Acquired: acquired, Released: released, Limit: r.Limit(),
+			Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
 		})
 	}
 	for id, n := range c.nodes {
 		if id == idOverflow {
 			s.Overflow.Nodes = n.Arrivals
-			if n.Arrivals == 0 {
+			if n.Arrivals == 0 && !c.overflowed {
 				continue
 			}
 		}
@@ -103,18 +104,19 @@ func (s *Snapshot) sort() {
 
 // A collector adds up shards.
 type collector struct {
-	g         *Graph
-	places    []*place
-	nodes     map[task.NodeID]*Node
-	edges     map[[2]task.NodeID]*Edge
-	lostEdges uint64
-	pause     breather
+	g          *Graph
+	places     []*place
+	nodes      map[task.NodeID]*Node
+	edges      map[[2]task.NodeID]*Edge
+	lostEdges  uint64
+	overflowed bool // an edge leads to the overflow node
+	pause      breather
 }
 
-func (c *collector) add(sh *shard) {
+func (c *collector) add(loop int, sh *shard) {
 	// Edges first: so that no edge lacks its node.
 	sh.edges.each(func(e *edge) { c.addEdge(e); c.pause.take() })
-	sh.nodes.each(func(n *node) { c.addNode(sh, n); c.pause.take() })
+	sh.nodes.each(func(n *node) { c.addNode(loop, n); c.pause.take() })
 	var lost edgeStats
 	read(&lost, &sh.lost.stats)
 	c.lostEdges += lost.count
@@ -152,12 +154,12 @@ func (c *collector) place(id task.NodeID) *place {
 	return c.places[id]
 }
 
-func (c *collector) addNode(sh *shard, from *node) {
+func (c *collector) addNode(loop int, from *node) {
 	var st nodeStats
 	read(&st, &from.stats)
 	n := c.node(from.id)
 	l := NodeLoop{
-		Loop: sh.loop.Index(), Now: int64(st.arrivals - st.departures), Peak: int64(st.peak),
+		Loop: loop, Now: int64(st.arrivals - st.departures), Peak: int64(st.peak),
 		Arrivals: st.arrivals, Departures: st.departures,
 	}
 	if l.Now < 0 || from.id == idStart || from.id == idEnd { // read a step apart
@@ -185,6 +187,7 @@ func (c *collector) addEdge(from *edge) {
 	}
 	c.node(from.from)
 	c.node(from.to)
+	c.overflowed = c.overflowed || from.to == idOverflow
 	for b := range from.changes {
 		p := from.changes[b].Load()
 		if p == nil {
@@ -215,8 +218,8 @@ func (c *collector) addEdge(from *edge) {
 
 func (t *Times) add(s *timesStats) {
 	t.Count += s.count
-	t.Sum += Nanos(s.sum)
-	t.Max = max(t.Max, Nanos(s.max))
+	t.Sum = Nanos(min(uint64(t.Sum)+min(s.sum, MaxDumpNumber), MaxDumpNumber))
+	t.Max = max(t.Max, Nanos(min(s.max, MaxDumpNumber)))
 	if t.Hist == nil {
 		t.Hist = make(Histogram, Buckets)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -340,7 +339,6 @@ func TestNoTextIsForgotten(t *testing.T) {
 }
 
 func TestListsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
-	before := totalAlloc()
 	for _, c := range []struct{ head, element, tail, want string }{
 		{`{"nodes":[`, `0,`, `0]}`, `a list "nodes" has more than`},
 		{`{"nodes":[`, `{},`, `{}]}`, `a list "nodes" has more than`},
@@ -352,13 +350,14 @@ func TestListsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 	} {
 		const size = 20 << 20
 		dump := dumpTitle + "1\n" + c.head + strings.Repeat(c.element, size/len(c.element)) + c.tail
+		before := totalAlloc()
 		if _, err := Decode(strings.NewReader(dump)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v; want one with %q", c.head, err, c.want)
 		}
-	}
-	// Reading 16 MiB into a slice that grows takes a few times that.
-	if used := totalAlloc() - before; used > 7*8*16<<20 {
-		t.Errorf("%d MiB were allocated", used>>20)
+		// Reading into a slice that grows takes a few times its size in all.
+		if used := totalAlloc() - before; used > 6*size {
+			t.Errorf("%s: %d MiB were allocated", c.head, used>>20)
+		}
 	}
 }
 
@@ -420,82 +419,3 @@ func TestEncodeRefusesWhatIsTooLarge(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-// The document describes every member, and the limits as they are.
-func TestDumpFormatIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/dump-format.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(text)
-	seen := map[reflect.Type]bool{}
-	var visit func(reflect.Type)
-	visit = func(v reflect.Type) {
-		for v.Kind() == reflect.Slice || v.Kind() == reflect.Pointer {
-			v = v.Elem()
-		}
-		if v.Kind() != reflect.Struct || v == reflect.TypeFor[time.Time]() || seen[v] {
-			return
-		}
-		seen[v] = true
-		for i := range v.NumField() {
-			name, _, _ := strings.Cut(v.Field(i).Tag.Get("json"), ",")
-			if !strings.Contains(doc, "| `"+name+"` |") {
-				t.Errorf("%v.%s is not in the document as %q", v, v.Field(i).Name, name)
-			}
-			visit(v.Field(i).Type)
-		}
-	}
-	visit(reflect.TypeFor[Snapshot]())
-	if len(seen) < 15 {
-		t.Errorf("only %d types were visited", len(seen))
-	}
-	for _, limit := range []string{
-		"64 MiB", grouped(MaxDumpNodes), grouped(MaxDumpEdges), grouped(MaxDumpLoops), fmt.Sprint(MaxDumpFrames),
-		fmt.Sprint(MaxDumpResources), fmt.Sprint(MaxOverruns), grouped(MaxDumpText), grouped(MaxDumpStack), fmt.Sprint(Buckets), "2^62",
-	} {
-		if !strings.Contains(doc, limit) {
-			t.Errorf("the limit %s is not in the document", limit)
-		}
-	}
-	checkDocExample(t, doc)
-}
-
-// checkDocExample compares the dump that the document shows, with its JSON indented.
-func checkDocExample(t *testing.T, doc string) {
-	want := encoded(t, docExample())
-	_, shown, _ := strings.Cut(doc, "```\n"+dumpTitle+"1\n")
-	shown, _, _ = strings.Cut(shown, "```")
-	var got bytes.Buffer
-	got.WriteString(dumpTitle + "1\n")
-	err := json.Compact(&got, []byte(shown))
-	if err != nil || !bytes.Equal(bytes.TrimSpace(got.Bytes()), bytes.TrimSpace(want)) {
-		var b bytes.Buffer
-		_ = json.Indent(&b, want[len(dumpTitle)+2:], "", "  ")
-		t.Errorf("the example in the document (%v) is not\n%s1\n%s", err, dumpTitle, b.Bytes())
-	}
-}
-
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// docExample is the dump that the document shows.
-func docExample() *Snapshot {
-	s := smallSnapshot()
-	read := s.Nodes[1]
-	read.Stack = read.Stack[1:]
-	read.Wait.Hist, read.Ready.Hist = Histogram{0, 48, 2}, Histogram{50}
-	read.Wait.Sum, read.Wait.Max, read.Ready.Sum, read.Ready.Max = 2400, 100, 1000, 30
-	start := s.Nodes[0]
-	edge := s.Edges[1]
-	edge.From, edge.To, edge.Overruns = read.Key, read.Key, 0
-	edge.CPU.Hist, edge.CPU.Sum, edge.CPU.Max = Histogram{0, 0, 50}, 4000, 96
-	s.Nodes, s.Edges = []Node{start, read}, []Edge{edge}
-	s.Overruns, s.Sched, s.Overflow = nil, nil, Overflow{MaxNodes: 4096, MaxEdges: 16384}
-	return s
-}

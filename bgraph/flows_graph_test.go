@@ -9,6 +9,12 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
+// An openDoor lets everybody in.
+type openDoor struct{}
+
+func (openDoor) Decide(time.Duration, int, time.Duration, int) task.Verdict { return task.VerdictAdmit }
+func (openDoor) Left(int)                                                   {}
+
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	res, err := task.NewResource("flow tokens", "")
@@ -20,7 +26,9 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := bgraph.New(bgraph.Config{Sampling: 1})
-	rt := start(t, 2, g)
+	rt := start(t, 2, g, func(c *task.Config) {
+		c.NewAdmission = func(*task.Loop) task.Admission { return openDoor{} }
+	})
 	err = rt.Run(context.Background(), func(context.Context) error {
 		var all []*task.Task
 		for i := range 20 {

@@ -141,6 +141,7 @@ func (g *Graph) setInUse(yes bool) {
 func (g *Graph) Observe(l *task.Loop) task.Observer {
 	s := newShard(g, l)
 	g.mu.Lock()
+	s.number = len(g.shards)
 	g.shards = append(g.shards, s)
 	first := len(g.shards) == 1
 	g.mu.Unlock()

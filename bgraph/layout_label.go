@@ -96,12 +96,15 @@ func (e *drawEdge) bestPlace(taken []rect, lines map[int][]linePoint, width floa
 		}
 		for try := range 7 * 3 {
 			t, aside := labelAlong[try/3], labelAside[try%3]
+			cost := math.Abs(t-0.5)*4 + float64(i)*0.5 + math.Abs(aside)*6
+			if cost >= least {
+				continue
+			}
 			x, y := c.at(t)
 			r := e.labelRect(x+aside*e.LabelW, y)
 			if r.x0 < 0 || r.x1 > width || slices.ContainsFunc(taken, r.overlaps) {
 				continue
 			}
-			cost := math.Abs(t-0.5)*4 + float64(i)*0.5 + math.Abs(aside)*6
 			for band := int(r.y0 / lineBand); band <= int(r.y1/lineBand); band++ {
 				for _, p := range lines[band] {
 					if p.edge != e && p.x > r.x0-2 && p.x < r.x1+2 && p.y > r.y0 && p.y < r.y1 {

@@ -14,8 +14,9 @@ import (
 // A shard is what one loop learns. It implements task.Observer. Fields without a remark
 // are loop-private.
 type shard struct {
-	g    *Graph
-	loop *task.Loop
+	g      *Graph
+	loop   *task.Loop
+	number int // in Graph.shards
 
 	prints hashTable[node] // by fingerprint
 	pairs  hashTable[edge] // by the two nodes
@@ -368,7 +369,7 @@ func (s *shard) rebalance() {
 
 // Overran implements task.OverrunObserver.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
-	o := Overrun{Loop: s.loop.Index(), At: time.Now(), Held: Nanos(lasted), Task: name, Stack: stack, To: KeyStart}
+	o := Overrun{Loop: s.number, At: time.Now(), Held: Nanos(lasted), Task: name, Stack: stack, To: KeyStart}
 	if !ended { // on another thread
 		s.notes.each(func(n *note) {
 			var words [2]uint64

@@ -21,7 +21,9 @@ type timesStats struct {
 
 func (s *timesStats) add(ns uint64) {
 	s.count++
-	s.sum += ns
+	if s.sum < MaxDumpNumber { // 146 years: reached by many tasks that wait
+		s.sum += min(ns, MaxDumpNumber)
+	}
 	if ns > s.max {
 		s.max = ns
 	}

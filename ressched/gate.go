@@ -24,6 +24,7 @@ import (
 // equal parts of it.
 type Gate struct {
 	ledger *Ledger
+	name   string
 	// guarded by ledger.mu:
 	demand   []Moments
 	admitted int // tasks that are inside
@@ -46,9 +47,10 @@ const (
 	deviations  = 4 // that a demand may exceed its mean by
 )
 
-// NewGate adds an entrance.
-func (l *Ledger) NewGate() *Gate {
-	g := &Gate{ledger: l, window: Knee{Start: windowStart, Min: 1}}
+// NewGate adds an entrance. Its name is for reports only, where the tasks inside look
+// like a resource, whose limit is the window.
+func (l *Ledger) NewGate(name string) *Gate {
+	g := &Gate{ledger: l, name: name, window: Knee{Start: windowStart, Min: 1}}
 	l.mu.Lock()
 	l.gates = append(l.gates, g)
 	l.mu.Unlock()
@@ -115,6 +117,19 @@ func (g *Gate) poorer(now time.Duration, loop int) bool {
 		}
 	}
 	return false
+}
+
+// report is the state of the gate. The ledger is locked.
+func (g *Gate) report() ResourceReport {
+	r := ResourceReport{Name: g.name, Used: float64(g.admitted), Limit: g.window.Limit()}
+	r.Utilisation = min(r.Used/r.Limit, 1)
+	switch {
+	case r.Used+1 > r.Limit:
+		r.State = AtLimit
+	case 2*r.Used > r.Limit:
+		r.State = Rising
+	}
+	return r
 }
 
 // empty says that nobody is inside. The ledger is locked.

@@ -361,7 +361,7 @@ func (l *Ledger) giveBack(r ResourceID, each float64, n int) {
 	}
 }
 
-// Report adds the resources to r.
+// Report adds the resources to r, and after them the gates.
 func (l *Ledger) Report(r *Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,6 +374,9 @@ func (l *Ledger) Report(r *Report) {
 			Name: a.spec.Name, Used: a.used, Limit: limit,
 			Utilisation: min(a.util, 1), Trend: a.trend, State: a.state,
 		})
+	}
+	for _, g := range l.gates {
+		r.Resources = append(r.Resources, g.report())
 	}
 }
 

@@ -73,7 +73,7 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.gate = m.ledger.NewGate()
+	m.gate = m.ledger.NewGate("requests")
 	for i := range loops {
 		l := &memoryLoop{admission: NewAdmission(i, AdmissionConfig{})}
 		l.admission.Mark(1, m.gate)

@@ -39,7 +39,7 @@ type served struct {
 func newWebServer(seed uint64, service func(*rand.Rand) time.Duration) *webServer {
 	w := &webServer{rng: rand.New(rand.NewPCG(seed, 7)), refusal: 8 * time.Microsecond}
 	w.ledger = NewLedger()
-	w.gate = w.ledger.NewGate()
+	w.gate = w.ledger.NewGate("requests")
 	w.admission = NewAdmission(0, AdmissionConfig{Refuse: true})
 	w.admission.Mark(1, w.gate)
 	w.service = func() time.Duration { return service(w.rng) }

@@ -50,6 +50,9 @@ func (p *Resource) rank() {
 		pred := &p.learned[n]
 		most = max(most, finite(pred.Left))
 		for r := range min(len(pred.Changes), len(p.rate)) {
+			if pred.Changes[r].Mean == 0 {
+				continue
+			}
 			p.rate[r] = max(p.rate[r], math.Abs(perCycle(pred, r)))
 		}
 	}
@@ -72,7 +75,7 @@ func (p *Resource) rankNode(n Node, most float64) {
 	}
 	for r := range min(len(pred.Changes), len(p.rate)) {
 		s := &p.standing[r]
-		if p.rate[r] == 0 || s.sign {
+		if pred.Changes[r].Mean == 0 || p.rate[r] == 0 || s.sign {
 			continue
 		}
 		effect := -resourceWeight * s.force() * perCycle(pred, r) / p.rate[r] * certainty(pred.Changes[r])

@@ -19,7 +19,8 @@ type ResourceConfig struct {
 	// tasks, 200 µs.
 	Size    int
 	Quantum time.Duration
-	// Rank is how often the nodes are ranked anew. 10 ms.
+	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
+	// before. 20 ms.
 	Rank time.Duration
 	// Floor is how long a node is held at most before one of its tasks runs. 1 s.
 	Floor time.Duration
@@ -114,7 +115,7 @@ func NewResource(cfg ResourceConfig) *Resource {
 		cfg.Quantum = 200 * time.Microsecond
 	}
 	if cfg.Rank <= 0 {
-		cfg.Rank = 10 * time.Millisecond
+		cfg.Rank = 20 * time.Millisecond
 	}
 	if cfg.Floor <= 0 {
 		cfg.Floor = time.Second

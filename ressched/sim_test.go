@@ -105,7 +105,7 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 	s.admission = NewAdmission(0, AdmissionConfig{})
 	for n := range nodes {
 		if nodes[n].entrance {
-			s.admission.Mark(Node(n), s.ledger.NewGate())
+			s.admission.Mark(Node(n), s.ledger.NewGate("requests"))
 		}
 	}
 	s.policy = NewResource(ResourceConfig{Ledger: s.ledger, Predictions: func() []Prediction { return s.learned }})

@@ -70,6 +70,17 @@ func TestDumpsCanBeReadAgain(t *testing.T) {
 	}
 }
 
+func TestStandardInputIsReadOnce(t *testing.T) {
+	src := &stdinSource{in: bytes.NewReader(shopDump(t))}
+	a, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	b, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	if a == b || len(b.Nodes) != len(a.Nodes) || &a.Nodes[0] == &b.Nodes[0] {
+		t.Error("want two snapshots that are equal and share nothing")
+	}
+}
+
 func TestProfileIsOneForPprof(t *testing.T) {
 	p, err := profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t)))
 	noErr(t, err)

@@ -200,6 +200,7 @@ func recordings(t *testing.T, n int) string {
 func TestFolderAsSource(t *testing.T) {
 	dir := recordings(t, 4)
 	noErr(t, os.WriteFile(filepath.Join(dir, "20260314T999999.000Z-x-1.bgraph.tmp"), nil, 0o600))
+	noErr(t, os.Mkdir(filepath.Join(dir, "20990314T000000.000Z-folder-1.bgraph"), 0o700))
 	want := command(t, writeDump(t, later(shop(t), 3*time.Minute))).ok(t)
 	if got := command(t, dir).ok(t); got != want {
 		t.Errorf("the last one is not shown:\n%s", got)

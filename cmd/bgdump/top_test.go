@@ -297,6 +297,20 @@ func TestTopEndsOnSIGTERM(t *testing.T) {
 	}
 }
 
+// Keys come from the terminal of the process if the standard input is something else.
+func TestTopWithAnotherStandardInput(t *testing.T) {
+	p := openPTY(t, 100, 20)
+	cmd := exec.Command("/proc/self/exe", "-top", recordings(t, 1))
+	cmd.Env = append(os.Environ(), roleVariable+"=bgdump")
+	cmd.Stdout, cmd.Stderr = p.slave, p.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}
+	noErr(t, cmd.Start())
+	p.shows("q quit")
+	p.types("q")
+	noErr(t, cmd.Wait())
+	p.restored()
+}
+
 func TestAProfileIsNotForTerminals(t *testing.T) {
 	p := openPTY(t, 80, 24)
 	sur := &surroundings{stdout: p.slave, clock: newFakeClock()}

@@ -189,7 +189,10 @@ func TestPasswordsAreSentAndNotShown(t *testing.T) {
 			t.Errorf("got %s", r.errOut)
 		}
 	}
-	for _, arg := range []string{"http://u:secret@h:port", "ftp://u:secret@h", "http://u:secret@"} {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	ln.Close() // nobody listens there
+	for _, arg := range []string{"http://u:secret@" + ln.Addr().String(), "http://u:secret@h:port", "ftp://u:secret@h", "http://u:secret@"} {
 		if r := command(t, arg); r.code != exitFailed || strings.Contains(r.errOut, "secret") {
 			t.Errorf("got %s", r.errOut)
 		}

@@ -16,6 +16,8 @@ type settings struct {
 	format knot.LogFormat
 	loops  int
 	poller string
+	admin  string
+	dump   string
 	quiet  bool
 	server *knot.Server
 }
@@ -40,6 +42,10 @@ links are followed only as long as they stay inside.
 Knot stops on Ctrl-C or SIGTERM: it answers the requests under way, for the time
 that -grace says, and takes no new ones. A second signal stops it at once.
 
+To see what it is doing, open the address that -admin says in a browser, or send
+it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
+and writes all of that to the file that -dump says, for bgdump.
+
 Flags:
 
 `
@@ -58,6 +64,8 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	format := flags.String("log-format", "combined", "form of the access log: combined or common")
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll or poll (default: the best there is)")
+	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
+	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
 	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request")
 	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request")
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request")

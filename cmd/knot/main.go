@@ -72,19 +72,32 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
+	var admin *adminServer
+	if set.admin != "" {
+		if admin, err = listenAdmin(set.admin, errorLog); err != nil {
+			return err
+		}
+		defer admin.stop()
+	}
 	server.Listening = func(addr net.Addr) {
 		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(addr))
+		if admin != nil {
+			fmt.Fprintf(stdout, "admin pages on %s\n", address(admin.addr))
+		}
 		if !set.quiet {
 			fmt.Fprintln(stdout, "stop with Ctrl-C")
 		}
 	}
 	options := []capriccio.Option{
 		// The signals end ctx; Run of the server then stops in its own time.
-		capriccio.WithoutSignals(),
+		capriccio.WithoutStopSignals(),
 		capriccio.WithLogger(errorLog),
 	}
 	if set.loops != 0 {
 		options = append(options, capriccio.WithLoops(set.loops))
+	}
+	if set.dump != "" {
+		options = append(options, capriccio.WithDumpPath(set.dump))
 	}
 	if set.poller != "" {
 		options = append(options, capriccio.WithPoller(set.poller))
@@ -122,15 +135,19 @@ func address(addr net.Addr) string {
 // explain says what to do about the errors that beginners meet.
 func explain(err error, set *settings) string {
 	var path *os.PathError
+	addr, flag := set.server.Addr, "-addr"
+	if admin := (*adminError)(nil); errors.As(err, &admin) {
+		addr, flag = admin.addr, "-admin"
+	}
 	switch {
 	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOENT):
 		return fmt.Sprintf("there is no folder %s (-root)", set.root)
 	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOTDIR):
 		return fmt.Sprintf("%s is not a folder (-root)", set.root)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with -addr; with port 0 a free one is taken.", err, set.server.Addr)
+		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with %s; with port 0 a free one is taken.", err, addr, flag)
 	case errors.Is(err, syscall.EACCES) && !errors.As(err, &path):
-		return fmt.Sprintf("%v\nPorts below 1024 need special rights. Choose another one with -addr.", err)
+		return fmt.Sprintf("%v\nPorts below 1024 need special rights. Choose another one with %s.", err, flag)
 	}
 	return err.Error()
 }

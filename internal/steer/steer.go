@@ -142,7 +142,7 @@ func (s *Steering) gate(entrance int) *ressched.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {
-		s.gates = append(s.gates, s.ledger.NewGate())
+		s.gates = append(s.gates, s.ledger.NewGate("inside "+task.Entrances()[len(s.gates)].Name()))
 	}
 	return s.gates[entrance]
 }

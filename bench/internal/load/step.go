@@ -25,8 +25,9 @@ type StepTimes struct {
 const (
 	stepWindow  = 10 * time.Millisecond
 	settleBand  = 1.5  // times the level that is reached in the end
-	driftBand   = 1.25 // from the third quarter of High to the fourth
-	recoverBand = 2    // times the level before
+	driftBand   = 1.25 // from the third quarter of High to the fourth, and …
+	driftSlack  = 2 * time.Millisecond
+	recoverBand = 2 // times the level before
 	// A queue that empties shows in many windows; one or two are a hiccup.
 	recoverRun = 3
 )
@@ -92,7 +93,7 @@ func (s Steps) settled(windows [][]time.Duration) (after, level time.Duration) {
 	n := len(windows)
 	level = p99(windows[n/2:])
 	third, fourth := p99(windows[n/2:n*3/4]), p99(windows[n*3/4:])
-	drifts := float64(fourth) > driftBand*float64(third)+float64(stepWindow)/2
+	drifts := float64(fourth) > driftBand*float64(third)+float64(driftSlack)
 	if third == 0 || fourth == 0 || level > s.Target || drifts {
 		return s.High, level
 	}

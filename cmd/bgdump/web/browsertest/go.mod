@@ -2,8 +2,20 @@ module github.com/capriccio-go/capriccio/cmd/bgdump/web/browsertest
 
 go 1.25.0
 
-require github.com/capriccio-go/capriccio v0.0.0-00010101000000-000000000000
+require (
+	github.com/capriccio-go/capriccio v0.0.0-00010101000000-000000000000
+	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
+	github.com/chromedp/chromedp v0.14.2
+)
 
-require github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+require (
+	github.com/chromedp/sysutil v1.1.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
+	github.com/gobwas/pool v0.2.1 // indirect
+	github.com/gobwas/ws v1.4.0 // indirect
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+	golang.org/x/sys v0.46.0 // indirect
+)
 
 replace github.com/capriccio-go/capriccio => ../../../..

@@ -22,8 +22,8 @@ export class Table {
 
   header() {
     this.headKeys = this.columns.map(c => c.id).join();
-    this.head.replaceChildren(...this.columns.map(c => h('th', { scope: 'col', class: c.number ? 'number' : '', 'data-column': c.id },
-      c.value ? h('button', { type: 'button', title: c.hint, onClick: () => this.sortBy(c) }, h('span', {}, c.title), h('span', { class: 'order', 'aria-hidden': 'true' })) : h('span', { title: c.hint }, c.title))));
+    sync(this.head, this.columns, c => c.id, c => h('th', { scope: 'col', class: c.number ? 'number' : '', 'data-column': c.id },
+      c.value ? h('button', { type: 'button', title: c.hint, onClick: () => this.sortBy(c) }, h('span', {}, c.title), h('span', { class: 'order', 'aria-hidden': 'true' })) : h('span', { title: c.hint }, c.title)), () => {});
   }
 
   setColumns(columns) {

@@ -1,0 +1,186 @@
+package load
+
+import (
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var plain = []byte(Request)
+
+func openTo(addr netip.AddrPort) OpenConfig {
+	return OpenConfig{
+		Addr: addr, PIDs: []int{os.Getpid()}, Requests: [][]byte{plain},
+		Phases:   []Phase{{For: 200 * ms, Rates: []float64{1000}}},
+		Patience: 10 * time.Second, Drain: 10 * time.Second, Conns: 50, Seed: 7,
+	}
+}
+
+func fates(all []Outcome) map[Fate]int {
+	n := map[Fate]int{}
+	for _, o := range all {
+		n[o.Fate]++
+	}
+	return n
+}
+
+func TestOpenLoopSendsWhatIsDue(t *testing.T) {
+	cfg := openTo(serve(t, hello))
+	cfg.Drain = 100 * ms
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 200 requests are expected; the standard deviation is 14.
+	if n := len(got.Outcomes); n < 130 || n > 270 {
+		t.Errorf("%d requests, want about 200", n)
+	}
+	last := time.Duration(0)
+	for i, o := range got.Outcomes {
+		if o.Scheduled < last || o.Sent < o.Scheduled || o.Scheduled >= 200*ms || o.Fate == Served && o.Done < o.Sent {
+			t.Errorf("request %d: %+v, the one before was due at %v", i, o, last)
+		}
+		last = o.Scheduled
+	}
+	if n := fates(got.Outcomes); n[Served] == 0 || n[Refused]+n[Lost]+n[Abandoned] != 0 {
+		t.Errorf("fates %v", n)
+	}
+	if got.ServerCPU <= 0 || got.To-got.From < 190*ms {
+		t.Errorf("CPU time %v from %v to %v", got.ServerCPU, got.From, got.To)
+	}
+}
+
+// The times between requests are those of a Poisson process, at the rates of the phases.
+func TestOpenLoopFollowsThePhases(t *testing.T) {
+	o := &open{random: rand.New(rand.NewPCG(3, 1)), phase: -1}
+	o.cfg.Requests = [][]byte{plain, plain}
+	o.cfg.Phases = []Phase{
+		{10 * time.Second, []float64{100, 300}},
+		{5 * time.Second, []float64{0, 0}},
+		{10 * time.Second, []float64{1000, 0}},
+	}
+	counts := [3][2]int{}
+	sum, squares, n := 0.0, 0.0, 0.0
+	last := time.Duration(0)
+	for o.advance(0); o.next != never; o.advance(o.next) {
+		phase := 0
+		if o.next >= 10*time.Second {
+			phase = 1
+		}
+		if o.next >= 15*time.Second {
+			phase = 2
+		}
+		counts[phase][o.class]++
+		if phase == 0 {
+			gap := (o.next - last).Seconds()
+			sum, squares, n = sum+gap, squares+gap*gap, n+1
+		}
+		last = o.next
+	}
+	for phase, want := range [3][2]float64{{1000, 3000}, {0, 0}, {10_000, 0}} {
+		for class, want := range want {
+			if got := float64(counts[phase][class]); math.Abs(got-want) > 5*math.Sqrt(want) {
+				t.Errorf("phase %d, class %d: %v requests, want about %v", phase, class, got, want)
+			}
+		}
+	}
+	mean := sum / n
+	if deviation := math.Sqrt(squares/n - mean*mean); math.Abs(deviation/mean-1) > 0.1 {
+		t.Errorf("gaps have mean %v and standard deviation %v, want both the same", mean, deviation)
+	}
+}
+
+func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
+	var requests atomic.Int32
+	stuck := make(chan struct{})
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		<-stuck
+	})
+	t.Cleanup(func() { close(stuck) })
+	cfg := openTo(addr)
+	cfg.Conns, cfg.Patience, cfg.Drain = 60, 150*ms, 150*ms
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := fates(got.Outcomes)
+	if n[Abandoned] < 60 || n[Unsent] == 0 || n[Abandoned]+n[Unsent] != len(got.Outcomes) {
+		t.Errorf("fates %v: want all 60 connections in use, then given up, and the rest unsent", n)
+	}
+	for _, o := range got.Outcomes {
+		if o.Fate == Abandoned && o.Latency() < cfg.Patience {
+			t.Errorf("given up after %v", o.Latency())
+		}
+	}
+	if requests.Load() < 60 {
+		t.Errorf("%d requests arrived", requests.Load())
+	}
+}
+
+func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
+	var n atomic.Int32
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch n.Add(1) % 3 {
+		case 0:
+			panic(http.ErrAbortHandler)
+		case 1:
+			w.Header().Set("Connection", "close")
+			w.WriteHeader(503)
+		}
+	})
+	cfg := openTo(addr)
+	cfg.Drain = 100 * ms
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := fates(got.Outcomes); n[Served] == 0 || n[Refused] == 0 || n[Lost] == 0 {
+		t.Errorf("fates %v", n)
+	}
+}
+
+func TestOpenLoopToNobodyLosesAll(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.MustParseAddrPort(ln.Addr().String())
+	ln.Close()
+	cfg := openTo(addr)
+	cfg.Drain = ms
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := fates(got.Outcomes); n[Lost] != len(got.Outcomes) {
+		t.Errorf("fates %v", n)
+	}
+}
+
+func TestOpenLoopRefusesNonsense(t *testing.T) {
+	for want, change := range map[string]func(*OpenConfig){
+		"connections": func(c *OpenConfig) { c.Conns = 0 },
+		"classes":     func(c *OpenConfig) { c.Requests = nil },
+		"patience":    func(c *OpenConfig) { c.Patience = 0 },
+		"rates":       func(c *OpenConfig) { c.Phases[0].Rates = nil },
+		"rate of":     func(c *OpenConfig) { c.Phases[0].Rates[0] = -1 },
+		"lasts":       func(c *OpenConfig) { c.Phases[0].For = 0 },
+		"ends at":     func(c *OpenConfig) { c.From = time.Second },
+		"loopback":    func(c *OpenConfig) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") },
+		"cpu clock":   func(c *OpenConfig) { c.PIDs[0] = 1 << 29 },
+	} {
+		cfg := openTo(netip.MustParseAddrPort("127.0.0.1:1"))
+		change(&cfg)
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}

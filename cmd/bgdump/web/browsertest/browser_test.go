@@ -1,0 +1,317 @@
+package browsertest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+)
+
+var (
+	chromium = flag.String("chromium", "", "the browser; \"\": $CHROMIUM, or what is in the PATH")
+	need     = flag.Bool("need", false, "fail if there is no browser")
+	shots    = flag.String("shots", "", "folder to keep pictures in")
+)
+
+// patience is how long a test waits for what it expects to see.
+const patience = 20 * time.Second
+
+var browser struct {
+	ctx  context.Context
+	path string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	path, err := findBrowser()
+	if err != nil {
+		browser.err = err
+		os.Exit(m.Run())
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("lang", "en-US"), chromedp.Env("TZ=UTC"))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocator)
+	if err := chromedp.Run(ctx); err != nil {
+		browser.err = fmt.Errorf("%s does not start: %w", path, err)
+	}
+	browser.ctx, browser.path = ctx, path
+	status := m.Run()
+	end()
+	stop()
+	os.Exit(status)
+}
+
+func findBrowser() (string, error) {
+	if named := cmp.Or(*chromium, os.Getenv("CHROMIUM")); named != "" {
+		return exec.LookPath(named)
+	}
+	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no browser: none of %s is in the PATH; name one with -chromium or CHROMIUM", strings.Join(names, ", "))
+}
+
+// A ticking source lets a second pass for its program with each question, unless it is
+// held.
+type ticking struct {
+	*sample.Program
+	mu   sync.Mutex
+	held bool // guarded by mu
+}
+
+func (s *ticking) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.held {
+		s.Advance(time.Second)
+	}
+	return s.Program.Snapshot(ctx)
+}
+
+// hold makes time stand still for the program.
+func (s *ticking) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = true
+}
+
+// serve shows src on a port of its own until the test ends, or stop is called.
+func serve(t *testing.T, src web.Source, addr string) (url string, stop func()) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- web.ServeWith(ctx, ln, src, web.Options{Interval: 250 * time.Millisecond}) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return "http://" + ln.Addr().String() + "/", stop
+}
+
+// A look is how a page is looked at.
+type look struct {
+	width, height int64
+	dark          bool
+	still         bool   // without motion
+	hash          string // of the address
+}
+
+// A tab is a tab of the browser that shows the page.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	url string
+
+	mu       sync.Mutex
+	messages []string // guarded by mu: of the console, and exceptions
+	requests []string // guarded by mu
+}
+
+// open shows a page of src in a new tab and waits until figures are there. When the test
+// ends, nothing may have been written to the console, nor asked for elsewhere.
+func open(t *testing.T, src web.Source, l look) *tab {
+	t.Helper()
+	needBrowser(t)
+	url, _ := serve(t, src, "127.0.0.1:0")
+	return openURL(t, url, l)
+}
+
+func needBrowser(t *testing.T) {
+	t.Helper()
+	switch {
+	case browser.err != nil && *need:
+		t.Fatal(browser.err)
+	case browser.err != nil:
+		t.Skip(browser.err)
+	}
+}
+
+func openURL(t *testing.T, url string, l look) *tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(browser.ctx)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	b := &tab{t: t, ctx: ctx, url: url}
+	chromedp.ListenTarget(ctx, b.event)
+	t.Cleanup(func() {
+		b.check()
+		closeTab()
+		cancel()
+	})
+	scheme, motion := "light", "no-preference"
+	if l.dark {
+		scheme = "dark"
+	}
+	if l.still {
+		motion = "reduce"
+	}
+	b.run(
+		network.Enable(), log.Enable(),
+		chromedp.EmulateViewport(cmp.Or(l.width, 1600), cmp.Or(l.height, 1000)),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
+		}),
+		chromedp.Navigate(url+l.hash),
+	)
+	b.until("document.body.classList.contains('ready')")
+	return b
+}
+
+func (b *tab) event(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		b.messages = append(b.messages, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	case *runtime.EventExceptionThrown:
+		b.messages = append(b.messages, e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		b.messages = append(b.messages, "console."+e.Type.String())
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	}
+}
+
+// check fails the test if something was written to the console or asked for elsewhere.
+func (b *tab) check() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.messages {
+		b.t.Errorf("on the console: %s", m)
+	}
+	for _, url := range b.requests {
+		if !strings.HasPrefix(url, b.url) {
+			b.t.Errorf("asked for %s, which is not of the page", url)
+		}
+	}
+	if len(b.requests) == 0 {
+		b.t.Error("no requests were seen; want those of the page")
+	}
+}
+
+// forgive takes back what was written to the console so far, if each message has the
+// given text.
+func (b *tab) forgive(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var left []string
+	for _, m := range b.messages {
+		if !strings.Contains(m, text) {
+			left = append(left, m)
+		}
+	}
+	b.messages = left
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func awaiting(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// eval evaluates an expression of JavaScript.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	var out T
+	if err := chromedp.Run(b.ctx, chromedp.Evaluate(expression, &out, awaiting)); err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return out
+}
+
+// until waits until an expression of JavaScript is true. That there is nothing yet which
+// it is about, is not an error.
+func (b *tab) until(condition string) {
+	b.t.Helper()
+	met := eval[bool](b, fmt.Sprintf(`new Promise(resolve => {
+		const end = Date.now() + %d;
+		const look = () => {
+			let yes = false;
+			try { yes = Boolean(%s); } catch {}
+			if (yes || Date.now() > end) resolve(yes); else setTimeout(look, 20);
+		};
+		look();
+	})`, patience.Milliseconds(), condition))
+	if !met {
+		b.shot("failed")
+		b.t.Fatalf("not within %v: %s", patience, condition)
+	}
+}
+
+// press presses keys: one character each, or names like "Tab" and "Shift+Tab".
+func (b *tab) press(keys ...string) {
+	b.t.Helper()
+	for _, key := range keys {
+		b.run(keyOf(key))
+	}
+}
+
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.run(chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
+}
+
+func (b *tab) text(selector string) string {
+	b.t.Helper()
+	return eval[string](b, fmt.Sprintf("document.querySelector(%s).textContent", quote(selector)))
+}
+
+// quote writes a string as JavaScript does.
+func quote(text string) string {
+	out, err := json.Marshal(text)
+	if err != nil {
+		panic("browsertest: a string: got " + err.Error() + ", want JSON")
+	}
+	return string(out)
+}
+
+// shot keeps a picture, if pictures are wanted.
+func (b *tab) shot(name string) {
+	b.t.Helper()
+	if *shots == "" {
+		return
+	}
+	var picture []byte
+	b.run(chromedp.CaptureScreenshot(&picture))
+	if err := os.MkdirAll(*shots, 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	file := fmt.Sprintf("%s/%s-%s.png", *shots, strings.ReplaceAll(b.t.Name(), "/", "-"), name)
+	if err := os.WriteFile(file, picture, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

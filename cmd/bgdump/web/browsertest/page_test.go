@@ -1,0 +1,237 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+)
+
+// The nodes of the sample that tests name.
+const (
+	shopNodes = 14 // with start and end
+	shopEdges = 23
+)
+
+func shop() *ticking { return &ticking{Program: sample.Shop()} }
+
+func TestThePageShowsTheGraph(t *testing.T) {
+	b := open(t, shop(), look{})
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	b.until("document.querySelectorAll('.edge').length >= 20")
+	if got := b.text("#program"); got != "shop" {
+		t.Errorf("title %q; want shop", got)
+	}
+	if got := b.text("#run"); !strings.Contains(got, "process 4711 on web-3") {
+		t.Errorf("%q; want process and host", got)
+	}
+	b.until("document.querySelector('#status').dataset.level === 'live'")
+	first := b.text(".figure strong")
+	b.until("document.querySelector('.figure strong').textContent !== " + quote(first))
+	sizes := eval[[]float64](b, "[...document.querySelectorAll('.node')].map(n => n.getBoundingClientRect()).map(r => r.width * r.height)")
+	if slices.Max(sizes) < 2*slices.Min(sizes) {
+		t.Errorf("the largest box has %.0f pixels, the smallest %.0f; want sizes by tasks waiting", slices.Max(sizes), slices.Min(sizes))
+	}
+	widths := eval[[]float64](b, "[...document.querySelectorAll('.edge:not(.idle) .line')].map(l => Number(l.getAttribute('stroke-width')))")
+	if slices.Max(widths) < 3*slices.Min(widths) {
+		t.Errorf("lines are %v wide; want widths by traffic", widths)
+	}
+}
+
+func TestNodesStayWhereTheyAre(t *testing.T) {
+	b := open(t, shop(), look{still: true})
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	b.until("document.querySelectorAll('.edge:not(.idle)').length >= 21")
+	const corners = "[...document.querySelectorAll('.node')].map(n => n.dataset.key + n.style.transform.replace(/ scale.*/, '')).join()"
+	b.until("!document.querySelector('.node.heat-5') || true")
+	b.run(chromedp.Focus(".node", chromedp.ByQuery)) // nothing is arranged anew under somebody's hands
+	before, shown := eval[string](b, corners), b.text(".caption")
+	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
+	if after := eval[string](b, corners); after != before {
+		t.Errorf("boxes have moved:\n%s\n%s", before, after)
+	}
+}
+
+func TestTheColourCanBeSwitched(t *testing.T) {
+	b := open(t, shop(), look{still: true})
+	const colours = "[...document.querySelectorAll('.node')].map(n => getComputedStyle(n).backgroundColor).join()"
+	b.until("document.querySelector('.legend')?.textContent.includes('CPU')")
+	cpu := eval[string](b, colours)
+	b.click("input[name=color][value=wait]")
+	b.until("document.querySelector('.legend').textContent.includes('mean wait')")
+	if wait := eval[string](b, colours); wait == cpu {
+		t.Error("the colours are the same by CPU and by wait")
+	}
+	hot := eval[string](b, "[...document.querySelectorAll('.node')].sort((a, b) => b.className.match(/heat-(.)/)[1] - a.className.match(/heat-(.)/)[1])[0].textContent")
+	if !strings.Contains(hot, "find") && !strings.Contains(hot, "readHead") && !strings.Contains(hot, "refresh") {
+		t.Errorf("hottest by wait is %q; want one where tasks wait long", hot)
+	}
+	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	b.press("c")
+	b.until("document.querySelector('.legend').textContent.includes('CPU')")
+	if !strings.Contains(b.text(".node.heat-5"), "render page") {
+		t.Errorf("hottest by CPU is %q; want render page", b.text(".node.heat-5"))
+	}
+}
+
+// column returns a column of the table in a view, as it is written.
+func column(b *tab, view, id string) []string {
+	b.t.Helper()
+	return eval[[]string](b, fmt.Sprintf(`(() => {
+		const at = [...document.querySelectorAll('#panel-%[1]s thead th')].findIndex(th => th.dataset.column === %[2]s);
+		return [...document.querySelectorAll('#panel-%[1]s tbody tr')].map(tr => tr.children[at].firstChild.textContent);
+	})()`, view, quote(id)))
+}
+
+func numbers(t *testing.T, texts []string) []float64 {
+	t.Helper()
+	var out []float64
+	for _, text := range texts {
+		v, err := strconv.ParseFloat(strings.NewReplacer(",", "", "−", "-", "+", "").Replace(text), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
+	src := shop()
+	b := open(t, src, look{hash: "#tab=nodes"})
+	b.until(fmt.Sprintf("document.querySelectorAll('#panel-nodes tbody tr').length === %d", shopNodes))
+	src.hold()
+	sorted := func(id, how string) {
+		t.Helper()
+		b.until(fmt.Sprintf("document.querySelector('#panel-nodes th[data-column=%s]').getAttribute('aria-sort') === '%s'", id, how))
+		if n := eval[int](b, "document.querySelectorAll('#panel-nodes th[aria-sort=ascending], #panel-nodes th[aria-sort=descending]').length"); n != 1 {
+			t.Errorf("%d columns say that the table is sorted by them", n)
+		}
+	}
+	sorted("now", "descending")
+	if now := numbers(t, column(b, "nodes", "now")); !slices.IsSortedFunc(now, func(a, b float64) int { return int(b - a) }) || now[0] == 0 {
+		t.Errorf("waiting: %v; want the most first", now)
+	}
+	b.click("#panel-nodes th[data-column=rate] button")
+	sorted("rate", "descending")
+	down := numbers(t, column(b, "nodes", "rate"))
+	b.click("#panel-nodes th[data-column=rate] button")
+	sorted("rate", "ascending")
+	up := numbers(t, column(b, "nodes", "rate"))
+	if !slices.IsSorted(up) || slices.IsSorted(down) || up[len(up)-1] != down[0] {
+		t.Errorf("per second: first %v, then %v; want one the reverse of the other", down, up)
+	}
+
+	b.run(chromedp.Focus("#panel-nodes th[data-column=name] button", chromedp.ByQuery))
+	b.press("Enter")
+	sorted("name", "ascending")
+	names := column(b, "nodes", "name")
+	if !slices.IsSortedFunc(names, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) }) {
+		t.Errorf("names: %v; want them in order", names)
+	}
+	if !eval[bool](b, "document.activeElement.closest('th')?.dataset.column === 'name'") {
+		t.Error("the focus has left the column")
+	}
+
+	b.press("2", "3")
+	b.until("document.querySelector('#panel-edges th[data-column=total]')?.getAttribute('aria-sort') === 'descending'")
+	b.click("#panel-edges th[data-column=count] button")
+	b.until("document.querySelector('#panel-edges th[data-column=count]').getAttribute('aria-sort') === 'descending'")
+	if counts := numbers(t, column(b, "edges", "count")); len(counts) < 20 || counts[0] < counts[len(counts)-1] {
+		t.Errorf("steps: %v; want the most first", counts)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	b := open(t, shop(), look{})
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	b.press("/", "a", "c", "c", "e", "s", "s", "L", "o", "g")
+	b.until("document.querySelectorAll('.node').length === 3 && document.querySelector('#panel-graph').textContent.includes('accessLog')")
+	b.press("Escape")
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	if got := eval[string](b, "document.activeElement.id"); got != "focus" {
+		t.Errorf("the focus is on %q; want on the filter", got)
+	}
+	b.run(chromedp.SendKeys("#ignore", "conn|accept", chromedp.ByQuery))
+	b.until("document.querySelectorAll('.node').length < 8")
+	if got := b.text("#panel-graph .cards"); strings.Contains(got, "conn") || !strings.Contains(got, "refresh") {
+		t.Errorf("nodes %q; want none with conn", got)
+	}
+
+	b.run(chromedp.SendKeys("#focus", "(", chromedp.ByQuery))
+	b.until("!document.querySelector('#filter-error').hidden")
+	if got := b.text("#filter-error"); !strings.Contains(got, "regular expression") || !strings.Contains(got, "missing closing )") {
+		t.Errorf("%q; want what is wrong with the regular expression", got)
+	}
+	shown := b.text(".caption")
+	b.until("document.querySelector('.caption').textContent !== " + quote(shown)) // it goes on
+	b.forgive("400 (Bad Request)")
+	b.run(chromedp.SendKeys("#focus", "refresh)", chromedp.ByQuery))
+	b.until("document.querySelector('#filter-error').hidden")
+}
+
+func TestPause(t *testing.T) {
+	b := open(t, shop(), look{hash: "#tab=nodes"})
+	b.until("document.querySelectorAll('#panel-nodes tbody tr').length > 10")
+	b.click("#pause")
+	b.until("document.querySelector('#status').dataset.level === 'paused' && document.querySelector('#pause').getAttribute('aria-pressed') === 'true'")
+	rows := strings.Join(column(b, "nodes", "now"), " ")
+	moments := eval[float64](b, "Number(document.querySelector('.track .at').max)")
+	b.until(fmt.Sprintf("Number(document.querySelector('.track .at').max) >= %f + 3000", moments))
+	if again := strings.Join(column(b, "nodes", "now"), " "); again != rows {
+		t.Errorf("paused, but\n%s became\n%s", rows, again)
+	}
+	b.press("p")
+	b.until("document.querySelector('#status').dataset.level === 'live'")
+	b.until("[...document.querySelectorAll('#panel-nodes tbody td:nth-child(2)')].map(td => td.textContent).join(' ') !== " + quote(rows))
+}
+
+func TestHistogramsOnHoverAndFocus(t *testing.T) {
+	b := open(t, shop(), look{hash: "#tab=nodes", still: true})
+	b.until("document.querySelectorAll('#panel-nodes tbody tr').length > 10")
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error { return hover(ctx, "#panel-nodes tbody tr:nth-child(2)") }))
+	b.until("!document.querySelector('#tip').hidden && document.querySelectorAll('#tip .chart rect').length > 5")
+	name := b.text("#panel-nodes tbody tr:nth-child(2) bdi")
+	if got := b.text("#tip header"); !strings.HasPrefix(got, name) {
+		t.Errorf("the description is of %q; want %q", got, name)
+	}
+	b.press("Escape")
+	b.until("document.querySelector('#tip').hidden")
+
+	b.run(chromedp.Focus("#panel-nodes th[data-column=oldest] button", chromedp.ByQuery))
+	b.press("Tab")
+	b.until("document.activeElement.matches('#panel-nodes tbody tr') && !document.querySelector('#tip').hidden")
+	b.press("ArrowDown")
+	if got, want := b.text("#tip header bdi"), eval[string](b, "document.activeElement.querySelector('bdi').textContent"); got != want {
+		t.Errorf("the description is of %q; want of the row with the focus, %q", got, want)
+	}
+	if !eval[bool](b, "document.activeElement.getAttribute('aria-describedby') === 'tip'") {
+		t.Error("the row does not say that it is described")
+	}
+
+	b.press("1")
+	b.until("document.querySelectorAll('.node').length > 10")
+	b.until("document.querySelector('.node.heat-5')")
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error { return hover(ctx, ".node.heat-5") }))
+	b.until("!document.querySelector('#tip').hidden && document.querySelector('#tip header').textContent.includes('render page')")
+	b.press("g", "e")
+	b.until("document.activeElement.matches('.edge') && document.querySelector('#tip').textContent.includes('CPU per step')")
+}
+
+func hover(ctx context.Context, selector string) error {
+	var box *dom.BoxModel
+	if err := chromedp.Dimensions(selector, &box, chromedp.ByQuery).Do(ctx); err != nil {
+		return err
+	}
+	x, y := (box.Content[0]+box.Content[4])/2, (box.Content[1]+box.Content[5])/2
+	return input.DispatchMouseEvent(input.MouseMoved, x, y).Do(ctx)
+}

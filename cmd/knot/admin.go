@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// An adminServer shows operators what knot is doing. It is a server of net/http on
+// plain goroutines, so that it answers when all event loops are stuck.
+type adminServer struct {
+	server *http.Server
+	addr   net.Addr
+	cancel context.CancelFunc // ends the requests that wait for time to pass
+	ended  chan struct{}
+}
+
+const (
+	adminHead  = 5 * time.Second // for a request head
+	adminWrite = 6 * time.Minute // for an answer: the longest difference takes 5
+	adminIdle  = time.Minute
+	adminGrace = time.Second
+)
+
+// An adminError is one of the admin address.
+type adminError struct {
+	addr string
+	err  error
+}
+
+func (e *adminError) Error() string { return e.err.Error() }
+func (e *adminError) Unwrap() error { return e.err }
+
+// listenAdmin starts serving on addr. Without a host that is this machine only.
+func listenAdmin(addr string, log *slog.Logger) (*adminServer, error) {
+	if strings.HasPrefix(addr, ":") {
+		addr = "127.0.0.1" + addr
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, &adminError{addr, err}
+	}
+	a := &adminServer{addr: ln.Addr(), ended: make(chan struct{})}
+	var handler http.Handler = adminPages()
+	if local, ok := ln.Addr().(*net.TCPAddr); ok && local.IP.IsLoopback() {
+		handler = onlyByAddress(handler)
+	} else {
+		log.Warn("knot: the admin address can be reached from other machines; whoever comes there sees how this program works", "addr", ln.Addr().String())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.server = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: adminHead,
+		ReadTimeout:       2 * adminHead,
+		WriteTimeout:      adminWrite,
+		IdleTimeout:       adminIdle,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	go func() {
+		defer close(a.ended)
+		if err := a.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("knot: the admin server has ended", "error", err)
+		}
+	}()
+	return a, nil
+}
+
+// stop ends the server; requests under way have a moment to end.
+func (a *adminServer) stop() {
+	a.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
+	defer cancel()
+	if a.server.Shutdown(ctx) != nil {
+		a.server.Close()
+	}
+	<-a.ended
+}
+
+var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Knot</title>
+<style>body { font: 16px/1.5 system-ui, sans-serif; margin: 2em }</style>
+<h1>Knot</h1>
+<p>What this server is doing:</p>
+<ul>
+<li><a href="debug/bgraph/">blocking graph</a>: where tasks wait, and what they do in between
+<li><a href="debug/pprof/">profiles</a> of the Go runtime: CPU, memory, goroutines
+</ul>
+<p>For a live view: <code>bgdump -top http://{{.}}</code>
+</html>
+`))
+
+func adminPages() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		adminIndex.Execute(w, r.Host)
+	})
+	mux.Handle("/debug/bgraph/", bgraph.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// onlyByAddress refuses requests for a host that is a name: a web page in a browser on
+// this machine may have got that name to mean this machine (DNS rebinding), and would
+// read the answer.
+func onlyByAddress(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
+			http.Error(w, fmt.Sprintf("this server is called by its address or as localhost, not as %q", host), http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

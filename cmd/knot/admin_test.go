@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// startWith runs knot with the sample site and more arguments, and returns the first
+// lines that it prints and what stops it.
+func startWith(t *testing.T, lines int, args ...string) (printed []string, stop func() (code int, stderr string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, w := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"-root", site, "-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, &stderr)
+		w.Close()
+	}()
+	out := bufio.NewReader(r)
+	for range lines {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("after %q: %v, exit code %d, %s", printed, err, <-code, &stderr)
+		}
+		printed = append(printed, line)
+	}
+	go io.Copy(io.Discard, out)
+	return printed, func() (int, string) {
+		cancel()
+		return <-code, stderr.String()
+	}
+}
+
+func TestAdminPages(t *testing.T) {
+	printed, stop := startWith(t, 2, "-admin", ":0", "-quiet")
+	url := regexp.MustCompile(`^admin pages on (http://127\.0\.0\.1:[1-9]\d*)\n$`).FindStringSubmatch(printed[1])
+	if url == nil {
+		t.Fatalf("printed %q", printed)
+	}
+	site := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(printed[0])
+	client := &http.Client{Transport: new(http.Transport)}
+	ask := func(target, host string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest("GET", target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	ask(site+"/", "")
+	page := url[1] + "/"
+	code, index := ask(page, "")
+	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
+	if code != 200 || len(links) != 2 || !strings.Contains(index, "bgdump -top "+url[1]) {
+		t.Errorf("index: %d, %s", code, index)
+	}
+	for _, link := range append(links, []string{"", "debug/pprof/cmdline"}, []string{"", "debug/pprof/heap"}) {
+		if code, body := ask(page+link[1], ""); code != 200 {
+			t.Errorf("%s: %d, %s", link[1], code, body)
+		}
+	}
+	code, dump := ask(page+"debug/bgraph/?format=dump", "localhost:1")
+	s, err := bgraph.Decode(strings.NewReader(dump))
+	if code != 200 || err != nil {
+		t.Fatalf("dump: %d, %v", code, err)
+	}
+	found := false
+	for i := range s.Nodes {
+		found = found || s.Nodes[i].Reason == "accept" && s.Nodes[i].Departures > 0
+	}
+	if !found {
+		t.Errorf("the graph has no accepted connection: %d nodes", len(s.Nodes))
+	}
+	for host, want := range map[string]int{"evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403, "[::1]:80": 200, "127.0.0.1": 200} {
+		if code, body := ask(page, host); code != want || want == 403 && !strings.Contains(body, "evil.example") {
+			t.Errorf("as %s: %d, %s", host, code, body)
+		}
+	}
+	if code, _ := ask(page+"nothing", ""); code != 404 {
+		t.Errorf("another path: %d", code)
+	}
+	code, stderr := stop()
+	if code != exitOK || strings.Contains(stderr, "other machines") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if _, err := client.Get(page); err == nil {
+		t.Error("it still answers after the end")
+	}
+}
+
+func TestAdminForAllIsWarnedOf(t *testing.T) {
+	printed, stop := startWith(t, 2, "-admin", "0.0.0.0:0")
+	if !strings.Contains(printed[1], "every address") {
+		t.Errorf("printed %q", printed)
+	}
+	port := regexp.MustCompile(`:(\d+)`).FindStringSubmatch(printed[1])[1]
+	r, _ := http.NewRequest("GET", "http://127.0.0.1:"+port+"/", nil)
+	r.Host = "server.example"
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Errorf("by a name: %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if code, stderr := stop(); code != exitOK || !strings.Contains(stderr, "can be reached from other machines") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// TestAdminStopsInTime: a request that waits does not hold the end up.
+func TestAdminStopsInTime(t *testing.T) {
+	a, err := listenAdmin("127.0.0.1:0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := net.Dial("tcp", a.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	io.WriteString(nc, "GET /debug/pprof/profile?seconds=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	idle, err := net.Dial("tcp", a.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	began := time.Now()
+	a.stop()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
+func TestAdminErrorsAreClear(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	used := ln.Addr().String()
+	for addr, want := range map[string]string{
+		used:              "Another program uses " + used + " already. Choose another port with -admin",
+		"nonsense":        "nonsense",
+		"127.0.0.1:70000": "70000",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(context.Background(), []string{"-root", site, "-addr", "127.0.0.1:0", "-admin", addr}, &stdout, &stderr)
+		if code != exitFailed || !strings.Contains(stderr.String(), want) {
+			t.Errorf("-admin %s: code %d, %q; want %q", addr, code, &stderr, want)
+		}
+	}
+}
+
+func TestSignalWritesTheGraph(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.bgraph")
+	_, stop := startWith(t, 1, "-dump", path)
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	patience := time.After(20 * time.Second)
+	for written := false; !written; {
+		select {
+		case <-tick.C:
+			_, err := os.Stat(path)
+			written = err == nil
+		case <-patience:
+			t.Fatal("no dump after 20 s")
+		}
+	}
+	if s, err := bgraph.ReadFile(path); err != nil || len(s.Loops) != 1 {
+		t.Errorf("dump: %v", err)
+	}
+	if code, stderr := stop(); code != exitOK {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

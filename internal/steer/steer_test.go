@@ -1,0 +1,240 @@
+package steer
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// steered makes a runtime on a simulated clock.
+func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *Steering) {
+	t.Helper()
+	cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Graph.ExplainSched(s.Explain)
+	clock := sim.NewJumpingClock()
+	c := task.Config{
+		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 10 * time.Second,
+		NewPoller:   func(i int) (task.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
+		NewObserver: cfg.Graph.Observe,
+		NewPolicy:   s.Policy,
+		OnPanic:     func(*task.PanicError) {},
+		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if cfg.Policy == Resource {
+		c.NewAdmission = s.Admission
+	}
+	rt, err := task.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt, s
+}
+
+// The programs that every way of running tasks must run right, under both policies.
+func TestRandomPrograms(t *testing.T) {
+	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
+		t.Run(cfg.Policy, func(t *testing.T) {
+			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *task.Runtime {
+				rt, s := steered(t, loops, seed, cfg)
+				if s.ledger != nil { // what Run does, at odd moments
+					s.tick(rt.Now(), seed)
+					rt.Loop(0).Post(func() { s.tick(rt.Now(), seed+1) })
+				}
+				return rt
+			})
+		})
+	}
+}
+
+func TestUnknownPolicies(t *testing.T) {
+	if _, err := New(Config{Policy: "best"}); err == nil || !strings.Contains(err.Error(), "cohort") {
+		t.Errorf("error %v, want one that names the policies", err)
+	}
+	if _, err := New(Config{Policy: Resource}); err == nil || !strings.Contains(err.Error(), "graph") {
+		t.Errorf("error %v, want one about the graph", err)
+	}
+}
+
+// An Entrance where every task goes on to allocate 1 MiB and to take 2 tokens: the demand
+// that is predicted there is that.
+func TestDemandIsLearntFromTheGraph(t *testing.T) {
+	e, err := task.NewEntrance("learn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := task.NewResource("learn tokens", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.SetLimit(100)
+	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	var sink []byte
+	err = rt.Go(func() {
+		for range 100 {
+			task.Go(func() {
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+					return
+				}
+				defer e.Leave()
+				sink = make([]byte, 1<<20)
+				tokens.Acquire(2)
+				task.Sleep(time.Millisecond)
+				tokens.Release(2)
+				task.Yield()
+			}).Join()
+		}
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = sink
+	s.tick(rt.Now(), 1)
+	var entrance task.NodeID
+	for id, name := range s.cfg.Graph.Entrances() {
+		if name == "learn" {
+			entrance = id
+		}
+	}
+	p := s.predicted()[entrance]
+	if mem := p.Peak[s.memory].Mean; mem < 1<<20 || mem > 1.3*(1<<20) {
+		t.Errorf("a task is expected to hold %.0f bytes, want 1 MiB or a little more", mem)
+	}
+	if net := p.Net[s.memory]; net > 0.2*(1<<20) {
+		t.Errorf("in the end a task is expected to have taken %.0f bytes, want none", net)
+	}
+	id := -1
+	for i, r := range task.Resources() {
+		if r == tokens {
+			id = s.resource[i]
+		}
+	}
+	if id < 0 {
+		t.Fatal("the declared resource is not watched")
+	}
+	if took := p.Peak[id].Mean; took < 1.9 || took > 2.1 {
+		t.Errorf("a task is expected to hold %.2f tokens, want 2", took)
+	}
+}
+
+// With a limit on a declared resource, no more tasks are let in than it is enough for,
+// once it is known what they take.
+func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
+	const limit = 20
+	e, err := task.NewEntrance("room")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, err := task.NewResource("slots", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots.SetLimit(limit)
+	defer slots.SetLimit(1 << 40)
+	rt, s := steered(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
+	defer rt.Close()
+	inside, most, served := 0, 0, 0
+	work := func() {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+			return
+		}
+		slots.Acquire(1)
+		inside++
+		most = max(most, inside)
+		task.Sleep(5 * time.Millisecond)
+		inside--
+		served++
+		slots.Release(1)
+		e.Leave()
+	}
+	err = rt.Run(context.Background(), func(context.Context) error {
+		for range 100 { // learns
+			task.Go(work).Join()
+		}
+		s.tick(rt.Now(), 1)
+		most = 0
+		var all []*task.Task
+		for range 500 {
+			all = append(all, task.Go(work))
+		}
+		n := uint64(1)
+		stop := false
+		task.Go(func() {
+			for !stop {
+				task.Sleep(10 * time.Millisecond)
+				n++
+				s.tick(rt.Now(), n)
+			}
+		})
+		for _, k := range all {
+			k.Join()
+		}
+		stop = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if served != 600 {
+		t.Errorf("%d were served, want all 600", served)
+	}
+	if most > limit {
+		t.Errorf("%d were inside at a time, there is room for %d", most, limit)
+	}
+	if most < limit*7/10 {
+		t.Errorf("at most %d were inside at a time, though there is room for %d", most, limit)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	rt, s := steered(t, 2, 1, Config{Policy: Resource})
+	defer rt.Close()
+	for range 10 {
+		rt.Go(func() { task.At("somewhere") }).Join()
+	}
+	s.tick(rt.Now(), 1)
+	got := s.cfg.Graph.Snapshot()
+	if err := got.Validate(); err != nil {
+		t.Error(err)
+	}
+	sched := got.Sched
+	if sched == nil || sched.Policy != Resource || len(sched.Nodes) == 0 || len(sched.Resources) < 2 {
+		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", sched)
+	}
+	if sched.Resources[0].Name != "memory" || sched.Resources[0].State != ressched.Low.String() {
+		t.Errorf("first resource %+v, want memory, low", sched.Resources[0])
+	}
+	for _, n := range sched.Nodes {
+		if got.Node(n.Key) == nil {
+			t.Errorf("node %v is not in the graph", n.Key)
+		}
+	}
+}
+
+// A loop that is stuck does not keep others from explaining themselves.
+func TestExplainWithALoopThatIsStuck(t *testing.T) {
+	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	stuck, free := make(chan struct{}), make(chan struct{})
+	rt.Go(func() { close(stuck); <-free })
+	<-stuck
+	if got := s.Explain(); got.Policy != Resource || len(got.Nodes) != 0 {
+		t.Errorf("explained %+v; want the policy alone", got)
+	}
+	close(free)
+}

@@ -1,0 +1,217 @@
+// Package probe reads how much of the machine's and the process's resources is in use,
+// and how much may be: memory, file descriptors, the garbage collector's share of the
+// processor, memory pressure and major page faults.
+//
+// It is made for a program that has to go on whatever the machine looks like. A source
+// that is missing, unreadable or not understood is reported once and left out from then
+// on. Files are opened once, so that it works when no descriptor is left.
+//
+// It knows files and numbers only; what follows from them is decided by others. No call
+// parks; a Read makes a handful of system calls.
+package probe
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The names of the Readings.
+const (
+	// Heap is what of the Go heap is reachable, in bytes, and how much of it there should
+	// be so that the garbage collector does not have to work too hard.
+	Heap = "heap"
+	// Memory is what the process's container uses, in bytes, without file pages that can
+	// be dropped; or what the machine uses, if no container limits it.
+	Memory = "memory"
+	// Files is the number of open file descriptors.
+	Files = "files"
+	// GC is the garbage collector's share of the processors, 0 to 1.
+	GC = "gc"
+	// Pressure is the share of time in which some thread of the container, or of the
+	// machine, waited for memory, 0 to 1 (the kernel's PSI).
+	Pressure = "memory pressure"
+	// Faults is how many times a second the process waited for a page to be read from
+	// disk.
+	Faults = "major faults"
+)
+
+// How much of a sign of thrashing is too much. A collector that uses a quarter of the
+// processors has a sixth of the memory or less to work with between two collections; a
+// tenth of the time spent waiting for memory is what the kernel's own users of PSI take
+// as the point to act; 200 faults a second keep a fast disk busy for a tenth of a second.
+const (
+	MuchGC       = 0.25
+	MuchPressure = 0.10
+	MuchFaults   = 200.0
+)
+
+// A Reading is what is known of one resource now.
+type Reading struct {
+	Name  string
+	Value float64
+	Limit float64
+	Sign  bool // not something that tasks take, but a sign of thrashing
+}
+
+// Config configures a Probe. The zero value is that of a real machine.
+type Config struct {
+	// Root is the folder that /proc and /sys are in. "/".
+	Root string
+	// Report is told of each source that is left out, once. nil: nobody is.
+	Report func(source string, err error)
+	// Runtime reads the metrics of the Go runtime, Files the limit on descriptors. nil:
+	// those of this process.
+	Runtime func() Runtime
+	Files   func() (limit uint64, err error)
+}
+
+// A Probe reads the resources of this process. It may be used by one goroutine at a time.
+type Probe struct {
+	cfg      Config
+	readings []Reading
+
+	heap    heapReader
+	gc      gcReader
+	files   filesReader
+	memory  memoryReader
+	stall   rate
+	faults  rate
+	sources map[string]*source
+}
+
+// New looks for the sources there are.
+func New(cfg Config) *Probe {
+	if cfg.Root == "" {
+		cfg.Root = "/"
+	}
+	if cfg.Report == nil {
+		cfg.Report = func(string, error) {}
+	}
+	if cfg.Runtime == nil {
+		cfg.Runtime = newRuntimeReader().read
+	}
+	if cfg.Files == nil {
+		cfg.Files = fileLimit
+	}
+	p := &Probe{cfg: cfg, sources: map[string]*source{}}
+	p.memory.find(p)
+	p.files.find(p)
+	p.open(Pressure, append(p.memory.pressure, "proc/pressure/memory")...)
+	p.open(Faults, "proc/self/stat")
+	return p
+}
+
+// Close closes the files.
+func (p *Probe) Close() {
+	for _, s := range p.sources {
+		s.close()
+	}
+}
+
+// Read returns what is known now; what has not changed since the last Read, because it
+// cannot be known so soon, is missing. now is from any zero, and must not go back. The
+// result is valid until the next Read.
+func (p *Probe) Read(now time.Duration) []Reading {
+	p.readings = p.readings[:0]
+	r := p.cfg.Runtime()
+	most := p.memory.read(p) // the least of all limits on memory
+	p.heap.read(p, now, r, most)
+	p.gc.read(p, r)
+	p.files.read(p)
+	if stalled, ok := p.number(Pressure, parsePressure); ok {
+		if share, ok := p.stall.per(now, stalled/1e6); ok {
+			p.add(Reading{Name: Pressure, Value: share, Limit: MuchPressure, Sign: true})
+		}
+	}
+	if faults, ok := p.number(Faults, parseMajorFaults); ok {
+		if perSecond, ok := p.faults.per(now, faults); ok {
+			p.add(Reading{Name: Faults, Value: perSecond, Limit: MuchFaults, Sign: true})
+		}
+	}
+	return p.readings
+}
+
+func (p *Probe) add(r Reading) { p.readings = append(p.readings, r) }
+
+// A source is a file that is read again and again.
+type source struct {
+	name string
+	file *os.File // nil: left out
+	buf  []byte
+}
+
+// open makes the first of these files that can be read the source with the given name.
+func (p *Probe) open(name string, paths ...string) bool {
+	s := &source{name: name}
+	var first error
+	for _, path := range paths {
+		f, err := os.Open(filepath.Join(p.cfg.Root, path))
+		if err == nil {
+			s.file, s.buf = f, make([]byte, 4096)
+			if _, err = s.read(); err == nil {
+				p.sources[name] = s
+				return true
+			}
+			s.close()
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	p.cfg.Report(name, first)
+	return false
+}
+
+// read returns what is in the file, at most as much as fits into buf.
+func (s *source) read() ([]byte, error) {
+	n, err := s.file.ReadAt(s.buf, 0)
+	if n > 0 {
+		err = nil // short of buf: the end of the file
+	}
+	return s.buf[:n], err
+}
+
+func (s *source) close() {
+	if s.file != nil {
+		_ = s.file.Close() // it was only read
+		s.file = nil
+	}
+}
+
+// number reads a source. ok is false if it is left out, also from now on.
+func (p *Probe) number(name string, parse func([]byte) (float64, error)) (v float64, ok bool) {
+	s := p.sources[name]
+	if s == nil || s.file == nil {
+		return 0, false
+	}
+	text, err := s.read()
+	if err == nil {
+		v, err = parse(text)
+	}
+	if err != nil {
+		s.close()
+		p.cfg.Report(name, err)
+		return 0, false
+	}
+	return v, true
+}
+
+// A rate makes a rate of a count.
+type rate struct {
+	begun bool
+	at    time.Duration
+	count float64
+}
+
+// per is how much has been counted per second since the last call. ok is false the first
+// time, if no time has gone by, and if the count has become less.
+func (r *rate) per(now time.Duration, count float64) (v float64, ok bool) {
+	if dt := (now - r.at).Seconds(); r.begun && dt > 0 && count >= r.count {
+		v, ok = (count-r.count)/dt, true
+	} else if r.begun && dt <= 0 {
+		return 0, false
+	}
+	r.begun, r.at, r.count = true, now, count
+	return v, ok
+}

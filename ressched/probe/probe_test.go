@@ -1,0 +1,440 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tree is what a machine's /proc and /sys look like.
+type tree map[string]string
+
+// with returns the tree with some files changed, or left out if their text is "-".
+func (tr tree) with(changes tree) tree {
+	out := maps.Clone(tr)
+	for file, text := range changes {
+		if out[file] = text; text == "-" {
+			delete(out, file)
+		}
+	}
+	return out
+}
+
+func (tr tree) write(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for file, text := range tr {
+		put(t, root, file, text)
+	}
+	return root
+}
+
+func put(t *testing.T, root, file, text string) {
+	t.Helper()
+	path := filepath.Join(root, file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const gib = 1 << 30
+
+func stat(faults int) string {
+	return fmt.Sprintf("42 (a (b) c) S 1 42 42 0 -1 4194304 1000 0 %d 0 10 5 0 0 20 0 1 0 100", faults)
+}
+
+// machine has 16 GiB, of which 4 can be had, and no cgroups.
+var machine = tree{
+	"proc/meminfo":         "MemTotal:       16777216 kB\nMemFree:          100000 kB\nMemAvailable:    4194304 kB\n",
+	"proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+	"proc/self/stat":       stat(7),
+	"proc/self/fd/0":       "", "proc/self/fd/1": "", "proc/self/fd/2": "",
+	"proc/self/cgroup":    "0::/\n",
+	"proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+}
+
+// version2 is a container in a group of its own, which it may use 1 GiB in, inside of one
+// for 8 GiB.
+var version2 = machine.with(tree{
+	"proc/self/cgroup":                      "0::/pod/app\n",
+	"proc/self/mountinfo":                   "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+	"sys/fs/cgroup/pod/app/memory.max":      "1073741824\n",
+	"sys/fs/cgroup/pod/app/memory.high":     "max\n",
+	"sys/fs/cgroup/pod/app/memory.current":  "900000000\n",
+	"sys/fs/cgroup/pod/app/memory.stat":     "anon 500\nfile 300\ninactive_file 100000000\n",
+	"sys/fs/cgroup/pod/app/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=5000000\n",
+	"sys/fs/cgroup/pod/memory.max":          "8589934592\n",
+	"sys/fs/cgroup/pod/memory.high":         "max\n",
+	"sys/fs/cgroup/pod/memory.current":      "1000000000\n",
+	"sys/fs/cgroup/pod/memory.stat":         "inactive_file 0\n",
+})
+
+// version1 has a mount for each controller.
+var version1 = machine.with(tree{
+	"proc/self/cgroup":                               "5:devices:/x\n4:memory,hugetlb:/app\n1:cpu:/\n",
+	"proc/self/mountinfo":                            "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory,hugetlb\n",
+	"sys/fs/cgroup/memory/app/memory.limit_in_bytes": "2147483648\n",
+	"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "1600000000\n",
+	"sys/fs/cgroup/memory/app/memory.stat":           "cache 1\ninactive_file 7\ntotal_inactive_file 100000000\n",
+	"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
+	"sys/fs/cgroup/memory/memory.usage_in_bytes":     "99999999999\n",
+	"sys/fs/cgroup/memory/memory.stat":               "total_inactive_file 0\n",
+})
+
+// hybrid is version 1 with an empty version 2 beside it, as older systemd makes it.
+var hybrid = version1.with(tree{
+	"proc/self/cgroup":                              version1["proc/self/cgroup"] + "0::/user.slice\n",
+	"proc/self/mountinfo":                           version1["proc/self/mountinfo"] + "36 31 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+	"sys/fs/cgroup/unified/user.slice/cgroup.procs": "42\n",
+})
+
+// newProbe looks at a tree, with a runtime that has no limit.
+func newProbe(t *testing.T, root string, change func(*Config)) (p *Probe, reports *[]string) {
+	t.Helper()
+	reports = new([]string)
+	cfg := Config{
+		Root:    root,
+		Report:  func(source string, err error) { *reports = append(*reports, fmt.Sprint(source, ": ", err)) },
+		Runtime: func() Runtime { return Runtime{MemoryLimit: math.MaxInt64, Percent: 100} },
+		Files:   func() (uint64, error) { return 1024, nil },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	p = New(cfg)
+	t.Cleanup(p.Close)
+	return p, reports
+}
+
+func find(readings []Reading, name string) (r Reading, found bool) {
+	i := slices.IndexFunc(readings, func(r Reading) bool { return r.Name == name })
+	if i < 0 {
+		return r, false
+	}
+	return readings[i], true
+}
+
+func TestMemoryOfEveryHierarchy(t *testing.T) {
+	hostPath := version2.with(tree{ // a container that does not know the names of its groups
+		"proc/self/cgroup":                 "0::/../../pod/app\n",
+		"sys/fs/cgroup/memory.max":         "536870912\n",
+		"sys/fs/cgroup/memory.high":        "max\n",
+		"sys/fs/cgroup/memory.stat":        "inactive_file 0\n",
+		"sys/fs/cgroup/memory.current":     "400000000\n",
+		"sys/fs/cgroup/pod/app/memory.max": "-", "sys/fs/cgroup/pod/memory.max": "-",
+	})
+	docker := version1.with(tree{ // whose folder is mounted as the root
+		"proc/self/cgroup":                           "4:memory:/docker/0123\n",
+		"proc/self/mountinfo":                        "35 31 0:32 /docker/0123 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+		"sys/fs/cgroup/memory/memory.limit_in_bytes": "268435456\n",
+		"sys/fs/cgroup/memory/memory.usage_in_bytes": "200000000\n",
+	})
+	spaces := version2.with(tree{
+		"proc/self/mountinfo":          `30 22 0:26 / /my\040groups rw - cgroup2 cgroup2 rw` + "\n",
+		"my groups/pod/app/memory.max": "67108864\n", "my groups/pod/app/memory.current": "1\n",
+	})
+	for _, c := range []struct {
+		name        string
+		tree        tree
+		used, limit float64
+	}{
+		{"no cgroup", machine, 12 * gib, 16 * gib},
+		{"version 2", version2, 800000000, gib},
+		{"version 2, outer group fuller", version2.with(tree{"sys/fs/cgroup/pod/memory.current": "8500000000\n"}), 8500000000, 8 * gib},
+		{"version 2, high", version2.with(tree{"sys/fs/cgroup/pod/app/memory.high": "999000000\n"}), 800000000, 999000000},
+		{"version 2, max", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "max\n"}), 12 * gib, 16 * gib},
+		{"version 2, no stat", version2.with(tree{"sys/fs/cgroup/pod/app/memory.stat": "-"}), 900000000, gib},
+		{"version 1", hybrid.with(tree{"proc/self/cgroup": version1["proc/self/cgroup"]}), 12 * gib, 16 * gib},
+		{"version 1, full", version1.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib},
+		{"hybrid", hybrid.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib},
+		{"path of the host", hostPath, 12 * gib, 16 * gib},
+		{"path of the host, full", hostPath.with(tree{"sys/fs/cgroup/memory.current": "500000000\n"}), 500000000, 512 << 20},
+		{"docker", docker.with(tree{"sys/fs/cgroup/memory/memory.usage_in_bytes": "260000000\n"}), 260000000, 256 << 20},
+		{"mounted elsewhere", spaces.with(tree{"my groups/pod/app/memory.current": "67000000\n"}), 67000000, 64 << 20},
+		{"limit of 0", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "0\n"}), 12 * gib, 16 * gib},
+	} {
+		p, _ := newProbe(t, c.tree.write(t), nil)
+		got, found := find(p.Read(0), Memory)
+		if !found || got.Value != c.used || got.Limit != c.limit || got.Sign {
+			t.Errorf("%s: %+v, %v; want %.0f of %.0f", c.name, got, found, c.used, c.limit)
+		}
+	}
+}
+
+func TestContainersPressureIsPreferred(t *testing.T) {
+	root := version2.write(t)
+	p, reports := newProbe(t, root, nil)
+	if _, found := find(p.Read(0), Pressure); found {
+		t.Error("a pressure is known before there was any time")
+	}
+	put(t, root, "sys/fs/cgroup/pod/app/memory.pressure", "some avg10=9.00 avg60=0.00 avg300=0.00 total=5250000\n")
+	got, found := find(p.Read(time.Second), Pressure)
+	if !found || got.Value != 0.25 || got.Limit != MuchPressure || !got.Sign {
+		t.Errorf("%+v, %v; want 0.25", got, found)
+	}
+	if len(*reports) != 0 {
+		t.Errorf("reported %v", *reports)
+	}
+}
+
+func TestRates(t *testing.T) {
+	root := machine.write(t)
+	p, _ := newProbe(t, root, nil)
+	p.Read(time.Second)
+	put(t, root, "proc/self/stat", stat(57))
+	got, found := find(p.Read(1500*time.Millisecond), Faults)
+	if !found || got.Value != 100 || got.Limit != MuchFaults || !got.Sign {
+		t.Errorf("%+v, %v; want 100 per second", got, found)
+	}
+	put(t, root, "proc/self/stat", stat(58))
+	if got, found := find(p.Read(1500*time.Millisecond), Faults); found {
+		t.Errorf("%+v after no time at all", got)
+	}
+	put(t, root, "proc/self/stat", stat(3)) // it cannot become less
+	if got, found := find(p.Read(2*time.Second), Faults); found {
+		t.Errorf("%+v after the count became less", got)
+	}
+	put(t, root, "proc/self/stat", stat(4))
+	if got, _ := find(p.Read(3*time.Second), Faults); got.Value != 1 {
+		t.Errorf("%+v, want 1 per second", got)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	root := machine.write(t)
+	var limitErr error
+	p, reports := newProbe(t, root, func(c *Config) { c.Files = func() (uint64, error) { return 100, limitErr } })
+	if got, found := find(p.Read(0), Files); !found || got.Value != 3 || got.Limit != 100 || got.Sign {
+		t.Errorf("%+v, %v; want 3 of 100", got, found)
+	}
+	limitErr = unix.EMFILE
+	limit := uint64(100)
+	p.cfg.Files = func() (uint64, error) { return limit, limitErr }
+	if got, _ := find(p.Read(0), Files); got.Value != 100 {
+		t.Errorf("%+v when none is left, want 100", got)
+	}
+	limitErr = errors.New("broken")
+	for range 3 {
+		if got, found := find(p.Read(0), Files); found {
+			t.Errorf("%+v, want none", got)
+		}
+	}
+	if !slices.Equal(*reports, []string{"cgroup: no cgroup with a memory controller is mounted", "files: broken"}) {
+		t.Errorf("reported %v, want it once", *reports)
+	}
+}
+
+// Every file in turn is missing, empty, or full of garbage, from the beginning or from
+// some time on: nothing fails, what is broken is reported once and left out, and the
+// rest is read.
+func TestBrokenFiles(t *testing.T) {
+	long := strings.Repeat("long ", 5000)
+	for name, whole := range map[string]tree{"machine": machine, "version 2": version2, "version 1": version1, "hybrid": hybrid} {
+		for file := range whole {
+			if strings.Contains(file, "/fd/") {
+				continue
+			}
+			for _, text := range []string{"-", "", "\n", "garbage", "-5\n", "1e9\n", "\x00\xff\xfe", "12345678901234567890123\n", "some total=x\n", "0::\n", long} {
+				for _, later := range []bool{false, true} {
+					root := whole.write(t)
+					if !later {
+						root = whole.with(tree{file: text}).write(t)
+					}
+					p, reports := newProbe(t, root, nil)
+					p.Read(0)
+					if later && text != "-" {
+						put(t, root, file, text)
+					}
+					for i := range 3 {
+						for _, r := range p.Read(time.Duration(i+1) * time.Second) {
+							if math.IsNaN(r.Value) || r.Value < 0 || !(r.Limit > 0) || math.IsInf(r.Value, 0) || math.IsInf(r.Limit, 0) {
+								t.Errorf("%s, %s is %.20q: %+v", name, file, text, r)
+							}
+						}
+					}
+					if _, found := find(p.Read(9*time.Second), Files); !found {
+						t.Errorf("%s, %s is %.20q: files are not counted", name, file, text)
+					}
+					seen := map[string]bool{}
+					for _, r := range *reports {
+						source, _, _ := strings.Cut(r, ":")
+						if seen[source] {
+							t.Errorf("%s, %s is %.20q: reported more than once: %v", name, file, text, *reports)
+						}
+						seen[source] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNothingAtAll(t *testing.T) {
+	p, reports := newProbe(t, t.TempDir(), nil)
+	for i := range 3 {
+		if got := p.Read(time.Duration(i) * time.Second); len(got) != 0 {
+			t.Errorf("read %v from an empty machine", got)
+		}
+	}
+	for _, want := range []string{"meminfo", "cgroup", Files, Pressure, Faults} {
+		if !slices.ContainsFunc(*reports, func(r string) bool { return strings.HasPrefix(r, want+":") }) {
+			t.Errorf("no report of %s in %v", want, *reports)
+		}
+	}
+}
+
+func TestHeap(t *testing.T) {
+	r := Runtime{MemoryLimit: 4 * gib, Percent: 100}
+	p, _ := newProbe(t, machine.write(t), func(c *Config) { c.Runtime = func() Runtime { return r } })
+	now := time.Duration(0)
+	check := func(what string, want float64, wantFound bool) {
+		t.Helper()
+		got, found := find(p.Read(now), Heap)
+		if found != wantFound || found && (got.Value != want || got.Limit != 3*gib) {
+			t.Errorf("%s: %+v, %v; want %v of %v, %v", what, got, found, want, 3*gib, wantFound)
+		}
+	}
+	r.Objects = 2 * gib
+	check("no collection yet: all is reachable", 2*gib, true)
+	r.Cycles, r.Live = 1, gib
+	check("a collection has ended", gib, true)
+	r.Objects = 1.25 * gib
+	check("less than half: an upper bound will do", 1.25*gib, true)
+	r.Objects = 2 * gib
+	now += 10 * time.Millisecond
+	check("more than half, partly garbage", 0, false)
+	now += time.Second
+	check("and so for long", gib, true)
+	now += 10 * time.Millisecond
+	r.Cycles, r.Live = 3, 1.5*gib
+	check("another collection", 1.5*gib, true)
+}
+
+func TestHeapLimits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		r     Runtime
+		limit float64 // 0: none
+	}{
+		{"GOMEMLIMIT", Runtime{MemoryLimit: 1 * gib, Percent: 100}, 0.75 * gib},
+		{"GOMEMLIMIT and no GOGC", Runtime{MemoryLimit: 1 * gib, Percent: math.MaxUint64}, 0.75 * gib},
+		{"the machine", Runtime{MemoryLimit: math.MaxInt64, Percent: 100}, 16 * gib * 0.9 / 2},
+		{"the machine, GOGC 300", Runtime{MemoryLimit: math.MaxInt64, Percent: 300}, 16 * gib * 0.9 / 4},
+		{"the machine, no GOGC", Runtime{MemoryLimit: math.MaxInt64, Percent: math.MaxUint64}, 16 * gib * 0.9},
+	} {
+		p, _ := newProbe(t, machine.write(t), func(cfg *Config) { cfg.Runtime = func() Runtime { return c.r } })
+		if got, _ := find(p.Read(0), Heap); math.Abs(got.Limit-c.limit) > 1 {
+			t.Errorf("%s: limit %.0f, want %.0f", c.name, got.Limit, c.limit)
+		}
+	}
+	// Neither the runtime nor the machine says anything.
+	p, _ := newProbe(t, t.TempDir(), nil)
+	if got, found := find(p.Read(0), Heap); found {
+		t.Errorf("%+v without any limit", got)
+	}
+}
+
+func TestCollectorsShare(t *testing.T) {
+	r := Runtime{MemoryLimit: math.MaxInt64, Percent: 100, Cycles: 5, GC: 10, CPU: 100}
+	p, _ := newProbe(t, machine.write(t), func(c *Config) { c.Runtime = func() Runtime { return r } })
+	if got, found := find(p.Read(0), GC); found {
+		t.Errorf("%+v at the first reading", got)
+	}
+	if got, found := find(p.Read(1), GC); found {
+		t.Errorf("%+v though no collection has ended", got)
+	}
+	r.Cycles, r.GC, r.CPU = 6, 11, 102
+	if got, found := find(p.Read(2), GC); !found || got.Value != 0.5 || got.Limit != MuchGC || !got.Sign {
+		t.Errorf("%+v, %v; want 0.5", got, found)
+	}
+	r.Cycles, r.CPU = 7, 102 // no time has gone by
+	if got, found := find(p.Read(3), GC); found {
+		t.Errorf("%+v", got)
+	}
+}
+
+// On the machine that the tests run on, whatever that is.
+func TestThisMachine(t *testing.T) {
+	p := New(Config{Report: func(source string, err error) { t.Log("left out:", source, err) }})
+	defer p.Close()
+	p.Read(0)
+	for _, r := range p.Read(time.Second) {
+		t.Logf("%+v", r)
+		if !(r.Limit > 0) || !(r.Value >= 0) || !r.Sign && r.Value > 1.1*r.Limit {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { p.Read(2 * time.Second) }); n > 40 {
+		t.Errorf("%v allocations for a Read", n)
+	}
+}
+
+func TestOpenDescriptorsAreCountedWithinReason(t *testing.T) {
+	p := New(Config{})
+	defer p.Close()
+	before, found := find(p.Read(0), Files)
+	if !found {
+		t.Skip("descriptors cannot be counted here")
+	}
+	const n = 50
+	var files []*os.File
+	for range n {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	after, _ := find(p.Read(0), Files)
+	for _, f := range files {
+		_ = f.Close()
+	}
+	if d := after.Value - before.Value; d < n-2 || d > n+2 {
+		t.Errorf("%v more descriptors after opening %d", d, n)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, whole := range []tree{machine, version1, version2} {
+		for _, text := range whole {
+			f.Add([]byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for name, parse := range map[string]func([]byte) (float64, error){
+			"count": parseCount, "limit": parseLimit, "pressure": parsePressure, "faults": parseMajorFaults,
+			"field": func(text []byte) (float64, error) { return parseField(text, "inactive_file") },
+		} {
+			if v, err := parse(text); err == nil && (math.IsNaN(v) || v < 0) {
+				t.Errorf("%s: %v from %q", name, v, text)
+			}
+		}
+		if all, err := parseMemberships(text); err == nil && len(all) == 0 {
+			t.Error("no memberships and no error")
+		}
+		parseMounts(text)
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	p := New(Config{})
+	defer p.Close()
+	now := time.Duration(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 10 * time.Millisecond
+		p.Read(now)
+	}
+}

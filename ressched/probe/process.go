@@ -1,0 +1,175 @@
+package probe
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Runtime is what the Go runtime says of its memory.
+type Runtime struct {
+	MemoryLimit float64 // GOMEMLIMIT, in bytes; math.MaxInt64 if there is none
+	Percent     float64 // GOGC; less than 0 or very large if it is off
+	Live        float64 // bytes that the last collection found reachable
+	Objects     float64 // bytes allocated and not freed yet, reachable or not
+	Cycles      uint64  // collections completed
+	GC          float64 // processor seconds used by the collector, but for idle time
+	CPU         float64 // processor seconds there were; both as of the last collection
+}
+
+// A runtimeReader reads runtime/metrics.
+type runtimeReader struct{ samples []metrics.Sample }
+
+func newRuntimeReader() *runtimeReader {
+	r := &runtimeReader{}
+	for _, name := range []string{
+		"/gc/gogc:percent", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes", "/gc/cycles/total:gc-cycles",
+		"/cpu/classes/gc/total:cpu-seconds", "/cpu/classes/gc/mark/idle:cpu-seconds", "/cpu/classes/total:cpu-seconds",
+	} {
+		r.samples = append(r.samples, metrics.Sample{Name: name})
+	}
+	return r
+}
+
+func (r *runtimeReader) read() Runtime {
+	metrics.Read(r.samples)
+	number := func(i int) float64 {
+		switch v := r.samples[i].Value; v.Kind() {
+		case metrics.KindUint64:
+			return float64(v.Uint64())
+		case metrics.KindFloat64:
+			return v.Float64()
+		}
+		return 0 // a metric that this version of Go does not have
+	}
+	return Runtime{
+		MemoryLimit: float64(debug.SetMemoryLimit(-1)),
+		Percent:     number(0), Live: number(1), Objects: number(2), Cycles: uint64(number(3)),
+		GC: number(4) - number(5), CPU: number(6),
+	}
+}
+
+// A heapReader estimates what of the heap is reachable. That is known exactly only when
+// a collection ends; in between, it is at most what has not been freed.
+type heapReader struct {
+	cycles uint64
+	at     time.Duration // of the last reading
+}
+
+const (
+	// With a limit for the runtime, the collector works the harder the nearer the heap is
+	// to it; at three quarters it marks three bytes for each that is allocated.
+	heapUnderLimit = 0.75
+	// Without one, the heap grows by GOGC percent between two collections, and that must
+	// fit into nine tenths of what the machine has.
+	heapUnderMachine = 0.9
+	collectorOff     = 1e6 // GOGC above this is off
+	// quiet is for how long the last estimate is good if there is no collection.
+	quiet = 250 * time.Millisecond
+)
+
+func (h *heapReader) read(p *Probe, now time.Duration, r Runtime, machine float64) {
+	limit := machine * heapUnderMachine
+	switch {
+	case r.MemoryLimit <= machine:
+		limit = r.MemoryLimit * heapUnderLimit
+	case r.Percent >= 0 && r.Percent < collectorOff:
+		limit /= 1 + r.Percent/100
+	}
+	if limit <= 0 || limit > noLimit {
+		return // there is no limit at all
+	}
+	switch {
+	case r.Cycles != h.cycles:
+		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit})
+	case r.Objects <= limit/2 || r.Cycles == 0:
+		p.add(Reading{Name: Heap, Value: r.Objects, Limit: limit})
+	case now-h.at >= quiet:
+		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit})
+	default:
+		return // more than half, and how much of it is garbage is not known
+	}
+	h.cycles, h.at = r.Cycles, now
+}
+
+// A gcReader reads the collector's share of the processors from one collection to the
+// next: in between the runtime does not count.
+type gcReader struct {
+	begun   bool
+	cycles  uint64
+	gc, cpu float64
+}
+
+func (g *gcReader) read(p *Probe, r Runtime) {
+	if g.begun && r.Cycles == g.cycles {
+		return
+	}
+	if dt := r.CPU - g.cpu; g.begun && dt > 0 && r.GC >= g.gc {
+		p.add(Reading{Name: GC, Value: min((r.GC-g.gc)/dt, 1), Limit: MuchGC, Sign: true})
+	}
+	g.begun, g.cycles, g.gc, g.cpu = true, r.Cycles, r.GC, r.CPU
+}
+
+// A filesReader counts open descriptors.
+type filesReader struct {
+	dir   string // "": left out
+	sized bool   // the folder's size is the number
+}
+
+func (f *filesReader) find(p *Probe) {
+	f.dir = filepath.Join(p.cfg.Root, "proc/self/fd")
+	info, err := os.Stat(f.dir)
+	if err != nil {
+		f.dir = ""
+		p.cfg.Report(Files, err)
+		return
+	}
+	f.sized = info.Size() > 0 && sizeIsNumber(f.dir)
+}
+
+func (f *filesReader) read(p *Probe) {
+	if f.dir == "" {
+		return
+	}
+	limit, err := p.cfg.Files()
+	n := 0
+	if err == nil {
+		n, err = f.count()
+	}
+	if errors.Is(err, unix.EMFILE) {
+		n, err = int(limit), nil // there is not even one left to count them with
+	}
+	if err != nil {
+		f.dir = ""
+		p.cfg.Report(Files, err)
+		return
+	}
+	if limit > 0 && limit < noLimit {
+		p.add(Reading{Name: Files, Value: float64(n), Limit: float64(limit)})
+	}
+}
+
+func (f *filesReader) count() (int, error) {
+	if f.sized {
+		info, err := os.Stat(f.dir)
+		if err != nil {
+			return 0, err
+		}
+		return int(info.Size()), nil
+	}
+	entries, err := os.ReadDir(f.dir)
+	return len(entries), err
+}
+
+func fileLimit() (uint64, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, err
+	}
+	return limit.Cur, nil
+}
