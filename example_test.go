@@ -63,3 +63,23 @@ func ExampleNew() {
 	fmt.Println(ln.Addr().Network())
 	// Output: tcp
 }
+
+// What the blocking graph knows of a place in the program.
+func ExampleGraph() {
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		for range 3 {
+			task.At("look something up")
+		}
+		s := capriccio.Graph(nil).Snapshot()
+		for i := range s.Nodes {
+			if n := &s.Nodes[i]; n.Label != "" {
+				fmt.Println(n.Name(), n.Arrivals)
+			}
+		}
+		return nil
+	}, capriccio.WithLoops(1))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: look something up 3
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/task"
@@ -59,6 +61,7 @@ func WithoutRefusals() Option {
 // steer lets the chosen scheduler steer the runtime that is made from cfg; nil if there
 // is nothing to steer.
 func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering, error) {
+	limitDescriptors()
 	if o.sched.Policy == "" || o.sched.Policy == steer.FIFO {
 		return nil, nil
 	}
@@ -76,4 +79,12 @@ func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering,
 		graph.ExplainSched(s.Explain)
 	}
 	return s, nil
+}
+
+// limitDescriptors says how many descriptors there may be, unless the program has.
+func limitDescriptors() {
+	var limit unix.Rlimit
+	if task.Descriptors.Limit() == 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<40 {
+		task.Descriptors.SetLimit(int64(limit.Cur))
+	}
 }

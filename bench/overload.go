@@ -246,17 +246,13 @@ func (s *overloaded) askCounts(ctx context.Context) (counts, error) {
 	return c, nil
 }
 
-// flagPairs are flags and their values, in turn.
+// flagPairs are flags out of names and values, in turn.
 func flagPairs(pairs ...any) []string {
-	texts := make([]string, 0, len(pairs))
-	for i, v := range pairs {
-		if i%2 == 0 {
-			texts = append(texts, "-"+fmt.Sprint(v))
-		} else {
-			texts = append(texts, fmt.Sprint(v))
-		}
+	var flags []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		flags = append(flags, fmt.Sprintf("-%v=%v", pairs[i], pairs[i+1]))
 	}
-	return texts
+	return flags
 }
 
 // calibrateBurn returns how many steps of work take 1 ms on the server core.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,10 @@ var (
 const (
 	stepLow  = 0.5
 	stepHigh = 1.4
+
+	// In metrics with this suffix the handler waits in the middle, as for a database.
+	waitsSuffix = "-waits"
+	webPause    = 5 * time.Millisecond
 )
 
 // webTimes are how long the parts of a sample take.
@@ -68,12 +73,12 @@ func runOverloadWeb(r *run) error {
 	stepTime := time.Duration(len(systems)) * (w.lead + w.capacity + time.Duration(w.steps)*(w.highFor+w.lowFor))
 	otherTime := time.Duration(len(others)) * (w.capacity + w.warm + w.span)
 	r.reserved = stepTime + otherTime
-	if err := r.measure(loadPoints(main), contenders, w.span); err != nil {
+	if err := r.measure(loadPoints("load", main), contenders, w.span); err != nil {
 		return err
 	}
 	r.reserved = stepTime
 	if len(others) > 0 {
-		if err := r.measure(loadPoints(others), contenders[:1], w.span); err != nil {
+		if err := r.measure(loadPoints("load", others), contenders[:1], w.span); err != nil {
 			return err
 		}
 	}
@@ -81,14 +86,19 @@ func runOverloadWeb(r *run) error {
 	if err := r.measure([]point{{metric: "step", x: stepHigh}}, contenders, w.span); err != nil {
 		return err
 	}
+	if !r.quick {
+		if err := r.measure(loadPoints("load"+waitsSuffix, webMainLoads), contenders, w.span); err != nil {
+			return err
+		}
+	}
 	w.remarks()
 	return nil
 }
 
-func loadPoints(xs []float64) []point {
+func loadPoints(metric string, xs []float64) []point {
 	points := make([]point, 0, len(xs))
 	for _, x := range xs {
-		points = append(points, point{metric: "load", x: x})
+		points = append(points, point{metric: metric, x: x})
 	}
 	return points
 }
@@ -107,7 +117,11 @@ func (w *web) contenders(systems []overloadSystem) []contender {
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
 // then loads it.
 func (w *web) sample(ctx context.Context, system overloadSystem, p point) ([]sample, error) {
-	s, err := system.start(ctx, nil, "-burn", w.burn)
+	pause, suffix := time.Duration(0), ""
+	if p.metric == "load"+waitsSuffix {
+		pause, suffix = webPause, waitsSuffix
+	}
+	s, err := system.start(ctx, nil, flagPairs("burn", w.burn, "pause", pause)...)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +142,12 @@ func (w *web) sample(ctx context.Context, system overloadSystem, p point) ([]sam
 		return nil, err
 	}
 	goodput, err := value(samples, "goodput")
-	return append(samples,
-		sample{"goodput-share", "%", p.x, 100 * goodput / capacity},
-		sample{"capacity", "req/s", p.x, capacity}), err
+	samples = append(samples, sample{"capacity", "req/s", p.x, capacity})
+	samples = slices.Insert(samples, 1, sample{"goodput-share", "%", p.x, 100 * goodput / capacity})
+	for i := range samples {
+		samples[i].metric += suffix
+	}
+	return samples, err
 }
 
 func (w *web) client(ctx context.Context, s *overloaded, span time.Duration, kind string, pairs ...any) ([]sample, error) {
@@ -151,7 +168,10 @@ func (w *web) remarks() {
 		"%v if it is not level, or above %v, in the second half; recover-ms: after the step down, until it stays below twice its value of before",
 		stepLow, stepHigh, w.highFor, latencyTarget)
 	w.note("nginx: lets %d requests at a time through to net-http (limit_conn, a number chosen by hand), both on the server core", limitedConns)
-	w.note("failsafe-go: net/http and its adaptive limiter with default settings around the handler")
+	w.note("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
+		"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause)
+	w.note("others: what else ran on the server core, in ticks of 10 ms; with much of it the capacity is not what was measured before")
+	w.env.Notes = slices.Compact(w.env.Notes)
 	w.charts = []report.Chart{
 		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
 		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},

@@ -1,6 +1,9 @@
 package main
 
-import "math/bits"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // Matching events against subscriptions as in "Filtering Algorithms and Implementation
 // for Very Fast Publish/Subscribe Systems" (Fabret et al., SIGMOD 2001). A subscription
@@ -8,17 +11,17 @@ import "math/bits"
 // gives values to attributes.
 //
 // First the indexes on predicates set, for the event's values, the bits of all predicates
-// that hold. Subscriptions are clustered by one equality predicate each has, its access
-// predicate, and within that by size. Only the clusters whose access predicate holds are
-// looked at. There the further predicates of the subscriptions stand in columns, the most
-// selective first: a column is read in order, and the next one only where the bits of
-// those before are set.
+// that hold. Subscriptions are clustered by a pair of equality predicates that each of them
+// has, its access predicate, and within that by size; the clusters are found by hashing, a
+// table for each pair of attributes. Only clusters whose access predicate holds are looked
+// at. There the further predicates of the subscriptions stand in columns: a column is read
+// in order, and the next one only where the bits of those before are set.
 
 const (
 	pubsubAttributes = 32
 	pubsubValues     = 35
-	fewestTerms      = 4 // of a subscription, beside the access predicate
-	mostTerms        = 12
+	fewestTerms      = 2 // of a subscription, beside the access predicate
+	mostTerms        = 10
 	absent           = 255 // in place of a value
 )
 
@@ -98,39 +101,36 @@ func (l *lot) below(n int) int {
 	return int(hi)
 }
 
-// A subscription's terms are the predicates beside its access predicate, equalities first:
-// few events satisfy those.
+// A subscription has two equality predicates, of which the one with the lower attribute
+// comes first, and further terms.
 type subscription struct {
-	attribute, value int // of the access predicate
-	terms            [mostTerms]predicate
-	n                int // terms
+	equal [2]predicate
+	terms [mostTerms]predicate
+	n     int // terms
 }
 
 // subscriptionAt draws subscription i; always the same.
 func subscriptionAt(i int) (s subscription) {
 	l := newLot(uint64(i))
-	s.attribute, s.value = l.below(pubsubAttributes), l.below(pubsubValues)
+	used := uint64(0)
+	draw := func() int {
+		for {
+			if a := l.below(pubsubAttributes); used>>a&1 == 0 {
+				used |= 1 << a
+				return a
+			}
+		}
+	}
+	a, b := draw(), draw()
+	s.equal[0] = newPredicate(min(a, b), opEqual, l.below(pubsubValues))
+	s.equal[1] = newPredicate(max(a, b), opEqual, l.below(pubsubValues))
 	s.n = fewestTerms + l.below(mostTerms-fewestTerms+1)
-	used := uint64(1) << s.attribute
-	equal, other := 0, s.n
-	for equal < other {
-		a := l.below(pubsubAttributes)
-		if used>>a&1 != 0 {
-			continue
+	for k := range s.n {
+		op := opAtMost
+		if l.below(2) == 0 {
+			op = opAtLeast
 		}
-		used |= 1 << a
-		v := l.below(pubsubValues)
-		switch l.below(4) {
-		case 0:
-			other--
-			s.terms[other] = newPredicate(a, opAtMost, v)
-		case 1:
-			other--
-			s.terms[other] = newPredicate(a, opAtLeast, v)
-		default:
-			s.terms[equal] = newPredicate(a, opEqual, v)
-			equal++
-		}
+		s.terms[k] = newPredicate(draw(), op, l.below(pubsubValues))
 	}
 	return s
 }
@@ -147,90 +147,144 @@ func eventAt(i int) (values [pubsubAttributes]uint8) {
 	return values
 }
 
-// A cluster holds subscriptions with the same access predicate and the same number of
-// terms: term k of subscription i is terms[k*len(ids)+i].
-type cluster struct {
-	terms []predicate
-	ids   []uint32
-}
-
-// match appends the ids of the subscriptions whose terms hold.
-func (c *cluster) match(b *eventBits, found []uint32) []uint32 {
-	n := len(c.ids)
-	for i := range n {
-		at := i
-		for at < len(c.terms) && b.has(c.terms[at]) {
-			at += n
-		}
-		if at >= len(c.terms) {
-			found = append(found, c.ids[i])
-		}
-	}
-	return found
+// A schema is what access predicates are about: the values of two attributes. Which of
+// its subscriptions an event may satisfy is found in a table with an element for each
+// pair of values.
+type schema struct {
+	a, b int
+	// at says where the clusters of a pair of values begin in data, by value of a and value
+	// of b; those of the next pair follow.
+	at []uint32
 }
 
 // subscriptions are all subscriptions, by access predicate. Read-only once made.
+//
+// A cluster in data, all of whose subscriptions have the same access predicate and the
+// same number of terms, is a header, n and the terms, then the terms, all first ones
+// before all second ones, then the numbers of the subscriptions.
 type subscriptions struct {
-	clusters [pubsubAttributes][pubsubValues][]cluster
-	bytes    int
+	schemas []schema
+	data    []uint32
 }
 
-// newSubscriptions clusters the first n subscriptions. Clusters that events visit one
-// after another, those of one attribute, lie beside each other in memory.
+const headerTerms = 16 // bits of a header that n takes
+
+const pairsOfValues = pubsubValues * pubsubValues
+
+// newSubscriptions clusters the first n subscriptions.
 func newSubscriptions(n int) *subscriptions {
-	var counts [pubsubAttributes][pubsubValues][mostTerms + 1]int
-	words := 0
-	for i := range n {
-		s := subscriptionAt(i)
-		counts[s.attribute][s.value][s.n]++
-		words += s.n
-	}
-	terms, ids := make([]predicate, words), make([]uint32, n)
-	all := &subscriptions{bytes: 4 * (words + n)}
-	for a := range counts {
-		for v := range counts[a] {
-			for k, count := range counts[a][v] {
-				if count > 0 {
-					c := cluster{terms[: k*count : k*count], ids[:0:count]}
-					terms, ids = terms[k*count:], ids[count:]
-					all.clusters[a][v] = append(all.clusters[a][v], c)
-				}
-			}
+	all := &subscriptions{}
+	var number [pubsubAttributes][pubsubAttributes]int // of the schema
+	for a := range pubsubAttributes {
+		for b := a + 1; b < pubsubAttributes; b++ {
+			number[a][b] = len(all.schemas)
+			all.schemas = append(all.schemas, schema{a: a, b: b})
 		}
 	}
+	key := func(s *subscription) int {
+		x, y := s.equal[0], s.equal[1]
+		return number[x>>7][y>>7]*pairsOfValues + int(x&127)*pubsubValues + int(y&127)
+	}
+	shapes := make([]clusterShape, len(all.schemas)*pairsOfValues)
 	for i := range n {
 		s := subscriptionAt(i)
-		all.clusterOf(&s).add(uint32(i), &s)
+		shapes[key(&s)].n[s.n]++
+	}
+	at := make([]uint32, len(shapes)+1)
+	for i := range shapes {
+		at[i+1] = at[i] + shapes[i].words(mostTerms+1)
+	}
+	for i := range all.schemas {
+		all.schemas[i].at = at[i*pairsOfValues : (i+1)*pairsOfValues+1]
+	}
+	all.data = make([]uint32, at[len(shapes)])
+	for i := range n {
+		s := subscriptionAt(i)
+		k := key(&s)
+		all.add(uint32(i), &s, at[k], &shapes[k])
 	}
 	return all
 }
 
-// clusterOf is where s belongs; it exists.
-func (all *subscriptions) clusterOf(s *subscription) *cluster {
-	list := all.clusters[s.attribute][s.value]
-	for i := range list {
-		if len(list[i].terms) == s.n*cap(list[i].ids) {
-			return &list[i]
+// A clusterShape says how many subscriptions with the same access predicate have how many
+// terms, and how many of them are in their places already.
+type clusterShape struct{ n, filled [mostTerms + 1]uint16 }
+
+// words is what the clusters with fewer terms than given take in data.
+func (c *clusterShape) words(terms int) (words uint32) {
+	for k, n := range c.n[:terms] {
+		if n > 0 {
+			words += 1 + uint32(n)*uint32(k+1)
 		}
 	}
-	panic("no cluster for a subscription")
+	return words
 }
 
-// add puts s into the next free place.
-func (c *cluster) add(id uint32, s *subscription) {
-	at, n := len(c.ids), cap(c.ids)
-	c.ids = append(c.ids, id)
-	for k, p := range s.terms[:s.n] {
-		c.terms[k*n+at] = p
+// add puts s into its cluster; at is where the clusters of its access predicate begin.
+func (all *subscriptions) add(id uint32, s *subscription, at uint32, shape *clusterShape) {
+	n := uint32(shape.n[s.n])
+	at += shape.words(s.n)
+	all.data[at] = uint32(s.n)<<headerTerms | n
+	at += 1 + uint32(shape.filled[s.n])
+	shape.filled[s.n]++
+	for _, p := range s.terms[:s.n] {
+		all.data[at] = uint32(p)
+		at += n
 	}
+	all.data[at] = id
 }
 
-// match appends the ids of the subscriptions with an access predicate on the attribute
-// that are satisfied.
-func (all *subscriptions) match(attribute int, values *[pubsubAttributes]uint8, b *eventBits, found []uint32) []uint32 {
-	list := all.clusters[attribute][values[attribute]]
-	for i := range list {
-		found = list[i].match(b, found)
+// match appends the numbers of the subscriptions with an access predicate of this schema
+// that an event satisfies. It must have values of both attributes.
+func (all *subscriptions) match(of *schema, values *[pubsubAttributes]uint8, b *eventBits, found []uint32) []uint32 {
+	key := int(values[of.a])*pubsubValues + int(values[of.b])
+	list := all.data[of.at[key]:of.at[key+1]]
+	for len(list) > 0 {
+		n := int(list[0] & (1<<headerTerms - 1))
+		terms := n * int(list[0]>>headerTerms)
+		for i := 1; i <= n; i++ {
+			at := i
+			for at <= terms && b.has(predicate(list[at])) {
+				at += n
+			}
+			if at > terms {
+				found = append(found, list[at])
+			}
+		}
+		list = list[1+terms+n:]
 	}
 	return found
+}
+
+// bytes is the size of tables and clusters.
+func (all *subscriptions) bytes() int {
+	return 4 * (len(all.data) + len(all.schemas)*pairsOfValues)
+}
+
+// A pubsubStage is a stage of the matching: schemas with the same first attribute whose
+// tables and clusters take about as much memory as a processor's own cache has.
+type pubsubStage struct {
+	name    string
+	a       int // first attribute
+	schemas []schema
+	bytes   int
+}
+
+// stages divides the schemas into stages of about so many bytes.
+func (all *subscriptions) stages(wanted int) (stages []pubsubStage) {
+	for rest := all.schemas; len(rest) > 0; {
+		s := pubsubStage{name: "match " + strconv.Itoa(len(stages)), a: rest[0].a}
+		n := 0
+		for n < len(rest) && rest[n].a == s.a && (n == 0 || s.bytes+rest[n].bytes() <= wanted) {
+			s.bytes += rest[n].bytes()
+			n++
+		}
+		s.schemas, rest = rest[:n], rest[n:]
+		stages = append(stages, s)
+	}
+	return stages
+}
+
+func (of *schema) bytes() int {
+	return 4 * (len(of.at) - 1 + int(of.at[len(of.at)-1]-of.at[0]))
 }

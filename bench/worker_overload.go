@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"reflect"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -62,10 +61,12 @@ func runCalibrate(_ []string, out io.Writer) error {
 type serving struct {
 	kind        string        // "capriccio" or "net-http"
 	burn        int           // steps of work a request
+	pause       time.Duration // how long it waits for something in the middle of them
 	allocate    int           // bytes a request allocates and touches, and holds …
 	hold        time.Duration // … for so long
 	descriptors uint64        // limit of open descriptors; 0: as it is
 	waits       bool          // requests wait rather than be refused
+	prioritized bool          // look at the Priority header
 	acceptFails atomic.Int64
 }
 
@@ -76,10 +77,12 @@ func runServe(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.StringVar(&s.kind, "kind", "capriccio", "capriccio or net-http")
 	flags.IntVar(&s.burn, "burn", 0, "steps of work a request")
+	flags.DurationVar(&s.pause, "pause", 0, "how long it waits in the middle of them")
 	flags.IntVar(&s.allocate, "allocate", 0, "bytes a request allocates, touches and holds")
 	flags.DurationVar(&s.hold, "hold", 0, "how long it holds them")
 	flags.Uint64Var(&s.descriptors, "descriptors", 0, "limit of open descriptors")
 	flags.BoolVar(&s.waits, "waits", false, "requests wait rather than be refused")
+	flags.BoolVar(&s.prioritized, "prioritized", false, "look at the Priority header")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -110,45 +113,45 @@ func runServe(args []string, out io.Writer) error {
 	return <-failed
 }
 
-// setKnot sets a field of a Knot server if it has one of that name and type.
-func setKnot(server *knot.Server, name string, value any) {
-	f := reflect.ValueOf(server).Elem().FieldByName(name)
-	if v := reflect.ValueOf(value); f.IsValid() && v.Type().AssignableTo(f.Type()) {
-		f.Set(v)
-	}
-}
-
 const servedBody = "served\n"
 
-// holdMemory allocates and touches, and holds while sleeping.
-func (s *serving) holdMemory(sleep func(time.Duration)) {
-	if s.allocate == 0 {
-		return
+// handle is what a request takes of the server.
+func (s *serving) handle(sleep func(time.Duration)) {
+	if s.allocate > 0 {
+		held := make([]byte, s.allocate)
+		for i := 0; i < len(held); i += 4096 {
+			held[i] = 1
+		}
+		sleep(s.hold)
+		runtime.KeepAlive(held)
 	}
-	held := make([]byte, s.allocate)
-	for i := 0; i < len(held); i += 4096 {
-		held[i] = 1
+	if s.pause > 0 {
+		work(s.burn / 2)
+		sleep(s.pause)
+		work(s.burn - s.burn/2)
+	} else if s.burn > 0 {
+		work(s.burn)
 	}
-	sleep(s.hold)
-	runtime.KeepAlive(held)
 }
 
 // startKnot serves with Knot on one loop, as a program gets it otherwise.
 func (s *serving) startKnot(out io.Writer, failed chan<- error) error {
 	quiet := slog.New(slog.DiscardHandler)
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithLogger(quiet))
+	options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithLogger(quiet)}
+	if s.waits {
+		options = append(options, capriccio.WithoutRefusals())
+	}
+	rt, err := capriccio.New(options...)
 	if err != nil {
 		return err
 	}
 	server := &knot.Server{MaxConns: -1, ErrorLog: quiet, Handler: func(x *knot.Ctx) error {
-		s.holdMemory(func(d time.Duration) { _ = task.Sleep(d) })
-		if s.burn > 0 {
-			work(s.burn)
-		}
+		s.handle(func(d time.Duration) { _ = task.Sleep(d) }) // cut short only at the end
 		return x.SendString(200, "text/plain", servedBody)
 	}}
-	setKnot(server, "NoRefusals", s.waits)
-	setKnot(server, "Priority", func(x *knot.Ctx) int { return taskPriority(x.Header("Priority")) })
+	if s.prioritized {
+		server.Priority = func(x *knot.Ctx) int { return taskPriority(x.Header("Priority")) }
+	}
 	listen := netpoll.ListenConfig{Log: slog.New(&failCounter{count: &s.acceptFails})}
 	rt.Go(func() {
 		ln, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -171,10 +174,7 @@ func (s *serving) startNetHTTP(out io.Writer, failed chan<- error) error {
 	server := &http.Server{
 		ErrorLog: log.New(&failLines{count: &s.acceptFails}, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.holdMemory(time.Sleep)
-			if s.burn > 0 {
-				work(s.burn)
-			}
+			s.handle(time.Sleep)
 			w.Header().Set("Content-Type", "text/plain")
 			_, _ = io.WriteString(w, servedBody)
 		}),

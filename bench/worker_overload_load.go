@@ -32,6 +32,7 @@ const (
 type loadFlags struct {
 	*flag.FlagSet
 	addr, pids string
+	core       int
 	x          float64
 	seed       uint64
 	warm, span time.Duration
@@ -42,6 +43,7 @@ func newLoadFlags(name string, out io.Writer) *loadFlags {
 	f := &loadFlags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), out: out}
 	f.StringVar(&f.addr, "addr", "", "address of the server")
 	f.StringVar(&f.pids, "pids", "", "processes of the server, with commas between")
+	f.IntVar(&f.core, "core", serverCore, "core that they run on")
 	f.Float64Var(&f.x, "x", 1, "parameter to print with each sample")
 	f.Uint64Var(&f.seed, "seed", 1, "of what is drawn by lot")
 	f.DurationVar(&f.warm, "warm", 0, "load before measuring")
@@ -49,18 +51,22 @@ func newLoadFlags(name string, out io.Writer) *loadFlags {
 	return f
 }
 
-// server reads the address and the processes.
-func (f *loadFlags) server() (addr netip.AddrPort, pids []int, err error) {
+// target reads what is to be loaded.
+func (f *loadFlags) target() (load.Target, error) {
 	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
+	addr, err := netip.ParseAddrPort(f.addr)
+	if err != nil {
+		return load.Target{}, err
+	}
+	t := load.Target{Addr: addr, Core: f.core}
 	for _, text := range strings.Split(f.pids, ",") {
 		pid, err := strconv.Atoi(text)
 		if err != nil {
-			return addr, nil, fmt.Errorf("processes %q: %w", f.pids, err)
+			return load.Target{}, fmt.Errorf("processes %q: %w", f.pids, err)
 		}
-		pids = append(pids, pid)
+		t.PIDs = append(t.PIDs, pid)
 	}
-	addr, err = netip.ParseAddrPort(f.addr)
-	return addr, pids, err
+	return t, nil
 }
 
 func (f *loadFlags) emit(metric, unit string, value float64) {
@@ -84,12 +90,12 @@ func runOpenLoad(args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	addr, pids, err := f.server()
+	target, err := f.target()
 	if err != nil {
 		return err
 	}
 	result, err := load.Open(load.OpenConfig{
-		Addr: addr, PIDs: pids, Requests: [][]byte{requestText("")},
+		Target: target, Requests: [][]byte{requestText("")},
 		Phases: []load.Phase{{For: f.warm + f.span, Rates: []float64{*rate}}},
 		From:   f.warm, Patience: patience, Conns: openConns, Seed: f.seed,
 	})
@@ -98,7 +104,7 @@ func runOpenLoad(args []string, out io.Writer) error {
 	}
 	s := load.Summarise(result.Outcomes, -1, result.From, result.To, latencyTarget)
 	f.emitSummary(s)
-	f.emitUse(result.ServerCPU, result.ClientCPU, result.To-result.From)
+	f.emitUsage(result.Usage, result.To-result.From)
 	f.emit("client-late", "ms", milliseconds(s.Late))
 	return nil
 }
@@ -107,16 +113,15 @@ func (f *loadFlags) emitSummary(s load.Summary) {
 	f.emit("goodput", "req/s", s.Goodput)
 	if s.Responses > 0 {
 		f.emit("p99", "ms", milliseconds(s.P99))
-		f.emit("p50", "ms", milliseconds(s.P50))
 	}
-	f.emit("offered", "req/s", s.Offered)
 	f.emit("refused", "req/s", s.Refused)
 	f.emit("lost", "req/s", s.Lost)
 }
 
-func (f *loadFlags) emitUse(server, client, span time.Duration) {
-	f.emit("cpu", "%", 100*server.Seconds()/span.Seconds())
-	f.emit("client-busy", "%", 100*client.Seconds()/span.Seconds())
+func (f *loadFlags) emitUsage(u load.Usage, span time.Duration) {
+	f.emit("cpu", "%", 100*u.Server.Seconds()/span.Seconds())
+	f.emit("others", "%", 100*u.Others.Seconds()/span.Seconds())
+	f.emit("client-busy", "%", 100*u.Client.Seconds()/span.Seconds())
 }
 
 // runOpenStep is an open loop whose load goes up and down.
@@ -132,12 +137,12 @@ func runOpenStep(args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	addr, pids, err := f.server()
+	target, err := f.target()
 	if err != nil {
 		return err
 	}
 	result, err := load.Open(load.OpenConfig{
-		Addr: addr, PIDs: pids, Requests: [][]byte{requestText("")}, Phases: steps.Phases(*low, *high),
+		Target: target, Requests: [][]byte{requestText("")}, Phases: steps.Phases(*low, *high),
 		Patience: patience, Drain: latencyTarget, Conns: openConns, Seed: f.seed,
 	})
 	if err != nil {
@@ -166,12 +171,12 @@ func runOpenPriority(args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	addr, pids, err := f.server()
+	target, err := f.target()
 	if err != nil {
 		return err
 	}
 	result, err := load.Open(load.OpenConfig{
-		Addr: addr, PIDs: pids, Requests: [][]byte{requestText(urgent), requestText(leisurely)},
+		Target: target, Requests: [][]byte{requestText(urgent), requestText(leisurely)},
 		Phases: []load.Phase{
 			{For: f.warm, Rates: []float64{*high, *lead}},
 			{For: f.span, Rates: []float64{*high, *low}},
@@ -195,13 +200,21 @@ func runOpenPriority(args []string, out io.Writer) error {
 	all := load.Summarise(result.Outcomes, -1, from, to, latencyTarget)
 	f.emit("goodput", "req/s", all.Goodput)
 	f.emit("refused", "req/s", all.Refused)
-	f.emitUse(result.ServerCPU, result.ClientCPU, to-from)
+	f.emitUsage(result.Usage, to-from)
 	f.emit("client-late", "ms", milliseconds(all.Late))
 	return nil
 }
 
-// runClosed is a closed loop. It says "measuring" and "measured" when it begins and
-// ends to measure, and "gone" instead of all samples if the server has ended.
+// What a closed loop says beside samples: when it begins and ends to measure, when the
+// server does not listen any more, in place of samples, and when it has said all.
+const (
+	closedBegins = "measuring"
+	closedEnds   = "measured"
+	closedGone   = "gone"
+	closedEnd    = "end"
+)
+
+// runClosed is a closed loop.
 func runClosed(args []string, out io.Writer) error {
 	f := newLoadFlags("closed", out)
 	clients := f.Int("clients", 1, "clients")
@@ -209,23 +222,23 @@ func runClosed(args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	addr, pids, err := f.server()
+	target, err := f.target()
 	if err != nil {
 		return err
 	}
 	result, err := load.Closed(load.ClosedConfig{
-		Addr: addr, PIDs: pids, Request: requestText(""), Clients: *clients,
+		Target: target, Request: requestText(""), Clients: *clients,
 		Warm: f.warm, For: f.span, Patient: *patient, Seed: f.seed,
 		Measuring: func(begins bool) {
 			if begins {
-				fmt.Fprintln(out, "measuring")
+				fmt.Fprintln(out, closedBegins)
 			} else {
-				fmt.Fprintln(out, "measured")
+				fmt.Fprintln(out, closedEnds)
 			}
 		},
 	})
 	if errors.Is(err, load.ErrGone) {
-		fmt.Fprintln(out, "gone")
+		fmt.Fprintln(out, closedGone)
 		return nil
 	}
 	if err != nil {
@@ -233,7 +246,9 @@ func runClosed(args []string, out io.Writer) error {
 	}
 	s := load.Summarise(result.Outcomes, -1, result.From, result.To, time.Hour)
 	f.emitSummary(s)
-	f.emitUse(result.ServerCPU, result.ClientCPU, result.To-result.From)
+	f.emit("longest", "ms", milliseconds(s.Longest))
+	f.emitUsage(result.Usage, result.To-result.From)
+	fmt.Fprintln(out, closedEnd)
 	return nil
 }
 
@@ -249,7 +264,7 @@ func runCrowd(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Addr, cfg.PIDs, err = f.server(); err != nil {
+	if cfg.Target, err = f.target(); err != nil {
 		return err
 	}
 	result, err := load.Crowd(cfg)
@@ -257,10 +272,21 @@ func runCrowd(args []string, out io.Writer) error {
 		return err
 	}
 	s := load.Summarise(result.Outcomes, -1, 0, cfg.Limit+time.Second, time.Hour)
-	f.emit("served", "%", 100*float64(s.Responses)/float64(cfg.Clients))
+	share := func(fate load.Fate) float64 {
+		n := 0
+		for i := range result.Outcomes {
+			if result.Outcomes[i].Fate == fate {
+				n++
+			}
+		}
+		return 100 * float64(n) / float64(cfg.Clients)
+	}
+	f.emit("served", "%", share(load.Served))
+	f.emit("refused", "%", share(load.Refused))
+	f.emit("lost", "%", share(load.Lost))
 	f.emit("all-served", "s", result.Took.Seconds())
 	f.emit("p99", "ms", milliseconds(s.P99))
-	f.emit("cpu-jammed", "%", 100*result.JamCPU.Seconds()/(cfg.Jam/2).Seconds())
-	f.emit("cpu-per-client", "µs", result.ServerCPU.Seconds()*1e6/float64(cfg.Clients))
+	f.emit("cpu-jammed", "%", 100*result.Jam.Server.Seconds()/(cfg.Jam/2).Seconds())
+	f.emit("cpu-per-client", "µs", result.All.Server.Seconds()*1e6/float64(cfg.Clients))
 	return nil
 }

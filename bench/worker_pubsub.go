@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,7 @@ import (
 // pubsub is the state of a worker that matches events.
 type pubsub struct {
 	all    *subscriptions
-	groups int // stages of each attribute
-	stages [pubsubAttributes][pubsubValues]string
+	stages []pubsubStage
 	events int           // of the stream; constant
 	wanted time.Duration // to measure for at most; constant
 	warmUp int64         // events before the clock starts; constant
@@ -45,7 +45,9 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("pubsub", flag.ContinueOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
-	groups := flags.Int("groups", 1, "stages of each attribute")
+	pairs := flags.Bool("pairs", false, "")
+	flags.BoolVar(&eqFirst, "eqfirst", false, "")
+	stage := flags.Int("stage", 512, "KiB of a stage")
 	flight := flags.Int("flight", 1000, "events in flight")
 	subs := flags.Int("subscriptions", 1_000_000, "")
 	events := flags.Int("events", 100_000, "in the stream")
@@ -53,10 +55,10 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *groups < 1 || *groups > pubsubValues || *flight < 1 || *events < *flight {
+	if *flight < 1 || *events < *flight {
 		return fmt.Errorf("bad arguments %q", args)
 	}
-	p := newPubsub(newSubscriptions(*subs), *groups)
+	p := newPubsub(newSubscriptions(*subs, *pairs), *stage<<10)
 	p.events, p.wanted, p.warmUp = *events, *wanted, int64(2**flight)
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
@@ -71,20 +73,14 @@ func runPubsubWorker(args []string, out io.Writer) error {
 		spawn(func() { p.serve(boundary) })
 	}
 	r := <-p.over
+	fmt.Fprintf(os.Stderr, "%d bytes, %d stages, %.1f found\n", p.all.bytes(), len(p.stages), float64(p.found.Load())/float64(p.done.Load()))
 	fmt.Fprintf(out, "events events/s %d %.6g\n", *size, float64(r.events)/r.took.Seconds())
 	fmt.Fprintf(out, "cpu-per-event us %d %.6g\n", *size, r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
 }
 
-func newPubsub(all *subscriptions, groups int) *pubsub {
-	p := &pubsub{all: all, groups: groups, over: make(chan pubsubResult, 1)}
-	for a := range p.stages {
-		for v := range p.stages[a] {
-			g := v * groups / pubsubValues
-			p.stages[a][v] = fmt.Sprintf("%d/%d", a, g)
-		}
-	}
-	return p
+func newPubsub(all *subscriptions, stage int) *pubsub {
+	return &pubsub{all: all, stages: all.stages(stage), over: make(chan pubsubResult, 1)}
 }
 
 func pubsubRuntime(system string, size int) (*task.Runtime, error) {
@@ -112,12 +108,17 @@ func (p *pubsub) serve(boundary func(name string)) {
 		values := eventAt(int(p.next.Add(1)-1) % p.events)
 		bits.fill(&values)
 		found = found[:0]
-		for a, v := range values {
-			if v == absent {
+		for i := range p.stages {
+			s := &p.stages[i]
+			if values[s.a] == absent {
 				continue
 			}
-			boundary(p.stages[a][v])
-			found = p.all.match(a, &values, &bits, found)
+			boundary(s.name)
+			for k := range s.schemas {
+				if of := &s.schemas[k]; of.b < 0 || values[of.b] != absent {
+					found = p.all.match(of, &values, &bits, found)
+				}
+			}
 		}
 		p.found.Add(int64(len(found)))
 		if !p.count() {

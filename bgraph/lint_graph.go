@@ -160,6 +160,14 @@ func (l *linter) trust() {
 	if timed >= l.o.MinSamples {
 		return
 	}
+	if counted == 0 {
+		l.add(0, Finding{
+			Severity: SeverityInfo, Check: CheckFewSamples,
+			Message: fmt.Sprintf("No task has run in %v, so there is nothing to see but who waits.", l.s.Span),
+			Advice:  "Look again when there is something to do.",
+		})
+		return
+	}
 	l.add(0, Finding{
 		Severity: SeverityInfo, Check: CheckFewSamples,
 		Message: fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d), so times mean little and most checks can't say anything.",

@@ -9,33 +9,36 @@ import (
 	"time"
 )
 
-func TestLintLeaks(t *testing.T) {
-	// setUse makes the sums of a resource what its edges say.
-	setUse := func(sc scene, r int, before int64) {
-		res := &sc.Resources[r]
-		res.Acquired, res.Released = uint64(before), 0
-		for i := range sc.Edges {
-			if e := &sc.Edges[i]; r < len(e.Changes) {
-				if sum := e.Changes[r].Sum; sum > 0 {
-					res.Acquired += uint64(sum)
-				} else {
-					res.Released += uint64(-sum)
-				}
+// setUse makes the sums of a resource what its edges say.
+func (sc scene) setUse(r int) {
+	res := &sc.Resources[r]
+	res.Acquired, res.Released = 0, 0
+	for i := range sc.Edges {
+		if e := &sc.Edges[i]; r < len(e.Changes) {
+			if sum := e.Changes[r].Sum; sum > 0 {
+				res.Acquired += uint64(sum)
+			} else {
+				res.Released += uint64(-sum)
 			}
 		}
-		res.InUse = int64(res.Acquired - res.Released)
 	}
-	change := func(sc scene, from, to Key, r int, each float64) {
-		e := sc.step(from, to)
-		for len(e.Changes) <= r {
-			e.Changes = append(e.Changes, Change{Steps: e.Count})
-		}
-		e.Changes[r] = Change{Steps: e.Count, Sum: int64(each * float64(e.Count)), Recent: Moments{Mean: each}}
+	res.InUse = int64(res.Acquired - res.Released)
+}
+
+// change sets what each step of an edge changes of a resource.
+func (sc scene) change(from, to Key, r int, each float64) {
+	e := sc.step(from, to)
+	for len(e.Changes) <= r {
+		e.Changes = append(e.Changes, Change{Steps: e.Count})
 	}
+	e.Changes[r] = Change{Steps: e.Count, Sum: int64(each * float64(e.Count)), Recent: Moments{Mean: each}}
+}
+
+func TestLintLeaks(t *testing.T) {
 	buffers := func(each float64) func(sc scene) {
 		return func(sc scene) {
-			change(sc, kWrite, kRead, 1, each)
-			setUse(sc, 1, 0)
+			sc.change(kWrite, kRead, 1, each)
+			sc.setUse(1)
 		}
 	}
 	for _, c := range []lintCase{
@@ -48,31 +51,32 @@ func TestLintLeaks(t *testing.T) {
 		}, "", 0, nil},
 		{"as much as the tasks may hold", buffers(-3990), "", 0, nil},
 		{"another task gives back", func(sc scene) {
-			change(sc, kWorker, kWorker, 0, 1)
-			change(sc, kTick, kTick, 0, -1000)
-			setUse(sc, 0, 41_000)
+			sc.change(kWorker, kWorker, 0, 1)
+			sc.change(kTick, kTick, 0, -1000)
+			sc.setUse(0)
+			sc.Resources[0].Acquired += 41_000
 		}, "", 0, nil},
 		{"every task keeps one when it ends", func(sc scene) {
-			change(sc, kRead, KeyEnd, 0, 0)
-			change(sc, KeyStart, kRead, 0, 1)
-			change(sc, kAccept, kAccept, 0, 0)
-			setUse(sc, 0, 0)
+			sc.change(kRead, KeyEnd, 0, 0)
+			sc.change(KeyStart, kRead, 0, 1)
+			sc.change(kAccept, kAccept, 0, 0)
+			sc.setUse(0)
 		}, "warning leak", KeyStart, []string{"round start → read shop.at3 → end a task keeps 1 of \"descriptors\"", "40,000 times", "205% of the limit"}},
 		{"clients keep their connections", func(sc scene) {
-			change(sc, kRead, KeyEnd, 0, -0.8)
-			setUse(sc, 0, 0)
+			sc.change(kRead, KeyEnd, 0, -0.8)
+			sc.setUse(0)
 		}, "", 0, nil},
 		{"more connections than may be", func(sc scene) {
-			change(sc, kRead, KeyEnd, 0, -0.6)
-			setUse(sc, 0, 0)
+			sc.change(kRead, KeyEnd, 0, -0.6)
+			sc.setUse(0)
 		}, "info leak", kAccept, []string{"round accept shop.at2", "85.0% of the limit"}},
 		{"taken once and kept", func(sc scene) {
-			change(sc, KeyStart, kMain, 0, 7_000)
-			setUse(sc, 0, 0)
+			sc.change(KeyStart, kMain, 0, 7_000)
+			sc.setUse(0)
 		}, "", 0, nil},
 		{"in a difference", func(sc scene) {
 			sc.diff()
-			change(sc, kWorker, kWorker, 0, 0.5)
+			sc.change(kWorker, kWorker, 0, 0.5)
 			r := &sc.Resources[0]
 			r.Acquired += 30_000
 			r.InUse += 30_000

@@ -49,8 +49,8 @@ func (l *linter) convoy(n *Node) {
 	}
 	l.convoys[n.Key] = true
 	f := Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key}
-	f.Message = fmt.Sprintf("%.3g tasks queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
-		queued, countText(n.Now), countText(n.Peak), wait, Nanos(ran/steps))
+	f.Message = fmt.Sprintf("%s tasks queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
+		rateText(queued), countText(n.Now), countText(n.Peak), wait, Nanos(ran/steps))
 	slow := false
 	holders := l.holders(out)
 	for _, h := range holders[:min(3, len(holders))] {
@@ -82,7 +82,7 @@ func (l *linter) holders(out []Edge) []holder {
 	for i := range out {
 		e := &out[i]
 		h := holder{text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.CPU.Mean())}
-		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Count > 0 {
+		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Sum > 0 {
 			h.over = to.Wait.Mean()
 			h.text += fmt.Sprintf(" and wait there for %v", h.over)
 		}
@@ -118,8 +118,8 @@ func (l *linter) wokenForNothing(n *Node) {
 	l.convoys[n.Key] = true
 	l.add(float64(back), Finding{
 		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
-		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the tasks were woken for nothing, %.3g times a second. At most %s waited at a time.",
-			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), l.perSecond(back), countText(n.Peak)),
+		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the tasks were woken for nothing, %s times a second. At most %s waited at a time.",
+			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), rateText(l.perSecond(back)), countText(n.Peak)),
 		Advice: "Use Signal instead of Broadcast where one task can go on, or a condition variable for each thing that is waited for.",
 	})
 }
@@ -147,8 +147,8 @@ func (l *linter) piles() {
 		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
 			f.Message = fmt.Sprintf("%s tasks wait here, and in %v none has left.", countText(n.Now), l.s.Span)
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
-			f.Message = fmt.Sprintf("%s tasks wait here. Those that left, %.3g a second, had been here for %v on average: at that pace %.3g would be here at a time.",
-				countText(n.Now), l.perSecond(n.Departures), Nanos(stay), expected)
+			f.Message = fmt.Sprintf("%s tasks wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
+				countText(n.Now), rateText(l.perSecond(n.Departures)), Nanos(stay), rateText(expected))
 		default:
 			continue
 		}

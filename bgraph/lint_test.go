@@ -277,6 +277,14 @@ func TestLintProgram(t *testing.T) {
 		{"full of nodes", func(sc scene) { sc.Overflow.Nodes = 12345 },
 			"warning overflow", 0, []string{"12,345 of", "limit 4,096"}},
 		{"full of edges", func(sc scene) { sc.Overflow.Edges = 7 }, "warning overflow", 0, []string{"7 of", "limit 16,384"}},
+		{"nothing happened", func(sc scene) {
+			sc.diff()
+			for i := range sc.Nodes {
+				n := &sc.Nodes[i]
+				n.Arrivals, n.Departures, n.Wait, n.Ready = 0, 0, Times{}, Times{}
+			}
+			sc.Edges = nil
+		}, "info few-samples", 0, []string{"No task has run in 1m0s"}},
 		{"few samples", func(sc scene) {
 			for i := range sc.Nodes {
 				sc.Nodes[i].Wait, sc.Nodes[i].Ready = Times{}, Times{}

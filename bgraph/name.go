@@ -26,8 +26,8 @@ func (n *Node) Name() string {
 }
 
 // Place is the innermost frame that belongs to the program: neither to the runtime nor
-// to the standard library, unless there is nothing else. It is nil if the node has no
-// stack.
+// to the standard library, unless there is nothing else. If there is only the runtime, it
+// is the innermost function that programs call. It is nil if the node has no stack.
 func (n *Node) Place() *Frame {
 	var first *Frame
 	for i := range n.Stack {
@@ -42,10 +42,31 @@ func (n *Node) Place() *Frame {
 			return f
 		}
 	}
-	if first == nil && len(n.Stack) > 0 {
-		first = &n.Stack[0]
+	if first != nil || len(n.Stack) == 0 {
+		return first
 	}
-	return first
+	for i := range n.Stack {
+		if exported(n.Stack[i].Function) {
+			return &n.Stack[i]
+		}
+	}
+	return &n.Stack[len(n.Stack)-1]
+}
+
+// exported says whether a function, or the one that a closure stands in, can be called by
+// other packages: netpoll.Serve.func1, netpoll.(*Conn).Read.
+func exported(function string) bool {
+	name := ShortFunction(function)
+	for _, part := range strings.Split(name, ".")[1:] {
+		if part = strings.TrimPrefix(part, "(*"); part == "" || part[0] < 'A' || part[0] > 'Z' {
+			return false // the method of a hidden type is hidden too
+		}
+		if strings.HasSuffix(part, ")") {
+			continue
+		}
+		return true
+	}
+	return false
 }
 
 func ofRuntime(function string) bool {

@@ -30,10 +30,10 @@ func waitDeep(n int) {
 	waitHere()
 }
 
-type waiter struct{ n int }
+type waiter struct{}
 
-func (w waiter) value()    { waitHere() }
-func (w *waiter) pointer() { waitHere() }
+func (waiter) value()    { waitHere() }
+func (*waiter) pointer() { waitHere() }
 
 type waits interface{ value() }
 

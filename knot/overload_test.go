@@ -55,6 +55,9 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if d.most > d.room {
+			t.Errorf("%d were inside at a time, want at most %d", d.most, d.room)
+		}
 		if d.inside != 0 {
 			t.Errorf("%d are still inside at the end", d.inside)
 		}
@@ -145,7 +148,4 @@ func TestRequestsWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if d.most > 3 {
-		t.Errorf("%d requests were inside at a time, want at most 3", d.most)
-	}
 }

@@ -180,7 +180,7 @@ func (p promise) sum() float64 { return p.Mean + deviations*math.Sqrt(p.Variance
 
 // A Priority says how important a task is, from -32 to 31; others count as the nearest
 // of these. 0 is what a task has if nothing else is said.
-type Priority int8
+type Priority int
 
 func (p Priority) bit() uint64 { return 1 << p.level() }
 

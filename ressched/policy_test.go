@@ -290,6 +290,34 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 	}
 }
 
+// An overdue node that another loop works at is left out, and asked for later.
+func TestOverdueExclusiveNode(t *testing.T) {
+	claim := NewClaim(nil)
+	c := NewCohort(CohortConfig{Overdue: 25 * time.Nanosecond, Exclusive: func(n Node) *Claim {
+		if n == 2 {
+			return claim
+		}
+		return nil
+	}})
+	claim.take(1)
+	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)
+	var got []Node
+	for i := range 10 {
+		n, ok := c.Next()
+		if !ok {
+			t.Fatalf("nothing after %v", got)
+		}
+		got = append(got, n)
+		c.Charge(n, 10)
+		if i == 4 {
+			claim.release()
+		}
+	}
+	if i := slices.Index(got, 2); i < 5 || i > 8 {
+		t.Errorf("order %v: want node 2 some time after the fifth, when it was released", got)
+	}
+}
+
 // Loops in goroutines of their own: never two inside, and nobody waits for ever although
 // they sleep until they are woken.
 func TestClaimUnderContention(t *testing.T) {

@@ -175,6 +175,21 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	}
 }
 
+// Tasks that have been let in at an entrance are not held, for who holds them up holds up
+// what they will give back.
+func TestTasksInsideAreNotHeld(t *testing.T) {
+	w := newWorld(t)
+	w.learnt[4].Inside = true
+	w.at(2000)
+	ready(w, 4, 4, 4)
+	if got := order(w, 1000); len(got) != 3 {
+		t.Errorf("%v ran, want all three", got)
+	}
+	if r := w.report(4); r.Tickets >= DefaultTickets {
+		t.Errorf("%+v, want it demoted", r)
+	}
+}
+
 // What was granted to tasks that did not run, because they were deferred, does not hold
 // others.
 func TestGrantOfDeferredTasksIsReturned(t *testing.T) {

@@ -64,8 +64,6 @@ type simTask struct {
 
 type learnedEdge struct {
 	count         float64
-	cpu           Moments
-	change        []Moments
 	sumCPU, sqCPU float64
 	sum, square   []float64
 }

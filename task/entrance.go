@@ -288,7 +288,12 @@ func (b *births) took(number int64, t *Task) {
 // of returns when t became ready; now if that is not known. It is for tasks that have
 // not waited since they started.
 func (b *births) of(t *Task, now time.Duration) time.Duration {
-	if b.last != t || t.why != ReasonNone {
+	switch {
+	case t.why != ReasonNone:
+		return now
+	case t.wait.tag < 0: // from enqueueNew
+		return time.Duration(^t.wait.tag)
+	case b.last != t:
 		return now
 	}
 	return b.born

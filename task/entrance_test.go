@@ -219,34 +219,40 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 // The time in the start queue counts: it is where work piles up when every step is long.
 func TestEntranceCountsTheTimeBeforeTheStart(t *testing.T) {
 	e := entrance(t, "test")
-	r := &room{size: 1000}
-	clock := &stepClock{}
-	rt, _ := newSimRuntime(t, 1, false, func(c *Config) {
-		c.NewAdmission = func(*Loop) Admission { return r }
-		c.Clock = clock
-	})
-	defer rt.Close()
-	const tasks = 50
-	err := rt.Go(func() {
-		var all []*Task
-		for range tasks {
-			all = append(all, Go(func() {
-				e.Enter()
-				clock.add(time.Millisecond) // what the work takes
-				e.Leave()
-				CurrentLoop().budget = 0 // the turn ends
-			}))
+	for way, spawn := range map[string]func(fn func()){
+		"Go":    func(fn func()) { Go(fn) },
+		"GoOn":  func(fn func()) { GoOn(CurrentLoop(), fn) },
+		"Start": func(fn func()) { CurrentLoop().Start(fn) },
+	} {
+		r := &room{size: 1000}
+		clock := &stepClock{}
+		rt, _ := newSimRuntime(t, 1, false, func(c *Config) {
+			c.NewAdmission = func(*Loop) Admission { return r }
+			c.Clock = clock
+		})
+		const tasks = 50
+		err := rt.Go(func() {
+			var wg WaitGroup
+			wg.Add(tasks)
+			for range tasks {
+				spawn(func() {
+					e.Enter()
+					clock.add(time.Millisecond) // what the work takes
+					e.Leave()
+					CurrentLoop().budget = 0 // the turn ends
+					wg.Done()
+				})
+			}
+			wg.Wait()
+		}).Join()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, k := range all {
-			k.Join()
-		}
-	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, w := range r.waited {
-		if want := time.Duration(i) * time.Millisecond; w < want-2*time.Millisecond || w > want {
-			t.Errorf("task %d has waited for %v, want %v", i, w, want)
+		rt.Close()
+		for i, w := range r.waited {
+			if want := time.Duration(i) * time.Millisecond; w < want-2*time.Millisecond || w > want {
+				t.Errorf("%s: task %d has waited for %v, want %v", way, i, w, want)
+			}
 		}
 	}
 }

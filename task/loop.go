@@ -364,6 +364,13 @@ func (l *Loop) enqueue(t *Task) {
 	l.policy.Ready(t.node)
 }
 
+// enqueueNew is enqueue for a task that has not started, and that no other loop may take.
+// Until it waits, the tag of its Waiter says when it became ready, see births.
+func (l *Loop) enqueueNew(t *Task) {
+	t.wait.tag = ^int64(l.now)
+	l.enqueue(t)
+}
+
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
 	beside := &l.ready

@@ -166,6 +166,7 @@ func (rt *Runtime) makeLoops() error {
 			for _, l := range rt.loops {
 				l.poller.Close()
 			}
+			rt.cancel(ErrShutdown) // what observers have made ends with it
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
 		l := &Loop{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1, stopped: make(chan struct{})}

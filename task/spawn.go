@@ -111,7 +111,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 		return nil
 	case from != nil && on == from:
 		from.number(t)
-		from.enqueue(t)
+		from.enqueueNew(t)
 		return nil
 	}
 	step := uint64(len(rt.loops)) + 1
@@ -158,7 +158,7 @@ func (l *Loop) Start(fn func()) {
 	t.recycle = true
 	t.fn = fn
 	l.number(t)
-	l.enqueue(t)
+	l.enqueueNew(t)
 }
 
 // steal moves tasks that have not started from a busy loop to l, which is idle. It

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ func coffeeProgram() {
 		rt, err := capriccio.New(capriccio.WithLoops(1))
 		check(err)
 		for range 3 {
+			brewing.Add(1)
 			rt.Go(coffee)
 		}
 	}
@@ -46,15 +48,22 @@ func coffeeProgram() {
 	mux := http.NewServeMux()
 	mux.Handle(handlerPath, bgraph.Handler())
 	go http.Serve(ln, mux)
+	brewing.Wait()
 	fmt.Printf("ready\nhttp://%s\n", ln.Addr())
 	io.Copy(io.Discard, os.Stdin)
 }
 
+// brewing counts the tasks that have not been everywhere yet.
+var brewing sync.WaitGroup
+
 func coffee() {
-	for {
+	for first := true; ; first = false {
 		task.At("grind")
 		if task.Sleep(time.Millisecond) != nil {
 			return
+		}
+		if first {
+			brewing.Done()
 		}
 	}
 }

@@ -21,7 +21,6 @@ type source struct {
 // Shares that the signs of thrashing may reach.
 const (
 	gcLimit = 0.25 // of the processor, for the garbage collector
-	fdShare = 0.95 // of RLIMIT_NOFILE
 )
 
 // addSources declares what every program has.
@@ -51,9 +50,6 @@ func (s *Steering) addDeclared() error {
 			s.resource = append(s.resource, -1)
 		}
 		limit := float64(r.Limit())
-		if r == task.Descriptors && limit == 0 {
-			limit = descriptorLimit()
-		}
 		switch {
 		case s.resource[i] >= 0 && limit > 0:
 			s.ledger.SetLimit(ressched.ResourceID(s.resource[i]), limit)
@@ -82,14 +78,6 @@ func memoryLimit() float64 {
 		return 0.8 * float64(info.Totalram) * float64(info.Unit)
 	}
 	return 0
-}
-
-func descriptorLimit() float64 {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
-		return 0
-	}
-	return fdShare * float64(limit.Cur)
 }
 
 // liveMemory reads what the last collection found to be in use, and what the Go runtime

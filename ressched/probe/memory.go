@@ -158,8 +158,11 @@ func (m *memoryReader) read(p *Probe) (most float64) {
 				limit = min(limit, v)
 			}
 		}
+		if math.IsInf(limit, 1) || limit == 0 {
+			continue
+		}
 		used, ok := p.number(g.usage, parseCount)
-		if !ok || limit == 0 {
+		if !ok {
 			continue
 		}
 		cache, _ := p.number(g.stat, func(text []byte) (float64, error) { return parseField(text, g.cache) })

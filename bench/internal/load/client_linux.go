@@ -324,15 +324,38 @@ func (c *client) taken(i int32, data []byte) error {
 	return c.traffic.answered(tag, r, c.now())
 }
 
-// cpuTimes are the CPU time of the servers' processes together and of this one.
-func cpuTimes(servers []int) (server, client time.Duration, err error) {
-	for _, pid := range servers {
-		t, err := proc.CPUTime(pid)
+// Usage is CPU time.
+type Usage struct {
+	Server time.Duration // of the server's processes together
+	Client time.Duration // of this process
+	Others time.Duration // of whatever else ran on the server's core, to some ticks of 10 ms
+}
+
+// Target is the server that is to be loaded.
+type Target struct {
+	Addr netip.AddrPort // IPv4 loopback
+	PIDs []int          // its processes
+	Core int            // where they run
+}
+
+// usage is what has been used so far.
+func (t *Target) usage() (u Usage, err error) {
+	for _, pid := range t.PIDs {
+		one, err := proc.CPUTime(pid)
 		if err != nil {
-			return 0, 0, err
+			return u, err
 		}
-		server += t
+		u.Server += one
 	}
-	client, err = proc.CPUTime(unix.Getpid())
-	return server, client, err
+	if u.Client, err = proc.CPUTime(unix.Getpid()); err != nil {
+		return u, err
+	}
+	busy, err := proc.CoreBusy(t.Core)
+	u.Others = busy - u.Server
+	return u, err
+}
+
+// since is what has been used since before.
+func (u Usage) since(before Usage) Usage {
+	return Usage{u.Server - before.Server, u.Client - before.Client, max(0, u.Others-before.Others)}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +13,7 @@ import (
 // ClosedConfig describes a closed loop: so many clients, each of which sends its next
 // request when the one before is answered.
 type ClosedConfig struct {
-	Addr    netip.AddrPort // IPv4 loopback
-	PIDs    []int          // the server's processes, for their CPU time
+	Target
 	Request []byte
 	Clients int           // connections
 	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
@@ -30,10 +28,9 @@ type ClosedConfig struct {
 
 // ClosedResult is what a closed loop measured.
 type ClosedResult struct {
-	Outcomes  []Outcome
-	From, To  time.Duration // measured
-	ServerCPU time.Duration
-	ClientCPU time.Duration
+	Outcomes []Outcome
+	From, To time.Duration // measured
+	Usage    Usage         // from From to To
 }
 
 // ErrGone is returned when the server does not listen any more.
@@ -83,7 +80,7 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	if cfg.Measuring != nil {
 		cfg.Measuring(true)
 	}
-	serverBefore, clientBefore, err := cpuTimes(cfg.PIDs)
+	before, err := cfg.usage()
 	if err != nil {
 		return ClosedResult{}, err
 	}
@@ -92,14 +89,14 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 		return ClosedResult{}, err
 	}
 	result.To = o.c.now()
-	server, client, err := cpuTimes(cfg.PIDs)
+	after, err := cfg.usage()
 	if err != nil {
 		return ClosedResult{}, err
 	}
 	if cfg.Measuring != nil {
 		cfg.Measuring(false)
 	}
-	result.ServerCPU, result.ClientCPU = server-serverBefore, client-clientBefore
+	result.Usage = after.since(before)
 	result.Outcomes = o.outcomes
 	return result, nil
 }

@@ -13,7 +13,7 @@ import (
 
 func closedTo(addr netip.AddrPort) ClosedConfig {
 	return ClosedConfig{
-		Addr: addr, PIDs: []int{os.Getpid()}, Request: plain, Clients: 5, For: 50 * ms, Seed: 1,
+		Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Request: plain, Clients: 5, For: 50 * ms, Seed: 1,
 	}
 }
 
@@ -45,8 +45,8 @@ func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
 	if len(calls) != 2 || !calls[0] || calls[1] {
 		t.Errorf("measuring was announced %v", calls)
 	}
-	if got.To-got.From < 45*ms || got.ServerCPU <= 0 {
-		t.Errorf("measured from %v to %v, CPU time %v", got.From, got.To, got.ServerCPU)
+	if got.To-got.From < 45*ms || got.Usage.Server <= 0 {
+		t.Errorf("measured from %v to %v, CPU time %v", got.From, got.To, got.Usage)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 	cfg := CrowdConfig{
-		Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}, Request: plain,
+		Target: Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}, Request: plain,
 		Clients: 100, Jam: 100 * ms, Keep: 10 * ms, Limit: 10 * time.Second,
 	}
 	got, err := Crowd(cfg)
@@ -143,8 +143,8 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 	if most.Load() != 100 {
 		t.Errorf("%d connections at a time, want all 100 kept during the jam", most.Load())
 	}
-	if got.Took <= 0 || got.Took >= cfg.Limit || got.ServerCPU < got.JamCPU {
-		t.Errorf("took %v, CPU time %v, of that %v jammed", got.Took, got.ServerCPU, got.JamCPU)
+	if got.Took <= 0 || got.Took >= cfg.Limit || got.All.Server < got.Jam.Server {
+		t.Errorf("took %v, usage %v, of that %v jammed", got.Took, got.All, got.Jam)
 	}
 	cfg.Jam = 0
 	if _, err := Crowd(cfg); err == nil {

@@ -2,15 +2,13 @@ package load
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 )
 
 // CrowdConfig describes a crowd: many clients that connect at once. Each asks once and,
 // when it has its answer, keeps its connection for a while.
 type CrowdConfig struct {
-	Addr    netip.AddrPort // IPv4 loopback
-	PIDs    []int          // the server's processes, for their CPU time
+	Target
 	Request []byte
 	Clients int
 	Jam     time.Duration // from the beginning: nobody hangs up
@@ -22,9 +20,8 @@ type CrowdConfig struct {
 type CrowdResult struct {
 	Outcomes []Outcome     // one for each client
 	Took     time.Duration // until nobody was waiting any more, or Limit
-	// JamCPU is the server's CPU time in the second half of the jam: it can do nothing then.
-	JamCPU    time.Duration
-	ServerCPU time.Duration // in all
+	Jam      Usage         // in the second half of the jam: the server can do nothing then
+	All      Usage
 }
 
 // kept is a connection that is to be closed.
@@ -55,36 +52,36 @@ func Crowd(cfg CrowdConfig) (CrowdResult, error) {
 		return CrowdResult{}, err
 	}
 	defer o.c.close()
-	before, _, err := cpuTimes(cfg.PIDs)
+	before, err := cfg.usage()
 	if err != nil {
 		return CrowdResult{}, err
 	}
 	if err := o.c.drive(cfg.Jam / 2); err != nil {
 		return CrowdResult{}, err
 	}
-	jammed, _, err := cpuTimes(cfg.PIDs)
+	jammed, err := cfg.usage()
 	if err != nil {
 		return CrowdResult{}, err
 	}
 	if err := o.c.drive(cfg.Jam); err != nil {
 		return CrowdResult{}, err
 	}
-	released, _, err := cpuTimes(cfg.PIDs)
+	released, err := cfg.usage()
 	if err != nil {
 		return CrowdResult{}, err
 	}
 	if err := o.c.drive(cfg.Limit); err != nil {
 		return CrowdResult{}, err
 	}
-	result := CrowdResult{Outcomes: o.outcomes, Took: cfg.Limit, JamCPU: released - jammed}
+	result := CrowdResult{Outcomes: o.outcomes, Took: cfg.Limit, Jam: released.since(jammed)}
 	if o.open == 0 {
 		result.Took = 0
 		for i := range o.outcomes {
 			result.Took = max(result.Took, o.outcomes[i].Done)
 		}
 	}
-	after, _, err := cpuTimes(cfg.PIDs)
-	result.ServerCPU = after - before
+	after, err := cfg.usage()
+	result.All = after.since(before)
 	return result, err
 }
 

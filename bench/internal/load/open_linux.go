@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"time"
 )
 
@@ -16,23 +15,21 @@ type Phase struct {
 // OpenConfig describes an open loop: requests come when they come (a Poisson process),
 // whatever becomes of those before them.
 type OpenConfig struct {
-	Addr     netip.AddrPort // IPv4 loopback
-	PIDs     []int          // the server's processes, for their CPU time
-	Requests [][]byte       // of each class
+	Target
+	Requests [][]byte // of each class
 	Phases   []Phase
 	From     time.Duration // after the beginning: CPU time is taken from here to the end of the last phase
 	Patience time.Duration // after which a client gives up and closes its connection
-	Drain    time.Duration // how long after the last phase answers are taken
+	Drain    time.Duration // how long after the last phase answers are taken, if some are missing
 	Conns    int           // at most
 	Seed     uint64        // of the times between requests: the same for all servers
 }
 
 // OpenResult is what an open loop measured.
 type OpenResult struct {
-	Outcomes  []Outcome
-	From, To  time.Duration // of the CPU times
-	ServerCPU time.Duration
-	ClientCPU time.Duration
+	Outcomes []Outcome
+	From, To time.Duration // of the usage
+	Usage    Usage
 }
 
 // open is the traffic of an open loop.
@@ -47,6 +44,7 @@ type open struct {
 	outcomes []Outcome     // by tag
 	waiting  []int32       // tags in the order in which patience ends; some are done with
 	links    []int32       // by tag: the link of a request that is not done with
+	draining bool          // the phases are over
 }
 
 // Open runs an open loop.
@@ -66,7 +64,7 @@ func Open(cfg OpenConfig) (OpenResult, error) {
 		return OpenResult{}, err
 	}
 	result := OpenResult{From: o.c.now()}
-	serverBefore, clientBefore, err := cpuTimes(cfg.PIDs)
+	before, err := cfg.usage()
 	if err != nil {
 		return OpenResult{}, err
 	}
@@ -74,11 +72,12 @@ func Open(cfg OpenConfig) (OpenResult, error) {
 		return OpenResult{}, err
 	}
 	result.To = o.c.now()
-	server, client, err := cpuTimes(cfg.PIDs)
+	after, err := cfg.usage()
 	if err != nil {
 		return OpenResult{}, err
 	}
-	result.ServerCPU, result.ClientCPU = server-serverBefore, client-clientBefore
+	result.Usage = after.since(before)
+	o.draining = true
 	if err := o.c.drive(total + cfg.Drain); err != nil {
 		return OpenResult{}, err
 	}
@@ -172,6 +171,7 @@ func (o *open) due(now time.Duration) (time.Duration, error) {
 	if len(o.waiting) > 0 {
 		return min(o.next, o.patienceEnds(o.waiting[0])), nil
 	}
+	o.c.ended = o.draining
 	return o.next, nil
 }
 

@@ -38,6 +38,7 @@ type Summary struct {
 	Lost      float64       // also Abandoned and Unsent
 	P50, P99  time.Duration // of what was served
 	Late      time.Duration // 99th percentile of what the client itself came too late
+	Longest   time.Duration // that any request due before the end has waited by then
 	Responses int           // served, as a number
 }
 
@@ -56,6 +57,13 @@ func Summarise(all []Outcome, class int, from, to, target time.Duration) Summary
 			if o.Fate != Unsent {
 				late = append(late, o.Sent-o.Scheduled)
 			}
+		}
+		waited := to
+		if o.Fate != Pending {
+			waited = min(o.Done, to)
+		}
+		if o.Fate != Unsent && waited > from {
+			s.Longest = max(s.Longest, waited-o.Scheduled)
 		}
 		if o.Fate == Pending || o.Done < from || o.Done >= to {
 			continue

@@ -23,13 +23,17 @@ func TestSummaryCountsEachRequestWhereItBelongs(t *testing.T) {
 	got := Summarise(all, 0, 100*ms, 200*ms, 50*ms)
 	want := Summary{
 		Offered: 80, Goodput: 20, Served: 30, Refused: 10, Lost: 30,
-		P50: 20 * ms, P99: 60 * ms, Late: 1 * ms, Responses: 3,
+		P50: 20 * ms, P99: 60 * ms, Late: 1 * ms, Longest: 60 * ms, Responses: 3,
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if got := Summarise(all, -1, 100*ms, 200*ms, 50*ms); got.Goodput != 30 {
 		t.Errorf("goodput of all classes is %v, want 30", got.Goodput)
+	}
+	starved := append(all, Outcome{Scheduled: 10 * ms, Sent: 10 * ms})
+	if got := Summarise(starved, -1, 100*ms, 200*ms, 50*ms); got.Longest != 190*ms {
+		t.Errorf("longest wait is %v, want 190 ms", got.Longest)
 	}
 	if got := Summarise(nil, -1, 0, time.Second, 0); got != (Summary{}) {
 		t.Errorf("of nothing: %+v", got)

@@ -1,5 +1,5 @@
 // Command failsafe-go is net/http's server with failsafe-go's adaptive limiter around a
-// handler that computes. With -prioritized it is the limiter that asks for priorities.
+// handler that computes, and may wait meanwhile. With -prioritized it is the limiter that asks for priorities.
 package main
 
 import (
@@ -20,10 +20,15 @@ import (
 
 func main() {
 	steps := flag.Int("burn", 0, "steps of work a request")
+	pause := flag.Duration("pause", 0, "how long it waits in the middle of them")
 	prioritized := flag.Bool("prioritized", false, "look at the Priority header")
 	flag.Parse()
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		burn.Steps(*steps)
+		burn.Steps(*steps / 2)
+		if *pause > 0 {
+			time.Sleep(*pause)
+		}
+		burn.Steps(*steps - *steps/2)
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, "served\n")
 	}))

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		options = append(options, chromedp.NoSandbox)
 	}
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, end := chromedp.NewContext(allocator)
+	ctx, end := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // of events that the driver does not know yet
 	if err := chromedp.Run(ctx); err != nil {
 		browser.err = fmt.Errorf("%s does not start: %w", path, err)
 	}

@@ -13,7 +13,8 @@ import { ask } from './feed.js';
 import { fold, toward } from './drawn.js';
 import { View } from './pan.js';
 
-const patience = 5000; // ms between two arrangements that nobody asked for
+const patience = 5000; // ms between two arrangements, if nodes or edges have come or gone
+const endurance = 30000; // if only sizes do not fit any more
 const crowded = 80; // edges from which on labels appear with the pointer only
 
 export class Graph {
@@ -54,7 +55,8 @@ export class Graph {
     const shape = `${asked} ${state.shape}`;
     if (!force && shape === this.wanted && !this.outgrown) return;
     const changed = force || asked !== this.asked;
-    if (!changed && (Date.now() - this.arranged < patience || this.busy())) return;
+    const since = Date.now() - this.arranged;
+    if (!changed && (since < (shape === this.wanted ? endurance : patience) || this.busy())) return;
     this.wanted = shape;
     this.asked = asked;
     this.arranged = Date.now();
@@ -112,7 +114,7 @@ export class Graph {
     const size = (now, of) => 1 + 0.6 * Math.sqrt(now / of);
     for (const d of nodes) {
       const wanted = size(d.node.now, most) / size(d.now || 0, then);
-      d.scale = Math.min(Math.max(wanted, 0.8), 1.12);
+      d.scale = Math.min(Math.max(wanted, 0.7), 1.3);
       if (d.scale !== wanted && this.app.graph.state.live) this.outgrown = true;
     }
   }

@@ -18,7 +18,7 @@ function rangeOf(hist) {
 // spark is a histogram the size of a word. All of a column have the same scale of time,
 // so that they can be compared: the whole of it.
 export function spark(hist, from = 0, to = 28) {
-  const w = 84, hgt = 18, top = Math.max(...hist, 1);
+  const w = 76, hgt = 18, top = Math.max(...hist, 1);
   const step = w / (to - from + 1);
   let d = '';
   for (let i = from; i <= to; i++) {

@@ -34,6 +34,11 @@ function table(caption, heads, rows) {
     h('tbody', {}, ...rows.map(cells => h('tr', {}, ...cells.map((c, i) => h(i ? 'td' : 'th', { scope: i ? undefined : 'row', class: heads[i][1] ? 'number' : '' }, c)))))));
 }
 
+// bar heads a column of bars, which show what stands before them.
+function bar() {
+  return h('span', { class: 'unseen' }, 'as a bar');
+}
+
 function meter(share, level) {
   const bar = h('i');
   bar.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
@@ -60,14 +65,14 @@ export class Runtime {
   loops(graph) {
     const loops = graph.state.loops || [];
     const most = Math.max(...loops.map(l => l[2]), 1);
-    return h('section', {}, h('h2', {}, 'Loops'), table('One event loop for each processor', [['Loop'], ['Tasks', true], ['Steps per second', true], ['']],
+    return h('section', {}, h('h2', {}, 'Loops'), table('One event loop for each processor', [['Loop'], ['Tasks', true], ['Steps per second', true], [bar()]],
       loops.slice(0, 256).map(l => [String(l[0]), count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
   }
 
   resources(state) {
     const all = state.resources || [];
     if (!all.length) return h('section', {}, h('h2', {}, 'Resources'), h('p', { class: 'none' }, 'The program declares none.'));
-    return h('section', {}, h('h2', {}, 'Resources'), table('What tasks take and give back', [['Resource'], ['In use', true], ['Limit', true], [''], ['Taken', true], ['Given back', true]],
+    return h('section', {}, h('h2', {}, 'Resources'), table('What tasks take and give back', [['Resource'], ['In use', true], ['Limit', true], [bar()], ['Taken', true], ['Given back', true]],
       all.map(r => [named(r.name), amount(r.in_use, r.unit), r.limit ? amount(r.limit, r.unit) : 'none known', r.limit ? meter(r.in_use / r.limit, r.in_use / r.limit > 0.9 ? 'full' : '') : '', amount(r.acquired, r.unit), amount(r.released, r.unit)])));
   }
 
@@ -84,7 +89,7 @@ export class Runtime {
     if (!sched) return h('section', {}, h('h2', {}, 'Scheduler'), h('p', { class: 'none' }, 'The scheduler does not tell.'));
     return h('section', {}, h('h2', {}, 'Scheduler: ', named(sched.policy)),
       h('p', {}, `${count(sched.admitted)} admitted, ${count(sched.deferred)} deferred, ${count(sched.refused)} refused.`),
-      table('Resources that it watches', [['Resource'], ['Utilisation', true], [''], ['Per second', true], ['State']],
+      table('Resources that it watches', [['Resource'], ['Utilisation', true], [bar()], ['Per second', true], ['State']],
         (sched.resources || []).map(r => [named(r.name), percent(r.utilisation), meter(r.utilisation, r.state === 'at limit' ? 'full' : r.state === 'rising' ? 'rising' : ''), (r.trend > 0 ? '+' : '') + percent(r.trend), named(r.state)])),
       table('How it ranks nodes', [['Node'], ['Loop', true], ['Priority', true], ['Tickets', true], ['Pass', true], ['Ready', true], ['Held back']],
         (sched.nodes || []).slice(0, 200).map((n, i) => {
@@ -122,9 +127,9 @@ export function figures(app) {
   return [
     { id: 'tasks', title: 'Tasks', value: count(tasks), hint: `on ${plural(loops.length, 'loop')}` },
     { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in the period` },
-    { id: 'cpu', title: 'CPU of the loops', value: percent(busy), hint: 'estimated from the steps', meter: busy },
+    { id: 'cpu', title: 'CPU of the loops', value: percent(busy), hint: 'estimated' },
     { id: 'ready', title: 'Ready to running, p99', value: duration(worst.ready.p99), hint: worst.name || 'not measured' },
-    { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated from the steps' },
+    { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated' },
     { id: 'findings', title: 'Findings', value: count(found.length), hint: found.length ? `${plural(errors, 'error')}, ${plural(warnings, 'warning')}` : 'nothing looks wrong', level: errors ? 'error' : warnings ? 'warning' : '', tab: 'findings' },
   ];
 }

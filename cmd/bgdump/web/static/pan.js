@@ -29,9 +29,9 @@ export class View {
 
   fit() {
     const box = this.bounds();
-    const { clientWidth: w, clientHeight } = this.viewport;
-    if (!box || !w || !clientHeight) return;
-    const pad = 14, h = clientHeight - 38; // the legend is below
+    const { clientWidth, clientHeight } = this.viewport;
+    if (!box || !clientWidth || !clientHeight) return;
+    const pad = 14, w = clientWidth - 40, h = clientHeight - 38; // beside and below are the buttons and the legend
     // Rather a part that can be read than all of it too small.
     this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), w < 600 ? 0.4 : 0.3), 1.25);
     this.x = along(w, box.left, box.right, box.middle[0], this.k, pad);

@@ -24,7 +24,7 @@ function histCell(times) {
   };
 }
 
-function barCell(value, text, level) {
+function barCell(value, text, level, palette = '') {
   return (td, row) => {
     if (!td.bar) {
       td.bar = h('i', { class: 'bar' });
@@ -33,7 +33,7 @@ function barCell(value, text, level) {
     }
     const v = value(row);
     td.bar.style.width = `${Math.round(44 * Math.min(Math.max(v, 0), 1))}px`;
-    td.bar.className = `bar heat-${level(row)}`;
+    td.bar.className = `bar heat-${level(row)} ${palette}`;
     setText(td.figure, text(v));
   };
 }
@@ -42,7 +42,7 @@ const number = (id, title, hint, value, text) => ({ id, title, hint, value, text
 
 export function nodeColumns(graph) {
   const heats = heatScale(graph, 'cpu');
-  const delta = number('delta', '± waiting', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
+  const delta = number('delta', '±', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
   return [
     { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => n.place.where || n.place.reason) },
     number('now', 'Waiting', 'tasks there now', n => n.now, count),
@@ -57,7 +57,7 @@ export function nodeColumns(graph) {
     number('ready', 'Ready', 'mean time from being ready to running', n => n.ready.mean, duration),
     number('ready99', 'p99', '99 of 100 times between ready and running were at most so long', n => n.ready.p99, duration),
     { id: 'waitshare', title: 'Wait share', hint: 'share of the time that all tasks waited', number: true, class: 'number bars', value: n => n.waitTotal,
-      cell: barCell(n => share(n.waitTotal, graph.waitTotal), percent, n => heatScale(graph, 'wait').node(n)) },
+      cell: barCell(n => share(n.waitTotal, graph.waitTotal), percent, heatScale(graph, 'wait').node, 'by-wait') },
     number('oldest', 'Oldest', 'how long the one that has been there longest has waited', n => n.oldest, duration),
   ];
 }

@@ -75,7 +75,7 @@ export class Timeline {
     this.drawChart(all, at, base);
     const compared = base >= 0 ? `what happened in the ${span(state.span)} since ${clock(this.moments.taken[base])}` : `everything since the start, ${span(state.span)} ago`;
     const rest = base >= 0 || !/^last/.test(app.params.base) ? '' : ' (no earlier moment to compare with yet)';
-    setText(this.caption, `${state.live ? 'Live' : 'Moment'} ${clock(state.taken)}: ${compared}${rest}.`);
+    setText(this.caption, `${!state.live ? 'Moment' : state.source.state === 'ok' && !state.source.still ? 'Live' : 'Latest'} ${clock(state.taken)}: ${compared}${rest}.`);
   }
 
   drawChart(all, at, base) {

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	memoryHeld  = 1 << 20 // bytes a request allocates, touches and holds
+	memoryLimit = "512MiB"
+	memoryCap   = 1 << 30 // resident bytes beyond which a server is killed
+
+	longSuffix  = "-1s"    // of metrics of requests that hold for a second
+	retrySuffix = "-retry" // … of servers that may refuse, with clients that do as Retry-After says
+)
+
+// memoryClients are the numbers of clients. A quick run has all of them for the first
+// system only, and for requests that hold for a short time.
+var (
+	memoryClients     = []float64{64, 256, 512, 1024, 4096, 16_384}
+	memoryFew         = []float64{64, 256, 1024}
+	memoryMain        = []float64{512, 4096, 16_384}
+	memoryLongQuick   = []float64{512, 4096}
+	memoryRetryQuick  = []float64{4096, 16_384}
+	memoryLongClients = []float64{64, 256, 512, 1024, 4096}
+)
+
+// runOverloadMemory has many clients ask for something that takes memory.
+func runOverloadMemory(r *run) error {
+	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http")
+	if err != nil {
+		return err
+	}
+	all := r.memoryContenders(systems)
+	first := all[:1]
+	type part struct {
+		metric     string
+		clients    []float64
+		contenders []contender
+		reserved   time.Duration // in a quick run, for the parts after it
+	}
+	parts := []part{
+		{"hold", memoryClients, all, 0},
+		{"hold" + longSuffix, memoryLongClients, all, 0},
+		{"hold" + retrySuffix, memoryClients, first, 0},
+	}
+	if r.quick {
+		parts = []part{
+			{"hold", memoryMain, all, 21 * time.Second},
+			{"hold", memoryFew, first, 18 * time.Second},
+			{"hold" + longSuffix, memoryLongQuick, all, 7 * time.Second},
+			{"hold" + retrySuffix, memoryRetryQuick, first, 0},
+		}
+	}
+	for _, part := range parts {
+		var points []point
+		for _, x := range part.clients {
+			points = append(points, point{metric: part.metric, x: x})
+		}
+		r.reserved = part.reserved
+		if err := r.measure(points, part.contenders, time.Second); err != nil {
+			return err
+		}
+	}
+	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms, in metrics named *%s for 1 s; GOMEMLIMIT=%s", longSuffix, memoryLimit)
+	r.note("a server of more than %d MiB resident is killed: its goodput is 0 (killed: 1)", memoryCap>>20)
+	r.note("requests wait rather than be refused, but in metrics named *%s, where clients do as Retry-After says and wait for up to as long again", retrySuffix)
+	r.note("p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput; longest: the longest wait of all, also of requests still waiting at the end")
+	r.note("gc-share: of the core's time, without what the collector does while nothing else is to be done")
+	r.env.Notes = slices.Compact(r.env.Notes)
+	r.charts = []report.Chart{
+		{Title: "Requests served, held 50 ms", Metric: "goodput", XLabel: "clients"},
+		{Title: "Requests served, held 1 s", Metric: "goodput" + longSuffix, XLabel: "clients"},
+		{Title: "99th percentile, held 50 ms", Metric: "p99", XLabel: "clients", LogY: true},
+		{Title: "Resident memory", Metric: "rss-mb", XLabel: "clients"},
+		{Title: "Share of the collector", Metric: "gc-share", XLabel: "clients"},
+	}
+	return nil
+}
+
+func (r *run) memoryContenders(systems []overloadSystem) []contender {
+	var contenders []contender
+	for _, system := range systems {
+		contenders = append(contenders, contender{system: system.name,
+			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+				return r.memorySample(ctx, system, p)
+			}})
+	}
+	return contenders
+}
+
+// memoryTimes are how long to load a server before measuring, and how long to measure.
+// With many clients each waits long for its turn, and several turns are to be seen; a
+// quick run only has the time for that with our own system.
+func memoryTimes(quick bool, system string, p point) (warm, span time.Duration) {
+	long, retry := p.metric == "hold"+longSuffix, p.metric == "hold"+retrySuffix
+	ours := system == "capriccio"
+	switch {
+	case !quick && p.x <= 1024 && !long && !retry:
+		return time.Second, 2 * time.Second
+	case !quick && p.x <= 4096:
+		return 3 * time.Second, 6 * time.Second
+	case !quick:
+		return 5 * time.Second, 15 * time.Second
+	case long:
+		return 1200 * time.Millisecond, 1400 * time.Millisecond
+	case retry:
+		return 1500 * time.Millisecond, 1500 * time.Millisecond
+	case p.x <= 1024:
+		return 200 * time.Millisecond, 500 * time.Millisecond
+	case p.x <= 4096 || !ours:
+		return 800 * time.Millisecond, time.Second
+	default:
+		return 1500 * time.Millisecond, 3 * time.Second
+	}
+}
+
+// memorySample starts a server afresh and keeps an eye on it while clients load it.
+func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) ([]sample, error) {
+	hold, suffix, patient, waits := 50*time.Millisecond, "", false, true
+	switch p.metric {
+	case "hold" + longSuffix:
+		hold, suffix = time.Second, longSuffix
+	case "hold" + retrySuffix:
+		suffix, patient, waits = retrySuffix, true, false
+	}
+	s, err := system.start(ctx, []string{"GOMEMLIMIT=" + memoryLimit},
+		flagPairs("allocate", memoryHeld, "hold", hold, "waits", waits)...)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	watch, err := watchMemory(s.child, memoryCap)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.end()
+	warm, span := memoryTimes(r.quick, system.name, p)
+	client, err := proc.Start(r.clientCommand(s, "closed", flagPairs("clients", int(p.x), "x", p.x,
+		"warm", warm, "for", span, "patient", patient)...))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	limit := warm + span + sampleTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	defer cancel()
+	samples, err := closedSamples(ctx, s, client, watch)
+	if watch.killed.Load() {
+		samples, err = []sample{{"goodput", "req/s", p.x, 0}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	samples = append(samples,
+		sample{"rss-mb", "MiB", p.x, float64(watch.most.Load()) / (1 << 20)},
+		sample{"killed", "1", p.x, 0})
+	if watch.killed.Load() {
+		samples[len(samples)-1].value = 1
+	}
+	for i := range samples {
+		samples[i].metric += suffix
+		samples[i].x = p.x
+	}
+	return samples, nil
+}
+
+// closedSamples follows a closed loop: what it prints, and what the server counts in the
+// time that is measured.
+func closedSamples(ctx context.Context, s *overloaded, client *proc.Child, watch *memoryWatch) ([]sample, error) {
+	var before, after counts
+	var lines []string
+	for line := ""; line != closedEnd; {
+		var err error
+		if line, err = client.Line(ctx); err != nil {
+			return nil, err
+		}
+		switch line {
+		case closedBegins:
+			watch.most.Store(0)
+			before, err = s.askCounts(ctx)
+		case closedEnds:
+			after, err = s.askCounts(ctx)
+		case closedGone:
+			return nil, errors.New("the server is gone")
+		case closedEnd:
+		default:
+			lines = append(lines, line)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	samples, err := parseSamples(lines)
+	if err != nil {
+		return nil, err
+	}
+	share := 0.0
+	if all := after.all - before.all; all > 0 {
+		share = 100 * (after.gc - before.gc) / all
+	}
+	samples = append(samples, sample{"gc-share", "%", samples[0].x, share})
+	goodput, err := value(samples, "goodput")
+	p99, missing := value(samples, "p99")
+	if err == nil && missing == nil && goodput > 0 {
+		samples = append(samples, sample{"p99-to-mean", "1", samples[0].x, p99 / 1e3 * goodput / samples[0].x})
+	}
+	return samples, err
+}

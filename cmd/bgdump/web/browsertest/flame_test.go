@@ -1,0 +1,66 @@
+package browsertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+func TestFlameGraphZoomAndSearch(t *testing.T) {
+	src := shop()
+	b := open(t, src, look{hash: "#tab=flame", still: true})
+	b.until("document.querySelectorAll('.frame').length > 10")
+	src.hold()
+	frame := func(name string) string {
+		return fmt.Sprintf("[...document.querySelectorAll('.frame')].find(f => f.getAttribute('aria-label').startsWith(%s))", quote(name+":"))
+	}
+	width := func(name string) float64 {
+		t.Helper()
+		return eval[float64](b, fmt.Sprintf("(%s)?.offsetWidth ?? 0", frame(name)))
+	}
+	all := width("all")
+	if handle := width("web.(*conn).handle"); handle <= 0 || handle >= all {
+		t.Errorf("handle is %g wide of %g", handle, all)
+	}
+	frames := eval[int](b, "document.querySelectorAll('.frame').length")
+	eval[bool](b, frame("web.(*page).render")+".click() === undefined")
+	b.until("document.querySelector('.crumbs').checkVisibility()")
+	if got := width("web.(*page).render"); got < all-2 {
+		t.Errorf("zoomed in, the frame is %g wide; want %g", got, all)
+	}
+	if n := eval[int](b, "document.querySelectorAll('.frame').length"); n >= frames {
+		t.Errorf("%d frames after zooming in, %d before; want fewer", n, frames)
+	}
+	b.shot("zoomed")
+	b.click(".crumbs button")
+	b.until("!document.querySelector('.crumbs').checkVisibility()")
+
+	b.run(chromedp.Focus(".frame[tabindex='0']", chromedp.ByQuery))
+	b.press("Home", "ArrowDown", "ArrowDown", "ArrowDown")
+	b.until("document.activeElement.matches('.frame') && Number(document.activeElement.getAttribute('aria-level')) === 4")
+	b.press("Enter")
+	b.until("document.querySelector('.crumbs').checkVisibility()")
+	if got := eval[float64](b, "document.activeElement.offsetWidth"); got < all-2 {
+		t.Errorf("the frame with the focus is %g wide; want %g", got, all)
+	}
+	b.press("ArrowUp")
+	if got := eval[string](b, "document.activeElement.getAttribute('aria-level')"); got != "3" {
+		t.Errorf("level %s; want 3", got)
+	}
+	b.press("Escape", "Escape", "Escape", "Escape")
+	b.until("!document.querySelector('.crumbs').checkVisibility()")
+
+	b.run(chromedp.SendKeys(".flame input[type=search]", "SESSIONS", chromedp.ByQuery))
+	b.until("document.querySelectorAll('.frame.hit').length > 0")
+	if got := b.text(".found"); !strings.Contains(got, "%") {
+		t.Errorf("found %q; want a share", got)
+	}
+	b.shot("searched")
+	b.click(".flame input[value=wait]")
+	b.until("document.querySelector('.frame').getAttribute('aria-label').match(/all: .*(s|m|h)/)")
+	if got := eval[string](b, "location.hash"); !strings.Contains(got, "metric=wait") {
+		t.Errorf("address %q; want the metric", got)
+	}
+}

@@ -1,0 +1,189 @@
+package browsertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+)
+
+// contrasts finds texts that differ too little from their ground. Grounds that are
+// partly transparent are mixed with what is below them.
+const contrasts = `(() => {
+	const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+	const known = new Map();
+	const rgba = color => {
+		if (!known.has(color)) {
+			canvas.clearRect(0, 0, 1, 1);
+			canvas.fillStyle = color;
+			canvas.fillRect(0, 0, 1, 1);
+			const d = canvas.getImageData(0, 0, 1, 1).data;
+			known.set(color, [d[0], d[1], d[2], d[3] / 255]);
+		}
+		return known.get(color);
+	};
+	const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+	const ground = e => {
+		const layers = [];
+		for (let x = e; x; x = x.parentElement) {
+			const c = rgba(getComputedStyle(x).backgroundColor);
+			layers.push(c);
+			if (c[3] === 1) break;
+		}
+		return layers.reverse().reduce((below, top) => over(top, below), rgba(getComputedStyle(document.body).backgroundColor));
+	};
+	const light = c => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => {
+		const v = c[i] / 255;
+		return sum + w * (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+	}, 0);
+	const faint = [];
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	let texts = 0;
+	while (walker.nextNode()) {
+		const e = walker.currentNode.parentElement;
+		if (!walker.currentNode.textContent.trim() || !e.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || e.closest('.unseen, .skip, .idle, .around, script, title, option')) continue;
+		const style = getComputedStyle(e);
+		texts++;
+		const below = ground(e.closest('svg') ? e.closest('svg').parentElement : e);
+		let ink = rgba(e.closest('svg') ? style.fill : style.color);
+		const opacity = Number(style.opacity);
+		ink = over([ink[0], ink[1], ink[2], ink[3] * opacity], below);
+		const [a, b] = [light(ink), light(below)].sort((x, y) => y - x);
+		const contrast = (a + 0.05) / (b + 0.05);
+		if (contrast < 4.5) faint.push(contrast.toFixed(2) + ' ' + e.tagName + '.' + (e.getAttribute('class') || '') + ' in .' + (e.parentElement.getAttribute('class') || '') + ': ' + walker.currentNode.textContent.slice(0, 30));
+	}
+	return texts < 40 ? ['only ' + texts + ' texts'] : [...new Set(faint)].slice(0, 12);
+})()`
+
+// beyond finds what sticks out of the window.
+const beyond = `(() => {
+	const wide = document.documentElement.clientWidth;
+	if (document.documentElement.scrollWidth <= wide) return [];
+	return [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > wide + 1 && !e.closest('.viewport, .scroll, #tabs, svg, .list'))
+		.map(e => e.tagName + '#' + e.id + '.' + e.className).slice(0, 8).concat('the page is ' + document.documentElement.scrollWidth + ' wide');
+})()`
+
+func TestLooks(t *testing.T) {
+	for _, width := range []int64{400, 820, 1600} {
+		for _, dark := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d dark=%v", width, dark), func(t *testing.T) {
+				src := shop()
+				height := int64(1000)
+				b := open(t, src, look{width: width, height: height, dark: dark, still: true})
+				b.until("Number(document.querySelector('.track .at').max) >= 12000")
+				src.hold()
+				for i, view := range []string{"graph", "nodes", "edges", "flame", "findings", "runtime"} {
+					b.press(fmt.Sprint(i + 1))
+					b.until(fmt.Sprintf("document.querySelector('#panel-%s').checkVisibility() && document.querySelector('#panel-%[1]s').textContent.length > 100", view))
+					b.judge(view)
+				}
+				b.press("1", "c")
+				b.until("document.querySelector('.legend').textContent.includes('wait')")
+				b.judge("wait")
+				b.click(".node[data-key]:not(.end)")
+				b.until("document.querySelectorAll('#panel .chart').length >= 2")
+				b.judge("node")
+				b.press("Escape", "?")
+				b.until("document.querySelector('#help').open")
+				b.judge("help")
+			})
+		}
+	}
+}
+
+func (b *tab) judge(what string) {
+	b.t.Helper()
+	b.shot(what)
+	if faint := eval[[]string](b, contrasts); len(faint) > 0 {
+		b.t.Errorf("%s: too little contrast:\n%s", what, strings.Join(faint, "\n"))
+	}
+	if out := eval[[]string](b, beyond); len(out) > 0 {
+		b.t.Errorf("%s: sticks out of the window:\n%s", what, strings.Join(out, "\n"))
+	}
+}
+
+func TestThemeCanBeChosen(t *testing.T) {
+	b := open(t, shop(), look{})
+	ground := func() string { return eval[string](b, "getComputedStyle(document.body).backgroundColor") }
+	light := ground()
+	eval[bool](b, "(document.querySelector('#theme').value = 'dark') && document.querySelector('#theme').dispatchEvent(new Event('change'))")
+	if got := ground(); got == light {
+		t.Errorf("the ground is %s in the dark, too", got)
+	}
+	eval[bool](b, "(document.querySelector('#theme').value = 'auto') && document.querySelector('#theme').dispatchEvent(new Event('change'))")
+	if got := ground(); got != light {
+		t.Errorf("the ground is %s; want %s, as the system is light", got, light)
+	}
+}
+
+func TestWithoutMotion(t *testing.T) {
+	const moving = "[...document.querySelectorAll('*')].filter(e => { const s = getComputedStyle(e); return s.animationName !== 'none' || s.transitionDuration.split(',').some(d => parseFloat(d) > 0); }).length"
+	b := open(t, shop(), look{still: true})
+	b.until("document.querySelectorAll('.node').length > 10")
+	if n := eval[int](b, moving); n != 0 {
+		t.Errorf("%d elements move though no motion is wanted", n)
+	}
+	b = open(t, shop(), look{})
+	b.until("document.querySelectorAll('.node').length > 10")
+	if n := eval[int](b, moving); n == 0 {
+		t.Error("nothing moves; want that the test can tell")
+	}
+}
+
+func TestAThousandNodes(t *testing.T) {
+	b := open(t, &ticking{Program: sample.Wide(1000)}, look{})
+	b.until("document.querySelectorAll('.node').length === 40")
+	if got := b.text(".left-out"); !strings.Contains(got, "963 nodes") {
+		t.Errorf("%q; want how many nodes are not drawn", got)
+	}
+	b.shot("graph")
+	// How long the page keeps the browser busy each second.
+	eval[bool](b, "(window.longest = 0, new PerformanceObserver(list => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({ type: 'longtask' }), true)")
+	later := func() {
+		t.Helper()
+		shown := b.text(".caption")
+		b.until("document.querySelector('.caption').textContent !== " + quote(shown))
+	}
+	later()
+	later()
+	busy := eval[float64](b, "window.longest")
+	t.Logf("40 nodes: busy for at most %.0f ms at a time", busy)
+	if busy > 1000 {
+		t.Errorf("busy for %.0f ms at a time; want less than a second", busy)
+	}
+	eval[bool](b, "(document.querySelector('#show').value = '500') && document.querySelector('#show').dispatchEvent(new Event('change'))")
+	b.until("document.querySelectorAll('.node').length === 500")
+	later()
+	later()
+	t.Logf("500 nodes: busy for at most %.0f ms at a time", eval[float64](b, "window.longest"))
+	b.shot("500")
+	b.press("2")
+	b.until("document.querySelectorAll('#panel-nodes tbody tr').length === 50 && document.querySelector('#more-nodes').textContent.includes('50 of 1,002 nodes')")
+	eval[bool](b, "(document.querySelector('#show').value = '2000') && document.querySelector('#show').dispatchEvent(new Event('change'))")
+	b.until("document.querySelectorAll('#panel-nodes tbody tr').length === 1002")
+	later()
+	t.Logf("a table of 1,002 rows: busy for at most %.0f ms at a time", eval[float64](b, "window.longest"))
+}
+
+func TestExports(t *testing.T) {
+	b := open(t, shop(), look{})
+	b.until("document.querySelectorAll('.node').length > 10")
+	b.click("#export summary")
+	b.until("document.querySelector('#export a').checkVisibility()")
+	b.shot("menu")
+	got := eval[[]string](b, `Promise.all([...document.querySelectorAll('#export a')].map(async a => {
+		const answer = await fetch(a.href);
+		return a.dataset.format + ' ' + answer.status + ' ' + ((await answer.arrayBuffer()).byteLength > 100);
+	}))`)
+	if len(got) != 7 {
+		t.Errorf("%d exports; want 7", len(got))
+	}
+	for _, line := range got {
+		if !strings.HasSuffix(line, " 200 true") {
+			t.Errorf("export %s; want 200 and some bytes", line)
+		}
+	}
+	b.press("Escape")
+	b.until("!document.querySelector('#export').open")
+}

@@ -1,0 +1,113 @@
+package ressched_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/capriccio-go/capriccio/ressched"
+)
+
+// Two nodes with 100 and 300 tickets share 400 steps of 1,000 cycles.
+func ExampleStride() {
+	var s ressched.Stride
+	s.SetTickets(1, 100)
+	s.SetTickets(2, 300)
+	s.Join(1)
+	s.Join(2)
+	steps := map[ressched.Node]int{}
+	for range 400 {
+		n, _ := s.Min()
+		s.Charge(n, 1000)
+		steps[n]++
+	}
+	fmt.Println(steps[1], steps[2])
+	// Output: 100 300
+}
+
+// What a loop does with a policy: it says what becomes ready, asks what to run, and says
+// what that has cost.
+func ExampleNewCohort() {
+	p := ressched.NewCohort(ressched.CohortConfig{})
+	for _, n := range []ressched.Node{1, 2, 1, 2, 1} {
+		p.Ready(n)
+	}
+	for {
+		n, ok := p.Next()
+		if !ok {
+			break
+		}
+		fmt.Print(n, " ")
+		p.Charge(n, 5000)
+	}
+	// Output: 1 1 1 2 2
+}
+
+// Memory is at its limit: tasks at node 1 take it and keep it, those at node 2 give some
+// back.
+func ExampleNewResource() {
+	ledger := ressched.NewLedger()
+	memory, err := ledger.Add(ressched.Spec{Name: "memory", Limit: 512 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	nodes := []ressched.Prediction{
+		{},
+		{Steps: 1000, CPU: ressched.Moments{Mean: 20_000}, Changes: []ressched.Moments{{Mean: 1 << 20}}, Net: []float64{1 << 20}},
+		{Steps: 1000, CPU: ressched.Moments{Mean: 20_000}, Changes: []ressched.Moments{{Mean: -1 << 20}}, Net: []float64{-1 << 20}},
+	}
+	p := ressched.NewResource(ressched.ResourceConfig{
+		Ledger:      ledger,
+		Predictions: func() []ressched.Prediction { return nodes },
+	})
+	p.Ready(1)
+	p.Ready(2)
+	ledger.Observe(time.Second, memory, 500<<20)
+	p.Tick(time.Second)
+
+	n, ok := p.Next()
+	fmt.Println(n, ok)
+	n, ok = p.Next()
+	fmt.Println(n, ok)
+	var r ressched.Report
+	p.Report(&r)
+	fmt.Println(r.Nodes[0].Held)
+	// Output:
+	// 2 true
+	// 0 false
+	// held: takes memory and does not give it back; 98 % are in use
+}
+
+// Tasks that come in at node 1 hold a tenth of a resource each.
+func ExampleAdmission() {
+	ledger := ressched.NewLedger()
+	buffers, err := ledger.Add(ressched.Spec{Name: "buffers", Limit: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	requests := ledger.NewGate("requests")
+	requests.SetDemand([]ressched.Moments{{Mean: 40}})
+	admission := ressched.NewAdmission(0, ressched.AdmissionConfig{Refuse: true})
+	admission.Mark(1, requests)
+
+	ledger.Observe(0, buffers, 0)
+	for range 3 {
+		fmt.Println(admission.Decide(time.Second, 1, 0, 0))
+	}
+	admission.Finished(1)
+	fmt.Println(admission.Decide(time.Second, 1, 0, 0))
+	// Output:
+	// admit
+	// admit
+	// defer
+	// admit
+}
+
+// Connections are accepted, which leads to the first read, and so on.
+func ExampleWavefront() {
+	fmt.Println(ressched.Wavefront(func(yield func(from, to ressched.Node) bool) {
+		_ = yield(4, 2) && yield(2, 7) && yield(7, 2) && yield(7, 1)
+	}))
+	// Output: [4 2 7 1]
+}
