@@ -28,6 +28,7 @@ var experiments = []experiment{
 	{"parked", "memory and time of up to a million parked tasks", runParked},
 	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
 	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
+	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
@@ -70,7 +71,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"knot", "knot-traced"})
+var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

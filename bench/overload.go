@@ -279,27 +279,34 @@ type capacities map[string][]float64
 // capacityMemory is how many measurements are remembered: the machine's speed changes.
 const capacityMemory = 5
 
+// capacityAttempts are made as the kernel may let a server wait for longer than one takes
+// when the machine has much else to do.
+const capacityAttempts = 3
+
 // capacityClients keep a server busy without letting it queue for long.
 const capacityClients = 16
 
 // measure lets a few clients ask as fast as they are answered, and returns the median of
 // the last measurements of this system.
 func (c capacities) measure(ctx context.Context, r *run, s *overloaded, span time.Duration) (float64, error) {
-	lines, err := r.overloadClient(ctx, s, span, "closed",
-		flagPairs("clients", capacityClients, "warm", span/4, "for", span)...)
-	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
-	}
-	samples, err := parseSamples(slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, " ") }))
-	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
-	}
-	now, err := value(samples, "goodput")
-	if err == nil && now <= 0 {
-		err = errors.New("capacity: nothing was served")
-	}
-	if err != nil {
-		return 0, err
+	now := 0.0
+	for attempt := 0; now <= 0; attempt++ {
+		if attempt == capacityAttempts {
+			return 0, errors.New("capacity: nothing was served")
+		}
+		lines, err := r.overloadClient(ctx, s, span, "closed",
+			flagPairs("clients", capacityClients, "warm", span/4, "for", span)...)
+		if err != nil {
+			return 0, fmt.Errorf("capacity: %w", err)
+		}
+		lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, " ") })
+		samples, err := parseSamples(lines)
+		if err != nil {
+			return 0, fmt.Errorf("capacity: %w", err)
+		}
+		if now, err = value(samples, "goodput"); err != nil {
+			return 0, err
+		}
 	}
 	known := append(c[s.system], now)
 	c[s.system] = known[max(0, len(known)-capacityMemory):]

@@ -52,9 +52,9 @@ func runOverloadMemory(r *run) error {
 	}
 	if r.quick {
 		parts = []part{
-			{"hold", memoryMain, all, 21 * time.Second},
-			{"hold", memoryFew, first, 18 * time.Second},
-			{"hold" + longSuffix, memoryLongQuick, all, 7 * time.Second},
+			{"hold", memoryMain, all, 19 * time.Second},
+			{"hold", memoryFew, first, 16 * time.Second},
+			{"hold" + longSuffix, memoryLongQuick, all, 6 * time.Second},
 			{"hold" + retrySuffix, memoryRetryQuick, first, 0},
 		}
 	}
@@ -109,15 +109,15 @@ func memoryTimes(quick bool, system string, p point) (warm, span time.Duration) 
 	case !quick:
 		return 5 * time.Second, 15 * time.Second
 	case long:
-		return 1200 * time.Millisecond, 1400 * time.Millisecond
+		return 1100 * time.Millisecond, 1200 * time.Millisecond
 	case retry:
-		return 1500 * time.Millisecond, 1500 * time.Millisecond
+		return 1300 * time.Millisecond, 1300 * time.Millisecond
 	case p.x <= 1024:
 		return 200 * time.Millisecond, 500 * time.Millisecond
 	case p.x <= 4096 || !ours:
-		return 800 * time.Millisecond, time.Second
+		return 600 * time.Millisecond, 900 * time.Millisecond
 	default:
-		return 1500 * time.Millisecond, 3 * time.Second
+		return 1200 * time.Millisecond, 2800 * time.Millisecond
 	}
 }
 

@@ -19,14 +19,15 @@ const workerCommand = "worker"
 
 // workers are the processes this program can be, by the first argument.
 var workers = map[string]func(args []string, out io.Writer) error{
-	"goroutine": measuring(goroutineMetrics),
-	"capriccio": measuring(taskMetrics(oneLoop)),
-	"epoll-go":  measuring(epollMetrics),
-	"load":      runLoad,
-	"hold":      runHold,
-	"knot":      runKnot,
-	"overload":  runOverload,
-	"pubsub":    runPubsubWorker,
+	"goroutine":  measuring(goroutineMetrics),
+	"capriccio":  measuring(taskMetrics(oneLoop)),
+	"epoll-go":   measuring(epollMetrics),
+	"load":       runLoad,
+	"hold":       runHold,
+	"knot":       runKnot,
+	"overload":   runOverload,
+	"pubsub":     runPubsubWorker,
+	"sched-cost": runSchedCostWorker,
 }
 
 func init() {

@@ -45,8 +45,6 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("pubsub", flag.ContinueOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
-	pairs := flags.Bool("pairs", false, "")
-	flags.BoolVar(&eqFirst, "eqfirst", false, "")
 	stage := flags.Int("stage", 512, "KiB of a stage")
 	flight := flags.Int("flight", 1000, "events in flight")
 	subs := flags.Int("subscriptions", 1_000_000, "")
@@ -58,7 +56,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	if *flight < 1 || *events < *flight {
 		return fmt.Errorf("bad arguments %q", args)
 	}
-	p := newPubsub(newSubscriptions(*subs, *pairs), *stage<<10)
+	p := newPubsub(newSubscriptions(*subs), *stage<<10)
 	p.events, p.wanted, p.warmUp = *events, *wanted, int64(2**flight)
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
@@ -115,7 +113,7 @@ func (p *pubsub) serve(boundary func(name string)) {
 			}
 			boundary(s.name)
 			for k := range s.schemas {
-				if of := &s.schemas[k]; of.b < 0 || values[of.b] != absent {
+				if of := &s.schemas[k]; values[of.b] != absent {
 					found = p.all.match(of, &values, &bits, found)
 				}
 			}

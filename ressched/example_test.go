@@ -107,7 +107,7 @@ func ExampleAdmission() {
 // Connections are accepted, which leads to the first read, and so on.
 func ExampleWavefront() {
 	fmt.Println(ressched.Wavefront(func(yield func(from, to ressched.Node) bool) {
-		_ = yield(4, 2) && yield(2, 7) && yield(7, 2) && yield(7, 1)
+		_ = yield(0, 2) && yield(2, 3) && yield(3, 2) && yield(3, 1)
 	}))
-	// Output: [4 2 7 1]
+	// Output: [0 2 3 1]
 }

@@ -21,7 +21,11 @@ import (
 // and one that has moved is found within seconds.
 //
 // After every change the limit stays as it is until a measurement arrives that began
-// after the change.
+// after the change, and until the load is no more than the limit allows.
+//
+// If an eighth of the load makes no less pressure, the load is not the cause: then the
+// limit goes back to where it was, and grows with the load, until the pressure is gone or
+// has become a quarter more.
 type Knee struct {
 	Start float64       // first limit; 0: none until the first pressure
 	Min   float64       // the limit is never less; 0: 1
@@ -32,6 +36,12 @@ type Knee struct {
 	ceiling float64       // 0: none
 	hit     time.Duration // when it was met
 	changed time.Duration
+
+	// While pressure exceeds 1:
+	first float64 // what it was in the beginning; 0: it does not exceed 1
+	from  float64 // what the limit was then
+	least float64 // an eighth of the load there was then
+	blind bool    // the load is not the cause
 }
 
 const (
@@ -40,7 +50,11 @@ const (
 	kneeReturn   = 0.95 // of the ceiling, to return to at once
 	kneeLeast    = 0.7  // decrease in one step
 	kneeMost     = 0.97
-	kneeForget   = 2.0 // times the ceiling: it is out of date
+	kneeForget   = 2.0  // times the ceiling: it is out of date
+	kneeSettled  = 1.05 // load, in parts of the limit, at which a decrease has come into effect
+	kneeAnswer   = 0.9  // share of the first pressure: the load has had an influence
+	kneeMore     = 1.25 // share of it: something else has happened
+	kneeBlind    = 0.8  // pressure that is assumed if the load is not the cause
 	defaultPause = 20 * time.Millisecond
 )
 
@@ -65,10 +79,16 @@ func (k *Knee) Update(now, from, at time.Duration, load, pressure float64) {
 	if from < k.changed || now-k.changed < k.pause() {
 		return
 	}
-	switch {
+	if pressure <= 1 || pressure > kneeMore*k.first {
+		k.first, k.blind = 0, false
+	}
+	switch bound := load >= kneeBound*k.limit; {
+	case k.blind && bound:
+		k.forward(now, kneeBlind)
+	case k.blind:
 	case pressure > 1:
 		k.back(now, load, pressure)
-	case pressure < kneeGoal && load >= kneeBound*k.limit:
+	case pressure < kneeGoal && bound:
 		k.forward(now, pressure)
 	}
 }
@@ -82,6 +102,16 @@ func (k *Knee) pause() time.Duration {
 
 func (k *Knee) back(now time.Duration, load, pressure float64) {
 	base := min(k.limit, load)
+	if load > kneeSettled*k.limit {
+		return
+	}
+	if k.first == 0 {
+		k.first, k.from, k.least = pressure, k.limit, base/8
+	}
+	if base <= max(k.least, k.Min, 1) && pressure > kneeAnswer*k.first {
+		k.limit, k.ceiling, k.blind, k.changed = k.from, 0, true, now
+		return
+	}
 	limit := base * min(max(1/math.Sqrt(pressure), kneeLeast), kneeMost)
 	if !math.IsInf(k.limit, 1) {
 		// If the load is far below its limit, it is hardly what hurts.

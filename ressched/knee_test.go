@@ -136,14 +136,55 @@ func TestKneeThatLoadDoesNotReach(t *testing.T) {
 	if k.Limit() != 3500 {
 		t.Errorf("the limit became %v at once although the load was only 10, want 3500", k.Limit())
 	}
-	// And if it stays, not below the least.
-	k.Min = 16
-	for i := range 1000 {
-		now := time.Duration(i+2) * step
-		k.Update(now, now-step, now, min(k.Limit(), 300), 3)
+}
+
+// Pressure that has nothing to do with the load: the limit is lowered, to no avail, and
+// given back. More load is then all right, but not more pressure.
+func TestPressureFromElsewhere(t *testing.T) {
+	k := &Knee{Start: 400, Min: 1}
+	least := 400.0
+	now := time.Duration(0)
+	run := func(steps int, pressure float64, want float64) {
+		for range steps {
+			now += step
+			k.Update(now, now-step, now, min(k.Limit(), want), pressure)
+			least = min(least, k.Limit())
+		}
 	}
-	if k.Limit() != 16 {
-		t.Errorf("the limit is %v, want the least, 16", k.Limit())
+	run(1000, 1.5, 300)
+	if k.Limit() < 400 {
+		t.Errorf("the limit is %v, want 400 again", k.Limit())
+	}
+	if least > 100 || least < 20 {
+		t.Errorf("the limit fell to %v, want about an eighth of the load", least)
+	}
+	run(100, 1.5, 1000)
+	if k.Limit() < 1000 {
+		t.Errorf("the limit is %v, want that it grows with the load", k.Limit())
+	}
+	run(10, 3, 1000)
+	if k.Limit() > 900 {
+		t.Errorf("the limit is %v, although pressure doubled", k.Limit())
+	}
+	// From the very beginning, too.
+	k = &Knee{Start: 4, Min: 1}
+	run(300, 2, 200)
+	if k.Limit() < 200 {
+		t.Errorf("from the beginning: the limit is %v, want 200", k.Limit())
+	}
+}
+
+// As long as the load is more than the limit, because what is inside takes its time, it
+// is not lowered further.
+func TestKneeWaitsForTheLoadToFollow(t *testing.T) {
+	k := &Knee{Start: 1000}
+	now := time.Duration(0)
+	for range 100 {
+		now += 2 * step
+		k.Update(now, now-step, now, 1000, 2)
+	}
+	if k.Limit() != 1000*kneeLeast && math.Abs(k.Limit()-1000/math.Sqrt2) > 1 {
+		t.Errorf("the limit is %v, want that of one step", k.Limit())
 	}
 }
 

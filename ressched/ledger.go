@@ -46,7 +46,11 @@ type Spec struct {
 	Find bool
 	// Sign: not something that tasks take but a sign of thrashing, like the share of the
 	// processor that the garbage collector uses. Limit is then how much is too much.
-	Sign    bool
+	Sign bool
+	// Of: a sign counts only while the resource of this name is not plentiful. A program
+	// that allocates much and holds little has a busy garbage collector as well, but less
+	// load would not help. "": it always counts.
+	Of      string
 	Target  float64       // 0.95; how far to go, below 1
 	Plenty  float64       // 0.6
 	Margin  float64       // 0.05
@@ -87,6 +91,7 @@ type account struct {
 	before   time.Duration // and when the time before
 	seen     bool          // there was a sample
 	knee     *Knee         // nil: the limit is given
+	of       *account      // fixed; nil: none
 
 	granted  float64    // to cohorts, since the last sample
 	others   float64    // estimate of what is in use beside what admitted tasks take
@@ -109,12 +114,18 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	accounts := *l.accounts.Load()
-	for _, a := range accounts {
-		if a.spec.Name == s.Name {
+	a := &account{spec: s, limit: s.Limit}
+	for _, other := range accounts {
+		if other.spec.Name == s.Name {
 			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
 		}
+		if other.spec.Name == s.Of {
+			a.of = other
+		}
 	}
-	a := &account{spec: s, limit: s.Limit}
+	if s.Of != "" && a.of == nil {
+		return 0, fmt.Errorf("ressched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+	}
 	if s.Limit == 0 || s.Find {
 		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
 		a.limit = a.knee.Limit()
@@ -248,6 +259,9 @@ func (l *Ledger) Tick(now time.Duration) {
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
+		if a.of != nil && a.of.state == Low {
+			continue
+		}
 		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
 			pressure, from, at = a.used/a.spec.Limit, a.before, a.sampled
 		}

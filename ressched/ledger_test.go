@@ -140,6 +140,20 @@ func TestOldSignsAreForgotten(t *testing.T) {
 	}
 }
 
+// A busy collector is no reason to let in less while there is memory.
+func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
+	l := NewLedger()
+	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 1000})
+	gc := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Sign: true, Of: "memory"})
+	l.Observe(time.Second, gc, 0.5)
+	for _, c := range []struct{ used, pressure float64 }{{100, 0.1}, {550, 0.55}, {650, 2}, {990, 2}} {
+		l.Observe(time.Second, memory, c.used)
+		if got, _, _ := l.pressure(time.Second); got != c.pressure {
+			t.Errorf("with %v of memory in use pressure is %v, want %v", c.used, got, c.pressure)
+		}
+	}
+}
+
 // A resource whose limit nobody knows gets one from the signs of thrashing.
 func TestLimitIsFound(t *testing.T) {
 	for _, spec := range []Spec{{Name: "queries"}, {Name: "queries", Limit: 500, Find: true}} {
@@ -193,6 +207,7 @@ func TestSpecsThatAreWrong(t *testing.T) {
 		{Spec{Name: "x", Limit: math.NaN()}, "limit NaN"},
 		{Spec{Name: "x", Sign: true}, "how much is too much"},
 		{Spec{Name: "x", Sign: true, Find: true, Limit: 1}, "both"},
+		{Spec{Name: "x", Sign: true, Limit: 1, Of: "nothing"}, "add that first"},
 		{Spec{Name: "x", Target: 1}, "target 1"},
 		{Spec{Name: "x", Plenty: 0.9, Target: 0.8}, "plenty 0.9"},
 		{Spec{Name: "x", Margin: 0.7}, "margin 0.7"},

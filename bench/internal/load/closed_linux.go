@@ -85,7 +85,7 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 		return ClosedResult{}, err
 	}
 	result := ClosedResult{From: o.c.now()}
-	if err := o.c.drive(cfg.Warm + cfg.For); err != nil {
+	if err := o.c.drive(result.From + cfg.For); err != nil {
 		return ClosedResult{}, err
 	}
 	result.To = o.c.now()

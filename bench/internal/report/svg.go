@@ -37,7 +37,8 @@ var colours = map[string]string{
 	"pthread": "#8a5a2b", "fasthttp": "#8a5a2b",
 	"state-threads": "#3c9a4a", "gnet": "#3c9a4a",
 	"epoll-c": "#7a4fb5", "nginx": "#7a4fb5",
-	"epoll-go": "#c28a2f",
+	"epoll-go": "#c28a2f", "capriccio-fifo": "#c28a2f",
+	"failsafe-go": "#3c9a4a",
 }
 
 // WriteSVG draws the charts under one another. Charts without rows are left

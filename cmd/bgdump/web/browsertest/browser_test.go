@@ -32,7 +32,7 @@ var (
 )
 
 // patience is how long a test waits for what it expects to see.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 var browser struct {
 	ctx  context.Context
@@ -63,9 +63,12 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// named is the browser that somebody wants the tests to use.
+func named() string { return cmp.Or(*chromium, os.Getenv("CHROMIUM")) }
+
 func findBrowser() (string, error) {
-	if named := cmp.Or(*chromium, os.Getenv("CHROMIUM")); named != "" {
-		return exec.LookPath(named)
+	if path := named(); path != "" {
+		return exec.LookPath(path)
 	}
 	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 	for _, name := range names {
@@ -151,7 +154,7 @@ func open(t *testing.T, src web.Source, l look) *tab {
 func needBrowser(t *testing.T) {
 	t.Helper()
 	switch {
-	case browser.err != nil && *need:
+	case browser.err != nil && (*need || named() != ""):
 		t.Fatal(browser.err)
 	case browser.err != nil:
 		t.Skip(browser.err)
@@ -161,7 +164,7 @@ func needBrowser(t *testing.T) {
 func openURL(t *testing.T, url string, l look) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser.ctx)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	b := &tab{t: t, ctx: ctx, url: url}
 	chromedp.ListenTarget(ctx, b.event)
 	t.Cleanup(func() {

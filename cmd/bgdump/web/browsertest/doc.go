@@ -11,7 +11,7 @@
 //	CHROMIUM=/opt/chrome/chrome go test ./...
 //
 // Where there is none, the tests are skipped, and say so. With -need they fail instead,
-// which is what a machine wants that is meant to have one. Run by root, the browser is
+// as they do if the one that was named does not start. Run by root, the browser is
 // started without its sandbox, as it refuses to start with it.
 //
 //	go test -run Looks -shots /tmp/shots    # keeps pictures of every view

@@ -83,13 +83,19 @@ func walk(t *testing.T, view string, l look) {
 	}
 }
 
-func TestWithoutAMouse(t *testing.T) {
-	src := shop()
-	b := open(t, src, look{still: true})
+// openGraph shows the graph of the sample, and some seconds of its history.
+func openGraph(t *testing.T) *tab {
+	t.Helper()
+	b := open(t, shop(), look{still: true})
 	b.until("document.querySelectorAll('.node').length > 10 && Number(document.querySelector('.track .at').max) >= 3000")
+	return b
+}
+
+func TestTheGraphWithoutAMouse(t *testing.T) {
+	b := openGraph(t)
 	focused := func() string { return eval[string](b, "document.activeElement.getAttribute('aria-label') || ''") }
 
-	// The graph: to a node, along an edge, to its details, and back.
+	// To a node, along an edge, to its details, and back.
 	b.press("1", "g")
 	b.until("document.activeElement.matches('.node')")
 	if got := focused(); !strings.Contains(got, "readHead") {
@@ -120,7 +126,6 @@ func TestWithoutAMouse(t *testing.T) {
 	b.press("Escape")
 	b.until("document.querySelector('#panel h2').textContent === 'Where to look first' && document.activeElement.matches('.node')")
 
-	// Zoom.
 	scale := func() float64 {
 		return eval[float64](b, "new DOMMatrix(document.querySelector('.stage').style.transform).a")
 	}
@@ -134,7 +139,10 @@ func TestWithoutAMouse(t *testing.T) {
 		t.Errorf("scale %g; want %g again", got, before)
 	}
 
-	// The tabs, a table, its details.
+}
+
+func TestTablesAndHelpWithoutAMouse(t *testing.T) {
+	b := openGraph(t)
 	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
 	b.press("ArrowRight")
 	b.until("document.activeElement.id === 'tab-nodes' && document.querySelector('#panel-nodes').checkVisibility()")
@@ -146,7 +154,7 @@ func TestWithoutAMouse(t *testing.T) {
 		t.Errorf("details of %q; want %q", got, want)
 	}
 
-	// The help, and what single keys can be kept from.
+	// The help, and that single keys can be switched off.
 	b.press("?")
 	b.until("document.querySelector('#help').open")
 	b.shot("help")

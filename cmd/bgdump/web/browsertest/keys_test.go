@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// named are keys that stand for no character, with the codes that browsers know them by.
-var named = map[string]int64{
+// codes are keys that stand for no character, by the codes that browsers know them by.
+var codes = map[string]int64{
 	"Tab": 9, "Enter": 13, "Escape": 27, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36,
 	"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8, "Delete": 46,
 }
@@ -20,7 +20,7 @@ func keyOf(key string) chromedp.Action {
 	key = strings.TrimPrefix(key, "Shift+")
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		down, up := input.DispatchKeyEvent(input.KeyDown).WithKey(key), input.DispatchKeyEvent(input.KeyUp).WithKey(key)
-		if code, ok := named[key]; ok {
+		if code, ok := codes[key]; ok {
 			down, up = down.WithCode(key).WithWindowsVirtualKeyCode(code), up.WithCode(key).WithWindowsVirtualKeyCode(code)
 			if key == "Enter" {
 				down = down.WithText("\r")

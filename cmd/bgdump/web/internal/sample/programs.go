@@ -77,10 +77,16 @@ func Shop() *Program {
 		{Name: "file descriptors", Limit: 4096, Acquired: 3700, InUse: 3700},
 		{Name: "connection buffers", Unit: "bytes", Acquired: 3700 << 12, InUse: 3700 << 12},
 	}, places, steps)
+	p.report(keyOf(accept), keyOf(read), keyOf(render), keyOf(write), keyOf(tick), keyOf(refresh))
+	return p
+}
+
+// report makes up what the watchdog and the scheduler of the shop say.
+func (p *Program) report(accept, read, render, write, tick, refresh bgraph.Key) {
 	s := p.snap
 	s.Overruns = []bgraph.Overrun{
-		{From: keyOf(render), To: keyOf(write), Task: "conn", Loop: 1, At: Began.Add(400 * time.Millisecond), Held: 18_400_000, Stack: trace},
-		{From: keyOf(tick), To: keyOf(refresh), Task: "refresh", Loop: 0, At: Began.Add(700 * time.Millisecond), Held: 31_700_000, Stack: trace},
+		{From: render, To: write, Task: "conn", Loop: 1, At: Began.Add(400 * time.Millisecond), Held: 18_400_000, Stack: trace},
+		{From: tick, To: refresh, Task: "refresh", Loop: 0, At: Began.Add(700 * time.Millisecond), Held: 31_700_000, Stack: trace},
 	}
 	s.Sched = &bgraph.Sched{Policy: "resource", Admitted: 44_211, Deferred: 1_204, Refused: 17,
 		Resources: []bgraph.SchedResource{
@@ -89,13 +95,12 @@ func Shop() *Program {
 			{Name: "file descriptors", Utilisation: 0.98, Trend: 0.02, State: "at limit"},
 		},
 		Nodes: []bgraph.SchedNode{
-			{Key: keyOf(accept), Loop: 0, Priority: 0.02, Tickets: 2, Pass: 9_100_221, Held: "takes file descriptors, which are at their limit"},
-			{Key: keyOf(read), Loop: 0, Priority: 1.4, Tickets: 140, Pass: 9_100_190, Ready: 3},
-			{Key: keyOf(render), Loop: 0, Priority: 0.9, Tickets: 90, Pass: 9_100_187, Ready: 1},
-			{Key: keyOf(write), Loop: 0, Priority: 2.2, Tickets: 220, Pass: 9_100_183, Ready: 2},
+			{Key: accept, Loop: 0, Priority: 0.02, Tickets: 2, Pass: 9_100_221, Held: "takes file descriptors, which are at their limit"},
+			{Key: read, Loop: 0, Priority: 1.4, Tickets: 140, Pass: 9_100_190, Ready: 3},
+			{Key: render, Loop: 0, Priority: 0.9, Tickets: 90, Pass: 9_100_187, Ready: 1},
+			{Key: write, Loop: 0, Priority: 2.2, Tickets: 220, Pass: 9_100_183, Ready: 2},
 		},
 	}
-	return p
 }
 
 const trace = `goroutine 57 [running]:

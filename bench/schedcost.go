@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// schedulers are the systems of the experiment and the policy of each.
+var schedulers = []struct{ system, policy string }{
+	{"capriccio", defaultSched},
+	{"capriccio-cohort", "cohort"},
+	{"capriccio-fifo", "fifo"},
+}
+
+// runSchedCost measures what it costs to choose: the policies alone, a loop whose tasks
+// yield, and what of that a web server feels.
+func runSchedCost(r *run) error {
+	var loops []contender
+	for _, s := range schedulers {
+		c := withPolicy(s.system, s.policy, r.self)
+		if s.policy == "fifo" {
+			c.lacks = func(p point) string {
+				if p.metric != "yield" {
+					return "the loop does without a policy"
+				}
+				return ""
+			}
+		}
+		loops = append(loops, c)
+	}
+	points := []point{
+		{metric: "choose", x: 10}, {metric: "choose", x: 1000},
+		{metric: "choose-alone", x: 10}, {metric: "choose-alone", x: 1000},
+		{metric: "yield", x: 2}, {metric: "yield", x: 1000},
+	}
+	r.reserved = quickBudget / 2 // for the servers
+	if err := r.measure(points, loops, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.reserved = 0
+	if err := r.schedServers(); err != nil {
+		return err
+	}
+	r.note("choose: one task becoming ready, the choice of a node and the charge, policy alone, x nodes with 4 ready tasks each; " +
+		"choose-alone: 1 ready task each, so that every step chooses anew and its node leaves and comes back")
+	r.note("yield: x tasks that yield in turns, blocking graph on; rps and the like: Knot's hello, server on core %d, client on core %d, x is the pipelining depth on %d connections",
+		serverCore, clientCore, helloConns)
+	r.charts = []report.Chart{
+		{Title: "Choosing and charging a node", Metric: "choose", XLabel: "nodes", Bars: true},
+		{Title: "Yield", Metric: "yield", XLabel: "ready tasks", Bars: true},
+		{Title: "Knot, throughput", Metric: "rps", XLabel: "pipelining depth", Bars: true},
+	}
+	return nil
+}
+
+// withPolicy makes a contender that measures on a loop, or simulated loop, with a policy.
+func withPolicy(system, policy, self string) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		defer cancel()
+		lines, err := proc.Output(ctx, proc.Command{
+			Path: self, Core: serverCore, Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + policy},
+			Args: []string{workerCommand, "sched-cost", p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(max(d.Milliseconds(), 1), 10)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return parseSamples(lines)
+	}}
+}
+
+// schedServers loads Knot under each policy.
+func (r *run) schedServers() error {
+	var launchers []launcher
+	for _, s := range schedulers {
+		launchers = append(launchers, launcher{s.system, func(ctx context.Context) (*server, error) {
+			return startCommand(ctx, s.system, proc.Command{
+				Path: r.self, Core: serverCore, Args: []string{workerCommand, "knot"},
+				Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + s.policy, capriccio.EnvGraph + "=on"},
+			})
+		}})
+	}
+	servers, err := r.startAll(launchers)
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	var contenders []contender
+	for _, s := range servers {
+		load := r.loadSample(s)
+		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			samples, err := load(ctx, p, d)
+			return slices.DeleteFunc(samples, func(one sample) bool { return strings.HasSuffix(one.metric, connsSuffix) }), err
+		}})
+	}
+	return r.measure([]point{{metric: "depth", x: 1}, {metric: "depth", x: helloPipeline}}, contenders, 2*time.Second)
+}
