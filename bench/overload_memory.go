@@ -71,7 +71,7 @@ func runOverloadMemory(r *run) error {
 	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms, in metrics named *%s for 1 s; GOMEMLIMIT=%s", longSuffix, memoryLimit)
 	r.note("a server of more than %d MiB resident is killed: its goodput is 0 (killed: 1)", memoryCap>>20)
 	r.note("requests wait rather than be refused, but in metrics named *%s, where clients do as Retry-After says and wait for up to as long again", retrySuffix)
-	r.note("p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput; longest: the longest wait of all, also of requests still waiting at the end")
+	r.note("p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput, where there was time for several means; longest: the longest wait of all, also of requests still waiting at the end")
 	r.note("gc-share: of the core's time, without what the collector does while nothing else is to be done")
 	r.env.Notes = slices.Compact(r.env.Notes)
 	r.charts = []report.Chart{
@@ -158,6 +158,7 @@ func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) 
 	if err != nil {
 		return nil, err
 	}
+	samples = append(samples, fairness(samples, p.x, warm+span)...)
 	samples = append(samples,
 		sample{"rss-mb", "MiB", p.x, float64(watch.most.Load()) / (1 << 20)},
 		sample{"killed", "1", p.x, 0})
@@ -206,10 +207,18 @@ func closedSamples(ctx context.Context, s *overloaded, client *proc.Child, watch
 		share = 100 * (after.gc - before.gc) / all
 	}
 	samples = append(samples, sample{"gc-share", "%", samples[0].x, share})
+	return samples, nil
+}
+
+// fairness compares the 99th percentile with the mean that Little's law gives. There is
+// nothing to compare unless the clients were loading for several such means: those who
+// wait longest are not seen otherwise.
+func fairness(samples []sample, clients float64, loaded time.Duration) []sample {
+	const means = 2.5
 	goodput, err := value(samples, "goodput")
 	p99, missing := value(samples, "p99")
-	if err == nil && missing == nil && goodput > 0 {
-		samples = append(samples, sample{"p99-to-mean", "1", samples[0].x, p99 / 1e3 * goodput / samples[0].x})
+	if err != nil || missing != nil || goodput*loaded.Seconds() < means*clients {
+		return nil
 	}
-	return samples, err
+	return []sample{{"p99-to-mean", "1", clients, p99 / 1e3 * goodput / clients}}
 }

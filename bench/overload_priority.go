@@ -71,7 +71,7 @@ func (w *web) prioritySample(ctx context.Context, system overloadSystem, p point
 	case w.quick && p.x == 1:
 		warm, span = 200*time.Millisecond, 1200*time.Millisecond
 	case w.quick:
-		warm, span = 300*time.Millisecond, 4500*time.Millisecond
+		warm, span = 300*time.Millisecond, 4*time.Second
 	}
 	return w.client(ctx, s, warm+span+patience, "priority", "x", p.x, "seed", w.seeds.next(system.name, p),
 		"urgent", urgentLoad*capacity, "leisurely", p.x*leisurelyLoad*capacity, "leisurely-before", leisurelyLoad*capacity,

@@ -153,10 +153,23 @@ func TestMemorySampleHasEveryMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest"} {
+	for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest", "refused"} {
 		if _, err := value(samples, metric+retrySuffix); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestFairnessNeedsTimeForSeveralWaits(t *testing.T) {
+	samples := []sample{{"goodput", "req/s", 100, 1000}, {"p99", "ms", 100, 150}}
+	if got := fairness(samples, 100, 250*time.Millisecond); len(got) != 1 || got[0].value != 1.5 {
+		t.Errorf("got %v, want 1.5 times the mean wait of 100 ms", got)
+	}
+	if got := fairness(samples, 100, 249*time.Millisecond); got != nil {
+		t.Errorf("after too short a time: %v", got)
+	}
+	if got := fairness(samples[:1], 100, time.Hour); got != nil {
+		t.Errorf("with nobody served: %v", got)
 	}
 }
 

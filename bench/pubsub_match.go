@@ -1,9 +1,6 @@
 package main
 
-import (
-	"math/bits"
-	"strconv"
-)
+import "math/bits"
 
 // Matching events against subscriptions as in "Filtering Algorithms and Implementation
 // for Very Fast Publish/Subscribe Systems" (Fabret et al., SIGMOD 2001). A subscription
@@ -11,17 +8,19 @@ import (
 // gives values to attributes.
 //
 // First the indexes on predicates set, for the event's values, the bits of all predicates
-// that hold. Subscriptions are clustered by a pair of equality predicates that each of them
-// has, its access predicate, and within that by size; the clusters are found by hashing, a
-// table for each pair of attributes. Only clusters whose access predicate holds are looked
-// at. There the further predicates of the subscriptions stand in columns: a column is read
-// in order, and the next one only where the bits of those before are set.
+// that hold. Subscriptions are clustered by one equality predicate that each of them has,
+// its access predicate, and within that by size. Only the clusters whose access predicate
+// holds are looked at. There the further predicates of the subscriptions stand in columns,
+// the most selective first: the first column is read in order, the others only where the
+// bits of those before are set.
 
 const (
 	pubsubAttributes = 32
 	pubsubValues     = 35
-	fewestTerms      = 2 // of a subscription, beside the access predicate
-	mostTerms        = 10
+	attributeGroup   = 4 // attributes of which an event has all or none
+	equalities       = 2 // predicates of a subscription that are =, the access predicate too
+	fewestPredicates = 8 // of a subscription
+	mostPredicates   = 24
 	absent           = 255 // in place of a value
 )
 
@@ -39,8 +38,11 @@ func newPredicate(attribute, op, value int) predicate {
 	return predicate(attribute<<7 + op + value)
 }
 
-// holds says whether p is true of an attribute's value.
-func (p predicate) holds(values *[pubsubAttributes]uint8) bool {
+// eventValues are the values of an event's attributes.
+type eventValues [pubsubAttributes]uint8
+
+// holds says whether p is true of an event.
+func (p predicate) holds(values *eventValues) bool {
 	v := int(values[p>>7])
 	if v == absent {
 		return false
@@ -55,16 +57,18 @@ func (p predicate) holds(values *[pubsubAttributes]uint8) bool {
 	}
 }
 
+// eventBits has a bit for each predicate.
 type eventBits [2 * pubsubAttributes]uint64
 
-func (b *eventBits) has(p predicate) bool {
-	return b[p>>6%predicate(len(b))]>>(p&63)&1 != 0
+// bit is 1 if the bit of p is set, else 0.
+func (b *eventBits) bit(p uint32) uint64 {
+	return b[p>>6%uint32(len(b))] >> (p & 63) & 1
 }
 
 // predicateIndex has for each value the predicates on an attribute that hold.
 var predicateIndex = func() (index [pubsubValues][2]uint64) {
 	for v := range index {
-		values := [pubsubAttributes]uint8{uint8(v)}
+		values := eventValues{uint8(v)}
 		for _, op := range []int{opEqual, opAtMost, opAtLeast} {
 			for c := range pubsubValues {
 				if p := newPredicate(0, op, c); p.holds(&values) {
@@ -77,7 +81,7 @@ var predicateIndex = func() (index [pubsubValues][2]uint64) {
 }()
 
 // fill sets the bits of the predicates that hold.
-func (b *eventBits) fill(values *[pubsubAttributes]uint8) {
+func (b *eventBits) fill(values *eventValues) {
 	for a, v := range values {
 		words := [2]uint64{}
 		if v != absent {
@@ -87,7 +91,7 @@ func (b *eventBits) fill(values *[pubsubAttributes]uint8) {
 	}
 }
 
-// lot draws numbers: a multiplicative congruential generator, its output mixed.
+// A lot draws numbers: a linear congruential generator, its output mixed.
 type lot uint64
 
 func newLot(seed uint64) lot { return lot(seed*0x9e3779b97f4a7c15 | 1) }
@@ -101,190 +105,154 @@ func (l *lot) below(n int) int {
 	return int(hi)
 }
 
-// A subscription has two equality predicates, of which the one with the lower attribute
-// comes first, and further terms.
+// A subscription is a conjunction of predicates on different attributes, equalities first;
+// the first is its access predicate.
 type subscription struct {
-	equal [2]predicate
-	terms [mostTerms]predicate
-	n     int // terms
+	predicates [mostPredicates]predicate
+	n          int
 }
 
-// subscriptionAt draws subscription i; always the same.
+// subscriptionAt draws subscription i; always the same. Its ranges take in three quarters
+// of the values.
 func subscriptionAt(i int) (s subscription) {
 	l := newLot(uint64(i))
 	used := uint64(0)
-	draw := func() int {
-		for {
-			if a := l.below(pubsubAttributes); used>>a&1 == 0 {
-				used |= 1 << a
-				return a
+	s.n = fewestPredicates + l.below(mostPredicates-fewestPredicates+1)
+	for k := 0; k < s.n; {
+		a := l.below(pubsubAttributes)
+		if used>>a&1 != 0 {
+			continue
+		}
+		used |= 1 << a
+		op, v := opEqual, l.below(pubsubValues)
+		if k >= equalities {
+			op, v = opAtLeast, v/2
+			if l.below(2) == 0 {
+				op, v = opAtMost, pubsubValues-1-v
 			}
 		}
-	}
-	a, b := draw(), draw()
-	s.equal[0] = newPredicate(min(a, b), opEqual, l.below(pubsubValues))
-	s.equal[1] = newPredicate(max(a, b), opEqual, l.below(pubsubValues))
-	s.n = fewestTerms + l.below(mostTerms-fewestTerms+1)
-	for k := range s.n {
-		op := opAtMost
-		if l.below(2) == 0 {
-			op = opAtLeast
-		}
-		s.terms[k] = newPredicate(draw(), op, l.below(pubsubValues))
+		s.predicates[k] = newPredicate(a, op, v)
+		k++
 	}
 	return s
 }
 
-// eventAt draws event i; always the same. Three attributes in four have a value.
-func eventAt(i int) (values [pubsubAttributes]uint8) {
+// eventAt draws event i; always the same. It has three groups of attributes in four.
+func eventAt(i int) (values eventValues) {
 	l := newLot(uint64(i) + 1<<40)
 	for a := range values {
-		values[a] = absent
-		if l.below(4) != 0 {
+		if a%attributeGroup == 0 && l.below(4) == 0 || a%attributeGroup != 0 && values[a-1] == absent {
+			values[a] = absent
+		} else {
 			values[a] = uint8(l.below(pubsubValues))
 		}
 	}
 	return values
 }
 
-// A schema is what access predicates are about: the values of two attributes. Which of
-// its subscriptions an event may satisfy is found in a table with an element for each
-// pair of values.
-type schema struct {
-	a, b int
-	// at says where the clusters of a pair of values begin in data, by value of a and value
-	// of b; those of the next pair follow.
-	at []uint32
-}
-
 // subscriptions are all subscriptions, by access predicate. Read-only once made.
 //
-// A cluster in data, all of whose subscriptions have the same access predicate and the
-// same number of terms, is a header, n and the terms, then the terms, all first ones
-// before all second ones, then the numbers of the subscriptions.
+// A cluster in data is a header, n and the columns, then the columns, and last the numbers
+// of the subscriptions. Clusters with the same access predicate follow each other.
 type subscriptions struct {
-	schemas []schema
-	data    []uint32
+	at   [pubsubAttributes*pubsubValues + 1]uint32 // where those of an access predicate begin
+	data []uint32
 }
 
-const headerTerms = 16 // bits of a header that n takes
-
-const pairsOfValues = pubsubValues * pubsubValues
-
-// newSubscriptions clusters the first n subscriptions.
-func newSubscriptions(n int) *subscriptions {
-	all := &subscriptions{}
-	var number [pubsubAttributes][pubsubAttributes]int // of the schema
-	for a := range pubsubAttributes {
-		for b := a + 1; b < pubsubAttributes; b++ {
-			number[a][b] = len(all.schemas)
-			all.schemas = append(all.schemas, schema{a: a, b: b})
-		}
-	}
-	key := func(s *subscription) int {
-		x, y := s.equal[0], s.equal[1]
-		return number[x>>7][y>>7]*pairsOfValues + int(x&127)*pubsubValues + int(y&127)
-	}
-	shapes := make([]clusterShape, len(all.schemas)*pairsOfValues)
-	for i := range n {
-		s := subscriptionAt(i)
-		shapes[key(&s)].n[s.n]++
-	}
-	at := make([]uint32, len(shapes)+1)
-	for i := range shapes {
-		at[i+1] = at[i] + shapes[i].words(mostTerms+1)
-	}
-	for i := range all.schemas {
-		all.schemas[i].at = at[i*pairsOfValues : (i+1)*pairsOfValues+1]
-	}
-	all.data = make([]uint32, at[len(shapes)])
-	for i := range n {
-		s := subscriptionAt(i)
-		k := key(&s)
-		all.add(uint32(i), &s, at[k], &shapes[k])
-	}
-	return all
-}
+const (
+	headerColumns = 20 // bits of a header below the columns
+	headerMask    = 1<<headerColumns - 1
+)
 
 // A clusterShape says how many subscriptions with the same access predicate have how many
-// terms, and how many of them are in their places already.
-type clusterShape struct{ n, filled [mostTerms + 1]uint16 }
+// predicates, and how many of them are in their places already.
+type clusterShape struct{ n, filled [mostPredicates + 1]uint32 }
 
-// words is what the clusters with fewer terms than given take in data.
-func (c *clusterShape) words(terms int) (words uint32) {
-	for k, n := range c.n[:terms] {
+// words is what the clusters with fewer predicates than given take in data.
+func (c *clusterShape) words(predicates int) (words uint32) {
+	for k, n := range c.n[:predicates] {
 		if n > 0 {
-			words += 1 + uint32(n)*uint32(k+1)
+			words += 1 + n*uint32(k) // as many columns as predicates, less one, and the numbers
 		}
 	}
 	return words
 }
 
-// add puts s into its cluster; at is where the clusters of its access predicate begin.
-func (all *subscriptions) add(id uint32, s *subscription, at uint32, shape *clusterShape) {
-	n := uint32(shape.n[s.n])
-	at += shape.words(s.n)
-	all.data[at] = uint32(s.n)<<headerTerms | n
-	at += 1 + uint32(shape.filled[s.n])
+// newSubscriptions clusters the first n subscriptions.
+func newSubscriptions(n int) *subscriptions {
+	all := &subscriptions{}
+	shapes := make([]clusterShape, len(all.at)-1)
+	for i := range n {
+		s := subscriptionAt(i)
+		shapes[s.access()].n[s.n]++
+	}
+	for i := range shapes {
+		all.at[i+1] = all.at[i] + shapes[i].words(mostPredicates+1)
+	}
+	all.data = make([]uint32, all.at[len(shapes)])
+	for i := range n {
+		s := subscriptionAt(i)
+		all.add(uint32(i), &s, &shapes[s.access()])
+	}
+	return all
+}
+
+// access is the place of the access predicate in subscriptions.at.
+func (s *subscription) access() int {
+	return int(s.predicates[0]>>7)*pubsubValues + int(s.predicates[0]&127)
+}
+
+// add puts s into its cluster.
+func (all *subscriptions) add(id uint32, s *subscription, shape *clusterShape) {
+	n := shape.n[s.n]
+	at := all.at[s.access()] + shape.words(s.n)
+	all.data[at] = uint32(s.n-1)<<headerColumns | n
+	at += 1 + shape.filled[s.n]
 	shape.filled[s.n]++
-	for _, p := range s.terms[:s.n] {
+	for _, p := range s.predicates[1:s.n] {
 		all.data[at] = uint32(p)
 		at += n
 	}
 	all.data[at] = id
 }
 
-// match appends the numbers of the subscriptions with an access predicate of this schema
-// that an event satisfies. It must have values of both attributes.
-func (all *subscriptions) match(of *schema, values *[pubsubAttributes]uint8, b *eventBits, found []uint32) []uint32 {
-	key := int(values[of.a])*pubsubValues + int(values[of.b])
-	list := all.data[of.at[key]:of.at[key+1]]
-	for len(list) > 0 {
-		n := int(list[0] & (1<<headerTerms - 1))
-		terms := n * int(list[0]>>headerTerms)
-		for i := 1; i <= n; i++ {
-			at := i
-			for at <= terms && b.has(predicate(list[at])) {
-				at += n
+// bytes is the size of all clusters.
+func (all *subscriptions) bytes() int { return 4 * len(all.data) }
+
+// clusters are those of the access predicate attribute = value.
+func (all *subscriptions) clusters(attribute int, value uint8) []uint32 {
+	key := attribute*pubsubValues + int(value)
+	return all.data[all.at[key]:all.at[key+1]]
+}
+
+// blockOfColumn is how much of a first column is looked through at a time.
+const blockOfColumn = 256
+
+// match appends the numbers of the subscriptions in clusters, one after the other, that
+// an event satisfies. It goes through a first column without a branch that depends on the
+// event; few of its predicates hold.
+func (b *eventBits) match(clusters, found []uint32) []uint32 {
+	var hits [blockOfColumn]uint16
+	for len(clusters) > 0 {
+		n := int(clusters[0] & headerMask)
+		ids := 1 + n*int(clusters[0]>>headerColumns)
+		for base := 1; base <= n; base += blockOfColumn {
+			k := 0
+			for i, p := range clusters[base:min(base+blockOfColumn, n+1)] {
+				hits[k%blockOfColumn] = uint16(i)
+				k += int(b.bit(p))
 			}
-			if at > terms {
-				found = append(found, list[at])
+			for _, h := range hits[:k] {
+				at := base + int(h) + n
+				for at < ids && b.bit(clusters[at]) != 0 {
+					at += n
+				}
+				if at >= ids {
+					found = append(found, clusters[at])
+				}
 			}
 		}
-		list = list[1+terms+n:]
+		clusters = clusters[ids+n:]
 	}
 	return found
-}
-
-// bytes is the size of tables and clusters.
-func (all *subscriptions) bytes() int {
-	return 4 * (len(all.data) + len(all.schemas)*pairsOfValues)
-}
-
-// A pubsubStage is a stage of the matching: schemas with the same first attribute whose
-// tables and clusters take about as much memory as a processor's own cache has.
-type pubsubStage struct {
-	name    string
-	a       int // first attribute
-	schemas []schema
-	bytes   int
-}
-
-// stages divides the schemas into stages of about so many bytes.
-func (all *subscriptions) stages(wanted int) (stages []pubsubStage) {
-	for rest := all.schemas; len(rest) > 0; {
-		s := pubsubStage{name: "match " + strconv.Itoa(len(stages)), a: rest[0].a}
-		n := 0
-		for n < len(rest) && rest[n].a == s.a && (n == 0 || s.bytes+rest[n].bytes() <= wanted) {
-			s.bytes += rest[n].bytes()
-			n++
-		}
-		s.schemas, rest = rest[:n], rest[n:]
-		stages = append(stages, s)
-	}
-	return stages
-}
-
-func (of *schema) bytes() int {
-	return 4 * (len(of.at) - 1 + int(of.at[len(of.at)-1]-of.at[0]))
 }

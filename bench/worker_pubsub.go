@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 // pubsub is the state of a worker that matches events.
 type pubsub struct {
 	all    *subscriptions
-	stages []pubsubStage
+	per    int      // attributes of a stage
+	stages []string // names
 	events int           // of the stream; constant
 	wanted time.Duration // to measure for at most; constant
 	warmUp int64         // events before the clock starts; constant
@@ -45,7 +47,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("pubsub", flag.ContinueOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
-	stage := flags.Int("stage", 512, "KiB of a stage")
+	stage := flags.Int("stage", attributeGroup, "attributes of a stage")
 	flight := flags.Int("flight", 1000, "events in flight")
 	subs := flags.Int("subscriptions", 1_000_000, "")
 	events := flags.Int("events", 100_000, "in the stream")
@@ -56,7 +58,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	if *flight < 1 || *events < *flight {
 		return fmt.Errorf("bad arguments %q", args)
 	}
-	p := newPubsub(newSubscriptions(*subs), *stage<<10)
+	p := newPubsub(newSubscriptions(*subs), *stage)
 	p.events, p.wanted, p.warmUp = *events, *wanted, int64(2**flight)
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
@@ -77,8 +79,12 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	return nil
 }
 
-func newPubsub(all *subscriptions, stage int) *pubsub {
-	return &pubsub{all: all, stages: all.stages(stage), over: make(chan pubsubResult, 1)}
+func newPubsub(all *subscriptions, attributes int) *pubsub {
+	p := &pubsub{all: all, per: attributes, over: make(chan pubsubResult, 1)}
+	for a := 0; a < pubsubAttributes; a += attributes {
+		p.stages = append(p.stages, "match "+strconv.Itoa(a))
+	}
+	return p
 }
 
 func pubsubRuntime(system string, size int) (*task.Runtime, error) {
@@ -106,15 +112,15 @@ func (p *pubsub) serve(boundary func(name string)) {
 		values := eventAt(int(p.next.Add(1)-1) % p.events)
 		bits.fill(&values)
 		found = found[:0]
-		for i := range p.stages {
-			s := &p.stages[i]
-			if values[s.a] == absent {
+		for i, name := range p.stages {
+			first := i * p.per
+			if values[first] == absent {
 				continue
 			}
-			boundary(s.name)
-			for k := range s.schemas {
-				if of := &s.schemas[k]; values[of.b] != absent {
-					found = p.all.match(of, &values, &bits, found)
+			boundary(name)
+			for a := first; a < first+p.per; a++ {
+				if values[a] != absent {
+					found = bits.match(p.all.clusters(a, values[a]), found)
 				}
 			}
 		}

@@ -2,8 +2,10 @@ package bgraph
 
 import (
 	"cmp"
+	"maps"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -15,6 +17,7 @@ import (
 // for none, so a loop that is stuck in a step is seen too; numbers that belong together
 // may be one step apart. It takes about 10 µs a node.
 func (g *Graph) Snapshot() *Snapshot {
+	defer breathe()()
 	g.mu.Lock()
 	places := slices.Clone(g.places)
 	shards := slices.Clone(g.shards)
@@ -43,34 +46,35 @@ func (g *Graph) Snapshot() *Snapshot {
 			Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
 		})
 	}
-	for id, n := range c.nodes {
-		if id == idOverflow {
-			s.Overflow.Nodes = n.Arrivals
-			if n.Arrivals == 0 && !c.overflowed {
-				continue
-			}
-		}
-		n.Wait.trim()
-		n.Ready.trim()
-		c.pause.take()
-		s.Nodes = append(s.Nodes, *n)
-	}
-	for _, e := range c.edges {
-		e.CPU.trim()
-		c.pause.take()
-		e.trimChanges(len(s.Resources))
-		s.Edges = append(s.Edges, *e)
-	}
-	s.sort()
+	c.giveNodes(s)
+	c.giveEdges(s)
 	if sched != nil {
 		s.Sched = sched()
 	}
 	return s
 }
 
-// A breather lets others have the processor after every millisecond of work: if a dump
-// shares it with a loop, the Go scheduler alone would let the loop wait for ten. The zero
-// value is ready for use.
+// breathing is how many goroutines take a snapshot or write one and may have to share a
+// processor with a loop. Meanwhile the observed loops let others have theirs once a turn:
+// the Go scheduler alone would let a busy loop have it for 10 ms at a time, and then the
+// dump.
+var breathing atomic.Int32
+
+// observedLoops is how many loops run and are observed.
+var observedLoops atomic.Int32
+
+// breathe announces that the caller is going to use a breather; the function that it
+// returns ends that.
+func breathe() (done func()) {
+	if runtime.GOMAXPROCS(0) > int(observedLoops.Load()) {
+		return func() {} // there is a processor to spare
+	}
+	breathing.Add(1)
+	return func() { breathing.Add(-1) }
+}
+
+// A breather lets others have the processor after every half millisecond of work. The
+// zero value is ready for use.
 type breather struct {
 	calls uint
 	since uint64 // cycles
@@ -131,6 +135,45 @@ func (c *collector) add(loop int, sh *shard) {
 			n.Oldest = max(n.Oldest, Nanos(sh.nanos(now-words[2])))
 		}
 	})
+}
+
+// giveNodes puts the nodes into s, in their order.
+func (c *collector) giveNodes(s *Snapshot) {
+	var all []*Node // sorted as pointers: a Node is large
+	for id, n := range c.nodes {
+		if id == idOverflow {
+			s.Overflow.Nodes = n.Arrivals
+			if n.Arrivals == 0 && !c.overflowed {
+				continue
+			}
+		}
+		all = append(all, n)
+	}
+	c.pause.take()
+	slices.SortFunc(all, func(a, b *Node) int { return cmp.Compare(a.Key, b.Key) })
+	s.Nodes = make([]Node, 0, len(all))
+	for _, n := range all {
+		n.Wait.trim()
+		n.Ready.trim()
+		s.Nodes = append(s.Nodes, *n)
+		c.pause.take()
+	}
+}
+
+// giveEdges puts the edges into s, in their order.
+func (c *collector) giveEdges(s *Snapshot) {
+	all := slices.Collect(maps.Values(c.edges))
+	c.pause.take()
+	slices.SortFunc(all, func(a, b *Edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	s.Edges = make([]Edge, 0, len(all))
+	for _, e := range all {
+		e.CPU.trim()
+		e.trimChanges(len(s.Resources))
+		s.Edges = append(s.Edges, *e)
+		c.pause.take()
+	}
 }
 
 // node returns the Node to which the loops' parts are added.

@@ -27,6 +27,7 @@ const (
 // Validate), and smaller than MaxDumpBytes, or nothing is written and it is an error. So
 // is what w returns. It calls Write once.
 func (s *Snapshot) Encode(w io.Writer) error {
+	defer breathe()()
 	dump, err := s.dump()
 	if err != nil {
 		return fmt.Errorf("bgraph: %w", err)

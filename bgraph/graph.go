@@ -145,10 +145,16 @@ func (g *Graph) Observe(l *task.Loop) task.Observer {
 	g.shards = append(g.shards, s)
 	first := len(g.shards) == 1
 	g.mu.Unlock()
+	observedLoops.Add(1)
 	if first {
 		g.setInUse(true)
-		context.AfterFunc(l.Runtime().Context(), func() { g.setInUse(false) })
 	}
+	context.AfterFunc(l.Runtime().Context(), func() {
+		observedLoops.Add(-1)
+		if first {
+			g.setInUse(false)
+		}
+	})
 	return s
 }
 

@@ -117,6 +117,9 @@ func (s *shard) nanos(cycles uint64) uint64 {
 
 // Turn implements task.Observer.
 func (s *shard) Turn() {
+	if breathing.Load() != 0 {
+		runtime.Gosched()
+	}
 	s.turn = coro.Cycles()
 	s.now = s.turn
 	if s.loop.Moves() != s.moves {

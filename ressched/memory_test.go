@@ -172,7 +172,7 @@ var memoryCases = []memoryCase{
 
 func TestMemoryIsUsedToTheCapAndNotBeyond(t *testing.T) {
 	clients := []int{64, 512, 1024, 4096, 16384}
-	if testing.Short() {
+	if quick() {
 		clients = []int{64, 1024}
 	}
 	for _, c := range memoryCases {

@@ -128,7 +128,7 @@ func (w *webServer) quantile(q float64, from, to time.Duration) time.Duration {
 func TestOverloadKeepsGoodput(t *testing.T) {
 	const capacity = 1000.0 // a second
 	length := 60 * time.Second
-	if testing.Short() {
+	if quick() {
 		length = 10 * time.Second
 	}
 	for _, kind := range []struct {

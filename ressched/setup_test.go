@@ -11,10 +11,13 @@ var (
 	rounds   = flag.Int("rounds", 0, "rounds of each random test; 0: as many as suits it")
 )
 
+// quick says that less is to be tested.
+func quick() bool { return testing.Short() || raced }
+
 // eachSeed runs a random test with so many seeds, of which a failure prints its own.
 func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
-	if testing.Short() {
+	if quick() {
 		n = (n + 9) / 10
 	}
 	if *rounds > 0 {

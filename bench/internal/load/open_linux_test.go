@@ -109,7 +109,7 @@ func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
 	})
 	t.Cleanup(func() { close(stuck) })
 	cfg := openTo(addr)
-	cfg.Conns, cfg.Patience, cfg.Drain = 60, 150*ms, 150*ms
+	cfg.Conns, cfg.Patience = 60, 150*ms
 	got, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)

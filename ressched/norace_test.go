@@ -1,0 +1,5 @@
+//go:build !race
+
+package ressched
+
+const raced = false
