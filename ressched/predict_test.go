@@ -52,6 +52,11 @@ func TestPredict(t *testing.T) {
 	if want := 25 + 300*300*3./16; !near(p[1].Peak[0].Variance, want) {
 		t.Errorf("variance of the peak %v, want %v", p[1].Peak[0].Variance, want)
 	}
+	for n := range p {
+		if p[n].Inside != (n > 0) {
+			t.Errorf("node %d: inside is %v, want that all after the entrance are", n, p[n].Inside)
+		}
+	}
 	if p[5].Steps != 0 {
 		t.Errorf("the end: %+v, want that nothing is known", p[5])
 	}
