@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -19,21 +18,21 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// pubsub is the state of a worker that matches events.
+// pubsub is the state of a worker that matches events: so many at a time, each by a task
+// or a goroutine of its own. The first fields are constant.
 type pubsub struct {
 	all    *subscriptions
-	per    int      // attributes of a stage
-	stages []string // names
-	events int           // of the stream; constant
-	wanted time.Duration // to measure for at most; constant
-	warmUp int64         // events before the clock starts; constant
+	events int // in the stream, which is repeated
+	flight int64
+	wanted time.Duration
+	limit  int64 // events measured at most
 
-	next  atomic.Int64  // event
-	done  atomic.Int64  // events
-	found atomic.Int64  // matches
-	start time.Time     // written by who has done the last event of the warm-up, as is
+	next  atomic.Int64 // event to be taken
+	done  atomic.Int64 // events
+	found atomic.Int64 // matches
+	begun atomic.Bool  // start and used are there
+	start time.Time
 	used  time.Duration // processor time by then
-	begun atomic.Bool
 	over  chan pubsubResult
 }
 
@@ -42,24 +41,38 @@ type pubsubResult struct {
 	took, cpu time.Duration
 }
 
-// runPubsubWorker matches events: so many at a time, each on a task or goroutine of its own.
+// stageNames are the boundaries before the stages of the matching, each of which looks at
+// the clusters of a group of attributes.
+var stageNames = func() (names [pubsubAttributes / attributeGroup]string) {
+	for i := range names {
+		names[i] = "match " + strconv.Itoa(i)
+	}
+	return names
+}()
+
+// runPubsubWorker measures one system; or, as -model, no system but a model of caches.
 func runPubsubWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("pubsub", flag.ContinueOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
-	stage := flags.Int("stage", attributeGroup, "attributes of a stage")
-	flight := flags.Int("flight", 1000, "events in flight")
-	subs := flags.Int("subscriptions", 1_000_000, "")
-	events := flags.Int("events", 100_000, "in the stream")
-	wanted := flags.Duration("for", time.Second, "measure at most so long")
+	flight := flags.Int("flight", eventsInFlight, "events in flight")
+	subs := flags.Int("subscriptions", allSubscriptions, "")
+	events := flags.Int("events", allEvents, "in the stream")
+	wanted := flags.Duration("for", time.Second, "measure about so long, or until all events are through")
+	model := flags.Bool("model", false, "count misses in a model of caches")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *flight < 1 || *events < *flight {
-		return fmt.Errorf("bad arguments %q", args)
+	if *size < 0 || *flight < 1 || *subs < 1 || *events < 1 || *wanted < 1 {
+		return fmt.Errorf("arguments are %q, want numbers of at least 1", args)
 	}
-	p := newPubsub(newSubscriptions(*subs), *stage)
-	p.events, p.wanted, p.warmUp = *events, *wanted, int64(2**flight)
+	p := &pubsub{
+		all: newSubscriptions(*subs), events: *events, flight: int64(*flight), wanted: *wanted,
+		limit: int64(*events), over: make(chan pubsubResult, 1),
+	}
+	if *model {
+		return modelPubsub(p.all, *flight, out)
+	}
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
 	if *system != "goroutine" {
@@ -73,18 +86,9 @@ func runPubsubWorker(args []string, out io.Writer) error {
 		spawn(func() { p.serve(boundary) })
 	}
 	r := <-p.over
-	fmt.Fprintf(os.Stderr, "%d bytes, %d stages, %.1f found\n", p.all.bytes(), len(p.stages), float64(p.found.Load())/float64(p.done.Load()))
 	fmt.Fprintf(out, "events events/s %d %.6g\n", *size, float64(r.events)/r.took.Seconds())
 	fmt.Fprintf(out, "cpu-per-event us %d %.6g\n", *size, r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
-}
-
-func newPubsub(all *subscriptions, attributes int) *pubsub {
-	p := &pubsub{all: all, per: attributes, over: make(chan pubsubResult, 1)}
-	for a := 0; a < pubsubAttributes; a += attributes {
-		p.stages = append(p.stages, "match "+strconv.Itoa(a))
-	}
-	return p
 }
 
 func pubsubRuntime(system string, size int) (*task.Runtime, error) {
@@ -105,51 +109,64 @@ func pubsubRuntime(system string, size int) (*task.Runtime, error) {
 
 // serve matches one event after the other.
 func (p *pubsub) serve(boundary func(name string)) {
-	var bits eventBits
-	var found []uint32
-	for {
+	var e matching
+	for more := true; more; more = p.count() {
 		boundary("event")
-		values := eventAt(int(p.next.Add(1)-1) % p.events)
-		bits.fill(&values)
-		found = found[:0]
-		for i, name := range p.stages {
-			first := i * p.per
-			if values[first] == absent {
-				continue
-			}
-			boundary(name)
-			for a := first; a < first+p.per; a++ {
-				if values[a] != absent {
-					found = bits.match(p.all.clusters(a, values[a]), found)
-				}
+		e.begin(int(p.next.Add(1)-1) % p.events)
+		for i := range stageNames {
+			if e.needs(i) {
+				boundary(stageNames[i])
+				e.match(p.all, i)
 			}
 		}
-		p.found.Add(int64(len(found)))
-		if !p.count() {
-			return
-		}
+		p.found.Add(int64(len(e.found)))
 	}
 }
 
-// count notes that an event is done; it returns false when that was the last.
-func (p *pubsub) count() bool {
-	n := p.done.Add(1)
+// A matching is an event that is being matched.
+type matching struct {
+	values eventValues
+	bits   eventBits
+	found  []uint32 // subscriptions
+}
+
+// begin takes event i.
+func (e *matching) begin(i int) {
+	e.values = eventAt(i)
+	e.bits.fill(&e.values)
+	e.found = e.found[:0]
+}
+
+// needs says whether stage i can find anything.
+func (e *matching) needs(stage int) bool { return e.values[stage*attributeGroup] != absent }
+
+// match does the work of a stage.
+func (e *matching) match(all *subscriptions, stage int) {
+	first := stage * attributeGroup
+	for a, v := range e.values[first : first+attributeGroup] {
+		e.found = e.bits.match(all.clusters(first+a, v), e.found)
+	}
+}
+
+// count notes that an event is done; it returns false when that was the last. Events in
+// large cohorts are done all at about the same time: so what is measured is how long it
+// takes until as many more events are done as are in flight, or a multiple.
+func (p *pubsub) count() (more bool) {
+	n := p.done.Add(1) - 2*p.flight // the first ones warm up
 	switch {
-	case n < p.warmUp:
-		return true
-	case n == p.warmUp:
+	case n == 0:
 		p.start, p.used = time.Now(), processTime()
 		p.begun.Store(true)
 		return true
-	case !p.begun.Load():
+	case n < 0 || n%p.flight != 0 || !p.begun.Load():
 		return true
 	}
 	took := time.Since(p.start)
-	if took < p.wanted && n < p.warmUp+int64(p.events) {
+	if took < p.wanted && n < p.limit {
 		return true
 	}
 	select {
-	case p.over <- pubsubResult{n - p.warmUp, took, processTime() - p.used}:
+	case p.over <- pubsubResult{n, took, processTime() - p.used}:
 	default:
 	}
 	return false

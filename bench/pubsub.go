@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	allSubscriptions = 1_000_000
+	allEvents        = 100_000
+	eventsInFlight   = 1000
+)
+
+// cohortSizes are the points of the experiment; 0 is unlimited.
+var cohortSizes = []int{1, 4, 10, 20, 0}
+
+// runCohortPubsub is the publish-subscribe server of the Cohort Scheduling paper, section
+// 5.2: what it gains to match many events against one part of the subscriptions after the
+// other.
+func runCohortPubsub(r *run) error {
+	var points []point
+	for _, size := range cohortSizes {
+		points = append(points, point{metric: "events", x: float64(size)})
+	}
+	contenders := []contender{r.pubsubContender("capriccio"), r.pubsubContender("capriccio-fifo"), r.pubsubContender("goroutine")}
+	r.reserved = 8 * time.Second // for the model
+	if err := r.measure(points, contenders, time.Minute); err != nil {
+		return err
+	}
+	if err := r.addPubsubModel(); err != nil {
+		return err
+	}
+	r.note("%d subscriptions in 64 MB, %d events in flight; x is the size of a cohort, 0: unlimited", allSubscriptions, eventsInFlight)
+	r.note("capriccio-fifo has the same stages; goroutine has none and matches each event from beginning to end; neither has cohorts: one measurement stands at every x")
+	r.note("model-misses: cache lines that an event does not find in a cache of x KiB, 16 ways, by the order of the matching; capriccio with unlimited cohorts. " +
+		"model-l2, model-l3: the same for 1 MiB and 32 MiB, by the size of a cohort")
+	r.charts = []report.Chart{
+		{Title: "Events a second by size of a cohort (0: unlimited)", Metric: "events", XLabel: "cohort size", Bars: true},
+		{Title: "Lines missing in the cache, model", Metric: "model-misses", XLabel: "KiB of cache", LogY: true},
+	}
+	return nil
+}
+
+// pubsubContender measures one system. Those without cohorts are measured once a round.
+func (r *run) pubsubContender(system string) contender {
+	c := contender{system: system}
+	if system != "capriccio" {
+		c.lacks = func(p point) string {
+			if p.x != 0 {
+				return "has no cohorts: its figure was measured once, at 0"
+			}
+			return ""
+		}
+	}
+	c.sample = func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		samples, err := r.pubsubSamples(ctx, d, "-system", system, "-size", strconv.FormatFloat(p.x, 'f', -1, 64), "-for", d.String())
+		if err != nil || c.lacks == nil {
+			return samples, err
+		}
+		var everywhere []sample
+		for _, size := range cohortSizes {
+			for _, one := range samples {
+				one.x = float64(size)
+				everywhere = append(everywhere, one)
+			}
+		}
+		return everywhere, nil
+	}
+	return c
+}
+
+func (r *run) pubsubSamples(ctx context.Context, d time.Duration, args ...string) ([]sample, error) {
+	lines, err := r.pubsubWorker(ctx, d, args...)
+	if err != nil {
+		return nil, err
+	}
+	return parseSamples(lines)
+}
+
+func (r *run) pubsubWorker(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+	defer cancel()
+	return proc.Output(ctx, proc.Command{
+		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand, "pubsub"}, args...),
+	})
+}
+
+// addPubsubModel runs the model of caches.
+func (r *run) addPubsubModel() error {
+	lines, err := r.pubsubWorker(r.ctx, time.Minute, "-model")
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		system, rest, _ := strings.Cut(line, " ")
+		samples, err := parseSamples([]string{rest})
+		if err != nil {
+			return err
+		}
+		s := samples[0]
+		kilobytes, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(s.metric, "model-misses-"), "K"))
+		if err != nil {
+			return fmt.Errorf("model: %q: %w", line, err)
+		}
+		if s.x == 0 {
+			one := sample{"model-misses", "lines", float64(kilobytes), s.value}
+			if err := r.add(system, []sample{one}); err != nil {
+				return err
+			}
+		}
+		for metric, of := range map[string]int{"model-l2": 1 << 10, "model-l3": 32 << 10} {
+			if kilobytes == of {
+				if err := r.add(system, []sample{{metric, "lines", s.x, s.value}}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/capriccio-go/capriccio/ressched"
+)
+
+// A model of why the order in which events are matched matters: the cache lines that the
+// matching touches, in the order that a scheduler gives it, go through caches of several
+// sizes. It knows no prefetching and no other programs, so it tells how many lines have to
+// come from further away, not how long that takes.
+
+const (
+	lineBytes = 64
+	lineWords = lineBytes / 4
+	modelWays = 16
+
+	modelWarmUp = 1500 // events that fill the caches
+	modelEvents = 1500
+	// What a task touches of itself on each step: stack, values, bits and the runtime's
+	// books. Counted from the structures, rounded.
+	taskLines = 32
+)
+
+// modelCaches are the sizes, in KiB.
+var modelCaches = []int{256, 1024, 4096, 8192, 16384, 32768, 65536, 131072}
+
+// A lruCache is a set-associative cache that evicts the line which was not used for
+// longest.
+type lruCache struct {
+	lines  []uint64 // of each set, the last used first; 0: none
+	sets   uint64
+	misses int
+}
+
+func newLRUCache(bytes int) *lruCache {
+	sets := bytes / lineBytes / modelWays
+	return &lruCache{lines: make([]uint64, sets*modelWays), sets: uint64(sets)}
+}
+
+// touch uses a line, whose number is not 0.
+func (c *lruCache) touch(line uint64) {
+	at := line % c.sets * modelWays
+	set := c.lines[at : at+modelWays]
+	before := line
+	for i, l := range set {
+		set[i] = before
+		if l == line {
+			return
+		}
+		before = l
+	}
+	c.misses++
+}
+
+// touched calls visit with every cache line of data that match reads, and returns how many
+// subscriptions it finds. A column is read from its first line to its last.
+func (b *eventBits) touched(clusters []uint32, at uint32, visit func(line uint64)) (found int) {
+	for len(clusters) > 0 {
+		n := int(clusters[0] & headerMask)
+		ids := 1 + n*int(clusters[0]>>headerColumns)
+		word := func(i int) { visit(1 + uint64(int(at)+i)/lineWords) }
+		for i := 0; i <= n; i += lineWords {
+			word(i)
+		}
+		word(n)
+		for i := 1; i <= n; i++ {
+			k := i
+			for ; k < ids && b.bit(clusters[k]) != 0; k += n {
+				word(k)
+			}
+			if k != i {
+				word(k)
+			}
+			if k >= ids {
+				found++
+			}
+		}
+		clusters = clusters[ids+n:]
+		at += uint32(ids + n)
+	}
+	return found
+}
+
+// modelOrder is the order in which a scheduler runs the steps of events in flight.
+type modelOrder interface {
+	ready(slot, stage int)
+	next() (slot int)
+}
+
+// A cohortOrder is the policy itself, with tasks that are numbers. Stage 0 is that an event
+// begins.
+type cohortOrder struct {
+	policy ressched.Policy
+	queues [1 + pubsubAttributes/attributeGroup][]int
+	steps  int
+}
+
+func (o *cohortOrder) ready(slot, stage int) {
+	o.policy.Ready(ressched.Node(stage))
+	o.queues[stage] = append(o.queues[stage], slot)
+}
+
+func (o *cohortOrder) next() int {
+	if o.steps++; o.steps%64 == 0 {
+		o.policy.Tick(time.Duration(o.steps) * modelStep)
+	}
+	n, ok := o.policy.Next()
+	if !ok {
+		panic("nothing ready in the model")
+	}
+	o.policy.Charge(n, uint64(modelStep))
+	slot := o.queues[n][0]
+	o.queues[n] = o.queues[n][1:]
+	return slot
+}
+
+const modelStep = 10 * time.Microsecond // about what matching a stage takes
+
+// A queueOrder is first in, first out.
+type queueOrder struct{ queue []int }
+
+func (o *queueOrder) ready(slot, _ int) { o.queue = append(o.queue, slot) }
+
+func (o *queueOrder) next() int {
+	slot := o.queue[0]
+	o.queue = o.queue[1:]
+	return slot
+}
+
+// A lastOrder runs each event to its end.
+type lastOrder struct{ slot int }
+
+func (o *lastOrder) ready(slot, _ int) { o.slot = slot }
+func (o *lastOrder) next() int         { return o.slot }
+
+// modelPubsub prints how many lines an event misses in each cache, by the order.
+func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
+	for _, size := range cohortSizes {
+		o := &cohortOrder{policy: ressched.NewCohort(ressched.CohortConfig{Size: size})}
+		for i, misses := range countMisses(all, o, flight) {
+			fmt.Fprintf(out, "capriccio model-misses-%dK lines %d %.6g\n", modelCaches[i], size, misses)
+		}
+	}
+	for i, misses := range countMisses(all, &queueOrder{}, flight) {
+		fmt.Fprintf(out, "capriccio-fifo model-misses-%dK lines 0 %.6g\n", modelCaches[i], misses)
+	}
+	for i, misses := range countMisses(all, &lastOrder{}, 1) {
+		fmt.Fprintf(out, "goroutine model-misses-%dK lines 0 %.6g\n", modelCaches[i], misses)
+	}
+	return nil
+}
+
+// countMisses matches events in an order and returns the misses of an event in each of
+// modelCaches.
+func countMisses(all *subscriptions, o modelOrder, flight int) []float64 {
+	caches := make([]*lruCache, len(modelCaches))
+	for i, kilobytes := range modelCaches {
+		caches[i] = newLRUCache(kilobytes << 10)
+	}
+	visit := func(line uint64) {
+		for _, c := range caches {
+			c.touch(line)
+		}
+	}
+	events := make([]modelEvent, flight)
+	for i := range events {
+		o.ready(i, 0)
+	}
+	next, done := 0, 0
+	for done < modelWarmUp+modelEvents {
+		slot := o.next()
+		e := &events[slot]
+		for i := range uint64(taskLines) {
+			visit(1<<40 + uint64(slot)*taskLines + i)
+		}
+		if e.stage == 0 {
+			e.begin(next)
+			next++
+		} else {
+			e.touch(all, visit)
+		}
+		if e.advance(); e.stage == 0 {
+			if done++; done == modelWarmUp {
+				for _, c := range caches {
+					c.misses = 0
+				}
+			}
+		}
+		o.ready(slot, e.stage)
+	}
+	misses := make([]float64, len(caches))
+	for i, c := range caches {
+		misses[i] = float64(c.misses) / modelEvents
+	}
+	return misses
+}
+
+// A modelEvent is a matching whose next step is stage; 0: to begin.
+type modelEvent struct {
+	matching
+	stage int
+}
+
+// touch is the next step.
+func (e *modelEvent) touch(all *subscriptions, visit func(line uint64)) {
+	first := (e.stage - 1) * attributeGroup
+	for a, v := range e.values[first : first+attributeGroup] {
+		e.bits.touched(all.clusters(first+a, v), all.at[(first+a)*pubsubValues+int(v)], visit)
+	}
+}
+
+// advance goes on to the stage that comes next.
+func (e *modelEvent) advance() {
+	for e.stage++; e.stage <= len(stageNames); e.stage++ {
+		if e.needs(e.stage - 1) {
+			return
+		}
+	}
+	e.stage = 0
+}
