@@ -20,7 +20,7 @@ var layers = map[string]string{
 	"internal/sim/programs":          "internal/sim task",
 	"task":                           "internal/coro",
 	"netpoll":                        "task golang.org/x/sys/unix",
-	"internal/steer":                 "task bgraph ressched internal/coro golang.org/x/sys/unix",
+	"internal/steer":                 "task bgraph ressched ressched/probe internal/coro golang.org/x/sys/unix",
 	"bgraph":                         "task internal/coro github.com/google/pprof/profile",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",

@@ -17,8 +17,12 @@ const (
 	eventsInFlight   = 1000
 )
 
-// cohortSizes are the points of the experiment; 0 is unlimited.
-var cohortSizes = []int{1, 4, 10, 20, 0}
+// cohortSizes are the points of the experiment; 0 is unlimited. The paper's are those up to
+// 20; modelSizes are those of the model.
+var (
+	cohortSizes = []int{1, 4, 10, 20, 100, 400, 0}
+	modelSizes  = []int{1, 20, 100, 400, 0}
+)
 
 // runCohortPubsub is the publish-subscribe server of the Cohort Scheduling paper, section
 // 5.2: what it gains to match many events against one part of the subscriptions after the

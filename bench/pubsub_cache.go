@@ -18,15 +18,15 @@ const (
 	lineWords = lineBytes / 4
 	modelWays = 16
 
-	modelWarmUp = 1500 // events that fill the caches
-	modelEvents = 1500
+	modelWarmUp = 1000 // events that fill the caches
+	modelEvents = 1000
 	// What a task touches of itself on each step: stack, values, bits and the runtime's
 	// books. Counted from the structures, rounded.
 	taskLines = 32
 )
 
 // modelCaches are the sizes, in KiB.
-var modelCaches = []int{256, 1024, 4096, 8192, 16384, 32768, 65536, 131072}
+var modelCaches = []int{1024, 4096, 16384, 32768, 65536}
 
 // A lruCache is a set-associative cache that evicts the line which was not used for
 // longest.
@@ -139,7 +139,7 @@ func (o *lastOrder) next() int         { return o.slot }
 
 // modelPubsub prints how many lines an event misses in each cache, by the order.
 func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
-	for _, size := range cohortSizes {
+	for _, size := range modelSizes {
 		o := &cohortOrder{policy: ressched.NewCohort(ressched.CohortConfig{Size: size})}
 		for i, misses := range countMisses(all, o, flight) {
 			fmt.Fprintf(out, "capriccio model-misses-%dK lines %d %.6g\n", modelCaches[i], size, misses)
@@ -205,12 +205,13 @@ type modelEvent struct {
 	stage int
 }
 
-// touch is the next step.
-func (e *modelEvent) touch(all *subscriptions, visit func(line uint64)) {
+// touch is the next step; it returns how many subscriptions it finds.
+func (e *modelEvent) touch(all *subscriptions, visit func(line uint64)) (found int) {
 	first := (e.stage - 1) * attributeGroup
 	for a, v := range e.values[first : first+attributeGroup] {
-		e.bits.touched(all.clusters(first+a, v), all.at[(first+a)*pubsubValues+int(v)], visit)
+		found += e.bits.touched(all.clusters(first+a, v), all.at[(first+a)*pubsubValues+int(v)], visit)
 	}
+	return found
 }
 
 // advance goes on to the stage that comes next.

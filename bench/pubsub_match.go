@@ -216,9 +216,6 @@ func (all *subscriptions) add(id uint32, s *subscription, shape *clusterShape) {
 	all.data[at] = id
 }
 
-// bytes is the size of all clusters.
-func (all *subscriptions) bytes() int { return 4 * len(all.data) }
-
 // clusters are those of the access predicate attribute = value.
 func (all *subscriptions) clusters(attribute int, value uint8) []uint32 {
 	key := attribute*pubsubValues + int(value)

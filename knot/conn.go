@@ -6,12 +6,19 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // readable is a connection that can give its task back: fn runs as a new task
 // once a Read will not block (see netpoll.Conn.OnReadable).
 type readable interface {
 	OnReadable(fn func()) error
+}
+
+// readableAt is what a *netpoll.Conn has besides.
+type readableAt interface {
+	OnReadableAt(e *task.Entrance, fn func()) error
 }
 
 // States of a connection. Whoever moves it out of connIdle owns what follows.
@@ -84,9 +91,17 @@ func (c *conn) rest() {
 	if !c.idle() {
 		return
 	}
-	if err := c.waiter.OnReadable(c.again); err != nil {
+	if err := c.onReadable(); err != nil {
 		c.finish()
 	}
+}
+
+// onReadable lets a task start when there is something to read, and room for a request.
+func (c *conn) onReadable() error {
+	if at, ok := c.waiter.(readableAt); ok && c.srv.Priority == nil && !c.lingering {
+		return at.OnReadableAt(requests, c.again)
+	}
+	return c.waiter.OnReadable(c.again)
 }
 
 // idle marks the connection as closable by Shutdown. If the server is stopping
@@ -113,7 +128,7 @@ func (c *conn) idle() bool {
 // turn reads and serves all that is there. It returns true if the connection
 // rests, false if it is closed.
 func (c *conn) turn() bool {
-	if c.waiter != nil && c.srv.Priority == nil && !c.lingering {
+	if c.waiter != nil && c.srv.Priority == nil && !c.lingering && c.state.Load() == connIdle {
 		c.enter() // there is something to read; who has to wait needs no buffer yet
 	}
 	x := c.srv.borrow(c)

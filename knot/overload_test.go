@@ -31,6 +31,8 @@ func (d *doorman) Decide(_ time.Duration, _ int, _ time.Duration, priority int) 
 	return task.VerdictAdmit
 }
 
+func (d *doorman) Room(int) bool { return d.inside < d.room }
+
 func (d *doorman) Left(int) { d.inside-- }
 
 // guarded serves on a runtime with one loop and a doorman, until the test ends.

@@ -103,15 +103,19 @@ func (c *Conn) shutdown(how int) error {
 // It returns ErrBusy while another registration is pending or a Read is in progress,
 // and net.ErrClosed, without running fn ever, if the connection is closed already.
 // Read returns ErrBusy while a registration is pending.
-func (c *Conn) OnReadable(fn func()) error {
-	if err := c.d.onReadable(fn); err != nil {
+func (c *Conn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
+
+// OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
+// not let it in at once, it is not even started until it does, or refuses it.
+func (c *Conn) OnReadableAt(e *task.Entrance, fn func()) error {
+	if err := c.d.onReadable(e, fn); err != nil {
 		return c.opError("read", "", err)
 	}
 	return nil
 }
 
-func (d *desc) onReadable(fn func()) error {
-	return d.onReadableProbing(fn, func() syscall.Errno {
+func (d *desc) onReadable(e *task.Entrance, fn func()) error {
+	return d.onReadableProbing(e, fn, func() syscall.Errno {
 		var b [1]byte
 		_, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
 		return e
@@ -120,7 +124,7 @@ func (d *desc) onReadable(fn func()) error {
 
 // onReadableProbing is onReadable with probe, which returns EAGAIN if there is nothing
 // to read.
-func (d *desc) onReadableProbing(fn func(), probe func() syscall.Errno) error {
+func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() syscall.Errno) error {
 	ok, err := d.tryLock(readSide)
 	if err != nil {
 		return err
@@ -147,7 +151,7 @@ func (d *desc) onReadableProbing(fn func(), probe func() syscall.Errno) error {
 			d.startHook(fn)
 			return nil
 		case drained:
-			d.hook = fn
+			d.hook, d.entrance = fn, e
 			if !d.read.p.CompareAndSwap(drained, hooked) {
 				d.hook = nil
 				continue

@@ -69,8 +69,9 @@ type desc struct {
 	raw         bool // the file is a pipe: reading and writing it never hold up
 	loop        *task.Loop
 	poller      registrar
-	token       uint64 // constant while registered
-	hook        func() // of OnReadable; owned by whoever took the slot out of hooked
+	token       uint64         // constant while registered
+	hook        func()         // of OnReadable; owned by whoever took the slot out of hooked
+	entrance    *task.Entrance // where hooks come in, nil: nowhere; constant while one is set
 
 	mu        sync.Mutex // held for a few instructions, never while parked
 	queue     lockQueue  // guarded by mu
@@ -111,7 +112,7 @@ func (d *desc) deliver(in, out, hangup bool) {
 	}
 	if in {
 		if w := d.read.event(); w == hooked {
-			d.loop.Start(d.takeHook())
+			d.start(d.takeHook())
 		} else if w != nil {
 			w.Wake()
 		}
@@ -121,6 +122,15 @@ func (d *desc) deliver(in, out, hangup bool) {
 			w.Wake()
 		}
 	}
+}
+
+// start runs a hook as a new task. Own loop only.
+func (d *desc) start(hook func()) {
+	if d.entrance != nil {
+		d.loop.StartAt(d.entrance, hook)
+		return
+	}
+	d.loop.Start(hook)
 }
 
 // takeHook returns the hook after the slot has said hooked to the caller.

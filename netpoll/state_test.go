@@ -161,7 +161,7 @@ func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
 		}
 		if i == 0 && rng.IntN(8) == 0 {
 			hooks.Add(1)
-			if s.d.onReadableProbing(func() { hooks.Add(-1) }, func() syscall.Errno {
+			if s.d.onReadableProbing(nil, func() { hooks.Add(-1) }, func() syscall.Errno {
 				if s.available[0].Load() == 0 {
 					return unix.EAGAIN
 				}

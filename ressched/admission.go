@@ -117,6 +117,13 @@ func (a *Admission) Decide(now time.Duration, n Node, waited time.Duration, p Pr
 	return Admit
 }
 
+// Room says whether a task that came to n now would be let in by the gate. It counts
+// nobody.
+func (a *Admission) Room(n Node) bool {
+	g := a.Gate(n)
+	return g == nil || g.room()
+}
+
 // Finished says that a task that was admitted at n is done: it has ended, or is back at
 // an entrance.
 func (a *Admission) Finished(n Node) {

@@ -73,6 +73,13 @@ func (g *Gate) Inside() int {
 	return g.admitted
 }
 
+// room says whether one more task fits in.
+func (g *Gate) room() bool {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	return g.fits() || g.ledger.empty()
+}
+
 // finished says that a task that was let in on that loop is done.
 func (g *Gate) finished(loop int) {
 	g.ledger.mu.Lock()

@@ -116,7 +116,8 @@ type line struct {
 
 // An inLine is a task in a line. It is the withdrawer of the task's wait.
 type inLine struct {
-	w       *Waiter
+	w       *Waiter // nil: t has not started
+	t       *Task
 	index   int // of the line
 	since   time.Duration
 	verdict Verdict
@@ -128,20 +129,18 @@ type inLine struct {
 // also for who does not wait at it.
 func (l *Loop) enter(e *Entrance) error {
 	t := l.cur
-	began, why := l.births.of(t, l.now), t.why
-	if l.observed {
-		l.label = e.name
-		t.why = ReasonEntrance
-		l.observeLabel(t, ReasonEntrance)
-		l.observer.Ready(t)
-		l.observer.Resumed(t)
-		t.why = why
+	if t.entered == int8(e.index+1) {
+		t.entered = 0
+		l.passEntrance(t, e)
+		return nil
 	}
-	for e.index >= len(l.lines) {
-		l.lines = append(l.lines, line{index: len(l.lines)})
+	if t.entered == -int8(e.index+1) {
+		t.entered = 0
+		return ErrRefused
 	}
-	q := &l.lines[e.index]
-	if q.head == nil {
+	began := l.births.of(t, l.now)
+	l.passEntrance(t, e)
+	if l.line(e).head == nil {
 		switch l.admission.Decide(l.now, e.index, l.now-began, int(t.extra().priority)) {
 		case VerdictAdmit:
 			return nil
@@ -152,11 +151,46 @@ func (l *Loop) enter(e *Entrance) error {
 	return l.waitInLine(e, began)
 }
 
+// passEntrance shows the observer that t comes to e.
+func (l *Loop) passEntrance(t *Task, e *Entrance) {
+	if !l.observed {
+		return
+	}
+	l.label = e.name
+	l.observeLabel(t, ReasonEntrance)
+	l.observer.Ready(t)
+	l.observer.Resumed(t)
+}
+
+func (l *Loop) line(e *Entrance) *line {
+	for e.index >= len(l.lines) {
+		l.lines = append(l.lines, line{index: len(l.lines)})
+	}
+	return &l.lines[e.index]
+}
+
+// StartAt is Start for a task that is going to call e.Enter before anything else. As long
+// as there is no room for it, it is not started, and takes no more than a little memory;
+// Enter then returns at once. It is called like Start.
+func (l *Loop) StartAt(e *Entrance, fn func()) {
+	t := l.newStart(fn)
+	if l.admission == nil || l.cancelAll {
+		l.enqueueNew(t)
+		return
+	}
+	q := l.line(e)
+	if q.head == nil && l.admission.Room(e.index) {
+		l.enqueueNew(t)
+		return
+	}
+	q.push(nil, t, l.now)
+}
+
 func (l *Loop) waitInLine(e *Entrance, began time.Duration) error {
 	w := selfOn(l)
-	x := l.lines[e.index].push(w, began)
+	x := l.line(e).push(w, w.task, began)
 	err := w.Park(ReasonEntrance, x)
-	q := &l.lines[e.index]
+	q := l.line(e)
 	if err != nil && !x.withdraw(w) { // decided in the same moment
 		w.Absorb()
 		err = nil
@@ -172,14 +206,14 @@ func (l *Loop) waitInLine(e *Entrance, began time.Duration) error {
 	return nil
 }
 
-func (q *line) push(w *Waiter, since time.Duration) *inLine {
+func (q *line) push(w *Waiter, t *Task, since time.Duration) *inLine {
 	x := q.free
 	if x != nil {
 		q.free = x.next
 	} else {
 		x = new(inLine)
 	}
-	*x = inLine{w: w, index: q.index, since: since, queued: true}
+	*x = inLine{w: w, t: t, index: q.index, since: since, queued: true}
 	if q.tail == nil {
 		q.head = x
 	} else {
@@ -194,8 +228,7 @@ func (x *inLine) withdraw(*Waiter) bool {
 	if !x.queued {
 		return false
 	}
-	l := x.w.task.loop
-	q := &l.lines[x.index]
+	q := &x.t.loop.lines[x.index]
 	var before *inLine
 	for y := q.head; y != x; y = y.next {
 		before = y
@@ -224,10 +257,14 @@ func (l *Loop) serveLines() {
 	}
 }
 
-// serve decides about those who wait in q, from the front, until one has to wait on.
+// serve decides about those who wait in q, from the front, until one has to wait on. In a
+// shutdown nobody waits for the start.
 func (l *Loop) serve(q *line) {
 	for x := q.head; x != nil; x = q.head {
-		v := l.admission.Decide(l.now, q.index, l.now-x.since, int(x.w.task.extra().priority))
+		v := VerdictAdmit
+		if !l.cancelAll || x.w != nil {
+			v = l.admission.Decide(l.now, q.index, l.now-x.since, int(x.t.extra().priority))
+		}
 		if v == VerdictDefer {
 			return
 		}
@@ -236,8 +273,33 @@ func (l *Loop) serve(q *line) {
 			q.tail = nil
 		}
 		x.queued, x.verdict, x.next = false, v, nil
-		l.notify(x.w.task)
+		if x.w != nil {
+			l.notify(x.t)
+			continue
+		}
+		l.startDecided(x.t, q.index, v)
+		x.next, q.free = q.free, x
 	}
+}
+
+// startDecided starts a task that has waited in line for it.
+func (l *Loop) startDecided(t *Task, entrance int, v Verdict) {
+	switch {
+	case l.cancelAll:
+	case v == VerdictAdmit:
+		t.entered = int8(entrance + 1)
+	default:
+		t.entered = -int8(entrance + 1)
+	}
+	l.enqueueNew(t)
+}
+
+// forgo gives up what was decided for t, which ends without having called Enter.
+func (l *Loop) forgo(t *Task) {
+	if t.entered > 0 {
+		l.admission.Left(int(t.entered - 1))
+	}
+	t.entered = 0
 }
 
 // births says when the tasks of the start queue became ready: those with the numbers

@@ -30,6 +30,8 @@ func (r *room) Decide(_ time.Duration, _ int, waited time.Duration, priority int
 	return VerdictAdmit
 }
 
+func (r *room) Room(int) bool { return r.inside < r.size }
+
 func (r *room) Left(int) { r.inside-- }
 
 // inTasks runs fn in so many tasks, which start in order, and waits for them.
@@ -88,6 +90,117 @@ func TestEntranceLetsInWhoFits(t *testing.T) {
 	}
 	if last := r.waited[len(r.waited)-1]; last < 5*time.Millisecond {
 		t.Errorf("the last has waited for %v, want 6ms", last)
+	}
+}
+
+// Who has not started waits without a goroutine, and in the same order.
+func TestStartAtAnEntrance(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 3}
+	rt, _ := withRoom(t, r)
+	inside, most := 0, 0
+	var order []int
+	err := rt.Go(func() {
+		l := CurrentLoop()
+		var wg WaitGroup
+		const tasks = 500
+		wg.Add(tasks)
+		for i := range tasks {
+			l.StartAt(e, func() {
+				defer wg.Done()
+				if i%7 == 0 {
+					return // it does not enter after all
+				}
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				inside++
+				most = max(most, inside)
+				Sleep(time.Millisecond)
+				inside--
+				e.Leave()
+			})
+			if i == 2 {
+				Yield() // the first are inside
+			}
+		}
+		if n := l.Tasks(); n > 5 {
+			t.Errorf("%d tasks have started, want those only that there is room for", n)
+		}
+		wg.Wait()
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most != 3 && most != 2 || !slices.IsSorted(order) {
+		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are still inside", r.inside)
+	}
+	rt.Close()
+}
+
+// A refuser lets nobody in, and refuses when it is told to.
+type refuser struct{ refuse bool }
+
+func (r *refuser) Room(int) bool { return false }
+func (r *refuser) Left(int)      {}
+func (r *refuser) Decide(time.Duration, int, time.Duration, int) Verdict {
+	if r.refuse {
+		return VerdictRefuse
+	}
+	return VerdictDefer
+}
+
+func TestStartAtAnEntranceThatRefuses(t *testing.T) {
+	e := entrance(t, "test")
+	r := &refuser{}
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+	defer rt.Close()
+	refused := 0
+	err := rt.Go(func() {
+		var wg WaitGroup
+		wg.Add(10)
+		for range 10 {
+			CurrentLoop().StartAt(e, func() {
+				if err := e.Enter(); errors.Is(err, ErrRefused) {
+					refused++
+				}
+				wg.Done()
+			})
+		}
+		Sleep(10 * time.Millisecond)
+		if refused != 0 {
+			t.Errorf("%d have started, want none yet", refused)
+		}
+		r.refuse = true
+		wg.Wait()
+	}).Join()
+	if err != nil || refused != 10 {
+		t.Errorf("%d were refused, error %v; want 10", refused, err)
+	}
+}
+
+func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &refuser{} } })
+	started := 0
+	err := rt.Go(func() {
+		for range 10 {
+			CurrentLoop().StartAt(e, func() { started++ })
+		}
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if started != 10 {
+		t.Errorf("%d tasks were started, want 10: whoever began something has to end it", started)
 	}
 }
 

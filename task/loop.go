@@ -142,7 +142,7 @@ func (l *Loop) run() {
 
 // done says that the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.ready.head == nil && l.queued == 0 && l.starts.oldest() == 0
+	return l.closing && l.tasks == nil && l.ready.head == nil && l.queued == 0 && l.starts.oldest() == 0 && !l.anyInLine()
 }
 
 // anyReady says whether some task could run now.
@@ -158,9 +158,11 @@ const recheck = time.Millisecond
 
 // holdsBack says that tasks wait for the time to pass, see recheck.
 func (l *Loop) holdsBack() bool {
-	if l.withheld && l.queued > 0 {
-		return true
-	}
+	return l.withheld && l.queued > 0 || l.anyInLine()
+}
+
+// anyInLine says whether somebody waits at an entrance.
+func (l *Loop) anyInLine() bool {
 	for i := range l.lines {
 		if l.lines[i].head != nil {
 			return true

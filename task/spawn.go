@@ -145,7 +145,10 @@ func (l *Loop) drop(t *Task) {
 // task when something happens, and may be called only on l: from Poll, from a
 // function that l calls, or by a task of l. It never parks and, as tasks made by it
 // are used again, does not allocate.
-func (l *Loop) Start(fn func()) {
+func (l *Loop) Start(fn func()) { l.enqueueNew(l.newStart(fn)) }
+
+// newStart makes the task for Start.
+func (l *Loop) newStart(fn func()) *Task {
 	t := l.spare
 	if t != nil {
 		l.spare = t.next
@@ -158,7 +161,7 @@ func (l *Loop) Start(fn func()) {
 	t.recycle = true
 	t.fn = fn
 	l.number(t)
-	l.enqueueNew(t)
+	return t
 }
 
 // steal moves tasks that have not started from a busy loop to l, which is idle. It

@@ -62,6 +62,7 @@ type Task struct {
 	escaped   bool // someone may hold a pointer to it
 	recycle   bool // made by Loop.Start
 	refusals  uint8
+	entered   int8 // decided before the start: 1 + index of the Entrance if admitted, minus that if refused
 	node      NodeID
 	fn        func() // what it runs
 

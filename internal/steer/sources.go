@@ -1,49 +1,59 @@
 package steer
 
 import (
-	"math"
-	"runtime/debug"
-	"runtime/metrics"
+	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/ressched/probe"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A source says how much of a resource is in use, or how strong a sign of thrashing is.
+// A source is a declared resource that is watched.
 type source struct {
-	id   ressched.ResourceID
-	read func() (v float64, ok bool) // ok false: there is nothing new
+	id       ressched.ResourceID
+	resource *task.Resource
 }
 
-// Shares that the signs of thrashing may reach.
-const (
-	gcLimit = 0.25 // of the processor, for the garbage collector
-)
-
-// addSources declares what every program has.
-func (s *Steering) addSources() error {
-	add := func(spec ressched.Spec, read func() (float64, bool)) (ressched.ResourceID, error) {
-		id, err := s.ledger.Add(spec)
-		if err == nil && read != nil {
-			s.sources = append(s.sources, &source{id: id, read: read})
-		}
-		return id, err
-	}
+// addHeap declares the heap, which every program has. Its limit comes with the first
+// reading.
+func (s *Steering) addHeap() error {
 	var err error
-	if s.memory, err = add(ressched.Spec{Name: "memory", Limit: memoryLimit()}, liveMemory()); err != nil {
-		return err
+	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true})
+	s.readings = map[string]ressched.ResourceID{probe.Heap: s.memory}
+	return err
+}
+
+// observe takes what the probe has read.
+func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
+	for _, r := range readings {
+		if r.Name == probe.Files { // task.Descriptors says the same sooner
+			continue
+		}
+		id, known := s.readings[r.Name]
+		if !known {
+			spec := ressched.Spec{Name: r.Name, Limit: r.Limit, Sign: r.Sign}
+			if r.Name == probe.GC {
+				spec.Of = probe.Heap
+			}
+			var err error
+			if id, err = s.ledger.Add(spec); err != nil {
+				return err
+			}
+			s.readings[r.Name] = id
+			s.limits[id] = r.Limit
+		}
+		if s.limits[id] != r.Limit {
+			s.limits[id] = r.Limit
+			s.ledger.SetLimit(id, r.Limit)
+		}
+		s.ledger.Observe(now, id, r.Value)
 	}
-	if _, err = add(ressched.Spec{Name: "garbage collection", Sign: true, Limit: gcLimit, Target: 0.95}, gcShare()); err != nil {
-		return err
-	}
-	return s.addDeclared()
+	return nil
 }
 
 // addDeclared takes up the resources of package task that have a limit, and have not been
-// taken up yet.
+// taken up yet. A limit below 0 is to be found.
 func (s *Steering) addDeclared() error {
 	for i, r := range task.Resources() {
 		if i == len(s.resource) {
@@ -52,81 +62,21 @@ func (s *Steering) addDeclared() error {
 		limit := float64(r.Limit())
 		switch {
 		case s.resource[i] >= 0 && limit > 0:
-			s.ledger.SetLimit(ressched.ResourceID(s.resource[i]), limit)
+			if id := ressched.ResourceID(s.resource[i]); s.limits[id] != limit {
+				s.limits[id] = limit
+				s.ledger.SetLimit(id, limit)
+			}
 		case s.resource[i] < 0 && limit != 0:
 			id, err := s.ledger.Add(ressched.Spec{Name: r.Name(), Limit: max(limit, 0)})
 			if err != nil {
 				return err
 			}
+			s.limits[id] = limit
 			s.resource[i] = int(id)
-			s.sources = append(s.sources, &source{id: id, read: func() (float64, bool) {
-				return float64(max(r.InUse(), 0)), true
-			}})
+			s.sources = append(s.sources, source{id, r})
 		}
 	}
 	return nil
-}
-
-// memoryLimit is how much memory the program may use, in bytes.
-func memoryLimit() float64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit != math.MaxInt64 {
-		return float64(limit)
-	}
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) == nil {
-		return 0.8 * float64(info.Totalram) * float64(info.Unit)
-	}
-	return 0
-}
-
-// liveMemory reads what the last collection found to be in use, and what the Go runtime
-// needs besides the heap. What has become garbage since does not count: the collector
-// takes care of that, and shows what it costs as a sign of its own.
-func liveMemory() func() (float64, bool) {
-	samples := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"},
-		{Name: "/memory/classes/heap/unused:bytes"},
-		{Name: "/memory/classes/heap/free:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
-	}
-	return func() (float64, bool) {
-		metrics.Read(samples)
-		v := float64(samples[0].Value.Uint64()) + float64(samples[1].Value.Uint64())
-		for _, s := range samples[2:] {
-			v -= float64(s.Value.Uint64())
-		}
-		return max(v, 0), true
-	}
-}
-
-// gcShare reads the collector's share of the processor between the last two collections;
-// there is something new after each.
-func gcShare() func() (float64, bool) {
-	samples := []metrics.Sample{
-		{Name: "/cpu/classes/gc/total:cpu-seconds"},
-		{Name: "/cpu/classes/total:cpu-seconds"},
-		{Name: "/gc/cycles/total:gc-cycles"},
-	}
-	var gc, total float64
-	var cycles uint64
-	return func() (float64, bool) {
-		metrics.Read(samples)
-		n := samples[2].Value.Uint64()
-		if n == cycles {
-			return 0, false
-		}
-		cycles = n
-		newGC, newTotal := samples[0].Value.Float64(), samples[1].Value.Float64()
-		share := 0.0
-		if newTotal > total {
-			share = (newGC - gc) / (newTotal - total)
-		}
-		gc, total = newGC, newTotal
-		return share, true
-	}
 }
 
 // Run does the regular work until the runtime that is steered shuts down. It blocks, and
@@ -136,6 +86,12 @@ func (s *Steering) Run(rt *task.Runtime) {
 		<-rt.Context().Done()
 		return
 	}
+	p := probe.New(probe.Config{Report: func(source string, err error) {
+		if s.cfg.Log != nil {
+			s.cfg.Log.Debug("capriccio: the scheduler does without a source", "source", source, "because", err)
+		}
+	}})
+	defer p.Close()
 	const busy, quiet = 10 * time.Millisecond, 100 * time.Millisecond
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
@@ -152,7 +108,8 @@ func (s *Steering) Run(rt *task.Runtime) {
 		} else {
 			steps = n
 		}
-		s.tick(rt.Now(), steps)
+		now := rt.Now()
+		s.tick(now, steps, p.Read(now))
 		tick.Reset(pause)
 	}
 }
@@ -165,18 +122,19 @@ func totalSteps(rt *task.Runtime) (n uint64) {
 }
 
 // tick is the regular work.
-func (s *Steering) tick(now time.Duration, steps uint64) {
+func (s *Steering) tick(now time.Duration, steps uint64, readings []probe.Reading) {
+	err := s.observe(now, readings)
 	for _, src := range s.sources {
-		if v, ok := src.read(); ok {
-			s.ledger.Observe(now, src.id, v)
-		}
+		s.ledger.Observe(now, src.id, float64(max(src.resource.InUse(), 0)))
 	}
 	if now-s.learnt >= learnEvery && steps != s.flows {
 		s.learnt, s.flows = now, steps
-		if err := s.addDeclared(); err != nil && s.cfg.Log != nil {
-			s.cfg.Log.Warn("capriccio: a declared resource is not watched", "because", err)
-		}
+		err = errors.Join(err, s.addDeclared())
 		s.learn()
+	}
+	if err != nil && s.cfg.Log != nil && !s.complained {
+		s.complained = true
+		s.cfg.Log.Warn("capriccio: not all resources are watched", "because", err)
 	}
 	s.ledger.Tick(now)
 }

@@ -43,14 +43,20 @@ type Steering struct {
 
 	predictions atomic.Pointer[[]ressched.Prediction]
 
-	mu       sync.Mutex
-	loops    []*loopSide      // guarded by mu: those made so far, by index
-	gates    []*ressched.Gate // guarded by mu: by index of the entrance
-	sources  []*source        // owned by the goroutine of Run once that runs
-	resource []int            // owned by that too: ResourceID by index in task.Resources, -1: none
-	memory   ressched.ResourceID
-	learnt   time.Duration // owned by that too: when the graph was last looked at
-	flows    uint64        // and how many steps it had
+	mu    sync.Mutex
+	loops []*loopSide      // guarded by mu: those made so far, by index
+	gates []*ressched.Gate // guarded by mu: by index of the entrance
+
+	memory ressched.ResourceID // fixed
+
+	// Owned by the goroutine of Run, once that runs.
+	readings   map[string]ressched.ResourceID  // of the probe
+	sources    []source                        // of package task
+	resource   []int                           // ResourceID by index in task.Resources, -1: none
+	limits     map[ressched.ResourceID]float64 // as they were last set
+	learnt     time.Duration                   // when the graph was last looked at
+	flows      uint64                          // and how many steps the loops had made
+	complained bool
 }
 
 // A loopSide is what belongs to one loop.
@@ -70,7 +76,8 @@ func New(cfg Config) (*Steering, error) {
 			return nil, fmt.Errorf("the policy %q needs the blocking graph, which is switched off", Resource)
 		}
 		s.ledger = ressched.NewLedger()
-		if err := s.addSources(); err != nil {
+		s.limits = map[ressched.ResourceID]float64{}
+		if err := s.addHeap(); err != nil {
 			return nil, err
 		}
 	default:
@@ -167,6 +174,13 @@ type admission struct {
 	known int // entrances that have been marked
 }
 
+// mark makes the entrances up to the given one known.
+func (a *admission) mark(entrance int) {
+	for ; a.known <= entrance; a.known++ {
+		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
+	}
+}
+
 var verdicts = [...]task.Verdict{
 	ressched.Admit:  task.VerdictAdmit,
 	ressched.Defer:  task.VerdictDefer,
@@ -174,10 +188,13 @@ var verdicts = [...]task.Verdict{
 }
 
 func (a *admission) Decide(now time.Duration, entrance int, waited time.Duration, priority int) task.Verdict {
-	for ; a.known <= entrance; a.known++ {
-		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
-	}
+	a.mark(entrance)
 	return verdicts[a.a.Decide(now, ressched.Node(entrance), waited, ressched.Priority(priority))]
+}
+
+func (a *admission) Room(entrance int) bool {
+	a.mark(entrance)
+	return a.a.Room(ressched.Node(entrance))
 }
 
 func (a *admission) Left(entrance int) { a.a.Finished(ressched.Node(entrance)) }

@@ -12,6 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/ressched/probe"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -43,6 +44,11 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *
 	return rt, s
 }
 
+// heap is a reading of a heap that is nearly empty.
+func heap(*task.Runtime) []probe.Reading {
+	return []probe.Reading{{Name: probe.Heap, Value: 1 << 20, Limit: 1 << 30}, {Name: probe.GC, Value: 0.9, Limit: 0.25, Sign: true}}
+}
+
 // The programs that every way of running tasks must run right, under both policies.
 func TestRandomPrograms(t *testing.T) {
 	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
@@ -50,8 +56,8 @@ func TestRandomPrograms(t *testing.T) {
 			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *task.Runtime {
 				rt, s := steered(t, loops, seed, cfg)
 				if s.ledger != nil { // what Run does, at odd moments
-					s.tick(rt.Now(), seed)
-					rt.Loop(0).Post(func() { s.tick(rt.Now(), seed+1) })
+					s.tick(rt.Now(), seed, nil)
+					rt.Loop(0).Post(func() { s.tick(rt.Now(), seed+1, nil) })
 				}
 				return rt
 			})
@@ -103,7 +109,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = sink
-	s.tick(rt.Now(), 1)
+	s.tick(rt.Now(), 1, heap(rt))
 	var entrance task.NodeID
 	for id, name := range s.cfg.Graph.Entrances() {
 		if name == "learn" {
@@ -166,7 +172,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		for range 100 { // learns
 			task.Go(work).Join()
 		}
-		s.tick(rt.Now(), 1)
+		s.tick(rt.Now(), 1, heap(rt))
 		most = 0
 		var all []*task.Task
 		for range 500 {
@@ -178,7 +184,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 			for !stop {
 				task.Sleep(10 * time.Millisecond)
 				n++
-				s.tick(rt.Now(), n)
+				s.tick(rt.Now(), n, nil)
 			}
 		})
 		for _, k := range all {
@@ -207,7 +213,7 @@ func TestExplain(t *testing.T) {
 	for range 10 {
 		rt.Go(func() { task.At("somewhere") }).Join()
 	}
-	s.tick(rt.Now(), 1)
+	s.tick(rt.Now(), 1, heap(rt))
 	got := s.cfg.Graph.Snapshot()
 	if err := got.Validate(); err != nil {
 		t.Error(err)
@@ -216,8 +222,8 @@ func TestExplain(t *testing.T) {
 	if sched == nil || sched.Policy != Resource || len(sched.Nodes) == 0 || len(sched.Resources) < 2 {
 		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", sched)
 	}
-	if sched.Resources[0].Name != "memory" || sched.Resources[0].State != ressched.Low.String() {
-		t.Errorf("first resource %+v, want memory, low", sched.Resources[0])
+	if sched.Resources[0].Name != probe.Heap || sched.Resources[0].State != ressched.Low.String() {
+		t.Errorf("first resource %+v, want the heap, low", sched.Resources[0])
 	}
 	for _, n := range sched.Nodes {
 		if got.Node(n.Key) == nil {
