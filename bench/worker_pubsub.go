@@ -12,9 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/steer"
-	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -92,19 +90,12 @@ func runPubsubWorker(args []string, out io.Writer) error {
 }
 
 func pubsubRuntime(system string, size int) (*task.Runtime, error) {
-	g := bgraph.New(bgraph.Config{})
-	cfg := task.Config{
-		Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() },
-		NewObserver: g.Observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
-	}
+	scheduler := "fifo"
 	if system == "capriccio" {
-		s, err := steer.New(steer.Config{Policy: steer.Cohort, Graph: g, CohortSize: size})
-		if err != nil {
-			return nil, err
-		}
-		cfg.NewPolicy = s.Policy
+		scheduler = "cohort"
 	}
-	return task.New(cfg)
+	return capriccio.New(capriccio.WithLoops(1), capriccio.WithScheduler(scheduler), capriccio.WithCohortSize(size),
+		capriccio.WithHoldLimit(-1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // serve matches one event after the other.

@@ -13,7 +13,7 @@ import (
 type openDoor struct{}
 
 func (openDoor) Decide(time.Duration, int, time.Duration, int) task.Verdict { return task.VerdictAdmit }
-func (openDoor) Room(int) bool                                              { return true }
+func (openDoor) Room(int, int) bool                                         { return true }
 func (openDoor) Left(int)                                                   {}
 
 // Flows and Snapshot are two views of one graph.

@@ -31,7 +31,7 @@ func (d *doorman) Decide(_ time.Duration, _ int, _ time.Duration, priority int) 
 	return task.VerdictAdmit
 }
 
-func (d *doorman) Room(int) bool { return d.inside < d.room }
+func (d *doorman) Room(_, n int) bool { return d.inside+n <= d.room }
 
 func (d *doorman) Left(int) { d.inside-- }
 

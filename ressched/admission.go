@@ -117,11 +117,11 @@ func (a *Admission) Decide(now time.Duration, n Node, waited time.Duration, p Pr
 	return Admit
 }
 
-// Room says whether a task that came to n now would be let in by the gate. It counts
-// nobody.
-func (a *Admission) Room(n Node) bool {
+// Room says whether so many tasks more would be let in at n by the gate now. It lets
+// nobody in.
+func (a *Admission) Room(n Node, tasks int) bool {
 	g := a.Gate(n)
-	return g == nil || g.room()
+	return g == nil || g.room(tasks)
 }
 
 // Finished says that a task that was admitted at n is done: it has ended, or is back at

@@ -62,8 +62,30 @@ func (l *Ledger) NewGate(name string) *Gate {
 func (g *Gate) SetDemand(demand []Moments) {
 	l := g.ledger
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	g.demand = append(g.demand[:0], demand...)
-	l.mu.Unlock()
+	for r, a := range *l.accounts.Load() {
+		was := a.pledged
+		l.pledge(r, a)
+		a.then += a.pledged - was // nothing has been taken or given back by that
+	}
+}
+
+// pledge brings up to date what admitted tasks may take of a, number r. The ledger is
+// locked.
+func (l *Ledger) pledge(r int, a *account) {
+	if a.spec.Late {
+		a.pledged = l.promised(r).Mean
+	}
+}
+
+// pledges is pledge for what g is about. The ledger is locked.
+func (g *Gate) pledges() {
+	for r := range g.demand {
+		if a := g.ledger.account(ResourceID(r)); a != nil {
+			g.ledger.pledge(r, a)
+		}
+	}
 }
 
 // Inside is how many tasks have been let in and have not finished.
@@ -73,11 +95,16 @@ func (g *Gate) Inside() int {
 	return g.admitted
 }
 
-// room says whether one more task fits in.
-func (g *Gate) room() bool {
+// room says whether n tasks more fit in. Who could not be the next is noted as a wish for
+// a larger window.
+func (g *Gate) room(n int) bool {
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
-	return g.fits() || g.ledger.empty()
+	if g.fits(n) || n == 1 && g.ledger.empty() {
+		return true
+	}
+	g.peak = max(g.peak, g.admitted+1)
+	return false
 }
 
 // finished says that a task that was let in on that loop is done.
@@ -87,6 +114,7 @@ func (g *Gate) finished(loop int) {
 	if loop < len(g.loops) && g.loops[loop].inside > 0 {
 		g.loops[loop].inside--
 		g.admitted--
+		g.pledges()
 	}
 }
 
@@ -99,7 +127,7 @@ func (g *Gate) admit(now time.Duration, loop int) bool {
 		g.loops = append(g.loops, share{waiting: noTime})
 	}
 	mine := &g.loops[loop]
-	if !g.fits() && !l.empty() || g.poorer(now, loop) {
+	if !g.fits(1) && !l.empty() || g.poorer(now, loop) {
 		mine.waiting = now
 		g.peak = max(g.peak, g.admitted+1) // somebody wanted to be the next
 		return false
@@ -107,6 +135,7 @@ func (g *Gate) admit(now time.Duration, loop int) bool {
 	mine.waiting = noTime
 	mine.inside++
 	g.admitted++
+	g.pledges()
 	g.peak = max(g.peak, g.admitted)
 	for r := range g.demand {
 		if a := l.account(ResourceID(r)); a != nil {
@@ -149,9 +178,9 @@ func (l *Ledger) empty() bool {
 	return true
 }
 
-// fits says whether one more task fits in. The ledger is locked.
-func (g *Gate) fits() bool {
-	if float64(g.admitted+1) > g.window.Limit() {
+// fits says whether n tasks more fit in. The ledger is locked.
+func (g *Gate) fits(n int) bool {
+	if float64(g.admitted+n) > g.window.Limit() {
 		return false
 	}
 	l := g.ledger
@@ -161,9 +190,9 @@ func (g *Gate) fits() bool {
 			continue
 		}
 		p := l.promised(r)
-		p.Mean += d.Mean
-		p.Variance += d.Variance
-		if a.others+p.sum() > a.limit || a.inUse()+d.Mean > a.limit {
+		p.Mean += float64(n) * d.Mean
+		p.Variance += float64(n) * d.Variance
+		if a.others+p.sum() > a.limit || a.inUse()+float64(n)*d.Mean > a.limit {
 			return false
 		}
 	}

@@ -50,7 +50,12 @@ type Spec struct {
 	// Of: a sign counts only while the resource of this name is not plentiful. A program
 	// that allocates much and holds little has a busy garbage collector as well, but less
 	// load would not help. "": it always counts.
-	Of      string
+	Of string
+	// Late: what is in use is known now and then only, like what is reachable of a heap: after
+	// each collection. Between, what admitted tasks may have taken since, and what those
+	// who have left may have taken, is added and taken off. Without it, a heap that is found
+	// full would stay so for ever, as nobody is let in to fill it again.
+	Late    bool
 	Target  float64       // 0.95; how far to go, below 1
 	Plenty  float64       // 0.6
 	Margin  float64       // 0.05
@@ -82,6 +87,8 @@ type account struct {
 	count atomic.Int64 // taken and not given back, by Take; added to what was observed
 
 	observed float64
+	pledged  float64 // the mean of what the admitted tasks may take; only if Late
+	then     float64 // the same when observed was measured
 	used     float64 // observed + count, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
@@ -199,7 +206,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	if a == nil || math.IsNaN(used) || math.IsInf(used, 0) || now < a.sampled {
 		return
 	}
-	a.observed = max(used, 0)
+	a.observed, a.then = max(used, 0), a.pledged
 	a.sample(now)
 	a.promise(l.promised(int(r)).Mean)
 	l.version.Add(1)
@@ -233,7 +240,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
-		} else if a.count.Load() != 0 || a.used != a.observed {
+		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Late {
 			a.sample(now)
 		}
 		a.promise(l.promised(r).Mean)
@@ -288,7 +295,14 @@ func (a *account) sample(now time.Duration) {
 	a.promised[1], a.promised[0] = a.promised[0], 0
 }
 
-func (a *account) inUse() float64 { return max(a.observed+float64(a.count.Load()), 0) }
+// inUse is what is in use now, as far as is known.
+func (a *account) inUse() float64 {
+	v := a.observed + float64(a.count.Load())
+	if a.spec.Late {
+		v += a.pledged - a.then
+	}
+	return max(v, 0)
+}
 
 // How long the trend and the others are averaged over.
 const (

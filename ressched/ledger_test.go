@@ -255,3 +255,41 @@ func TestStateNames(t *testing.T) {
 		}
 	}
 }
+
+// A heap that was found full is not full for ever: when those who filled it have gone, and
+// nothing new is known, there is room again.
+func TestLateObservationsAreOutdated(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Late: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := l.NewGate("door")
+	g.SetDemand([]Moments{{Mean: 10}})
+	now := time.Duration(0)
+	for range 100 { // the window opens
+		now += 10 * time.Millisecond
+		l.Observe(now, heap, float64(10*g.Inside()))
+		l.Tick(now)
+		g.admit(now, 0)
+	}
+	if n := g.Inside(); n < 8 || n > 10 {
+		t.Fatalf("%d are inside, want 9 or 10", n)
+	}
+	l.Observe(now, heap, 100)
+	for range g.Inside() {
+		g.finished(0)
+	}
+	for range 10 {
+		now += 10 * time.Millisecond
+		l.Tick(now)
+	}
+	if !g.room(1) {
+		var r Report
+		l.Report(&r)
+		t.Errorf("there is no room though nobody is inside: %+v", r.Resources)
+	}
+	if u := l.account(heap).util; u > 0.5 {
+		t.Errorf("utilisation %v, want that of an empty heap", u)
+	}
+}

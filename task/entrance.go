@@ -110,6 +110,7 @@ func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
 // A line is where tasks of one loop wait to be let in at an entrance. Loop-private.
 type line struct {
 	index      int
+	starting   int // tasks that StartAt has started and that have not called Enter yet
 	head, tail *inLine
 	free       *inLine // to use again
 }
@@ -129,18 +130,23 @@ type inLine struct {
 // also for who does not wait at it.
 func (l *Loop) enter(e *Entrance) error {
 	t := l.cur
-	if t.entered == int8(e.index+1) {
+	early := false // came before all those who are in line
+	switch int(t.entered) {
+	case admittedAt + e.index:
 		t.entered = 0
 		l.passEntrance(t, e)
 		return nil
-	}
-	if t.entered == -int8(e.index+1) {
+	case refusedAt + e.index:
 		t.entered = 0
 		return ErrRefused
+	case undecidedAt + e.index:
+		t.entered = 0
+		l.lines[e.index].starting--
+		early = true
 	}
 	began := l.births.of(t, l.now)
 	l.passEntrance(t, e)
-	if l.line(e).head == nil {
+	if l.line(e).head == nil || early {
 		switch l.admission.Decide(l.now, e.index, l.now-began, int(t.extra().priority)) {
 		case VerdictAdmit:
 			return nil
@@ -148,7 +154,7 @@ func (l *Loop) enter(e *Entrance) error {
 			return ErrRefused
 		}
 	}
-	return l.waitInLine(e, began)
+	return l.waitInLine(e, began, early)
 }
 
 // passEntrance shows the observer that t comes to e.
@@ -179,16 +185,18 @@ func (l *Loop) StartAt(e *Entrance, fn func()) {
 		return
 	}
 	q := l.line(e)
-	if q.head == nil && l.admission.Room(e.index) {
+	if q.head == nil && l.admission.Room(e.index, q.starting+1) {
+		q.starting++
+		t.entered = int16(undecidedAt + e.index)
 		l.enqueueNew(t)
 		return
 	}
-	q.push(nil, t, l.now)
+	q.push(nil, t, l.now, false)
 }
 
-func (l *Loop) waitInLine(e *Entrance, began time.Duration) error {
+func (l *Loop) waitInLine(e *Entrance, began time.Duration, first bool) error {
 	w := selfOn(l)
-	x := l.line(e).push(w, w.task, began)
+	x := l.line(e).push(w, w.task, began, first)
 	err := w.Park(ReasonEntrance, x)
 	q := l.line(e)
 	if err != nil && !x.withdraw(w) { // decided in the same moment
@@ -206,7 +214,8 @@ func (l *Loop) waitInLine(e *Entrance, began time.Duration) error {
 	return nil
 }
 
-func (q *line) push(w *Waiter, t *Task, since time.Duration) *inLine {
+// push puts a task at the end of the line, or at its front.
+func (q *line) push(w *Waiter, t *Task, since time.Duration, first bool) *inLine {
 	x := q.free
 	if x != nil {
 		q.free = x.next
@@ -214,12 +223,14 @@ func (q *line) push(w *Waiter, t *Task, since time.Duration) *inLine {
 		x = new(inLine)
 	}
 	*x = inLine{w: w, t: t, index: q.index, since: since, queued: true}
-	if q.tail == nil {
-		q.head = x
-	} else {
-		q.tail.next = x
+	switch {
+	case q.tail == nil:
+		q.head, q.tail = x, x
+	case first:
+		x.next, q.head = q.head, x
+	default:
+		q.tail.next, q.tail = x, x
 	}
-	q.tail = x
 	return x
 }
 
@@ -287,17 +298,28 @@ func (l *Loop) startDecided(t *Task, entrance int, v Verdict) {
 	switch {
 	case l.cancelAll:
 	case v == VerdictAdmit:
-		t.entered = int8(entrance + 1)
+		t.entered = int16(admittedAt + entrance)
 	default:
-		t.entered = -int8(entrance + 1)
+		t.entered = int16(refusedAt + entrance)
 	}
 	l.enqueueNew(t)
 }
 
+// What Task.entered is, plus the index of the entrance: the verdict about a task that had
+// to wait for its start, or that there was room for it when it was started.
+const (
+	admittedAt  = 1
+	refusedAt   = admittedAt + MaxEntrances
+	undecidedAt = refusedAt + MaxEntrances
+)
+
 // forgo gives up what was decided for t, which ends without having called Enter.
 func (l *Loop) forgo(t *Task) {
-	if t.entered > 0 {
-		l.admission.Left(int(t.entered - 1))
+	switch n := int(t.entered); {
+	case n >= undecidedAt:
+		l.lines[n-undecidedAt].starting--
+	case n < refusedAt:
+		l.admission.Left(n - admittedAt)
 	}
 	t.entered = 0
 }

@@ -30,7 +30,7 @@ func (r *room) Decide(_ time.Duration, _ int, waited time.Duration, priority int
 	return VerdictAdmit
 }
 
-func (r *room) Room(int) bool { return r.inside < r.size }
+func (r *room) Room(_, n int) bool { return r.inside+n <= r.size }
 
 func (r *room) Left(int) { r.inside-- }
 
@@ -146,8 +146,8 @@ func TestStartAtAnEntrance(t *testing.T) {
 // A refuser lets nobody in, and refuses when it is told to.
 type refuser struct{ refuse bool }
 
-func (r *refuser) Room(int) bool { return false }
-func (r *refuser) Left(int)      {}
+func (r *refuser) Room(int, int) bool { return false }
+func (r *refuser) Left(int)           {}
 func (r *refuser) Decide(time.Duration, int, time.Duration, int) Verdict {
 	if r.refuse {
 		return VerdictRefuse

@@ -83,9 +83,9 @@ type Admission interface {
 	// Decide says what becomes of the task that has waited longest, for so long, to get
 	// in at the entrance with that index. now is the time of the runtime's clock.
 	Decide(now time.Duration, entrance int, waited time.Duration, priority int) Verdict
-	// Room says whether somebody who came to that entrance now could be let in as far as
-	// resources go. It counts nobody.
-	Room(entrance int) bool
+	// Room says whether n tasks more could be let in at that entrance now, as far as
+	// resources go. It lets nobody in.
+	Room(entrance, n int) bool
 	// Left says that a task that was admitted there has left again.
 	Left(entrance int)
 }

@@ -62,7 +62,7 @@ type Task struct {
 	escaped   bool // someone may hold a pointer to it
 	recycle   bool // made by Loop.Start
 	refusals  uint8
-	entered   int8 // decided before the start: 1 + index of the Entrance if admitted, minus that if refused
+	entered   int16 // if it was started by StartAt, until it calls Enter: see admittedAt
 	node      NodeID
 	fn        func() // what it runs
 

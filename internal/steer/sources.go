@@ -2,6 +2,7 @@ package steer
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/capriccio-go/capriccio/ressched"
@@ -19,7 +20,7 @@ type source struct {
 // reading.
 func (s *Steering) addHeap() error {
 	var err error
-	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true})
+	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Late: true})
 	s.readings = map[string]ressched.ResourceID{probe.Heap: s.memory}
 	return err
 }
@@ -109,9 +110,36 @@ func (s *Steering) Run(rt *task.Runtime) {
 			steps = n
 		}
 		now := rt.Now()
-		s.tick(now, steps, p.Read(now))
+		readings := p.Read(now)
+		s.tick(now, steps, readings)
+		s.collectIfFull(now, readings)
 		tick.Reset(pause)
 	}
+}
+
+// collectAfter is how long the heap may be at its limit without anything new being known
+// of it.
+const collectAfter = 100 * time.Millisecond
+
+// collectIfFull lets the garbage collector look what of a full heap is still in use: by
+// itself it would not while nobody is let in to allocate.
+func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
+	for _, r := range readings {
+		if r.Name == probe.Heap {
+			s.collected = now
+		}
+	}
+	if now-s.collected < collectAfter {
+		return
+	}
+	var r ressched.Report
+	s.ledger.Report(&r)
+	for _, x := range r.Resources {
+		if x.Name == probe.Heap && x.State == ressched.AtLimit {
+			runtime.GC()
+		}
+	}
+	s.collected = now
 }
 
 func totalSteps(rt *task.Runtime) (n uint64) {

@@ -57,6 +57,7 @@ type Steering struct {
 	learnt     time.Duration                   // when the graph was last looked at
 	flows      uint64                          // and how many steps the loops had made
 	complained bool
+	collected  time.Duration // when there was last something new about the heap
 }
 
 // A loopSide is what belongs to one loop.
@@ -192,9 +193,9 @@ func (a *admission) Decide(now time.Duration, entrance int, waited time.Duration
 	return verdicts[a.a.Decide(now, ressched.Node(entrance), waited, ressched.Priority(priority))]
 }
 
-func (a *admission) Room(entrance int) bool {
+func (a *admission) Room(entrance, n int) bool {
 	a.mark(entrance)
-	return a.a.Room(ressched.Node(entrance))
+	return a.a.Room(ressched.Node(entrance), n)
 }
 
 func (a *admission) Left(entrance int) { a.a.Finished(ressched.Node(entrance)) }

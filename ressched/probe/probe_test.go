@@ -314,8 +314,8 @@ func TestHeap(t *testing.T) {
 	check := func(what string, want float64, wantFound bool) {
 		t.Helper()
 		got, found := find(p.Read(now), Heap)
-		if found != wantFound || found && (got.Value != want || got.Limit != 3*gib) {
-			t.Errorf("%s: %+v, %v; want %v of %v, %v", what, got, found, want, 3*gib, wantFound)
+		if found != wantFound || found && (got.Value != want || got.Limit != 0.9*4*gib) {
+			t.Errorf("%s: %+v, %v; want %v of %v, %v", what, got, found, want, 0.9*4*gib, wantFound)
 		}
 	}
 	r.Objects = 2 * gib
@@ -340,8 +340,8 @@ func TestHeapLimits(t *testing.T) {
 		r     Runtime
 		limit float64 // 0: none
 	}{
-		{"GOMEMLIMIT", Runtime{MemoryLimit: 1 * gib, Percent: 100}, 0.75 * gib},
-		{"GOMEMLIMIT and no GOGC", Runtime{MemoryLimit: 1 * gib, Percent: math.MaxUint64}, 0.75 * gib},
+		{"GOMEMLIMIT", Runtime{MemoryLimit: 1 * gib, Percent: 100}, 0.9 * gib},
+		{"GOMEMLIMIT and no GOGC", Runtime{MemoryLimit: 1 * gib, Percent: math.MaxUint64}, 0.9 * gib},
 		{"the machine", Runtime{MemoryLimit: math.MaxInt64, Percent: 100}, 16 * gib * 0.9 / 2},
 		{"the machine, GOGC 300", Runtime{MemoryLimit: math.MaxInt64, Percent: 300}, 16 * gib * 0.9 / 4},
 		{"the machine, no GOGC", Runtime{MemoryLimit: math.MaxInt64, Percent: math.MaxUint64}, 16 * gib * 0.9},

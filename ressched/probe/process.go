@@ -63,8 +63,9 @@ type heapReader struct {
 
 const (
 	// With a limit for the runtime, the collector works the harder the nearer the heap is
-	// to it; at three quarters it marks three bytes for each that is allocated.
-	heapUnderLimit = 0.75
+	// to it. How near is good depends on what is in it (large blocks without pointers cost
+	// next to nothing), which the collector's share of the processor shows.
+	heapUnderLimit = 0.9
 	// Without one, the heap grows by GOGC percent between two collections, and that must
 	// fit into nine tenths of what the machine has.
 	heapUnderMachine = 0.9

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// What the program of admission-memory is made of. Consumers take longer than producers,
+// as if they wrote to something slow, and there are fewer of them.
+const (
+	memoryProducers = 1000
+	memoryConsumers = 50
+	memoryBuffer    = 256 << 10
+	memoryPage      = 4096
+	memoryTouches   = 8 // pages of the pool that a producer touches
+	produceTime     = 2 * time.Millisecond
+	consumeTime     = 5 * time.Millisecond
+)
+
+// condition is what task.Cond and sync.Cond have in common.
+type condition interface {
+	Wait()
+	Signal()
+}
+
+// memoryProgram is the producers, the consumers and the pool between them.
+type memoryProgram struct {
+	spawn func(func())
+	sleep func(time.Duration)
+	enter func() bool // before an item is produced
+	made  func()      // when it is in the pool
+	leave func()      // when it has been consumed
+
+	mu       sync.Locker
+	notEmpty condition
+	pool     [][]byte // guarded by mu
+	consumed atomic.Int64
+	sink     atomic.Uint64
+}
+
+// start starts all tasks.
+func (m *memoryProgram) start() {
+	for range memoryConsumers {
+		m.spawn(m.consume)
+	}
+	for i := range memoryProducers {
+		m.spawn(func() { m.produce(newLot(uint64(i))) })
+	}
+}
+
+// produce adds memory to the pool, and touches some of what is there.
+func (m *memoryProgram) produce(l lot) {
+	for m.enter() {
+		buffer := make([]byte, memoryBuffer)
+		for at := 0; at < len(buffer); at += memoryPage {
+			buffer[at] = byte(at >> 12)
+		}
+		m.sleep(produceTime)
+		m.mu.Lock()
+		m.pool = append(m.pool, buffer)
+		for range memoryTouches {
+			touched := m.pool[l.below(len(m.pool))]
+			touched[l.below(memoryBuffer/memoryPage)*memoryPage]++
+		}
+		m.notEmpty.Signal()
+		m.mu.Unlock()
+		m.made()
+	}
+}
+
+// consume takes memory out of the pool, oldest first, and drops it.
+func (m *memoryProgram) consume() {
+	for {
+		m.mu.Lock()
+		for len(m.pool) == 0 {
+			m.notEmpty.Wait()
+		}
+		buffer := m.pool[0]
+		m.pool[0] = nil
+		m.pool = m.pool[1:]
+		m.mu.Unlock()
+		m.sleep(consumeTime)
+		sum := uint64(0)
+		for at := 0; at < len(buffer); at += memoryPage {
+			sum += uint64(buffer[at])
+		}
+		m.sink.Add(sum)
+		m.consumed.Add(1)
+		m.leave()
+	}
+}
+
+// runMemoryWorker runs the program for some time, prints now and then how much it has
+// consumed, and at the end what it has measured.
+func runMemoryWorker(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
+	goroutines := flags.Bool("goroutines", false, "use goroutines")
+	limit := flags.Int("producers", 0, "producers that may produce at a time; 0: all")
+	declare := flags.String("declare", "", "entrance, resource or nothing")
+	wanted := flags.Duration("for", time.Second, "measure so long")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	m := &memoryProgram{enter: func() bool { return true }, made: func() {}, leave: func() {}}
+	if *goroutines {
+		var mu sync.Mutex
+		m.mu, m.notEmpty = &mu, sync.NewCond(&mu)
+		m.spawn, m.sleep = func(fn func()) { go fn() }, time.Sleep
+	} else if err := m.onTasks(*limit, *declare); err != nil {
+		return err
+	}
+	m.start()
+	time.Sleep(*wanted / 4)
+	start, consumed, gc := time.Now(), m.consumed.Load(), readGCTime()
+	for time.Since(start) < *wanted {
+		time.Sleep(20 * time.Millisecond)
+		fmt.Fprintf(out, "consumed items %d %d\n", *limit, m.consumed.Load()-consumed)
+	}
+	rate := float64(m.consumed.Load()-consumed) / time.Since(start).Seconds()
+	fmt.Fprintf(out, "ops ops/s %d %.6g\n", *limit, rate)
+	fmt.Fprintf(out, "gc-share %% %d %.6g\n", *limit, 100*readGCTime().since(gc))
+	return nil
+}
+
+// onTasks makes the runtime and says what its tasks use.
+func (m *memoryProgram) onTasks(limit int, declare string) error {
+	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	mu := new(task.Mutex)
+	m.mu, m.notEmpty = mu, task.NewCond(mu)
+	m.spawn = func(fn func()) { rt.Go(fn) }
+	m.sleep = func(d time.Duration) {
+		if err := task.Sleep(d); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	if limit > 0 {
+		room := task.NewSemaphore(int64(limit))
+		m.enter, m.made = func() bool { return room.Acquire(1) == nil }, func() { room.Release(1) }
+	}
+	switch declare {
+	case "":
+		if limit == 0 {
+			m.enter = func() bool { task.At("produce"); return true }
+		}
+	case "entrance":
+		entrance, err := task.NewEntrance("item")
+		if err != nil {
+			return err
+		}
+		m.enter, m.leave = func() bool { return entrance.Enter() == nil }, entrance.Leave
+	case "resource":
+		buffers, err := task.NewResource("buffers", "bytes")
+		if err != nil {
+			return err
+		}
+		buffers.SetLimit(-1)
+		m.enter = func() bool { task.At("produce"); buffers.Acquire(memoryBuffer); return true }
+		m.leave = func() { buffers.Release(memoryBuffer) }
+	default:
+		return fmt.Errorf("-declare=%q; want entrance or resource", declare)
+	}
+	return nil
+}
+
+// gcTime is the processor time of the garbage collector, without what it took while nobody
+// else wanted it, and of all.
+type gcTime struct{ gc, all float64 }
+
+func readGCTime() gcTime {
+	s := []metrics.Sample{
+		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"},
+	}
+	metrics.Read(s)
+	idle := s[1].Value.Float64()
+	return gcTime{s[0].Value.Float64() - idle, s[2].Value.Float64() - s[3].Value.Float64() - idle}
+}
+
+// since is the collector's share since then.
+func (t gcTime) since(then gcTime) float64 {
+	if t.all <= then.all {
+		return 0
+	}
+	return (t.gc - then.gc) / (t.all - then.all)
+}
