@@ -28,6 +28,7 @@ var experiments = []experiment{
 	{"parked", "memory and time of up to a million parked tasks", runParked},
 	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
 	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
+	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory},
 	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2)", runCohortPubsub},
 	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},

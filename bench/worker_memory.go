@@ -25,6 +25,7 @@ const (
 	memoryTouches   = 8 // pages of the pool that a producer touches
 	produceTime     = 2 * time.Millisecond
 	consumeTime     = 5 * time.Millisecond
+	memoryWarmUp    = 300 * time.Millisecond
 )
 
 // condition is what task.Cond and sync.Cond have in common.
@@ -120,7 +121,7 @@ func runMemoryWorker(args []string, out io.Writer) error {
 		return err
 	}
 	m.start()
-	time.Sleep(*wanted / 4)
+	time.Sleep(memoryWarmUp)
 	start, consumed, gc := time.Now(), m.consumed.Load(), readGCTime()
 	for time.Since(start) < *wanted {
 		time.Sleep(20 * time.Millisecond)

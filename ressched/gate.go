@@ -103,7 +103,7 @@ func (g *Gate) room(n int) bool {
 	if g.fits(n) || n == 1 && g.ledger.empty() {
 		return true
 	}
-	g.peak = max(g.peak, g.admitted+1)
+	g.peak = max(g.peak, g.admitted+n)
 	return false
 }
 

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	admissionLimit = 256 << 20 // GOMEMLIMIT
+	admissionCap   = 512 << 20 // above it a process is killed
+	fixedLimit     = "fixed-limit"
+)
+
+// memorySystems are the systems without a limit to the producers, and the flags of their
+// workers.
+var memorySystems = []struct {
+	system, scheduler string
+	flags             []string
+}{
+	{"capriccio", "resource", []string{"-declare", "entrance"}},
+	{"capriccio-declared", "resource", []string{"-declare", "resource"}},
+	{"capriccio-undeclared", "resource", nil},
+	{"capriccio-fifo", "fifo", nil},
+	{"goroutine", "", []string{"-goroutines"}},
+}
+
+// runAdmissionMemory is the Capriccio paper's section 5.3: producers that would fill any
+// memory, and who lets how many of them go on.
+func runAdmissionMemory(r *run) error {
+	limits := []float64{5, 10, 15, 20, 21, 22, 23, 25, 30, 40, 80}
+	if r.quick {
+		limits = []float64{10, 20, 22, 24, 40}
+	}
+	r.reserved = quickBudget / 2
+	var systems []contender
+	for _, s := range memorySystems {
+		systems = append(systems, r.memoryContender(s.system, s.scheduler, s.flags))
+	}
+	if err := r.measure([]point{{metric: "ops"}}, systems, 3*time.Second); err != nil {
+		return err
+	}
+	r.reserved = 0
+	var points []point
+	for _, limit := range limits {
+		points = append(points, point{metric: "ops", x: limit})
+	}
+	if err := r.measure(points, []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 3*time.Second); err != nil {
+		return err
+	}
+	if err := r.addShareOfBest(); err != nil {
+		return err
+	}
+	r.note("%d producers of %d KiB each, who take %v an item and the processor, and %d consumers, who take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",
+		memoryProducers, memoryBuffer>>10, produceTime, memoryConsumers, consumeTime, memoryConsumers/consumeTime.Seconds(), admissionLimit>>20, admissionCap>>20)
+	r.note("x is the producers that may produce at a time, by a semaphore, under fifo (fixed-limit); 0: all. ops-of-best is in percent of the best fixed limit")
+	r.note("capriccio: an item enters through a task.Entrance and leaves when it was consumed; -declared: a task.Resource counts the buffers' bytes, limit unknown; -undeclared: nothing but the memory limit is known")
+	r.note("ops of who was killed: what was consumed before, over the whole time; rss-mb is the most there was")
+	r.charts = []report.Chart{
+		{Title: "Items consumed a second", Metric: "ops", XLabel: "producers at a time, 0: all", Bars: true},
+		{Title: "Memory, most there was", Metric: "rss-mb", XLabel: "producers at a time, 0: all", Bars: true},
+	}
+	return nil
+}
+
+// memoryContender runs the program once; with a point's x, if it is not 0, as the limit of
+// producers.
+func (r *run) memoryContender(system, scheduler string, flags []string) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		defer cancel()
+		command := proc.Command{
+			Path: r.self, Core: serverCore,
+			Args: slices.Concat([]string{workerCommand, "memory", "-for", d.String(), "-producers", strconv.Itoa(int(p.x))}, flags),
+			Env:  []string{"GOMAXPROCS=1", "GOMEMLIMIT=" + strconv.Itoa(admissionLimit)},
+		}
+		if scheduler != "" {
+			command.Env = append(command.Env, capriccio.EnvSched+"="+scheduler)
+		}
+		return runBelowCap(ctx, command, admissionCap, p.x, d)
+	}}
+}
+
+// runBelowCap runs a worker that prints how much it has consumed, and kills it if it takes
+// more memory than allowed.
+func runBelowCap(ctx context.Context, command proc.Command, most int64, x float64, d time.Duration) ([]sample, error) {
+	child, err := proc.Start(command)
+	if err != nil {
+		return nil, err
+	}
+	defer child.Close()
+	watch, err := watchMemory(child, most)
+	if err != nil {
+		return nil, err
+	}
+	var samples []sample
+	consumed := 0.0
+	for {
+		line, err := child.Line(ctx)
+		if err != nil {
+			child.Close()
+			watch.end()
+			killed := watch.killed.Load()
+			if ctx.Err() != nil || !killed && len(samples) == 0 {
+				return nil, err
+			}
+			samples = append(samples, sample{"rss-mb", "MB", x, float64(watch.most.Load()) / (1 << 20)})
+			if !killed {
+				return append(samples, sample{"killed", "1", x, 0}), nil
+			}
+			return append(samples, sample{"ops", "ops/s", x, consumed / d.Seconds()}, sample{"killed", "1", x, 1}), nil
+		}
+		got, err := parseSamples([]string{line})
+		if err != nil {
+			return nil, err
+		}
+		if got[0].metric == "consumed" {
+			consumed = got[0].value
+		} else {
+			samples = append(samples, got[0])
+		}
+	}
+}
+
+// addShareOfBest compares the systems without a limit with the best fixed one.
+func (r *run) addShareOfBest() error {
+	best := 0.0
+	rows := r.samples.Rows()
+	for _, row := range rows {
+		if row.System == fixedLimit && row.Metric == "ops" {
+			best = max(best, row.Value)
+		}
+	}
+	for _, row := range rows {
+		if row.System != fixedLimit && row.Metric == "ops" && best > 0 {
+			if err := r.add(row.System, []sample{{"ops-of-best", "%", 0, 100 * row.Value / best}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
