@@ -73,7 +73,7 @@ func breathe() (done func()) {
 	return func() { breathing.Add(-1) }
 }
 
-// A breather lets others have the processor after every half millisecond of work. The
+// A breather lets others have the processor after every fifth of a millisecond of work. The
 // zero value is ready for use.
 type breather struct {
 	calls uint
@@ -95,8 +95,8 @@ func (b *breather) take() {
 	}
 }
 
-// breath leaves some of the millisecond for the pieces that can't be divided.
-const breath = 500 * time.Microsecond
+// breath leaves most of a millisecond for the pieces of work that can't be divided.
+const breath = 200 * time.Microsecond
 
 // sort brings nodes and edges into their order.
 func (s *Snapshot) sort() {
