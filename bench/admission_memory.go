@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	admissionLimit = 256 << 20 // GOMEMLIMIT
-	admissionCap   = 512 << 20 // above it a process is killed
+	admissionLimit = 256 << 20       // GOMEMLIMIT
+	admissionCap   = 512 << 20       // above it a process is killed
+	memoryGrace    = 5 * time.Second // for a process to start, and to end when its time is over
 	fixedLimit     = "fixed-limit"
 )
 
@@ -73,7 +74,8 @@ func runAdmissionMemory(r *run) error {
 // producers.
 func (r *run) memoryContender(system, scheduler string, flags []string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		limit := memoryWarmUp + d + memoryGrace
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
 		defer cancel()
 		command := proc.Command{
 			Path: r.self, Core: serverCore,
