@@ -4,10 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -19,10 +21,16 @@ import (
 func runKnot(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
+	patient := flags.Bool("patient", false, "let requests wait that would be refused; graph and scheduler as the environment says")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	start := oneLoop
+	if *patient {
+		start = func() (*task.Runtime, error) {
+			return capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+		}
+	}
 	if *graph {
 		learned := bgraph.New(bgraph.Config{})
 		start = func() (*task.Runtime, error) { return loopObservedBy(learned.Observe) }

@@ -134,7 +134,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 	}
 	defer d.unlock(readSide)
 	if d.flags.Load()&flagReadExpired != 0 {
-		d.startHook(fn)
+		d.startHook(fn, false)
 		return nil
 	}
 	own := d.own()
@@ -148,7 +148,8 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 				continue
 			}
 			d.read.more()
-			d.startHook(fn)
+			d.entrance = e
+			d.startHook(fn, true)
 			return nil
 		case drained:
 			d.hook, d.entrance = fn, e

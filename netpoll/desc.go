@@ -141,14 +141,18 @@ func (d *desc) takeHook() func() {
 	return fn
 }
 
-// startHook runs fn as a task of d's loop, from anywhere.
-func (d *desc) startHook(fn func()) {
+// startHook runs fn as a task of d's loop, from anywhere. If there is something to read
+// it may have to wait for that at an entrance, but not if the connection ends.
+func (d *desc) startHook(fn func(), readable bool) {
+	start := d.loop.Start
+	if readable {
+		start = d.start
+	}
 	if d.own() {
-		d.loop.Start(fn)
+		start(fn)
 		return
 	}
-	l := d.loop
-	l.Post(func() { l.Start(fn) })
+	d.loop.Post(func() { start(fn) })
 }
 
 // interrupted wakes what slot.interrupt returned.
@@ -156,7 +160,7 @@ func (d *desc) interrupted(w *task.Waiter) {
 	switch w {
 	case nil:
 	case hooked:
-		d.startHook(d.takeHook())
+		d.startHook(d.takeHook(), false)
 	default:
 		w.Wake()
 	}

@@ -264,6 +264,7 @@ func (l *Loop) pick() *Task {
 	}
 	l.budget--
 	if l.policy != nil {
+		l.endStep()
 		return l.pickByPolicy()
 	}
 	if l.starts.precedes(&l.ready) {
@@ -401,7 +402,7 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 	}
 	l.switches++
 	if l.policy != nil {
-		l.charge(next)
+		l.beginStep(next)
 	}
 	if next == nil {
 		l.cur = nil
@@ -427,13 +428,23 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 	return &w.Party
 }
 
-// charge tells the policy what the step that ends has cost, and begins that of next.
-func (l *Loop) charge(next *Task) {
+// endStep tells the policy what the step that ends has cost. It is called before the
+// policy is asked what comes next, so that it knows.
+func (l *Loop) endStep() {
 	now := coro.Cycles()
 	if l.chargeTo != nil {
 		l.policy.Charge(l.chargeNode, now-l.chargeFrom)
+		l.chargeTo = nil
 	}
-	l.chargeTo, l.chargeFrom = next, now
+	l.chargeFrom = now
+}
+
+// beginStep notes whose step the coming one is.
+func (l *Loop) beginStep(next *Task) {
+	if l.chargeTo != nil {
+		l.endStep()
+	}
+	l.chargeTo = next
 	if next != nil {
 		l.chargeNode = next.node
 	}

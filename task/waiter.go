@@ -363,6 +363,9 @@ func (l *Loop) handOverSlow(t *Task) *coro.Party {
 			l.reportOverrun()
 		}
 		l.switches++
+		if l.policy != nil {
+			l.beginStep(t)
+		}
 		t.state = stateRunning
 		return nil
 	}

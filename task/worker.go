@@ -125,7 +125,7 @@ func (w *worker) nextTask(l *Loop) bool {
 	if next != nil && next.worker == nil {
 		l.switches++
 		if l.policy != nil {
-			l.charge(next)
+			l.beginStep(next)
 		}
 		w.adopt(l, next)
 		next.state = stateRunning

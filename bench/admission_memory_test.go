@@ -1,0 +1,97 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, s := range memorySystems {
+		t.Run(s.system, func(t *testing.T) {
+			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string]float64{}
+			for _, one := range samples {
+				found[one.metric] = one.value
+			}
+			if _, ok := found["ops"]; !ok || found["rss-mb"] <= 1 {
+				t.Errorf("got %v", samples)
+			}
+			if gc, ok := found["gc-share"]; ok == (found["killed"] == 1) || gc < 0 || gc > 100 {
+				t.Errorf("got %v; want a share of the collector, or that it was killed", samples)
+			}
+		})
+	}
+}
+
+func TestFixedLimitBoundsTheProducers(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	samples, err := r.memoryContender(fixedLimit, "fifo", nil).sample(t.Context(), point{metric: "ops", x: 2}, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 2 / produceTime.Seconds()
+	for _, one := range samples {
+		if one.metric == "ops" && (one.value <= 0 || one.value > 1.2*most) || one.x != 2 {
+			t.Errorf("got %v; two producers make at most %.0f items a second", one, most)
+		}
+	}
+}
+
+func TestWhoExceedsTheCapIsKilled(t *testing.T) {
+	const script = `echo "consumed items 3 500"; x=$(head -c 30000000 /dev/zero | tr '\0' x); read y`
+	samples, err := runBelowCap(t.Context(), proc.Command{Path: "/bin/sh", Args: []string{"-c", script}, Core: proc.AnyCore}, 20<<20, 3, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"ops": 250, "killed": 1}
+	for _, one := range samples {
+		if v, ok := want[one.metric]; ok && one.value != v || one.x != 3 {
+			t.Errorf("got %v, want %v", one, v)
+		}
+		delete(want, one.metric)
+	}
+	if len(want) > 0 {
+		t.Errorf("got %v, lacks %v", samples, want)
+	}
+}
+
+func TestWorkerThatFailsIsNotTakenForKilled(t *testing.T) {
+	_, err := runBelowCap(t.Context(), proc.Command{Path: "/bin/sh", Args: []string{"-c", "echo broken >&2; exit 1"}, Core: proc.AnyCore}, 1<<30, 0, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("got %v, want what the worker said", err)
+	}
+}
+
+func TestShareOfTheBestFixedLimit(t *testing.T) {
+	r := testRun(t, true)
+	for _, one := range []struct {
+		system   string
+		x, value float64
+	}{{"capriccio", 0, 90}, {fixedLimit, 5, 50}, {fixedLimit, 20, 100}, {fixedLimit, 40, 60}} {
+		if err := r.add(one.system, []sample{{"ops", "ops/s", one.x, one.value}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.addShareOfBest(); err != nil {
+		t.Fatal(err)
+	}
+	rows := r.samples.Rows()
+	if last := rows[len(rows)-1]; len(rows) != 5 || last.System != "capriccio" || last.Metric != "ops-of-best" || last.Value != 90 {
+		t.Errorf("rows %+v", rows)
+	}
+}
+
+func TestMemoryWorkerRefusesNonsense(t *testing.T) {
+	if err := runWorker([]string{"memory", "-declare", "everything", "-for", "1ms"}, nil); err == nil || !strings.Contains(err.Error(), "entrance or resource") {
+		t.Errorf("got %v", err)
+	}
+}
