@@ -130,19 +130,9 @@ type inLine struct {
 // also for who does not wait at it.
 func (l *Loop) enter(e *Entrance) error {
 	t := l.cur
-	early := false // came before all those who are in line
-	switch int(t.entered) {
-	case admittedAt + e.index:
-		t.entered = 0
-		l.passEntrance(t, e)
-		return nil
-	case refusedAt + e.index:
-		t.entered = 0
-		return ErrRefused
-	case undecidedAt + e.index:
-		t.entered = 0
-		l.lines[e.index].starting--
-		early = true
+	early := int(t.startsAt) == e.index+1 // then it came before all those who are in line
+	if early {
+		l.arrived(t)
 	}
 	began := l.births.of(t, l.now)
 	l.passEntrance(t, e)
@@ -176,8 +166,8 @@ func (l *Loop) line(e *Entrance) *line {
 }
 
 // StartAt is Start for a task that is going to call e.Enter before anything else. As long
-// as there is no room for it, it is not started, and takes no more than a little memory;
-// Enter then returns at once. It is called like Start.
+// as there is no room for it, it is not started, and takes no more than a little memory.
+// It is called like Start.
 func (l *Loop) StartAt(e *Entrance, fn func()) {
 	t := l.newStart(fn)
 	if l.admission == nil || l.cancelAll {
@@ -186,9 +176,7 @@ func (l *Loop) StartAt(e *Entrance, fn func()) {
 	}
 	q := l.line(e)
 	if q.head == nil && l.admission.Room(e.index, q.starting+1) {
-		q.starting++
-		t.entered = int16(undecidedAt + e.index)
-		l.enqueueNew(t)
+		l.startAt(q, t, l.now)
 		return
 	}
 	q.push(nil, t, l.now, false)
@@ -268,13 +256,32 @@ func (l *Loop) serveLines() {
 	}
 }
 
-// serve decides about those who wait in q, from the front, until one has to wait on. In a
-// shutdown nobody waits for the start.
+// startAt starts t, which is going to enter at q and came at the given time.
+func (l *Loop) startAt(q *line, t *Task, since time.Duration) {
+	q.starting++
+	t.startsAt = int16(q.index + 1)
+	t.wait.tag = ^int64(since) // see births
+	l.enqueue(t)
+}
+
+// arrived is called when t, which startAt has started, enters, or ends without that.
+func (l *Loop) arrived(t *Task) {
+	l.lines[t.startsAt-1].starting--
+	t.startsAt = 0
+}
+
+// serve lets those in who wait in q, from the front, until one has to wait on. Those who
+// have not started are decided about when they have, and how long they have waited can
+// be told; here it is only seen to that no more start than there is room for. In a shutdown
+// nobody waits for that.
 func (l *Loop) serve(q *line) {
 	for x := q.head; x != nil; x = q.head {
 		v := VerdictAdmit
-		if !l.cancelAll || x.w != nil {
+		switch {
+		case x.w != nil:
 			v = l.admission.Decide(l.now, q.index, l.now-x.since, int(x.t.extra().priority))
+		case !l.cancelAll && !l.admission.Room(q.index, q.starting+1):
+			v = VerdictDefer
 		}
 		if v == VerdictDefer {
 			return
@@ -288,40 +295,9 @@ func (l *Loop) serve(q *line) {
 			l.notify(x.t)
 			continue
 		}
-		l.startDecided(x.t, q.index, v)
+		l.startAt(q, x.t, x.since)
 		x.next, q.free = q.free, x
 	}
-}
-
-// startDecided starts a task that has waited in line for it.
-func (l *Loop) startDecided(t *Task, entrance int, v Verdict) {
-	switch {
-	case l.cancelAll:
-	case v == VerdictAdmit:
-		t.entered = int16(admittedAt + entrance)
-	default:
-		t.entered = int16(refusedAt + entrance)
-	}
-	l.enqueueNew(t)
-}
-
-// What Task.entered is, plus the index of the entrance: the verdict about a task that had
-// to wait for its start, or that there was room for it when it was started.
-const (
-	admittedAt  = 1
-	refusedAt   = admittedAt + MaxEntrances
-	undecidedAt = refusedAt + MaxEntrances
-)
-
-// forgo gives up what was decided for t, which ends without having called Enter.
-func (l *Loop) forgo(t *Task) {
-	switch n := int(t.entered); {
-	case n >= undecidedAt:
-		l.lines[n-undecidedAt].starting--
-	case n < refusedAt:
-		l.admission.Left(n - admittedAt)
-	}
-	t.entered = 0
 }
 
 // births says when the tasks of the start queue became ready: those with the numbers

@@ -146,7 +146,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 // A refuser lets nobody in, and refuses when it is told to.
 type refuser struct{ refuse bool }
 
-func (r *refuser) Room(int, int) bool { return false }
+func (r *refuser) Room(int, int) bool { return r.refuse }
 func (r *refuser) Left(int)           {}
 func (r *refuser) Decide(time.Duration, int, time.Duration, int) Verdict {
 	if r.refuse {

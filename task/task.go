@@ -62,7 +62,7 @@ type Task struct {
 	escaped   bool // someone may hold a pointer to it
 	recycle   bool // made by Loop.Start
 	refusals  uint8
-	entered   int16 // if it was started by StartAt, until it calls Enter: see admittedAt
+	startsAt  int16 // 1 + index of the Entrance that StartAt started it for, until it calls Enter
 	node      NodeID
 	fn        func() // what it runs
 

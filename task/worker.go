@@ -191,8 +191,8 @@ func (w *worker) runTask(l *Loop, t *Task) {
 // finish does the bookkeeping for the end of t.
 func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
-	if t.entered != 0 {
-		l.forgo(t)
+	if t.startsAt != 0 {
+		l.arrived(t)
 	}
 	if l.observed {
 		l.observer.Finished(t)
