@@ -134,7 +134,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 	}
 	defer d.unlock(readSide)
 	if d.flags.Load()&flagReadExpired != 0 {
-		d.startHook(fn, false)
+		d.startHook(nil, fn)
 		return nil
 	}
 	own := d.own()
@@ -148,13 +148,12 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 				continue
 			}
 			d.read.more()
-			d.entrance = e
-			d.startHook(fn, true)
+			d.startHook(e, fn)
 			return nil
 		case drained:
 			d.hook, d.entrance = fn, e
 			if !d.read.p.CompareAndSwap(drained, hooked) {
-				d.hook = nil
+				d.hook, d.entrance = nil, nil
 				continue
 			}
 			// Published: look for a deadline or a Close that was earlier.

@@ -71,7 +71,7 @@ type desc struct {
 	poller      registrar
 	token       uint64         // constant while registered
 	hook        func()         // of OnReadable; owned by whoever took the slot out of hooked
-	entrance    *task.Entrance // where hooks come in, nil: nowhere; constant while one is set
+	entrance    *task.Entrance // where it comes in, nil: nowhere; owned like hook
 
 	mu        sync.Mutex // held for a few instructions, never while parked
 	queue     lockQueue  // guarded by mu
@@ -112,7 +112,8 @@ func (d *desc) deliver(in, out, hangup bool) {
 	}
 	if in {
 		if w := d.read.event(); w == hooked {
-			d.start(d.takeHook())
+			fn, e := d.takeHook()
+			start(d.loop, e, fn)
 		} else if w != nil {
 			w.Wake()
 		}
@@ -124,35 +125,33 @@ func (d *desc) deliver(in, out, hangup bool) {
 	}
 }
 
-// start runs a hook as a new task. Own loop only.
-func (d *desc) start(hook func()) {
-	if d.entrance != nil {
-		d.loop.StartAt(d.entrance, hook)
-		return
-	}
-	d.loop.Start(hook)
-}
-
-// takeHook returns the hook after the slot has said hooked to the caller.
-func (d *desc) takeHook() func() {
-	fn := d.hook
-	d.hook = nil
+// takeHook returns the hook, and where it comes in, after the slot has said hooked to the
+// caller.
+func (d *desc) takeHook() (func(), *task.Entrance) {
+	fn, e := d.hook, d.entrance
+	d.hook, d.entrance = nil, nil
 	d.read.p.Store(ready)
-	return fn
+	return fn, e
 }
 
-// startHook runs fn as a task of d's loop, from anywhere. If there is something to read
-// it may have to wait for that at an entrance, but not if the connection ends.
-func (d *desc) startHook(fn func(), readable bool) {
-	start := d.loop.Start
-	if readable {
-		start = d.start
-	}
+// startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
+// anywhere.
+func (d *desc) startHook(e *task.Entrance, fn func()) {
+	l := d.loop
 	if d.own() {
-		start(fn)
+		start(l, e, fn)
 		return
 	}
-	d.loop.Post(func() { start(fn) })
+	l.Post(func() { start(l, e, fn) })
+}
+
+// start runs a hook as a new task of l. Own loop only.
+func start(l *task.Loop, e *task.Entrance, hook func()) {
+	if e != nil {
+		l.StartAt(e, hook)
+		return
+	}
+	l.Start(hook)
 }
 
 // interrupted wakes what slot.interrupt returned.
@@ -160,7 +159,8 @@ func (d *desc) interrupted(w *task.Waiter) {
 	switch w {
 	case nil:
 	case hooked:
-		d.startHook(d.takeHook(), false)
+		fn, _ := d.takeHook() // the connection ends: nothing to wait for at an entrance
+		d.startHook(nil, fn)
 	default:
 		w.Wake()
 	}
