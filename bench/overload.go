@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,31 +169,9 @@ func (r *run) limitedStarter(path string, behind starter) starter {
 }
 
 func startLimited(ctx context.Context, path, scratch, behind string) (*server, error) {
-	dir, err := os.MkdirTemp(scratch, "nginx-")
-	if err != nil {
-		return nil, err
-	}
-	addr, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, limitedConfig, dir, addr, behind, limitedConns), 0o666); err != nil {
-		return nil, err
-	}
-	child, err := proc.Start(proc.Command{
-		Path: path, Args: []string{"-p", dir, "-e", "stderr", "-c", config}, Core: serverCore,
+	return startNginxWith(ctx, path, scratch, func(dir, addr string) string {
+		return fmt.Sprintf(limitedConfig, dir, addr, behind, limitedConns)
 	})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
-	defer cancel()
-	if err := awaitAccept(ctx, child, addr); err != nil {
-		child.Close()
-		return nil, fmt.Errorf("nginx: %w", err)
-	}
-	return &server{system: "nginx", child: child, addr: addr}, nil
 }
 
 // overloadClient runs a client on the client core to its end, which takes about span,

@@ -145,6 +145,12 @@ http {
 `
 
 func startNginx(ctx context.Context, path, scratch string) (*server, error) {
+	return startNginxWith(ctx, path, scratch, func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) })
+}
+
+// startNginxWith starts nginx with the given configuration, which gets a folder to keep
+// everything in and the address to listen on.
+func startNginxWith(ctx context.Context, path, scratch string, configure func(dir, addr string) string) (*server, error) {
 	dir, err := os.MkdirTemp(scratch, "nginx-")
 	if err != nil {
 		return nil, err
@@ -154,7 +160,7 @@ func startNginx(ctx context.Context, path, scratch string) (*server, error) {
 		return nil, err
 	}
 	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, addr), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(configure(dir, addr)), 0o666); err != nil {
 		return nil, err
 	}
 	child, err := proc.Start(proc.Command{

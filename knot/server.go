@@ -93,8 +93,6 @@ type Server struct {
 	handler Handler // fixed by once
 	clock   clock
 
-	refused atomic.Uint64 // requests
-
 	// stopping: answer what is under way and take nothing new. atomic
 	stopping atomic.Bool
 

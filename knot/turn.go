@@ -197,9 +197,6 @@ func (x *Ctx) mayEnter() bool {
 		setPriority(rank(x))
 		c.enter()
 	}
-	if c.refused {
-		x.srv.refused.Add(1)
-	}
 	return !c.refused
 }
 

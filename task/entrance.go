@@ -66,9 +66,6 @@ func Entrances() []*Entrance {
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return e.name }
 
-// DescribeWait implements WaitDescriber.
-func (e *Entrance) DescribeWait() string { return e.name }
-
 // Enter asks to be let in. It returns nil when the calling task is in, at once or after
 // it has parked until there was room; then it must call Leave when its work is done. It
 // returns ErrRefused if the work is to be turned away, and the context's error if the

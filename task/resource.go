@@ -105,7 +105,8 @@ func (r *Resource) Name() string { return r.name }
 // Unit is what the numbers count; empty for things.
 func (r *Resource) Unit() string { return r.unit }
 
-// SetLimit says how much there is of the resource; 0: unknown, the default.
+// SetLimit says how much there is of the resource; 0: unknown, the default; below 0:
+// unknown too, and a scheduler that can is to find out how much is good to use.
 func (r *Resource) SetLimit(n int64) { r.limit.Store(n) }
 
 // Limit is what SetLimit was called with.

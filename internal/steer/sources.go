@@ -80,11 +80,10 @@ func (s *Steering) addDeclared() error {
 	return nil
 }
 
-// Run does the regular work until the runtime that is steered shuts down. It blocks, and
-// is called on a plain goroutine.
+// Run does the regular work, if there is any, until the runtime that is steered shuts
+// down. It blocks, and is called on a plain goroutine.
 func (s *Steering) Run(rt *task.Runtime) {
 	if s.ledger == nil {
-		<-rt.Context().Done()
 		return
 	}
 	p := probe.New(probe.Config{Report: func(source string, err error) {
