@@ -178,7 +178,7 @@ func (e *entrance) refuses(now, waited time.Duration, p Priority, limit time.Dur
 		switch again := e.until != noTime && now-e.until < 16*limit; {
 		case now-e.since >= limit && waited < e.then: // a line that is getting shorter
 			e.since, e.then = now, waited
-		case again || now-e.since >= limit:
+		case again || now-e.since >= limit || waited-e.then >= limit/4:
 			e.overloaded, e.raised = true, now
 			e.level = uint8(bits.TrailingZeros64(e.seen[0] | e.seen[1]))
 		}

@@ -67,7 +67,7 @@ func (g *Gate) SetDemand(demand []Moments) {
 	for r, a := range *l.accounts.Load() {
 		was := a.pledged
 		l.pledge(r, a)
-		a.then += a.pledged - was // nothing has been taken or given back by that
+		a.excess.shift(was - a.pledged) // nothing has been taken or given back by that
 	}
 }
 
@@ -76,6 +76,7 @@ func (g *Gate) SetDemand(demand []Moments) {
 func (l *Ledger) pledge(r int, a *account) {
 	if a.spec.Late {
 		a.pledged = l.promised(r).Mean
+		a.known = l.demanded(r)
 	}
 }
 
@@ -208,6 +209,17 @@ func (l *Ledger) promised(r int) (p promise) {
 		}
 	}
 	return p
+}
+
+// demanded says whether tasks at some entrance are known to take resource r. The ledger is
+// locked.
+func (l *Ledger) demanded(r int) bool {
+	for _, g := range l.gates {
+		if r < len(g.demand) && g.demand[r].Mean > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 type promise Moments

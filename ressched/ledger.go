@@ -51,9 +51,10 @@ type Spec struct {
 	// that allocates much and holds little has a busy garbage collector as well, but less
 	// load would not help. "": it always counts.
 	Of string
-	// Late: what is in use is known now and then only, like what is reachable of a heap: after
-	// each collection. Between, what admitted tasks may have taken since, and what those
-	// who have left may have taken, is added and taken off. Without it, a heap that is found
+	// Late: what is in use is known now and then only, and too high, like what is reachable
+	// of a heap: a collection counts all that is allocated while it goes on, which can be as
+	// much as the rest. Where admitted tasks have promised what they take, that and the least
+	// of the last excesses over it counts as in use. Without it, a heap that is found
 	// full would stay so for ever, as nobody is let in to fill it again.
 	Late    bool
 	Target  float64       // 0.95; how far to go, below 1
@@ -62,6 +63,8 @@ type Spec struct {
 	Horizon time.Duration // 200 ms: how far the trend is looked ahead
 	// Stale: a sample of a sign that is older counts as 0. 1 s.
 	Stale time.Duration
+	// Over: samples are averages over so much time before. 0: what is in use at the moment.
+	Over time.Duration
 }
 
 // A ResourceID names a resource of a Ledger: 0 for the first that was added, and so on.
@@ -88,7 +91,8 @@ type account struct {
 
 	observed float64
 	pledged  float64 // the mean of what the admitted tasks may take; only if Late
-	then     float64 // the same when observed was measured
+	excess   lowest  // of observed over pledged; only if Late
+	known    bool    // what admitted tasks take is; only if Late
 	used     float64 // observed + count, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
@@ -171,8 +175,8 @@ func (s Spec) withDefaults() (Spec, error) {
 		return s, fmt.Errorf("ressched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
 	case !(0 < s.Margin && s.Margin < s.Plenty):
 		return s, fmt.Errorf("ressched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
-	case s.Horizon < 0 || s.Stale < 0:
-		return s, fmt.Errorf("ressched: resource %q: horizon %v, stale %v; want durations above 0", s.Name, s.Horizon, s.Stale)
+	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
+		return s, fmt.Errorf("ressched: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
 	}
 	return s, nil
 }
@@ -206,7 +210,10 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	if a == nil || math.IsNaN(used) || math.IsInf(used, 0) || now < a.sampled {
 		return
 	}
-	a.observed, a.then = max(used, 0), a.pledged
+	a.observed = max(used, 0)
+	if a.spec.Late {
+		a.excess.add(now, a.observed-a.pledged)
+	}
 	a.sample(now)
 	a.promise(l.promised(int(r)).Mean)
 	l.version.Add(1)
@@ -266,14 +273,20 @@ func (l *Ledger) Tick(now time.Duration) {
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
-		if a.of != nil && a.of.state == Low {
+		if a.of != nil && a.of.plentiful() {
 			continue
 		}
 		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
-			pressure, from, at = a.used/a.spec.Limit, a.before, a.sampled
+			pressure, from, at = a.used/a.spec.Limit, min(a.before, a.sampled-a.spec.Over), a.sampled
 		}
 	}
 	return pressure, from, at
+}
+
+// plentiful says that little of the given limit of a is in use, whatever limit was found: if
+// that is too much, less would not be better.
+func (a *account) plentiful() bool {
+	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit
 }
 
 // sample looks at what is in use now.
@@ -288,6 +301,9 @@ func (a *account) sample(now time.Duration) {
 	}
 	a.judge()
 	others := max(a.used-max(a.promised[0], a.promised[1]), 0)
+	if a.known {
+		a.seen, a.others = true, max(a.excess.least(), 0)
+	}
 	if !a.seen {
 		a.seen, a.others = true, others
 	}
@@ -297,11 +313,52 @@ func (a *account) sample(now time.Duration) {
 
 // inUse is what is in use now, as far as is known.
 func (a *account) inUse() float64 {
-	v := a.observed + float64(a.count.Load())
-	if a.spec.Late {
-		v += a.pledged - a.then
+	v := a.observed
+	if a.known {
+		v = a.pledged + max(a.excess.least(), 0)
 	}
-	return max(v, 0)
+	return max(v+float64(a.count.Load()), 0)
+}
+
+// A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
+// all of the last lowestTime, as long as there is room for.
+type lowest struct {
+	at [16]time.Duration
+	of [16]float64
+	n  int // samples there were
+}
+
+const (
+	lowestSamples = 4
+	lowestTime    = 200 * time.Millisecond
+)
+
+func (m *lowest) add(now time.Duration, v float64) {
+	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
+	m.n++
+}
+
+// shift adds by to all samples.
+func (m *lowest) shift(by float64) {
+	for i := range m.of {
+		m.of[i] += by
+	}
+}
+
+// least is 0 before the first sample.
+func (m *lowest) least() float64 {
+	v := 0.0
+	for i := range min(m.n, len(m.of)) {
+		k := (m.n - 1 - i) % len(m.of)
+		if i == 0 {
+			v = m.of[k]
+		}
+		if i >= lowestSamples && m.at[(m.n-1)%len(m.at)]-m.at[k] > lowestTime {
+			break
+		}
+		v = min(v, m.of[k])
+	}
+	return v
 }
 
 // How long the trend and the others are averaged over.

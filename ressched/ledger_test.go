@@ -2,6 +2,7 @@ package ressched
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -291,5 +292,66 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 	}
 	if u := l.account(heap).util; u > 0.5 {
 		t.Errorf("utilisation %v, want that of an empty heap", u)
+	}
+}
+
+// A collection counts what is allocated while it goes on, sometimes as much as what is
+// really in use. Tasks are let in as if that were not there.
+func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Late: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := l.NewGate("door")
+	g.SetDemand([]Moments{{Mean: 10}})
+	rng := rand.New(rand.NewPCG(*seedFlag, 5))
+	now := time.Duration(0)
+	fewest := math.MaxInt
+	for i := range 300 {
+		now += 10 * time.Millisecond
+		floating := 0.0
+		if i%4 != 0 {
+			floating = 400 * rng.Float64()
+		}
+		l.Observe(now, heap, 100+float64(10*g.Inside())+floating)
+		l.Tick(now)
+		for g.admit(now, 0) {
+		}
+		if i > 100 {
+			fewest = min(fewest, g.Inside())
+		}
+		for range g.Inside() / 4 {
+			g.finished(0)
+		}
+		for g.admit(now, 0) {
+		}
+	}
+	if fewest < 85 || g.Inside() > 90 {
+		t.Errorf("%d to %d tasks were inside, want nearly 90", fewest, g.Inside())
+	}
+}
+
+// If the collector is busy although much of the given limit is free, less load would not
+// help: it collects at twice what is reachable, wherever that is.
+func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Find: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Sign: true, Of: "heap"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Duration(0)
+	for range 1000 {
+		now += 10 * time.Millisecond
+		l.Observe(now, heap, l.account(heap).limit)
+		l.Observe(now, gc, 0.5)
+		l.Tick(now)
+	}
+	if limit := l.account(heap).limit; limit < 350 || limit > 700 {
+		t.Errorf("the limit has been lowered to %.0f, want about 550", limit)
 	}
 }

@@ -264,7 +264,10 @@ func (l *Loop) pick() *Task {
 	}
 	l.budget--
 	if l.policy != nil {
-		l.endStep()
+		if l.endStep(); int64(l.chargeFrom-l.turnStart) > l.stats.turnLimit {
+			l.budget = 0
+			return nil
+		}
 		return l.pickByPolicy()
 	}
 	if l.starts.precedes(&l.ready) {

@@ -35,7 +35,7 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 		if !known {
 			spec := ressched.Spec{Name: r.Name, Limit: r.Limit, Sign: r.Sign}
 			if r.Name == probe.GC {
-				spec.Of = probe.Heap
+				spec.Of, spec.Over = probe.Heap, probe.GCOver
 			}
 			var err error
 			if id, err = s.ledger.Add(spec); err != nil {

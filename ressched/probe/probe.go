@@ -36,12 +36,12 @@ const (
 	Faults = "major faults"
 )
 
-// How much of a sign of thrashing is too much. A collector that uses a quarter of the
-// processors has a sixth of the memory or less to work with between two collections; a
+// How much of a sign of thrashing is too much. A collector that uses a fifth of the
+// processors or a little more is about to take a quarter, which is what Go's reserves for it; a
 // tenth of the time spent waiting for memory is what the kernel's own users of PSI take
 // as the point to act; 200 faults a second keep a fast disk busy for a tenth of a second.
 const (
-	MuchGC       = 0.25
+	MuchGC       = 0.22 // averaged over GCOver
 	MuchPressure = 0.10
 	MuchFaults   = 200.0
 )

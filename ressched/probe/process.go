@@ -2,8 +2,10 @@ package probe
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -20,6 +22,7 @@ type Runtime struct {
 	Cycles      uint64  // collections completed
 	GC          float64 // processor seconds used by the collector, but for idle time
 	CPU         float64 // processor seconds there were; both as of the last collection
+	Procs       float64 // GOMAXPROCS; 0 counts as 1
 }
 
 // A runtimeReader reads runtime/metrics.
@@ -50,7 +53,7 @@ func (r *runtimeReader) read() Runtime {
 	return Runtime{
 		MemoryLimit: float64(debug.SetMemoryLimit(-1)),
 		Percent:     number(0), Live: number(1), Objects: number(2), Cycles: uint64(number(3)),
-		GC: number(4) - number(5), CPU: number(6),
+		GC: number(4) - number(5), CPU: number(6), Procs: float64(runtime.GOMAXPROCS(0)),
 	}
 }
 
@@ -86,32 +89,43 @@ func (h *heapReader) read(p *Probe, now time.Duration, r Runtime, machine float6
 		return // there is no limit at all
 	}
 	switch {
-	case r.Cycles != h.cycles:
-		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit})
-	case r.Objects <= limit/2 || r.Cycles == 0:
+	case r.Cycles == 0:
 		p.add(Reading{Name: Heap, Value: r.Objects, Limit: limit})
-	case now-h.at >= quiet:
+	case r.Cycles != h.cycles || now-h.at >= quiet:
 		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit})
 	default:
-		return // more than half, and how much of it is garbage is not known
+		return // how much of what was allocated since is garbage is not known
 	}
 	h.cycles, h.at = r.Cycles, now
 }
 
-// A gcReader reads the collector's share of the processors from one collection to the
-// next: in between the runtime does not count.
+// GCOver is what readings of GC are averaged over. A single collection says little: one
+// that finds 16,000 new connections takes half of the processor for once.
+const GCOver = 400 * time.Millisecond
+
+// A gcReader reads the collector's share of the processors. The runtime counts when a
+// collection ends; each stretch from one to the next is weighted by its length and its
+// age. Before the first there was nothing to collect.
 type gcReader struct {
 	begun   bool
 	cycles  uint64
 	gc, cpu float64
+
+	sumGC, sumCPU float64 // processor seconds, those long past counting less
 }
 
 func (g *gcReader) read(p *Probe, r Runtime) {
 	if g.begun && r.Cycles == g.cycles {
 		return
 	}
-	if dt := r.CPU - g.cpu; g.begun && dt > 0 && r.GC >= g.gc {
-		p.add(Reading{Name: GC, Value: min((r.GC-g.gc)/dt, 1), Limit: MuchGC, Sign: true})
+	over := GCOver.Seconds() * max(r.Procs, 1)
+	if !g.begun {
+		g.sumCPU = over
+	} else if dt := r.CPU - g.cpu; dt > 0 && r.GC >= g.gc {
+		keep := math.Exp(-dt / over)
+		g.sumGC = g.sumGC*keep + min(r.GC-g.gc, dt)
+		g.sumCPU = g.sumCPU*keep + dt
+		p.add(Reading{Name: GC, Value: g.sumGC / g.sumCPU, Limit: MuchGC, Sign: true})
 	}
 	g.begun, g.cycles, g.gc, g.cpu = true, r.Cycles, r.GC, r.CPU
 }
