@@ -179,6 +179,17 @@ func (g *Graph) Key(n task.NodeID) Key {
 	return KeyOverflow
 }
 
+// Label returns what was given to task.At, or the name of the task.Stage, at node n; "" if
+// nothing was.
+func (g *Graph) Label(n task.NodeID) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(n) < len(g.places) {
+		return g.places[n].label
+	}
+	return ""
+}
+
 // maxPrints bounds the fingerprints that are remembered: one node may have several, if
 // the compiler made several copies of a function.
 func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }

@@ -45,18 +45,3 @@ func (c *Claim) release() {
 		}
 	}
 }
-
-// Partition returns which of so many loops the tasks with the given key belong to. It
-// spreads any set of keys evenly, also consecutive ones. A partitioned node is entered
-// by starting the task that does its work on that loop: then what belongs to a key is
-// only ever touched by one loop and needs no lock (Cohort Scheduling, sections 3.4 and
-// 4.1.4).
-func Partition(key uint64, loops int) int {
-	key ^= key >> 32
-	key *= 0xd6e8feb86659fd93
-	key ^= key >> 32
-	key *= 0xd6e8feb86659fd93
-	key ^= key >> 32
-	hi, _ := bits.Mul64(key, uint64(max(loops, 1)))
-	return int(hi)
-}

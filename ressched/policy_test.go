@@ -363,27 +363,6 @@ func TestClaimUnderContention(t *testing.T) {
 	}
 }
 
-func TestPartition(t *testing.T) {
-	for _, loops := range []int{1, 2, 3, 7, 64} {
-		count := make([]int, loops)
-		for key := range uint64(10_000) {
-			p := Partition(key, loops)
-			if p != Partition(key, loops) {
-				t.Fatal("not the same twice")
-			}
-			count[p]++
-		}
-		for loop, n := range count {
-			if want := 10_000 / loops; n < want*7/10 || n > want*13/10 {
-				t.Errorf("loop %d of %d has %d keys, want about %d", loop, loops, n, want)
-			}
-		}
-	}
-	if Partition(5, 0) != 0 {
-		t.Error("without loops")
-	}
-}
-
 func TestNodeBeyondTheLimit(t *testing.T) {
 	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
 		func() {

@@ -102,6 +102,18 @@ func SetPriority(p int) {
 	}
 }
 
+// WithPriority calls fn with the priority of the calling task set to p, see
+// Options.Priority; when fn has returned, or panicked, it is what it was. It never parks itself.
+func WithPriority(p int, fn func()) {
+	if l := here(); l != nil && l.cur != nil {
+		x := l.cur.extend()
+		was := x.priority
+		x.priority = clampPriority(p)
+		defer func() { x.priority = was }()
+	}
+	fn()
+}
+
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
 
 // A line is where tasks of one loop wait to be let in at an entrance. Loop-private.

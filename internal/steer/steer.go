@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,8 @@ type Steering struct {
 	mu    sync.Mutex
 	loops []*loopSide      // guarded by mu: those made so far, by index
 	gates []*ressched.Gate // guarded by mu: by index of the entrance
+	// claims are those of the stages by name, guarded by mu.
+	claims map[string]*ressched.Claim
 
 	memory ressched.ResourceID // fixed
 
@@ -101,13 +104,13 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 	case Cohort:
 		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize}
 		if s.cfg.Graph != nil {
-			c.Edges = s.edges()
+			c.Edges, c.Exclusive = s.edges(), s.exclusive
 		}
 		side.policy = ressched.NewCohort(c)
 	case Resource:
 		side.policy = ressched.NewResource(ressched.ResourceConfig{
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize,
-			Ledger: s.ledger, Predictions: s.predicted,
+			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
 		})
 		side.admission = ressched.NewAdmission(l.Index(), ressched.AdmissionConfig{Refuse: !s.cfg.NoRefusals})
 	}
@@ -141,6 +144,36 @@ func (s *Steering) edges() iter.Seq2[ressched.Node, ressched.Node] {
 			if f.To != bgraph.NodeEnd && !yield(ressched.Node(f.From), ressched.Node(f.To)) {
 				return
 			}
+		}
+	}
+}
+
+// exclusive returns the claim of a node that is a task.Stage, nil for others.
+func (s *Steering) exclusive(n ressched.Node) *ressched.Claim {
+	name := s.cfg.Graph.Label(task.NodeID(n))
+	if name == "" || !slices.Contains(task.StageNames(), name) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.claims[name]
+	if c == nil {
+		if s.claims == nil {
+			s.claims = map[string]*ressched.Claim{}
+		}
+		c = ressched.NewClaim(s.wake)
+		s.claims[name] = c
+	}
+	return c
+}
+
+// wake makes a loop ask its policy again.
+func (s *Steering) wake(loop int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, side := range s.loops {
+		if side.loop.Index() == loop {
+			side.loop.Post(func() {})
 		}
 	}
 }

@@ -244,3 +244,43 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	}
 	close(free)
 }
+
+// With two loops, tasks that come to a stage run in runs on one loop, and never on both at
+// a time; without stages they would take turns.
+func TestStagesAreExclusiveNodes(t *testing.T) {
+	for _, policy := range []string{Cohort, Resource} {
+		stage, err := task.NewStage("stage " + policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt, s := steered(t, 2, 1, Config{Policy: policy})
+		inside, done := 0, 0 // in the stage only
+		var all []*task.Task
+		for i := range 40 {
+			all = append(all, task.GoOn(rt.Loop(i%2), func() {
+				for range 10 {
+					stage.Do(func() {
+						if inside++; inside != 1 {
+							t.Error("two at a time")
+						}
+						done++
+						inside--
+					})
+					task.Yield()
+				}
+			}))
+		}
+		for _, k := range all {
+			if err := k.Join(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.mu.Lock()
+		claims := len(s.claims)
+		s.mu.Unlock()
+		rt.Close()
+		if done != 400 || claims != 1 {
+			t.Errorf("%s: %d times in the stage, %d claims; want 400 and 1", policy, done, claims)
+		}
+	}
+}
