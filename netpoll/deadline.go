@@ -20,7 +20,6 @@ var epoch = time.Now()
 // leaves it alone; when it rings too early it is set again for what is due then.
 type deadlines struct {
 	alarm task.Alarm
-	ring  func() // desc.ring, bound once
 	read  int64  // guarded by desc.mu
 	write int64  // guarded by desc.mu
 	armed int64  // guarded by desc.mu: when the alarm rings, 0: not set
@@ -44,7 +43,6 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 			return nil
 		}
 		dl = &deadlines{}
-		dl.ring = d.ring
 		d.deadlines = dl
 	}
 	if which&flagReadExpired != 0 {
@@ -82,7 +80,7 @@ func (d *desc) arm(dl *deadlines, at int64) {
 	dl.armed = at
 	// In this order: whatever passes between the readings makes the alarm late, not early.
 	left := time.Duration(at) - time.Since(epoch)
-	dl.alarm.Set(d.loop, d.loop.Now()+left, dl.ring)
+	dl.alarm.Set(d.loop, d.loop.Now()+left, d)
 }
 
 // expire marks deadlines as passed and wakes who waits. Caller holds mu; it is unlocked.
@@ -97,8 +95,8 @@ func (d *desc) expire(which uint32) {
 	}
 }
 
-// ring is what the alarm calls, possibly too early, on d's loop.
-func (d *desc) ring() {
+// Ring implements task.Ringer for the alarm, which may call too early; on d's loop.
+func (d *desc) Ring() {
 	d.mu.Lock()
 	dl := d.deadlines
 	now := int64(time.Since(epoch))

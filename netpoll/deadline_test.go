@@ -27,7 +27,7 @@ func TestAlarmThatRingsEarlyIsSetAgain(t *testing.T) {
 			dl := d.deadlines
 			d.mu.Unlock()
 			dl.alarm.Drop() // it has rung
-			d.ring()
+			d.Ring()
 			close(rang)
 		})
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

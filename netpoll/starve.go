@@ -44,10 +44,10 @@ func (p *pause) wait(l *task.Loop, ln *Listener) error {
 	starved.list = append(starved.list, p)
 	starved.n.Add(1)
 	starved.mu.Unlock()
-	p.alarm.Set(l, l.Now()+p.next, p.ring)
+	p.alarm.Set(l, l.Now()+p.next, p)
 	defer p.alarm.Drop()
 	if ln.d.flags.Load()&flagClosing != 0 {
-		p.ring() // Close may have looked at the list before
+		p.Ring() // Close may have looked at the list before
 	}
 	gone := true
 	defer func() {
@@ -90,7 +90,8 @@ func (p *pause) take() *task.Waiter {
 	return w
 }
 
-func (p *pause) ring() {
+// Ring implements task.Ringer.
+func (p *pause) Ring() {
 	if w := p.take(); w != nil {
 		w.Wake()
 	}
@@ -113,6 +114,6 @@ func wakeStarved(all bool) {
 	list := append([]*pause(nil), starved.list[:min(n, len(starved.list))]...)
 	starved.mu.Unlock()
 	for _, p := range list {
-		p.ring()
+		p.Ring()
 	}
 }

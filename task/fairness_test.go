@@ -60,7 +60,7 @@ func TestBudgetBoundsTheSteps(t *testing.T) {
 			}
 			seen = false
 			var a Alarm
-			a.Set(l, l.Now()+time.Millisecond, see)
+			a.Set(l, l.Now()+time.Millisecond, RingFunc(see))
 			clock.Advance(time.Millisecond + tickLength)
 			if n := yields(done); n > maxBudget+1 {
 				t.Errorf("a timer was seen after %d steps, want at most %d", n, maxBudget)

@@ -296,7 +296,7 @@ func TestUseAfterClose(t *testing.T) {
 		t.Error("Post was accepted")
 	}
 	var a Alarm
-	a.Set(l, 1, func() { t.Error("fired") })
+	a.Set(l, 1, RingFunc(func() { t.Error("fired") }))
 	a.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	rt.Spawn(Options{Context: ctx}, func() {})

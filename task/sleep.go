@@ -61,9 +61,11 @@ func (l *Loop) takeSleeper() *sleeper {
 		return s
 	}
 	s := new(sleeper)
-	s.fire = func() { s.t.loop.notify(s.t) }
+	s.of = s
 	return s
 }
+
+func (s *sleeper) expire() { s.t.loop.notify(s.t) }
 
 func (l *Loop) putSleeper(s *sleeper) {
 	s.t = nil
@@ -74,7 +76,7 @@ func (l *Loop) putSleeper(s *sleeper) {
 	}
 }
 
-// An Alarm calls a function when a deadline has passed. The deadline can be moved as
+// An Alarm calls somebody when a deadline has passed. The deadline can be moved as
 // often as one likes at almost no cost: moving it to a later time leaves the timer
 // where it is, and when that fires, too early, it is set anew. The zero value is an
 // Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
@@ -84,18 +86,29 @@ type Alarm struct {
 	loop     *Loop        // fixed by the first Set
 	deadline atomic.Int64 // loop clock; 0: none
 	queuedAt atomic.Int64 // loop clock; when the timer fires at the latest; 0: not queued
-	fn       func()       // fixed by the first Set
+	ringer   Ringer       // fixed by the first Set
 }
 
-// Set arranges for fn to be called on the own goroutine of l once the clock of l (see
-// Loop.Now) has reached at, and replaces an earlier setting. fn must not park; it may
+// A Ringer is told of the deadline of an Alarm.
+type Ringer interface {
+	// Ring is called on the loop's own goroutine. It must not park.
+	Ring()
+}
+
+// A RingFunc is a function as a Ringer.
+type RingFunc func()
+
+// Ring implements Ringer.
+func (f RingFunc) Ring() { f() }
+
+// Set arranges for r to be called on the own goroutine of l once the clock of l (see
+// Loop.Now) has reached at, and replaces an earlier setting. r must not park; it may
 // be called once more for a deadline that was just replaced or stopped, so it must
-// look for itself whether anything is due. l and fn must be the same in every call.
+// look for itself whether anything is due. l and r must be the same in every call.
 // Set may be called from any goroutine, but not by two at once for one Alarm.
-func (a *Alarm) Set(l *Loop, at time.Duration, fn func()) {
+func (a *Alarm) Set(l *Loop, at time.Duration, r Ringer) {
 	if a.loop == nil {
-		a.loop, a.fn = l, fn
-		a.fire = a.expire
+		a.loop, a.ringer, a.of = l, r, a
 	}
 	a.deadline.Store(max(int64(at), 1))
 	if q := a.queuedAt.Load(); q != 0 && q <= int64(at) {
@@ -137,7 +150,7 @@ func (a *Alarm) expire() {
 	case time.Duration(at) > a.loop.rt.clock.Now():
 		a.queue()
 	default:
-		a.fn()
+		a.ringer.Ring()
 	}
 }
 
@@ -179,7 +192,7 @@ func AfterFunc(d time.Duration, fn func()) *Timer {
 		l = rt.NextLoop()
 	}
 	a := &Timer{loop: l, fn: fn}
-	a.timer.fire = a.expire
+	a.timer.of = a
 	at := after(l.rt.clock.Now(), d)
 	if here() == l {
 		l.wheel.add(&a.timer, at)

@@ -214,7 +214,7 @@ func TestAlarmMovedAndStopped(t *testing.T) {
 		fired <- clock.Now()
 	}
 	settle := func() { onLoop(l, func(*Loop) bool { return true }); onLoop(l, func(*Loop) bool { return true }) }
-	set := func(at time.Duration) { a.Set(l, at, fn); settle() }
+	set := func(at time.Duration) { a.Set(l, at, RingFunc(fn)); settle() }
 	step := func(d time.Duration) { clock.Advance(d); settle() }
 	expect := func(n int, what string) {
 		t.Helper()
@@ -272,7 +272,7 @@ func TestAlarmFromSeveralLoops(t *testing.T) {
 			for range 1 + rnd.IntN(3) {
 				at = clock.Now() + time.Duration(rnd.Int64N(int64(10*time.Millisecond)))
 				c.due.Store(int64(at))
-				c.Set(home, at, expire)
+				c.Set(home, at, RingFunc(expire))
 				if rnd.IntN(2) == 0 {
 					Yield()
 				}

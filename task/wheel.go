@@ -34,9 +34,13 @@ type timer struct {
 	next *timer
 	link **timer // what points at this timer in its slot; nil: not queued
 	at   uint64  // tick
-	fire func()  // called on the loop's own goroutine
+	of   expirer // told on the loop's own goroutine
 	slot uint16  // level<<wheelBits | slot
 }
+
+// An expirer is what a timer is part of. An interface to it, not a func bound to it, which would
+// be one more object for each.
+type expirer interface{ expire() }
 
 func (w *wheel) init(now time.Duration) { w.start = now }
 
@@ -164,6 +168,6 @@ func (w *wheel) insertDue(t *timer) {
 func (w *wheel) expire(slot int) {
 	for t := w.slots[0][slot]; t != nil; t = w.slots[0][slot] {
 		w.remove(t)
-		t.fire()
+		t.of.expire()
 	}
 }

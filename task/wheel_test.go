@@ -22,8 +22,12 @@ type modelTimer struct {
 	again int // how often it adds itself when it fires
 }
 
+type firing func()
+
+func (f firing) expire() { f() }
+
 func (m *wheelModel) add(x *modelTimer, at time.Duration) {
-	x.fire = x.expire
+	x.of = x
 	m.w.add(&x.timer, at)
 	m.armed[x] = at
 }
@@ -130,8 +134,8 @@ func TestWheelWrapsRound(t *testing.T) {
 	w.advance(3 * block)
 	var near, far timer
 	fired := ""
-	near.fire = func() { fired += "near " }
-	far.fire = func() { fired += "far " }
+	near.of = firing(func() { fired += "near " })
+	far.of = firing(func() { fired += "far " })
 	w.add(&far, 1000*block)
 	w.add(&near, 6*block)
 	if at, _ := w.next(); at > 6*block {
@@ -157,7 +161,7 @@ func TestWheelThatIsEmptySkipsLongGaps(t *testing.T) {
 	w.advance(100 * 365 * 24 * time.Hour)
 	var x timer
 	fired := false
-	x.fire = func() { fired = true }
+	x.of = firing(func() { fired = true })
 	at := 100*365*24*time.Hour + time.Second
 	w.add(&x, at)
 	w.advance(at - time.Microsecond)
