@@ -84,12 +84,15 @@ func taskMutex(j job) error {
 func taskCreate(j job) error {
 	var wg task.WaitGroup
 	body := func() { wg.Done() }
-	j.emit("create-finish", "ns", j.untilTime(j.x, func() {
-		wg.Add(j.x)
-		for range j.x {
-			task.Go(body)
+	turns := clockInterval(j.x)
+	j.emit("create-finish", "ns", j.untilTime(turns*j.x, func() {
+		for range turns {
+			wg.Add(j.x)
+			for range j.x {
+				task.Start(body)
+			}
+			wg.Wait()
 		}
-		wg.Wait()
 	}))
 	return nil
 }

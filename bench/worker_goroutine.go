@@ -50,12 +50,15 @@ func goMutex(j job) error {
 func goCreate(j job) error {
 	var wg sync.WaitGroup
 	body := func() { wg.Done() }
-	j.emit("create-finish", "ns", j.untilTime(j.x, func() {
-		wg.Add(j.x)
-		for range j.x {
-			go body()
+	turns := clockInterval(j.x)
+	j.emit("create-finish", "ns", j.untilTime(turns*j.x, func() {
+		for range turns {
+			wg.Add(j.x)
+			for range j.x {
+				go body()
+			}
+			wg.Wait()
 		}
-		wg.Wait()
 	}))
 	return nil
 }

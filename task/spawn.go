@@ -42,6 +42,17 @@ func GoNamed(name string, fn func()) *Task { return goWith(Options{Name: name}, 
 // that it spawns, end with the error of ctx.
 func GoContext(ctx context.Context, fn func()) *Task { return goWith(Options{Context: ctx}, fn) }
 
+// Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
+// so its memory is used again, and it costs no allocation where tasks come and go.
+func Start(fn func()) {
+	l := here()
+	if l == nil || l.cur == nil || l.cur.innerScope() != nil {
+		goWith(Options{}, fn)
+		return
+	}
+	l.enqueueStart(l.newStart(fn))
+}
+
 func goWith(o Options, fn func()) *Task {
 	t, err := Spawn(o, fn)
 	if err != nil && t == nil {
@@ -147,7 +158,7 @@ func (l *Loop) drop(t *Task) {
 // are used again, does not allocate.
 func (l *Loop) Start(fn func()) { l.enqueueNew(l.newStart(fn)) }
 
-// newStart makes the task for Start.
+// newStart makes a task that is used again.
 func (l *Loop) newStart(fn func()) *Task {
 	t := l.spare
 	if t != nil {

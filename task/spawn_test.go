@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -374,4 +375,71 @@ func TestLocalIsPerTask(t *testing.T) {
 		})
 		<-done
 	}
+}
+
+// A task that Start has made is as good as one of Go: also after its memory was used by
+// another, under a context, from a plain goroutine, and if somebody takes hold of it.
+func TestStartedTasksAreTasks(t *testing.T) {
+	for _, loops := range []int{1, 2, 8} {
+		rt := newRuntime(t, loops, panicsPass)
+		var ran atomic.Int64
+		var wg WaitGroup
+		everyone(t, rt, 30, func(i int) {
+			for k := range 20 {
+				wg.Add(1)
+				Start(func() {
+					defer wg.Done()
+					ran.Add(1)
+					switch k % 4 {
+					case 0:
+						Yield()
+					case 1:
+						if me := Current(); me == nil || me.String() == "" {
+							t.Error("no current task")
+						}
+					case 2:
+						panic("boom")
+					case 3:
+						runtime.Goexit()
+					}
+				})
+			}
+			wg.Wait()
+		})
+		rt.Close()
+		if ran.Load() != 600 {
+			t.Errorf("%d loops: %d of 600 ran", loops, ran.Load())
+		}
+	}
+}
+
+func TestStartBelongsToTheContext(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	rt.Spawn(Options{Context: ctx}, func() {
+		Start(func() { ended <- Sleep(time.Hour) })
+		Yield()
+		cancel()
+	})
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the context was cancelled", err)
+	}
+}
+
+func TestStartAllocatesNothing(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	rt.Go(func() {
+		var wg WaitGroup
+		body := func() { wg.Done() }
+		if n := testing.AllocsPerRun(1000, func() {
+			wg.Add(1)
+			Start(body)
+			wg.Wait()
+		}); n > 0 {
+			t.Errorf("%v allocations for a task", n)
+		}
+	}).Join()
 }

@@ -114,11 +114,13 @@ static void measure_create(void)
 	int64_t start = now_ns(), took;
 	long n = 0;
 	do {
-		for (long i = 0; i < arg.x; i++)
-			threads[i] = spawn(finish, NULL);
-		for (long i = 0; i < arg.x; i++)
-			st_thread_join(threads[i], NULL);
-		n += arg.x;
+		for (long k = clock_interval(arg.x); k > 0; k--) {
+			for (long i = 0; i < arg.x; i++)
+				threads[i] = spawn(finish, NULL);
+			for (long i = 0; i < arg.x; i++)
+				st_thread_join(threads[i], NULL);
+			n += arg.x;
+		}
 		took = now_ns() - start;
 	} while (took < arg.duration_ns);
 	emit("create-finish", "ns", arg.x, (double)took / n);
