@@ -16,6 +16,7 @@ import (
 var layers = map[string]string{
 	".":                              "task netpoll bgraph golang.org/x/sys/unix internal/steer",
 	"internal/coro":                  "",
+	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/sim":                   "task",
 	"internal/sim/programs":          "internal/sim task",
 	"task":                           "internal/coro",

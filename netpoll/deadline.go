@@ -20,9 +20,9 @@ var epoch = time.Now()
 // leaves it alone; when it rings too early it is set again for what is due then.
 type deadlines struct {
 	alarm task.Alarm
-	read  int64  // guarded by desc.mu
-	write int64  // guarded by desc.mu
-	armed int64  // guarded by desc.mu: when the alarm rings, 0: not set
+	read  int64 // guarded by desc.mu
+	write int64 // guarded by desc.mu
+	armed int64 // guarded by desc.mu: when the alarm rings, 0: not set
 }
 
 // setDeadline sets the deadlines of the directions named by flags (flagReadExpired,

@@ -1,0 +1,166 @@
+//go:build linux
+
+package uring
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is in flight at Close has completed when it returns, and nothing of the ring is
+// left.
+func TestClose(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		fds, maps := openRings(t)
+		d := newTestDriver(t, Config{SingleIssuer: single})
+		if f, m := openRings(t); f == fds || m == maps {
+			t.Fatal("an open ring is not seen in /proc/self: the test can't fail")
+		}
+		if _, err := d.SetupBufRing(8, 3); err != nil {
+			t.Logf("without a ring of buffers: %v", err)
+		}
+		p := pipe(t)
+		var all []*record
+		add := func(prepare func(e *SubmissionQueueEntry, r *record)) {
+			r := &record{buf: make([]byte, 64)}
+			e, err := d.Entry()
+			must(t, err)
+			prepare(e, r)
+			d.Track(e, r)
+			all = append(all, r)
+		}
+		for range 50 {
+			add(func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) })
+			add(func(e *SubmissionQueueEntry, r *record) { e.PrepareRead(p[0], address(r.buf), 64, ^uint64(0)) })
+		}
+		for range 4 {
+			add(func(e *SubmissionQueueEntry, r *record) {
+				e.PrepareRead(p[0], address(r.buf), 64, ^uint64(0))
+				e.SetFlags(uint32(SqeAsync))
+			})
+		}
+		add(func(e *SubmissionQueueEntry, r *record) {
+			ts := &unix.Timespec{Sec: 1000}
+			r.keep = ts
+			PrepareTimeout(e, ts, 0, 0)
+		})
+		must(t, d.Flush())
+		for range 10 { // not handed over
+			add(func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) })
+		}
+		flushed := 0
+		d.BeforeFlush(func() {
+			flushed++
+			if _, err := d.Entry(); !errors.Is(err, ErrClosed) {
+				t.Errorf("Entry in Close: %v, want ErrClosed", err)
+			}
+		})
+		must(t, d.Close())
+		for i, r := range all {
+			if !r.done() || len(r.res) != 1 || r.res[0] >= 0 {
+				t.Errorf("request %d: completions %v; want one, cancelled", i, r.res)
+			}
+		}
+		if flushed != 1 {
+			t.Errorf("the function of BeforeFlush was called %d times", flushed)
+		}
+		if f, m := openRings(t); f != fds || m != maps {
+			t.Errorf("descriptors %d, mappings %d; want %d, %d as before", f, m, fds, maps)
+		}
+		afterClose(t, d)
+	}
+}
+
+func afterClose(t *testing.T, d *Driver) {
+	_, entry := d.Entry()
+	_, buffers := d.SetupBufRing(8, 1)
+	for name, err := range map[string]error{"Entry": entry, "SetupBufRing": buffers, "Flush": d.Flush(),
+		"Wait": d.Wait(-1), "Reserve": d.Reserve(1), "RegisterFiles": d.RegisterFiles([]int32{-1})} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s after Close: %v, want ErrClosed", name, err)
+		}
+	}
+	must(t, d.Close())
+	must(t, d.Cancel(1<<32))
+	if d.Reap() != 0 || d.Pending() != 0 || d.InFlight() != 0 {
+		t.Error("something is left after Close")
+	}
+}
+
+// openRings counts descriptors of this process, and mappings of rings in it.
+func openRings(t testing.TB) (fds, maps int) {
+	text, err := os.ReadFile("/proc/self/maps")
+	must(t, err)
+	names, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	for _, n := range names {
+		if target, _ := os.Readlink(n); strings.Contains(target, "io_uring") {
+			fds++
+		}
+	}
+	return fds, strings.Count(string(text), "io_uring")
+}
+
+// With SingleIssuer the first call that hands over decides on the thread, not NewDriver.
+func TestMadeOnAnotherThread(t *testing.T) {
+	var d *Driver
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		runtime.LockOSThread() // never unlocked: the thread ends
+		d = newTestDriver(t, Config{})
+		d.Close()
+		d, _ = NewDriver(Config{SingleIssuer: true})
+	}()
+	<-made
+	if d == nil {
+		t.Skip("io_uring is not to be had")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var r record
+	request(t, d, &r, (*SubmissionQueueEntry).PrepareNop)
+	must(t, d.Close())
+}
+
+// Close on a thread that may not use the ring must end, and say that memory is still in
+// use.
+func TestCloseOnAnotherThread(t *testing.T) {
+	newTestDriver(t, Config{})
+	p := pipe(t)
+	var d *Driver
+	used := make(chan error)
+	end := make(chan struct{})
+	defer close(end)
+	go func() {
+		runtime.LockOSThread() // never unlocked: what the thread has registered ends with it
+		var err error
+		if d, err = NewDriver(Config{SingleIssuer: true}); err == nil && d.single {
+			e, _ := d.Entry()
+			e.PreparePollAdd(p[0], unix.POLLIN)
+			d.Track(e, new(record))
+			err = d.Flush()
+		}
+		used <- err
+		<-end
+	}()
+	must(t, <-used)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !d.single {
+		must(t, d.Close())
+		t.Skip("this kernel knows no single issuer")
+	}
+	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "closed with 1 requests") {
+		t.Errorf("got %v; want an error that tells of the request", err)
+	}
+	abandoned.mu.Lock()
+	abandoned.slots = nil
+	abandoned.mu.Unlock()
+}

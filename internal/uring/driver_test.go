@@ -1,0 +1,356 @@
+//go:build linux
+
+package uring
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSubmissionQueueFull(t *testing.T) {
+	bothIssuers(t, Config{Entries: 8}, func(t *testing.T, d *Driver) {
+		var r record
+		for range 1000 {
+			e, err := d.Entry() // hands over when the queue is full
+			must(t, err)
+			e.PrepareNop()
+			d.Track(e, &r)
+		}
+		if n := d.Pending(); n > 8 {
+			t.Errorf("%d entries in a queue for 8", n)
+		}
+		until(t, d, func() bool { return len(r.res) == 1000 })
+		if d.InFlight() != 0 {
+			t.Errorf("%d in flight", d.InFlight())
+		}
+	})
+}
+
+func TestCompletionQueueFull(t *testing.T) {
+	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
+		var r record
+		for range 1000 {
+			e, err := d.Entry()
+			must(t, err)
+			e.PrepareNop()
+			d.Track(e, &r)
+		}
+		must(t, d.Flush())
+		if n := d.Ring().CQReady(); n > 8 {
+			t.Errorf("%d completions in a queue for 8", n)
+		}
+		until(t, d, func() bool { return len(r.res) == 1000 })
+	})
+}
+
+// A ring that is full of what its reader has not taken reports nothing lost.
+func TestPollsOverflow(t *testing.T) {
+	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
+		p := pipe(t)
+		var r record
+		for range 100 {
+			e, err := d.Entry()
+			must(t, err)
+			e.PreparePollAdd(p[0], unix.POLLIN)
+			d.Track(e, &r)
+		}
+		must(t, d.Flush())
+		if _, err := unix.Write(p[1], []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, d, func() bool { return len(r.res) == 100 })
+	})
+}
+
+func pipe(t testing.TB) [2]int {
+	var p [2]int
+	must(t, unix.Pipe2(p[:], unix.O_CLOEXEC))
+	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
+	return p
+}
+
+func socketpair(t testing.TB) [2]int {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
+	return p
+}
+
+func TestCancel(t *testing.T) {
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		p := pipe(t)
+		prepare := map[string]func(e *SubmissionQueueEntry, r *record){
+			"poll":           func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) },
+			"multishot poll": func(e *SubmissionQueueEntry, r *record) { e.PreparePollMultishot(p[0], unix.POLLIN) },
+			"read":           func(e *SubmissionQueueEntry, r *record) { e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0)) },
+			"read by a thread": func(e *SubmissionQueueEntry, r *record) {
+				e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0))
+				e.SetFlags(uint32(SqeAsync))
+			},
+			"timeout": func(e *SubmissionQueueEntry, r *record) {
+				ts := &unix.Timespec{Sec: 100}
+				r.keep = ts
+				PrepareTimeout(e, ts, 0, 0)
+			},
+		}
+		for name, f := range prepare {
+			for _, handedOver := range []bool{false, true} {
+				r := &record{buf: make([]byte, 8)}
+				e, err := d.Entry()
+				must(t, err)
+				f(e, r)
+				token := d.Track(e, r)
+				if handedOver {
+					must(t, d.Wait(0))
+				}
+				must(t, d.Cancel(token))
+				until(t, d, r.done)
+				if e := unix.Errno(-r.res[0]); e != unix.ECANCELED && e != unix.EINTR {
+					t.Errorf("%s, handed over %v: got %v, want ECANCELED", name, handedOver, e)
+				}
+				must(t, d.Cancel(token)) // too late: nothing happens
+			}
+		}
+	})
+}
+
+// The place of a request is used again; a late completion for it, here a message from
+// another ring, and a late Cancel do not meet the new one.
+func TestStaleToken(t *testing.T) {
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		if !d.Supports(OpMsgRing) {
+			t.Skip("no messages between rings: they came with Linux 5.18")
+		}
+		p := pipe(t)
+		poll := func(r *record) Token {
+			e, err := d.Entry()
+			must(t, err)
+			e.PreparePollAdd(p[0], unix.POLLIN)
+			return d.Track(e, r)
+		}
+		var old, r record
+		stale := poll(&old)
+		must(t, d.Cancel(stale))
+		until(t, d, func() bool { return d.InFlight() == 0 })
+		token := poll(&r)
+		for range 2 { // another place was given back later
+			if uint32(token) != uint32(stale) {
+				token = poll(&r)
+			}
+		}
+		if uint32(token) != uint32(stale) || token == stale {
+			t.Fatalf("tokens %#x and %#x; want the same place, another generation", stale, token)
+		}
+		must(t, d.Flush())
+		other, err := NewDriver(Config{Entries: 8})
+		must(t, err)
+		var sent record
+		request(t, other, &sent, func(e *SubmissionQueueEntry) { e.PrepareMsgRing(d.Fd(), 5, uint64(stale), 0) })
+		must(t, other.Close())
+		must(t, d.Cancel(stale))
+		until(t, d, func() bool { return d.Stats().Stale == 1 })
+		if sent.res[0] != 0 || len(old.res) != 1 || len(r.res) != 0 {
+			t.Errorf("message %v, old request %v, new request %v; want 0, one completion, none", sent.res, old.res, r.res)
+		}
+		must(t, d.Cancel(token))
+		until(t, d, r.done)
+	})
+}
+
+// A signal to a thread of the kernel may come too early: of so many, some do.
+func TestCancelOfWhatAThreadDoes(t *testing.T) {
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		p := pipe(t)
+		for range 3000 {
+			r := &record{buf: make([]byte, 8)}
+			e, err := d.Entry()
+			must(t, err)
+			e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0))
+			e.SetFlags(uint32(SqeAsync))
+			k := d.Track(e, r)
+			must(t, d.Flush())
+			must(t, d.Cancel(k))
+			until(t, d, r.done)
+		}
+		until(t, d, func() bool { return d.InFlight() == 0 })
+	})
+}
+
+func TestChurn(t *testing.T) {
+	operations := 100_000
+	if testing.Short() {
+		operations = 10_000
+	}
+	bothIssuers(t, Config{Entries: 64, Completions: 64}, func(t *testing.T, d *Driver) {
+		seed := time.Now().UnixNano()
+		t.Logf("seed %d", seed)
+		rnd := rand.New(rand.NewPCG(uint64(seed), 0))
+		p := pipe(t)
+		left := operations
+		var tokens []Token
+		for range operations {
+			e, err := d.Entry()
+			must(t, err)
+			c := &ending{left: &left}
+			switch rnd.IntN(3) {
+			case 0:
+				e.PrepareNop()
+				d.Track(e, c)
+			case 1:
+				e.PreparePollMultishot(p[0], unix.POLLIN)
+				tokens = append(tokens, d.Track(e, c))
+			case 2:
+				c.ts = unix.Timespec{Nsec: rnd.Int64N(1_000_000)}
+				PrepareTimeout(e, &c.ts, 0, 0)
+				d.Track(e, c)
+			}
+			if len(tokens) > rnd.IntN(200) {
+				must(t, d.Cancel(tokens[0]))
+				tokens = tokens[1:]
+			}
+			if rnd.IntN(50) == 0 {
+				must(t, d.Wait(time.Duration(rnd.IntN(2))*time.Microsecond))
+			}
+			for d.InFlight() > 1000 {
+				must(t, d.Wait(time.Millisecond))
+			}
+		}
+		for _, k := range tokens {
+			must(t, d.Cancel(k))
+		}
+		until(t, d, func() bool { return left == 0 && d.InFlight() == 0 })
+		if d.InFlight() != 0 || d.Pending() != 0 {
+			t.Errorf("%d in flight, %d pending; want none", d.InFlight(), d.Pending())
+		}
+		if s := d.Stats(); s.Stale != 0 || s.Completions < uint64(operations) {
+			t.Errorf("%+v; want at least %d completions and none stale", s, operations)
+		}
+		if n := len(d.table.slots); n > 1100 {
+			t.Errorf("the table has %d places; want about as many as were in flight at once", n)
+		}
+	})
+}
+
+// ending counts last completions.
+type ending struct {
+	left *int
+	ts   unix.Timespec
+}
+
+func (c *ending) Complete(_ int32, flags uint32) {
+	if flags&CQEFMore == 0 {
+		*c.left--
+	}
+}
+
+func TestBeforeFlush(t *testing.T) {
+	d := newTestDriver(t, Config{Entries: 8})
+	var r record
+	calls := 0
+	var again func()
+	again = func() {
+		calls++
+		for range 20 { // more than the queue holds
+			e, err := d.Entry()
+			must(t, err)
+			e.PrepareNop()
+			d.Track(e, &r)
+		}
+		if calls == 1 {
+			d.BeforeFlush(again)
+		}
+	}
+	d.BeforeFlush(again)
+	if d.Pending() != 1 || calls != 0 {
+		t.Fatalf("pending %d, %d calls; want 1, 0", d.Pending(), calls)
+	}
+	must(t, d.Wait(time.Second))
+	if calls != 1 {
+		t.Fatalf("%d calls, want 1", calls)
+	}
+	until(t, d, func() bool { return len(r.res) == 40 })
+	if calls != 2 || d.Pending() != 0 {
+		t.Errorf("%d calls, %d pending; want 2, 0", calls, d.Pending())
+	}
+}
+
+// A Completer asks for the next request; it must neither be called out of a method of its
+// own, nor lose anything.
+func TestCompleterThatAsksForMore(t *testing.T) {
+	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
+		c := &chain{t: t, d: d, left: 500}
+		for range 8 {
+			c.ask()
+		}
+		until(t, d, func() bool { return c.left <= 0 && d.InFlight() == 0 })
+		if c.nested {
+			t.Error("Complete was called in Complete")
+		}
+	})
+}
+
+type chain struct {
+	t      testing.TB
+	d      *Driver
+	left   int
+	inside bool
+	nested bool
+}
+
+func (c *chain) ask() {
+	e, err := c.d.Entry()
+	must(c.t, err)
+	e.PrepareNop()
+	c.d.Track(e, c)
+}
+
+func (c *chain) Complete(int32, uint32) {
+	c.nested = c.nested || c.inside
+	c.inside = true
+	c.left--
+	for range 2 {
+		if c.d.InFlight() < 30 && c.left > 0 {
+			c.ask()
+		}
+	}
+	if n := c.d.Reap(); n != 0 {
+		c.t.Errorf("Reap in Complete: %d", n)
+	}
+	c.inside = false
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	if Implementation != "internal" {
+		t.Skip("giouring allocates")
+	}
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		var c last
+		if n := testing.AllocsPerRun(1000, func() {
+			for range 8 {
+				e, _ := d.Entry()
+				e.PrepareNop()
+				d.Track(e, &c)
+			}
+			d.Wait(time.Second)
+		}); n != 0 {
+			t.Errorf("%v allocations per turn", n)
+		}
+	})
+}
+
+// last keeps the last completion.
+type last struct{ res int32 }
+
+func (l *last) Complete(res int32, _ uint32) { l.res = res }
+
+func TestConfig(t *testing.T) {
+	for _, cfg := range []Config{{Entries: 1 << 16}, {Entries: 64, Completions: 32}, {Completions: 1 << 17}} {
+		if d, err := NewDriver(cfg); err == nil {
+			d.Close()
+			t.Errorf("%+v: no error", cfg)
+		}
+	}
+}

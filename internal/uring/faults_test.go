@@ -1,0 +1,397 @@
+//go:build linux && !giouring
+
+package uring
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// nops queues n no-ops, and counts their completions.
+func nops(t testing.TB, d *Driver, n int) *int {
+	left := n
+	for range n {
+		e, err := d.Entry()
+		must(t, err)
+		e.PrepareNop()
+		d.Track(e, countdown{&left})
+	}
+	return &left
+}
+
+type countdown struct{ left *int }
+
+func (c countdown) Complete(int32, uint32) { *c.left-- }
+
+func never(t testing.TB, d *Driver) *record {
+	r := new(record)
+	e, err := d.Entry()
+	must(t, err)
+	e.PreparePollAdd(0, unix.POLLIN)
+	d.Track(e, r)
+	return r
+}
+
+func TestFaultsOfEnter(t *testing.T) {
+	for name, script := range map[string][]fault{
+		"none":        nil,
+		"EINTR":       {{e: unix.EINTR}, {e: unix.EINTR}},
+		"EAGAIN":      {{e: unix.EAGAIN}, {e: unix.EAGAIN}, {e: unix.EAGAIN}},
+		"EBUSY":       {{e: unix.EBUSY}, {e: unix.EBUSY}},
+		"ETIME":       {{e: unix.ETIME}},
+		"short":       {{short: 1}, {short: 2}, {short: 1}},
+		"short, busy": {{short: 1}, {e: unix.EBUSY}, {short: 1}, {e: unix.EAGAIN}, {e: unix.EINTR}},
+	} {
+		for _, timeout := range []time.Duration{0, -1, time.Second} {
+			if timeout == 0 && name == "ETIME" {
+				continue // there is no such
+			}
+			t.Run(name+"/"+timeout.String(), func(t *testing.T) {
+				k := newFakeKernel(t)
+				d := k.mustDriver(Config{Entries: 8})
+				left := nops(t, d, 5)
+				k.script = script
+				for range 10 {
+					if *left > 0 {
+						must(t, d.Wait(timeout))
+					}
+				}
+				if *left != 0 || d.InFlight() != 0 || d.Pending() != 0 {
+					t.Errorf("%d not completed, %d in flight, %d pending; want none", *left, d.InFlight(), d.Pending())
+				}
+				must(t, d.Close())
+			})
+		}
+	}
+}
+
+func TestEnterErrorIsReported(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{Entries: 8})
+	for name, call := range map[string]func() error{
+		"Flush":   d.Flush,
+		"Wait":    func() error { return d.Wait(time.Second) },
+		"Reserve": func() error { return d.Reserve(8) },
+		"Wait(0)": func() error { return d.Wait(0) },
+	} {
+		nops(t, d, 1)
+		k.script = []fault{{e: unix.EBADR}}
+		if err := call(); !errors.Is(err, unix.EBADR) {
+			t.Errorf("%s: got %v, want EBADR", name, err)
+		}
+		must(t, d.Wait(0))
+	}
+	must(t, d.Close())
+}
+
+func TestFullQueueThatIsNotTaken(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{Entries: 4})
+	left := nops(t, d, 4)
+	k.script = []fault{{e: unix.EAGAIN}, {e: unix.EAGAIN}}
+	if e, err := d.Entry(); e != nil || !errors.Is(err, ErrFull) {
+		t.Errorf("Entry: got %v, %v; want ErrFull", e, err)
+	}
+	if err := d.Reserve(1); !errors.Is(err, ErrFull) {
+		t.Errorf("Reserve: got %v; want ErrFull", err)
+	}
+	if d.Pending() != 4 || d.Stats().Refused != 2 {
+		t.Errorf("pending %d, refused %d; want 4, 2", d.Pending(), d.Stats().Refused)
+	}
+	must(t, d.Wait(0))
+	if *left != 0 {
+		t.Errorf("%d not completed", *left)
+	}
+	if err := d.Reserve(5); !errors.Is(err, ErrFull) {
+		t.Errorf("Reserve of more than there is: got %v; want ErrFull", err)
+	}
+	must(t, d.Close())
+}
+
+// EBUSY stands for completions that must be taken out first. In Entry their Completers
+// are not called.
+func TestBusyInEntryCallsNobody(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{Entries: 4})
+	left := nops(t, d, 4)
+	must(t, d.Flush())
+	nops(t, d, 4)
+	k.script = []fault{{e: unix.EBUSY}}
+	if _, err := d.Entry(); err != nil {
+		t.Fatal(err)
+	}
+	if *left != 4 {
+		t.Fatalf("Entry has completed %d requests", 4-*left)
+	}
+	if n := d.Reap(); n != 8 {
+		t.Errorf("Reap: got %d, want 8", n)
+	}
+	must(t, d.Close())
+}
+
+func TestOverflowOfTheCompletionQueue(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{Entries: 4, Completions: 4})
+	left := nops(t, d, 50)
+	must(t, d.Flush())
+	if len(k.excess) == 0 {
+		t.Fatal("nothing has overflown")
+	}
+	for range 20 {
+		must(t, d.Wait(0))
+	}
+	if *left != 0 {
+		t.Errorf("%d not completed", *left)
+	}
+	must(t, d.Close())
+}
+
+func TestNothingToDoIsNoSystemCall(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{})
+	r := never(t, d)
+	must(t, d.Wait(0))
+	if k.enters != 1 {
+		t.Fatalf("handing over one entry: %d system calls, want 1", k.enters)
+	}
+	k.enters = 0
+	for range 10 {
+		must(t, d.Wait(0))
+		must(t, d.Flush())
+		d.Reap()
+	}
+	if k.enters != 0 {
+		t.Errorf("%d system calls with nothing to do", k.enters)
+	}
+	k.post(uint64(d.table.tokens(nil)[0]), 1, 0)
+	must(t, d.Wait(-1))
+	if k.enters != 0 || !r.done() {
+		t.Errorf("%d system calls, completed %v, for a completion that was there; want 0, true", k.enters, r.done())
+	}
+	*k.at(mapSQ, k.p.sqOff.flags) = SQTaskrun
+	must(t, d.Wait(0))
+	if k.enters != 1 {
+		t.Errorf("%d system calls, when the kernel has work that waits for one; want 1", k.enters)
+	}
+	must(t, d.Close())
+}
+
+// One call hands over and waits.
+func TestOneSystemCallPerTurn(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{Entries: 64})
+	for _, timeout := range []time.Duration{-1, time.Second} {
+		left := nops(t, d, 64)
+		k.enters, k.raw = 0, 0
+		must(t, d.Wait(timeout))
+		if *left != 0 || k.enters != 1 || k.raw != 0 {
+			t.Errorf("Wait(%v): %d left, %d system calls, %d of them raw; want 0, 1, 0", timeout, *left, k.enters, k.raw)
+		}
+	}
+	left := nops(t, d, 8)
+	k.raw = 0
+	must(t, d.Wait(0))
+	if *left != 0 || k.raw != 1 {
+		t.Errorf("Wait(0): %d left, %d raw system calls; want 0, 1", *left, k.raw)
+	}
+	must(t, d.Close())
+}
+
+func TestStaleCompletionIsDropped(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{})
+	old := never(t, d)
+	must(t, d.Flush())
+	token := k.pending[0]
+	must(t, d.Cancel(Token(token)))
+	must(t, d.Wait(0))
+	if !old.done() {
+		t.Fatal("not cancelled")
+	}
+	never(t, d) // in the place of the cancellation
+	r := never(t, d)
+	must(t, d.Flush())
+	if uint32(k.pending[1]) != uint32(token) {
+		t.Fatalf("place %d is not used again, but %d", uint32(token), uint32(k.pending[1]))
+	}
+	k.post(token, 7, 0)
+	k.post(token, 7, CQEFMore)
+	k.post(uint64(99), 7, 0)        // a place that never was
+	k.post(^uint64(0), 7, 0)        // likewise
+	must(t, d.Cancel(Token(token))) // asks for nothing
+	must(t, d.Wait(0))
+	if len(old.res) != 1 || len(r.res) != 0 || d.InFlight() != 2 {
+		t.Errorf("completions of the old request %v, of the new one %v, in flight %d; want one, none, 2", old.res, r.res, d.InFlight())
+	}
+	if n := d.Stats().Stale; n != 4 {
+		t.Errorf("stale: %d, want 4", n)
+	}
+	must(t, d.Close())
+	if !r.done() {
+		t.Error("Close did not complete what was in flight")
+	}
+}
+
+// A cancellation in vain is repeated until the request has ended, no longer.
+func TestCancelAgain(t *testing.T) {
+	k := newFakeKernel(t)
+	k.stubborn = true
+	d := k.mustDriver(Config{})
+	r := never(t, d)
+	must(t, d.Flush())
+	must(t, d.Cancel(Token(k.pending[0])))
+	for i := range 12 {
+		must(t, d.Wait(0)) // the answer
+		must(t, d.Wait(0)) // the pause is handed over
+		if len(k.timeout) != 1 || r.done() {
+			t.Fatalf("attempt %d: %d timeouts, ended: %v; want 1, false", i, len(k.timeout), r.done())
+		}
+		k.stubborn = i < 10
+		if i == 11 {
+			break
+		}
+		k.fire()
+		must(t, d.Wait(0)) // the pause is over
+		must(t, d.Wait(0)) // the next attempt is handed over
+		if r.done() {
+			break
+		}
+	}
+	if !r.done() || d.InFlight() != 0 || len(k.timeout) != 0 {
+		t.Errorf("ended %v, %d in flight, %d timeouts; want true, 0, 0", r.done(), d.InFlight(), len(k.timeout))
+	}
+	must(t, d.Close())
+}
+
+func TestCloseOfOldKernels(t *testing.T) {
+	k := newFakeKernel(t)
+	k.noAny = true
+	d := k.mustDriver(Config{Entries: 4})
+	var all []*record
+	for range 20 {
+		all = append(all, never(t, d))
+	}
+	must(t, d.Close())
+	for i, r := range all {
+		if len(r.res) != 1 || r.res[0] != -int32(unix.ECANCELED) {
+			t.Errorf("request %d: completions %v; want ECANCELED", i, r.res)
+		}
+	}
+	k.allGone()
+}
+
+func TestCloseGivesUp(t *testing.T) {
+	for _, noAny := range []bool{false, true} {
+		k := newFakeKernel(t)
+		k.stubborn, k.noAny = true, noAny
+		d := k.mustDriver(Config{CloseTimeout: time.Nanosecond})
+		never(t, d)
+		abandoned.mu.Lock()
+		before := len(abandoned.slots)
+		abandoned.mu.Unlock()
+		err := d.Close()
+		if err == nil {
+			t.Error("no error")
+		}
+		abandoned.mu.Lock()
+		if len(abandoned.slots) != before+1 {
+			t.Error("the memory is not kept")
+		}
+		abandoned.slots = nil
+		abandoned.mu.Unlock()
+		k.allGone()
+	}
+}
+
+func TestSetupOfOldKernels(t *testing.T) {
+	const first = SetupCQSize | SetupClamp
+	for name, c := range map[string]struct {
+		knows    uint32
+		deferred bool
+	}{
+		"6.1":  {^uint32(0), true},
+		"6.0":  {^SetupDeferTaskrun, true},
+		"5.19": {first | SetupSubmitAll | SetupCoopTaskrun | SetupTaskrunFlag | SetupRDisabled, false},
+		"5.18": {first | SetupSubmitAll | SetupRDisabled, false},
+		"5.11": {first | SetupRDisabled, false},
+	} {
+		for _, single := range []bool{false, true} {
+			k := newFakeKernel(t)
+			k.knows = c.knows
+			k.features &^= FeatSingleMMap * uint32(len(name)%2) // two mappings or three
+			d, err := k.driver(Config{SingleIssuer: single})
+			if err != nil {
+				t.Errorf("%s, single %v: %v", name, single, err)
+				continue
+			}
+			if got := k.p.flags&SetupSingleIssuer != 0; got != (single && c.deferred) {
+				t.Errorf("%s, single %v: SINGLE_ISSUER %v", name, single, got)
+			}
+			left := nops(t, d, 3)
+			must(t, d.Wait(0))
+			if *left != 0 {
+				t.Errorf("%s, single %v: %d not completed", name, single, *left)
+			}
+			if !d.Supports(OpRead) || d.Supports(OpMsgRing) {
+				t.Errorf("%s: without an answer the operations of Linux 5.11 are to be taken for granted", name)
+			}
+			must(t, d.Close())
+			k.allGone()
+		}
+	}
+	k := newFakeKernel(t)
+	k.features &^= FeatExtArg
+	if _, err := k.driver(Config{}); err == nil {
+		t.Error("Linux 5.10: no error")
+	}
+	k.allGone()
+	k = newFakeKernel(t)
+	k.rings = nil // mmap fails
+	if _, err := k.driver(Config{}); !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("no memory: %v, want ENOMEM", err)
+	}
+	k.allGone()
+}
+
+func TestErrorsOfSetup(t *testing.T) {
+	for _, e := range []syscall.Errno{unix.ENOSYS, unix.EPERM, unix.ENOMEM, unix.EMFILE, unix.EINVAL, unix.EIO} {
+		k := newFakeKernel(t)
+		k.setupErr = e
+		if _, err := k.driver(Config{}); !errors.Is(err, e) {
+			t.Errorf("%v: got %v", e, err)
+		}
+	}
+}
+
+func TestCloseOfAnUnusedRing(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{SingleIssuer: true})
+	br, err := d.SetupBufRing(4, 1)
+	must(t, err)
+	br.BufRingAdvance(1)
+	r := never(t, d)
+	must(t, d.Close())
+	must(t, d.Close())
+	if len(r.res) != 1 || r.res[0] != -int32(unix.ECANCELED) || k.enters != 0 {
+		t.Errorf("completions %v after %d system calls; want ECANCELED after none", r.res, k.enters)
+	}
+	k.allGone()
+}
+
+func TestTrackOfNobodyPanics(t *testing.T) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(Config{})
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+		must(t, d.Close())
+	}()
+	e, err := d.Entry()
+	must(t, err)
+	d.Track(e, nil)
+}

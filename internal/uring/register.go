@@ -1,0 +1,142 @@
+//go:build linux && !giouring
+
+package uring
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+// EnableRings starts a ring that was made with SetupRDisabled. With SetupSingleIssuer the
+// calling thread is the issuer.
+func (ring *Ring) EnableRings() (uint, error) { return ring.register(RegisterEnableRings, nil, 0) }
+
+// RegisterRingFd makes the kernel find the ring by an index instead of its descriptor, for
+// the calling thread only.
+func (ring *Ring) RegisterRingFd() (uint, error) {
+	if ring.enterFd != ring.fd {
+		return 0, syscall.EEXIST
+	}
+	update := &RsrcUpdate{Offset: 1<<32 - 1, Data: uint64(ring.fd)}
+	n, err := ring.register(RegisterRingFDs, unsafe.Pointer(update), 1)
+	if err == nil && n == 1 {
+		ring.enterFd = int(update.Offset)
+	}
+	return n, err
+}
+
+// UnregisterRingFd undoes RegisterRingFd, on the same thread.
+func (ring *Ring) UnregisterRingFd() (uint, error) {
+	if ring.enterFd == ring.fd {
+		return 0, syscall.EINVAL
+	}
+	update := &RsrcUpdate{Offset: uint32(ring.enterFd)}
+	ring.enterFd = ring.fd
+	return ring.register(UnregisterRingFDs, unsafe.Pointer(update), 1)
+}
+
+// RegisterBuffers registers memory for PrepareReadFixed and PrepareWriteFixed. It must
+// not be on a stack, and must live until UnregisterBuffers. ENOMEM: RLIMIT_MEMLOCK.
+func (ring *Ring) RegisterBuffers(iovecs []syscall.Iovec) (uint, error) {
+	n, err := ring.register(RegisterBuffers, unsafe.Pointer(unsafe.SliceData(iovecs)), uint32(len(iovecs)))
+	runtime.KeepAlive(iovecs)
+	return n, err
+}
+
+// UnregisterBuffers undoes RegisterBuffers.
+func (ring *Ring) UnregisterBuffers() (uint, error) { return ring.register(UnregisterBuffers, nil, 0) }
+
+// UnregisterFiles gives up the table of registered files.
+func (ring *Ring) UnregisterFiles() (uint, error) { return ring.register(UnregisterFiles, nil, 0) }
+
+// RegisterProbe asks what the kernel can do; nrOps is the number of operations to ask for.
+func (ring *Ring) RegisterProbe(probe *Probe, nrOps int) (uint, error) {
+	return ring.register(RegisterProbe, unsafe.Pointer(probe), uint32(nrOps))
+}
+
+// A Probe is the kernel's answer to RegisterProbe.
+type Probe struct {
+	LastOp uint8
+	OpsLen uint8
+	_      uint16
+	_      [3]uint32
+	Ops    [256]ProbeOp
+}
+
+// A ProbeOp tells of one operation.
+type ProbeOp struct {
+	Op    uint8
+	_     uint8
+	Flags uint16
+	_     uint32
+}
+
+// IsSupported says whether the kernel knows the operation.
+func (p Probe) IsSupported(op uint8) bool { return op < p.OpsLen && p.Ops[op].Flags&1 != 0 }
+
+// GetProbeRing is RegisterProbe for all operations.
+func (ring *Ring) GetProbeRing() (*Probe, error) {
+	p := new(Probe)
+	if _, err := ring.RegisterProbe(p, len(p.Ops)); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// SetupBufRing makes an empty ring of provided buffers under the number bgid, with room
+// for nentries, a power of two. flags must be 0. EINVAL: the kernel does not know it (it
+// came with Linux 5.19); EEXIST: the number is in use.
+func (ring *Ring) SetupBufRing(nentries uint32, bgid int, flags uint32) (*BufAndRing, error) {
+	length := uintptr(nentries) * unsafe.Sizeof(BufAndRing{})
+	p, err := ring.kernel.mmap(-1, 0, max(length, 1))
+	if err != nil {
+		return nil, err
+	}
+	m := mapping{p, max(length, 1)}
+	reg := &BufReg{RingAddr: uint64(uintptr(p)), RingEntries: nentries, Bgid: uint16(bgid)}
+	if _, err := ring.register(RegisterPbufRing, unsafe.Pointer(reg), 1); err != nil {
+		ring.munmap(&m)
+		return nil, err
+	}
+	if ring.bufRings == nil {
+		ring.bufRings = make(map[int]mapping)
+	}
+	ring.bufRings[bgid] = m
+	br := (*BufAndRing)(p)
+	br.BufRingInit()
+	return br, nil
+}
+
+// FreeBufRing gives up the ring of provided buffers bgid, and its memory.
+func (ring *Ring) FreeBufRing(bgid int) error {
+	_, err := ring.register(UnregisterPbufRing, unsafe.Pointer(&BufReg{Bgid: uint16(bgid)}), 1)
+	if m, ok := ring.bufRings[bgid]; ok {
+		delete(ring.bufRings, bgid)
+		ring.munmap(&m)
+	}
+	return err
+}
+
+// BufRingMask is the argument mask of BufRingAdd.
+func BufRingMask(entries uint32) int { return int(entries) - 1 }
+
+// BufRingInit empties the ring.
+func (br *BufAndRing) BufRingInit() { br.Tail = 0 }
+
+// BufRingAdd puts a buffer into the ring, bufOffset places after its end. The kernel sees
+// it after BufRingAdvance.
+func (br *BufAndRing) BufRingAdd(addr uintptr, length uint32, bid uint16, mask, bufOffset int) {
+	at := uintptr(int(br.Tail)+bufOffset) & uintptr(mask)
+	b := (*BufAndRing)(unsafe.Add(unsafe.Pointer(br), at*unsafe.Sizeof(BufAndRing{})))
+	b.Addr, b.Len, b.Bid = uint64(addr), length, bid // not Tail
+}
+
+// BufRingAdvance shows the kernel the next count buffers. The tail has 16 bits, which
+// package sync/atomic has nothing for: it is stored together with its neighbour, which
+// only the loop writes.
+func (br *BufAndRing) BufRingAdvance(count int) {
+	pair := [2]uint16{br.Bid, br.Tail + uint16(count)}
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&br.Bid)), *(*uint32)(unsafe.Pointer(&pair)))
+}
