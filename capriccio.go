@@ -9,19 +9,16 @@ package capriccio
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/steer"
-	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -30,8 +27,10 @@ import (
 const (
 	// EnvLoops is the number of event loops: 1 to task.MaxLoops.
 	EnvLoops = "CAPRICCIO_LOOPS"
-	// EnvPoller chooses how loops wait for descriptors: epoll or poll.
+	// EnvPoller chooses how loops wait for descriptors: epoll, poll or uring; see WithPoller.
 	EnvPoller = "CAPRICCIO_POLLER"
+	// EnvAIO chooses how tasks wait for files: uring or threads; see WithAIO.
+	EnvAIO = "CAPRICCIO_AIO"
 	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see WithScheduler.
 	EnvSched = "CAPRICCIO_SCHED"
 )
@@ -42,10 +41,12 @@ type Option func(*options) error
 type options struct {
 	cfg     task.Config
 	poller  string
+	aio     string
 	graph   bgraph.Config
 	noGraph bool
 	sched   steer.Config
 	dump    string // as given, see dumpPath
+	stacks  string // see EnvStacks
 	noStop  bool   // SIGINT and SIGTERM are left alone
 	noDump  bool   // SIGUSR2 is
 }
@@ -62,14 +63,28 @@ func WithLoops(n int) Option {
 	}
 }
 
-// WithPoller chooses how loops wait for descriptors: "epoll", the default, or "poll",
-// which needs nothing of the kernel but is slow with many connections.
+// WithPoller chooses how loops wait for descriptors: "epoll", the default; "poll", which
+// needs nothing of the kernel but is slow with many connections; or "uring", io_uring,
+// which needs Linux 6.0 and locks every loop to its thread, as WithThreadLock does. Where
+// io_uring is refused, as containers often do, that is logged and epoll is taken.
 func WithPoller(name string) Option {
 	return func(o *options) error {
 		if _, err := pollerNamed(name); err != nil {
 			return fmt.Errorf("capriccio: WithPoller: %w", err)
 		}
 		o.poller = name
+		return nil
+	}
+}
+
+// WithAIO chooses how package aio waits for files: "uring", io_uring where the kernel lets
+// us have it and threads where not, the default; or "threads", a bounded number of them.
+func WithAIO(name string) Option {
+	return func(o *options) error {
+		if err := knownAIO(name); err != nil {
+			return fmt.Errorf("capriccio: WithAIO: %w", err)
+		}
+		o.aio = name
 		return nil
 	}
 }
@@ -173,7 +188,7 @@ func New(opts ...Option) (*task.Runtime, error) {
 // start makes the runtime and takes it up among those that run; leave is for when it is
 // closed.
 func (o *options) start() (rt *task.Runtime, leave func(), err error) {
-	m := &member{answers: !o.noDump}
+	m := &member{answers: !o.noDump, stacks: o.stacks}
 	if m.path, err = o.dumpPath(); err != nil {
 		return nil, nil, err
 	}
@@ -211,67 +226,27 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 		}
 		o.poller = v
 	}
+	if v, ok := lookup(EnvAIO); ok && v != "" {
+		if err := knownAIO(v); err != nil {
+			return fmt.Errorf("capriccio: %s: %w", EnvAIO, err)
+		}
+		o.aio = v
+	}
 	if v, ok := lookup(EnvSched); ok && v != "" {
 		if err := knownScheduler(v); err != nil {
 			return fmt.Errorf("capriccio: %s: %w", EnvSched, err)
 		}
 		o.sched.Policy = v
 	}
+	if err := o.readStacksEnv(lookup); err != nil {
+		return err
+	}
 	return o.readGraphEnv(lookup)
 }
 
-type newPoller func() (task.Poller, error)
-
-// pollers are the pollers, the preferred one first.
-var pollers = []struct {
-	name string
-	open newPoller
-}{
-	{"epoll", netpoll.NewEpoll},
-	{"poll", netpoll.NewPoll},
-}
-
-func pollerNamed(name string) (newPoller, error) {
-	var known []string
-	for _, p := range pollers {
-		if p.name == name {
-			return p.open, nil
-		}
-		known = append(known, p.name)
-	}
-	return nil, fmt.Errorf("unknown poller %q; want %s", name, strings.Join(known, " or "))
-}
-
-// newRuntime makes the runtime and its graph. If no poller was asked for, the first that
-// the kernel lets us have is taken.
-func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
-	if o.poller != "" {
-		open, err := pollerNamed(o.poller)
-		if err != nil {
-			return nil, nil, err
-		}
-		return o.newRuntimeOn(open)
-	}
-	var failed []error
-	for _, p := range pollers {
-		rt, graph, err := o.newRuntimeOn(p.open)
-		if err == nil {
-			if failed != nil {
-				o.log().Warn("capriccio: falling back to another poller", "poller", p.name, "because", errors.Join(failed...))
-			}
-			return rt, graph, nil
-		}
-		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
-		if !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
-			break
-		}
-	}
-	return nil, nil, errors.Join(failed...)
-}
-
-func (o *options) newRuntimeOn(open newPoller) (*task.Runtime, *bgraph.Graph, error) {
+func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *bgraph.Graph, error) {
 	cfg := o.cfg
-	cfg.NewPoller = func(int) (task.Poller, error) { return open() }
+	o.runOn(p, &cfg)
 	var graph *bgraph.Graph
 	if !o.noGraph {
 		graph = bgraph.New(o.graph)

@@ -17,7 +17,8 @@ func TestBadEnvironmentIsAnError(t *testing.T) {
 		{EnvLoops, "0", "1 to"},
 		{EnvLoops, "many", "1 to"},
 		{EnvLoops, "100000", "1 to"},
-		{EnvPoller, "kqueue", "epoll or poll"},
+		{EnvPoller, "kqueue", "epoll, poll or uring"},
+		{EnvAIO, "posix", "uring or threads"},
 		{EnvSched, "lottery", "fifo"},
 		{EnvGraph, "yes", "on, off, or N"},
 		{EnvGraph, "0", "on, off, or N"},
@@ -60,6 +61,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"loops":   WithLoops(-1),
 		"poller":  WithPoller("select"),
+		"aio":     WithAIO("posix"),
 		"offload": WithOffloadLimit(0),
 		"dump":    WithDumpPath(""),
 	} {
@@ -85,7 +87,7 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 }
 
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
-	for _, poller := range []string{"epoll", "poll"} {
+	for _, poller := range []string{"epoll", "poll", "uring"} {
 		err := Run(context.Background(), func(ctx context.Context) error {
 			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 				return err

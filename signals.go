@@ -32,6 +32,7 @@ type member struct {
 	rt       *task.Runtime
 	graph    *bgraph.Graph // nil: it is switched off
 	path     string        // of the dump
+	stacks   string        // see EnvStacks
 	answers  bool          // SIGUSR2
 	announce *os.File      // the memfd; nil: none. Guarded by membership.dumping
 }
@@ -71,7 +72,14 @@ func (ms *membership) join(m *member, log *slog.Logger) (leave func()) {
 		}
 	}
 	ms.all = append(ms.all, m)
-	return sync.OnceFunc(func() { ms.leave(m) })
+	return sync.OnceFunc(func() {
+		if m.stacks != "" {
+			if err := writeStacks(m.stacks); err != nil {
+				log.Error(err.Error())
+			}
+		}
+		ms.leave(m)
+	})
 }
 
 // listen needs mu. It is never undone, because bgdump may be about to send the signal
@@ -146,6 +154,11 @@ func (ms *membership) dumpAll() {
 			// In one write, so that what others print does not come in between.
 			var out bytes.Buffer
 			m.dump(&out)
+			if m.stacks != "" {
+				if err := writeStacks(m.stacks); err != nil {
+					fmt.Fprintln(&out, err)
+				}
+			}
 			ms.stderr.Write(out.Bytes())
 		}
 	}

@@ -23,6 +23,7 @@ var cPrograms = map[string]struct {
 	"pthread":       {"pthread.c", []string{"-pthread"}},
 	"state-threads": {"st.c", []string{"-lst"}},
 	"epoll-c":       {"epoll.c", nil},
+	"pthread-disk":  {"disk.c", []string{"-pthread"}},
 }
 
 // compileC builds a system's C baseline into dir and returns its path.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -19,7 +20,7 @@ const (
 // runHello loads each server with small requests: plain and pipelined on 64
 // connections, then plain on 1, 8 and 64.
 func runHello(r *run) error {
-	servers, err := r.startAll(r.launchers())
+	servers, err := r.startAll(append(r.launchers(), r.knotOn("uring"), r.knotOn("epoll")))
 	if err != nil {
 		return err
 	}
@@ -40,6 +41,7 @@ func runHello(r *run) error {
 	}
 	r.countSystemCalls(servers)
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
+	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
 	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections",
 		serverCore, clientCore, helloConns, connsSuffix)
 	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
@@ -50,6 +52,17 @@ func runHello(r *run) error {
 		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
 	}
 	return nil
+}
+
+// knotOn is Knot with a poller.
+func (r *run) knotOn(poller string) launcher {
+	system := "knot-" + poller
+	return launcher{system, func(ctx context.Context) (*server, error) {
+		return startCommand(ctx, system, proc.Command{
+			Path: r.self, Core: serverCore, Args: []string{workerCommand, "knot"},
+			Env: []string{"GOMAXPROCS=1", capriccio.EnvPoller + "=" + poller},
+		})
+	}}
 }
 
 // startAll starts the servers; one that does not start is left out.

@@ -17,7 +17,10 @@ const idleConns = 19_000
 // has made one request and is kept alive.
 func runIdleConns(r *run) error {
 	var contenders []contender
-	for _, l := range r.launchers() {
+	parked := launcher{"capriccio-task", func(ctx context.Context) (*server, error) {
+		return startServer(ctx, "capriccio-task", r.self, workerCommand, "task-server")
+	}}
+	for _, l := range append(r.launchers(), parked) {
 		contenders = append(contenders, contender{
 			system: l.system,
 			sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
@@ -30,6 +33,7 @@ func runIdleConns(r *run) error {
 		return err
 	}
 	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)
+	r.note("a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes")
 	r.note("sockets live in the kernel and are not counted")
 	r.charts = []report.Chart{
 		{Title: "Process memory per idle keep-alive connection", Metric: "bytes-per-conn", XLabel: "connections", Bars: true},

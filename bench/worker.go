@@ -19,16 +19,28 @@ const workerCommand = "worker"
 
 // workers are the processes this program can be, by the first argument.
 var workers = map[string]func(args []string, out io.Writer) error{
-	"goroutine":  measuring(goroutineMetrics),
-	"capriccio":  measuring(taskMetrics(oneLoop)),
-	"epoll-go":   measuring(epollMetrics),
-	"load":       runLoad,
-	"hold":       runHold,
-	"knot":       runKnot,
-	"overload":   runOverload,
-	"memory":     runMemoryWorker,
-	"pubsub":     runPubsubWorker,
-	"sched-cost": runSchedCostWorker,
+	"goroutine":       measuring(goroutineMetrics),
+	"capriccio":       measuring(taskMetrics(oneLoop)),
+	"epoll-go":        measuring(epollMetrics),
+	"load":            runLoad,
+	"hold":            runHold,
+	"knot":            runKnot,
+	"overload":        runOverload,
+	"memory":          runMemoryWorker,
+	"pubsub":          runPubsubWorker,
+	"sched-cost":      runSchedCostWorker,
+	"task-server":     runTaskServer,
+	"disk-goroutine":  diskWorker(goDisk),
+	"disk-capriccio":  diskWorker(taskDisk),
+	"files":           runFileServer,
+	"deep":            runDeepServer,
+	"deep-client":     runDeepClient,
+	"deep-capriccio":  measuring(deepTaskMetrics(freshTasks)),
+	"deep-goroutine":  measuring(deepTaskMetrics(freshGoroutines)),
+	"bigstack":        runBigStackWorker,
+	"stack-capriccio": measuring(chunkMetrics),
+	"stack-goroutine": measuring(growMetrics),
+	"fetch":           runFetch,
 }
 
 func init() {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -75,4 +77,57 @@ func reportStep(g *bgraph.Graph, out io.Writer) {
 			fmt.Fprintf(out, "step ns 1 %.6g\n", float64(total)/float64(max(steps, 1)))
 		}
 	}()
+}
+
+// runTaskServer is the system capriccio-task of idle-conns: a task for each connection, which
+// waits for the next request in Read, with its stack and its buffer. It ends with its
+// standard input.
+func runTaskServer(_ []string, out io.Writer) error {
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	rt.Go(func() {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			failed <- err
+			return
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			task.Go(func() { answerRequests(c) })
+		}
+	})
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+const taskResponse = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"
+
+// answerRequests answers whatever ends with a blank line.
+func answerRequests(c net.Conn) {
+	defer c.Close()
+	buffer := make([]byte, 256)
+	for have := 0; have < len(buffer); {
+		n, err := c.Read(buffer[have:])
+		if err != nil {
+			return
+		}
+		have += n
+		if bytes.HasSuffix(buffer[:have], []byte("\r\n\r\n")) {
+			if _, err := io.WriteString(c, taskResponse); err != nil {
+				return
+			}
+			have = 0
+		}
+	}
 }

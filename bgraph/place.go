@@ -35,8 +35,17 @@ var parking = map[string]bool{
 	modulePath + "task.(*Task).endParkSlow":  true,
 }
 
-// root are the functions below the one that a task was started with.
+// root is the function below the one that a task was started with.
 const root = modulePath + "task.(*worker).runTask"
+
+// On a linked stack chunk, what was called there stands above chunkRoot; the path goes on
+// at chunkCall, in the caller's part (task.Loop.AppendCallers). Of what lies between the
+// two, only the call that people write is kept.
+const (
+	chunkRoot = modulePath + "stackchunk.(*Chunk).run"
+	chunkCall = modulePath + "stackchunk.Call"
+	siteCall  = modulePath + "stackchunk.(*Site).Call"
+)
 
 // newPlace makes the place of a wait from the program counters of its stack, which are
 // copied.
@@ -75,12 +84,18 @@ func (p *place) symbolise() []Frame {
 	}
 	var out []Frame
 	frames := runtime.CallersFrames(p.pcs)
-	for {
+	for linked := false; ; {
 		f, more := frames.Next()
 		if f.Function == root || len(out) == maxPath {
 			break
 		}
-		if f.Function != "" && (len(out) > 0 || !isParking(f.Function)) {
+		switch {
+		case f.Function == chunkRoot:
+			linked = true
+		case linked:
+			linked = f.Function != chunkCall && f.Function != siteCall
+		}
+		if f.Function != "" && !linked && (len(out) > 0 || !isParking(f.Function)) {
 			out = append(out, Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
 		}
 		if !more {

@@ -221,7 +221,7 @@ func (s *shard) edge(from, to *node) *edge {
 //go:noinline
 func (s *shard) meet(why task.Reason, print uint64) *node {
 	k := runtime.Callers(1, s.pcs[:])
-	n := s.node(s.g.register(print, why, s.loop.Label(), s.pcs[:k]))
+	n := s.node(s.g.register(print, why, s.loop.Label(), s.loop.AppendCallers(s.pcs[:k])))
 	if s.prints.used < s.g.maxPrints() {
 		s.prints.put(print, n)
 	}

@@ -53,10 +53,11 @@ type Ctx struct {
 	counted  int64 // bytes of in and out, as said to the runtime
 	spoiled  bool  // a handler was torn out of it: not to be used again
 
-	// Used by Files: NUL-terminated name, and the buffers of widen.
+	// Used by Files: NUL-terminated name, the buffers of widen, what SendFile asks.
 	name      []byte
 	wide      *[wideSize]byte
 	narrowOut []byte
+	pages     entryPages
 
 	vector  net.Buffers
 	vectors [2][]byte

@@ -1,11 +1,14 @@
 package knot
 
 import (
-	"errors"
+	"io"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 const (
@@ -18,23 +21,30 @@ const (
 	openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
+// openWay is a way to open: first with what the kernel has in memory, then at any cost.
+type openWay struct{ quick, full unix.OpenHow }
+
 var (
-	howCached = unix.OpenHow{Flags: openFlags, Resolve: resolveSafe | resolveCached}
-	howFull   = unix.OpenHow{Flags: openFlags, Resolve: resolveSafe}
-	howProbe  = unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveSafe | resolveCached}
+	toRead = openWay{
+		unix.OpenHow{Flags: openFlags, Resolve: resolveSafe | resolveCached},
+		unix.OpenHow{Flags: openFlags, Resolve: resolveSafe},
+	}
+	// toLook needs no right to read and finds only out what is there.
+	toLook = openWay{
+		unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveSafe | resolveCached},
+		unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveSafe},
+	}
 )
 
 // probe finds out what the kernel, or a seccomp filter, allows.
 func (f *Files) probe() {
 	here := []byte(".\x00")
-	how := howProbe
-	fd, err := openat2(f.root, here, &how)
+	fd, err := openat2(f.root, here, &toLook.quick)
 	if err == unix.EINVAL || err == unix.EAGAIN {
-		f.cache = err == unix.EAGAIN
-		how.Resolve = resolveSafe
-		fd, err = openat2(f.root, here, &how)
+		f.cached = err == unix.EAGAIN
+		fd, err = openat2(f.root, here, &toLook.full)
 	} else {
-		f.cache = err == nil
+		f.cached = err == nil
 	}
 	if err != nil {
 		f.walks = true
@@ -58,32 +68,38 @@ func openat2(dir int, name []byte, how *unix.OpenHow) (int, error) {
 	}
 }
 
-// open opens x.name below the root. It waits for the disk only through
-// offload.
-func (f *Files) open(x *Ctx) (fd int, err error) {
-	if f.cache && !f.walks {
-		fd, err = openat2(f.root, x.name, &howCached)
+// open opens what the path of x names, and leaves that name in x.name, with a NUL. The
+// file is nil if it did not have to wait for a disk; it may park to do so.
+func (f *Files) open(x *Ctx, how *openWay) (fd int, file *aio.File, err error) {
+	x.name = append(x.name[:0], x.path[1:]...)
+	if x.path[len(x.path)-1] == '/' {
+		x.name = append(x.name, "index.html"...)
+	}
+	x.name = append(x.name, 0)
+	if f.cached && !f.walks {
+		fd, err = openat2(f.root, x.name, &how.quick)
 		if err != unix.EAGAIN {
-			return fd, err
+			return fd, nil, err
 		}
 	}
-	return f.openSlowly(x.name)
+	name := string(x.name[:len(x.name)-1])
+	if f.walks {
+		offload(func() { fd, err = f.walk(name) })
+		return fd, nil, err
+	}
+	if file, err = aio.OpenAt(f.root, name, &toRead.full); err != nil {
+		return -1, nil, err
+	}
+	return descriptorOf(file), file, nil
 }
 
-func (f *Files) openSlowly(name []byte) (fd int, err error) {
-	offload(func() {
-		if f.walks {
-			fd, err = f.walk(string(name[:len(name)-1]))
-			return
-		}
-		// EAGAIN: something below the root was renamed at this moment.
-		for range 8 {
-			if fd, err = openat2(f.root, name, &howFull); err != unix.EAGAIN {
-				return
-			}
-		}
-	})
-	return fd, err
+// descriptorOf returns a number that is good until file is closed.
+func descriptorOf(file *aio.File) int {
+	number := -1
+	if raw, err := file.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { number = int(fd) })
+	}
+	return number
 }
 
 // walk opens name one component at a time and follows no link, for kernels
@@ -119,41 +135,70 @@ func openat(dir int, name string, flags int) (int, error) {
 	}
 }
 
-// fileSource reads one file, on the loop while its pages are cached.
-type fileSource struct {
-	fd int
-	// slow: this file system can't say whether a read would wait.
-	slow bool
-}
+// readFault, if set by a test, can make reads fail.
+var readFault func(e *entry) error
 
-// readAt reads up to len(p) bytes; 0 and no error at the end of the file.
-func (s *fileSource) readAt(p []byte, at int64) (n int, err error) {
-	for !s.slow {
-		n, err = preadNoWait(s.fd, p, at)
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
-			s.slow = true
-		case unix.EAGAIN:
-			return s.readSlowly(p, at)
-		default:
-			return n, err
+// readAt reads up to len(p) bytes; 0 and no error at the end of the file. It parks if
+// they are not in memory.
+func (e *entry) readAt(p []byte, at int64) (n int, err error) {
+	if readFault != nil {
+		if err := readFault(e); err != nil {
+			return 0, err
 		}
 	}
-	return s.readSlowly(p, at)
-}
-
-func (s *fileSource) readSlowly(p []byte, at int64) (n int, err error) {
-	fd := s.fd
-	offload(func() {
+	if e.file.Load() == nil { // nothing of it has had to be waited for
 		for {
-			if n, err = unix.Pread(fd, p, at); !errors.Is(err, unix.EINTR) {
-				return
+			if n, err = preadNoWait(e.fd, p, at); err != unix.EINTR {
+				break
 			}
 		}
-	})
+		if err == nil {
+			return n, nil
+		}
+	}
+	if n, err = e.slow().ReadAt(p, at); err == io.EOF {
+		err = nil
+	}
 	return n, err
+}
+
+// slow returns the file for what may have to be waited for.
+func (e *entry) slow() *aio.File {
+	if file := e.file.Load(); file != nil {
+		return file
+	}
+	file, err := aio.NewFile(e.fd, e.key)
+	if err != nil {
+		panic(err) // fcntl(2) of a descriptor that we hold
+	}
+	task.Descriptors.Release(1) // it is counted twice now
+	if !e.file.CompareAndSwap(nil, file) {
+		return e.file.Load()
+	}
+	return file
+}
+
+// close closes the descriptor. The last close of a deleted file frees its blocks, which
+// takes long if there are many: not on a loop.
+func (e *entry) close() {
+	const many = 4 << 20
+	if e.id.size > many {
+		var st unix.Stat_t
+		if unix.Fstat(e.fd, &st) == nil && st.Nlink == 0 {
+			go e.closeNow()
+			return
+		}
+	}
+	e.closeNow()
+}
+
+func (e *entry) closeNow() {
+	if file := e.file.Load(); file != nil {
+		file.Close()
+		return
+	}
+	task.Descriptors.Release(1)
+	unix.Close(e.fd)
 }
 
 // preadNoWait is preadv2 with RWF_NOWAIT: EAGAIN instead of waiting.

@@ -6,13 +6,38 @@ import (
 	"fmt"
 	"mime"
 	"os"
-	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const allowFiles = "GET, HEAD, OPTIONS"
+
+// Defaults of FilesConfig.
+const (
+	DefaultCacheBytes   = 64 << 20
+	DefaultCacheFileMax = 256 << 10
+	DefaultRevalidate   = time.Second
+)
+
+// FilesConfig says what a Files keeps in memory. A zero field means its default.
+type FilesConfig struct {
+	// CacheBytes is how much memory contents of files may take. Negative: none is kept.
+	// They live on the Go heap, whose collector may let the process grow to twice that.
+	CacheBytes int64
+	// CacheFileMax is the size in bytes up to which contents are kept. Larger files are
+	// sent out of the kernel's page cache.
+	CacheFileMax int64
+	// OpenFiles is how many other files are kept open at most, for up to 20 s without a
+	// request. Default: one in 64 of the descriptors that the process may have
+	// (getrlimit(2)), 16 to 4096. Negative: none.
+	OpenFiles int
+	// Revalidate is for how long what is kept is used before it is compared again with
+	// what is on disk, which costs three system calls. Negative: it is compared at every
+	// request.
+	Revalidate time.Duration
+}
 
 // Files serves the files below one directory.
 //
@@ -25,36 +50,130 @@ const allowFiles = "GET, HEAD, OPTIONS"
 // stay below the root the whole way, so absolute ones are not (403). On older
 // kernels no link is followed.
 //
+// Contents of small files are kept in memory, other files are kept open, as
+// FilesConfig says. A file that was changed, replaced, deleted or forbidden is
+// served as it was until it is compared again, in part never: what is being sent
+// goes on being sent. A file that is changed in place while it is sent from disk
+// may arrive mixed; replace files by renaming, as always.
+//
 // File I/O: names and contents in the kernel's caches are used on the loop,
-// anything that would have to wait for a disk is done by task.Offload.
+// anything that would have to wait for a disk is done elsewhere while the task
+// is parked.
 type Files struct {
-	root  int  // O_PATH descriptor; fixed until Close
-	walks bool // no openat2: walk the path; fixed
-	cache bool // the kernel has RESOLVE_CACHED; fixed
+	root       int  // O_PATH descriptor; fixed until Close
+	walks      bool // no openat2: walk the path; fixed
+	cached     bool // the kernel has RESOLVE_CACHED; fixed
+	fileMax    int64
+	revalidate int64        // nanoseconds, 0: at every request; fixed
+	now        func() int64 // nanoseconds on some scale, never 0; fixed
+	caches     *fileCache   // nil if nothing is kept; fixed
+	clock      clock
+
+	mu      sync.Mutex
+	sweeper *time.Timer // guarded by mu
+	sweeps  bool        // sweeper is set; guarded by mu
+	closed  bool        // guarded by mu
 }
 
-// OpenFiles opens the root. It fails if root is not a directory. The root is
-// the directory itself from now on, whatever happens to its name.
-func OpenFiles(root string) (*Files, error) {
+// OpenFiles opens the root with the defaults of FilesConfig. It fails if root is
+// not a directory. The root is the directory itself from now on, whatever happens
+// to its name.
+func OpenFiles(root string) (*Files, error) { return OpenFilesWith(root, FilesConfig{}) }
+
+// OpenFilesWith is OpenFiles with caches as config says.
+func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	f := &Files{root: fd}
 	f.probe()
+	f.configure(config)
 	// Package mime reads the system's tables at the first use: not in a task.
 	mime.TypeByExtension(".knot")
 	return f, nil
 }
 
-// Close closes the root. Call it after the server has shut down.
-func (f *Files) Close() error { return unix.Close(f.root) }
+func (f *Files) configure(config FilesConfig) {
+	bytes := orDefault(config.CacheBytes, DefaultCacheBytes, 0)
+	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
+	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
+	f.fileMax = orDefault(config.CacheFileMax, DefaultCacheFileMax, -1)
+	if bytes == 0 {
+		f.fileMax = -1
+	}
+	if bytes > 0 || files > 0 {
+		f.caches = newFileCache(bytes, max(f.fileMax, 0), files)
+	}
+	f.now = f.clock.now
+	if f.revalidate < int64(10*clockTick) { // too fine for the coarse clock
+		base := time.Now().Add(-1)
+		f.now = func() int64 { return int64(time.Since(base)) }
+	}
+}
 
-// fileInfo is what a response says of a file.
-type fileInfo struct {
-	size  int64
-	mtime int64 // nanoseconds since 1970
-	mode  uint32
+func defaultOpenFiles() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 16
+	}
+	return int(max(16, min(limit.Cur/64, 4096)))
+}
+
+// Close closes the root and what is kept open. Call it after the server has shut
+// down.
+func (f *Files) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	if f.sweeper != nil {
+		f.sweeper.Stop()
+	}
+	f.mu.Unlock()
+	f.clock.close()
+	if f.caches != nil {
+		f.caches.empty()
+	}
+	return unix.Close(f.root)
+}
+
+// Stats returns the counters of the caches. Safe from anywhere.
+func (f *Files) Stats() FilesStats {
+	if f.caches == nil {
+		return FilesStats{}
+	}
+	return f.caches.stats()
+}
+
+const (
+	// openIdle is for how long a descriptor is kept that nobody asks for: it keeps the
+	// space of a deleted file taken.
+	openIdle   = 20 * time.Second
+	sweepEvery = openIdle / 2
+)
+
+// sweepLater makes sure that idle descriptors get closed.
+func (f *Files) sweepLater() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sweeps || f.closed {
+		return
+	}
+	f.sweeps = true
+	if f.sweeper == nil {
+		f.sweeper = time.AfterFunc(sweepEvery, f.sweep)
+	} else {
+		f.sweeper.Reset(sweepEvery)
+	}
+}
+
+func (f *Files) sweep() {
+	f.mu.Lock()
+	f.sweeps = false
+	closed := f.closed
+	f.mu.Unlock()
+	if !closed && f.caches.closeIdle(f.now()-int64(openIdle)) > 0 {
+		f.sweepLater()
+	}
 }
 
 // Serve is the Handler. It may park.
@@ -68,43 +187,17 @@ func (f *Files) Serve(x *Ctx) error {
 		x.AddHeader("Allow", allowFiles)
 		return x.SendError(405)
 	}
-	path := x.path
-	if path[0] != '/' || hiddenPath(path) {
-		return Status(404)
-	}
-	directory := path[len(path)-1] == '/'
-	x.name = append(x.name[:0], path[1:]...)
-	if directory {
-		x.name = append(x.name, "index.html"...)
-	}
-	x.name = append(x.name, 0)
-	fd, err := f.open(x)
-	if err != nil {
-		return openStatus(err)
-	}
-	defer unix.Close(fd)
-	var info fileInfo
-	if err := info.read(fd); err != nil {
-		return err
-	}
+	e, err := f.find(x)
 	switch {
-	case info.mode&unix.S_IFMT == unix.S_IFREG:
-		return x.sendFile(fd, &info, contentType(x.name[:len(x.name)-1]))
-	case info.mode&unix.S_IFMT == unix.S_IFDIR && !directory:
-		return x.redirectToSlash()
-	case info.mode&unix.S_IFMT == unix.S_IFDIR:
+	case err == nil:
+		defer e.release()
+		return x.sendEntry(f, e)
+	case err != errDirectory:
+		return openStatus(err)
+	case x.path[len(x.path)-1] == '/':
 		return Status(404)
 	}
-	return Status(403)
-}
-
-func (info *fileInfo) read(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("knot: fstat: %w", err)
-	}
-	*info = fileInfo{size: st.Size, mtime: st.Mtim.Nano(), mode: uint32(st.Mode)}
-	return nil
+	return x.redirectToSlash()
 }
 
 // hiddenPath says whether a clean path must not be looked up: a name beginning
@@ -124,7 +217,10 @@ func hiddenPath(path []byte) bool {
 }
 
 func openStatus(err error) error {
+	var status Status
 	switch {
+	case errors.As(err, &status):
+		return err
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
 		return Status(404)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
@@ -146,84 +242,4 @@ func (x *Ctx) redirectToSlash() error {
 		location = append(append(location, '?'), query...)
 	}
 	return x.Redirect(301, string(location))
-}
-
-// sendFile answers GET and HEAD with the file, a part of it, or 304.
-func (x *Ctx) sendFile(fd int, info *fileInfo, ctype string) error {
-	r := &x.resp
-	var tag [40]byte
-	etag := appendTag(tag[:0], info)
-	modified := time.Unix(0, info.mtime).UTC()
-	fields := append(r.fields, "Last-Modified: "...)
-	fields = append(modified.AppendFormat(fields, httpTime), "\r\nETag: "...)
-	fields = append(append(fields, etag...), "\r\nAccept-Ranges: bytes\r\n"...)
-	r.fields = fields
-	if x.notModified(etag, modified) {
-		r.status = 304
-		return nil
-	}
-	r.ctype = ctype
-	from, length := int64(0), info.size
-	if x.head.method == methodGet {
-		switch part, ok := x.wantedRange(etag, modified, info.size); {
-		case !ok:
-			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), info.size, 10)
-			r.fields = append(r.fields, "\r\n"...)
-			return x.SendError(416)
-		case part.set:
-			r.status, from, length = 206, part.from, part.to-part.from
-			r.fields = part.appendHeader(r.fields, info.size)
-		}
-	}
-	return x.sendBytes(fd, from, length)
-}
-
-// appendTag makes a strong validator of size and nanosecond time of change.
-func appendTag(dst []byte, info *fileInfo) []byte {
-	dst = strconv.AppendInt(append(dst, '"'), info.mtime, 36)
-	dst = strconv.AppendInt(append(dst, '-'), info.size, 36)
-	return append(dst, '"')
-}
-
-// sendBytes commits the response and streams length bytes of the file.
-func (x *Ctx) sendBytes(fd int, from, length int64) error {
-	r := &x.resp
-	r.length, r.written = length, length
-	r.phase = respFixed
-	x.commit(length)
-	if x.head.method == methodHead {
-		r.written, r.phase = 0, respDone
-		return nil
-	}
-	wide := length > int64(cap(x.out)-len(x.out))
-	if wide {
-		x.widen()
-		defer x.narrow()
-	}
-	source := fileSource{fd: fd}
-	for length > 0 {
-		end := len(x.out)
-		free := int64(cap(x.out) - end)
-		n, err := source.readAt(x.out[end:end+int(min(free, length))], from)
-		if n <= 0 {
-			// Too late to say anything but by closing.
-			r.written -= length
-			x.closing, x.torn = true, true
-			if err == nil {
-				err = errors.New("knot: file shrank while it was sent")
-			}
-			return err
-		}
-		x.out = x.out[:end+n]
-		from += int64(n)
-		length -= int64(n)
-		if length > 0 && cap(x.out)-len(x.out) < wideSize/4 {
-			if err := x.flush(); err != nil {
-				return err
-			}
-			x.busyReads()
-		}
-	}
-	r.phase = respDone
-	return nil
 }

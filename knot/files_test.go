@@ -311,13 +311,22 @@ func TestFileThatShrinks(t *testing.T) {
 
 func TestFilesKeepNoDescriptor(t *testing.T) {
 	root := makeSite(t)
-	files := openTestFiles(t, root, false)
+	before := countFDs()
+	files, err := OpenFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &Server{Handler: files.Serve}
 	defer s.Close()
-	before := countFDs()
-	for _, target := range []string{"/a.txt", "/sub", "/fifo", "/big.bin", "/none", "/bare"} {
-		s.ServeConn(newScriptConn([]byte("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+	for range 3 {
+		for _, target := range []string{"/a.txt", "/sub", "/fifo", "/big.bin", "/none", "/bare"} {
+			s.ServeConn(newScriptConn([]byte("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+		}
 	}
+	if after := countFDs(); after != before+2 { // the root and the one that is too big for memory
+		t.Errorf("%d descriptors, before %d", after, before)
+	}
+	files.Close()
 	if after := countFDs(); after != before {
 		t.Errorf("%d descriptors, before %d", after, before)
 	}

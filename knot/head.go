@@ -57,6 +57,7 @@ type head struct {
 	expect    bool // Expect: 100-continue
 	hasLength bool
 	hasCoding bool
+	asks      bool   // there is a condition or a range
 	refused   *fault // well formed, but not to be served
 }
 

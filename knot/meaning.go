@@ -34,6 +34,11 @@ func (h *head) note(b []byte, one field) *fault {
 		if tokenIs(name, "transfer-encoding") {
 			return h.noteCoding(one.value.of(b))
 		}
+		h.asks = h.asks || tokenIs(name, "if-modified-since")
+	case len("if-none-match"):
+		h.asks = h.asks || tokenIs(name, "if-none-match")
+	case len("range"):
+		h.asks = h.asks || tokenIs(name, "range")
 	}
 	return nil
 }

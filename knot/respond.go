@@ -228,9 +228,9 @@ func (x *Ctx) stream(p []byte) error {
 	return nil
 }
 
-// commit appends the head. length -1 means chunked or until close, as phase
-// says.
-func (x *Ctx) commit(length int64) {
+// commitOpen appends the head but for its last lines: what the body is, and the blank
+// line.
+func (x *Ctx) commitOpen() {
 	r := &x.resp
 	x.closing = x.closing || x.mustClose()
 	r.start = len(x.out)
@@ -243,10 +243,24 @@ func (x *Ctx) commit(length int64) {
 	if name := x.srv.Name; name != "" {
 		out = append(append(append(out, "Server: "...), name...), "\r\n"...)
 	}
+	switch {
+	case x.closing:
+		out = append(out, "Connection: close\r\n"...)
+	case x.head.minor == 0:
+		out = append(out, "Connection: keep-alive\r\n"...)
+	}
+	x.out = append(out, r.fields...)
+}
+
+// commit appends the head. length -1 means chunked or until close, as phase
+// says.
+func (x *Ctx) commit(length int64) {
+	r := &x.resp
+	x.commitOpen()
+	out := x.out
 	if r.ctype != "" {
 		out = append(append(append(out, "Content-Type: "...), r.ctype...), "\r\n"...)
 	}
-	out = append(out, r.fields...)
 	switch {
 	case bodyless(r.status):
 	case length >= 0:
@@ -254,12 +268,6 @@ func (x *Ctx) commit(length int64) {
 		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)
 	case r.phase == respChunked:
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
-	}
-	switch {
-	case x.closing:
-		out = append(out, "Connection: close\r\n"...)
-	case x.head.minor == 0:
-		out = append(out, "Connection: keep-alive\r\n"...)
 	}
 	x.out = append(out, "\r\n"...)
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,8 +176,11 @@ func (k *knotProcess) settledFiles() int {
 	return k.files()
 }
 
+// awaitFiles waits until at most so many are open. A loop opens its ring when it first
+// has to wait for a disk, and keeps it.
 func (k *knotProcess) awaitFiles(most int) {
 	k.t.Helper()
+	most += runtime.GOMAXPROCS(0)
 	k.await(fmt.Sprintf("at most %d descriptors", most), func() bool { return k.files() <= most })
 }
 

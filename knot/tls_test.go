@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -82,4 +83,47 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pool
+}
+
+// TestFilesOverTLS: what sendfile(2) can't send passes through a buffer.
+func TestFilesOverTLS(t *testing.T) {
+	cert, pool := selfSigned(t)
+	const size = 700_001
+	root := layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) })
+	for _, kept := range keepings {
+		f := openWith(t, root, kept.config)
+		rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{Handler: f.Serve}
+		ended := make(chan error, 1)
+		rt.Go(func() {
+			ended <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
+		})
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		for i, want := range []int{1000, size, 1000, size} {
+			resp, err := client.Get(fmt.Sprintf("https://%s/f%d", inner.Addr(), i%2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(resp.Body); err != nil || string(got) != string(contentOf(i%2, want)) {
+				t.Errorf("%s: %d bytes, %v", kept.name, len(got), err)
+			}
+			resp.Body.Close()
+		}
+		transport.CloseIdleConnections()
+		s.Close()
+		if err := <-ended; err != ErrServerClosed {
+			t.Errorf("Serve returned %v", err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -39,7 +39,14 @@ type childReport struct {
 // CPU time, "end" ends it and the process.
 func runChild(what string) int {
 	var logs lockedBuffer
-	rt, err := task.New(task.Config{Loops: 2, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	what, on, _ := strings.Cut(what, " ")
+	open := NewEpoll
+	for _, x := range pollers {
+		if x.name == on {
+			open = x.open
+		}
+	}
+	rt, err := task.New(task.Config{Loops: 2, NewPoller: func(int) (task.Poller, error) { return open() }})
 	check(err)
 	lc := ListenConfig{Log: slog.New(slog.NewTextHandler(&logs, nil))}
 	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -109,8 +116,14 @@ func (l *lockedBuffer) String() string {
 // A server with 20 descriptors and 60 clients serves those that fit, does not spin, and
 // serves the others as soon as the first ones have gone.
 func TestOutOfDescriptors(t *testing.T) {
-	for _, what := range []string{"serve", "http"} {
-		t.Run(what, func(t *testing.T) { starve(t, what) })
+	for _, what := range []string{"serve", "http", "serve uring", "http uring"} {
+		t.Run(what, func(t *testing.T) {
+			if strings.HasSuffix(what, "uring") {
+				_, err := uringAbility()
+				skipRefused(t, err)
+			}
+			starve(t, what)
+		})
 	}
 }
 
@@ -136,7 +149,7 @@ func starve(t *testing.T, what string) {
 	address = strings.TrimSpace(address)
 	const n = 60
 	request := "x\n"
-	if what == "http" {
+	if strings.HasPrefix(what, "http") {
 		request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	}
 	answered := make(chan net.Conn, n)
@@ -181,7 +194,7 @@ func starve(t *testing.T, what string) {
 	if report.CPU > 500*time.Millisecond {
 		t.Errorf("the server used %v of CPU time while descriptors were short: it spins", report.CPU)
 	}
-	if what == "serve" && (report.Logs == 0 || report.Logs > 20) {
+	if strings.HasPrefix(what, "serve") && (report.Logs == 0 || report.Logs > 20) {
 		t.Errorf("the server logged %d lines, want at least one and not a flood", report.Logs)
 	}
 }

@@ -116,6 +116,9 @@ func (c *Conn) OnReadableAt(e *task.Entrance, fn func()) error {
 
 func (d *desc) onReadable(e *task.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, func() syscall.Errno {
+		if d.kind == kindTCP && d.requests != nil {
+			return d.requests.peek()
+		}
 		var b [1]byte
 		_, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
 		return e
@@ -159,7 +162,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 			// Published: look for a deadline or a Close that was earlier.
 			if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
 				d.interrupted(d.read.interrupt())
-			} else if !own {
+			} else if !own || d.requests != nil {
 				d.poller.rearm(d)
 			}
 			return nil

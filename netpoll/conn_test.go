@@ -241,8 +241,33 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// The peer of a connection that is closed with bytes unread is told that they were not.
+func TestCloseWithUnreadBytesResets(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, takeSome := range []bool{false, true} {
+			c, s := connPair(t, "tcp")
+			_, err := c.Write([]byte("for nobody"))
+			must(t, err)
+			ran := make(chan bool, 1)
+			must(t, s.OnReadable(func() { ran <- true }))
+			for len(ran) == 0 {
+				rest(100 * time.Microsecond)
+			}
+			if takeSome {
+				_, err := s.Read(make([]byte, 3))
+				must(t, err)
+			}
+			must(t, s.Close())
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the peer reads %v, want ECONNRESET", err)
+			}
+			must(t, c.Close())
+		}
+	})
+}
+
 func TestLingerDoesNotBlockTheLoop(t *testing.T) {
-	rt := setting{"epoll", NewEpoll, 1}.start(t)
+	rt := onOne(t, 1).start(t)
 	inTask(t, rt, func() {
 		c, s := connPair(t, "tcp")
 		must(t, c.SetLinger(2))

@@ -58,7 +58,12 @@ func TestNoAllocation(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	rt := setting{"epoll", NewEpoll, 1}.start(t)
+	for _, x := range pollers {
+		t.Run(x.name, func(t *testing.T) { noAllocation(t, setting{x.name, x.open, 1}.start(t)) })
+	}
+}
+
+func noAllocation(t *testing.T, rt *task.Runtime) {
 	inTask(t, rt, func() {
 		c, s := connPair(t, "tcp")
 		defer c.Close()
@@ -83,8 +88,8 @@ func TestNoAllocation(t *testing.T) {
 // One read for each token: none that meets EAGAIN. The kernel counts the read(2) calls
 // of the process in /proc/self/io (proc(5)).
 func TestOneReadPerToken(t *testing.T) {
-	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
-		rt := setting{"", open, 1}.start(t)
+	for _, x := range pollers {
+		rt := setting{x.name, x.open, 1}.start(t)
 		inTask(t, rt, func() {
 			a, b, stop := pipeEnds(t)
 			defer stop()
@@ -118,7 +123,7 @@ func readCalls(t *testing.T) int {
 // The rivals: goroutines over package net and os.
 func BenchmarkPingPong(b *testing.B) {
 	inLoop := func(b *testing.B, f func()) {
-		rt := setting{"epoll", NewEpoll, 1}.start(b)
+		rt := onOne(b, 1).start(b)
 		inTask(b, rt, f)
 	}
 	for _, network := range []string{"tcp", "unix"} {
@@ -175,7 +180,7 @@ func BenchmarkPingPong(b *testing.B) {
 }
 
 func BenchmarkSetReadDeadline(b *testing.B) {
-	rt := setting{"epoll", NewEpoll, 1}.start(b)
+	rt := onOne(b, 1).start(b)
 	inTask(b, rt, func() {
 		c, s := connPair(b, "tcp")
 		defer c.Close()

@@ -45,6 +45,7 @@ const (
 	flagShared                   // the fd may have been duplicated: deregister before closing
 	flagLinger                   // close(2) may block (SO_LINGER)
 	flagExclusive                // a listener that several loops accept from
+	flagListens                  // a listener that one loop accepts from
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -54,7 +55,8 @@ type registrar interface {
 	register(d *desc) error
 	// deregister ends it. An event already under way is dropped.
 	deregister(d *desc)
-	// rearm says that somebody off the loop has begun to wait on d.
+	// rearm says that somebody off the loop has begun to wait on d; if d has requests,
+	// on the loop too.
 	rearm(d *desc)
 }
 
@@ -70,6 +72,7 @@ type desc struct {
 	loop        *task.Loop
 	poller      registrar
 	token       uint64         // constant while registered
+	requests    *requests      // constant; nil unless poller is a uringPoller
 	hook        func()         // of OnReadable; owned by whoever took the slot out of hooked
 	entrance    *task.Entrance // where it comes in, nil: nowhere; owned like hook
 
@@ -197,7 +200,7 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held sid
 		w.Release()
 		return d.failed(expired)
 	}
-	if !own {
+	if !own || d.requests != nil {
 		d.poller.rearm(d)
 	}
 	gone := true
@@ -255,16 +258,22 @@ func (d *desc) receive(b []byte) (n int, err error) {
 			}
 		}
 		var e syscall.Errno
-		if d.kind <= kindDatagram {
-			n, e = sysRecv(d.fd, b, 0)
+		dry := false
+		if r := d.requests; r != nil && d.kind == kindTCP {
+			n, dry, e = r.take(b, own)
 		} else {
-			n, e = sysRead(d.fd, b, d.raw)
+			if d.kind <= kindDatagram {
+				n, e = sysRecv(d.fd, b, 0)
+			} else {
+				n, e = sysRead(d.fd, b, d.raw)
+			}
+			dry = 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0
 		}
 		if e == unix.EAGAIN {
 			d.read.exhausted(own)
 			continue
 		}
-		if 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0 {
+		if dry {
 			d.read.exhausted(own)
 		} else {
 			d.read.more()

@@ -7,6 +7,14 @@
 // call: the descriptor remembers per direction whether it is worth trying, so no call
 // is made just to be told EAGAIN, and none to change what is polled for.
 //
+// With NewUring, TCP connections and listeners work by completion instead: the kernel
+// receives into buffers that belong to the loop, and accepts, before anybody asks, and a
+// Read or an Accept takes what is there without a system call. A connection that waits
+// owns no buffer. One that is not read from gets up to 32 KiB ahead, then the kernel's own
+// buffer fills, and the peer is held up as always. Two things differ: RawConn.Read on a
+// connection with unread bytes fails until Read has taken them, and a connection that was
+// reset before it was accepted has an unspecified remote address.
+//
 // Every method may be called by a task of any loop and by a plain goroutine, which
 // then blocks alone, without stopping a loop. It is cheapest on the descriptor's own
 // loop: the loop of the task that accepted or dialled it. One reader and one writer
@@ -14,7 +22,7 @@
 //
 // The package never starts a thread, never blocks a loop, and reads no environment
 // variable. It needs Linux; a runtime of package task must be running, because its
-// loops do the polling: give it NewEpoll or NewPoll as Config.NewPoller.
+// loops do the polling: give it NewEpoll, NewPoll or NewUring as Config.NewPoller.
 //
 // Code that holds a sync.Mutex while it reads or writes stops the loop if a second
 // task of the same loop wants that mutex. With crypto/tls this means: finish Handshake

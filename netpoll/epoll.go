@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"errors"
 	"math"
 	"os"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/uring"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -25,6 +27,7 @@ const epollInterest = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOL
 type epoll struct {
 	table
 	waker
+	ringHost
 	fd       int
 	noPwait2 bool                       // loop-private: the kernel lacks epoll_pwait2
 	events   [maxEvents]unix.EpollEvent // loop-private
@@ -53,12 +56,30 @@ func NewEpoll() (task.Poller, error) {
 	return p, nil
 }
 
-// Poll implements task.Poller: one system call, at most 512 events.
+// ringToken is the token of the ring's descriptor. No descriptor of the table has it,
+// whose generations are never 0, so that the event is dropped: its effect is the end of
+// the wait.
+const ringToken = 1
+
+// Driver returns the ring that this poller waits for besides, made at the first call. The
+// error says why there is none. Own loop only.
+func (p *epoll) Driver() (*uring.Driver, error) {
+	return p.ringHost.lend(func(fd int) error {
+		// Level triggered: Reap may leave some.
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: ringToken}
+		return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &ev))
+	})
+}
+
+// Poll implements task.Poller: one system call, at most 512 events. A ring adds another if
+// there is something to hand over to it.
 func (p *epoll) Poll(timeout time.Duration) error {
+	timeout, err := p.ringHost.before(timeout)
 	n, e := p.wait(timeout)
+	p.ringHost.after()
 	if e != 0 {
 		if e == unix.EINTR {
-			return nil
+			return err
 		}
 		return &pollError{"epoll_wait", p.fd, e}
 	}
@@ -83,7 +104,7 @@ func (p *epoll) Poll(timeout time.Duration) error {
 		)
 		d.deliver(ev.Events&in != 0, ev.Events&out != 0, ev.Events&end != 0)
 	}
-	return nil
+	return err
 }
 
 // warmEvents is the number of events from which on warm pays.
@@ -158,15 +179,16 @@ func milliseconds(d time.Duration) int {
 func (p *epoll) Wake() error { return p.waker.wake() }
 
 // Active implements task.Poller.
-func (p *epoll) Active() bool { return p.active.Load() != 0 }
+func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
-// Close implements task.Poller: descriptors still registered are closed, and who waits
-// on them gets net.ErrClosed.
+// Close implements task.Poller: requests in flight are cancelled, descriptors still
+// registered are closed, and who waits on them gets net.ErrClosed.
 func (p *epoll) Close() error {
-	return p.table.close(func() error {
+	err := p.ringHost.close()
+	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
 		return os.NewSyscallError("close", unix.Close(p.fd))
-	})
+	}))
 }
 
 func (p *epoll) register(d *desc) error {

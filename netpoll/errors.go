@@ -21,7 +21,9 @@ var (
 	errNoRuntime = errors.New("netpoll: no task runtime is running")
 	// errForeignPoller says that the loop polls with something not of this package.
 	errForeignPoller = errors.New("netpoll: the loop's poller was not made by netpoll")
-	errNotPollable   = errors.New("the descriptor can't be polled (a regular file or directory)")
+	// errUnread is for callers of the socket that would skip what has been received.
+	errUnread      = errors.New("bytes that have been received must be read with Read first")
+	errNotPollable = errors.New("the descriptor can't be polled (a regular file or directory)")
 )
 
 // A pollError is a failed call of a poller.

@@ -312,6 +312,9 @@ func (d *desc) free() {
 	if d.onFree != nil {
 		d.onFree()
 	}
+	if d.requests != nil {
+		d.requests.release()
+	}
 	if d.flags.Load()&flagLinger != 0 {
 		go sysClose(d.fd) // may block for as long as SO_LINGER says
 	} else {

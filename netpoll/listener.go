@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -142,6 +143,9 @@ func (lc ListenConfig) setUp(fd int, l *task.Loop, network string, sa sockaddr, 
 	}
 	ln.d.owner = ln
 	ln.d.onFree = ln.removeFile
+	if family != unix.AF_UNIX {
+		ln.d.flags.Store(flagListens)
+	}
 	return ln, ln.d.init(fd, kindStream, l, true)
 }
 
@@ -203,7 +207,7 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 	)
 	err := ln.d.attempt(readSide, task.ReasonAccept, func() (e syscall.Errno) {
 		for {
-			fd, salen, e = sysAccept(ln.d.fd, &rsa)
+			fd, salen, e = ln.d.accept(&rsa)
 			if !abandoned(e) {
 				return e
 			}
@@ -218,6 +222,12 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 		return nil, err
 	}
 	c.remote = decode(&rsa, salen)
+	if salen == 0 { // it was reset before anybody asked, see desc.accept
+		c.remote = sockaddr{ip: netip.IPv4Unspecified(), family: ln.local.family}
+		if ln.family == unix.AF_INET6 {
+			c.remote.ip = netip.IPv6Unspecified()
+		}
+	}
 	c.bound = &ln.local
 	return c, nil
 }

@@ -136,7 +136,10 @@ func TestAcceptDeadline(t *testing.T) {
 
 // Connections that are reset while they wait to be accepted do not end Accept.
 func TestAcceptAfterReset(t *testing.T) {
-	withEpoll(t)
+	everywhere(t, func(t *testing.T, _ *task.Runtime) { acceptAfterReset(t) })
+}
+
+func acceptAfterReset(t *testing.T) {
 	ln, err := Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	for range 10 {
@@ -151,13 +154,16 @@ func TestAcceptAfterReset(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("Read: %v, want ECONNRESET", err)
 		}
+		if addr := c.RemoteAddr(); addr == nil || addr.Network() != "tcp" || addr.String() == "" {
+			t.Errorf("remote address %v of a connection that was reset", addr)
+		}
 		must(t, c.Close())
 	}
 	must(t, ln.Close())
 }
 
 func TestAcceptedConnBelongsToCaller(t *testing.T) {
-	rt := setting{"epoll", NewEpoll, 3}.start(t)
+	rt := onOne(t, 3).start(t)
 	ln, err := Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	for i := range 3 {
@@ -206,6 +212,7 @@ func TestServe(t *testing.T) {
 					c.Close()
 				})
 			})
+			awaitClones(ln)
 			const n = 100
 			var clients sync.WaitGroup
 			for i := range n {
@@ -248,6 +255,19 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// awaitClones returns when ln listens on all loops: what comes earlier goes to one.
+func awaitClones(ln *Listener) {
+	for {
+		ln.mu.Lock()
+		n := len(ln.clones)
+		ln.mu.Unlock()
+		if n == ln.d.loop.Runtime().Loops()-1 {
+			return
+		}
+		rest(100 * time.Microsecond)
+	}
+}
+
 // A listener on a wildcard with IPv6 clones itself with the same protocol versions.
 func TestServeWildcard(t *testing.T) {
 	withEpoll(t)
@@ -265,7 +285,10 @@ func TestServeWildcard(t *testing.T) {
 }
 
 func TestServeEndsWithContext(t *testing.T) {
-	rt := withEpoll(t)
+	everywhere(t, serveEndsWithContext)
+}
+
+func serveEndsWithContext(t *testing.T, rt *task.Runtime) {
 	ln, err := Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

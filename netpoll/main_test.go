@@ -3,6 +3,8 @@
 package netpoll
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -71,6 +73,33 @@ func openFDs() []string {
 // ownEvents cannot tell whose an epoll or eventfd descriptor is; all of them count.
 func ownEvents(string) bool { return true }
 
+// pollers are those of this package.
+var pollers = []struct {
+	name string
+	open func() (task.Poller, error)
+}{
+	{"epoll", NewEpoll},
+	{"poll", NewPoll},
+	{"uring", func() (task.Poller, error) { return NewUring(UringOptions{}) }},
+	{lockedUring, func() (task.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+}
+
+// lockedUring is for loops that are locked to their threads.
+const lockedUring = "uring-locked"
+
+// skipRefused skips the test if err says that there is no io_uring here.
+func skipRefused(t testing.TB, err error) {
+	t.Helper()
+	if err != nil && refused(err) {
+		t.Skipf("io_uring is not to be had: %v", err)
+	}
+}
+
+func refused(err error) bool {
+	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) ||
+		errors.Is(err, unix.ENOMEM) || errors.Is(err, errNoMultishot)
+}
+
 // A setting is one poller with one number of loops.
 type setting struct {
 	name  string
@@ -80,11 +109,11 @@ type setting struct {
 
 func settings() []setting {
 	var all []setting
-	for _, p := range []struct {
-		name string
-		open func() (task.Poller, error)
-	}{{"epoll", NewEpoll}, {"poll", NewPoll}} {
+	for _, p := range pollers {
 		for _, n := range []int{1, 2, 8} {
+			if p.name == lockedUring && n == 8 {
+				continue // eight threads take turns: slow, and shows nothing new
+			}
 			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n})
 		}
 	}
@@ -95,11 +124,13 @@ func settings() []setting {
 func (s setting) start(t testing.TB) *task.Runtime {
 	t.Helper()
 	rt, err := task.New(task.Config{
-		Loops:     s.loops,
-		NewPoller: func(int) (task.Poller, error) { return s.open() },
-		HoldLimit: -1,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Loops:       s.loops,
+		NewPoller:   func(int) (task.Poller, error) { return s.open() },
+		HoldLimit:   -1,
+		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
+		LockThreads: strings.HasPrefix(s.name, lockedUring),
 	})
+	skipRefused(t, err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +149,21 @@ func everywhere(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
 	}
 }
 
-// withEpoll runs a runtime of two loops on epoll.
-func withEpoll(t testing.TB) *task.Runtime {
-	return setting{"epoll", NewEpoll, 2}.start(t)
+var pollerFlag = flag.String("poller", "epoll", "poller of the tests that run on one only")
+
+// onOne is the setting of tests that run on one poller only.
+func onOne(t testing.TB, loops int) setting {
+	for _, p := range pollers {
+		if p.name == *pollerFlag {
+			return setting{p.name, p.open, loops}
+		}
+	}
+	t.Fatalf("-poller=%s: there is no such poller", *pollerFlag)
+	return setting{}
 }
+
+// withEpoll runs a runtime of two loops, on epoll unless a flag says otherwise.
+func withEpoll(t testing.TB) *task.Runtime { return onOne(t, 2).start(t) }
 
 // inTask runs f as a task and waits for it.
 func inTask(t testing.TB, rt *task.Runtime, f func()) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,7 +145,13 @@ func TestOnReadableChain(t *testing.T) {
 // A registration that is pending when the runtime closes must not leave anything.
 func TestOnReadableAtShutdown(t *testing.T) {
 	for _, s := range settings() {
-		rt, err := task.New(task.Config{Loops: s.loops, NewPoller: func(int) (task.Poller, error) { return s.open() }})
+		rt, err := task.New(task.Config{
+			Loops: s.loops, NewPoller: func(int) (task.Poller, error) { return s.open() },
+			LockThreads: strings.HasPrefix(s.name, lockedUring),
+		})
+		if refused(err) {
+			continue
+		}
 		must(t, err)
 		var c, peer *Conn
 		must(t, rt.Run(context.Background(), func(context.Context) error {

@@ -3,12 +3,14 @@
 package netpoll
 
 import (
+	"errors"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/uring"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -19,8 +21,9 @@ import (
 type poller struct {
 	table
 	waker
-	fds   []unix.PollFd // loop-private, built anew by each Poll
-	descs []*desc       // loop-private: the owners of fds[1:]
+	ringHost
+	fds   []unix.PollFd // loop-private, built anew by each Poll: waker, ring, descriptors
+	descs []*desc       // loop-private: the owners of the last of fds
 }
 
 // NewPoll makes a poller on poll(2), for one loop. It is slower than NewEpoll and needs
@@ -33,27 +36,40 @@ func NewPoll() (task.Poller, error) {
 	return p, nil
 }
 
+// Driver returns the ring that this poller waits for besides, made at the first call. The
+// error says why there is none. Own loop only.
+func (p *poller) Driver() (*uring.Driver, error) {
+	return p.ringHost.lend(func(int) error { return nil })
+}
+
 // Poll implements task.Poller.
 func (p *poller) Poll(timeout time.Duration) error {
-	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.waker.fd), Events: unix.POLLIN})
+	timeout, err := p.ringHost.before(timeout)
+	ring := int32(-1) // poll(2) passes over it
+	if p.ringHost.driver != nil {
+		ring = int32(p.ringHost.driver.Fd())
+	}
+	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.waker.fd), Events: unix.POLLIN},
+		unix.PollFd{Fd: ring, Events: unix.POLLIN})
 	p.descs = p.descs[:0]
 	p.table.each(p.collect)
 	n, e := p.wait(timeout)
+	p.ringHost.after()
 	if e != 0 {
 		if e == unix.EINTR {
-			return nil
+			return err
 		}
 		return &pollError{"poll", p.waker.fd, e}
 	}
 	if n == 0 {
-		return nil
+		return err
 	}
 	if p.fds[0].Revents != 0 {
 		p.waker.drain()
 	}
 	for i, d := range p.descs {
 		p.descs[i] = nil
-		ev := p.fds[i+1].Revents
+		ev := p.fds[i+2].Revents
 		if ev == 0 || p.table.find(d.token) != d {
 			continue
 		}
@@ -67,7 +83,7 @@ func (p *poller) Poll(timeout time.Duration) error {
 		}
 		d.deliver(ev&in != 0, ev&out != 0, ev&end != 0)
 	}
-	return nil
+	return err
 }
 
 // collect adds d to the next poll(2) if a direction of it waits for an event.
@@ -101,15 +117,16 @@ func (p *poller) wait(timeout time.Duration) (int, syscall.Errno) {
 func (p *poller) Wake() error { return p.waker.wake() }
 
 // Active implements task.Poller.
-func (p *poller) Active() bool { return p.active.Load() != 0 }
+func (p *poller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
-// Close implements task.Poller: descriptors still registered are closed, and who waits
-// on them gets net.ErrClosed.
+// Close implements task.Poller: requests in flight are cancelled, descriptors still
+// registered are closed, and who waits on them gets net.ErrClosed.
 func (p *poller) Close() error {
-	return p.table.close(func() error {
+	err := p.ringHost.close()
+	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
 		return nil
-	})
+	}))
 }
 
 func (p *poller) register(d *desc) error {

@@ -14,12 +14,15 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// eachPoller runs the test on both pollers, without a runtime: the test's goroutine
-// plays the loop.
+// eachPoller runs the test on every poller, without a runtime: the test's goroutine, on
+// a thread of its own, plays the loop.
 func eachPoller(t *testing.T, f func(t *testing.T, p task.Poller)) {
-	for name, open := range map[string]func() (task.Poller, error){"epoll": NewEpoll, "poll": NewPoll} {
-		t.Run(name, func(t *testing.T) {
-			p, err := open()
+	for _, x := range pollers {
+		t.Run(x.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			p, err := x.open()
+			skipRefused(t, err)
 			must(t, err)
 			defer func() { must(t, p.Close()) }()
 			f(t, p)
@@ -31,6 +34,10 @@ func eachPoller(t *testing.T, f func(t *testing.T, p task.Poller)) {
 func bareDesc(t testing.TB, p task.Poller, fd int) *desc {
 	d := &desc{fd: int32(fd), kind: kindStream, poller: p.(registrar)}
 	must(t, d.poller.register(d))
+	if u, ok := p.(*uringPoller); ok { // the others ask without being asked
+		u.ask(d.requests, askedRead)
+		u.ask(d.requests, askedWrite)
+	}
 	return d
 }
 
@@ -82,8 +89,11 @@ func TestWake(t *testing.T) {
 }
 
 func TestWakeAfterClose(t *testing.T) {
-	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
-		p, err := open()
+	for _, x := range pollers {
+		p, err := x.open()
+		if refused(err) {
+			continue
+		}
 		must(t, err)
 		must(t, p.Close())
 		must(t, p.Wake())
@@ -96,23 +106,28 @@ func TestWakeAfterClose(t *testing.T) {
 
 func TestInterruptedPoll(t *testing.T) {
 	eachPoller(t, func(t *testing.T, p task.Poller) {
-		tids := make(chan int)
-		done := make(chan error)
+		tid := unix.Gettid()
+		done := make(chan struct{})
+		ended := make(chan error)
 		go func() {
-			runtime.LockOSThread()
-			tids <- unix.Gettid()
-			done <- p.Poll(time.Minute)
-		}()
-		tid := <-tids
-		for {
-			select {
-			case err := <-done:
-				must(t, err) // EINTR is no error
-				return
-			case <-time.After(time.Millisecond):
-				must(t, unix.Tgkill(unix.Getpid(), tid, unix.SIGURG))
+			for {
+				select {
+				case <-done:
+					ended <- nil
+					return
+				case <-time.After(time.Millisecond):
+					if err := unix.Tgkill(unix.Getpid(), tid, unix.SIGURG); err != nil {
+						ended <- err
+						return
+					}
+				}
 			}
+		}()
+		for range 5 {
+			must(t, p.Poll(20*time.Millisecond)) // EINTR is no error
 		}
+		close(done)
+		must(t, <-ended)
 	})
 }
 
@@ -182,15 +197,24 @@ func TestManyEvents(t *testing.T) {
 		if !p.Active() {
 			t.Error("not Active with descriptors registered")
 		}
+		polls := 2
+		if t.Name() == "TestManyEvents/"+lockedUring {
+			polls += n / 10 // the kernel does a bounded number of things before it returns
+		}
 		must(t, p.Poll(-1))
-		must(t, p.Poll(0))
+		for range polls - 1 {
+			must(t, p.Poll(0))
+		}
 		for i, d := range descs {
 			if d.read.p.Load() != ready || d.write.p.Load() != ready {
-				t.Fatalf("descriptor %d of %d got no event in two polls", i, n)
+				t.Fatalf("descriptor %d of %d got no event in %d polls", i, n, polls)
 			}
 			must(t, d.shut())
 			d.unuse()
 			unix.Close(peers[i])
+		}
+		for range polls {
+			must(t, p.Poll(0)) // what is left is cancelled
 		}
 		if p.Active() {
 			t.Error("Active after the last was closed")
@@ -218,8 +242,11 @@ func TestEventBits(t *testing.T) {
 
 func TestPollerCloseClosesDescriptors(t *testing.T) {
 	before := len(openFDs())
-	for _, open := range []func() (task.Poller, error){NewEpoll, NewPoll} {
-		p, err := open()
+	for _, x := range pollers {
+		p, err := x.open()
+		if refused(err) {
+			continue
+		}
 		must(t, err)
 		a, b := bareSocketpair(t)
 		d := bareDesc(t, p, a)

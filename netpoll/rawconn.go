@@ -37,8 +37,8 @@ func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return r.repeat("raw-write", writeSide, f)
 }
 
-// repeat calls f at least once without waiting first, as it may not want to read or
-// write at all.
+// repeat calls f at least once without waiting for readiness first, as it may not want
+// to read or write at all.
 func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 	why := task.ReasonRead
 	s := &r.d.read
@@ -47,6 +47,11 @@ func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 	}
 	s.more()
 	r.d.flags.Or(flagShared)
+	if sd == readSide {
+		if err := r.d.surrender(); err != nil {
+			return r.wrap(op, err)
+		}
+	}
 	err := r.d.attempt(sd, why, func() syscall.Errno {
 		if f(uintptr(r.d.fd)) {
 			return 0

@@ -13,15 +13,17 @@ import (
 // The random programs that task runs on a scripted poller and a false clock, on the
 // real pollers and the real clock.
 func TestRandomPrograms(t *testing.T) {
-	for name, open := range map[string]func() (task.Poller, error){"epoll": NewEpoll, "poll": NewPoll} {
-		t.Run(name, func(t *testing.T) {
+	for _, x := range pollers {
+		t.Run(x.name, func(t *testing.T) {
 			programs.Run(t, 20, func(t testing.TB, loops int, seed uint64) *task.Runtime {
 				rt, err := task.New(task.Config{
-					Loops:     loops,
-					NewPoller: func(int) (task.Poller, error) { return open() },
-					OnPanic:   func(*task.PanicError) {},
-					Log:       slog.New(slog.DiscardHandler),
+					Loops:       loops,
+					NewPoller:   func(int) (task.Poller, error) { return x.open() },
+					LockThreads: x.name == lockedUring,
+					OnPanic:     func(*task.PanicError) {},
+					Log:         slog.New(slog.DiscardHandler),
 				})
+				skipRefused(t, err)
 				if err != nil {
 					t.Fatal(err)
 				}

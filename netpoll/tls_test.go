@@ -60,7 +60,7 @@ const tlsSkip = "^TestTLSNettest$/./(PastTimeout|FutureTimeout|ConcurrentMethods
 // told to leave out some of its tests, only package testing can.
 func TestTLSNettest(t *testing.T) {
 	if os.Getenv(tlsVariable) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestTLSNettest$", "-test.skip="+tlsSkip)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestTLSNettest$", "-test.skip="+tlsSkip, "-poller="+*pollerFlag)
 		cmd.Env = append(os.Environ(), tlsVariable+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

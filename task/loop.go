@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Loop runs tasks, one at a time, on one goroutine's worth of processor.
@@ -38,6 +39,8 @@ type Loop struct {
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
 	label    string  // what the running task has given to At, until that is observed
+	chunks   *stackchunk.Pool
+	links    linkPaths
 	accounts accounts
 
 	ready      taskQueue     // with the FIFO policy
@@ -137,6 +140,7 @@ func (l *Loop) run() {
 		l.runReady()
 	}
 	l.closeWorkers()
+	l.chunks.Close(&l.party)
 	l.finishLoop()
 }
 
@@ -474,14 +478,15 @@ func (l *Loop) unlockThread() (locked bool) {
 // to the thread. Only if what it waits for has been given to it already, t goes on,
 // without the lock on the thread.
 func (t *Task) refuseThreadLock(on any) {
-	const message = "task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there"
 	l := t.loop
 	if !l.unlockThread() {
 		return
 	}
 	if d, ok := on.(withdrawer); ok && !d.withdraw(&t.wait) {
-		l.rt.log.Error(message, "task", t.String())
+		l.rt.log.Error(threadLockRefusal, "task", t.String())
 		return
 	}
-	panic(message)
+	panic(threadLockRefusal)
 }
+
+const threadLockRefusal = "task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there"

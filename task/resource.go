@@ -47,7 +47,7 @@ func Progress(n int) { progress.Acquire(int64(n)) }
 // coro.Peek.
 type accounts struct {
 	taken, given [MaxResources]uint64
-	moves        uint64 // calls of Acquire and Release
+	moves        uint64 // see Loop.Moves
 }
 
 var resources struct {
@@ -160,7 +160,7 @@ func (r *Resource) InUse() int64 {
 	return int64(acquired - released)
 }
 
-// Moves counts the changes of the loop's accounts. Loop-private: for observers.
+// Moves is a number that changes when the loop's accounts do. Loop-private: for observers.
 func (l *Loop) Moves() uint64 { return l.accounts.moves }
 
 // Balance is what tasks of the loop have taken of the resource at position i of

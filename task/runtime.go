@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -165,6 +166,7 @@ func (rt *Runtime) makeLoops() error {
 		if err != nil {
 			for _, l := range rt.loops {
 				l.poller.Close()
+				l.chunks.Close(nil)
 			}
 			rt.cancel(ErrShutdown) // what observers have made ends with it
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
@@ -172,6 +174,7 @@ func (rt *Runtime) makeLoops() error {
 		l := &Loop{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1, stopped: make(chan struct{})}
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)
+		l.chunks = stackchunk.NewPool(l)
 		l.wheel.init(rt.clock.Now())
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)
@@ -250,7 +253,7 @@ func (p *PanicError) Unwrap() error {
 // taskPanicked is called by the deferred function that recovered v. It ends the task,
 // even if the handler ends by runtime.Goexit.
 func (l *Loop) taskPanicked(t *Task, v any) {
-	p := &PanicError{Task: t.String(), Value: v, Stack: debug.Stack()}
+	p := &PanicError{Task: t.String(), Value: v, Stack: append([]byte(t.trailOf(v)), debug.Stack()...)}
 	defer l.finish(t, p)
 	if l.rt.cfg.OnPanic == nil {
 		p.crash()

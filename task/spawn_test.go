@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 func TestGoInheritsTheLoopOfTheSpawner(t *testing.T) {
@@ -429,6 +431,9 @@ func TestStartBelongsToTheContext(t *testing.T) {
 }
 
 func TestStartAllocatesNothing(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("finding out who is calling allocates without the assembly")
+	}
 	rt := newRuntime(t, 1)
 	defer rt.Close()
 	rt.Go(func() {

@@ -82,6 +82,7 @@ type extension struct {
 	dropped  func()      // called if the task ends without having been started, or nil
 	under    *scope      // loop-private: of the innermost Under
 	locals   map[any]any // loop-private
+	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
 	mu      sync.Mutex
 	done    bool       // guarded by mu

@@ -190,8 +190,12 @@ func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 	t.fixed = !cancellable
 	t.why = why
 	if l.observed {
+		print := coro.Fingerprint(l.base)
+		if t.worker.onChunk() {
+			print ^= t.worker.asChunk().print
+		}
 		t.seen = true
-		t.node = l.observer.Parked(t, why, coro.Fingerprint(l.base)+uint64(why))
+		t.node = l.observer.Parked(t, why, print+uint64(why))
 	}
 	t.state = stateParked
 	if cancellable && t.cancelled {
@@ -247,7 +251,7 @@ func (t *Task) unwind() {
 		for !t.notified {
 			t.fixed = true
 			if l.observed {
-				t.node = l.observer.Parked(t, t.why, coro.Fingerprint(l.base))
+				t.node = l.observer.Parked(t, t.why, t.worker.fingerprint(l))
 			}
 			t.state = stateParked
 			if to := l.handOver(t); to != nil {
@@ -282,7 +286,7 @@ func (l *Loop) Label() string { return l.label }
 
 // observeLabel tells the observer that t waits, or passes, at a place with a name.
 func (l *Loop) observeLabel(t *Task, why Reason) {
-	fp := coro.Fingerprint(l.base)
+	fp := t.worker.fingerprint(l)
 	for i := range len(l.label) {
 		fp = (fp ^ uint64(l.label[i])) * 0x100000001b3
 	}
@@ -305,7 +309,11 @@ func Yield() {
 	t.why = ReasonYield
 	if l.observed {
 		if l.label == "" {
-			t.node = l.observer.Parked(t, ReasonYield, coro.Fingerprint(l.base)+uint64(ReasonYield))
+			print := coro.Fingerprint(l.base)
+			if t.worker.onChunk() {
+				print ^= t.worker.asChunk().print
+			}
+			t.node = l.observer.Parked(t, ReasonYield, print+uint64(ReasonYield))
 		} else {
 			l.observeLabel(t, ReasonYield)
 		}

@@ -172,7 +172,7 @@ func (l *Loop) reportOverrun() {
 	w.overruns.Add(1)
 	report, stack := w.mayReport(), ""
 	if report {
-		stack = string(debug.Stack())
+		stack = string(debug.Stack()) + l.chunkCallers()
 	}
 	if o, ok := l.observer.(OverrunObserver); ok {
 		o.Overran(l.cur.String(), lasted, stack, true)
@@ -192,7 +192,7 @@ func runningStacks() string {
 	var out []string
 	for _, g := range strings.Split(string(buf), "\n\n") {
 		head, _, _ := strings.Cut(g, "\n")
-		if !strings.Contains(head, "[coroutine") && strings.Contains(g, "task.(*worker).runTask") {
+		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, "task.(*worker).runTask") || strings.Contains(g, chunkRoot+"(")) {
 			out = append(out, g)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A worker is a goroutine of a loop that runs one task after another. All fields are
@@ -18,6 +19,7 @@ type worker struct {
 const (
 	workerGone     = 1 << iota // its goroutine is ending
 	workerEnrolled             // in members
+	workerChunk                // part of a chunkWorker
 )
 
 func (l *Loop) newWorker() *worker {
@@ -49,8 +51,14 @@ func (l *Loop) enroll() {
 		w.enroll(l)
 	}
 	for t := l.tasks; t != nil; t = t.allNext {
-		t.worker.enroll(l)
+		w := t.worker
+		for m := w.asChunk(); m != nil; m = w.asChunk() {
+			w.enroll(l)
+			w = m.below
+		}
+		w.enroll(l)
 	}
+	l.chunks.Idle(func(m stackchunk.Member) { m.(*chunkWorker).enroll(l) })
 }
 
 // adopt makes w the worker of t, which has not started.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -10,10 +11,12 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // An adminServer shows operators what knot is doing. It is a server of net/http on
@@ -42,7 +45,8 @@ func (e *adminError) Error() string { return e.err.Error() }
 func (e *adminError) Unwrap() error { return e.err }
 
 // listenAdmin starts serving on addr. Without a host that is this machine only.
-func listenAdmin(addr string, log *slog.Logger) (*adminServer, error) {
+// stats is what the page shows of the caches.
+func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats) (*adminServer, error) {
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr
 	}
@@ -51,7 +55,7 @@ func listenAdmin(addr string, log *slog.Logger) (*adminServer, error) {
 		return nil, &adminError{addr, err}
 	}
 	a := &adminServer{addr: ln.Addr(), ended: make(chan struct{})}
-	var handler http.Handler = adminPages()
+	var handler http.Handler = adminPages(stats)
 	if local, ok := ln.Addr().(*net.TCPAddr); ok && local.IP.IsLoopback() {
 		handler = onlyByAddress(handler)
 	} else {
@@ -101,16 +105,57 @@ var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
 <li><a href="debug/bgraph/">blocking graph</a>: where tasks wait, and what they do in between
 <li><a href="debug/pprof/">profiles</a> of the Go runtime: CPU, memory, goroutines
 </ul>
-<p>For a live view: <code>bgdump -top http://{{.}}</code>
+<p>For a live view: <code>bgdump -top http://{{.Host}}</code>
+<p>The files that it keeps (<a href="debug/files">as JSON</a>):</p>
+<table>
+{{range .Rows}}<tr><td>{{.Name}}<td align="right">{{.Value}}<td>{{.Note}}
+{{end}}</table>
 </html>
 `))
 
-func adminPages() *http.ServeMux {
+type adminIndexPage struct {
+	Host string
+	Rows []cacheRow
+}
+
+type cacheRow struct{ Name, Value, Note string }
+
+// cacheRows puts the counters of the caches into words.
+func cacheRows(s knot.FilesStats) []cacheRow {
+	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	all := s.Hits + s.OpenHits + s.Misses
+	share := func(n uint64) string {
+		if all == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.1f %% of the requests for files", 100*float64(n)/float64(all))
+	}
+	kept := fmt.Sprintf("of %s, %d files", byteSize(s.MaxBytes), s.Files)
+	return []cacheRow{
+		{"from memory", count(s.Hits), share(s.Hits)},
+		{"from a file that was open", count(s.OpenHits), share(s.OpenHits)},
+		{"file opened, or not found", count(s.Misses), share(s.Misses)},
+		{"read into memory", count(s.Loads), ""},
+		{"bytes in memory", strconv.FormatInt(s.Bytes, 10), kept},
+		{"dropped from memory for others", count(s.Evictions), ""},
+		{"not kept: others are asked for more", count(s.Refused), ""},
+		{"open files", strconv.Itoa(s.Open), fmt.Sprintf("of %d", s.MaxOpen)},
+		{"closed for others", count(s.OpenEvictions), ""},
+		{"changed on disk", count(s.Stale), ""},
+	}
+}
+
+func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		adminIndex.Execute(w, r.Host)
+		adminIndex.Execute(w, adminIndexPage{r.Host, cacheRows(stats())})
+	})
+	mux.HandleFunc("GET /debug/files", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		json.NewEncoder(w).Encode(stats())
 	})
 	mux.Handle("/debug/bgraph/", bgraph.Handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // startWith runs knot with the sample site and more arguments, and returns the first
@@ -77,7 +78,7 @@ func TestAdminPages(t *testing.T) {
 	page := url[1] + "/"
 	code, index := ask(page, "")
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
-	if code != 200 || len(links) != 2 || !strings.Contains(index, "bgdump -top "+url[1]) {
+	if code != 200 || len(links) != 3 || !strings.Contains(index, "bgdump -top "+url[1]) {
 		t.Errorf("index: %d, %s", code, index)
 	}
 	for _, link := range append(links, []string{"", "debug/pprof/cmdline"}, []string{"", "debug/pprof/heap"}) {
@@ -136,7 +137,7 @@ func TestAdminForAllIsWarnedOf(t *testing.T) {
 
 // TestAdminStopsInTime: a request that waits does not hold the end up.
 func TestAdminStopsInTime(t *testing.T) {
-	a, err := listenAdmin("127.0.0.1:0", slog.New(slog.DiscardHandler))
+	a, err := listenAdmin("127.0.0.1:0", slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}

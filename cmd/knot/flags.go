@@ -20,6 +20,7 @@ type settings struct {
 	dump   string
 	quiet  bool
 	server *knot.Server
+	files  knot.FilesConfig
 }
 
 const usage = `Knot serves the files of a folder to web browsers.
@@ -38,6 +39,12 @@ For example:
 A folder is shown by its index.html; there are no listings. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
 links are followed only as long as they stay inside.
+
+Small files that are asked for often are kept in memory (-cache, -cache-file-max),
+others are sent from the system's page cache. Every file is compared with the one on
+disk before it is used again, but at most every -revalidate: so long an old one may be
+served. To change a file, write a new one and rename it to the old name; a file that is
+rewritten in place may be sent half old and half new.
 
 Knot stops on Ctrl-C or SIGTERM: it answers the requests under way, for the time
 that -grace says, and takes no new ones. A second signal stops it at once.
@@ -74,6 +81,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
+	set.fileFlags(flags)
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -87,6 +95,45 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	return set, set.check(flags, *format)
 }
 
+func (set *settings) fileFlags(flags *flag.FlagSet) {
+	c := &set.files
+	c.CacheBytes, c.CacheFileMax, c.Revalidate = knot.DefaultCacheBytes, knot.DefaultCacheFileMax, knot.DefaultRevalidate
+	flags.Var((*byteSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, as 64MB or 1GB; 0 keeps none")
+	flags.Var((*byteSize)(&c.CacheFileMax), "cache-file-max", "`size` up to which files are kept in that memory")
+	flags.IntVar(&c.OpenFiles, "open-files", -1, "`number` of larger files kept open; 0 keeps none; -1 means one in 64 of the files that the system lets knot open")
+	flags.DurationVar(&c.Revalidate, "revalidate", c.Revalidate, "for how long a file is served without looking whether it has changed; 0 looks at every request")
+}
+
+// checkFiles turns what the flags say into what FilesConfig says.
+func (set *settings) checkFiles() error {
+	c := &set.files
+	if c.CacheFileMax == knot.DefaultCacheFileMax {
+		c.CacheFileMax = min(c.CacheFileMax, c.CacheBytes)
+	}
+	switch {
+	case c.Revalidate < 0:
+		return fmt.Errorf("-revalidate %v is negative", c.Revalidate)
+	case c.OpenFiles < -1:
+		return fmt.Errorf("-open-files %d is negative; -1 stands for the default, 0 for none", c.OpenFiles)
+	case c.CacheFileMax > c.CacheBytes && c.CacheBytes > 0:
+		return fmt.Errorf("-cache-file-max %v is more than -cache %v", byteSize(c.CacheFileMax), byteSize(c.CacheBytes))
+	}
+	// There 0 stands for the default, and what is negative for none.
+	if c.CacheBytes == 0 || c.CacheFileMax == 0 {
+		c.CacheBytes, c.CacheFileMax = -1, -1
+	}
+	switch c.OpenFiles {
+	case -1:
+		c.OpenFiles = 0
+	case 0:
+		c.OpenFiles = -1
+	}
+	if c.Revalidate == 0 {
+		c.Revalidate = -1
+	}
+	return nil
+}
+
 func (set *settings) check(flags *flag.FlagSet, format string) error {
 	switch {
 	case flags.NArg() > 0 && set.root == "":
@@ -97,6 +144,9 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 		return errors.New("say which folder to serve: knot -root FOLDER")
 	case set.loops < 0:
 		return fmt.Errorf("-loops %d is negative", set.loops)
+	}
+	if err := set.checkFiles(); err != nil {
+		return err
 	}
 	switch format {
 	case "combined":

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err error) {
-	files, err := knot.OpenFiles(set.root)
+	files, err := knot.OpenFilesWith(set.root, set.files)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 	}
 	var admin *adminServer
 	if set.admin != "" {
-		if admin, err = listenAdmin(set.admin, errorLog); err != nil {
+		if admin, err = listenAdmin(set.admin, errorLog, files.Stats); err != nil {
 			return err
 		}
 		defer admin.stop()

@@ -69,3 +69,23 @@ func kilobyteField(data []byte, name string) (int64, error) {
 	}
 	return 0, fmt.Errorf("no field %s", name)
 }
+
+// FetchedBytes is what the kernel has read from disks for process pid so far (read_bytes of
+// proc_pid_io(5)).
+func FetchedBytes(pid int) (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	return FetchedIn(data)
+}
+
+// FetchedIn finds the number in the text of /proc/PID/io.
+func FetchedIn(data []byte) (int64, error) {
+	for line := range bytes.Lines(data) {
+		if value, ok := bytes.CutPrefix(line, []byte("read_bytes: ")); ok {
+			return strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("no read_bytes in %q", data)
+}

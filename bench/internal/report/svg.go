@@ -36,9 +36,11 @@ var colours = map[string]string{
 	"goroutine": "#2f6fc2", "net-http": "#2f6fc2",
 	"pthread": "#8a5a2b", "fasthttp": "#8a5a2b",
 	"state-threads": "#3c9a4a", "gnet": "#3c9a4a",
-	"epoll-c": "#7a4fb5", "nginx": "#7a4fb5",
-	"epoll-go": "#c28a2f", "capriccio-fifo": "#c28a2f",
-	"failsafe-go": "#3c9a4a",
+	"epoll-c": "#7a4fb5", "nginx": "#7a4fb5", "fio": "#7a4fb5",
+	"epoll-go": "#c28a2f", "capriccio-fifo": "#c28a2f", "capriccio-task": "#c28a2f",
+	"knot-uring": "#c28a2f", "knot-epoll": "#d46a9f",
+	"failsafe-go":    "#3c9a4a",
+	"nginx-sendfile": "#7a4fb5", "nginx-threads": "#3c9a4a",
 }
 
 // WriteSVG draws the charts under one another. Charts without rows are left
@@ -132,15 +134,31 @@ func (a valueAxis) y(v float64) float64 {
 	return marginTop + plotHeight*(1-share)
 }
 
-// drawLines draws each system's medians, with a thin bar from least to most.
-func (r *Report) drawLines(out *strings.Builder, metric string, systems []string, xs []float64, axis valueAxis) {
-	low, high := math.Log(max(xs[0], 1)), math.Log(max(xs[len(xs)-1], 1))
-	xOf := func(x float64) float64 {
+// logarithmic places parameters, in ascending order, on a logarithmic axis; 0 stands at half
+// the least that is more.
+func logarithmic(xs []float64) func(x float64) float64 {
+	zero := 1.0
+	if i := slices.IndexFunc(xs, func(x float64) bool { return x > 0 }); i >= 0 {
+		zero = xs[i] / 2
+	}
+	at := func(x float64) float64 {
+		if x <= 0 {
+			x = zero
+		}
+		return math.Log(x)
+	}
+	low, high := at(xs[0]), at(xs[len(xs)-1])
+	return func(x float64) float64 {
 		if high == low {
 			return marginLeft + plotWidth/2
 		}
-		return marginLeft + plotWidth*(math.Log(max(x, 1))-low)/(high-low)
+		return marginLeft + plotWidth*(at(x)-low)/(high-low)
 	}
+}
+
+// drawLines draws each system's medians, with a thin bar from least to most.
+func (r *Report) drawLines(out *strings.Builder, metric string, systems []string, xs []float64, axis valueAxis) {
+	xOf := logarithmic(xs)
 	for _, x := range xs {
 		text(out, xOf(x), marginTop+plotHeight+16, "middle", "normal", Number(x))
 	}

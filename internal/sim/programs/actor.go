@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/stackchunk"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -64,7 +65,7 @@ func (a *actor) plain() bool { return task.Current() == nil }
 func (a *actor) run() {
 	defer a.w.actors.Done()
 	for range 1 + a.rnd.IntN(8) {
-		a.act()
+		a.call(a.act)
 	}
 	if a.plain() {
 		return
@@ -72,11 +73,20 @@ func (a *actor) run() {
 	switch a.rnd.IntN(8) {
 	case 0:
 		a.ending = endsByPanic
-		panic(a.name)
+		a.call(func() { panic(a.name) })
 	case 1:
 		a.ending = endsByGoexit
-		runtime.Goexit()
+		a.call(runtime.Goexit)
 	}
+}
+
+// call calls f, now and then on a stack chunk.
+func (a *actor) call(f func()) {
+	if a.rnd.IntN(4) != 0 {
+		f()
+		return
+	}
+	stackchunk.Call(stackchunk.Bytes(a.rnd.IntN(64<<10)), f)
 }
 
 // checkEnd compares what Join returned with how the actor ended.

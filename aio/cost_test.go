@@ -1,0 +1,61 @@
+//go:build linux
+
+package aio
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mallocs counts the allocations of f.
+func mallocs(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+func TestReadsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	name := scratch(t, content(64<<10))
+	everywhere(t, func(t *testing.T) {
+		f, err := OpenFile(name, os.O_RDONLY, 0)
+		must(t, err)
+		defer f.Close()
+		p := make([]byte, 4096)
+		read := func() {
+			for i := range 1000 {
+				_, err := f.ReadAt(p, int64(i%15)*4096)
+				must(t, err)
+				if i%15 == 0 {
+					_, err = f.Seek(0, 0)
+					must(t, err)
+				}
+				_, err = f.Read(p)
+				must(t, err)
+			}
+		}
+		read()
+		if n := mallocs(read); n > 100 {
+			t.Errorf("2,000 reads from memory allocated %d times", n)
+		}
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if where == viaLoop && op == opRead {
+				return 0, unix.EAGAIN
+			}
+			return n, 0
+		})
+		read()
+		if n := mallocs(read); n > 200 {
+			t.Errorf("2,000 reads that wait allocated %d times", n)
+		}
+		faults.Store(nil)
+	})
+}

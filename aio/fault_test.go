@@ -1,0 +1,385 @@
+//go:build linux
+
+package aio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestErrorsOfTheDisk(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, err := OpenFile(scratch(t, content(100)), os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		b := make([]byte, 10)
+		for op, do := range map[opcode]func() error{
+			opRead:     func() error { _, err := f.ReadAt(b, 0); return err },
+			opWrite:    func() error { _, err := f.WriteAt(b, 0); return err },
+			opSync:     f.Sync,
+			opDatasync: f.Datasync,
+			opTruncate: func() error { return f.Truncate(3) },
+			opAllocate: func() error { return f.Allocate(0, 10) },
+		} {
+			var calls atomic.Int32
+			withFault(t, func(o opcode, where via, _ int32, n int) (int, syscall.Errno) {
+				if o != op {
+					return n, 0
+				}
+				if where == viaLoop {
+					return 0, unix.EAGAIN
+				}
+				calls.Add(1)
+				return 0, unix.EIO
+			})
+			err := do()
+			if !errors.Is(err, unix.EIO) || !contains(err, f.Name()) {
+				t.Errorf("%v: %v; want EIO with the file's name", op, err)
+			}
+			if calls.Load() != 1 {
+				t.Errorf("%v was tried %d times; want once", op, calls.Load())
+			}
+		}
+		faults.Store(nil)
+	})
+}
+
+// A write that fails in the middle says how much it has written.
+func TestAWriteThatFailsInTheMiddle(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, err := Create(filepath.Join(t.TempDir(), "file"))
+		must(t, err)
+		defer f.Close()
+		var calls atomic.Int32
+		withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
+			if op != opWrite {
+				return n, 0
+			}
+			if calls.Add(1) <= 2 {
+				return 30, 0
+			}
+			return 0, unix.ENOSPC
+		})
+		n, err := f.Write(make([]byte, 100))
+		faults.Store(nil)
+		// Where writing can't be tried without waiting, the first attempt moved nothing.
+		if n != 60 && n != 30 || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("Write returned %d, %v; want what was written, and ENOSPC", n, err)
+		}
+		if info, err := f.Stat(); err != nil || info.Size() != int64(n) {
+			t.Errorf("the file has %v bytes; Write said %d", info.Size(), n)
+		}
+	})
+}
+
+func TestDevFull(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, err := OpenFile("/dev/full", os.O_WRONLY, 0)
+		must(t, err)
+		defer f.Close()
+		if n, err := f.Write(make([]byte, 10)); n != 0 || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("writing to /dev/full: %d, %v; want ENOSPC", n, err)
+		}
+	})
+}
+
+func TestAFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	const size = 256 << 10
+	if err := unix.Mount("aio-test", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("can't mount a small tmpfs: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	everywhere(t, func(t *testing.T) {
+		name := filepath.Join(dir, "file")
+		f, err := Create(name)
+		must(t, err)
+		n, err := f.Write(make([]byte, 2*size))
+		if n > size || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
+		}
+		if err := f.Allocate(0, 2*size); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("Allocate: %v; want ENOSPC", err)
+		}
+		must(t, f.Close())
+		must(t, os.WriteFile(name, []byte("old"), 0o600))
+		if err := WriteFile(name, make([]byte, 2*size), 0o600); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("WriteFile: %v; want ENOSPC", err)
+		}
+		if b, err := ReadFile(name); err != nil || string(b) != "old" {
+			t.Errorf("after a failed WriteFile the file has %d bytes, %v; want the old content", len(b), err)
+		}
+		wantNames(t, dir, "file")
+		must(t, Remove(name))
+	})
+}
+
+// What is in memory only is read and written on the loop, although tmpfs refuses the flag
+// that asks for that.
+func TestAFileSystemInMemory(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("aio-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("can't mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	everywhere(t, func(t *testing.T) {
+		want := content(100_000)
+		name := filepath.Join(dir, "file")
+		must(t, os.WriteFile(name, want, 0o600))
+		f, err := OpenFile(name, os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		var waits atomic.Int32
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if where != viaLoop && (op == opRead || op == opWrite) {
+				waits.Add(1)
+			}
+			return n, 0
+		})
+		b := make([]byte, len(want))
+		n, err := f.ReadAt(b, 0)
+		if n != len(want) || err != nil || !bytes.Equal(b, want) {
+			t.Errorf("ReadAt: %d, %v", n, err)
+		}
+		if _, err = f.Write(want[:1000]); err != nil {
+			t.Error(err)
+		}
+		if n, err = f.Read(b); n != len(want)-1000 || err != nil || !bytes.Equal(b[:n], want[1000:]) {
+			t.Errorf("Read after Write: %d, %v; want all from 1000 on", n, err)
+		}
+		if _, err = f.Read(b); err != io.EOF {
+			t.Errorf("Read at the end: %v, want EOF", err)
+		}
+		if n := f.Resident(10, 1<<20); n != int64(len(want))-10 {
+			t.Errorf("Resident: %d, want all", n)
+		}
+		if n := waits.Load(); n != 0 {
+			t.Errorf("%d requests waited, want none", n)
+		}
+	})
+}
+
+func TestAFileIsTruncatedOrReplacedWhileItIsRead(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		want := content(100_000)
+		name := scratch(t, want)
+		f, err := Open(name)
+		must(t, err)
+		defer f.Close()
+		b := make([]byte, 50_000)
+		_, err = io.ReadFull(f, b)
+		must(t, err)
+		must(t, os.Truncate(name, 60_000))
+		if n, err := io.ReadFull(f, b); n != 10_000 || err != io.ErrUnexpectedEOF || !bytes.Equal(b[:n], want[50_000:60_000]) {
+			t.Errorf("after the file was truncated: %d, %v; want the 10,000 bytes that are left", n, err)
+		}
+		if n, err := f.ReadAt(b, 20_000); n != 40_000 || err != io.EOF {
+			t.Errorf("ReadAt over the end: %d, %v; want 40,000 and EOF", n, err)
+		}
+		must(t, WriteFile(name, []byte("new"), 0o600))
+		if n, err := f.ReadAt(b[:10], 0); n != 10 || err != nil || !bytes.Equal(b[:10], want[:10]) {
+			t.Errorf("after the file was replaced: %d, %v; want the old content", n, err)
+		}
+	})
+}
+
+// A read that can't be tried without waiting is asked for only once.
+func TestAFileSystemThatRefusesNoWait(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		want := content(10_000)
+		f, err := Open(scratch(t, want))
+		must(t, err)
+		defer f.Close()
+		tries := 0
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if op == opRead && where == viaLoop {
+				tries++
+				return 0, unix.EOPNOTSUPP
+			}
+			return n, 0
+		})
+		b := make([]byte, len(want))
+		for range 5 {
+			if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || !bytes.Equal(b, want) {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		if tries != 1 {
+			t.Errorf("tried %d times; want once", tries)
+		}
+	})
+}
+
+// oneLoop is a runtime with one loop and io_uring.
+func oneLoop(t testing.TB) *task.Runtime {
+	rt := setting{"ring", openRing, 1, false}.start(t)
+	if !hasRing(t, rt) {
+		t.Skip("no io_uring")
+	}
+	return rt
+}
+
+func TestNeighbouringReadsAreMerged(t *testing.T) {
+	rt := oneLoop(t)
+	const parts, size = 48, 4096
+	want := content(parts*size + 100)
+	f, err := Open(scratch(t, want))
+	must(t, err)
+	defer f.Close()
+	var requests atomic.Int32
+	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+		if op == opRead && where == viaLoop {
+			return 0, unix.EAGAIN
+		}
+		if where == viaRing && op == opRead {
+			requests.Add(1)
+		}
+		return n, 0
+	})
+	inTask(t, rt, func() {
+		all(t, parts+2, func(i int) {
+			at := int64((parts + 1 - i) * size) // backwards, and beyond the end
+			b := make([]byte, size)
+			n, err := f.ReadAt(b, at)
+			left := want[min(int(at), len(want)):]
+			left = left[:min(len(left), size)]
+			if !bytes.Equal(b[:n], left) || (err == io.EOF) != (n < size) {
+				t.Errorf("at %d: %d, %v; want %d bytes", at, n, err, len(left))
+			}
+		})
+	})
+	// The last two parts, of which one is short and one is empty, are tried again.
+	// A turn of the loop has 16 steps at least.
+	if n := requests.Load(); n > parts/4 {
+		t.Errorf("%d reads of neighbouring blocks became %d requests; want one, or a few if the turn ended in between", parts+2, n)
+	}
+}
+
+// Of a merged read that fails, only the part that is to blame fails.
+func TestAMergedReadFails(t *testing.T) {
+	rt := oneLoop(t)
+	const parts, size = 8, 4096
+	want := content(parts * size)
+	f, err := Open(scratch(t, want))
+	must(t, err)
+	defer f.Close()
+	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+		if op == opRead && where == viaLoop {
+			return 0, unix.EAGAIN
+		}
+		if op == opRead && n != size {
+			return 0, unix.EIO // the merged one, and the last part
+		}
+		return n, 0
+	})
+	inTask(t, rt, func() {
+		all(t, parts, func(i int) {
+			b := make([]byte, size)
+			if i == parts-1 {
+				b = b[:size-1]
+			}
+			n, err := f.ReadAt(b, int64(i*size))
+			if bad := len(b) < size; bad != errors.Is(err, unix.EIO) || !bad && !bytes.Equal(b[:n], want[i*size:(i+1)*size]) {
+				t.Errorf("part %d: %d, %v; want EIO from the last and nothing wrong with the others", i, n, err)
+			}
+		})
+	})
+}
+
+func TestDirect(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		want := content(10_000)
+		name := scratch(t, want)
+		f, err := OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0)
+		if errors.Is(err, unix.EINVAL) {
+			t.Skip("no O_DIRECT on this file system")
+		}
+		must(t, err)
+		defer f.Close()
+		b := AlignedBuffer(16384)
+		if n, err := f.ReadAt(b, 0); n != len(want) || err != io.EOF || !bytes.Equal(b[:n], want) {
+			t.Errorf("ReadAt: %d, %v; want %d and EOF", n, err, len(want))
+		}
+		n, err := f.ReadAt(b[:4096], 4096)
+		if n != 4096 || err != nil || !bytes.Equal(b[:n], want[4096:8192]) {
+			t.Errorf("ReadAt: %d, %v; want the second block", n, err)
+		}
+		for _, bad := range []struct {
+			b   []byte
+			off int64
+		}{{b[:100], 0}, {b[1:4097], 0}, {b[:4096], 7}} {
+			_, err := f.ReadAt(bad.b, bad.off)
+			if !errors.Is(err, unix.EINVAL) || !contains(err, "AlignedBuffer") {
+				t.Errorf("unaligned read: %v; want EINVAL that says what is wrong", err)
+			}
+			if _, err = f.WriteAt(bad.b, bad.off); !errors.Is(err, unix.EINVAL) || !contains(err, "AlignedBuffer") {
+				t.Errorf("unaligned write: %v; want EINVAL that says what is wrong", err)
+			}
+		}
+		var all []byte
+		for {
+			n, err := f.Read(b[:4096])
+			all = append(all, b[:n]...)
+			if err == io.EOF {
+				break
+			}
+			must(t, err)
+		}
+		if !bytes.Equal(all, want) {
+			t.Errorf("read %d bytes in sequence, want %d", len(all), len(want))
+		}
+		copy(b, want[5000:])
+		_, err = f.WriteAt(b[:4096], 8192)
+		must(t, err)
+		got, err := os.ReadFile(name)
+		must(t, err)
+		if len(got) != 12288 || !bytes.Equal(got[8192:], b[:4096]) {
+			t.Errorf("after a direct write the file has %d bytes, want 12288", len(got))
+		}
+	})
+}
+
+func TestResidentAndPrefetch(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		const size = 1 << 20
+		name := scratch(t, content(size+100))
+		f, err := Open(name)
+		must(t, err)
+		defer f.Close()
+		must(t, f.Sync())
+		if n := f.Resident(0, 2*size); n != size+100 {
+			t.Errorf("a file just written has %d bytes in memory, want all", n)
+		}
+		must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
+		if n := f.Resident(0, size); n >= size {
+			t.Skip("the page cache keeps the file")
+		}
+		must(t, f.Prefetch(0, 300_000))
+		if n := f.Resident(0, 300_000); n != 300_000 {
+			t.Errorf("after Prefetch %d bytes are in memory, want 300,000", n)
+		}
+		if n := f.Resident(10_000, 100); n != 100 {
+			t.Errorf("of 100 bytes in the middle %d are in memory", n)
+		}
+		must(t, unix.Fadvise(int(f.fd), 200<<10, 64<<10, unix.FADV_DONTNEED))
+		if n := f.Resident(5, 300_000); n != 200<<10-5 {
+			t.Errorf("before the gap %d bytes are in memory, want %d", n, 200<<10-5)
+		}
+		noCachestat.Store(true)
+		defer noCachestat.Store(false)
+		if n := f.Resident(5, 300_000); n > 300_000 || n < 4096-5 {
+			t.Errorf("without cachestat: %d", n)
+		}
+		must(t, f.Prefetch(size, 1<<20))
+	})
+}

@@ -1,0 +1,240 @@
+//go:build linux
+
+package aio
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A File is an open file. It implements io.Reader, Writer, ReaderAt, WriterAt, Seeker,
+// Closer, ReaderFrom, WriterTo, StringWriter, fs.File, fs.ReadDirFile and syscall.Conn.
+// Its methods may be called from any task and goroutine, several at a time; those that
+// use the file's position (Read, Write, Seek, ReadDir) take turns. Those that may have
+// to wait for the disk park. Errors are *fs.PathError, except io.EOF. Made by Open and
+// its relatives; the zero value is of no use. It is not closed by the garbage collector.
+type File struct {
+	life    atomic.Uint64 // see life.go
+	fd      int32         // constant until closed
+	writes  bool          // constant: open for writing
+	direct  bool          // constant: O_DIRECT
+	appends bool          // constant: O_APPEND
+	traits  atomic.Uint32 // the bits below; they are only ever set
+	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
+	device  atomic.Uint64 // of the file system; 0: not known
+	name    string        // constant
+
+	pos     task.Mutex // who holds it uses the kernel's position
+	entries *dirReader // guarded by pos
+
+	mu     sync.Mutex                  // held for a few instructions, never while parked
+	busy   *request                    // guarded by mu: those under way, linked by beside
+	closer atomic.Pointer[task.Waiter] // waits in Close for the last user
+}
+
+// Bits of File.traits.
+const (
+	traitSettled      = 1 << iota // settle has been here
+	traitRefusesRead              // reads can't be tried without waiting
+	traitRefusesWrite             // nor can writes
+	traitRegular                  // a regular file; known once settled
+	traitMemory                   // the file system has no disk
+	traitDisk                     // it has, as far as is known
+)
+
+// Open opens a file, or a folder, for reading. It parks unless its path is in memory.
+func Open(name string) (*File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+
+// Create makes a file, or empties it, for reading and writing, with mode 0666 before
+// umask. It parks.
+func Create(name string) (*File, error) {
+	return OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+}
+
+// OpenFile opens a file with the flags of package os, or of open(2) (O_DIRECT, O_TMPFILE),
+// and, if it makes one, with mode perm before umask. It parks unless the path is in
+// memory and nothing is made or emptied.
+func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	how := unix.OpenHow{Flags: uint64(flag)}
+	if flag&(unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY) != 0 {
+		how.Mode = modeBits(perm)
+	}
+	return openAt(unix.AT_FDCWD, name, how)
+}
+
+// OpenAt is openat2(2): it opens a path below the folder with descriptor dir, or
+// unix.AT_FDCWD, as how says. O_CLOEXEC and O_NONBLOCK are added to the flags. It parks
+// unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and nothing
+// is made or emptied.
+func OpenAt(dir int, name string, how *unix.OpenHow) (*File, error) {
+	return openAt(int32(dir), name, *how)
+}
+
+// NewFile adopts an open descriptor, which Close will close; name is for error messages.
+// It never parks.
+func NewFile(fd int, name string) (*File, error) {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, pathError("adopt", name, err)
+	}
+	return newFile(int32(fd), name, uint64(flags)), nil
+}
+
+func newFile(fd int32, name string, flags uint64) *File {
+	task.Descriptors.Acquire(1)
+	return &File{
+		fd: fd, name: name,
+		writes:  flags&unix.O_ACCMODE != unix.O_RDONLY,
+		appends: flags&unix.O_APPEND != 0,
+		direct:  flags&unix.O_DIRECT != 0,
+	}
+}
+
+// noCached says that the kernel knows no RESOLVE_CACHED (before 5.12).
+var noCached atomic.Bool
+
+const resolveCached = 0x20
+
+// openAt opens name. On a loop, which must not wait, it first looks whether memory alone
+// will do.
+func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
+	r := newRequest(opOpen, dir)
+	if !r.setPath(name) {
+		r.free()
+		return nil, pathError("open", name, unix.EINVAL)
+	}
+	how.Flags |= unix.O_CLOEXEC | unix.O_NONBLOCK
+	r.how = how
+	r.q = unsafe.Pointer(&r.how)
+	refused := false
+	if how.Flags&(unix.O_CREAT|unix.O_TRUNC|unix.O_TMPFILE&^unix.O_DIRECTORY) == 0 && !noCached.Load() && task.CurrentLoop() != nil {
+		fd, e := r.openCached()
+		switch e {
+		case 0:
+			r.free()
+			return newFile(int32(fd), name, how.Flags), nil
+		case unix.EAGAIN, unix.EINTR, unix.ENOSYS, unix.EPERM, unix.EOPNOTSUPP:
+		case unix.EINVAL:
+			refused = true
+		default:
+			r.free()
+			return nil, pathError("open", name, e)
+		}
+	}
+	for tries := 0; ; tries++ {
+		fd, err := r.keep().perform()
+		if err == nil {
+			r.free()
+			if refused {
+				noCached.Store(true)
+			}
+			return newFile(int32(fd), name, how.Flags), nil
+		}
+		// EAGAIN with RESOLVE_BENEATH or RESOLVE_IN_ROOT: something was renamed meanwhile.
+		if err != unix.EAGAIN || tries == 8 {
+			r.free()
+			return nil, pathError("open", name, err)
+		}
+	}
+}
+
+// openCached opens what r says if that needs nothing from a disk.
+func (r *request) openCached() (uintptr, syscall.Errno) {
+	if _, e := inject(opOpen, viaLoop, r.fd, 0); e != 0 {
+		return 0, e
+	}
+	r.how.Resolve |= resolveCached
+	fd, _, e := syscall.Syscall6(unix.SYS_OPENAT2, uintptr(r.fd), uintptr(r.p), uintptr(r.q), unsafe.Sizeof(r.how), 0, 0)
+	r.how.Resolve &^= resolveCached
+	return fd, e
+}
+
+// modeBits is what open(2) takes for m.
+func modeBits(m fs.FileMode) uint64 {
+	o := uint64(m.Perm())
+	if m&fs.ModeSetuid != 0 {
+		o |= unix.S_ISUID
+	}
+	if m&fs.ModeSetgid != 0 {
+		o |= unix.S_ISGID
+	}
+	if m&fs.ModeSticky != 0 {
+		o |= unix.S_ISVTX
+	}
+	return o
+}
+
+// Name returns the name that the file was opened with.
+func (f *File) Name() string { return f.name }
+
+// DescribeWait implements task.WaitDescriber.
+func (f *File) DescribeWait() string { return "file " + f.name }
+
+// settle finds out, before f is waited for the first time, what one needs to know for
+// that, and lets it wait: f was opened with O_NONBLOCK, so that opening it did not. It
+// asks only for what the kernel has in memory, so it does not wait.
+func (f *File) settle() {
+	if f.traits.Load()&traitSettled == 0 {
+		f.settleNow()
+	}
+}
+
+//go:noinline
+func (f *File) settleNow() {
+	st := statBuffers.Get().(*unix.Statx_t)
+	defer statBuffers.Put(st)
+	traits := uint32(traitSettled)
+	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)),
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_DIOALIGN, uintptr(unsafe.Pointer(st)), 0)
+	if e == 0 {
+		f.device.Store(unix.Mkdev(st.Dev_major, st.Dev_minor))
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			traits |= traitRegular
+		}
+		if st.Mask&unix.STATX_DIOALIGN != 0 {
+			f.align.Store(uint64(st.Dio_mem_align)<<32 | uint64(st.Dio_offset_align))
+		}
+	}
+	flags, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.fd), unix.F_GETFL, 0)
+	if e == 0 && flags&unix.O_NONBLOCK != 0 {
+		syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.fd), unix.F_SETFL, flags&^unix.O_NONBLOCK)
+	}
+	f.traits.Or(traits)
+}
+
+// noPath is the empty path of the calls that take one next to a descriptor.
+var noPath byte
+
+var statBuffers = sync.Pool{New: func() any { return new(unix.Statx_t) }}
+
+// Close closes the file. What others do with it at this moment ends with fs.ErrClosed,
+// or, if the kernel can't give it up any more, as usual; Close parks until then, unless
+// the calling task's context has ended. It parks too if f was open for writing, because
+// some file systems write at that moment.
+func (f *File) Close() error {
+	if !f.shut() {
+		return f.fail("close", errClosed)
+	}
+	if !f.awaitUsers() {
+		return nil
+	}
+	task.Descriptors.Release(1)
+	if !f.writes || task.CurrentLoop() != nil && task.Current() == nil {
+		sysClose(f.fd)
+		return nil
+	}
+	r := newRequest(opClose, f.fd)
+	r.firm = true
+	if _, err := r.perform(); err != nil {
+		return f.fail("close", err)
+	}
+	return nil
+}

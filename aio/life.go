@@ -1,0 +1,198 @@
+//go:build linux
+
+package aio
+
+import (
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// File.life counts the users of the descriptor, so that close(2) happens once, after the
+// last of them, and no system call ever meets a number that has been reused:
+//
+//	bit 0     closed: no new user may come
+//	bit 1     somebody has taken it upon itself to call close(2)
+//	bit 2     Close does not wait for the last user, who is to call it
+//	bit 8-31  number of users
+//	bit 32-63 number of uses so far, for pace; it wraps
+const (
+	lifeClosed = 1 << 0
+	lifeTaken  = 1 << 1
+	lifeLeft   = 1 << 2
+	lifeUser   = 1 << 8
+	lifeUses   = 1 << 32
+)
+
+func users(life uint64) uint64 { return life % lifeUses / lifeUser }
+
+// enter makes the caller a user, until exit, unless f is closed. It returns the number of
+// uses so far.
+func (f *File) enter() (uses uint32, ok bool) {
+	v := f.life.Add(lifeUser + lifeUses)
+	if v&lifeClosed != 0 {
+		f.exit()
+		return 0, false
+	}
+	return uint32(v / lifeUses), true
+}
+
+func (f *File) exit() {
+	if v := f.life.Add(^uint64(lifeUser - 1)); v&lifeClosed != 0 && users(v) == 0 {
+		f.lastLeft()
+	}
+}
+
+// lastLeft is called when f is closed and nobody uses it: the task in Close goes on, or,
+// if it did not wait, the caller does its work. Somebody who came too late to use f may
+// call it too, at any time after.
+func (f *File) lastLeft() {
+	if w := f.closer.Swap(nil); w != nil {
+		w.Wake()
+		return
+	}
+	if f.life.Load()&lifeLeft != 0 && f.takeDuty() {
+		task.Descriptors.Release(1)
+		if f.writes {
+			go sysClose(f.fd) // may wait for the disk
+		} else {
+			sysClose(f.fd)
+		}
+	}
+}
+
+// takeDuty says whether it is up to the caller to call close(2).
+func (f *File) takeDuty() bool { return f.life.Or(lifeTaken)&lifeTaken == 0 }
+
+// shut lets no new user come and asks for the end of what is under way. The caller is a
+// user then. It never parks, and returns false if f was closed before.
+func (f *File) shut() bool {
+	if _, ok := f.enter(); !ok {
+		return false
+	}
+	if f.life.Or(lifeClosed)&lifeClosed != 0 {
+		f.exit()
+		return false
+	}
+	var loops []*task.Loop
+	f.mu.Lock()
+	for r := f.busy; r != nil; r = r.beside {
+		known := false
+		for _, l := range loops {
+			known = known || l == r.loop
+		}
+		if !known {
+			loops = append(loops, r.loop)
+		}
+	}
+	f.mu.Unlock()
+	own := task.CurrentLoop()
+	for _, l := range loops {
+		if l == own {
+			f.cancelOn(l)
+		} else {
+			l.Post(func() { f.cancelOn(l) })
+		}
+	}
+	return true
+}
+
+// cancelOn asks for the end of what the tasks of l wait for. It runs on l.
+func (f *File) cancelOn(l *task.Loop) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := f.busy; r != nil; r = r.beside {
+		if r.loop == l && !r.firm {
+			r.cancel()
+		}
+	}
+}
+
+// begin notes that r is under way; false if f is closed.
+func (f *File) begin(r *request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.life.Load()&lifeClosed != 0 {
+		return false
+	}
+	r.beside = f.busy
+	r.above = nil
+	if f.busy != nil {
+		f.busy.above = r
+	}
+	f.busy = r
+	return true
+}
+
+func (f *File) end(r *request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.above == nil {
+		f.busy = r.beside
+	} else {
+		r.above.beside = r.beside
+	}
+	if r.beside != nil {
+		r.beside.above = r.above
+	}
+	r.beside, r.above = nil, nil
+}
+
+// awaitUsers parks until nobody uses f, which is closed, any more, the caller included. It
+// returns false if it did not wait that long; the last user then closes the descriptor.
+func (f *File) awaitUsers() bool {
+	if users(f.life.Load()) == 1 { // the caller
+		f.life.Add(^uint64(lifeUser - 1))
+		return true
+	}
+	if task.CurrentLoop() != nil && task.Current() == nil { // the loop's own goroutine must not wait
+		f.life.Or(lifeLeft)
+		f.exit()
+		return false
+	}
+	w := task.Self()
+	f.closer.Store(w)
+	if v := f.life.Add(^uint64(lifeUser - 1)); users(v) == 0 && f.closer.CompareAndSwap(w, nil) {
+		w.Release()
+		return true
+	}
+	over := false
+	defer func() {
+		if !over && f.closer.CompareAndSwap(w, nil) { // the runtime ends
+			f.desert()
+		}
+	}()
+	err := w.Park(task.ReasonDisk, f)
+	over = true
+	if err != nil {
+		if f.closer.CompareAndSwap(w, nil) {
+			w.Release()
+			f.desert()
+			return false
+		}
+		w.Absorb()
+	}
+	w.Release()
+	return true
+}
+
+// desert leaves the rest of Close to the last user, who may have gone before it could
+// know of that.
+func (f *File) desert() {
+	f.life.Or(lifeLeft)
+	if users(f.life.Load()) == 0 {
+		f.lastLeft()
+	}
+}
+
+// Uses of a file, and bytes, after which a task that never had to wait lets others run.
+const (
+	paceUses  = 32
+	paceBytes = 64 << 10
+)
+
+// pace is called after something that did not wait: a task that reads what is in memory
+// must not keep its loop for ever.
+func pace(uses uint32, n int) {
+	if uses%paceUses == 0 || n >= paceBytes {
+		task.Yield()
+	}
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package aio
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childVariable); dir != "" {
+		os.Exit(writeForEver(dir))
+	}
+	before, goroutines := openFDs(), runtime.NumGoroutine()
+	code := m.Run()
+	// Fuzzing has goroutines of its own.
+	if code == 0 && flag.Lookup("test.fuzz").Value.String() == "" {
+		code = checkLeaks(before, goroutines)
+	}
+	os.Exit(code)
+}
+
+// checkLeaks compares what is left with what was there before the tests.
+func checkLeaks(before []string, goroutines int) int {
+	var after []string
+	for range 400 {
+		runtime.GC()
+		after = openFDs()
+		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) && task.Descriptors.InUse() == 0 {
+			return 0
+		}
+		breathe()
+	}
+	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d; %d descriptors counted as in use, want 0\n",
+		after, before, runtime.NumGoroutine(), goroutines, task.Descriptors.InUse())
+	buf := make([]byte, 1<<20)
+	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
+	return 1
+}
+
+// breathe lets other threads work while a test polls for a state that nothing announces.
+func breathe() { <-time.After(time.Millisecond) }
+
+// eventually polls for a state that nothing announces.
+func eventually(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	for range 10000 {
+		if reached() {
+			return
+		}
+		breathe()
+	}
+	t.Fatalf("not within 10 s: %s", what)
+}
+
+// openFDs lists the descriptors of the process.
+func openFDs() []string {
+	names, _ := filepath.Glob("/proc/self/fd/*")
+	var open []string
+	for _, n := range names {
+		if target, err := os.Readlink(n); err == nil {
+			open = append(open, filepath.Base(n)+" "+target)
+		}
+	}
+	sort.Strings(open)
+	return open
+}
+
+// openThreads makes a poller that refuses to have io_uring.
+var openThreads = netpoll.NoRing(netpoll.NewEpoll)
+
+// A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
+// goroutines.
+type setting struct {
+	name  string
+	open  func() (task.Poller, error)
+	loops int
+	// locked loops stay on one thread each.
+	locked bool
+}
+
+func settings() []setting {
+	all := []setting{{name: "goroutine"}}
+	for _, p := range pollers {
+		for _, n := range []int{1, 2, 8} {
+			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n, p.locked})
+		}
+	}
+	return all
+}
+
+var pollers = []struct {
+	name string
+	open func() (task.Poller, error)
+	// locked loops stay on one thread each.
+	locked bool
+}{
+	{"ring-epoll", netpoll.NewEpoll, false},
+	{"ring-poll", netpoll.NewPoll, false},
+	{"uring", func() (task.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
+	{"uring-locked", func() (task.Poller, error) {
+		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+	}, true},
+	{"threads", openThreads, false},
+	{"ring", openRing, false},
+}
+
+// start makes a runtime for the length of the test.
+func (s setting) start(t testing.TB) *task.Runtime {
+	t.Helper()
+	if s.loops == 0 {
+		return nil
+	}
+	if p, err := s.open(); err != nil {
+		t.Skipf("no such poller here: %v", err)
+	} else {
+		p.Close()
+	}
+	rt, err := task.New(task.Config{
+		Loops:       s.loops,
+		NewPoller:   func(int) (task.Poller, error) { return s.open() },
+		HoldLimit:   -1,
+		LockThreads: s.locked,
+		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Errorf("closing the runtime: %v", err)
+		}
+	})
+	return rt
+}
+
+// everywhere runs the test in every setting, as a task or a plain goroutine.
+func everywhere(t *testing.T, f func(t *testing.T)) {
+	for _, s := range settings() {
+		t.Run(s.name, func(t *testing.T) {
+			inTask(t, s.start(t), func() { f(t) })
+		})
+	}
+}
+
+// onLoops runs the test in every setting with loops.
+func onLoops(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+	for _, s := range settings() {
+		if s.loops > 0 {
+			t.Run(s.name, func(t *testing.T) { f(t, s.start(t)) })
+		}
+	}
+}
+
+// inTask runs f as a task, or, without a runtime, here, and waits for it.
+func inTask(t testing.TB, rt *task.Runtime, f func()) {
+	t.Helper()
+	if rt == nil {
+		f()
+		return
+	}
+	if err := rt.Go(f).Join(); err != nil && !t.Failed() && !t.Skipped() {
+		t.Fatalf("task: %v", err)
+	}
+}
+
+// all runs f n times side by side, as tasks or, without a runtime, goroutines.
+func all(t testing.TB, n int, f func(i int)) {
+	t.Helper()
+	if task.CurrentLoop() == nil {
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { f(i) })
+		}
+		wg.Wait()
+		return
+	}
+	var g task.Group
+	for i := range n {
+		g.Go(func() error { f(i); return nil })
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// must fails the test from any goroutine or task.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+		panic(err)
+	}
+}
+
+// content is n bytes that tell where they stand.
+func content(n int) []byte {
+	b := make([]byte, n)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}
+
+// scratch makes a file with that content and returns its name.
+func scratch(t testing.TB, b []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(name, b, 0o644))
+	return name
+}
+
+// withFault puts f in place of the kernel for the length of the test.
+func withFault(t testing.TB, f fault) {
+	faults.Store(&f)
+	t.Cleanup(func() { faults.Store(nil) })
+}
+
+func contains(err error, what string) bool { return err != nil && strings.Contains(err.Error(), what) }

@@ -1,0 +1,75 @@
+//go:build linux
+
+package aio
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Some file systems can't tell whether a read would wait, tmpfs among them, which has
+// everything in memory. Its files are read and written on the loop, like the page cache
+// of others.
+
+// memoryDevices says of the file systems that have refused RWF_NOWAIT whether they are
+// in memory: uint64 to bool. It has as many entries as there are file systems.
+var memoryDevices sync.Map
+
+// quickFlag returns with which flag an attempt not to wait is made on f, in the direction
+// whose trait says that it was refused; false: there is none. It parks when the first file
+// of a file system refuses.
+func (f *File) quickFlag(refused uint32) (flag uintptr, ok bool) {
+	t := f.traits.Load()
+	if t&refused == 0 {
+		return unix.RWF_NOWAIT, true
+	}
+	if t&(traitMemory|traitDisk) == 0 {
+		f.learnMemory()
+		t = f.traits.Load()
+	}
+	if t&traitMemory == 0 {
+		return 0, false
+	}
+	if uint32(f.life.Load()/lifeUses)%paceUses == 0 {
+		task.Yield() // see pace
+	}
+	return 0, true
+}
+
+//go:noinline
+func (f *File) learnMemory() {
+	f.settle()
+	device := f.device.Load()
+	known, ok := memoryDevices.Load(device)
+	if !ok && f.traits.Load()&traitRegular != 0 {
+		memory, err := f.onMemory()
+		if err != nil {
+			return // another time
+		}
+		memoryDevices.Store(device, memory)
+		known = memory
+	}
+	if known == true {
+		f.traits.Or(traitMemory)
+	} else {
+		f.traits.Or(traitDisk)
+	}
+}
+
+// onMemory asks, on a thread, since a file system on a network may take its time to say
+// what it is.
+func (f *File) onMemory() (bool, error) {
+	memory := false
+	r := newRequest(opFunc, f.fd).on(f)
+	r.fn = func() {
+		var st unix.Statfs_t
+		if unix.Fstatfs(int(f.fd), &st) == nil {
+			memory = st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC
+		}
+	}
+	_, err := r.perform()
+	return memory, err
+}

@@ -1,0 +1,200 @@
+//go:build linux
+
+package aio
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// PoolLimits bounds the threads that wait for the disk where io_uring can't: because
+// there is none, or for what it can't do, like reading folders.
+type PoolLimits struct {
+	// Threads is how many there may be; 0: 4 per processor, at least 16 and at most 64.
+	Threads int
+	// PerDevice is how many of them may work for one file system at a time, so that one
+	// that is slow or gone leaves some to the others; 0: three in four. Operations that go
+	// by path count as one more file system, since which it is shows only when they are
+	// done.
+	PerDevice int
+}
+
+// MaxPoolThreads bounds PoolLimits.Threads.
+const MaxPoolThreads = 4096
+
+// SetPoolLimits changes the limits for the whole process. What is under way goes on. It
+// never parks. There is no limit on what waits for a thread: each of it is a parked task.
+func SetPoolLimits(l PoolLimits) error {
+	if l.Threads < 0 || l.Threads > MaxPoolThreads {
+		return fmt.Errorf("aio: PoolLimits.Threads is %d; want 1 to %d, or 0 for the default", l.Threads, MaxPoolThreads)
+	}
+	if l.Threads == 0 {
+		l.Threads = min(max(4*runtime.GOMAXPROCS(0), 16), 64)
+	}
+	if l.PerDevice < 0 || l.PerDevice > l.Threads {
+		return fmt.Errorf("aio: PoolLimits.PerDevice is %d; want 1 to %d, the number of threads, or 0 for three in four", l.PerDevice, l.Threads)
+	}
+	if l.PerDevice == 0 {
+		l.PerDevice = max(l.Threads*3/4, 1)
+	}
+	threads.mu.Lock()
+	defer threads.mu.Unlock()
+	threads.limits = l
+	return nil
+}
+
+func init() {
+	if err := SetPoolLimits(PoolLimits{}); err != nil {
+		panic(err)
+	}
+}
+
+// threads is the pool of the process. Its threads are goroutines that end when there is
+// nothing to do, so that an idle process has none.
+var threads = pool{devices: make(map[uint64]*device)}
+
+// A pool runs requests on threads of their own: first in, first out for each device, the
+// devices in turn.
+type pool struct {
+	mu      sync.Mutex
+	limits  PoolLimits         // guarded by mu
+	running int                // guarded by mu: threads
+	devices map[uint64]*device // guarded by mu: those with requests, and some more
+	waiting []*device          // guarded by mu: those that have requests queued, the next first
+}
+
+// A device is a file system, as far as the pool goes.
+type device struct {
+	id         uint64
+	running    int      // guarded by pool.mu: threads that work for it
+	head, tail *request // guarded by pool.mu: queued
+}
+
+// submit queues r, or starts a thread for it. It may be called from anywhere.
+func (p *pool) submit(r *request) {
+	var id uint64
+	if r.file != nil {
+		id = r.file.device.Load()
+	}
+	r.state = statePooled
+	p.mu.Lock()
+	d := p.devices[id]
+	if d == nil {
+		d = &device{id: id}
+		p.devices[id] = d
+	}
+	if d.head == nil {
+		p.waiting = append(p.waiting, d)
+	}
+	d.push(r)
+	start := p.running < p.limits.Threads && d.running < p.limits.PerDevice
+	if start {
+		p.running++
+	}
+	p.mu.Unlock()
+	if start {
+		go runThread()
+	}
+}
+
+// runThread is a thread of the pool. It takes no argument, as that would be allocated.
+func runThread() { threads.work() }
+
+// work carries out what waits.
+func (p *pool) work() {
+	for r, d := p.next(nil); r != nil; r, d = p.next(d) {
+		r.call()
+		r.w.Wake()
+	}
+}
+
+// next ends one request of d, if that is not nil, and takes another for the calling
+// thread, nil if none may be taken.
+func (p *pool) next(d *device) (*request, *device) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d != nil {
+		d.running--
+		p.forget(d)
+	}
+	if p.running <= p.limits.Threads {
+		for i, d := range p.waiting {
+			if d.running >= p.limits.PerDevice {
+				continue
+			}
+			r := d.head
+			d.remove(r)
+			d.running++
+			copy(p.waiting[i:], p.waiting[i+1:])
+			p.waiting = p.waiting[:len(p.waiting)-1]
+			if d.head != nil {
+				p.waiting = append(p.waiting, d)
+			}
+			return r, d
+		}
+	}
+	p.running--
+	return nil, nil
+}
+
+// keptDevices is how many devices without requests the pool remembers.
+const keptDevices = 64
+
+// forget drops d if nothing of it is left and there are many. Caller holds mu.
+func (p *pool) forget(d *device) {
+	if d.running == 0 && d.head == nil && len(p.devices) > keptDevices {
+		delete(p.devices, d.id)
+	}
+}
+
+// cancel ends r if no thread has taken it yet; a thread can't be called back.
+func (p *pool) cancel(r *request) {
+	p.mu.Lock()
+	d := r.dev
+	if d == nil {
+		p.mu.Unlock()
+		return
+	}
+	d.remove(r)
+	if d.head == nil {
+		for i, w := range p.waiting {
+			if w == d {
+				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+				break
+			}
+		}
+		p.forget(d)
+	}
+	p.mu.Unlock()
+	r.res, r.errno = 0, unix.ECANCELED
+	r.w.Wake()
+}
+
+// push appends r. Caller holds pool.mu.
+func (d *device) push(r *request) {
+	r.dev, r.prev, r.next = d, d.tail, nil
+	if d.tail == nil {
+		d.head = r
+	} else {
+		d.tail.next = r
+	}
+	d.tail = r
+}
+
+// remove unlinks r. Caller holds pool.mu.
+func (d *device) remove(r *request) {
+	if r.prev == nil {
+		d.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		d.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.dev, r.prev, r.next = nil, nil, nil
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package aio
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPoolLimitsAreChecked(t *testing.T) {
+	defer SetPoolLimits(PoolLimits{})
+	for _, l := range []PoolLimits{{Threads: -1}, {Threads: MaxPoolThreads + 1}, {Threads: 4, PerDevice: 5}, {PerDevice: -1}} {
+		if err := SetPoolLimits(l); err == nil {
+			t.Errorf("%+v was accepted", l)
+		} else if !contains(err, "want") {
+			t.Errorf("%v does not say what would be right", err)
+		}
+	}
+}
+
+// One file system that hangs takes its share of the threads and no more; the others'
+// requests pass.
+func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
+	must(t, SetPoolLimits(PoolLimits{Threads: 4, PerDevice: 3}))
+	defer SetPoolLimits(PoolLimits{})
+	rt := setting{"threads", openThreads, 2, false}.start(t)
+	slow, err := Open(scratch(t, content(10)))
+	must(t, err)
+	fast, err := Open(scratch(t, content(10)))
+	must(t, err)
+	for _, f := range []*File{slow, fast} {
+		f.settle()
+	}
+	slow.device.Store(1 << 40)
+	fast.device.Store(2 << 40)
+
+	gate := make(chan struct{})
+	var hanging, done atomic.Int32
+	withFault(t, func(_ opcode, where via, fd int32, n int) (int, syscall.Errno) {
+		if where == viaLoop {
+			return 0, unix.EOPNOTSUPP
+		}
+		if fd == slow.fd {
+			hanging.Add(1)
+			<-gate
+		}
+		return n, 0
+	})
+	var slowReaders, fastReaders sync.WaitGroup
+	for range 20 {
+		slowReaders.Add(1)
+		rt.Go(func() {
+			defer slowReaders.Done()
+			_, err := slow.ReadAt(make([]byte, 10), 0)
+			must(t, err)
+			done.Add(1)
+		})
+	}
+	eventually(t, "three reads hang", func() bool { return hanging.Load() == 3 && busyRequests(slow) == 20 })
+	for range 50 {
+		fastReaders.Add(1)
+		rt.Go(func() {
+			defer fastReaders.Done()
+			_, err := fast.ReadAt(make([]byte, 10), 0)
+			must(t, err)
+		})
+	}
+	fastReaders.Wait()
+	threads.mu.Lock()
+	running := threads.running
+	threads.mu.Unlock()
+	if hanging.Load() != 3 || done.Load() != 0 || running > 4 {
+		t.Errorf("%d reads hang, %d have passed, %d threads; want 3, 0 and at most 4", hanging.Load(), done.Load(), running)
+	}
+	close(gate)
+	slowReaders.Wait()
+	must(t, slow.Close())
+	must(t, fast.Close())
+	eventually(t, "the threads end", func() bool {
+		threads.mu.Lock()
+		defer threads.mu.Unlock()
+		return threads.running == 0 && len(threads.waiting) == 0
+	})
+}
+
+// The devices take turns.
+func TestThePoolServesDevicesInTurn(t *testing.T) {
+	p := pool{devices: make(map[uint64]*device), limits: PoolLimits{Threads: 0, PerDevice: 10}}
+	for i := range 9 {
+		f := &File{}
+		f.device.Store(uint64(1 + i/3))
+		p.submit(&request{op: opFunc, file: f, n: i})
+	}
+	p.limits.Threads = 10
+	p.running = 1
+	var order string
+	for r, d := p.next(nil); r != nil; r, d = p.next(d) {
+		order += strconv.Itoa(r.n)
+	}
+	if order != "036147258" {
+		t.Errorf("served in the order %s, want 036147258", order)
+	}
+}

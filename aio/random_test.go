@@ -1,0 +1,254 @@
+//go:build linux
+
+package aio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// testSeed is AIO_SEED, or another one every time.
+func testSeed(t testing.TB) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("AIO_SEED"); s != "" {
+		v, err := strconv.ParseUint(s, 10, 64)
+		must(t, err)
+		seed = v
+	}
+	t.Logf("AIO_SEED=%d", seed)
+	return seed
+}
+
+// A pair is the same file twice: ours, and that of package os, which is the oracle.
+type pair struct {
+	t          testing.TB
+	rnd        *rand.Rand
+	ours       *File
+	oracle     *os.File
+	appends    bool
+	oursName   string
+	oracleName string
+	steps      []string
+}
+
+func newPair(t testing.TB, dir string, seed uint64) *pair {
+	p := &pair{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), oursName: filepath.Join(dir, "ours"), oracleName: filepath.Join(dir, "oracle")}
+	p.open()
+	return p
+}
+
+func (p *pair) open() {
+	flag := os.O_RDWR | os.O_CREATE
+	if p.appends = p.rnd.IntN(4) == 0; p.appends {
+		flag |= os.O_APPEND
+	}
+	if p.rnd.IntN(8) == 0 {
+		flag |= os.O_TRUNC
+	}
+	var err error
+	p.ours, err = OpenFile(p.oursName, flag, 0o600)
+	must(p.t, err)
+	p.oracle, err = os.OpenFile(p.oracleName, flag, 0o600)
+	must(p.t, err)
+	p.steps = append(p.steps, fmt.Sprintf("open %x", flag))
+}
+
+func (p *pair) close() {
+	must(p.t, p.ours.Close())
+	must(p.t, p.oracle.Close())
+}
+
+// same compares what an operation has returned.
+func (p *pair) same(what string, n, wantN int64, err, wantErr error, got, want []byte) {
+	p.steps = append(p.steps, what)
+	if n != wantN || cause(err) != cause(wantErr) || !bytes.Equal(got, want) {
+		tail := p.steps[max(0, len(p.steps)-12):]
+		p.t.Errorf("%s: %d, %v; want %d, %v; content equal: %v; steps %q", what, n, err, wantN, wantErr, bytes.Equal(got, want), tail)
+		panic("different")
+	}
+}
+
+// cause makes errors comparable.
+func cause(err error) string {
+	var e syscall.Errno
+	switch {
+	case err == nil:
+		return ""
+	case err == io.EOF, err == io.ErrUnexpectedEOF:
+		return err.Error()
+	case errors.As(err, &e):
+		return e.Error()
+	case errors.Is(err, fs.ErrClosed):
+		return "closed"
+	}
+	return "other"
+}
+
+// step does something at random to both.
+func (p *pair) step() {
+	const size = 200_000
+	a, b := make([]byte, p.rnd.IntN(20_000)), []byte(nil)
+	b = make([]byte, len(a))
+	off := p.rnd.Int64N(size)
+	switch p.rnd.IntN(12) {
+	case 0, 1:
+		n, err := io.ReadFull(p.ours, a)
+		m, want := io.ReadFull(p.oracle, b)
+		p.same(fmt.Sprintf("read %d", len(a)), int64(n), int64(m), err, want, a, b)
+	case 2, 3:
+		n, err := p.ours.ReadAt(a, off)
+		m, want := p.oracle.ReadAt(b, off)
+		p.same(fmt.Sprintf("read %d at %d", len(a), off), int64(n), int64(m), err, want, a, b)
+	case 4, 5:
+		p.fill(a)
+		n, err := p.ours.Write(a)
+		m, want := p.oracle.Write(a)
+		p.same(fmt.Sprintf("write %d", len(a)), int64(n), int64(m), err, want, nil, nil)
+	case 6, 7:
+		p.fill(a)
+		n, err := p.ours.WriteAt(a, off)
+		m, want := p.oracle.WriteAt(a, off)
+		p.same(fmt.Sprintf("write %d at %d", len(a), off), int64(n), int64(m), err, want, nil, nil)
+	case 8:
+		whence := p.rnd.IntN(3)
+		off -= size / 4
+		n, err := p.ours.Seek(off, whence)
+		m, want := p.oracle.Seek(off, whence)
+		p.same(fmt.Sprintf("seek %d from %d", off, whence), n, m, err, want, nil, nil)
+	case 9:
+		err := p.ours.Truncate(off)
+		p.same(fmt.Sprintf("truncate %d", off), 0, 0, err, p.oracle.Truncate(off), nil, nil)
+	case 10:
+		p.rarer(a, b, off)
+	case 11:
+		if p.rnd.IntN(8) == 0 {
+			p.close()
+			p.open()
+		}
+		i, err := p.ours.Stat()
+		must(p.t, err)
+		j, err := p.oracle.Stat()
+		must(p.t, err)
+		p.same("stat", i.Size(), j.Size(), nil, nil, nil, nil)
+		if i.Mode() != j.Mode() {
+			p.t.Errorf("mode %v, want %v", i.Mode(), j.Mode())
+		}
+	}
+}
+
+func (p *pair) rarer(a, b []byte, off int64) {
+	switch p.rnd.IntN(4) {
+	case 0:
+		var x, y bytes.Buffer
+		n, err := io.Copy(&x, p.ours)
+		m, want := io.Copy(&y, p.oracle)
+		p.same("write to", n, m, err, want, x.Bytes(), y.Bytes())
+	case 1:
+		p.fill(a)
+		n, err := p.ours.ReadFrom(bytes.NewReader(a))
+		m, want := io.Copy(p.oracle, bytes.NewReader(a))
+		p.same("read from", n, m, err, want, nil, nil)
+	case 2:
+		err := p.ours.Allocate(off, int64(len(a)))
+		want := unix.Fallocate(int(p.oracle.Fd()), 0, off, int64(len(a)))
+		p.same(fmt.Sprintf("allocate %d at %d", len(a), off), 0, 0, err, want, nil, nil)
+	case 3:
+		must(p.t, p.ours.Datasync())
+	}
+}
+
+func (p *pair) fill(b []byte) {
+	for i := range b {
+		b[i] = byte(p.rnd.Uint32())
+	}
+}
+
+// compare reads both from start to end.
+func (p *pair) compare() {
+	got, err := ReadFile(p.oursName)
+	must(p.t, err)
+	want, err := os.ReadFile(p.oracleName)
+	must(p.t, err)
+	if !bytes.Equal(got, want) {
+		p.t.Errorf("in the end the contents differ: %d bytes, want %d", len(got), len(want))
+	}
+}
+
+func TestRandomOperations(t *testing.T) {
+	seed := testSeed(t)
+	steps := 300
+	if testing.Short() {
+		steps = 60
+	}
+	everywhere(t, func(t *testing.T) {
+		all(t, 6, func(i int) {
+			p := newPair(t, t.TempDir(), seed+uint64(i))
+			for range steps {
+				p.step()
+			}
+			p.close()
+			p.compare()
+		})
+	})
+}
+
+// unruly is a kernel that interrupts, shortens and refuses one call in three.
+func unruly(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+	switch k := rand.IntN(16); {
+	case k == 0:
+		return n, unix.EINTR
+	case k == 1 && where != viaThread:
+		return n, unix.EAGAIN
+	case k == 2 && where == viaRing:
+		return n, unix.EOPNOTSUPP
+	case k < 5 && n > 1 && (op == opRead || op == opWrite):
+		return 1 + rand.IntN(n), 0
+	}
+	return n, 0
+}
+
+func TestRandomOperationsOnAnUnrulyKernel(t *testing.T) {
+	seed := testSeed(t)
+	everywhere(t, func(t *testing.T) {
+		withFault(t, unruly)
+		all(t, 4, func(i int) {
+			p := newPair(t, t.TempDir(), seed+uint64(i))
+			for range 150 {
+				p.step()
+			}
+			p.close()
+			p.compare()
+		})
+	})
+}
+
+// Without io_uring's and the page cache's help everything waits.
+func TestRandomOperationsThatAllWait(t *testing.T) {
+	seed := testSeed(t)
+	everywhere(t, func(t *testing.T) {
+		withFault(t, func(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if where == viaLoop {
+				return n, unix.EOPNOTSUPP
+			}
+			return n, 0
+		})
+		p := newPair(t, t.TempDir(), seed)
+		for range 200 {
+			p.step()
+		}
+		p.close()
+		p.compare()
+	})
+}

@@ -1,0 +1,371 @@
+//go:build linux
+
+package aio
+
+import (
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// An opcode says what a request asks of the kernel.
+type opcode uint8
+
+const (
+	opRead opcode = iota
+	opWrite
+	opSync
+	opDatasync
+	opTruncate
+	opAllocate
+	opStat   // of the path p below fd, or of fd itself
+	opOpen   // with the unix.OpenHow in q
+	opClose  //
+	opUnlink // flags: AT_REMOVEDIR
+	opRename // from p below fd to q below fd2
+	opLink   // likewise
+	opMkdir  //
+	opFunc   // call fn; never by the ring
+	opcodes
+)
+
+var opNames = [opcodes]string{"read", "write", "sync", "sync", "truncate", "allocate", "stat",
+	"open", "close", "remove", "rename", "link", "mkdir", "call"}
+
+func (o opcode) String() string { return opNames[o] }
+
+// The states of a request. All but the pool's are loop-private.
+//
+//	         ┌──▶ gathered ──▶ submitted or merged ──┐
+//	idle ────┤       └── cancelled ──────────────────┼──▶ idle
+//	         ├──▶ submitted ─────────────────────────┤
+//	         └──▶ pooled (see pool) ─────────────────┘
+const (
+	stateIdle      = iota // not under way
+	stateGathered         // waits for the end of the loop's turn
+	stateSubmitted        // the kernel has it, under its own token
+	stateMerged           // the kernel has it, as a part of something larger
+	statePooled           // with the pool
+)
+
+// A request is one operation that has to wait. The caller fills it in and calls
+// perform, which gives it back to the pool of requests. What p and q point to must be
+// on the heap, which storing the pointers here ensures.
+type request struct {
+	op    opcode
+	state uint8
+	firm  bool // no cancellation of the task ends it
+	slow  bool // the ring has refused it, or there is none: to the pool of threads
+	fd    int32
+	fd2   int32
+	flags uint32
+	mode  uint32
+	n     int
+	off   int64
+	p, q  unsafe.Pointer
+	fn    func()
+	file  *File // whose descriptor fd is; nil: the operation goes by path
+
+	res    int           // written before the wake
+	errno  syscall.Errno // likewise
+	forced syscall.Errno // by tests: becomes errno
+
+	w          *task.Waiter
+	loop       *task.Loop // of w
+	ring       *ring      // where it is gathered or submitted
+	token      token
+	next, prev *request // in a queue of the pool, guarded by pool.mu
+	dev        *device  // guarded by pool.mu while queued
+
+	beside, above *request // the file's other requests under way, guarded by File.mu
+
+	how         unix.OpenHow // where q points to, for opOpen
+	path, path2 []byte       // where p and q point to, in operations by path; kept for reuse
+	kept        bool         // perform does not free it
+}
+
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+func newRequest(op opcode, fd int32) *request {
+	r := requests.Get().(*request)
+	r.op, r.fd = op, fd
+	return r
+}
+
+// free gives r back.
+func (r *request) free() {
+	*r = request{path: r.path[:0], path2: r.path2[:0]}
+	requests.Put(r)
+}
+
+// keep makes perform leave it to the caller to free r.
+func (r *request) keep() *request {
+	r.kept = true
+	return r
+}
+
+// setPath makes p point to name, followed by NUL; false if name has a NUL itself.
+func (r *request) setPath(name string) bool {
+	if strings.IndexByte(name, 0) >= 0 {
+		return false
+	}
+	r.path = append(append(r.path[:0], name...), 0)
+	r.p = unsafe.Pointer(unsafe.SliceData(r.path))
+	return true
+}
+
+// setPath2 is setPath for q.
+func (r *request) setPath2(name string) bool {
+	if strings.IndexByte(name, 0) >= 0 {
+		return false
+	}
+	r.path2 = append(append(r.path2[:0], name...), 0)
+	r.q = unsafe.Pointer(unsafe.SliceData(r.path2))
+	return true
+}
+
+// newTransfer asks for a read or write of p.
+func (f *File) newTransfer(op opcode, p []byte, off int64) *request {
+	r := newRequest(op, f.fd)
+	r.file = f
+	r.p, r.n, r.off = unsafe.Pointer(unsafe.SliceData(p)), min(len(p), maxTransfer), off
+	return r
+}
+
+// on says that r works on the descriptor of f.
+func (r *request) on(f *File) *request {
+	r.file = f
+	return r
+}
+
+// perform carries out r and returns its result. A task parks meanwhile, a plain
+// goroutine blocks. r must not be used any more.
+func (r *request) perform() (int, error) {
+	l := task.CurrentLoop()
+	if r.file != nil {
+		r.file.settle()
+	}
+	for {
+		r.errno, r.forced, r.res = 0, 0, 0
+		var err error
+		if l == nil {
+			r.call()
+		} else {
+			err = r.wait(l)
+		}
+		if err == nil {
+			if r.errno != 0 && r.again() {
+				continue
+			}
+			err = failure(r.errno)
+		}
+		n := r.res
+		if !r.kept {
+			r.free()
+		}
+		return n, err
+	}
+}
+
+// again says whether r, which has failed, is to be tried once more.
+func (r *request) again() bool {
+	switch r.errno {
+	case unix.EINTR, unix.ECANCELED: // the kernel cancels when a thread ends, too
+		return true
+	case unix.EAGAIN, unix.EOPNOTSUPP, unix.ENOSYS:
+		// The ring can't do this, or won't for this file.
+	case unix.EINVAL:
+		if r.op == opRead || r.op == opWrite {
+			return false
+		}
+	default:
+		return false
+	}
+	if r.slow || r.loop == nil {
+		return false
+	}
+	r.slow = true
+	return true
+}
+
+// wait carries out r while the calling task, of l, is parked. An error says that r was
+// given up. If the runtime ends meanwhile, the task does not return from here, but what
+// r points to is no longer in use then.
+func (r *request) wait(l *task.Loop) error {
+	r.w, r.loop, r.state = task.Self(), l, stateIdle
+	if f := r.file; f != nil && !f.begin(r) {
+		return errClosed
+	}
+	r.submit()
+	over := false
+	defer func() {
+		if !over {
+			r.abandon()
+			r.leave()
+			if r.op == opOpen && r.errno == 0 {
+				sysClose(int32(r.res))
+			}
+		}
+	}()
+	err := r.w.Park(task.ReasonDisk, r)
+	over = true
+	if err != nil {
+		r.abandon()
+	}
+	r.leave()
+	if e := r.errno; e == unix.ECANCELED || e == unix.EINTR {
+		if err != nil && !r.firm {
+			return &contextError{err}
+		}
+		if f := r.file; f != nil && f.life.Load()&lifeClosed != 0 {
+			return errClosed
+		}
+	}
+	return nil
+}
+
+// abandon waits until r, whose task must not wait for it any longer, is out of the
+// kernel's hands.
+func (r *request) abandon() {
+	if !r.firm {
+		r.cancel()
+	}
+	r.w.Absorb()
+}
+
+// leave ends what begin of the file has begun.
+func (r *request) leave() {
+	if r.file != nil {
+		r.file.end(r)
+	}
+}
+
+// submit sends r on its way. Own loop only.
+func (r *request) submit() {
+	if r.op != opFunc && !r.slow {
+		if q := ringOf(r.loop); q != nil && q.submit(r) {
+			return
+		}
+	}
+	r.slow = true
+	threads.submit(r)
+}
+
+// cancel asks for the end of r, which still comes by itself. Own loop only.
+func (r *request) cancel() {
+	switch r.state {
+	case statePooled:
+		threads.cancel(r)
+	case stateGathered, stateSubmitted:
+		r.ring.cancel(r)
+	}
+}
+
+// finish notes the result and wakes the task; r is the task's again then.
+func (r *request) finish(res int, e syscall.Errno) {
+	if r.forced != 0 {
+		res, e = 0, r.forced
+	}
+	if r.op == opRead && e == 0 {
+		raceRead(r.p, res)
+	}
+	r.res, r.errno = res, e
+	r.w.Wake()
+}
+
+// DescribeWait implements task.WaitDescriber.
+func (r *request) DescribeWait() string {
+	if r.file != nil {
+		return r.op.String() + " " + r.file.name
+	}
+	if n := len(r.path); n > 0 {
+		return r.op.String() + " " + string(r.path[:n-1])
+	}
+	return r.op.String()
+}
+
+// call carries out r on the calling thread, which blocks. It retries EINTR, except
+// where that is left to perform.
+func (r *request) call() {
+	n, e := inject(r.op, viaThread, r.fd, r.n)
+	if e == 0 {
+		if r.op == opWrite {
+			raceWrite(r.p, n)
+		}
+		n, e = r.system(n)
+		if r.op == opRead && e == 0 {
+			raceRead(r.p, n)
+		}
+	}
+	if e != 0 {
+		n = 0
+	}
+	r.res, r.errno = n, e
+}
+
+func (r *request) system(n int) (int, syscall.Errno) {
+	fd, p, q := uintptr(r.fd), uintptr(r.p), uintptr(r.q)
+	var v uintptr
+	var e syscall.Errno
+	switch r.op {
+	case opRead:
+		if r.off == currentOffset {
+			v, _, e = syscall.Syscall(unix.SYS_READ, fd, p, uintptr(n))
+		} else {
+			v, _, e = syscall.Syscall6(unix.SYS_PREAD64, fd, p, uintptr(n), uintptr(r.off), 0, 0)
+		}
+	case opWrite:
+		if r.off == currentOffset {
+			v, _, e = syscall.Syscall(unix.SYS_WRITE, fd, p, uintptr(n))
+		} else {
+			v, _, e = syscall.Syscall6(unix.SYS_PWRITE64, fd, p, uintptr(n), uintptr(r.off), 0, 0)
+		}
+	case opSync:
+		_, _, e = syscall.Syscall(unix.SYS_FSYNC, fd, 0, 0)
+	case opDatasync:
+		_, _, e = syscall.Syscall(unix.SYS_FDATASYNC, fd, 0, 0)
+	case opTruncate:
+		_, _, e = syscall.Syscall(unix.SYS_FTRUNCATE, fd, uintptr(r.off), 0)
+	case opAllocate:
+		_, _, e = syscall.Syscall6(unix.SYS_FALLOCATE, fd, uintptr(r.mode), uintptr(r.off), uintptr(r.n), 0, 0)
+	case opStat:
+		_, _, e = syscall.Syscall6(unix.SYS_STATX, fd, p, uintptr(r.flags), uintptr(r.mode), q, 0)
+	case opOpen:
+		v, _, e = syscall.Syscall6(unix.SYS_OPENAT2, fd, p, q, unsafe.Sizeof(unix.OpenHow{}), 0, 0)
+		if e == unix.ENOSYS || e == unix.EPERM {
+			v, e = r.openOld(e)
+		}
+	case opClose:
+		_, _, e = syscall.Syscall(unix.SYS_CLOSE, fd, 0, 0)
+		if e == unix.EINTR {
+			e = 0 // it is closed all the same (close(2))
+		}
+	case opUnlink:
+		_, _, e = syscall.Syscall(unix.SYS_UNLINKAT, fd, p, uintptr(r.flags))
+	case opRename:
+		_, _, e = syscall.Syscall6(unix.SYS_RENAMEAT2, fd, p, uintptr(r.fd2), q, uintptr(r.flags), 0)
+	case opLink:
+		_, _, e = syscall.Syscall6(unix.SYS_LINKAT, fd, p, uintptr(r.fd2), q, uintptr(r.flags), 0)
+	case opMkdir:
+		_, _, e = syscall.Syscall(unix.SYS_MKDIRAT, fd, p, uintptr(r.mode))
+	case opFunc:
+		r.fn()
+	}
+	return int(v), e
+}
+
+// openOld is for kernels, and filters, that know no openat2. Without its Resolve flags
+// the call would mean something else.
+func (r *request) openOld(e syscall.Errno) (uintptr, syscall.Errno) {
+	how := (*unix.OpenHow)(r.q)
+	if how.Resolve != 0 {
+		return 0, e
+	}
+	v, _, e := syscall.Syscall6(unix.SYS_OPENAT, uintptr(r.fd), uintptr(r.p), uintptr(how.Flags), uintptr(how.Mode), 0, 0)
+	return v, e
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+package aio
+
+import (
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const pageSize = 4096 // of the page cache's accounts; both architectures' usual
+
+// noCachestat says that the kernel lacks cachestat(2) (before 6.5) or a filter forbids it.
+var noCachestat atomic.Bool
+
+// Resident returns how many of the n bytes from offset off on can be read without waiting
+// for the disk: how far the page cache has them without a gap, as far as can be told
+// without reading them (cachestat(2), and a look at some pages). It may be too much if
+// memory is short, or if the disk is slower with some pages than with those behind them.
+// Bytes beyond the end of the file do not count. It never parks. 0 if f is closed.
+func (f *File) Resident(off, n int64) int64 {
+	if _, ok := f.enter(); !ok || off < 0 || n <= 0 {
+		if ok {
+			f.exit()
+		}
+		return 0
+	}
+	defer f.exit()
+	if f.traits.Load()&traitMemory != 0 {
+		return max(f.clamp(off, n), 0)
+	}
+	var probe [1]byte
+	have := n
+	if !noCachestat.Load() {
+		have = f.cachedPrefix(off, n)
+	}
+	if have <= 0 {
+		return 0
+	}
+	// A page counts as soon as there is a place for it. Whether it has been read shows
+	// when one tries; the last tells of those before it, which the disk was asked for
+	// earlier.
+	if f.readable(probe[:], off+have-1) {
+		return have
+	}
+	if have = f.clamp(off, have); have <= 0 || f.readable(probe[:], off+have-1) {
+		return max(have, 0)
+	}
+	low, high := off/pageSize, (off+have-1)/pageSize
+	for low < high {
+		if middle := (low + high) / 2; f.readable(probe[:], max(middle*pageSize, off)) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return max(low*pageSize-off, 0)
+}
+
+// clamp is how many of n bytes from off on are before the end of the file.
+func (f *File) clamp(off, n int64) int64 {
+	st := statBuffers.Get().(*unix.Statx_t)
+	defer statBuffers.Put(st)
+	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)),
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_SIZE, uintptr(unsafe.Pointer(st)), 0)
+	if e != 0 {
+		return n
+	}
+	return min(n, int64(st.Size)-off)
+}
+
+// readable says whether the byte at offset off can be read without waiting.
+func (f *File) readable(probe []byte, off int64) bool {
+	n, e := readNow(f.fd, probe, off, unix.RWF_NOWAIT)
+	return n == 1 && e == 0
+}
+
+// cachedPrefix is how many of the n bytes from off on have a page in the cache, before
+// the first that has none.
+func (f *File) cachedPrefix(off, n int64) int64 {
+	first, last := off/pageSize, (off+n-1)/pageSize
+	low, high := first, last+1 // before low all have, and if not all before high have, the gap is there
+	for low < high {
+		middle := (low + high) / 2
+		if low == first && high == last+1 {
+			middle = last // the common case: everything
+		}
+		pages, e := f.cachedPages(low, middle+1-low)
+		if e != 0 {
+			noCachestat.Store(true)
+			return n
+		}
+		if pages == middle+1-low {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return min(max(low*pageSize-off, 0), n)
+}
+
+// cachedPages counts the pages in the cache, of n from the first on.
+func (f *File) cachedPages(first, n int64) (int64, syscall.Errno) {
+	span := [2]uint64{uint64(first * pageSize), uint64(n * pageSize)}
+	var stat [5]uint64 // cached, dirty, under write-back, evicted, recently evicted
+	_, _, e := syscall.RawSyscall6(unix.SYS_CACHESTAT, uintptr(f.fd), uintptr(unsafe.Pointer(&span)), uintptr(unsafe.Pointer(&stat)), 0, 0, 0)
+	return int64(stat[0]), e
+}
+
+// Prefetch reads the n bytes from offset off on, or as many as there are, into the page
+// cache, and returns when they are there. It parks.
+func (f *File) Prefetch(off, n int64) error {
+	if _, ok := f.enter(); !ok {
+		return f.fail("read", errClosed)
+	}
+	defer f.exit()
+	if off < 0 {
+		return f.fail("read", errNegativeOffset)
+	}
+	sink := copyBuffers.Get().(*[copySize]byte)
+	for n > 0 {
+		k, err := f.readSome(sink[:min(n, copySize)], off, false)
+		if err != nil {
+			copyBuffers.Put(sink)
+			return f.fail("read", err)
+		}
+		if k == 0 {
+			break
+		}
+		off += int64(k)
+		n -= int64(k)
+	}
+	copyBuffers.Put(sink)
+	return nil
+}
+
+// SyscallConn implements syscall.Conn. The functions given to it must not park, and must
+// not wait for the disk.
+func (f *File) SyscallConn() (syscall.RawConn, error) {
+	if f.life.Load()&lifeClosed != 0 {
+		return nil, f.fail("raw", errClosed)
+	}
+	return rawFile{f}, nil
+}
+
+// A rawFile is what SyscallConn returns.
+type rawFile struct{ f *File }
+
+// Control implements syscall.RawConn.
+func (r rawFile) Control(do func(fd uintptr)) error {
+	if _, ok := r.f.enter(); !ok {
+		return r.f.fail("raw-control", errClosed)
+	}
+	defer r.f.exit()
+	do(uintptr(r.f.fd))
+	return nil
+}
+
+// Read implements syscall.RawConn. Nothing says when a file is worth another attempt, so
+// there is only one.
+func (r rawFile) Read(do func(fd uintptr) bool) error { return r.once("raw-read", do) }
+
+// Write implements syscall.RawConn; see Read.
+func (r rawFile) Write(do func(fd uintptr) bool) error { return r.once("raw-write", do) }
+
+func (r rawFile) once(op string, do func(fd uintptr) bool) error {
+	done := false
+	if err := r.Control(func(fd uintptr) { done = do(fd) }); err != nil {
+		return r.f.fail(op, errClosed)
+	}
+	if !done {
+		return r.f.fail(op, unix.EAGAIN)
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+//go:build linux
+
+package aio
+
+import (
+	"cmp"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+type token = uring.Token
+
+// A driverHost is a poller that shares its io_uring.
+type driverHost interface {
+	Driver() (*uring.Driver, error)
+}
+
+// A ring is what aio keeps for the io_uring of one loop. Loop-private.
+type ring struct {
+	d        *uring.Driver
+	gathered []*request // reads of this turn, which may be merged
+	flush    func()     // sendGathered
+	spare    []*batch   // batches to use again
+}
+
+// maxSpareBatches bounds ring.spare.
+const maxSpareBatches = 64
+
+// ringOf returns what belongs to l, on which the caller runs; nil if there is no
+// io_uring.
+func ringOf(l *task.Loop) *ring {
+	host, ok := l.Poller().(driverHost)
+	if !ok {
+		return nil
+	}
+	d, err := host.Driver()
+	if err != nil || d == nil {
+		return nil
+	}
+	if q, ok := d.Attachment.(*ring); ok {
+		return q
+	}
+	q := &ring{d: d}
+	q.flush = q.sendGathered
+	d.Attachment = q
+	return q
+}
+
+// submit takes r over; false: it can't. Reads at an offset wait for the end of the turn,
+// to be merged.
+func (q *ring) submit(r *request) bool {
+	r.ring = q
+	if r.op == opRead && r.off >= 0 && r.file.traits.Load()&traitRegular != 0 {
+		if len(q.gathered) == 0 {
+			q.d.BeforeFlush(q.flush)
+		}
+		r.state = stateGathered
+		q.gathered = append(q.gathered, r)
+		return true
+	}
+	return q.send(r)
+}
+
+// send gives r to the kernel by itself.
+func (q *ring) send(r *request) bool {
+	e, err := q.d.Entry()
+	if err != nil {
+		return false
+	}
+	r.state = stateSubmitted
+	r.fill(e)
+	r.token = q.d.Track(e, r)
+	return true
+}
+
+// Complete implements uring.Completer.
+func (r *request) Complete(res int32, _ uint32) {
+	r.state = stateIdle
+	if res < 0 {
+		r.finish(0, syscall.Errno(-res))
+		return
+	}
+	r.finish(int(res), 0)
+}
+
+// cancel asks for the end of r, which is gathered or submitted.
+func (q *ring) cancel(r *request) {
+	if r.state == stateSubmitted {
+		q.d.Cancel(r.token) // if this fails, r ends by itself
+		return
+	}
+	for i, g := range q.gathered {
+		if g == r {
+			// Its place stays: an empty queue would ask for another flush.
+			q.gathered[i] = nil
+			break
+		}
+	}
+	r.state = stateIdle
+	r.finish(0, unix.ECANCELED)
+}
+
+// fill describes r to the kernel.
+func (r *request) fill(e *uring.SubmissionQueueEntry) {
+	n, errno := inject(r.op, viaRing, r.fd, r.n)
+	r.forced = errno
+	*e = uring.SubmissionQueueEntry{Fd: r.fd}
+	if errno != 0 {
+		e.OpCode = uring.OpNop
+		return
+	}
+	p, q := uint64(uintptr(r.p)), uint64(uintptr(r.q))
+	switch r.op {
+	case opRead:
+		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, uint32(n), uint64(r.off)
+	case opWrite:
+		raceWrite(r.p, n)
+		e.OpCode, e.Addr, e.Len, e.Off = uring.OpWrite, p, uint32(n), uint64(r.off)
+	case opSync:
+		e.OpCode = uring.OpFsync
+	case opDatasync:
+		e.OpCode, e.OpcodeFlags = uring.OpFsync, fsyncDatasync
+	case opTruncate:
+		e.OpCode, e.Off = opFtruncate, uint64(r.off)
+	case opAllocate:
+		e.OpCode, e.Off, e.Addr, e.Len = uring.OpFallocate, uint64(r.off), uint64(r.n), r.mode
+	case opStat:
+		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = uring.OpStatx, p, q, r.mode, r.flags
+	case opOpen:
+		e.OpCode, e.Addr, e.Off, e.Len = uring.OpOpenat2, p, q, uint32(unsafe.Sizeof(unix.OpenHow{}))
+	case opClose:
+		e.OpCode = uring.OpClose
+	case opUnlink:
+		e.OpCode, e.Addr, e.OpcodeFlags = uring.OpUnlinkat, p, r.flags
+	case opRename:
+		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = uring.OpRenameat, p, q, uint32(r.fd2), r.flags
+	case opLink:
+		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = opLinkat, p, q, uint32(r.fd2), r.flags
+	case opMkdir:
+		e.OpCode, e.Addr, e.Len = uring.OpMkdirat, p, r.mode
+	}
+}
+
+const (
+	fsyncDatasync = 1  // IORING_FSYNC_DATASYNC
+	opLinkat      = 39 // IORING_OP_LINKAT, Linux 5.15
+	opFtruncate   = 55 // IORING_OP_FTRUNCATE, Linux 6.9; before, EINVAL sends it to the pool
+)
+
+// Limits of one merged read. Beyond a mebibyte the kernel splits it anyway.
+const (
+	maxMergedParts = 64
+	maxMergedBytes = 1 << 20
+)
+
+// A batch is one read for several tasks, of neighbouring parts of a file.
+type batch struct {
+	ring  *ring
+	parts []*request
+	vecs  []unix.Iovec
+}
+
+// sendGathered sends the reads of this turn, those of neighbouring parts of a file as
+// one. It runs when the loop is about to submit.
+func (q *ring) sendGathered() {
+	all := q.gathered
+	n := 0
+	for _, r := range all {
+		if r != nil {
+			all[n] = r
+			n++
+		}
+	}
+	reads := all[:n]
+	if len(reads) > 1 {
+		sortReads(reads)
+	}
+	for len(reads) > 0 {
+		k := neighbours(reads)
+		q.sendMerged(reads[:k])
+		reads = reads[k:]
+	}
+	clear(all)
+	q.gathered = all[:0]
+}
+
+// neighbours says how many of the sorted reads, from the first on, follow one another.
+func neighbours(reads []*request) int {
+	k, bytes := 1, reads[0].n
+	for k < len(reads) && k < maxMergedParts {
+		last, r := reads[k-1], reads[k]
+		if r.file != last.file || r.off != last.off+int64(last.n) || bytes > maxMergedBytes-r.n {
+			break
+		}
+		bytes += r.n
+		k++
+	}
+	return k
+}
+
+// sendMerged sends reads that follow one another.
+func (q *ring) sendMerged(reads []*request) {
+	if len(reads) == 1 {
+		q.sendAlone(reads[0])
+		return
+	}
+	e, err := q.d.Entry()
+	if err != nil {
+		for _, r := range reads {
+			q.toThreads(r)
+		}
+		return
+	}
+	b := q.newBatch()
+	for _, r := range reads {
+		r.state = stateMerged
+		b.parts = append(b.parts, r)
+		b.vecs = append(b.vecs, unix.Iovec{Base: (*byte)(r.p), Len: uint64(r.n)})
+	}
+	first := reads[0]
+	*e = uring.SubmissionQueueEntry{OpCode: uring.OpReadv, Fd: first.fd, Off: uint64(first.off),
+		Addr: uint64(uintptr(unsafe.Pointer(&b.vecs[0]))), Len: uint32(len(b.vecs))}
+	if n, errno := inject(opRead, viaRing, first.fd, b.bytes()); errno != 0 || n < b.bytes() {
+		// The parts, tried each by itself, meet their own faults.
+		*e = uring.SubmissionQueueEntry{OpCode: uring.OpNop}
+	}
+	q.d.Track(e, b)
+}
+
+func (q *ring) sendAlone(r *request) {
+	if !q.send(r) {
+		q.toThreads(r)
+	}
+}
+
+// toThreads is for requests that the ring has no room for.
+func (q *ring) toThreads(r *request) {
+	r.state = stateIdle
+	threads.submit(r)
+}
+
+func (q *ring) newBatch() *batch {
+	if n := len(q.spare); n > 0 {
+		b := q.spare[n-1]
+		q.spare = q.spare[:n-1]
+		return b
+	}
+	return &batch{ring: q, parts: make([]*request, 0, 8), vecs: make([]unix.Iovec, 0, 8)}
+}
+
+func (b *batch) bytes() int {
+	n := 0
+	for i := range b.vecs {
+		n += int(b.vecs[i].Len)
+	}
+	return n
+}
+
+// Complete implements uring.Completer: it deals out what has been read. Parts of which
+// nothing has been, and all of them after an error, are tried again, each by itself, to
+// find out which of them is to blame.
+func (b *batch) Complete(res int32, _ uint32) {
+	left := max(int(res), 0)
+	for _, r := range b.parts {
+		if n := min(left, r.n); n > 0 {
+			left -= n
+			r.state = stateIdle
+			r.finish(n, 0)
+			continue
+		}
+		b.ring.sendAlone(r)
+	}
+	clear(b.parts)
+	clear(b.vecs)
+	b.parts, b.vecs = b.parts[:0], b.vecs[:0]
+	if q := b.ring; len(q.spare) < maxSpareBatches {
+		q.spare = append(q.spare, b)
+	}
+}
+
+// sortReads sorts by descriptor and offset.
+func sortReads(reads []*request) {
+	slices.SortFunc(reads, func(a, b *request) int {
+		if a.fd != b.fd {
+			return cmp.Compare(a.fd, b.fd)
+		}
+		return cmp.Compare(a.off, b.off)
+	})
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package aio
+
+import (
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rawMax is the largest transfer, in bytes, done without telling the Go scheduler.
+// Below it the kernel copies for a few microseconds; above it the loop's processor
+// could be missed.
+const rawMax = 64 << 10
+
+// maxTransfer is the most that one request asks for, in bytes: the kernel's own limit
+// is 4 KiB less than 2 GiB.
+const maxTransfer = 1 << 30
+
+// currentOffset is the offset that stands for the file's own position.
+const currentOffset = -1
+
+// A fault is what tests put in place of the kernel: it is told of a system call about
+// to be made and how many bytes it would move, and returns how many it may, or an error
+// with which it fails.
+type fault func(op opcode, where via, fd int32, n int) (int, syscall.Errno)
+
+// A via is the way that a system call takes.
+type via uint8
+
+const (
+	viaLoop   via = iota // at once, never waiting
+	viaRing              // io_uring
+	viaThread            // on a thread of the pool, or the caller's own
+)
+
+var faults atomic.Pointer[fault]
+
+// inject asks the tests, if there are any.
+func inject(op opcode, where via, fd int32, n int) (int, syscall.Errno) {
+	if f := faults.Load(); f != nil {
+		return (*f)(op, where, fd, n)
+	}
+	return n, 0
+}
+
+// readNow reads at once (preadv2(2)): with flag RWF_NOWAIT what is in memory, EAGAIN if
+// that is nothing; with flag 0 from files that are nowhere else. It does not retry EINTR.
+func readNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
+	n, e := inject(opRead, viaLoop, fd, len(p))
+	if e != 0 {
+		return 0, e
+	}
+	v := unix.Iovec{Base: unsafe.SliceData(p), Len: uint64(n)}
+	r, e := vectorNow(unix.SYS_PREADV2, fd, &v, off, flag)
+	if e != 0 {
+		return 0, e
+	}
+	raceRead(unsafe.Pointer(v.Base), r)
+	return r, 0
+}
+
+// writeNow is readNow for writing.
+func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
+	n, e := inject(opWrite, viaLoop, fd, len(p))
+	if e != 0 {
+		return 0, e
+	}
+	v := unix.Iovec{Base: unsafe.SliceData(p), Len: uint64(n)}
+	raceWrite(unsafe.Pointer(v.Base), n)
+	r, e := vectorNow(unix.SYS_PWRITEV2, fd, &v, off, flag)
+	if e != 0 {
+		return 0, e
+	}
+	return r, 0
+}
+
+// vectorNow needs no high half of the offset: both architectures have 64 bits.
+func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (int, syscall.Errno) {
+	var r uintptr
+	var e syscall.Errno
+	if v.Len <= rawMax {
+		r, _, e = syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
+	} else {
+		r, _, e = syscall.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
+	}
+	return int(r), e
+}
+
+// refuses says that e is the answer of a file system, or a kernel, that can't tell
+// whether a transfer would wait.
+func refuses(e syscall.Errno) bool {
+	return e == unix.EOPNOTSUPP || e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM
+}
+
+// sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)).
+func sysClose(fd int32) syscall.Errno {
+	_, _, e := syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
+	return e
+}

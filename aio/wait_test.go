@@ -1,0 +1,354 @@
+//go:build linux
+
+package aio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// fifo makes a FIFO, open for reading and writing, so that reading it waits.
+func fifo(t testing.TB) *File {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fifo")
+	must(t, unix.Mkfifo(name, 0o600))
+	f, err := OpenFile(name, os.O_RDWR, 0)
+	must(t, err)
+	return f
+}
+
+// busyRequests counts what is under way on f.
+func busyRequests(f *File) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for r := f.busy; r != nil; r = r.beside {
+		n++
+	}
+	return n
+}
+
+// hasRing says whether the loops of rt wait with io_uring.
+func hasRing(t testing.TB, rt *task.Runtime) bool {
+	ring := false
+	inTask(t, rt, func() { ring = ringOf(task.CurrentLoop()) != nil })
+	return ring
+}
+
+// isOpen says whether the descriptor of f is open and still that of f.
+func isOpen(f *File) bool {
+	target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.fd)))
+	return err == nil && target == f.Name()
+}
+
+func onRings(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		if !hasRing(t, rt) {
+			t.Skip("no io_uring on this poller")
+		}
+		f(t, rt)
+	})
+}
+
+func TestCancellingAReadThatWaits(t *testing.T) {
+	onRings(t, func(t *testing.T, rt *task.Runtime) {
+		var f *File
+		inTask(t, rt, func() { f = fifo(t) })
+		ctx, cancel := context.WithCancel(context.Background())
+		var got error
+		reader, err := rt.Spawn(task.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) })
+		must(t, err)
+		eventually(t, "the read waits", func() bool { return busyRequests(f) == 1 })
+		cancel()
+		must(t, reader.Join())
+		if !errors.Is(got, context.Canceled) {
+			t.Errorf("a read whose task was cancelled returned %v; want context.Canceled", got)
+		}
+		inTask(t, rt, func() { // nothing is left that would take what comes next
+			_, err := f.Write([]byte("later"))
+			must(t, err)
+			b := make([]byte, 10)
+			if n, err := f.Read(b); err != nil || string(b[:n]) != "later" {
+				t.Errorf("the next read returned %q, %v; want all that was written since", b[:n], err)
+			}
+			must(t, f.Close())
+		})
+	})
+}
+
+func TestCloseEndsAReadThatWaits(t *testing.T) {
+	onRings(t, func(t *testing.T, rt *task.Runtime) {
+		var f *File
+		inTask(t, rt, func() { f = fifo(t) })
+		errs := make([]error, 3)
+		var readers []*task.Task
+		for i := range errs {
+			readers = append(readers, rt.Go(func() { _, errs[i] = f.Read(make([]byte, 10)) }))
+		}
+		eventually(t, "a read waits", func() bool { return busyRequests(f) == 1 })
+		inTask(t, rt, func() { must(t, f.Close()) })
+		if isOpen(f) {
+			t.Error("Close has returned and the descriptor is open")
+		}
+		for i, r := range readers {
+			must(t, r.Join())
+			if !errors.Is(errs[i], fs.ErrClosed) {
+				t.Errorf("reader %d got %v; want fs.ErrClosed", i, errs[i])
+			}
+		}
+		if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("the second Close returned %v; want fs.ErrClosed", err)
+		}
+	})
+}
+
+func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
+	onRings(t, func(t *testing.T, rt *task.Runtime) {
+		if rt.Loops() > 2 {
+			t.Skip("takes the grace time of a second; one loop and two will do")
+		}
+		var f *File
+		inTask(t, rt, func() { f = fifo(t) })
+		unwound := atomic.Int32{}
+		for range 3 {
+			rt.Go(func() {
+				defer unwound.Add(1)
+				for { // ignores the error of the cancellation
+					f.Read(make([]byte, 10))
+				}
+			})
+		}
+		eventually(t, "a read waits", func() bool { return busyRequests(f) == 1 })
+		must(t, rt.Close())
+		if n := unwound.Load(); n != 3 || busyRequests(f) != 0 {
+			t.Errorf("%d tasks have ended and %d requests are under way; want 3 and 0", n, busyRequests(f))
+		}
+		must(t, f.Close())
+	})
+}
+
+// blocked makes requests on threads for the descriptor of f hang until the returned
+// function is called, and counts them.
+func blocked(t *testing.T, f *File) (n *atomic.Int32, release func()) {
+	n = new(atomic.Int32)
+	gate := make(chan struct{})
+	withFault(t, func(_ opcode, where via, fd int32, k int) (int, syscall.Errno) {
+		if fd == f.fd {
+			if where == viaThread {
+				n.Add(1)
+				<-gate
+			} else {
+				return 0, unix.EOPNOTSUPP
+			}
+		}
+		return k, 0
+	})
+	return n, func() { close(gate) }
+}
+
+func TestCloseWaitsForAThread(t *testing.T) {
+	want := content(100)
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		f, err := Open(scratch(t, want))
+		must(t, err)
+		n, release := blocked(t, f)
+		b := make([]byte, len(want))
+		var readErr error
+		reader := rt.Go(func() { _, readErr = f.ReadAt(b, 0) })
+		eventually(t, "a thread reads", func() bool { return n.Load() == 1 })
+		closer := rt.Go(func() { must(t, f.Close()) })
+		eventually(t, "Close waits", func() bool { return f.closer.Load() != nil })
+		if !isOpen(f) {
+			t.Error("a thread is reading and the descriptor is closed")
+		}
+		release()
+		must(t, reader.Join())
+		must(t, closer.Join())
+		if readErr != nil || !bytes.Equal(b, want) {
+			t.Errorf("the read that was under way returned %v; want all", readErr)
+		}
+		if isOpen(f) {
+			t.Error("Close has returned and the descriptor is open")
+		}
+	})
+}
+
+func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
+	must(t, SetPoolLimits(PoolLimits{Threads: 1, PerDevice: 1}))
+	defer SetPoolLimits(PoolLimits{})
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		f, err := Open(scratch(t, content(100)))
+		must(t, err)
+		n, release := blocked(t, f)
+		first := rt.Go(func() { f.ReadAt(make([]byte, 10), 0) })
+		eventually(t, "a thread reads", func() bool { return n.Load() == 1 })
+		ctx, cancel := context.WithCancel(context.Background())
+		var got error
+		second, err := rt.Spawn(task.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) })
+		must(t, err)
+		eventually(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
+		cancel()
+		must(t, second.Join())
+		if !errors.Is(got, context.Canceled) {
+			t.Errorf("a queued read whose task was cancelled returned %v; want context.Canceled", got)
+		}
+		if n.Load() != 1 {
+			t.Errorf("%d reads have begun; want 1", n.Load())
+		}
+		var closed error
+		third := rt.Go(func() { _, closed = f.ReadAt(make([]byte, 10), 0) })
+		eventually(t, "the third read is queued", func() bool { return busyRequests(f) == 2 })
+		closer := rt.Go(func() { must(t, f.Close()) })
+		must(t, third.Join())
+		if !errors.Is(closed, fs.ErrClosed) {
+			t.Errorf("a queued read whose file was closed returned %v; want fs.ErrClosed", closed)
+		}
+		release()
+		must(t, first.Join())
+		must(t, closer.Join())
+	})
+}
+
+// Waits end by a wake from a thread also on a poller that knows nothing of files.
+func TestOnAScriptedPoller(t *testing.T) {
+	clock := sim.NewClock()
+	rt, err := task.New(task.Config{Loops: 2, Clock: clock, HoldLimit: -1,
+		NewPoller: func(int) (task.Poller, error) { return clock.NewPoller(0), nil }})
+	must(t, err)
+	dir := t.TempDir()
+	inTask(t, rt, func() {
+		all(t, 10, func(i int) {
+			name := filepath.Join(dir, string(rune('a'+i)))
+			want := content(10_000 + i)
+			must(t, WriteFile(name, want, 0o600))
+			got, err := ReadFile(name)
+			must(t, err)
+			if !bytes.Equal(got, want) {
+				t.Errorf("read %d bytes, want %d", len(got), len(want))
+			}
+		})
+	})
+	must(t, rt.Close())
+}
+
+func TestAfterClose(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, err := Create(filepath.Join(t.TempDir(), "file"))
+		must(t, err)
+		raw, err := f.SyscallConn()
+		must(t, err)
+		must(t, f.Close())
+		b := make([]byte, 10)
+		for what, do := range map[string]func() error{
+			"Read":     func() error { _, err := f.Read(b); return err },
+			"ReadAt":   func() error { _, err := f.ReadAt(b, 0); return err },
+			"Write":    func() error { _, err := f.Write(b); return err },
+			"WriteAt":  func() error { _, err := f.WriteAt(b, 0); return err },
+			"Seek":     func() error { _, err := f.Seek(0, io.SeekStart); return err },
+			"Sync":     f.Sync,
+			"Datasync": f.Datasync,
+			"Truncate": func() error { return f.Truncate(1) },
+			"Allocate": func() error { return f.Allocate(0, 1) },
+			"Stat":     func() error { _, err := f.Stat(); return err },
+			"ReadDir":  func() error { _, err := f.ReadDir(-1); return err },
+			"Prefetch": func() error { return f.Prefetch(0, 1) },
+			"WriteTo":  func() error { _, err := f.WriteTo(io.Discard); return err },
+			"Control":  func() error { return raw.Control(func(uintptr) {}) },
+			"Close":    f.Close,
+		} {
+			err := do()
+			var p *fs.PathError
+			if !errors.Is(err, fs.ErrClosed) || !errors.As(err, &p) || p.Path != f.Name() {
+				t.Errorf("%s: %v; want a PathError with fs.ErrClosed", what, err)
+			}
+		}
+		if n := f.Resident(0, 1); n != 0 {
+			t.Errorf("Resident: %d, want 0", n)
+		}
+	})
+}
+
+// Many use a file while it is closed; the race detector and the descriptors' numbers
+// would show a mistake.
+func TestCloseWhileMuchGoesOn(t *testing.T) {
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		withFault(t, unruly)
+		name := scratch(t, content(50_000))
+		inTask(t, rt, func() {
+			for range 20 {
+				f, err := OpenFile(name, os.O_RDWR, 0)
+				must(t, err)
+				all(t, 12, func(i int) {
+					b := make([]byte, 1000)
+					for k := range 30 {
+						if i == 11 && k == 10 {
+							must(t, f.Close())
+							return
+						}
+						var err error
+						if i%2 == 0 {
+							_, err = f.ReadAt(b, int64(i*1000))
+						} else {
+							_, err = f.WriteAt(b, int64(i*1000))
+						}
+						if errors.Is(err, fs.ErrClosed) {
+							return
+						}
+						must(t, err)
+					}
+				})
+			}
+		})
+	})
+}
+
+// A task that has been cancelled can still clean up; what would wait fails.
+func TestACancelledTask(t *testing.T) {
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "file")
+		var f *File
+		var err error
+		inTask(t, rt, func() {
+			must(t, WriteFile(name, content(100), 0o600))
+			f, err = OpenFile(name, os.O_RDWR, 0)
+			must(t, err)
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		done, err := rt.Spawn(task.Options{Context: ctx}, func() {
+			cancel()
+			for task.Context().Err() == nil || !errors.Is(task.Sleep(1), context.Canceled) {
+				task.Yield() // until the loop knows
+			}
+			if n, err := f.ReadAt(make([]byte, 100), 0); n != 100 || err != nil {
+				t.Errorf("a read from memory: %d, %v; want all", n, err)
+			}
+			if err := WriteFile(name, []byte("new"), 0o600); !errors.Is(err, context.Canceled) {
+				t.Errorf("WriteFile: %v; want context.Canceled", err)
+			}
+			if err := f.Close(); err != nil || isOpen(f) {
+				t.Errorf("Close: %v; want the descriptor closed", err)
+			}
+		})
+		must(t, err)
+		must(t, done.Join())
+		if info, err := os.Stat(name); err != nil || info.Size() != 100 {
+			t.Errorf("after WriteFile was given up: %v, %v; want the old file", info, err)
+		}
+		wantNames(t, dir, "file")
+	})
+}

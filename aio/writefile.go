@@ -1,0 +1,185 @@
+//go:build linux
+
+package aio
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxTempTries bounds the search for a name that is not taken.
+const maxTempTries = 10000
+
+// WriteFile replaces the content of a file, or makes it, in one step: whoever opens name,
+// even after a crash of the process or of the machine, finds either what was there before
+// or all of data, and when WriteFile has returned without an error it is the latter. It
+// writes a file without a name in the same folder (O_TMPFILE), waits until the disk has it
+// (fsync), gives it the name, and waits until the disk has the folder.
+//
+// A file that exists keeps its mode, a new one gets perm before umask; the owner is the
+// caller. A symbolic link is replaced, not followed. If the process is killed between the
+// last steps, or at any time on a file system without O_TMPFILE, a file .NAME.tmp-NUMBER
+// may be left in the folder. It parks.
+func WriteFile(name string, data []byte, perm fs.FileMode) error {
+	w := fileWriter{name: name, folder: filepath.Dir(name), perm: perm}
+	if info, err := Lstat(name); err == nil {
+		if info.IsDir() {
+			return pathError("open", name, unix.EISDIR)
+		}
+		w.exists = true
+		if info.Mode().IsRegular() {
+			w.perm, w.keep = info.Mode(), true
+		}
+	}
+	err := w.create()
+	if err == nil {
+		err = w.fill(data)
+	}
+	if err == nil {
+		err = w.publish()
+	}
+	if w.temp != "" {
+		cleanUp(w.temp)
+	}
+	if err == nil {
+		err = syncFolder(w.folder)
+	}
+	return err
+}
+
+// A fileWriter is one WriteFile.
+type fileWriter struct {
+	name, folder string
+	perm         fs.FileMode
+	keep         bool // perm is that of the file that is there: umask does not matter
+	exists       bool
+	file         *File
+	temp         string // the name of file, empty: it has none
+}
+
+// tempName is a name next to the file's.
+func (w *fileWriter) tempName() string {
+	base := filepath.Base(w.name)
+	if len(base) > 200 {
+		base = base[:200]
+	}
+	return filepath.Join(w.folder, "."+base+".tmp-"+strconv.FormatUint(uint64(rand.Uint32()), 10))
+}
+
+// create opens the new file, without a name if that is possible.
+func (w *fileWriter) create() error {
+	f, err := OpenFile(w.folder, os.O_WRONLY|unix.O_TMPFILE, w.perm)
+	if err == nil {
+		w.file = f
+		return nil
+	}
+	if !is(err, unix.EOPNOTSUPP) && !is(err, unix.EISDIR) && !is(err, unix.ENOENT) && !is(err, unix.EINVAL) {
+		return pathError("open", w.name, err.(*fs.PathError).Err)
+	}
+	for range maxTempTries {
+		temp := w.tempName()
+		w.file, err = OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, w.perm)
+		if err == nil {
+			w.temp = temp
+			return nil
+		}
+		if !is(err, unix.EEXIST) {
+			break
+		}
+	}
+	return err
+}
+
+// fill writes data to the disk. If that fails, the file is closed.
+func (w *fileWriter) fill(data []byte) error {
+	var err error
+	if w.keep {
+		err = w.file.chmod(w.perm)
+	}
+	if err == nil {
+		_, err = w.file.Write(data)
+	}
+	if err == nil {
+		err = w.file.Sync()
+	}
+	if err != nil {
+		w.file.Close()
+	}
+	return err
+}
+
+// chmod sets the mode, which the page cache takes in.
+func (f *File) chmod(m fs.FileMode) error {
+	if _, ok := f.enter(); !ok {
+		return f.fail("chmod", errClosed)
+	}
+	defer f.exit()
+	if err := unix.Fchmod(int(f.fd), uint32(modeBits(m))); err != nil {
+		return f.fail("chmod", err)
+	}
+	return nil
+}
+
+// publish gives the file its name, and closes it.
+func (w *fileWriter) publish() error {
+	err := w.link()
+	if err == nil {
+		if w.temp == "" {
+			return w.file.Close()
+		}
+		if err = Rename(w.temp, w.name); err == nil {
+			w.temp = ""
+			return w.file.Close()
+		}
+	}
+	w.file.Close()
+	return err
+}
+
+// link makes a file without a name appear: under its final name if that is free, else
+// under a temporary one.
+func (w *fileWriter) link() error {
+	if w.temp != "" {
+		return nil
+	}
+	self := "/proc/self/fd/" + strconv.Itoa(int(w.file.fd))
+	if !w.exists {
+		err := onPaths(opLink, unix.AT_FDCWD, self, w.name, unix.AT_SYMLINK_FOLLOW)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EEXIST {
+			return linkError("link", self, w.name, err)
+		}
+	}
+	for range maxTempTries {
+		temp := w.tempName()
+		err := onPaths(opLink, unix.AT_FDCWD, self, temp, unix.AT_SYMLINK_FOLLOW)
+		if err == nil {
+			w.temp = temp
+			return nil
+		}
+		if err != unix.EEXIST {
+			return linkError("link", self, temp, err)
+		}
+	}
+	return linkError("link", self, w.name, unix.EEXIST)
+}
+
+// syncFolder waits until the disk has the folder's entries. Some file systems can't.
+func syncFolder(name string) error {
+	f, err := OpenFile(name, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil && !is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+//go:build linux
+
+package aio
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestWriteFile(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "file")
+		for _, n := range []int{0, 1, 100_000, 10} {
+			want := content(n)
+			must(t, WriteFile(name, want, 0o640))
+			got, err := os.ReadFile(name)
+			must(t, err)
+			if !bytes.Equal(got, want) {
+				t.Errorf("read %d bytes, want the %d written", len(got), n)
+			}
+		}
+		info, err := os.Stat(name)
+		must(t, err)
+		if info.Mode() != 0o640 {
+			t.Errorf("mode %v, want 0640", info.Mode())
+		}
+		must(t, os.Chmod(name, 0o4711))
+		must(t, os.Chmod(name, info.Mode()|fs.ModeSetuid))
+		must(t, WriteFile(name, nil, 0o600))
+		if info, _ := os.Stat(name); info.Mode() != 0o640|fs.ModeSetuid {
+			t.Errorf("mode %v of a file that was there, want it kept: u-rw-r-----", info.Mode())
+		}
+		link := filepath.Join(dir, "link")
+		must(t, os.Symlink(name, link))
+		must(t, WriteFile(link, []byte("new"), 0o600))
+		if info, _ := os.Lstat(link); !info.Mode().IsRegular() {
+			t.Errorf("the link is %v now, want it replaced by a file", info.Mode())
+		}
+		if err := WriteFile(dir, nil, 0o600); !errors.Is(err, unix.EISDIR) {
+			t.Errorf("writing to a folder: %v, want EISDIR", err)
+		}
+		if err := WriteFile(filepath.Join(dir, "no/file"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("writing below what does not exist: %v, want ErrNotExist", err)
+		}
+		wantNames(t, dir, "file", "link")
+	})
+}
+
+func wantNames(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	list, err := ReadDir(dir)
+	must(t, err)
+	var got []string
+	for _, e := range list {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("the folder has %q, want %q", got, want)
+	}
+}
+
+// Whatever step fails, the old content stays and nothing is left beside it.
+func TestWriteFileFails(t *testing.T) {
+	for _, unnamed := range []bool{true, false} {
+		for op := opRead; op < opcodes; op++ {
+			if op == opRead || op == opFunc || op == opClose || op == opStat || op == opUnlink {
+				continue
+			}
+			everywhere(t, func(t *testing.T) {
+				dir := t.TempDir()
+				name := filepath.Join(dir, "file")
+				must(t, os.WriteFile(name, []byte("old"), 0o600))
+				opens, linked := 0, false
+				withFault(t, func(o opcode, where via, _ int32, n int) (int, syscall.Errno) {
+					if o == opOpen && where != viaLoop {
+						if opens++; opens == 1 && !unnamed {
+							return 0, unix.EISDIR // what old kernels say to O_TMPFILE
+						}
+					}
+					if o == opWrite && where == viaLoop {
+						return 0, unix.EOPNOTSUPP
+					}
+					linked = linked || o == opRename
+					if o == op && where != viaLoop && !(op == opSync && linked) {
+						return 0, unix.EIO
+					}
+					return n, 0
+				})
+				err := WriteFile(name, []byte("new"), 0o600)
+				faults.Store(nil)
+				got, readErr := os.ReadFile(name)
+				must(t, readErr)
+				used := op == opOpen || op == opWrite || op == opSync || op == opRename || op == opLink && unnamed
+				if used && (!errors.Is(err, unix.EIO) || string(got) != "old") || !used && (err != nil || string(got) != "new") {
+					t.Errorf("with %v failing: %v, and the file has %q", op, err, got)
+				}
+				wantNames(t, dir, "file")
+			})
+		}
+	}
+}
+
+const childVariable = "AIO_TEST_CHILD"
+
+// writeForEver is the child process: it replaces a file's content over and over.
+func writeForEver(dir string) int {
+	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	if err != nil {
+		return 1
+	}
+	rt.Go(func() {
+		for i := 0; ; i++ {
+			if err := WriteFile(filepath.Join(dir, "file"), signed(i), 0o600); err != nil {
+				os.Exit(1)
+			}
+			if i == 0 {
+				os.Stdout.WriteString("go\n")
+			}
+		}
+	}).Join()
+	return 1
+}
+
+// signed is a content that says whether it is complete.
+func signed(i int) []byte {
+	body := content(1 + i*7919%300_000)
+	body[0] = byte(i)
+	sum := sha256.Sum256(body)
+	return append(sum[:], body...)
+}
+
+func TestWriteFileIsKilled(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
+		dir := t.TempDir()
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), childVariable+"="+dir)
+		out, err := child.StdoutPipe()
+		must(t, err)
+		must(t, child.Start())
+		if _, err := out.Read(make([]byte, 3)); err != nil {
+			t.Fatalf("the child process failed: %v", err)
+		}
+		<-time.After(time.Duration(rand.IntN(30_000)) * time.Microsecond)
+		must(t, child.Process.Signal(syscall.SIGKILL))
+		child.Wait()
+		got, err := os.ReadFile(filepath.Join(dir, "file"))
+		must(t, err)
+		if len(got) < sha256.Size || sha256.Sum256(got[sha256.Size:]) != [sha256.Size]byte(got) {
+			t.Errorf("the file has %d bytes that nobody has written as a whole", len(got))
+		}
+		list, err := os.ReadDir(dir)
+		must(t, err)
+		for _, e := range list {
+			if e.Name() != "file" && !strings.HasPrefix(e.Name(), ".file.tmp-") || len(list) > 2 {
+				t.Errorf("left in the folder: %v", list)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	// Connections fit below the usual hard limit of 20,000 descriptors a process, of the
+	// server and of the client.
+	deepConns = 19_000
+	// A handshake takes both sides half a millisecond, which a quick run has no time for.
+	deepQuickTLS = 8000
+	// deepBytes is what the handler once needs of stack.
+	deepBytes = 32 << 10
+	// deepNeed is what the checkpoint says, so that the rest of the handler has room too.
+	deepNeed = deepBytes + 2<<10
+	// deepTasks are the fresh tasks of ns-per-task that are alive at a time.
+	deepTasks = 1000
+
+	realSuffix    = "-tls"  // of metrics of a handler that makes a TLS handshake, decodes JSON, executes a template
+	renderSuffix  = "-page" // … of tasks that do so without the handshake
+	afterGCSuffix = "-after-gc"
+)
+
+// runDeepHandler measures what tasks cost whose handler goes deep once and then waits.
+func runDeepHandler(r *run) error {
+	systems := []string{"capriccio", "goroutine"}
+	var holders, workers []contender
+	for _, system := range systems {
+		holders = append(holders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			return r.deepSample(ctx, system, p, d)
+		}})
+		workers = append(workers, onServerCore(system, r.self, workerCommand, "deep-"+system))
+	}
+	r.reserved = 27 * time.Second
+	tasks := []point{{metric: "ns-per-task", x: deepTasks}, {metric: "ns-per-task" + renderSuffix, x: deepTasks}}
+	if err := r.measure(tasks, workers, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.reserved = 0
+	conns := []point{{metric: "bytes-per-conn", x: deepConns}, {metric: "bytes-per-conn" + realSuffix, x: deepConns}}
+	if r.quick {
+		conns[1].x = deepQuickTLS
+	}
+	if err := r.measure(conns, holders, time.Second); err != nil {
+		return err
+	}
+	r.note("bytes-per-conn: what %d connections add to the process when the handler of each has once needed %d KiB of stack and waits for its next request; the handler makes no garbage, and there is no collection (GOGC=off)",
+		deepConns, deepBytes>>10)
+	r.note("in metrics named *%s the handler makes a TLS handshake, decodes JSON, executes a template and encodes JSON, and its TLS connection stays: memory of the heap beside the stacks, with garbage of it, and collections (which shrink goroutines' stacks) meanwhile", realSuffix)
+	r.note("in metrics named *%s after three forced collections", afterGCSuffix)
+	r.note("stack-per-conn: the part of bytes-per-conn that is stacks, by the runtime's own count")
+	r.note("ns-per-task: x fresh tasks at a time, each needs %d KiB of stack once and ends; named *%s: decodes JSON, executes a template and encodes JSON instead", deepBytes>>10, renderSuffix)
+	r.charts = []report.Chart{
+		{Title: "Memory per connection that went deep once", Metric: "bytes-per-conn", XLabel: "connections", Bars: true},
+		{Title: "… with TLS, JSON and a template", Metric: "bytes-per-conn" + realSuffix, XLabel: "connections", Bars: true},
+		{Title: "Fresh tasks that go deep", Metric: "ns-per-task", XLabel: "tasks at a time", Bars: true},
+	}
+	return nil
+}
+
+// deepSample starts a server afresh, has a client open connections, and compares its memory.
+func (r *run) deepSample(ctx context.Context, system string, p point, settle time.Duration) ([]sample, error) {
+	limit := settle + sampleTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	defer cancel()
+	withTLS := strings.HasSuffix(p.metric, realSuffix)
+	env, deep := []string{"GOMAXPROCS=1"}, strconv.FormatBool(withTLS)
+	if !withTLS {
+		env = append(env, "GOGC=off")
+	}
+	s, err := startCommand(ctx, system, proc.Command{
+		Path: r.self, Core: serverCore, Env: env, Args: []string{workerCommand, "deep", "-kind", system, "-tls=" + deep},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer s.child.Close()
+	// What serving takes at all is not a connection's.
+	if err := r.deepClient(ctx, s, deep, 100, nil); err != nil {
+		return nil, err
+	}
+	before, err := askMemory(ctx, s, false)
+	if err != nil {
+		return nil, err
+	}
+	var after, collected deepMemory
+	conns := int(p.x)
+	began := time.Now()
+	var opened time.Duration
+	err = r.deepClient(ctx, s, deep, conns, func() (err error) {
+		opened = time.Since(began)
+		if after, err = askMemory(ctx, s, false); err != nil {
+			return err
+		}
+		collected, err = askMemory(ctx, s, true)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	per := func(metric string, bytes int64) sample {
+		return sample{metric, "B", p.x, float64(bytes) / p.x}
+	}
+	suffix := strings.TrimPrefix(p.metric, "bytes-per-conn")
+	return []sample{
+		per("bytes-per-conn"+suffix, after.process-before.process),
+		per("stack-per-conn"+suffix, after.stacks-before.stacks),
+		per("bytes-per-conn"+suffix+afterGCSuffix, collected.process-before.process),
+		per("stack-per-conn"+suffix+afterGCSuffix, collected.stacks-before.stacks),
+		{"collections" + suffix, "1", p.x, float64(after.collections - before.collections)},
+		{"open-and-request" + suffix, "µs", p.x, float64(opened.Microseconds()) / p.x},
+	}, nil
+}
+
+// deepClient opens connections, each of which makes one request, and holds them while
+// held runs.
+func (r *run) deepClient(ctx context.Context, s *server, deep string, conns int, held func() error) error {
+	client, err := proc.Start(proc.Command{
+		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: []string{workerCommand, "deep-client", "-addr", s.addr, "-tls=" + deep, "-conns", strconv.Itoa(conns)},
+	})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	line, err := client.Line(ctx)
+	if err != nil {
+		return err
+	}
+	if line != "holding" {
+		return fmt.Errorf("client said %q, want \"holding\"", line)
+	}
+	if held != nil {
+		return held()
+	}
+	return nil
+}
+
+// deepMemory is what a process holds.
+type deepMemory struct {
+	process     int64 // bytes
+	stacks      int64 // bytes, by the Go runtime's count
+	collections int64 // so far
+}
+
+// askMemory asks a server for what it holds, after collecting garbage if wanted.
+func askMemory(ctx context.Context, s *server, collect bool) (m deepMemory, err error) {
+	signal := syscall.SIGUSR1
+	if collect {
+		signal = syscall.SIGUSR2
+	}
+	s.child.Signal(signal)
+	line, err := s.child.Line(ctx)
+	if err != nil {
+		return m, err
+	}
+	if _, err := fmt.Sscanf(line, "memory %d %d", &m.stacks, &m.collections); err != nil {
+		return m, errors.Join(fmt.Errorf("%s: said %q, want \"memory …\"", s.system, line), err)
+	}
+	m.process, err = proc.Memory(s.child.PID())
+	return m, err
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+	"golang.org/x/sys/unix"
+)
+
+// The files that the disk experiments read: blocks that begin with their number.
+const (
+	diskBlock      = 4 << 10
+	diskLargeBytes = 1 << 30
+	diskSmallBytes = 64 << 20 // fits into any page cache
+	diskReaders    = 200      // of disk-cached, as in the paper
+)
+
+// Metrics of the workers; the first two are those of the experiments, in which the
+// parameter is another one.
+const (
+	readsDirect   = "reads-direct"   // from the large file, by O_DIRECT
+	readsMixed    = "reads-mixed"    // a share of them so, the others from the page cache
+	readsBuffered = "reads-buffered" // a share from the large file, opened normally and not in the page cache
+)
+
+// diskFiles are the paths of the files.
+type diskFiles struct{ small, large string }
+
+// makeDiskFiles writes the files into the run's folder.
+func (r *run) makeDiskFiles(withSmall bool) (diskFiles, error) {
+	files := diskFiles{filepath.Join(r.scratch, "small"), filepath.Join(r.scratch, "large")}
+	fmt.Fprintf(r.progress, "writing %d MiB to %s\n", diskLargeBytes>>20, r.scratch)
+	if err := writeBlocks(r.ctx, files.large, diskLargeBytes); err != nil {
+		return files, err
+	}
+	if withSmall {
+		return files, writeBlocks(r.ctx, files.small, diskSmallBytes)
+	}
+	return files, nil
+}
+
+// writeBlocks makes a file whose blocks begin with their number; the rest is drawn by
+// lot, so that no layer below finds them alike. It goes round the page cache.
+func writeBlocks(ctx context.Context, path string, size int64) (err error) {
+	const chunk = 4 << 20
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0o666)
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("%s: the file system knows no O_DIRECT; name a folder on another one in TMPDIR", filepath.Dir(path))
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	buffer, err := unix.Mmap(-1, 0, chunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("mmap: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(buffer)) }()
+	random := newLot(7)
+	for i := 0; i < chunk; i += 8 {
+		random = random*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(buffer[i:], uint64(random))
+	}
+	for at := int64(0); at < size; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		part := buffer[:min(chunk, size-at)]
+		for i := 0; i < len(part); i += diskBlock {
+			binary.LittleEndian.PutUint64(part[i:], uint64(at+int64(i))/diskBlock)
+		}
+		n, err := unix.Pwrite(fd, part, at)
+		if err != nil && err != unix.EINTR {
+			return &os.PathError{Op: "write", Path: path, Err: err}
+		}
+		at += int64(max(n, 0)) / diskBlock * diskBlock
+	}
+	// What the file system has to write of its own is not to disturb the reads.
+	return unix.Fsync(fd)
+}
+
+// uncache drops a file's clean pages from the page cache (posix_fadvise(2)).
+func uncache(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return &os.PathError{Op: "fadvise", Path: path, Err: err}
+	}
+	return nil
+}
+
+// cache reads a file, so that it is in the page cache.
+func cache(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for buffer := make([]byte, 1<<20); err == nil; {
+		_, err = f.Read(buffer)
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// diskJob is what one sample of a disk experiment is about.
+type diskJob struct {
+	metric  string
+	readers int
+	misses  int // per cent of the reads that go to the disk
+}
+
+// diskJobAt says what to do at a point of disk-direct or disk-cached.
+func diskJobAt(p point) diskJob {
+	switch p.metric {
+	case readsDirect:
+		return diskJob{p.metric, int(p.x), 100}
+	default:
+		return diskJob{p.metric, diskReaders, int(p.x)}
+	}
+}
+
+// diskResults names the metrics of the results: the main metric of either experiment is
+// "reads", and what belongs to the buffered reads is told apart by a suffix.
+func diskResults(samples []sample, p point) []sample {
+	for i := range samples {
+		if samples[i].metric == p.metric {
+			samples[i].metric = "reads"
+		}
+		if p.metric == readsBuffered {
+			samples[i].metric += "-buffered"
+		}
+		samples[i].x = p.x
+	}
+	return samples
+}
+
+// diskContender makes a contender of a command that reads by itself: METRIC READERS
+// MILLISECONDS MISSES SMALL LARGE.
+func (r *run) diskContender(system string, files diskFiles, env []string, path string, args ...string) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		defer cancel()
+		job := diskJobAt(p)
+		if err := prepareFiles(job, files); err != nil {
+			return nil, err
+		}
+		lines, err := proc.Output(ctx, proc.Command{
+			Path: path, Core: serverCore, Env: append([]string{"GOMAXPROCS=1"}, env...),
+			Args: append(append([]string{}, args...), job.metric, strconv.Itoa(job.readers),
+				strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large),
+		})
+		if err != nil {
+			return nil, err
+		}
+		samples, err := parseSamples(lines)
+		return diskResults(samples, p), err
+	}}
+}
+
+// prepareFiles puts the page cache into the state in which a sample begins.
+func prepareFiles(job diskJob, files diskFiles) error {
+	if job.metric != readsDirect {
+		if err := cache(files.small); err != nil {
+			return err
+		}
+	}
+	if job.metric == readsBuffered {
+		return uncache(files.large)
+	}
+	return nil
+}
+
+// diskContenders are those of both experiments.
+func (r *run) diskContenders(files diskFiles) []contender {
+	contenders := []contender{
+		r.diskContender("capriccio", files, nil, r.self, workerCommand, "disk-capriccio"),
+		r.diskContender("goroutine", files, nil, r.self, workerCommand, "disk-goroutine"),
+	}
+	if path, err := compileC(r.ctx, r.scratch, "pthread-disk"); err != nil {
+		r.skip("pthread", err)
+	} else {
+		contenders = append(contenders, r.diskContender("pthread", files, nil, path))
+	}
+	if path, err := exec.LookPath("fio"); err != nil {
+		r.skip("fio", err)
+	} else {
+		contenders = append(contenders, r.fioContender(path, files))
+	}
+	return contenders
+}
+
+// fioContender has fio(1) read through io_uring, as many reads at a time as the others
+// have readers.
+func (r *run) fioContender(path string, files diskFiles) contender {
+	return contender{
+		system: "fio",
+		lacks: func(p point) string {
+			if job := diskJobAt(p); job.metric == readsBuffered || job.metric == readsMixed && job.misses%100 != 0 {
+				return "one job does not mix files"
+			}
+			return ""
+		},
+		sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+			defer cancel()
+			job := diskJobAt(p)
+			if err := prepareFiles(job, files); err != nil {
+				return nil, err
+			}
+			lines, err := proc.Output(ctx, proc.Command{Path: path, Core: serverCore, Args: fioArgs(job, files, d)})
+			if err != nil {
+				return nil, err
+			}
+			samples, err := fioSamples(p.metric, strings.Join(lines, "\n"))
+			return diskResults(samples, p), err
+		},
+	}
+}
+
+func fioArgs(job diskJob, files diskFiles, d time.Duration) []string {
+	file, direct := files.large, 1
+	if job.misses == 0 {
+		file, direct = files.small, 0
+	}
+	warm := d / 5
+	return []string{
+		"--name=reads", "--filename=" + file, "--rw=randread", "--bs=4k", "--ioengine=io_uring", "--thread",
+		fmt.Sprintf("--direct=%d", direct), fmt.Sprintf("--iodepth=%d", job.readers), "--allow_file_create=0",
+		"--time_based", fmt.Sprintf("--runtime=%dms", max((d-warm).Milliseconds(), 1)), fmt.Sprintf("--ramp_time=%dms", warm.Milliseconds()),
+		"--norandommap", "--randrepeat=0", "--invalidate=0", "--fadvise_hint=random", "--gtod_reduce=1", "--output-format=json",
+	}
+}
+
+// fioSamples reads what fio says of its one job. It may print remarks before.
+func fioSamples(metric, out string) ([]sample, error) {
+	var result struct {
+		Jobs []struct {
+			Error int     `json:"error"`
+			User  float64 `json:"usr_cpu"` // per cent
+			Sys   float64 `json:"sys_cpu"`
+			Read  struct {
+				IOPS    float64 `json:"iops"`
+				Runtime float64 `json:"runtime"` // ms
+			} `json:"read"`
+		} `json:"jobs"`
+	}
+	begin := max(strings.Index(out, "{"), 0)
+	if err := json.Unmarshal([]byte(out[begin:]), &result); err != nil {
+		return nil, fmt.Errorf("fio printed no result: %w", err)
+	}
+	if len(result.Jobs) != 1 || result.Jobs[0].Error != 0 || result.Jobs[0].Read.IOPS <= 0 {
+		return nil, fmt.Errorf("fio says %+v", result.Jobs)
+	}
+	job := result.Jobs[0]
+	return []sample{
+		{metric, "reads/s", 0, job.Read.IOPS},
+		{"cpu-per-read", "ns", 0, (job.User + job.Sys) / 100 * 1e9 / job.Read.IOPS},
+	}, nil
+}
+
+var directReaders = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
+
+// runDiskDirect is Figure 3 of the Capriccio paper with a file that does not fit into
+// the disk's own memory: random reads that go to the disk.
+func runDiskDirect(r *run) error {
+	files, err := r.makeDiskFiles(false)
+	if err != nil {
+		return err
+	}
+	readers := directReaders
+	if r.quick {
+		readers = []float64{1, 4, 16, 64, 256}
+	}
+	var points []point
+	for _, n := range readers {
+		points = append(points, point{metric: readsDirect, x: n})
+	}
+	if err := r.measure(points, r.diskContenders(files), 1500*time.Millisecond); err != nil {
+		return err
+	}
+	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
+	r.note("cpu-per-read is the process's CPU time; interrupts are in nobody's")
+	r.note("fio is one thread with so many reads under way (io_uring, iodepth=x), that takes no times and looks at no block")
+	r.charts = []report.Chart{
+		{Title: "Random reads of 4 KiB from the disk", Metric: "reads", XLabel: "readers"},
+		{Title: "CPU time per read", Metric: "cpu-per-read", XLabel: "readers", LogY: true},
+	}
+	return nil
+}
+
+// runDiskCached is Figure 4 of the Capriccio paper.
+func runDiskCached(r *run) error {
+	files, err := r.makeDiskFiles(true)
+	if err != nil {
+		return err
+	}
+	misses, buffered := []float64{0, 1, 2, 5, 10, 20, 50, 100}, []float64{1, 2, 5, 10, 20, 50, 100}
+	if r.quick {
+		misses, buffered = []float64{0, 1, 5, 10, 50, 100}, []float64{1, 10, 100}
+	}
+	var points []point
+	for _, x := range misses {
+		points = append(points, point{metric: readsMixed, x: x})
+	}
+	for _, x := range buffered {
+		points = append(points, point{metric: readsBuffered, x: x})
+	}
+	if err := r.measure(points, r.diskContenders(files), 1200*time.Millisecond); err != nil {
+		return err
+	}
+	r.note("x is the miss rate in per cent; %d readers of blocks of 4 KiB drawn by lot; one core", diskReaders)
+	r.note("reads: hits are reads from a file of %d MiB in the page cache, misses from one of %d MiB opened with O_DIRECT, as in the paper",
+		diskSmallBytes>>20, diskLargeBytes>>20)
+	r.note("reads-buffered: misses are reads from the large file opened normally, dropped from the page cache before and each block read once, so that nobody knows beforehand what will miss")
+	r.note("missed is the share of the reads that the kernel fetched from the disk")
+	r.charts = []report.Chart{
+		{Title: "Reads by miss rate, misses by O_DIRECT", Metric: "reads", XLabel: "misses, %", LogY: true},
+		{Title: "Reads by miss rate, misses in the page cache", Metric: "reads-buffered", XLabel: "misses, %", LogY: true},
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func smallDiskFiles(t *testing.T) diskFiles {
+	dir := t.TempDir()
+	files := diskFiles{filepath.Join(dir, "small"), filepath.Join(dir, "large")}
+	if err := writeBlocks(t.Context(), files.large, 16<<20); err != nil {
+		if strings.Contains(err.Error(), "O_DIRECT") {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	if err := writeBlocks(t.Context(), files.small, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestDiskWorkersReadWhatTheyShould(t *testing.T) {
+	needTwoCores(t)
+	files := smallDiskFiles(t)
+	r := testRun(t, true)
+	for _, c := range r.diskContenders(files) {
+		for _, p := range []point{
+			{metric: readsDirect, x: 1}, {metric: readsDirect, x: 5},
+			{metric: readsMixed, x: 0}, {metric: readsMixed, x: 20}, {metric: readsMixed, x: 100},
+			{metric: readsBuffered, x: 1},
+		} {
+			if c.lacks != nil && c.lacks(p) != "" {
+				continue
+			}
+			samples, err := c.sample(t.Context(), p, 30*time.Millisecond)
+			if err != nil {
+				t.Errorf("%s %v: %v", c.system, p, err)
+				continue
+			}
+			suffix := ""
+			if p.metric == readsBuffered {
+				suffix = "-buffered"
+			}
+			if rate, err := value(samples, "reads"+suffix); err != nil || rate <= 0 || samples[0].x != p.x {
+				t.Errorf("%s %v: got %+v", c.system, p, samples)
+			}
+			missed, err := value(samples, "missed"+suffix)
+			// What is under way at both ends makes the share inexact in such a short time.
+			if err == nil && (p.x == 0 && missed > 1 || p.x == 100 && missed < 20) {
+				t.Errorf("%s %v: missed %v %%", c.system, p, missed)
+			}
+		}
+	}
+}
+
+func TestDiskWorkerRefuses(t *testing.T) {
+	files := smallDiskFiles(t)
+	if err := os.Truncate(files.small, 1<<20-1); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"", "reads-direct 1 10 0", "reads-direct 0 10 0 SMALL LARGE", "fly 1 10 0 SMALL LARGE", "reads-mixed 1 10 101 SMALL LARGE",
+		"reads-direct 1 10 0 SMALL /does/not/exist", "reads-mixed 1 10 0 /does/not/exist LARGE",
+	} {
+		line = strings.NewReplacer("SMALL", files.small, "LARGE", files.large).Replace(line)
+		for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
+			if err := runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard); err == nil {
+				t.Errorf("%s took %q", kind, line)
+			}
+		}
+	}
+}
+
+func TestWrongBlockIsNoticed(t *testing.T) {
+	files := smallDiskFiles(t)
+	if err := os.WriteFile(files.large, make([]byte, 16<<20), 0o666); err != nil { // all say that they are number 0
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
+		err := runWorker([]string{kind, readsBuffered, "2", "10", "100", files.small, files.large}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "begins with 0") {
+			t.Errorf("%s: got %v", kind, err)
+		}
+	}
+}
+
+func TestEachBlockIsReadOnce(t *testing.T) {
+	const n = 1 << 12
+	seen := map[int]bool{}
+	for i := 1; i <= n; i++ {
+		seen[scattered(i, n)] = true
+	}
+	if len(seen) != n {
+		t.Errorf("%d numbers went to %d places", n, len(seen))
+	}
+}
+
+func TestFioIsReadAndToldWhatToDo(t *testing.T) {
+	const out = "note: something\n{\"jobs\":[{\"error\":0,\"usr_cpu\":10.0,\"sys_cpu\":40.0,\"read\":{\"iops\":100000.0,\"runtime\":300}}]}\n"
+	samples, err := fioSamples(readsDirect, out)
+	if err != nil || samples[0].value != 100000 || samples[1].value != 5000 {
+		t.Errorf("got %+v, %v", samples, err)
+	}
+	for _, bad := range []string{"", "{}", strings.Replace(out, `"error":0`, `"error":5`, 1), strings.Replace(out, "100000.0", "0", 1)} {
+		if got, err := fioSamples(readsDirect, bad); err == nil {
+			t.Errorf("%q gave %+v", bad, got)
+		}
+	}
+	files := diskFiles{"/s", "/l"}
+	for job, want := range map[diskJob]string{
+		{readsDirect, 7, 100}: "--filename=/l --direct=1 --iodepth=7",
+		{readsMixed, 200, 0}:  "--filename=/s --direct=0 --iodepth=200",
+	} {
+		line := fmt.Sprint(fioArgs(job, files, 500*time.Millisecond))
+		for _, flag := range append(strings.Fields(want), "--runtime=400ms", "--ramp_time=100ms") {
+			if !strings.Contains(line, flag) {
+				t.Errorf("%+v: no %s in %s", job, flag, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// FilesConfig describes clients that ask for files, each for its next one when it has the
+// one before.
+type FilesConfig struct {
+	Target
+	Conns int           // clients
+	Warm  time.Duration // before measuring
+	For   time.Duration // measured
+	// Next draws a file. The request is sent as it is; the response has to have a body of
+	// so many bytes.
+	Next func() (request []byte, bodyBytes int64)
+	// Measuring, if not nil, is called when measuring begins and when it ends.
+	Measuring func(begins bool) error
+}
+
+// FilesResult is what was measured. Latencies are from a request to the end of its response;
+// those of requests still under way at the end, until then, count too.
+type FilesResult struct {
+	Requests int64
+	Bytes    int64 // of bodies, of the responses counted
+	Elapsed  time.Duration
+	P50, P99 time.Duration
+	Longest  time.Duration
+	Unserved int // clients that got no response while it was measured
+	Usage    Usage
+}
+
+// fetch is a client: one connection, one file under way.
+type fetch struct {
+	fd   socket
+	sent time.Duration // on the run's clock
+	body int64         // bytes that the response has to have
+	left int64         // of the body still to come, once the head is there
+	head []byte        // of the response, while it is incomplete
+	busy bool          // the head is there
+}
+
+// fetcher is one run of such clients. Everything in it is private to its goroutine.
+type fetcher struct {
+	cfg      FilesConfig
+	base     time.Time
+	conns    []fetch
+	epoll    int
+	buffer   [64 << 10]byte
+	events   [256]unix.EpollEvent
+	counting bool
+	result   FilesResult
+	latency  histogram
+}
+
+// Files runs the clients. Any surprise from the server is an error.
+func Files(cfg FilesConfig) (FilesResult, error) {
+	if cfg.Conns < 1 || cfg.Conns > MaxConns || cfg.For <= 0 || cfg.Next == nil {
+		return FilesResult{}, fmt.Errorf("load: %d connections (1 to %d), %v (more than 0)", cfg.Conns, MaxConns, cfg.For)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f := &fetcher{cfg: cfg, base: time.Now(), epoll: -1, conns: make([]fetch, 0, cfg.Conns)}
+	defer f.close()
+	if err := f.open(); err != nil {
+		return FilesResult{}, err
+	}
+	if err := f.drive(cfg.Warm); err != nil {
+		return FilesResult{}, fmt.Errorf("warm up: %w", err)
+	}
+	return f.measure()
+}
+
+func (f *fetcher) open() error {
+	var err error
+	if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	for i := range f.cfg.Conns {
+		s, err := connect(f.cfg.Addr, i)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		f.conns = append(f.conns, fetch{fd: s})
+		if err := unix.SetNonblock(int(s), true); err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+		if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
+			return fmt.Errorf("epoll_ctl: %w", err)
+		}
+		if err := f.ask(&f.conns[i], f.now()); err != nil {
+			return fmt.Errorf("connection %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (f *fetcher) close() {
+	for i := range f.conns {
+		f.conns[i].fd.close()
+	}
+	if f.epoll >= 0 {
+		unix.Close(f.epoll)
+	}
+}
+
+func (f *fetcher) measure() (FilesResult, error) {
+	tell := func(begins bool) error {
+		if f.cfg.Measuring == nil {
+			return nil
+		}
+		return f.cfg.Measuring(begins)
+	}
+	if err := tell(true); err != nil {
+		return FilesResult{}, err
+	}
+	before, err := f.cfg.usage()
+	if err != nil {
+		return FilesResult{}, err
+	}
+	start := f.now()
+	f.counting = true
+	if err := f.drive(f.cfg.For); err != nil {
+		return FilesResult{}, err
+	}
+	end := f.now()
+	f.result.Elapsed = end - start
+	after, err := f.cfg.usage()
+	if err != nil {
+		return FilesResult{}, err
+	}
+	if err := tell(false); err != nil {
+		return FilesResult{}, err
+	}
+	if f.result.Requests == 0 {
+		return FilesResult{}, errors.New("load: no response in the time measured")
+	}
+	f.result.Usage = after.since(before)
+	for i := range f.conns {
+		c := &f.conns[i]
+		f.latency.add(end - c.sent)
+		f.result.Longest = max(f.result.Longest, end-c.sent)
+		if c.sent < start {
+			f.result.Unserved++
+		}
+	}
+	f.result.P50, f.result.P99 = f.latency.quantile(0.50), f.latency.quantile(0.99)
+	return f.result, nil
+}
+
+func (f *fetcher) now() time.Duration { return time.Since(f.base) }
+
+// emptyWait is how long to wait for a response at a time.
+const emptyWait = 100 * time.Millisecond
+
+// drive answers what comes in for the given time.
+func (f *fetcher) drive(span time.Duration) error {
+	now := f.now()
+	end, silent := now+span, time.Duration(0)
+	for now < end {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(f.epoll),
+			uintptr(unsafe.Pointer(&f.events[0])), uintptr(len(f.events)), uintptr(emptyWait.Milliseconds()), 0, 0)
+		if errno != 0 && errno != unix.EINTR {
+			return fmt.Errorf("epoll_wait: %w", errno)
+		}
+		now = f.now()
+		// Counted, not timed: this process may be stopped together with the server.
+		if errno == 0 && n > 0 {
+			silent = 0
+		} else if silent += emptyWait; silent > silenceLimit {
+			return fmt.Errorf("load: no response for %v", silenceLimit)
+		}
+		for i := 0; errno == 0 && i < int(n); i++ {
+			c := &f.conns[f.events[i].Fd]
+			if err := f.receive(c); err != nil {
+				return fmt.Errorf("connection %d: %w", f.events[i].Fd+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// receive reads until there is no more. Of a body only the length matters: what is longer
+// than the buffer is dropped by the kernel uncopied (MSG_TRUNC, tcp(7)).
+func (f *fetcher) receive(c *fetch) error {
+	for {
+		room, flags := uintptr(len(f.buffer)), uintptr(0)
+		if c.busy {
+			room, flags = uintptr(c.left), unix.MSG_TRUNC
+		}
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd),
+			uintptr(unsafe.Pointer(&f.buffer[0])), room, flags, 0, 0)
+		switch {
+		case errno == unix.EAGAIN:
+			return nil
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return fmt.Errorf("read: %w", errno)
+		case n == 0:
+			return errors.New("read: closed by the server")
+		}
+		got := int64(n)
+		if !c.busy {
+			more, err := f.begin(c, f.buffer[:n])
+			if err != nil {
+				return err
+			}
+			if !c.busy {
+				continue
+			}
+			got = more
+		}
+		c.left -= got
+		if c.left < 0 {
+			return fmt.Errorf("%d bytes more than the response has", -c.left)
+		}
+		if c.left > 0 {
+			continue
+		}
+		now := f.now()
+		f.count(c, now)
+		return f.ask(c, now) // what was read was all there was to come
+	}
+}
+
+// begin takes up the first bytes of a response, and returns how many of them are body.
+func (f *fetcher) begin(c *fetch, data []byte) (int64, error) {
+	if len(c.head) > 0 {
+		c.head = append(c.head, data...)
+		data = c.head
+	}
+	end := bytes.Index(data, blankLine)
+	if end < 0 {
+		if len(data) > maxResponse {
+			return 0, fmt.Errorf("response head of more than %d bytes", maxResponse)
+		}
+		if len(c.head) == 0 {
+			c.head = append(c.head, data...)
+		}
+		return 0, nil
+	}
+	if err := rightHead(data[:end+len(lineBreak)], c.body); err != nil {
+		return 0, err
+	}
+	c.head, c.busy, c.left = c.head[:0], true, c.body
+	return int64(len(data) - end - len(blankLine)), nil
+}
+
+// rightHead tells whether a head promises the body that is expected.
+func rightHead(head []byte, body int64) error {
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("response begins with %q, want a 200", head[:min(len(head), 16)])
+	}
+	for line := range bytes.Lines(head) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.EqualFold(name, lengthName) {
+			continue
+		}
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+		if err != nil || n != body {
+			return fmt.Errorf("Content-Length is %q, the file has %d bytes", bytes.TrimSpace(value), body)
+		}
+		return nil
+	}
+	return errors.New("response has no Content-Length")
+}
+
+func (f *fetcher) count(c *fetch, now time.Duration) {
+	if !f.counting {
+		return
+	}
+	f.result.Requests++
+	f.result.Bytes += c.body
+	f.result.Longest = max(f.result.Longest, now-c.sent)
+	f.latency.add(now - c.sent)
+}
+
+func (f *fetcher) ask(c *fetch, now time.Duration) error {
+	request, body := f.cfg.Next()
+	c.sent, c.body, c.left, c.busy = now, body, 0, false
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&request[0])), uintptr(len(request)))
+	if errno != 0 {
+		return fmt.Errorf("write: %w", errno)
+	}
+	if int(n) != len(request) {
+		return fmt.Errorf("write: %d bytes of %d", n, len(request))
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package load
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// pieces is a server that sends each response in pieces, and the goroutine to wait for.
+func pieces(t *testing.T, answer func(path string) []string) Target {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for in := bufio.NewReader(c); ; {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if _, err := in.ReadString('\n'); err != nil {
+						return
+					}
+					for _, piece := range answer(strings.Fields(line)[1]) {
+						if _, err := c.Write([]byte(piece)); err != nil {
+							return
+						}
+					}
+				}
+			}()
+		}
+	}()
+	return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+}
+
+func filesFrom(target Target, body int64) (FilesResult, error) {
+	n := 0
+	return Files(FilesConfig{Target: target, Conns: 3, Warm: time.Millisecond, For: 20 * time.Millisecond,
+		Next: func() ([]byte, int64) {
+			n++
+			return fmt.Appendf(nil, "GET /%d HTTP/1.1\r\n\r\n", n), body
+		}})
+}
+
+func TestFilesComeInPieces(t *testing.T) {
+	const body = 200_000 // longer than the buffer
+	long := strings.Repeat("x", body)
+	result, err := filesFrom(pieces(t, func(path string) []string {
+		switch path[len(path)-1] % 3 {
+		case 0:
+			return []string{"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n" + long}
+		case 1:
+			return []string{"HTTP/1.1 20", "0 OK\r\nContent-Length: 200000\r", "\n\r", "\n" + long[:7], long[7:]}
+		default:
+			return []string{"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n", long[:body-1], long[body-1:]}
+		}
+	}), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Requests < 1 || result.Bytes != result.Requests*body || result.P99 <= 0 || result.Longest < result.P50 || result.Unserved > 3 {
+		t.Errorf("got %+v", result)
+	}
+}
+
+func TestClientsThatGetNothingAreCounted(t *testing.T) {
+	var first atomic.Bool
+	result, err := filesFrom(pieces(t, func(path string) []string {
+		if path == "/1" { // the first client's; the rest of its answer never comes
+			first.Store(true)
+			return []string{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"}
+		}
+		return []string{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"}
+	}), 3)
+	if err != nil || !first.Load() {
+		t.Fatal(err)
+	}
+	if result.Unserved < 1 || result.Longest < 20*time.Millisecond {
+		t.Errorf("got %+v", result)
+	}
+}
+
+func TestSurprisesAreErrors(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "want a 200",
+		"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour":    "the file has 3 bytes",
+		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nfour":    "1 bytes more",
+		"HTTP/1.1 200 OK\r\n\r\n":                             "no Content-Length",
+		strings.Repeat("HTTP/1.1 200 OK\r\nX: y\r\n", 4<<10):  "head of more than",
+	} {
+		if _, err := filesFrom(pieces(t, func(string) []string { return []string{answer} }), 3); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: got %v, want %q", answer, err, want)
+		}
+	}
+	if _, err := Files(FilesConfig{}); err == nil {
+		t.Error("nothing to do is no error")
+	}
+}

@@ -1,0 +1,131 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MemoryGroup is a memory cgroup: its processes, and the pages of files that they were the
+// first to read, have a limit together (cgroups(7)). It belongs to one goroutine.
+type MemoryGroup struct {
+	dir string
+}
+
+// The files with the limit, of cgroups version 1 and 2.
+const (
+	limitFileV1 = "memory.limit_in_bytes"
+	limitFileV2 = "memory.max"
+)
+
+// NewMemoryGroup makes a group with a limit in bytes: below the caller's own, or else at the
+// top of the hierarchy. The error says why there can be none.
+func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("no cgroups: %w", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	parents := groupParents(string(own), string(mounts))
+	if len(parents) == 0 {
+		return nil, errors.New("no memory cgroups are mounted")
+	}
+	var failed []error
+	for _, parent := range parents {
+		g, err := newGroupIn(parent, limit)
+		if err == nil {
+			return g, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, fmt.Errorf("no memory cgroup to be had: %w", errors.Join(failed...))
+}
+
+// groupParents are the folders in which a group may be made, the best first, out of
+// /proc/self/cgroup and /proc/self/mounts.
+func groupParents(own, mounts string) []string {
+	paths := map[string]string{} // "memory", or "" for version 2
+	for line := range strings.Lines(own) {
+		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
+			for _, controller := range strings.Split(f[1], ",") {
+				paths[controller] = f[2]
+			}
+		}
+	}
+	var parents []string
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		path, known := paths["memory"]
+		switch {
+		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ",memory,"):
+		case f[2] == "cgroup2" && !known:
+			// Version 2 gives memory to groups that have no processes of their own.
+			path, known = paths[""]
+			path = filepath.Dir(path)
+		default:
+			continue
+		}
+		if below := filepath.Join(f[1], path); known && below != f[1] {
+			parents = append(parents, below)
+		}
+		parents = append(parents, f[1])
+	}
+	return parents
+}
+
+func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
+	dir, err := os.MkdirTemp(parent, "capriccio-bench-")
+	if err != nil {
+		return nil, err
+	}
+	g := &MemoryGroup{dir: dir}
+	for _, file := range []string{limitFileV1, limitFileV2} {
+		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
+	}
+	return g, nil
+}
+
+// Add moves a process into the group. What it has used before stays where it is.
+func (g *MemoryGroup) Add(pid int) error {
+	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// Bytes is what the group uses, files' pages included.
+func (g *MemoryGroup) Bytes() (int64, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, "memory.usage_in_bytes"))
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = os.ReadFile(filepath.Join(g.dir, "memory.current"))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+}
+
+// Close removes the group. Its processes must have ended; the kernel may need a moment to
+// see that.
+func (g *MemoryGroup) Close() error {
+	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		err := os.Remove(g.dir)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package proc
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+func TestGroupsAreMadeWhereTheMemoryControllerIs(t *testing.T) {
+	const mountV1 = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n" +
+		"cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+	const mountV2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
+	for _, c := range []struct {
+		own, mounts string
+		want        []string
+	}{
+		{"9:name=systemd:/\n4:cpu,memory:/a/b\n0::/\n", mountV1, []string{"/sys/fs/cgroup/memory/a/b", "/sys/fs/cgroup/memory"}},
+		{"4:memory:/\n0::/\n", mountV1, []string{"/sys/fs/cgroup/memory"}},
+		{"0::/user.slice/me.scope\n", mountV2, []string{"/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"}},
+		{"0::/\n", mountV2, []string{"/sys/fs/cgroup"}},
+		{"0::/\n", "proc /proc proc rw 0 0\n", nil},
+	} {
+		if got := groupParents(c.own, c.mounts); !slices.Equal(got, c.want) {
+			t.Errorf("%q: got %v, want %v", c.own, got, c.want)
+		}
+	}
+}
+
+func TestMemoryGroupHoldsAProcess(t *testing.T) {
+	g, err := NewMemoryGroup(64 << 20)
+	if err != nil {
+		t.Skip(err)
+	}
+	child, err := Start(shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	if err := g.Add(child.PID()); err != nil {
+		t.Fatal(err)
+	}
+	if used, err := g.Bytes(); err != nil || used < 0 || used > 64<<20 {
+		t.Errorf("uses %d, %v", used, err)
+	}
+	child.Close()
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(g.dir); !os.IsNotExist(err) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestFetchedBytes(t *testing.T) {
+	if n, err := FetchedBytes(os.Getpid()); err != nil || n < 0 {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if n, err := FetchedBytes(1 << 27); err == nil {
+		t.Errorf("process 1<<27 fetched %d", n)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func stackBytes() uint64 {
+	value := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(value)
+	return value[0].Value.Uint64()
+}
+
+// grown is what the stacks of n goroutines have together that have called f.
+func grown(n int, f func()) uint64 {
+	before := stackBytes()
+	var called, ended sync.WaitGroup
+	end := make(chan struct{})
+	for range n {
+		called.Add(1)
+		ended.Add(1)
+		go func() {
+			defer ended.Done()
+			f()
+			called.Done()
+			<-end
+		}()
+	}
+	called.Wait()
+	now := stackBytes()
+	close(end)
+	ended.Wait()
+	return max(now, before) - before
+}
+
+func TestFunctionsNeedTheStackTheySay(t *testing.T) {
+	const n = 8
+	if got := grown(n, bigFrame); got < n*bigFrameBytes || got > 3*n*bigFrameBytes {
+		t.Errorf("after bigFrame %d goroutines have %d KiB of stack", n, got>>10)
+	}
+	// A goroutine's stack is a power of two, of which the runtime keeps some for itself.
+	for _, need := range []int{16 << 10, 32 << 10} {
+		if got := grown(n, func() { useStack(need) }); got < uint64(n*need) || got > uint64(2*n*need) {
+			t.Errorf("after useStack(%d) %d goroutines have %d KiB of stack", need, n, got>>10)
+		}
+	}
+}
+
+func TestPageIsRendered(t *testing.T) {
+	got, err := renderPage()
+	if err != nil || !strings.Contains(string(got), "Basket of Ada &lt;b&gt;") || !strings.Contains(string(got), `"tags":["blue"]`) {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestBigStackIsMeasured(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, system := range []string{"capriccio", "goroutine"} {
+		samples, killed, err := r.bigSample(t.Context(), system, 20)
+		if err != nil || killed {
+			t.Fatalf("%s: killed %v, %v", system, killed, err)
+		}
+		if s, err := value(samples, "seconds"); err != nil || s <= 0 {
+			t.Errorf("%s: %+v", system, samples)
+		}
+	}
+	if _, _, err := r.bigSample(t.Context(), "x", 20); err == nil {
+		t.Error("a system x was measured")
+	}
+}
+
+func TestStackWorkersMeasureEveryMetric(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for kind, known := range map[string]map[string]metricFunc{
+		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
+		"deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
+	} {
+		for metric := range known {
+			x := 2.0
+			if metric == "link-call-unlink" {
+				x = 32 << 10
+			}
+			samples, err := onServerCore(kind, r.self, workerCommand, kind).sample(t.Context(), point{metric: metric, x: x}, time.Millisecond)
+			if err != nil || samples[0].metric != metric || samples[0].x != x || samples[0].value <= 0 {
+				t.Errorf("%s %s: %+v, %v", kind, metric, samples, err)
+			}
+		}
+	}
+}
+
+func TestDeepServersAreMeasured(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, system := range []string{"capriccio", "goroutine"} {
+		for _, suffix := range []string{"", realSuffix} {
+			samples, err := r.deepSample(t.Context(), system, point{metric: "bytes-per-conn" + suffix, x: 40}, time.Second)
+			if err != nil {
+				t.Errorf("%s%s: %v", system, suffix, err)
+			} else if _, err := value(samples, "stack-per-conn"+suffix+afterGCSuffix); err != nil || samples[0].metric != "bytes-per-conn"+suffix {
+				t.Errorf("%s%s: %+v", system, suffix, samples)
+			}
+		}
+	}
+}
+
+func TestTaskServerAnswersTheLoad(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	s, err := startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.child.Close()
+	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	s, err := r.knotOn("epoll").start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.child.Close()
+	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if s, err := r.knotOn("pigeon").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
+		t.Errorf("got %v, %v", s, err)
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// What web-cold is made of: 3.2 GB of files and a sixteenth of that as memory, 1,000 clients.
+const (
+	coldFolders = 640
+	coldLimit   = 200_000_000 // bytes
+	coldClients = 1000
+)
+
+// The configuration of nginx is that of hello, but for the files, and for multi_accept: else
+// it takes one new client in each turn of its loop, in which it serves hundreds of others.
+const nginxFilesConfig = `daemon off;
+master_process off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+events { worker_connections 4096; multi_accept on; }
+http {
+	access_log off;
+	error_log %[1]s/error.log crit;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	keepalive_requests 1000000000;
+	keepalive_timeout 1h;
+	default_type text/plain;
+	sendfile on;
+	%[4]s
+	server {
+		listen %[2]s backlog=4096;
+		root %[3]s;
+	}
+}
+`
+
+// cold is web-cold.
+type cold struct {
+	*run
+	tree  *webTree
+	root  string
+	seeds rotation
+}
+
+// runWebCold has servers send files of which most are not in memory.
+func runWebCold(r *run) error {
+	// A group first: without one there is no need to write the files.
+	group, err := proc.NewMemoryGroup(coldLimit)
+	if err != nil {
+		r.skip("web-cold", err)
+		return nil
+	}
+	if err := group.Close(); err != nil {
+		return err
+	}
+	c := &cold{run: r, tree: newWebTree(coldFolders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}}
+	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", c.tree.files(), c.tree.bytes()/1e6, c.root)
+	if err := c.tree.write(r.ctx, c.root); err != nil {
+		return err
+	}
+	points := []point{{metric: "cold", x: coldClients}}
+	if err := r.measure(points, c.contenders(), 4*time.Second); err != nil {
+		return err
+	}
+	r.note("x: clients of a closed loop, on core %d; %d files of %d MB in all, drawn as in SPECweb99's static part; the server and the pages it reads may have %d MB (memory cgroup)",
+		clientCore, c.tree.files(), c.tree.bytes()/1e6, int64(coldLimit)/1e6)
+	r.note("none of the files is in memory when a server starts; a third of each sample's time passes before the measuring begins")
+	r.note("p50 and p99 also count requests still waiting at the end, with the time they have waited; unserved: clients that got nothing in the time measured")
+	r.note("nginx-sendfile: one process that waits for the disk itself; nginx-threads: with aio threads, 32 of them by default; all on core %d", serverCore)
+	r.charts = []report.Chart{
+		{Title: "Throughput with a memory for a sixteenth of the files", Metric: "rps", XLabel: "clients", Bars: true},
+		{Title: "99th percentile of latency", Metric: "p99", XLabel: "clients", Bars: true},
+		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "clients", Bars: true},
+	}
+	return nil
+}
+
+func (c *cold) contenders() []contender {
+	own := func(system string) contender {
+		return c.contender(system, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, system, c.self, workerCommand, "files", "-kind", system, "-root", c.root)
+		})
+	}
+	found := []contender{own("knot"), own("net-http")}
+	path, err := findNginx()
+	if err != nil {
+		c.skip("nginx", err)
+		return found
+	}
+	nginx := func(system, option string) contender {
+		return c.contender(system, func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option)
+			})
+		})
+	}
+	return append(found, nginx("nginx-sendfile", ""), nginx("nginx-threads", "aio threads;"))
+}
+
+func (c *cold) contender(system string, start func(context.Context) (*server, error)) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		if err := c.tree.uncache(c.root); err != nil {
+			return nil, err
+		}
+		return c.sample(ctx, start, int(p.x), c.seeds.next(system, p), d)
+	}}
+}
+
+// sample starts a server in a memory group of its own and has clients ask it.
+func (c *cold) sample(ctx context.Context, start func(context.Context) (*server, error), clients, seed int, d time.Duration) (samples []sample, err error) {
+	group, err := proc.NewMemoryGroup(coldLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	s, err := start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.child.Close()
+	if err := group.Add(s.child.PID()); err != nil {
+		return nil, err
+	}
+	warm := d / 3
+	limit := d + sampleTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	defer cancel()
+	lines, err := proc.Output(ctx, proc.Command{
+		Path: c.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs("pid", s.child.PID(),
+			"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", warm, "for", d-warm)...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	used, err := group.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if samples, err = parseSamples(lines); err != nil {
+		return nil, err
+	}
+	return append(samples, sample{"memory", "MB", float64(clients), float64(used) / 1e6}), nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+func TestTreeIsThatOfSPECweb99(t *testing.T) {
+	tree := newWebTree(coldFolders)
+	if got := float64(tree.bytes()); math.Abs(got-3.2e9) > 0.1e9 {
+		t.Errorf("%.3g bytes in all", got)
+	}
+	if got := tree.path(36 + 13); got != "dir00001/class1_5" || webFileBytes(36+13) != 5*1024 {
+		t.Errorf("file 49 is %s of %d bytes", got, webFileBytes(49))
+	}
+	l := newLot(3)
+	const draws = 200_000
+	classes, folders, bytes := [4]float64{}, map[int]int{}, 0.0
+	for range draws {
+		n := tree.draw(&l)
+		if n < 0 || n >= tree.files() {
+			t.Fatalf("drew file %d of %d", n, tree.files())
+		}
+		classes[n%filesPerFolder/len(fileWeights)]++
+		folders[n/filesPerFolder]++
+		bytes += float64(webFileBytes(n))
+	}
+	for i, want := range classWeights {
+		if got := classes[i] / draws; math.Abs(got-want) > 0.01 {
+			t.Errorf("class %d has %.3f of the requests, want %.2f", i, got, want)
+		}
+	}
+	if mean := bytes / draws; mean < 13_000 || mean > 16_000 {
+		t.Errorf("%.0f bytes a request", mean)
+	}
+	if len(folders) != coldFolders || folders[0] < draws/10 {
+		t.Errorf("%d folders were drawn, the most popular %d times", len(folders), folders[0])
+	}
+}
+
+func writtenTree(t *testing.T) (*webTree, string) {
+	tree, root := newWebTree(2), filepath.Join(t.TempDir(), "tree")
+	if err := tree.write(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	return tree, root
+}
+
+func TestFilesAreWritten(t *testing.T) {
+	tree, root := writtenTree(t)
+	for n := range tree.files() {
+		if info, err := os.Stat(filepath.Join(root, tree.path(n))); err != nil || info.Size() != webFileBytes(n) {
+			t.Errorf("file %d: %v, %v", n, info, err)
+		}
+	}
+}
+
+func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
+	lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Args: append([]string{workerCommand, "fetch", "-addr", s.addr},
+		flagPairs("pid", s.child.PID(), "conns", 20, "folders", 2, "warm", 5*time.Millisecond, "for", 200*time.Millisecond)...)})
+	if err != nil {
+		return nil, err
+	}
+	return parseSamples(lines)
+}
+
+func TestServersSendTheFiles(t *testing.T) {
+	needTwoCores(t)
+	tree, root := writtenTree(t)
+	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}}
+	for _, kind := range []string{"knot", "net-http"} {
+		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.child.Close()
+		samples, err := fetchSamples(t.Context(), c.run, s)
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+		} else if rps, err := value(samples, "rps"); err != nil || rps <= 0 {
+			t.Errorf("%s: %+v", kind, samples)
+		}
+	}
+	if _, err := startServer(t.Context(), "x", c.self, workerCommand, "files", "-kind", "x"); err == nil || !strings.Contains(err.Error(), "want knot or net-http") {
+		t.Errorf("a server of kind x: %v", err)
+	}
+}
+
+func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
+	needTwoCores(t)
+	tree, root := writtenTree(t)
+	for n := range tree.files() {
+		if err := os.WriteFile(filepath.Join(root, tree.path(n)), []byte("short"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := testRun(t, true)
+	s, err := startServer(t.Context(), "net-http", r.self, workerCommand, "files", "-kind", "net-http", "-root", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.child.Close()
+	if _, err := fetchSamples(t.Context(), r, s); err == nil || !strings.Contains(err.Error(), "Content-Length") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestColdSampleInAMemoryGroup(t *testing.T) {
+	needTwoCores(t)
+	group, err := proc.NewMemoryGroup(coldLimit)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tree, root := writtenTree(t)
+	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}}
+	for _, contender := range c.contenders() {
+		samples, err := contender.sample(t.Context(), point{metric: "cold", x: 10}, 300*time.Millisecond)
+		if err != nil {
+			t.Errorf("%s: %v", contender.system, err)
+			continue
+		}
+		if memory, err := value(samples, "memory"); err != nil || memory <= 0 || memory > coldLimit/1e6 {
+			t.Errorf("%s: %+v", contender.system, samples)
+		}
+	}
+}

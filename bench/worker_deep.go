@@ -1,0 +1,295 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+	"golang.org/x/sys/unix"
+)
+
+// deepServer is the server of deep-handler.
+type deepServer struct {
+	call func(func()) // the checkpoint before the deep part
+	tls  *tls.Config  // nil: the deep part only needs stack
+}
+
+// runDeepServer serves until its standard input ends. SIGUSR1 makes it say what memory it
+// has, SIGUSR2 does so after collecting.
+func runDeepServer(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("deep", flag.ContinueOnError)
+	kind := flags.String("kind", "", "capriccio or goroutine")
+	withTLS := flags.Bool("tls", false, "make a TLS handshake, decode JSON, execute a template")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	s := &deepServer{}
+	if *withTLS {
+		var err error
+		if s.tls, err = selfSigned(); err != nil {
+			return err
+		}
+	}
+	failed := make(chan error, 2)
+	switch *kind {
+	case "capriccio":
+		s.call = func(f func()) { stackchunk.Call(deepNeed, f) }
+		if err := s.onTasks(out, failed); err != nil {
+			return err
+		}
+	case "goroutine":
+		s.call = func(f func()) { f() }
+		if err := s.onGoroutines(out, failed); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
+	}
+	reportMemory(out)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+func (s *deepServer) onTasks(out io.Writer, failed chan<- error) error {
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	rt.Go(func() {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			failed <- err
+			return
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			task.Go(func() { s.serve(c) })
+		}
+	})
+	return nil
+}
+
+func (s *deepServer) onGoroutines(out io.Writer, failed chan<- error) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "listening", ln.Addr())
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			go s.serve(c)
+		}
+	}()
+	return nil
+}
+
+// serve is the handler. What goes deep stands beyond the checkpoint, the waiting before it.
+func (s *deepServer) serve(c net.Conn) {
+	defer c.Close()
+	var err error
+	if s.tls != nil {
+		t := tls.Server(c, s.tls)
+		c = t
+		s.call(func() { err = t.Handshake() })
+	}
+	for request := make([]byte, 1); err == nil; {
+		if _, err = io.ReadFull(c, request); err == nil {
+			s.call(func() { err = s.respond(c, request) })
+		}
+	}
+}
+
+func (s *deepServer) respond(c net.Conn, request []byte) error {
+	response := request
+	if s.tls == nil {
+		request[0] = useStack(deepBytes)
+	} else {
+		var err error
+		if response, err = renderPage(); err != nil {
+			return err
+		}
+	}
+	_, err := c.Write(response)
+	return err
+}
+
+// selfSigned is what a server of TLS needs.
+func selfSigned() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	certificate := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}}, MinVersion: tls.VersionTLS13}, nil
+}
+
+// reportMemory answers the signals.
+func reportMemory(out io.Writer) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for s := range asked {
+			if s == syscall.SIGUSR2 {
+				for range 3 { // a stack is halved by each
+					runtime.GC()
+				}
+				debug.FreeOSMemory()
+			}
+			values := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
+			metrics.Read(values)
+			fmt.Fprintf(out, "memory %d %d\n", values[0].Value.Uint64(), values[1].Value.Uint64())
+		}
+	}()
+}
+
+// runDeepClient opens connections, some at a time, makes one request on each, says
+// "holding", and keeps them until its standard input ends.
+func runDeepClient(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("deep-client", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of the server")
+	withTLS := flags.Bool("tls", false, "by TLS")
+	conns := flags.Int("conns", 1, "connections")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	const atATime = 16
+	var config *tls.Config
+	if *withTLS {
+		// The handshake's cost on this side is not what is measured.
+		config = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
+	}
+	held := make([]net.Conn, *conns)
+	errs := make([]error, atATime)
+	var wg sync.WaitGroup
+	for first := range atATime {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := first; i < *conns && errs[first] == nil; i += atATime {
+				held[i], errs[first] = deepExchange(*addr, i, config)
+			}
+		}()
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "holding")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(held)
+	return err
+}
+
+// deepExchange makes connection number i and a request on it.
+func deepExchange(addr string, i int, config *tls.Config) (net.Conn, error) {
+	// The kernel searches the longer for a port the fewer are left, if it does not know both
+	// ends when it picks one (IP_BIND_ADDRESS_NO_PORT, ip(7)).
+	dialer := net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i/5000))},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var failed error
+			err := c.Control(func(fd uintptr) {
+				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+			})
+			return errors.Join(err, failed)
+		},
+	}
+	c, err := dialer.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	// Closing resets: a run leaves no port waiting behind.
+	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+		return nil, err
+	}
+	if config != nil {
+		c = tls.Client(c, config)
+	}
+	if _, err := c.Write([]byte{'?'}); err != nil {
+		return nil, err
+	}
+	var response [4096]byte
+	if _, err := c.Read(response[:]); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// deepTaskMetrics measure fresh tasks that go deep once.
+func deepTaskMetrics(fresh func(j job, body func()) error) map[string]metricFunc {
+	return map[string]metricFunc{
+		"ns-per-task": func(j job) error {
+			return fresh(j, func() { useStack(deepBytes) })
+		},
+		"ns-per-task" + renderSuffix: func(j job) error {
+			return fresh(j, func() {
+				if _, err := renderPage(); err != nil {
+					panic(err) // nothing of it depends on anything
+				}
+			})
+		},
+	}
+}
+
+func freshTasks(j job, body func()) error {
+	return onOneLoop(func(j job) error {
+		var all task.WaitGroup
+		return measureFresh(j, &all, taskSpawn, func() { stackchunk.Call(deepNeed, body) })
+	})(j)
+}
+
+func freshGoroutines(j job, body func()) error {
+	var all sync.WaitGroup
+	return measureFresh(j, &all, goSpawn, body)
+}
+
+func measureFresh(j job, all waitGroup, spawn func(func()), body func()) error {
+	run := func() { body(); all.Done() }
+	j.emit(j.metric, "ns", j.untilTime(j.x, func() {
+		all.Add(j.x)
+		for range j.x {
+			spawn(run)
+		}
+		all.Wait()
+	}))
+	return nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// diskWorker makes a worker that reads: METRIC READERS MILLISECONDS MISSES SMALL LARGE.
+func diskWorker(measure func(job, *diskReads) error) func([]string, io.Writer) error {
+	return func(args []string, out io.Writer) error {
+		if len(args) != 6 {
+			return fmt.Errorf("arguments are %q, want METRIC READERS MILLISECONDS MISSES SMALL LARGE", args)
+		}
+		j, err := parseJob(args[:4])
+		if err != nil {
+			return err
+		}
+		j.out = out
+		reads := &diskReads{small: args[4], large: args[5], misses: j.work}
+		switch {
+		case j.work > 100:
+			return fmt.Errorf("%d %% of misses", j.work)
+		case j.metric != readsDirect && j.metric != readsMixed && j.metric != readsBuffered:
+			return fmt.Errorf("unknown metric %q", j.metric)
+		case j.metric == readsDirect:
+			reads.misses = 100
+		}
+		reads.once = j.metric == readsBuffered
+		// Page by page: what O_DIRECT asks for.
+		reads.buffers, err = unix.Mmap(-1, 0, j.x*diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			return fmt.Errorf("mmap: %w", err)
+		}
+		warm()
+		return measure(j, reads)
+	}
+}
+
+// diskFile is what readers read from.
+type diskFile struct {
+	io.ReaderAt
+	blocks int
+}
+
+// diskReads is what the readers share.
+type diskReads struct {
+	small, large string // paths
+	misses       int    // per cent
+	once         bool   // no block of the large file twice
+	buffers      []byte // a block for each reader
+	hit, miss    diskFile
+	fresh        atomic.Int64 // blocks of the large file that have been read, with once
+	done         atomic.Int64
+	stop         atomic.Bool
+	io           *os.File // proc_pid_io(5)
+	ioText       [512]byte
+}
+
+// largeFlags are the flags to open the large file with.
+func (d *diskReads) largeFlags() int {
+	if d.once {
+		return os.O_RDONLY
+	}
+	return os.O_RDONLY | unix.O_DIRECT
+}
+
+// opened says what was opened: the small file is nil if nothing is to be read from it.
+func (d *diskReads) opened(small, large io.ReaderAt, smallBytes, largeBytes int64) {
+	d.hit, d.miss = diskFile{small, int(smallBytes / diskBlock)}, diskFile{large, int(largeBytes / diskBlock)}
+}
+
+// looked is how many reads a reader makes between two at whose result it looks: whether
+// it is the block that was asked for.
+const looked = 64
+
+// read reads blocks until it is told to stop.
+func (d *diskReads) read(me int) error {
+	l, buffer := newLot(uint64(me)+1), d.buffers[me*diskBlock:][:diskBlock:diskBlock]
+	for turn := 0; !d.stop.Load(); turn++ {
+		f, block := &d.hit, 0
+		if d.misses == 100 || d.misses > 0 && l.below(100) < d.misses {
+			f = &d.miss
+		}
+		if f == &d.miss && d.once {
+			i := int(d.fresh.Add(1))
+			if i > f.blocks {
+				d.stop.Store(true)
+				return nil
+			}
+			block = scattered(i, f.blocks)
+		} else {
+			block = l.below(f.blocks)
+		}
+		if n, err := f.ReadAt(buffer, int64(block)*diskBlock); n != diskBlock {
+			return fmt.Errorf("block %d: read %d bytes: %w", block, n, err)
+		}
+		if got := binary.LittleEndian.Uint64(buffer); turn%looked == 0 && got != uint64(block) {
+			return fmt.Errorf("block %d begins with %d", block, got)
+		}
+		d.done.Add(1)
+	}
+	return nil
+}
+
+// scattered maps the numbers up to n, a power of two, to each other, neighbours far apart.
+func scattered(i, n int) int { return (i * 0x9e3779b1) & (n - 1) }
+
+// measure reads for the job's time, after a while. sleep returns earlier if the blocks run
+// out or a reader fails.
+func (d *diskReads) measure(j job, spawn func(func()), sleep func(time.Duration)) error {
+	if d.miss.blocks&(d.miss.blocks-1) != 0 {
+		return fmt.Errorf("%s has %d blocks, want a power of two", d.large, d.miss.blocks)
+	}
+	var err error
+	if d.io, err = os.Open("/proc/self/io"); err != nil {
+		return err
+	}
+	defer d.io.Close()
+	failed := make(chan error, j.x) // never full, so that no task blocks its loop
+	for me := range j.x {
+		spawn(func() { failed <- d.read(me) })
+	}
+	wait := func(for_ time.Duration) {
+		const step = 5 * time.Millisecond
+		for end := time.Now().Add(for_); !d.stop.Load() && len(failed) == 0; {
+			left := time.Until(end)
+			if left <= 0 {
+				return
+			}
+			sleep(min(step, left))
+		}
+	}
+	wait(j.duration / 5)
+	start, err := d.look()
+	if err != nil {
+		return err
+	}
+	wait(j.duration - j.duration/5)
+	end, err := d.look()
+	if err != nil {
+		return err
+	}
+	d.stop.Store(true)
+	for range len(failed) {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	reads := float64(end.done - start.done)
+	if reads == 0 {
+		return errors.New("nothing was read")
+	}
+	j.emit(j.metric, "reads/s", reads/end.at.Sub(start.at).Seconds())
+	j.emit("cpu-per-read", "ns", float64(end.cpu-start.cpu)/reads)
+	if j.metric != readsDirect {
+		j.emit("missed", "%", 100*float64(end.fetched-start.fetched)/diskBlock/reads)
+	}
+	return nil
+}
+
+// diskLook is what has been done so far.
+type diskLook struct {
+	at      time.Time
+	cpu     time.Duration
+	done    int64
+	fetched int64 // bytes that the kernel read from the disk for this process
+}
+
+// look makes no call at which the scheduler could let others run between its parts: with
+// 200 of them that takes longer than the whole measurement.
+func (d *diskReads) look() (l diskLook, err error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, d.io.Fd(), uintptr(unsafe.Pointer(&d.ioText[0])), uintptr(len(d.ioText)), 0, 0, 0)
+	l.done, l.at = d.done.Load(), time.Now()
+	var used unix.Timespec
+	_, _, failed := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&used)), 0)
+	if errno != 0 || failed != 0 {
+		return l, fmt.Errorf("read /proc/self/io: %w, clock_gettime: %w", errno, failed)
+	}
+	l.cpu = time.Duration(used.Nano())
+	l.fetched, err = proc.FetchedIn(d.ioText[:n])
+	return l, err
+}
+
+// goDisk reads with goroutines and os.File.
+func goDisk(j job, d *diskReads) error {
+	large, err := os.OpenFile(d.large, d.largeFlags(), 0)
+	if err != nil {
+		return err
+	}
+	largeInfo, err := large.Stat()
+	if err != nil {
+		return err
+	}
+	if err := unix.Fadvise(int(large.Fd()), 0, 0, unix.FADV_RANDOM); err != nil {
+		return fmt.Errorf("fadvise: %w", err)
+	}
+	if d.misses == 100 {
+		d.opened(nil, large, 0, largeInfo.Size())
+		return d.measure(j, goSpawn, time.Sleep)
+	}
+	small, err := os.Open(d.small)
+	if err != nil {
+		return err
+	}
+	smallInfo, err := small.Stat()
+	if err != nil {
+		return err
+	}
+	d.opened(small, large, smallInfo.Size(), largeInfo.Size())
+	return d.measure(j, goSpawn, time.Sleep)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"runtime/debug"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// runFileServer serves the files below a folder, with Knot or with net/http. It ends with
+// its standard input.
+func runFileServer(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("files", flag.ContinueOnError)
+	kind := flags.String("kind", "knot", "knot or net-http")
+	root := flags.String("root", "", "folder")
+	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	switch *kind {
+	case "knot":
+		if err := serveFilesByKnot(*root, *cache, out, failed); err != nil {
+			return err
+		}
+	case "net-http":
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		go func() { failed <- http.Serve(ln, http.FileServer(http.Dir(*root))) }()
+	default:
+		return fmt.Errorf("-kind=%q, want knot or net-http", *kind)
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- error) error {
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	files, err := knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache})
+	if err != nil {
+		return err
+	}
+	server := &knot.Server{Handler: files.Serve}
+	rt.Go(func() {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			failed <- err
+			return
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		failed <- netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+	})
+	return nil
+}
+
+// runFetch is the client process of web-cold: it asks for files of the tree and prints
+// samples whose parameter is the number of clients.
+func runFetch(args []string, out io.Writer) error {
+	var cfg load.FilesConfig
+	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of the server")
+	pid := flags.Int("pid", 0, "process of the server")
+	folders := flags.Int("folders", 1, "folders of the tree")
+	seed := flags.Uint64("seed", 1, "of the files that are asked for")
+	flags.IntVar(&cfg.Conns, "conns", 1, "clients")
+	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
+	flags.DurationVar(&cfg.For, "for", 0, "load measured")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if cfg.Addr, err = netip.ParseAddrPort(*addr); err != nil {
+		return err
+	}
+	cfg.PIDs, cfg.Core = []int{*pid}, serverCore
+	tree, l := newWebTree(*folders), newLot(*seed)
+	requests := make([][]byte, tree.files())
+	for n := range requests {
+		requests[n] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", tree.path(n))
+	}
+	cfg.Next = func() ([]byte, int64) {
+		n := tree.draw(&l)
+		return requests[n], webFileBytes(n)
+	}
+	var fetched [2]int64
+	cfg.Measuring = func(begins bool) (err error) {
+		if begins {
+			fetched[0], err = proc.FetchedBytes(*pid)
+		} else {
+			fetched[1], err = proc.FetchedBytes(*pid)
+		}
+		return err
+	}
+	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
+	result, err := load.Files(cfg)
+	if err != nil {
+		return err
+	}
+	if result.Elapsed <= 0 {
+		return errors.New("no time has passed")
+	}
+	emit := func(metric, unit string, value float64) {
+		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, cfg.Conns, value)
+	}
+	seconds, requested := result.Elapsed.Seconds(), float64(result.Requests)
+	emit("rps", "req/s", requested/seconds)
+	emit("throughput", "MB/s", float64(result.Bytes)/1e6/seconds)
+	emit("p50", "ms", float64(result.P50)/1e6)
+	emit("p99", "ms", float64(result.P99)/1e6)
+	emit("longest", "ms", float64(result.Longest)/1e6)
+	emit("unserved", "%", 100*float64(result.Unserved)/float64(cfg.Conns))
+	emit("cpu-per-request", "µs", float64(result.Usage.Server)/1e3/requested)
+	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
+	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
+	emit("read-from-disk", "MB/s", float64(fetched[1]-fetched[0])/1e6/seconds)
+	return nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Beside the frame itself: what the function and its caller need, and what the kernel's
+// signals and the runtime may add.
+const callSlack = 2 << 10
+
+// runBigStackWorker is the program of bigstack; it prints how long it took.
+func runBigStackWorker(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bigstack", flag.ContinueOnError)
+	kind := flags.String("kind", "", "capriccio or goroutine")
+	tasks := flags.Int("tasks", 1, "tasks")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var took time.Duration
+	switch *kind {
+	case "capriccio":
+		err := onLoopOf(oneLoop, func(job) error {
+			var all task.WaitGroup
+			took = bigStack(*tasks, &all, taskSpawn, func() { stackchunk.Call(bigFrameBytes+callSlack, bigFrame) }, task.Yield)
+			return nil
+		})(job{})
+		if err != nil {
+			return err
+		}
+	case "goroutine":
+		var all sync.WaitGroup
+		took = bigStack(*tasks, &all, goSpawn, bigFrame, runtime.Gosched)
+	default:
+		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
+	}
+	fmt.Fprintf(out, "seconds s %d %.6g\n", *tasks, took.Seconds())
+	return nil
+}
+
+// waitGroup is what task.WaitGroup and sync.WaitGroup have in common.
+type waitGroup interface {
+	Add(int)
+	Done()
+	Wait()
+}
+
+func bigStack(tasks int, all waitGroup, spawn func(func()), call, yield func()) time.Duration {
+	start := time.Now()
+	all.Add(tasks)
+	body := func() {
+		for range bigCalls {
+			call()
+			yield()
+		}
+		all.Done()
+	}
+	for range tasks {
+		spawn(body)
+	}
+	all.Wait()
+	return time.Since(start)
+}
+
+// Metrics of stack-cost. In link-call-unlink x is what is needed, in bytes.
+var (
+	chunkMetrics = map[string]metricFunc{
+		"room":             onOneLoop(measureRoom),
+		"call-with-room":   onOneLoop(measureCallWithRoom),
+		"link-call-unlink": onOneLoop(measureLink),
+		"yield":            onOneLoop(taskYield),
+		"yield-beyond": onOneLoop(func(j job) (err error) {
+			stackchunk.Call(beyondBytes, func() {
+				err = measureYield(beyond(j), taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
+					stackchunk.Call(beyondBytes, func() { n = yieldUntil(stop, task.Yield) })
+					return n
+				})
+			})
+			return err
+		}),
+	}
+	growMetrics = map[string]metricFunc{
+		"link-call-unlink": measureGrow,
+		"yield":            goroutineMetrics["yield"],
+		"yield-beyond": func(j job) error {
+			return measureYield(beyond(j), goSpawn, runtime.Gosched, func(stop *atomic.Bool) int64 {
+				var frame [beyondBytes]byte
+				n := yieldUntil(stop, runtime.Gosched)
+				return n + int64(frame[n&(beyondBytes-1)])
+			})
+		},
+	}
+)
+
+func onOneLoop(measure metricFunc) metricFunc { return onLoopOf(oneLoop, measure) }
+
+// beyondBytes is what yield-beyond asks for.
+const beyondBytes = 4 << 10
+
+// beyond renames what measureYield emits.
+func beyond(j job) job {
+	j.out = renamed{j.out, "yield ", "yield-beyond "}
+	return j
+}
+
+// renamed replaces the beginning of what is written to it.
+type renamed struct {
+	out      io.Writer
+	from, to string
+}
+
+func (r renamed) Write(p []byte) (int, error) {
+	if len(p) >= len(r.from) && string(p[:len(r.from)]) == r.from {
+		if _, err := io.WriteString(r.out, r.to); err != nil {
+			return 0, err
+		}
+		n, err := r.out.Write(p[len(r.from):])
+		return n + len(r.from), err
+	}
+	return r.out.Write(p)
+}
+
+func yieldUntil(stop *atomic.Bool, yield func()) (n int64) {
+	for !stop.Load() {
+		yield()
+		n++
+	}
+	return n
+}
+
+func measureRoom(j job) error {
+	const batch = 10_000
+	has := 0
+	j.emit("room", "ns", j.untilTime(batch, func() {
+		for range batch {
+			if stackchunk.Room(64) {
+				has++
+			}
+		}
+	}))
+	if has == 0 {
+		return fmt.Errorf("a fresh task has no room for 64 bytes")
+	}
+	return nil
+}
+
+func measureCallWithRoom(j job) error {
+	const batch = 10_000
+	calls := 0
+	f := func() { calls++ }
+	j.emit("call-with-room", "ns", j.untilTime(batch, func() {
+		for range batch {
+			stackchunk.Call(64, f)
+		}
+	}))
+	return nil
+}
+
+func measureLink(j job) error {
+	const batch = 1000
+	calls := 0
+	f := func() { calls++ }
+	before := stackchunk.ReadStats().Links
+	j.emit("link-call-unlink", "ns", j.untilTime(batch, func() {
+		for range batch {
+			stackchunk.Call(stackchunk.Bytes(j.x), f)
+		}
+	}))
+	if links := stackchunk.ReadStats().Links - before; links < uint64(calls) {
+		return fmt.Errorf("%d calls made %d links", calls, links)
+	}
+	return nil
+}
+
+// measureGrow has fresh goroutines need as much stack.
+func measureGrow(j job) error {
+	var wg sync.WaitGroup
+	body := func() { useStack(j.x); wg.Done() }
+	const batch = 100
+	j.emit("link-call-unlink", "ns", j.untilTime(batch, func() {
+		for range batch {
+			wg.Add(1)
+			go body()
+			wg.Wait()
+		}
+	}))
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// byteSize is a flag that takes a number of bytes, with a unit or without. As memory is
+// sold, a KB has 1024 bytes.
+type byteSize int64
+
+var byteUnits = []struct {
+	name string
+	size int64
+}{{"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}, {"B", 1}}
+
+// String implements flag.Value: the largest unit that leaves a whole number.
+func (b byteSize) String() string {
+	if b == 0 {
+		return "0"
+	}
+	for _, u := range byteUnits {
+		if int64(b)%u.size == 0 {
+			return strconv.FormatInt(int64(b)/u.size, 10) + u.name
+		}
+	}
+	panic("every number is a multiple of 1")
+}
+
+var errByteSize = errors.New("want a size like 500KB, 64MB or 2GB")
+
+// Set implements flag.Value.
+func (b *byteSize) Set(text string) error {
+	digits, unit := strings.TrimSpace(strings.ToUpper(text)), int64(1)
+	for _, u := range byteUnits {
+		// Also by the first letter alone, and in the spelling of the purists.
+		for _, name := range []string{u.name[:1] + "IB", u.name, u.name[:1]} {
+			if rest, ok := strings.CutSuffix(digits, name); ok && unit == 1 {
+				digits, unit = strings.TrimSpace(rest), u.size
+			}
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > 1<<62/unit {
+		return errByteSize
+	}
+	*b = byteSize(n * unit)
+	return nil
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/rewrite"
+)
+
+// config is how the sources are loaded.
+func (set *settings) config(patterns []string, tests bool) plan.Config {
+	cfg := plan.Config{
+		Patterns: patterns, Tests: tests, BuildFlags: set.buildFlags(),
+		Rewrite: set.rewrite, Annotations: set.annotations, All: set.all,
+	}
+	return cfg
+}
+
+func (set *settings) buildFlags() []string {
+	var flags []string
+	if set.tags != "" {
+		flags = append(flags, "-tags="+set.tags)
+	}
+	return flags
+}
+
+// A rewriting is a plan and the sources that were changed for it.
+type rewriting struct {
+	plan   *plan.Plan
+	result *rewrite.Result
+}
+
+// rewriteProgram loads a program, places checkpoints and makes the changed sources.
+func (set *settings) rewriteProgram(patterns []string, tests bool) (*rewriting, error) {
+	prog, err := plan.Load(set.config(patterns, tests))
+	if err != nil {
+		return nil, err
+	}
+	rw := rewrite.New(rewrite.Config{Packages: prog.Packages(), MinChunk: set.minChunk, Profile: set.profile})
+	p, err := set.place(prog, rw, patterns, tests)
+	if err != nil {
+		return nil, err
+	}
+	result, err := rw.Files(p.Checkpoints)
+	if err != nil {
+		return nil, err
+	}
+	return &rewriting{p, result}, nil
+}
+
+// maxRounds bounds how often checkpoints are placed anew because some of them would
+// move variables to the heap. Each round finds fewer.
+const maxRounds = 6
+
+// place chooses checkpoints until none of them makes the program allocate more while
+// stacks have room.
+func (set *settings) place(prog *plan.Program, rw *rewrite.Rewriter, patterns []string, tests bool) (*plan.Plan, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	if !set.allocate {
+		text, err := set.compile(rw, nil, patterns, tests)
+		if err != nil {
+			return nil, err
+		}
+		rw.SetBefore(text, dir)
+	}
+	for round := 1; ; round++ {
+		setRewriter(prog, rw)
+		p, err := prog.Place(set.maxPath, set.minChunk)
+		if err != nil || set.allocate || round > maxRounds {
+			return p, err
+		}
+		result, err := rw.FilesForBlame(p.Checkpoints)
+		if err != nil {
+			return nil, err
+		}
+		text, err := set.compile(rw, result, patterns, tests)
+		if err != nil {
+			return nil, err
+		}
+		n := rw.Blame(text, dir, result)
+		if set.verbose {
+			fmt.Fprintf(set.stderr, "round %d: %d checkpoints, of which %d would move variables to the heap\n", round, len(result.Calls), n)
+		}
+		if n == 0 {
+			return p, nil
+		}
+	}
+}
+
+// compile returns what the compiler says about escaping variables.
+func (set *settings) compile(rw *rewrite.Rewriter, result *rewrite.Result, patterns []string, tests bool) ([]byte, error) {
+	args := []string{"build"}
+	if tests {
+		args = []string{"test", "-c"}
+	}
+	args = append(append(args, "-o", os.DevNull), set.buildFlags()...)
+	args = append(args, rw.GCFlags()...)
+	if result != nil {
+		dir, err := os.MkdirTemp("", "stackplan-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		file, err := result.WriteOverlay(dir)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-overlay="+file)
+	}
+	text, err := exec.Command("go", append(args, patterns...)...).CombinedOutput()
+	if err != nil {
+		why := errorLines(text)
+		if result != nil {
+			why += "\nThis is a mistake in stackplan if the original sources compile."
+		}
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, why)
+	}
+	return text, nil
+}
+
+// errorLines leaves what is an error of what the compiler says.
+func errorLines(text []byte) string {
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !remark.MatchString(line) {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	return strings.Join(lines[:min(len(lines), 20)], "\n")
+}
+
+// remark matches what the compiler says with -m=2.
+var remark = regexp.MustCompile(`^[^ ]+:\d+:\d+: (  |can inline|cannot inline|inlining|leaking|moved to heap|parameter|mark |.* escapes to heap|.* does not escape|.* capturing by|.*ignoring self-assignment)`)
+
+// overlay writes the changed sources to a folder, which remove takes away again.
+func (set *settings) overlay(r *rewriting, part string) (file string, remove func(), err error) {
+	dir := filepath.Join(set.keep, part)
+	remove = func() {}
+	if set.keep == "" {
+		if dir, err = os.MkdirTemp("", "stackplan-"); err != nil {
+			return "", nil, err
+		}
+		remove = func() { os.RemoveAll(dir) }
+	} else if err = os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		file, err = r.result.WriteOverlay(dir)
+	}
+	if err != nil {
+		remove()
+		return "", nil, err
+	}
+	return file, remove, nil
+}
+
+func runBuild(set *settings) (int, error) {
+	r, err := set.rewriteProgram(set.patterns, false)
+	if err != nil {
+		return exitFailed, err
+	}
+	file, remove, err := set.overlay(r, "")
+	if err != nil {
+		return exitFailed, err
+	}
+	defer remove()
+	args := append([]string{"build", "-overlay=" + file}, set.buildFlags()...)
+	if set.out != "" {
+		args = append(args, "-o", set.out)
+	}
+	args = append(append(args, set.goFlags...), set.patterns...)
+	if code, err := set.goCommand(args); code != 0 || err != nil {
+		return exitFailed, errors.Join(err, errors.New("go build failed on the rewritten sources; if it does not on the original ones, this is a mistake in stackplan (-keep FOLDER leaves them to look at)"))
+	}
+	set.tell(r)
+	return exitOK, nil
+}
+
+// goCommand runs the go command for the user to see.
+func (set *settings) goCommand(args []string) (code int, err error) {
+	cmd := exec.Command("go", args...)
+	cmd.Stdout, cmd.Stderr = set.stdout, set.stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}
+
+// tell says what was done, on standard error.
+func (set *settings) tell(r *rewriting) {
+	p, w := r.plan, set.stderr
+	share := ""
+	if p.CallSites > 0 {
+		share = fmt.Sprintf(", %.1f %%", 100*float64(len(r.result.Calls))/float64(p.CallSites))
+	}
+	fmt.Fprintf(w, "%s: %d checkpoints at %d calls%s; at most %s of stack between two\n",
+		p.Package, len(r.result.Calls), p.CallSites, share, p.Longest)
+	if p.Longest > p.MaxPath {
+		fmt.Fprintf(w, "that is more than -maxpath %s, as some paths lead through code that can't have checkpoints; stackplan report lists them\n", size{&p.MaxPath})
+	}
+	if len(r.result.Refused) > 0 {
+		fmt.Fprintf(w, "%d checkpoints were left out, as the calls can't be rewritten; their stacks grow if need be\n", len(r.result.Refused))
+	}
+	if !set.verbose {
+		return
+	}
+	for _, c := range r.result.Calls {
+		how := ""
+		if c.Form == rewrite.FormFunction {
+			how = fmt.Sprintf(", by a function with a frame of about %s", c.Frame)
+		}
+		fmt.Fprintf(w, "%s: %s calls %s, which needs %s%s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Need, how)
+	}
+	for _, c := range r.result.Refused {
+		fmt.Fprintf(w, "%s: left out: %s\n", c.Site, c.Reason)
+	}
+}
+
+// shorten leaves the last element of import paths.
+func shorten(names string) string {
+	var list []string
+	for name := range strings.SplitSeq(names, ", ") {
+		end := strings.IndexAny(name, "[(")
+		if end < 0 {
+			end = len(name)
+		}
+		if i := strings.LastIndexByte(name[:end], '/'); i >= 0 {
+			name = name[i+1:]
+		}
+		list = append(list, name)
+	}
+	if len(list) > 3 {
+		list = append(list[:3], fmt.Sprintf("and %d more", len(list)-3))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+)
+
+// settings is what the command line says.
+type settings struct {
+	command  string
+	patterns []string // packages, and the file of tune
+	goFlags  []string // behind --
+
+	maxPath, minChunk plan.Bytes
+	json, dot         bool
+	sweep             string // file for the drawing
+	out               string
+	profile, verbose  bool
+	keep              string // folder for the rewritten sources
+	dump              string
+	tags              string
+	annotations       string
+	rewrite           list
+	all               bool
+	allocate          bool
+
+	stdout, stderr io.Writer
+}
+
+// A list is a flag whose value is a list with commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	if s == "" {
+		return errors.New("want one or more, separated by commas")
+	}
+	*l = strings.Split(s, ",")
+	return nil
+}
+
+// size is a flag whose value is a number of bytes.
+type size struct{ to *plan.Bytes }
+
+func (s size) String() string {
+	if s.to == nil {
+		return ""
+	}
+	if n := *s.to; n > 0 && n%1024 == 0 {
+		return fmt.Sprintf("%dKB", n/1024)
+	}
+	return fmt.Sprintf("%dB", *s.to)
+}
+
+func (s size) Set(text string) error {
+	b, err := plan.ParseBytes(text)
+	if err != nil {
+		return errors.New("want a size like 512B, 2KB or 1MB")
+	}
+	*s.to = b
+	return nil
+}
+
+// flags are those of one command.
+func (set *settings) flags(c command) *flag.FlagSet {
+	all := flag.NewFlagSet("", flag.ContinueOnError)
+	set.maxPath, set.minChunk = 2<<10, 4<<10
+	all.Var(size{&set.maxPath}, "maxpath", "how much stack may be used from one checkpoint to the next, a `size`")
+	all.Var(size{&set.minChunk}, "minchunk", "the least `size` of a chunk of stack")
+	all.BoolVar(&set.json, "json", false, "write JSON")
+	all.BoolVar(&set.dot, "dot", false, "write a graph in the language of Graphviz")
+	all.StringVar(&set.sweep, "sweep", "", "draw how many calls are checkpoints for many values of -maxpath, to this SVG `file`")
+	all.StringVar(&set.out, "o", "", "write to this `file`")
+	all.BoolVar(&set.profile, "profile", false, "count at every checkpoint, for stackplan tune; the program writes the counts at its end to the file that CAPRICCIO_STACKS names")
+	all.BoolVar(&set.verbose, "v", false, "say more: all checkpoints, and for build and test which calls can have none and why")
+	all.StringVar(&set.keep, "keep", "", "write the rewritten sources to this `folder` and leave them there")
+	all.StringVar(&set.dump, "dump", "", "compare with the dump of a run in this `file`")
+	all.StringVar(&set.tags, "tags", "", "build `tags`, separated by commas")
+	all.StringVar(&set.annotations, "annotations", "", "a `file` that says how much stack functions need that can't be looked into")
+	all.Var(&set.rewrite, "rewrite", "import path `patterns` like example.com/mod/... of the packages that may get checkpoints, separated by commas; if not given, those of the main module")
+	all.BoolVar(&set.all, "all", false, "look at everything, and not only at what tasks run")
+
+	all.BoolVar(&set.allocate, "allocate", false, "leave checkpoints for which a variable must be on the heap although the stack has room; others are chosen if not")
+
+	own := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	own.SetOutput(io.Discard)
+	own.Usage = func() {}
+	for name := range strings.FieldsSeq(c.flags) {
+		f := all.Lookup(name)
+		own.Var(f.Value, f.Name, f.Usage)
+	}
+	return own
+}
+
+// errHelp says that help was asked for and given.
+var errHelp = errors.New("help was written")
+
+// parse reads the command line.
+func parse(args []string, stdout, stderr io.Writer) (*settings, command, error) {
+	set := &settings{stdout: stdout, stderr: stderr}
+	if len(args) == 0 {
+		return nil, command{}, fmt.Errorf("say what to do: stackplan COMMAND, where COMMAND is one of %s", commandNames())
+	}
+	name := strings.TrimLeft(args[0], "-")
+	args = args[1:]
+	switch name {
+	case "version":
+		fmt.Fprintln(stdout, version())
+		return nil, command{}, errHelp
+	case "help", "h":
+		if len(args) == 0 {
+			io.WriteString(stdout, usage)
+			return nil, command{}, errHelp
+		}
+		name, args = args[0], []string{"-help"}
+	}
+	c, ok := find(name)
+	if !ok {
+		return nil, c, fmt.Errorf("%q is no command; want one of %s", name, commandNames())
+	}
+	set.command = c.name
+	flags := set.flags(c)
+	if i := slices.Index(args, "--"); i >= 0 {
+		set.goFlags = args[i+1:]
+		args = args[:i]
+	}
+	// Flags may stand before, between and behind the packages.
+	for rest := args; ; {
+		err := flags.Parse(rest)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			writeCommandHelp(stdout, c, flags)
+			return nil, c, errHelp
+		case err != nil:
+			return nil, c, fmt.Errorf("stackplan %s: %w\nTry stackplan help %s.", c.name, err, c.name)
+		}
+		if rest = flags.Args(); len(rest) == 0 {
+			break
+		}
+		set.patterns = append(set.patterns, rest[0])
+		rest = rest[1:]
+	}
+	return set, c, set.check(flags)
+}
+
+// check looks at values and at what excludes each other.
+func (set *settings) check(flags *flag.FlagSet) error {
+	switch {
+	case set.maxPath < 256 && flags.Lookup("maxpath") != nil:
+		return fmt.Errorf("-maxpath %s is less than a checkpoint itself may take; want at least 256B", size{&set.maxPath})
+	case set.minChunk > 64<<20:
+		return fmt.Errorf("-minchunk %s; want at most 64MB", set.minChunk)
+	case set.json && set.dot:
+		return errors.New("-json and -dot exclude each other")
+	case len(set.goFlags) > 0 && set.command != "build" && set.command != "test":
+		return fmt.Errorf("flags behind -- are for go build and go test; stackplan %s calls neither", set.command)
+	}
+	for _, f := range set.goFlags {
+		name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+		if !strings.HasPrefix(f, "-") {
+			continue
+		}
+		switch name {
+		case "overlay":
+			return errors.New("-overlay is how stackplan hands over the rewritten sources; it can't be given besides")
+		case "o":
+			return errors.New("-o must stand before the --")
+		case "tags":
+			return errors.New("-tags must stand before the --, as it decides which files there are")
+		}
+	}
+	switch n := len(set.patterns); {
+	case set.command == "tune" && n == 0:
+		return errors.New("say what was counted: stackplan tune STATSFILE [package]")
+	case set.command == "tune" && n > 2:
+		return fmt.Errorf("stackplan tune takes one file and at most one package, not %d arguments", n)
+	case set.command != "tune" && set.command != "test" && n > 1:
+		return fmt.Errorf("stackplan %s takes one package, not %d", set.command, n)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// All steps that a program does are predicted, and some are known in advance.
+func TestBlockingGraphHoldsTheRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads a server")
+	}
+	dir := filepath.Join("testdata", "blocking")
+	temp := t.TempDir()
+	binary, dump := filepath.Join(temp, "blocking"), filepath.Join(temp, "dump")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.Command(binary, dump).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	snapshot, err := bgraph.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Load(Config{Dir: dir, Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := p.Blocking()
+	possible := len(b.Edges)
+	b.Compare(dump, snapshot, p)
+	var text strings.Builder
+	if err := (&Report{Plan: new(Plan), Blocking: b}).WriteText(&text, TextOptions{Verbose: true}); err != nil {
+		t.Fatal(err)
+	}
+	if b.Unexpected != 0 {
+		t.Errorf("%d steps were not predicted:\n%s", b.Unexpected, text.String())
+	}
+	if b.Seen < 20 || b.Seen+b.Unseen != possible {
+		t.Errorf("%d steps seen, %d not, %d possible; want 20 seen or more, and the sum to fit", b.Seen, b.Unseen, possible)
+	}
+	seen := make(map[string]uint64)
+	for _, e := range b.Edges {
+		seen[function(b, e.From)+" "+function(b, e.To)] += e.Seen
+	}
+	for _, want := range []string{"handle deep", "handle handle", "deep handle", "echo echo", "run run", "Serve.1 Serve.1"} {
+		if seen[want] == 0 {
+			t.Errorf("no step %s was seen; there are %v", want, seen)
+		}
+	}
+	for _, never := range []string{"deep echo", "echo deep", "work echo", "end start", "deep deep"} {
+		if n, ok := seen[never]; ok {
+			t.Errorf("the step %s is said to be possible, %d seen", never, n)
+		}
+	}
+	// Of other lines nothing is predicted: the comparison can fail.
+	for i := range snapshot.Nodes {
+		for k := range snapshot.Nodes[i].Stack {
+			snapshot.Nodes[i].Stack[k].Line += 1000
+		}
+	}
+	bad := p.Blocking()
+	bad.Compare(dump, snapshot, p)
+	if bad.Unexpected < 10 {
+		t.Errorf("%d unexpected steps in a dump with other lines, want 10 or more", bad.Unexpected)
+	}
+}
+
+func function(b *Blocking, place int) string {
+	p := &b.Places[place]
+	if p.Function == "" {
+		return p.Name
+	}
+	name := p.Function[strings.LastIndexByte(p.Function, '/')+1:]
+	_, name, _ = strings.Cut(name, ".")
+	return name
+}
+
+// The bounds of a server's tasks are stated, and where they may park.
+func TestReportOfAServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads a server")
+	}
+	p, err := Load(Config{Dir: filepath.Join("testdata", "blocking"), Rewrite: []string{"github.com/capriccio-go/capriccio/..."}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range p.Packages() {
+		if strings.HasSuffix(pkg.PkgPath, "/task") || strings.HasSuffix(pkg.PkgPath, "/internal/coro") {
+			t.Errorf("%s may be rewritten, although checkpoints are made of it", pkg.PkgPath)
+		}
+	}
+	r, err := p.Report(4<<10, 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := make(map[string]Entry)
+	for _, e := range r.Entries {
+		entries[e.Function[strings.LastIndexByte(e.Function, '/')+1:]] = e
+	}
+	for _, name := range []string{"main.run.func1", "main.talk.func1"} {
+		e, ok := entries[name]
+		if !ok || e.Kind != "task" || e.Bound < 1000 || e.First > 8<<10 {
+			t.Errorf("%s: %+v, want a task with a bound that needs 8 KB at most before the first checkpoint", name, e)
+		}
+		var sum Bytes
+		for _, s := range e.Path {
+			sum += s.Takes
+		}
+		if sum != e.Bound {
+			t.Errorf("the path from %s takes %v, its bound is %v", name, sum, e.Bound)
+		}
+	}
+	parks := make(map[string]bool)
+	for _, c := range r.Parks {
+		parks[c.Caller+" "+c.Callees] = true
+	}
+	task := "github.com/capriccio-go/capriccio/task."
+	for _, want := range []string{"main.deep " + task + "Yield", "main.deep main.deep", "main.handle " + task + "Sleep"} {
+		if !parks[want] {
+			t.Errorf("a task may park on %s, the report does not say so", want)
+		}
+	}
+	if parks["main.run "+task+"Go"] {
+		t.Error("task.Go is said to park")
+	}
+	last := 2.0
+	for _, row := range r.Sweep {
+		if row.Share > last+0.1 {
+			t.Errorf("at %v, %.2f of the calls are checkpoints, more than at less", row.MaxPath, row.Share)
+		}
+		last = row.Share
+	}
+}

@@ -1,0 +1,242 @@
+package plan
+
+// A cutting says which edges of a graph are not followed: those that have become
+// checkpoints, and those that had to be given up because a cycle holds no call that
+// can be one.
+type cutting struct {
+	g      *graph
+	reach  []bool          // nodes that the roots lead to
+	site   []bool          // checkpoints, by site
+	broken map[[2]int]bool // nodes of edges given up
+	back   map[int]bool    // sites that break a cycle
+	full   bool            // rare paths count
+}
+
+func (g *graph) newCutting(roots []int) *cutting {
+	return &cutting{g: g, reach: g.reachable(roots), site: make([]bool, len(g.sites)),
+		broken: make(map[[2]int]bool), back: make(map[int]bool)}
+}
+
+// reachable marks what a set of nodes leads to.
+func (g *graph) reachable(from []int) []bool {
+	reach := make([]bool, len(g.nodes))
+	var work []int
+	add := func(i int) {
+		if !reach[i] {
+			reach[i] = true
+			work = append(work, i)
+		}
+	}
+	for _, r := range from {
+		add(r)
+	}
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		if g.nodes[v].leaf {
+			continue
+		}
+		for i := range g.nodes[v].out {
+			if e := &g.nodes[v].out[i]; !g.skips(v, e) {
+				add(e.to)
+			}
+		}
+	}
+	return reach
+}
+
+// isCut says whether all calls that an edge may stem from are checkpoints.
+func (c *cutting) isCut(e *edge) bool {
+	if len(e.sites) == 0 {
+		return false
+	}
+	for _, s := range e.sites {
+		if !c.site[s] {
+			return false
+		}
+	}
+	return true
+}
+
+// follows says whether an edge of node n counts when cycles are looked for.
+func (c *cutting) follows(n int, e *edge) bool {
+	return !c.g.nodes[n].leaf && !c.g.skips(n, e) && !c.isCut(e) && !c.broken[[2]int{n, e.to}]
+}
+
+// A cycleKind says what breakCycles may do.
+type cycleKind bool
+
+const (
+	withCheckpoints    cycleKind = true
+	withoutCheckpoints cycleKind = false
+)
+
+// breakCycles cuts edges until no cycle is left. Each round searches every strongly
+// connected component depth-first. A back edge that may be a checkpoint becomes one;
+// for one that may not, the last edge before it on the path of the search that may;
+// if there is none, the back edge is given up.
+func (c *cutting) breakCycles(kind cycleKind) {
+	for {
+		component := c.components()
+		if component == nil {
+			return
+		}
+		c.breakOnce(component, kind)
+	}
+}
+
+// components returns the number of each node's strongly connected component, -1 for
+// those in no cycle; nil if there is no cycle. It is Tarjan's algorithm without recursion.
+func (c *cutting) components() []int {
+	n := len(c.g.nodes)
+	index, low, comp := make([]int, n), make([]int, n), make([]int, n)
+	onStack := make([]bool, n)
+	for i := range comp {
+		comp[i] = -1
+	}
+	var stack []int
+	type frame struct{ node, edge int }
+	var path []frame
+	next, found := 1, 0
+	open := func(v int) {
+		index[v], low[v] = next, next
+		next++
+		stack = append(stack, v)
+		onStack[v] = true
+		path = append(path, frame{v, 0})
+	}
+	for root := range n {
+		if !c.reach[root] || index[root] != 0 {
+			continue
+		}
+		open(root)
+		for len(path) > 0 {
+			top := &path[len(path)-1]
+			v, out := top.node, c.g.nodes[top.node].out
+			if top.edge < len(out) {
+				e := &out[top.edge]
+				top.edge++
+				switch {
+				case !c.follows(v, e):
+				case index[e.to] == 0:
+					open(e.to)
+				case onStack[e.to]:
+					low[v] = min(low[v], index[e.to])
+				}
+				continue
+			}
+			path = path[:len(path)-1]
+			if len(path) > 0 {
+				low[path[len(path)-1].node] = min(low[path[len(path)-1].node], low[v])
+			}
+			if low[v] != index[v] {
+				continue
+			}
+			at := len(stack) - 1
+			for stack[at] != v {
+				at--
+			}
+			cyclic := len(stack)-at > 1 || c.selfEdge(v)
+			for _, m := range stack[at:] {
+				onStack[m] = false
+				if cyclic {
+					comp[m] = found
+				}
+			}
+			if cyclic {
+				found++
+			}
+			stack = stack[:at]
+		}
+	}
+	if found == 0 {
+		return nil
+	}
+	return comp
+}
+
+func (c *cutting) selfEdge(v int) bool {
+	for i := range c.g.nodes[v].out {
+		if e := &c.g.nodes[v].out[i]; e.to == v && c.follows(v, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// breakOnce searches each component once.
+func (c *cutting) breakOnce(component []int, kind cycleKind) {
+	const (
+		fresh = iota
+		open
+		done
+	)
+	state := make([]uint8, len(c.g.nodes))
+	type frame struct{ node, edge int }
+	search := func(root int) {
+		path := []frame{{root, 0}}
+		state[root] = open
+		for len(path) > 0 {
+			top := &path[len(path)-1]
+			out := c.g.nodes[top.node].out
+			if top.edge >= len(out) {
+				state[top.node] = done
+				path = path[:len(path)-1]
+				continue
+			}
+			e := &out[top.edge]
+			top.edge++
+			if component[e.to] != component[top.node] || !c.follows(top.node, e) {
+				continue
+			}
+			switch state[e.to] {
+			case fresh:
+				state[e.to] = open
+				path = append(path, frame{e.to, 0})
+			case open:
+				at := len(path) - 1
+				for ; kind == withCheckpoints && at >= 0; at-- {
+					x := &c.g.nodes[path[at].node].out[path[at].edge-1]
+					if len(x.sites) > 0 {
+						c.checkpoint(x)
+						break
+					}
+					if path[at].node == e.to {
+						at = -1
+					}
+				}
+				if kind == withoutCheckpoints || at < 0 {
+					c.broken[[2]int{top.node, e.to}] = true
+				}
+			}
+		}
+	}
+	for _, r := range c.g.roots {
+		if component[r] >= 0 && state[r] == fresh && c.reach[r] {
+			search(r)
+		}
+	}
+	// Start where a component is entered: that is where the recursion begins.
+	for v := range c.g.nodes {
+		if !c.reach[v] || component[v] >= 0 && state[v] != fresh {
+			continue
+		}
+		for i := range c.g.nodes[v].out {
+			if e := &c.g.nodes[v].out[i]; component[e.to] >= 0 && component[e.to] != component[v] && state[e.to] == fresh && c.follows(v, e) {
+				search(e.to)
+			}
+		}
+	}
+	for v := range c.g.nodes {
+		if component[v] >= 0 && state[v] == fresh {
+			search(v)
+		}
+	}
+}
+
+// checkpoint cuts an edge that breaks a cycle.
+func (c *cutting) checkpoint(e *edge) {
+	for _, s := range e.sites {
+		c.site[s], c.back[s] = true, true
+	}
+}

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// A bound that is stated is never exceeded, whether it is measured by the stack pointer
+// or by what a run leaves of paint on the stack.
+func TestBoundsAreNeverExceeded(t *testing.T) {
+	dir := filepath.Join("testdata", "depth")
+	binary := filepath.Join(t.TempDir(), "depth")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p, err := Load(Config{Dir: dir, Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for seed := 1; seed <= 4; seed++ {
+		cmd := exec.Command(binary, fmt.Sprint(seed))
+		// A stack that moves can't be measured, nor is there a bound for what the
+		// runtime puts there by force only if there is room.
+		cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1", "GOGC=20")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, out)
+		}
+		lines := bufio.NewScanner(bytes.NewReader(out))
+		for lines.Scan() {
+			var name string
+			var sp, paint Bytes
+			if _, err := fmt.Sscan(lines.Text(), &name, &sp, &paint); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			bound, err := p.Bound("main." + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What is measured begins at a variable of the caller.
+			bound += callerPart
+			if sp > bound || paint > bound {
+				t.Errorf("seed %d: %s took %v by the stack pointer and %v by paint, bound %v", seed, name, sp, paint, bound)
+			}
+			if paint < 40 || sp > paint+64 {
+				t.Errorf("seed %d: %s: %v by the stack pointer, %v by paint: the measurement is wrong", seed, name, sp, paint)
+			}
+			compared++
+			t.Logf("seed %d: %-12s %8v %8v of %v", seed, name, sp, paint, bound)
+		}
+	}
+	if compared != 4*12 {
+		t.Errorf("%d bounds compared, want 48", compared)
+	}
+}
+
+// callerPart is what the frame of the measuring function holds below its variable, and
+// the return address.
+const callerPart = 128

@@ -1,0 +1,13 @@
+// Package plan is the compile-time side of stack chunks (Capriccio, section 3): it
+// loads a program, finds out how much stack each of its functions takes in the binary
+// that the compiler made of it, who calls whom, and chooses the calls that are to be
+// checkpoints so that no path between two of them is longer than MaxPath.
+//
+// Two graphs are laid over each other. The machine code says exactly which function
+// calls which directly, what was inlined and how large the frames are; the source, as
+// SSA with the targets of indirect calls from a variable type analysis, says where
+// function values and interfaces lead. What neither knows is listed in the report.
+//
+// The package starts the go command (go list, go build) and writes only to temporary
+// folders. A Program may be used by one goroutine at a time.
+package plan

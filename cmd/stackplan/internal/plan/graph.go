@@ -1,0 +1,257 @@
+package plan
+
+import (
+	"go/ast"
+	"sort"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// A graph is the call graph of the binary, weighted with stack. Its nodes are the
+// functions of the binary by their index.
+type graph struct {
+	p     *Program
+	nodes []node
+	sites []*site
+	push  int // bytes that a call instruction pushes
+	roots []int
+	tasks map[int]bool // those of the roots that are started as tasks
+
+	bySite     map[ssa.CallInstruction]int // of those calls that are sites
+	byName     map[string][]int
+	lineSites  map[lineKey][]int
+	unknown    map[string]*Unknown
+	relays     *relays
+	stored     map[*ssa.Global]int
+	onces      map[string][]int           // what a function passes to sync.OnceFunc and its relatives
+	oncePassed map[string][]*ssa.Function // the same
+	groups     map[string][]int           // functions by the signature that an annotation gives to them
+}
+
+type lineKey struct {
+	file string
+	line int
+}
+
+// A node is a function of the binary.
+type node struct {
+	name  string
+	frame int
+	least int // path that leads through a call with a trusted bound
+	out   []edge
+	bound Bytes // trusted, if leaf
+	leaf  bool
+	why   string // the annotation's verb: "bound", "rare", "ends", "panics"; or ""
+	in    []*ssa.Function
+	defs  bool // has deferred calls that deferreturn makes
+}
+
+// An edge is one or more calls of a function in another.
+type edge struct {
+	to    int
+	depth int   // what the caller takes of the stack meanwhile
+	mid   int   // the part of depth that is taken by functions between, which call what they are given
+	sites []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
+	kind  edgeKind
+}
+
+type edgeKind uint8
+
+const (
+	kindDirect   edgeKind = iota // seen in the machine code
+	kindIndirect                 // by value or interface
+	kindDefer
+)
+
+// A site is a call in a source that may be rewritten.
+type site struct {
+	file        string
+	line, col   int
+	offset, end int
+	caller      string
+	pkg         string
+	callees     map[int]bool
+}
+
+// An Unknown is a group of indirect calls for which the analysis found no target.
+type Unknown struct {
+	Signature string   `json:"signature"`
+	Calls     []string `json:"calls"`           // where, as function file:line
+	Targets   []string `json:"targets"`         // all functions with that signature that are used as values; empty: nothing ever sets what is called
+	Bound     Bytes    `json:"bound,omitempty"` // trusted instead
+}
+
+func newGraph(p *Program) *graph {
+	g := &graph{p: p, byName: make(map[string][]int), bySite: make(map[ssa.CallInstruction]int),
+		lineSites: make(map[lineKey][]int), unknown: make(map[string]*Unknown), groups: make(map[string][]int), tasks: make(map[int]bool)}
+	if p.bin.Arch == "amd64" {
+		g.push = 8
+	}
+	g.nodes = make([]node, len(p.bin.Funcs))
+	for i := range p.bin.Funcs {
+		f := &p.bin.Funcs[i]
+		n := &g.nodes[i]
+		n.name, n.frame = f.Name, max(f.Frame, 0)
+		if p.bin.Arch == "arm64" {
+			n.frame += 8 // the frame pointer is stored below the stack pointer
+		}
+		g.byName[f.Name] = append(g.byName[f.Name], i)
+		if r := p.notes.find(f.Name, "bound", "rare", "ends", "panics"); r != nil {
+			n.leaf, n.why, n.bound = r.verb != "panics", r.verb, r.bound
+		}
+		n.in = p.src.functionsAt(f.Name, f.File, f.StartLine)
+		n.in = n.in[:len(n.in):len(n.in)]
+		for _, in := range f.Inlined {
+			n.in = append(n.in, p.src.functionsAt(in.Name, in.File, in.StartLine)...)
+		}
+	}
+	g.relays = newRelays(g)
+	g.countStores()
+	g.findOnces()
+	g.findSites()
+	for i := range g.nodes {
+		if !g.nodes[i].leaf {
+			g.addDirect(i)
+			g.addIndirect(i)
+		}
+	}
+	for i := range g.nodes {
+		g.merge(i)
+	}
+	g.findRoots()
+	return g
+}
+
+// skips says that an edge does not count: it ends the program or starts a panic.
+func (g *graph) skips(from int, e *edge) bool {
+	to := g.nodes[e.to].why
+	return to == "ends" || to == "panics" && g.nodes[from].why != "panics"
+}
+
+// findSites lists the calls in the sources that may be rewritten.
+func (g *graph) findSites() {
+	type paren struct{ pos int }
+	exprs := make(map[paren]*ast.CallExpr)
+	fset := g.p.src.prog.Fset
+	own := make(map[string]string)
+	for _, pkg := range g.p.own {
+		own[pkg.PkgPath] = pkg.PkgPath
+		for _, f := range pkg.Syntax {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if c, ok := n.(*ast.CallExpr); ok {
+					exprs[paren{int(c.Lparen)}] = c
+				}
+				return true
+			})
+		}
+	}
+	type key struct {
+		file   string
+		offset int
+	}
+	known := make(map[key]int)
+	for f := range g.p.src.used {
+		if pkg := packageOf(f); pkg == "" || own[pkg] == "" {
+			continue
+		}
+		for _, call := range callsOf(f) {
+			c, plain := call.(*ssa.Call)
+			expr := exprs[paren{int(call.Pos())}]
+			if !plain || expr == nil {
+				continue
+			}
+			if _, builtin := c.Call.Value.(*ssa.Builtin); builtin {
+				continue
+			}
+			at, end := fset.Position(expr.Pos()), fset.Position(expr.End())
+			k := key{at.Filename, at.Offset}
+			id, ok := known[k]
+			if !ok {
+				id = len(g.sites)
+				known[k] = id
+				g.sites = append(g.sites, &site{file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: end.Offset,
+					caller: linkName(f), pkg: packageOf(f), callees: make(map[int]bool)})
+				lines := map[int]bool{at.Line: true, fset.Position(expr.Lparen).Line: true, fset.Position(expr.Fun.End()).Line: true}
+				if sel, ok := expr.Fun.(*ast.SelectorExpr); ok {
+					lines[fset.Position(sel.Sel.Pos()).Line] = true
+				}
+				for line := range lines {
+					g.lineSites[lineKey{at.Filename, line}] = append(g.lineSites[lineKey{at.Filename, line}], id)
+				}
+			}
+			g.bySite[call] = id
+			for _, to := range g.targetsOf(call) {
+				g.sites[id].callees[to] = true
+			}
+		}
+	}
+}
+
+// targetsOf are the functions of the binary that a call may lead to.
+func (g *graph) targetsOf(call ssa.CallInstruction) []int {
+	if to := call.Common().StaticCallee(); to != nil {
+		return g.codes(to, false)
+	}
+	var all []int
+	for _, to := range g.p.src.targets[call] {
+		all = append(all, g.narrow(call, to, g.codes(to, call.Common().IsInvoke()))...)
+	}
+	return all
+}
+
+// addDirect adds the calls that the machine code of a function shows.
+func (g *graph) addDirect(i int) {
+	f := &g.p.bin.Funcs[i]
+	n := &g.nodes[i]
+	for _, c := range f.Calls {
+		file := f.File
+		if c.In >= 0 {
+			file = f.Inlined[c.In].File
+		}
+		e := edge{to: c.Target, depth: max(c.Depth, 0)}
+		for _, s := range g.lineSites[lineKey{file, c.Line}] {
+			if g.sites[s].callees[c.Target] {
+				e.sites = append(e.sites, s)
+			}
+		}
+		if g.nodes[c.Target].name == "runtime.deferreturn" {
+			n.defs = true
+		}
+		n.out = append(n.out, e)
+	}
+}
+
+// merge makes one edge of all those to the same function by the same calls.
+func (g *graph) merge(i int) {
+	out := g.nodes[i].out
+	sort.SliceStable(out, func(a, b int) bool {
+		x, y := &out[a], &out[b]
+		if x.to != y.to {
+			return x.to < y.to
+		}
+		if c := compareSites(x.sites, y.sites); c != 0 {
+			return c < 0
+		}
+		return x.depth > y.depth
+	})
+	kept := out[:0]
+	for _, e := range out {
+		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 {
+			continue
+		}
+		kept = append(kept, e)
+	}
+	g.nodes[i].out = kept
+}
+
+func compareSites(a, b []int) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] - b[i]
+		}
+	}
+	return 0
+}

@@ -1,0 +1,390 @@
+package plan
+
+import (
+	"fmt"
+	"go/types"
+	"slices"
+	"sort"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// callsOf are all call, go and defer instructions of a function.
+func callsOf(f *ssa.Function) []ssa.CallInstruction {
+	var calls []ssa.CallInstruction
+	for _, b := range f.Blocks {
+		for _, in := range b.Instrs {
+			if c, ok := in.(ssa.CallInstruction); ok {
+				calls = append(calls, c)
+			}
+		}
+	}
+	return calls
+}
+
+// addIndirect adds the calls of a function that its machine code does not show, from
+// the sources of itself and of what it holds inlined.
+func (g *graph) addIndirect(i int) {
+	n := &g.nodes[i]
+	wrappers := g.deferWrappers(n.name)
+	for _, w := range wrappers {
+		n.out = append(n.out, edge{to: w, depth: g.deferDepth(n), kind: kindDefer})
+	}
+	for _, f := range n.in {
+		if r := g.p.notes.find(linkName(f), "calls"); r != nil {
+			if slices.ContainsFunc(callsOf(f), indirect) {
+				g.addTrusted(i, r)
+			}
+			continue
+		}
+		for _, call := range callsOf(f) {
+			g.addCall(i, f, call, wrappers)
+		}
+	}
+}
+
+// indirect says whether a call is one by value or interface.
+func indirect(call ssa.CallInstruction) bool {
+	c := call.Common()
+	_, builtin := c.Value.(*ssa.Builtin)
+	return !builtin && c.StaticCallee() == nil
+}
+
+// deferDepth is what the stack holds when a deferred function begins.
+func (g *graph) deferDepth(n *node) int {
+	depth := n.frame + g.push
+	if n.defs {
+		for _, d := range g.byName["runtime.deferreturn"] {
+			return depth + g.nodes[d].frame + g.push
+		}
+	}
+	return depth
+}
+
+// deferWrappers are the functions that the compiler made of a function's defer
+// statements with arguments.
+func (g *graph) deferWrappers(name string) []int {
+	var all []int
+	for k := 1; ; k++ {
+		ids := g.byName[fmt.Sprintf("%s.deferwrap%d", name, k)]
+		if len(ids) == 0 {
+			return all
+		}
+		all = append(all, ids...)
+	}
+}
+
+func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappers []int) {
+	n := &g.nodes[i]
+	if _, starts := call.(*ssa.Go); starts {
+		return
+	}
+	if _, builtin := call.Common().Value.(*ssa.Builtin); builtin {
+		return
+	}
+	e := edge{depth: n.frame + g.push, kind: kindIndirect}
+	_, deferred := call.(*ssa.Defer)
+	if deferred {
+		e.depth, e.kind = g.deferDepth(n), kindDefer
+	}
+	if s, ok := g.bySite[call]; ok {
+		e.sites = []int{s}
+	}
+	for _, x := range g.relays.at(f, call) {
+		through := e
+		through.mid = x.depth
+		through.depth = n.frame + g.push + x.depth
+		through.kind = kindIndirect
+		g.addEdges(i, through, g.clonesIn(i, x.to, g.codes(x.to, x.method)), nil)
+	}
+	if g.relays.covers(f, call) {
+		return
+	}
+	var targets []int
+	if to := call.Common().StaticCallee(); to != nil {
+		// Such a call is in the machine code, except of closures, which may be called
+		// by value, and of methods in generic code, called through a dictionary.
+		if !deferred && to.Parent() == nil && to.Synthetic == "" && !generic(f) {
+			return
+		}
+		targets = g.clonesIn(i, to, g.codes(to, generic(f)))
+	} else {
+		targets = slices.Clone(g.inGroup(call))
+		if sig, lost := g.p.src.lost[call]; lost && len(targets) == 0 {
+			g.addUnknown(i, f, call, sig, e, wrappers)
+			return
+		}
+		if once := g.onceTargets(i, f, call); once != nil {
+			targets = append(targets, once...)
+		} else {
+			targets = append(targets, g.targetsOf(call)...)
+		}
+	}
+	if ofRuntime(packageOf(f)) {
+		targets = slices.DeleteFunc(targets, func(to int) bool { return !ofRuntime(g.nodes[to].name) })
+	}
+	g.addEdges(i, e, targets, wrappers)
+}
+
+// clonesIn narrows the functions that a closure was compiled to, one for each function
+// that holds the code around it, to those of function i.
+func (g *graph) clonesIn(i int, f *ssa.Function, codes []int) []int {
+	if f.Parent() == nil || len(codes) < 2 {
+		return codes
+	}
+	prefix := g.nodes[i].name + "."
+	var own []int
+	for _, id := range codes {
+		if strings.HasPrefix(g.nodes[id].name, prefix) {
+			own = append(own, id)
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return codes
+}
+
+// inGroup are the functions that an annotation gives to all calls with a signature.
+func (g *graph) inGroup(call ssa.CallInstruction) []int {
+	c := call.Common()
+	if c.IsInvoke() {
+		return nil
+	}
+	sig := signature(c.Signature())
+	ids, known := g.groups[sig]
+	if !known {
+		if r := g.p.notes.find(sig, "group"); r != nil {
+			for _, pattern := range r.targets {
+				ids = append(ids, g.matching(pattern)...)
+			}
+		}
+		g.groups[sig] = ids
+	}
+	return ids
+}
+
+// matching are the functions of the binary whose names match a pattern.
+func (g *graph) matching(pattern string) []int {
+	var ids []int
+	for i := range g.nodes {
+		if match(pattern, g.nodes[i].name) {
+			ids = append(ids, i)
+		}
+	}
+	return ids
+}
+
+// ofRuntime says whether a package, or a function by its name, belongs to the Go
+// runtime. On the stack of a goroutine, the runtime calls functions of others only
+// where annotations say so.
+func ofRuntime(name string) bool {
+	return name == "runtime" || strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "internal/runtime/") || strings.HasPrefix(name, "type:.")
+}
+
+func (g *graph) addEdges(i int, e edge, targets, wrappers []int) {
+	for _, to := range targets {
+		e.to = to
+		g.nodes[i].out = append(g.nodes[i].out, e)
+		if e.kind == kindDefer {
+			for _, w := range wrappers {
+				g.nodes[w].out = append(g.nodes[w].out, edge{to: to, depth: g.nodes[w].frame + g.push, kind: kindDefer})
+			}
+		}
+	}
+}
+
+// generic says whether f is an instance of generic code or stands in one.
+func generic(f *ssa.Function) bool {
+	for ; f != nil; f = f.Parent() {
+		if f.Origin() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// addUnknown adds a call without known targets: all functions used as values that have
+// the signature may be meant.
+func (g *graph) addUnknown(i int, f *ssa.Function, call ssa.CallInstruction, sig string, e edge, wrappers []int) {
+	u := g.unknown[sig]
+	if u == nil {
+		u = &Unknown{Signature: sig}
+		if r := g.p.notes.find(sig, "unknown"); r != nil {
+			u.Bound = r.bound
+		}
+		g.unknown[sig] = u
+	}
+	pos := g.p.src.position(call.Pos())
+	at := fmt.Sprintf("%s:%d", linkName(f), pos.Line)
+	if k := sort.SearchStrings(u.Calls, at); k == len(u.Calls) || u.Calls[k] != at {
+		u.Calls = append(u.Calls, at)
+		sort.Strings(u.Calls)
+	}
+	var targets []int
+	if fromOutside(call.Common().Value, 0) {
+		for _, to := range g.p.src.valued[sig] {
+			targets = append(targets, g.codes(to, false)...)
+		}
+	}
+	if len(targets) == 0 {
+		return
+	}
+	if len(u.Targets) == 0 {
+		seen := make(map[string]bool)
+		for _, to := range targets {
+			if name := g.nodes[to].name; !seen[name] {
+				seen[name] = true
+				u.Targets = append(u.Targets, name)
+			}
+		}
+		sort.Strings(u.Targets)
+	}
+	if u.Bound > 0 {
+		g.nodes[i].least = max(g.nodes[i].least, e.depth+int(u.Bound))
+		return
+	}
+	g.addEdges(i, e, targets, wrappers)
+}
+
+// fromOutside says whether a function value may come from where the analysis does not
+// look: from unsafe pointers, reflection, or out of an interface. All others that it found
+// no function for are never set to one.
+func fromOutside(v ssa.Value, depth int) bool {
+	if depth > 8 {
+		return true
+	}
+	if v, ok := v.(*ssa.Phi); ok {
+		return slices.ContainsFunc(v.Edges, func(e ssa.Value) bool { return fromOutside(e, depth+1) })
+	}
+	switch v := v.(type) {
+	case *ssa.Convert, *ssa.TypeAssert:
+		return true
+	case *ssa.Extract:
+		return fromOutside(v.Tuple, depth+1)
+	case *ssa.ChangeType:
+		return fromOutside(v.X, depth+1)
+	case *ssa.UnOp:
+		return fromOutside(v.X, depth+1)
+	}
+	return false
+}
+
+// addTrusted adds the targets that an annotation gives to the indirect calls of a function.
+func (g *graph) addTrusted(i int, r *rule) {
+	for _, pattern := range r.targets {
+		for _, to := range g.matching(pattern) {
+			g.nodes[i].out = append(g.nodes[i].out, edge{to: to, depth: g.nodes[i].frame + g.push, kind: kindIndirect})
+		}
+	}
+}
+
+// codes are the functions of the binary that a function of the source may be called
+// as. Called by a method table, the compiler's wrapper may come before it.
+func (g *graph) codes(f *ssa.Function, table bool) []int {
+	ids := g.p.src.inCode[f]
+	ids = ids[:len(ids):len(ids)]
+	if recv := f.Signature.Recv(); recv != nil && table || f.Synthetic != "" && f.Pos().IsValid() || f.Synthetic != "" && len(ids) == 0 {
+		for _, name := range wrapperNames(f) {
+			for _, id := range g.byName[name] {
+				if len(ids) == 0 || g.p.bin.Funcs[id].File == "" {
+					ids = append(ids, id)
+				}
+			}
+		}
+	}
+	if len(ids) == 0 && f.Synthetic != "" {
+		for _, call := range callsOf(f) {
+			if to := call.Common().StaticCallee(); to != nil && to != f {
+				ids = append(ids, g.codes(to, table)...)
+			}
+		}
+	}
+	return ids
+}
+
+// wrapperNames are the names that the linker may know a method by: with pointer and
+// value receivers, and as a method value.
+func wrapperNames(f *ssa.Function) []string {
+	method, ok := f.Object().(*types.Func)
+	if !ok {
+		return nil
+	}
+	recv := method.Signature().Recv()
+	if r := f.Signature.Recv(); r != nil {
+		recv = r
+	}
+	if recv == nil {
+		return nil
+	}
+	t := types.Unalias(recv.Type())
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	named, ok := t.(*types.Named)
+	if !ok || named.Obj().Pkg() == nil {
+		return nil
+	}
+	path := linkPath(named.Obj().Pkg())
+	var names []string
+	for _, recv := range []string{"(*" + named.Obj().Name() + ")", named.Obj().Name()} {
+		name := path + "." + recv + "." + method.Name()
+		if strings.HasSuffix(f.Name(), "$bound") {
+			name += "-fm"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// linkPath is the import path as the linker writes it.
+func linkPath(pkg *types.Package) string {
+	if pkg.Name() == "main" {
+		return "main"
+	}
+	path := pkg.Path()
+	slash := strings.LastIndexByte(path, '/') + 1
+	return path[:slash] + strings.ReplaceAll(path[slash:], ".", "%2e")
+}
+
+func packageOf(f *ssa.Function) string {
+	for f.Parent() != nil {
+		f = f.Parent()
+	}
+	if o := f.Origin(); o != nil {
+		f = o
+	}
+	if f.Pkg != nil {
+		return f.Pkg.Pkg.Path()
+	}
+	return ""
+}
+
+// linkName is about the name that the linker gives to a function of the source;
+// closures are counted in another way there.
+func linkName(f *ssa.Function) string {
+	if p := f.Parent(); p != nil {
+		return linkName(p) + "." + strings.ReplaceAll(strings.TrimPrefix(f.Name(), p.Name()+"$"), "$", ".")
+	}
+	if o := f.Origin(); o != nil {
+		f = o
+	}
+	name := f.Name()
+	if f.Pkg == nil {
+		return f.String()
+	}
+	path := linkPath(f.Pkg.Pkg)
+	recv := f.Signature.Recv()
+	if recv == nil {
+		return path + "." + name
+	}
+	t, open, end := types.Unalias(recv.Type()), "", ""
+	if p, ok := t.(*types.Pointer); ok {
+		t, open, end = types.Unalias(p.Elem()), "(*", ")"
+	}
+	if named, ok := t.(*types.Named); ok {
+		return path + "." + open + named.Obj().Name() + end + "." + name
+	}
+	return f.String()
+}

@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// order returns the nodes that are reached, callees before callers. There must be no
+// cycle left.
+func (c *cutting) order() []int {
+	done := make([]bool, len(c.g.nodes))
+	var order []int
+	type frame struct{ node, edge int }
+	for root := range c.g.nodes {
+		if !c.reach[root] || done[root] {
+			continue
+		}
+		path := []frame{{root, 0}}
+		done[root] = true
+		for len(path) > 0 {
+			top := &path[len(path)-1]
+			out := c.g.nodes[top.node].out
+			if top.edge >= len(out) {
+				order = append(order, top.node)
+				path = path[:len(path)-1]
+				continue
+			}
+			e := &out[top.edge]
+			top.edge++
+			if !done[e.to] && c.follows(top.node, e) {
+				done[e.to] = true
+				path = append(path, frame{e.to, 0})
+			}
+		}
+	}
+	return order
+}
+
+// linkCost is what a checkpoint itself takes of the caller's stack when it links a chunk.
+const linkCost = 256
+
+// Paths say how long the longest path from each node is.
+type paths struct {
+	length []Bytes
+	next   []int  // edge of the node that it takes, -1: none
+	before *paths // goes on behind edges that were given up; nil: it ends there
+}
+
+// measure computes the longest path from each node to the next checkpoints or the
+// end. Nodes come callees first.
+//
+// An edge that was given up counts as if the recursion went round once more: what was
+// measured without it, before, is taken for what it leads to.
+func (c *cutting) measure(order []int, maxPath Bytes) *paths {
+	if len(c.broken) == 0 {
+		return c.measureOnce(order, maxPath, nil)
+	}
+	return c.measureOnce(order, maxPath, c.measureOnce(order, maxPath, nil))
+}
+
+func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths {
+	p := &paths{length: make([]Bytes, len(c.g.nodes)), next: make([]int, len(c.g.nodes)), before: before}
+	for _, v := range order {
+		n := &c.g.nodes[v]
+		p.next[v] = -1
+		if n.leaf {
+			if n.why != "rare" || c.full {
+				p.length[v] = n.bound
+			}
+			continue
+		}
+		p.length[v] = Bytes(max(n.frame, n.least))
+		for i := range n.out {
+			e := &n.out[i]
+			if c.g.skips(v, e) {
+				continue
+			}
+			below := p.length[e.to]
+			if c.broken[[2]int{v, e.to}] {
+				below = 0
+				if before != nil {
+					below = before.length[e.to]
+				}
+			}
+			length := Bytes(e.depth) + below
+			if maxPath > 0 && length > maxPath && len(e.sites) > 0 {
+				for _, s := range e.sites {
+					c.site[s] = true
+				}
+			}
+			if c.isCut(e) {
+				length = Bytes(e.depth-e.mid) + linkCost
+			}
+			if length > p.length[v] {
+				p.length[v], p.next[v] = length, i
+			}
+		}
+	}
+	return p
+}
+
+// Place chooses the checkpoints as in section 3.2 of the paper: first so many that no
+// recursion is left, then, from the leaves upwards, one on each call from which the path
+// to the next checkpoints would be longer than maxPath. Need is that of the path; a
+// chunk of less than minChunk is not worth making.
+func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
+	if maxPath <= 0 {
+		return nil, fmt.Errorf("stackplan: MaxPath is %v; want more than 0", maxPath)
+	}
+	if minChunk < 0 {
+		return nil, fmt.Errorf("stackplan: MinChunk is %v; want 0 or more", minChunk)
+	}
+	c, longest := p.place(maxPath)
+	plan := &Plan{Package: p.Package, MaxPath: maxPath, MinChunk: minChunk, CallSites: p.callSites(c)}
+	need := make([]Bytes, len(p.graph.sites))
+	callees := make([]map[string]bool, len(p.graph.sites))
+	for v := range p.graph.nodes {
+		if !c.reach[v] || p.graph.nodes[v].leaf {
+			continue
+		}
+		for i := range p.graph.nodes[v].out {
+			e := &p.graph.nodes[v].out[i]
+			for _, s := range e.sites {
+				if !c.site[s] {
+					continue
+				}
+				need[s] = max(need[s], Bytes(e.mid)+longest.length[e.to])
+				if callees[s] == nil {
+					callees[s] = make(map[string]bool)
+				}
+				callees[s][p.graph.nodes[e.to].name] = true
+			}
+		}
+		plan.Longest = max(plan.Longest, longest.length[v])
+	}
+	for i, s := range p.graph.sites {
+		if !c.site[i] {
+			continue
+		}
+		plan.Checkpoints = append(plan.Checkpoints, Checkpoint{File: s.file, Offset: s.offset, End: s.end, Line: s.line, Col: s.col,
+			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name(),
+			PackagePath: s.pkg, BackEdge: c.back[i]})
+	}
+	sort.Slice(plan.Checkpoints, func(i, j int) bool {
+		a, b := &plan.Checkpoints[i], &plan.Checkpoints[j]
+		if a.File != b.File {
+			return a.File < b.File
+		}
+		return a.Offset < b.Offset
+	})
+	for _, r := range p.graph.roots {
+		plan.Entries = append(plan.Entries, EntryPlan{p.graph.nodes[r].name, longest.length[r]})
+	}
+	return plan, nil
+}
+
+func (p *Program) place(maxPath Bytes) (*cutting, *paths) {
+	c := p.graph.newCutting(p.graph.roots)
+	c.breakCycles(withCheckpoints)
+	c.measure(c.order(), maxPath)
+	// Checkpoints chosen later shorten paths that were measured before.
+	return c, c.measure(c.order(), 0)
+}
+
+// callSites counts the calls in sources that may be rewritten, in code that is reached.
+func (p *Program) callSites(c *cutting) int {
+	seen := make([]bool, len(p.graph.sites))
+	n := 0
+	for v := range p.graph.nodes {
+		if !c.reach[v] || p.graph.nodes[v].leaf {
+			continue
+		}
+		for _, e := range p.graph.nodes[v].out {
+			for _, s := range e.sites {
+				if !seen[s] {
+					seen[s] = true
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+func names(set map[string]bool) string {
+	var all []string
+	for name := range set {
+		all = append(all, name)
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", ")
+}

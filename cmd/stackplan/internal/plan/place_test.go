@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+)
+
+// handmade makes a program of nodes with frames and edges, without sources. Each edge is
+// {from, to, 1 if it may be a checkpoint}.
+func handmade(frames []int, edges [][3]int, roots ...int) *Program {
+	g := &graph{push: 8, byName: make(map[string][]int), tasks: make(map[int]bool), roots: roots}
+	for i, f := range frames {
+		g.nodes = append(g.nodes, node{name: string(rune('A' + i)), frame: f})
+	}
+	for i, e := range edges {
+		x := edge{to: e[1], depth: frames[e[0]] + g.push}
+		if e[2] == 1 {
+			x.sites = []int{len(g.sites)}
+			g.sites = append(g.sites, &site{file: "f.go", line: i + 1, col: 1, offset: i, end: i + 1, pkg: "p", caller: g.nodes[e[0]].name})
+		}
+		g.nodes[e[0]].out = append(g.nodes[e[0]].out, x)
+	}
+	p := &Program{Package: "p", graph: g}
+	g.p = p
+	return p
+}
+
+// The graph has the shape of Figure 5: Main calls A and C; A calls B and D; C calls D and
+// E; E calls C. The path by A and B is too long, that by C is not. Here they are called
+// A, B, C, D, E and F in the order of the constants.
+func TestFigure5(t *testing.T) {
+	const main, a, b, c, d, e = 0, 1, 2, 3, 4, 5
+	p := handmade([]int{200, 800, 1000, 200, 200, 300},
+		[][3]int{{main, a, 1}, {main, c, 1}, {a, b, 1}, {a, d, 1}, {c, d, 1}, {c, e, 1}, {e, c, 1}}, main)
+	plan, err := p.Place(1100, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]Checkpoint)
+	for _, x := range plan.Checkpoints {
+		got[x.Caller+x.Callee] = x
+	}
+	want := map[string]Bytes{
+		"FD": 200 + 8 + 300 + 8 + linkCost, // E calls C: C, E and the link of the next round
+		"BC": 1000,                         // A calls B
+		"AB": 800 + 8 + linkCost,           // Main calls A
+	}
+	for edge, need := range want {
+		c, ok := got[edge]
+		if !ok {
+			t.Errorf("no checkpoint on %s; there are %v", edge, plan.Checkpoints)
+		} else if c.Need != need {
+			t.Errorf("the need of %s is %d, want %d", edge, c.Need, need)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("checkpoints %v, want %v", got, want)
+	}
+	if !got["FD"].BackEdge || got["BC"].BackEdge {
+		t.Error("FD breaks the recursion, and BC does not; the plan says otherwise")
+	}
+}
+
+// Where no call of a recursion can be a checkpoint, it is given up, and said so.
+func TestRecursionWithoutCheckpoints(t *testing.T) {
+	p := handmade([]int{100, 100, 100}, [][3]int{{0, 1, 1}, {1, 2, 0}, {2, 1, 0}}, 0)
+	c, longest := p.place(10_000)
+	if len(c.broken) != 1 {
+		t.Errorf("%d edges given up, want 1", len(c.broken))
+	}
+	// It goes round once more than it need.
+	if want := Bytes(5 * 108); longest.length[0] != want {
+		t.Errorf("the longest path takes %d, want %d", longest.length[0], want)
+	}
+}
+
+// If one call of a recursion may be a checkpoint, that one is, though the search finds
+// the recursion at another.
+func TestRecursionThroughOthersCode(t *testing.T) {
+	p := handmade([]int{100, 100, 100}, [][3]int{{0, 1, 0}, {1, 2, 1}, {2, 0, 0}}, 0)
+	plan, err := p.Place(10_000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Caller != "B" || !plan.Checkpoints[0].BackEdge {
+		t.Errorf("checkpoints are %v, want one on the call of C by B", plan.Checkpoints)
+	}
+}
+
+func TestRefusedCallsAreNoCheckpoints(t *testing.T) {
+	p := handmade([]int{1000, 1000, 1000}, [][3]int{{0, 1, 1}, {1, 2, 1}}, 0)
+	p.Refuse(func(file string, offset int) bool { return offset == 1 })
+	plan, err := p.Place(500, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Need != 2008 {
+		t.Errorf("checkpoints are %v, want one of 2008 B", plan.Checkpoints)
+	}
+}
+
+// On random graphs all of whose calls may be checkpoints: no circle is left, no path
+// between checkpoints is longer than MaxPath unless a single function is, and every
+// stated length is what an exhaustive search finds.
+func TestRandomGraphs(t *testing.T) {
+	for seed := range int64(300) {
+		rng := rand.New(rand.NewSource(seed))
+		n := 2 + rng.Intn(9)
+		frames := make([]int, n)
+		for i := range frames {
+			frames[i] = 8 * (1 + rng.Intn(60))
+		}
+		var edges [][3]int
+		for range rng.Intn(3 * n) {
+			edges = append(edges, [3]int{rng.Intn(n), rng.Intn(n), 1})
+		}
+		p := handmade(frames, edges, 0)
+		maxPath := Bytes(600 + rng.Intn(1500))
+		c, longest := p.place(maxPath)
+		if len(c.broken) > 0 {
+			t.Fatalf("seed %d: %d edges given up though all may be checkpoints", seed, len(c.broken))
+		}
+		if c.components() != nil {
+			t.Fatalf("seed %d: a circle is left", seed)
+		}
+		for v := range p.graph.nodes {
+			if !c.reach[v] {
+				continue
+			}
+			want := exhaustive(p.graph, c, v, 0)
+			if longest.length[v] != want {
+				t.Fatalf("seed %d: from %s %d, want %d", seed, p.graph.nodes[v].name, longest.length[v], want)
+			}
+			if want > maxPath && want > Bytes(frames[v]+p.graph.push+linkCost) {
+				t.Fatalf("seed %d: a path of %d from %s, MaxPath is %d", seed, want, p.graph.nodes[v].name, maxPath)
+			}
+		}
+	}
+}
+
+// exhaustive is the longest path from v to the next checkpoints, by trying all.
+func exhaustive(g *graph, c *cutting, v, depth int) Bytes {
+	if depth > 100 {
+		panic("a circle")
+	}
+	most := Bytes(g.nodes[v].frame)
+	for i := range g.nodes[v].out {
+		e := &g.nodes[v].out[i]
+		below := exhaustiveBelow(g, c, e, depth)
+		most = max(most, Bytes(e.depth)+below)
+	}
+	return most
+}
+
+func exhaustiveBelow(g *graph, c *cutting, e *edge, depth int) Bytes {
+	if !c.isCut(e) {
+		return exhaustive(g, c, e.to, depth+1)
+	}
+	return linkCost
+}
+
+func TestAnnotations(t *testing.T) {
+	a, err := ParseAnnotations("test", "# all\nbound a.F 1KB # one\nbound a.* 2KB\nends b.*.x*z\ncalls c.D e.F g.H\nunknown (int, string) error 512B\ngroup (int) bool = a.F b.*\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := a.find("a.F", "bound"); r == nil || r.bound != 2048 {
+		t.Errorf("a.F: %+v, want the later rule, 2048", r)
+	}
+	if r := a.find("b.Q.xyz", "bound", "ends"); r == nil || r.verb != "ends" {
+		t.Errorf("b.Q.xyz: %+v, want ends", r)
+	}
+	if r := a.find("b.xz", "ends"); r != nil {
+		t.Errorf("b.xz: %+v, want no rule", r)
+	}
+	if r := a.find("(int, string) error", "unknown"); r == nil || r.bound != 512 {
+		t.Errorf("(int, string) error: %+v, want 512", r)
+	}
+	if r := a.find("(int) bool", "group"); r == nil || fmt.Sprint(r.targets) != "[a.F b.*]" {
+		t.Errorf("(int) bool: %+v, want two patterns", r)
+	}
+	for _, bad := range []string{"bound", "bound a.F", "bound a.F big", "ends a b", "group x y", "what a.F 1KB"} {
+		if _, err := ParseAnnotations("file.txt", "\n"+bad); err == nil || !strings.HasPrefix(err.Error(), "file.txt:2: ") {
+			t.Errorf("%q: %v, want an error at file.txt:2", bad, err)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{"0": 0, "512B": 512, "2KB": 2048, "2k": 2048, " 1MB ": 1 << 20, "3KiB": 3072} {
+		if got, err := ParseBytes(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "B", "-1", "1.5KB", "2KMB", "99999999999"} {
+		if got, err := ParseBytes(text); err == nil {
+			t.Errorf("%q is %d, want an error", text, got)
+		}
+	}
+	for b, want := range map[Bytes]string{0: "0 B", 1000: "1000 B", 2048: "2 KB", 10368: "10.1 KB"} {
+		if s := b.String(); s != want {
+			t.Errorf("%d is written %s, want %s", int64(b), s, want)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package plan
+
+import (
+	"go/types"
+	"maps"
+	"slices"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// Functions such as sync.Once.Do and slices.SortFunc call what they are given. To take
+// every function that is given to any of them for a target of all their callers would
+// make one large recursion of most programs. So a call of a function parameter is
+// counted where the function is passed, if all callers are known.
+//
+// A relay says that a function calls its parameter, itself or by passing it on.
+type relay struct {
+	depth   int                    // from the entry of the function to that of the parameter
+	targets map[*ssa.Function]bool // by any caller, as far as is known
+}
+
+// A wish is what a function does with a parameter: it calls it, or a method of it.
+type wish struct {
+	param  int
+	method *types.Func // nil: the parameter is a function
+}
+
+type relays struct {
+	g     *graph
+	of    map[*ssa.Function]map[wish]*relay
+	known map[*ssa.Function]bool // called by their names only
+	pools map[*ssa.Global]*ssa.Function
+	bad   map[*ssa.Global]bool // pools whose New is not known
+}
+
+// relayRounds is how many calls deep parameters are followed, and so often around a
+// recursion that passes them on.
+const relayRounds = 6
+
+func newRelays(g *graph) *relays {
+	r := &relays{g: g, of: make(map[*ssa.Function]map[wish]*relay), known: make(map[*ssa.Function]bool)}
+	byValue := make(map[*ssa.Function]bool)
+	for _, targets := range g.p.src.targets {
+		for _, f := range targets {
+			byValue[f] = true
+		}
+	}
+	for _, fs := range g.p.src.valued {
+		for _, f := range fs {
+			byValue[f] = true
+		}
+	}
+	for f := range g.p.src.used {
+		r.known[f] = !byValue[f]
+	}
+	for range relayRounds {
+		for f := range g.p.src.used {
+			for _, call := range callsOf(f) {
+				if _, starts := call.(*ssa.Go); !starts {
+					r.follow(f, call)
+				}
+			}
+		}
+	}
+	r.findPools()
+	return r
+}
+
+// follow notes that a call in f calls or passes on a parameter of f.
+func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction) {
+	c := call.Common()
+	depth := r.frame(f) + r.g.push
+	if i := parameter(f, c.Value); i >= 0 {
+		x := r.note(f, wish{i, c.Method}, depth)
+		for _, to := range r.g.p.src.targets[call] {
+			x.targets[to] = true
+		}
+		return
+	}
+	to := c.StaticCallee()
+	if to == nil {
+		return
+	}
+	for w, inner := range r.of[to] {
+		if w.param >= len(c.Args) {
+			continue
+		}
+		if i := parameter(f, c.Args[w.param]); i >= 0 {
+			x := r.note(f, wish{i, w.method}, depth+inner.depth)
+			for t := range inner.targets {
+				x.targets[t] = true
+			}
+		}
+	}
+}
+
+func (r *relays) note(f *ssa.Function, w wish, depth int) *relay {
+	if r.of[f] == nil {
+		r.of[f] = make(map[wish]*relay)
+	}
+	x := r.of[f][w]
+	if x == nil {
+		x = &relay{targets: make(map[*ssa.Function]bool)}
+		r.of[f][w] = x
+	}
+	x.depth = max(x.depth, depth)
+	return x
+}
+
+// frame is the largest frame of the functions that f was compiled to.
+func (r *relays) frame(f *ssa.Function) int {
+	frame := 0
+	for _, id := range r.g.p.src.inCode[f] {
+		frame = max(frame, r.g.deferDepth(&r.g.nodes[id])-r.g.push)
+	}
+	return frame
+}
+
+// parameter is the index of v among the parameters of f, -1 if it is none.
+func parameter(f *ssa.Function, v ssa.Value) int {
+	switch change := v.(type) {
+	case *ssa.ChangeType:
+		v = change.X
+	case *ssa.ChangeInterface:
+		v = change.X
+	}
+	for i, p := range f.Params {
+		if p == v {
+			return i
+		}
+	}
+	return -1
+}
+
+// covers says that a call of a parameter is counted at the callers.
+func (r *relays) covers(f *ssa.Function, call ssa.CallInstruction) bool {
+	if call.Common().StaticCallee() != nil || !r.known[f] {
+		return false
+	}
+	return isPoolGet(f) || parameter(f, call.Common().Value) >= 0
+}
+
+// passed is a function that a call passes on to be called.
+type passed struct {
+	to     *ssa.Function
+	depth  int  // from the entry of the called function
+	method bool // by an interface
+}
+
+// at are the functions that a call of f passes to what calls them.
+func (r *relays) at(f *ssa.Function, call ssa.CallInstruction) []passed {
+	return r.from(f, call, false)
+}
+
+// from is at; with all set, a parameter that f passes on counts as all that it may be.
+func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []passed {
+	c := call.Common()
+	to := c.StaticCallee()
+	if to == nil {
+		return nil
+	}
+	var found []passed
+	if isPoolGet(to) && r.known[to] {
+		for _, f := range r.pool(to, c) {
+			found = append(found, passed{to: f, depth: r.frame(to) + r.g.push})
+		}
+	}
+	for w, x := range r.of[to] {
+		if w.param >= len(c.Args) {
+			continue
+		}
+		targets := r.values(f, c.Args[w.param], w, x, 0)
+		if all && parameter(f, c.Args[w.param]) >= 0 {
+			targets = slices.Collect(maps.Keys(x.targets))
+		}
+		for _, target := range targets {
+			found = append(found, passed{target, x.depth, w.method != nil})
+		}
+	}
+	return found
+}
+
+// values are the functions that v may be.
+func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay, depth int) []*ssa.Function {
+	switch v := v.(type) {
+	case *ssa.MakeInterface:
+		if w.method == nil || types.IsInterface(v.X.Type()) {
+			break
+		}
+		if m := f.Prog.LookupMethod(v.X.Type(), w.method.Pkg(), w.method.Name()); m != nil {
+			return []*ssa.Function{m}
+		}
+	case *ssa.ChangeInterface:
+		return r.values(f, v.X, w, x, depth)
+	case *ssa.Function:
+		return []*ssa.Function{v}
+	case *ssa.MakeClosure:
+		return []*ssa.Function{v.Fn.(*ssa.Function)}
+	case *ssa.ChangeType:
+		return r.values(f, v.X, w, x, depth)
+	case *ssa.Const:
+		return nil
+	case *ssa.Parameter:
+		if r.known[f] {
+			return nil // f passes it on: its callers count it
+		}
+	case *ssa.Phi:
+		if depth > 3 {
+			break
+		}
+		var all []*ssa.Function
+		for _, e := range v.Edges {
+			all = append(all, r.values(f, e, w, x, depth+1)...)
+		}
+		return all
+	}
+	var all []*ssa.Function
+	for t := range x.targets {
+		all = append(all, t)
+	}
+	return all
+}
+
+// findPools finds the New functions of the pools that are package variables, whose
+// address goes nowhere but to their methods.
+func (r *relays) findPools() {
+	r.pools = make(map[*ssa.Global]*ssa.Function)
+	r.bad = make(map[*ssa.Global]bool)
+	for f := range r.g.p.src.used {
+		for _, b := range f.Blocks {
+			for _, in := range b.Instrs {
+				r.poolUses(in)
+			}
+		}
+	}
+}
+
+func (r *relays) poolUses(in ssa.Instruction) {
+	var operands [8]*ssa.Value
+	for _, v := range in.Operands(operands[:0]) {
+		g, ok := (*v).(*ssa.Global)
+		if !ok || g.Type().String() != "*sync.Pool" {
+			continue
+		}
+		switch in := in.(type) {
+		case ssa.CallInstruction:
+			if to := in.Common().StaticCallee(); to != nil && packageOf(to) == "sync" {
+				continue
+			}
+		case *ssa.FieldAddr:
+			if only := storeOf(in); only != nil && r.pools[g] == nil {
+				r.pools[g] = only
+				continue
+			}
+		}
+		r.bad[g] = true
+	}
+}
+
+// storeOf is the function that is stored at an address, if that is all that it is for.
+func storeOf(at *ssa.FieldAddr) *ssa.Function {
+	refs := at.Referrers()
+	if refs == nil || len(*refs) != 1 {
+		return nil
+	}
+	store, ok := (*refs)[0].(*ssa.Store)
+	if !ok || store.Addr != at {
+		return nil
+	}
+	switch v := store.Val.(type) {
+	case *ssa.Function:
+		return v
+	case *ssa.MakeClosure:
+		return v.Fn.(*ssa.Function)
+	}
+	return nil
+}
+
+// pool are the functions that may be New of the pool that a call of sync.(*Pool).Get is of.
+func (r *relays) pool(get *ssa.Function, c *ssa.CallCommon) []*ssa.Function {
+	if g, ok := c.Args[0].(*ssa.Global); ok && !r.bad[g] {
+		if f := r.pools[g]; f != nil {
+			return []*ssa.Function{f}
+		}
+		return nil
+	}
+	var all []*ssa.Function
+	for _, call := range callsOf(get) {
+		all = append(all, r.g.p.src.targets[call]...)
+	}
+	return all
+}
+
+func isPoolGet(f *ssa.Function) bool {
+	return f.Name() == "Get" && packageOf(f) == "sync" && f.Signature.Recv() != nil
+}

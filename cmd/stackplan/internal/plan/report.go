@@ -1,0 +1,366 @@
+package plan
+
+import (
+	"fmt"
+	"path/filepath"
+	"sort"
+)
+
+// A Report is what the analysis found out about a program.
+type Report struct {
+	Package   string      `json:"package"`
+	Go        string      `json:"go"`
+	Arch      string      `json:"arch"`
+	Functions int         `json:"functions"` // in the binary
+	Reached   int         `json:"reached"`   // of them, by what Entries begin with
+	Entries   []Entry     `json:"entries"`   // by Bound, descending
+	Recursion []Recursion `json:"recursion"` // the largest first
+	Plan      *Plan       `json:"plan"`
+	Parks     []ParkCall  `json:"parks"`    // calls in sources that may be rewritten on which a task may park
+	Unknown   []Unknown   `json:"unknown"`  // indirect calls without a known target, by signature
+	NoFrame   []string    `json:"no_frame"` // functions that are reached and whose stack is not known from the binary but trusted
+	Sweep     []SweepRow  `json:"sweep"`    // Figure 7
+	Blocking  *Blocking   `json:"blocking,omitempty"`
+}
+
+// An Entry is a function that stacks begin with.
+type Entry struct {
+	Function string `json:"function"`
+	Kind     string `json:"kind"` // "task" or "goroutine"
+	// Bound is never exceeded by what runs on the stack from the entry of Function on,
+	// without checkpoints, if there is no panic and no recursion goes round more than once more.
+	Bound     Bytes  `json:"bound"`
+	Recursive bool   `json:"recursive"` // it can reach a recursion
+	Panic     Bytes  `json:"panic"`     // that a panic adds: the runtime's part and the deepest deferred function
+	First     Bytes  `json:"first"`     // needed down to the first checkpoints of Plan
+	Path      []Step `json:"path"`      // the deepest one
+}
+
+// A Step is a function on a path.
+type Step struct {
+	Function string `json:"function"`
+	Takes    Bytes  `json:"takes"` // of the stack, while the next step runs
+	Again    bool   `json:"again"` // the recursion goes round from here
+}
+
+// A Recursion is a set of functions that can call each other in a circle.
+type Recursion struct {
+	Functions   []string `json:"functions"`
+	Checkpoints int      `json:"checkpoints"` // that break it
+	Open        int      `json:"open"`        // circles that no checkpoint can break, as all calls are in sources that may not be rewritten
+}
+
+// A ParkCall is a call on which a task may park.
+type ParkCall struct {
+	Site    string `json:"site"`
+	Caller  string `json:"caller"`
+	Callees string `json:"callees"`
+}
+
+// A SweepRow says what a value of MaxPath would mean.
+type SweepRow struct {
+	MaxPath     Bytes   `json:"max_path"`
+	Checkpoints int     `json:"checkpoints"`
+	CallSites   int     `json:"call_sites"`
+	Share       float64 `json:"share"`   // of call sites that are checkpoints, 0 to 1
+	Longest     Bytes   `json:"longest"` // path between checkpoints
+}
+
+// SweepSizes are the values of MaxPath in a sweep.
+var SweepSizes = []Bytes{512, 724, 1 << 10, 1448, 2 << 10, 2896, 4 << 10, 5793, 8 << 10, 11585, 16 << 10, 32 << 10, 64 << 10}
+
+// Report analyses the program, with checkpoints for maxPath and minChunk.
+func (p *Program) Report(maxPath, minChunk Bytes) (*Report, error) {
+	plan, err := p.Place(maxPath, minChunk)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Package: p.Package, Go: p.Go, Arch: p.Arch, Functions: len(p.graph.nodes), Plan: plan}
+	p.reportEntries(r)
+	p.reportRecursion(r)
+	p.reportParks(r)
+	p.reportTrust(r)
+	if r.Sweep, err = p.Sweep(SweepSizes); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Sweep places checkpoints for each size.
+func (p *Program) Sweep(sizes []Bytes) ([]SweepRow, error) {
+	var rows []SweepRow
+	for _, size := range sizes {
+		plan, err := p.Place(size, 0)
+		if err != nil {
+			return nil, err
+		}
+		row := SweepRow{MaxPath: size, Checkpoints: len(plan.Checkpoints), CallSites: plan.CallSites, Longest: plan.Longest}
+		if row.CallSites > 0 {
+			row.Share = float64(row.Checkpoints) / float64(row.CallSites)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// bounds measures the whole program without checkpoints, rare paths included.
+func (p *Program) bounds() (*cutting, *paths) {
+	g := p.graph
+	from := append([]int(nil), g.roots...)
+	for i := range g.nodes {
+		if g.nodes[i].why == "panics" {
+			from = append(from, i)
+		}
+	}
+	c := g.newCutting(from)
+	c.full = true
+	c.breakCycles(withoutCheckpoints)
+	return c, c.measure(c.order(), 0)
+}
+
+func (p *Program) reportEntries(r *Report) {
+	g := p.graph
+	_, full := p.bounds()
+	fresh := g.newCutting(g.roots)
+	cyclic := fresh.components()
+	for _, reached := range fresh.reach {
+		if reached {
+			r.Reached++
+		}
+	}
+	var panics Bytes
+	for i := range g.nodes {
+		if g.nodes[i].why == "panics" {
+			panics = max(panics, full.length[i]+Bytes(g.push))
+		}
+	}
+	first := make(map[string]Bytes)
+	for _, e := range r.Plan.Entries {
+		first[e.Function] = max(first[e.Function], e.First)
+	}
+	for _, root := range g.roots {
+		e := Entry{Function: g.nodes[root].name, Kind: "goroutine", Bound: full.length[root], Path: full.steps(g, root)}
+		if g.tasks[root] {
+			e.Kind = "task"
+		}
+		e.First = first[e.Function]
+		var deferred Bytes
+		for v, reached := range g.reachable([]int{root}) {
+			if !reached {
+				continue
+			}
+			e.Recursive = e.Recursive || cyclic != nil && cyclic[v] >= 0
+			if g.nodes[v].leaf {
+				continue
+			}
+			for i := range g.nodes[v].out {
+				if x := &g.nodes[v].out[i]; x.kind == kindDefer && !g.skips(v, x) {
+					deferred = max(deferred, full.length[x.to])
+				}
+			}
+		}
+		e.Panic = panics + deferred
+		r.Entries = append(r.Entries, e)
+	}
+	sort.SliceStable(r.Entries, func(i, j int) bool { return r.Entries[i].Bound > r.Entries[j].Bound })
+}
+
+// steps follows the longest path from a node.
+func (p *paths) steps(g *graph, v int) []Step {
+	var steps []Step
+	for p != nil {
+		n := &g.nodes[v]
+		i := p.next[v]
+		if i < 0 {
+			steps = append(steps, Step{Function: n.name, Takes: p.length[v]})
+			break
+		}
+		e := &n.out[i]
+		again := p.length[v] != Bytes(e.depth)+p.length[e.to]
+		steps = append(steps, Step{Function: n.name, Takes: Bytes(e.depth), Again: again})
+		if again {
+			p = p.before
+		}
+		v = e.to
+	}
+	return steps
+}
+
+func (p *Program) reportRecursion(r *Report) {
+	g := p.graph
+	component := g.newCutting(g.roots).components()
+	if component == nil {
+		return
+	}
+	placed, _ := p.place(r.Plan.MaxPath)
+	byNumber := make(map[int]*Recursion)
+	seen := make(map[[2]int]bool)
+	for v, k := range component {
+		if k < 0 {
+			continue
+		}
+		if byNumber[k] == nil {
+			byNumber[k] = new(Recursion)
+		}
+		x := byNumber[k]
+		x.Functions = append(x.Functions, g.nodes[v].name)
+		for _, e := range g.nodes[v].out {
+			if component[e.to] != k {
+				continue
+			}
+			for _, s := range e.sites {
+				if placed.back[s] && !seen[[2]int{k, s}] {
+					seen[[2]int{k, s}] = true
+					x.Checkpoints++
+				}
+			}
+		}
+	}
+	for e := range placed.broken {
+		if x := byNumber[component[e[0]]]; x != nil {
+			x.Open++
+		}
+	}
+	for _, x := range byNumber {
+		sort.Strings(x.Functions)
+		r.Recursion = append(r.Recursion, *x)
+	}
+	sort.Slice(r.Recursion, func(i, j int) bool {
+		a, b := &r.Recursion[i], &r.Recursion[j]
+		if len(a.Functions) != len(b.Functions) {
+			return len(a.Functions) > len(b.Functions)
+		}
+		return a.Functions[0] < b.Functions[0]
+	})
+}
+
+// mayPark marks the nodes on which a task may park.
+func (g *graph) mayPark() []bool {
+	parks := make([]bool, len(g.nodes))
+	callers := make([][]int, len(g.nodes))
+	var work []int
+	for v := range g.nodes {
+		n := &g.nodes[v]
+		if !n.leaf {
+			for i := range n.out {
+				if !g.skips(v, &n.out[i]) {
+					callers[n.out[i].to] = append(callers[n.out[i].to], v)
+				}
+			}
+		}
+		for _, f := range n.in {
+			if g.p.src.parker(f) && !parks[v] {
+				parks[v] = true
+				work = append(work, v)
+			}
+		}
+	}
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, c := range callers[v] {
+			if !parks[c] {
+				parks[c] = true
+				work = append(work, c)
+			}
+		}
+	}
+	return parks
+}
+
+func (p *Program) reportParks(r *Report) {
+	g := p.graph
+	parks, reach := g.mayPark(), g.reachable(g.roots)
+	callees := make(map[int]map[string]bool)
+	for v := range g.nodes {
+		if !reach[v] || g.nodes[v].leaf {
+			continue
+		}
+		for _, e := range g.nodes[v].out {
+			for _, s := range e.sites {
+				if parks[e.to] {
+					if callees[s] == nil {
+						callees[s] = make(map[string]bool)
+					}
+					callees[s][g.nodes[e.to].name] = true
+				}
+			}
+		}
+	}
+	for s, set := range callees {
+		r.Parks = append(r.Parks, ParkCall{g.sites[s].name(), g.sites[s].caller, names(set)})
+	}
+	sort.Slice(r.Parks, func(i, j int) bool { return siteLess(r.Parks[i].Site, r.Parks[j].Site) })
+}
+
+// name is how a site is called in plans and reports.
+func (s *site) name() string {
+	return fmt.Sprintf("%s/%s:%d:%d", s.pkg, filepath.Base(s.file), s.line, s.col)
+}
+
+// siteLess orders by text, and numbers in it by their value.
+func siteLess(a, b string) bool {
+	if len(a) != len(b) {
+		for i := 0; i < min(len(a), len(b)); i++ {
+			if a[i] != b[i] {
+				digit := func(s string) int {
+					n := 0
+					for ; i+n < len(s) && s[i+n] >= '0' && s[i+n] <= '9'; n++ {
+					}
+					return n
+				}
+				if x, y := digit(a), digit(b); x != y && x+y > 0 && i > 0 && a[i-1] != '/' {
+					return x < y
+				}
+				break
+			}
+		}
+	}
+	return a < b
+}
+
+func (p *Program) reportTrust(r *Report) {
+	g := p.graph
+	reach := g.reachable(g.roots)
+	seen := make(map[string]bool)
+	for v := range g.nodes {
+		n := &g.nodes[v]
+		if !reach[v] || seen[n.name] {
+			continue
+		}
+		// Indirect calls in assembly can't be seen; its own frame is known.
+		if trusted := n.why == "bound" || n.why == "rare"; trusted || p.bin.Funcs[v].Asm {
+			seen[n.name] = true
+			what := fmt.Sprintf("%s: assembly, %v", n.name, Bytes(n.frame))
+			if trusted {
+				what = fmt.Sprintf("%s: %s %v", n.name, n.why, n.bound)
+			}
+			r.NoFrame = append(r.NoFrame, what)
+		}
+	}
+	sort.Strings(r.NoFrame)
+	for _, u := range g.unknown {
+		r.Unknown = append(r.Unknown, *u)
+	}
+	sort.Slice(r.Unknown, func(i, j int) bool { return r.Unknown[i].Signature < r.Unknown[j].Signature })
+}
+
+// Bound is how much stack a function with a linker's name takes at most, under the same
+// conditions as Entry.Bound.
+func (p *Program) Bound(name string) (Bytes, error) {
+	ids := p.graph.byName[name]
+	if len(ids) == 0 {
+		return 0, fmt.Errorf("the binary has no function %s", name)
+	}
+	if p.measured == nil {
+		_, p.measured = p.bounds()
+	}
+	var most Bytes
+	for _, id := range ids {
+		if p.measured.next[id] == 0 && p.measured.length[id] == 0 && p.graph.nodes[id].frame > 0 {
+			return 0, fmt.Errorf("%s is not reached from where stacks begin", name)
+		}
+		most = max(most, p.measured.length[id])
+	}
+	return most, nil
+}

@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"go/types"
+	"sort"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// findRoots finds where stacks begin: the functions that tasks run, and, if they are
+// wanted or there are no tasks, main and what go statements start.
+func (g *graph) findRoots() {
+	roots := make(map[int]bool)
+	for f := range g.p.src.used {
+		if packageOf(f) != taskPackage || f.Name() != "runTask" {
+			continue
+		}
+		for _, call := range callsOf(f) {
+			if field(call.Common().Value) == "fn" {
+				for _, to := range g.targetsOf(call) {
+					roots[to], g.tasks[to] = true, true
+				}
+			}
+		}
+	}
+	if len(roots) == 0 || g.p.cfg.All {
+		for _, id := range g.byName["main.main"] {
+			roots[id] = true
+		}
+		for _, n := range g.nodes {
+			for _, f := range n.in {
+				for _, call := range callsOf(f) {
+					if _, starts := call.(*ssa.Go); starts && g.p.modules[packageOf(f)] {
+						for _, to := range g.targetsOf(call) {
+							roots[to] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	for r := range roots {
+		g.roots = append(g.roots, r)
+	}
+	sort.Slice(g.roots, func(i, j int) bool { return g.nodes[g.roots[i]].name < g.nodes[g.roots[j]].name })
+}
+
+// field is the name of the field that a value was read from, "" if it is not that.
+func field(v ssa.Value) string {
+	load, ok := v.(*ssa.UnOp)
+	if !ok {
+		return ""
+	}
+	at, ok := load.X.(*ssa.FieldAddr)
+	if !ok {
+		return ""
+	}
+	s, ok := at.X.Type().Underlying().(*types.Pointer).Elem().Underlying().(*types.Struct)
+	if !ok {
+		return ""
+	}
+	return s.Field(at.Field).Name()
+}
+
+// standard goes by the rule that the first element of an import path of the standard
+// library has no dot.
+func standard(path string) bool {
+	for i := 0; i < len(path) && path[i] != '/'; i++ {
+		if path[i] == '.' {
+			return false
+		}
+	}
+	return path != "main" && path != "command-line-arguments"
+}

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/callgraph/vta"
+	"golang.org/x/tools/go/ssa"
+	"golang.org/x/tools/go/ssa/ssautil"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/frames"
+)
+
+// A source is the program as SSA, found by place: the binary knows of each function
+// where its source begins, under whatever name and however often it was compiled.
+type source struct {
+	prog    *ssa.Program
+	byPlace map[place][]*ssa.Function
+	inCode  map[*ssa.Function][]int // functions of the binary that were made of it
+	used    map[*ssa.Function]bool  // that may run: those in the binary and what they call
+	targets map[ssa.CallInstruction][]*ssa.Function
+	lost    map[ssa.CallInstruction]string // indirect calls that the analysis found no target for, with the signature
+	valued  map[string][]*ssa.Function     // functions used as values, by signature
+}
+
+// A place is where a function begins.
+type place struct {
+	file    string
+	line    int
+	literal bool // a closure; one can begin on the same line as what it stands in
+}
+
+var literalName = regexp.MustCompile(`\.(func)?\d+$|-range\d+$`)
+
+// initName matches init functions, which are numbered too.
+var initName = regexp.MustCompile(`^[^.]+\.init\.\d+$`)
+
+// literal says whether the linker's name of a function is one of a closure.
+func literal(name string) bool {
+	return literalName.MatchString(name) && !initName.MatchString(name[strings.LastIndexByte(name, '/')+1:])
+}
+
+func newSource(p *Program, prog *ssa.Program) *source {
+	s := &source{
+		prog:    prog,
+		byPlace: make(map[place][]*ssa.Function),
+		inCode:  make(map[*ssa.Function][]int),
+		used:    make(map[*ssa.Function]bool),
+		targets: make(map[ssa.CallInstruction][]*ssa.Function),
+		lost:    make(map[ssa.CallInstruction]string),
+		valued:  make(map[string][]*ssa.Function),
+	}
+	all := ssautil.AllFunctions(prog)
+	for f := range all {
+		if pl, ok := s.placeOf(f); ok {
+			s.byPlace[pl] = append(s.byPlace[pl], f)
+		}
+	}
+	s.matchBinary(p.bin)
+	s.findUsed(all)
+	s.resolve()
+	return s
+}
+
+func (s *source) position(pos token.Pos) token.Position { return s.prog.Fset.Position(pos) }
+
+func (s *source) placeOf(f *ssa.Function) (place, bool) {
+	if !f.Pos().IsValid() || open(f) || f.Synthetic != "" && f.Origin() == nil && f.Parent() == nil {
+		return place{}, false
+	}
+	pos := s.position(f.Pos())
+	return place{pos.Filename, pos.Line, f.Parent() != nil}, true
+}
+
+// open says whether f still has type parameters: such code never runs.
+func open(f *ssa.Function) bool {
+	for ; f != nil; f = f.Parent() {
+		if f.TypeParams().Len() > len(f.TypeArgs()) {
+			return true
+		}
+	}
+	return false
+}
+
+// functionsAt are the SSA functions that a function of the binary was made of.
+func (s *source) functionsAt(name, file string, line int) []*ssa.Function {
+	if file == "" {
+		return nil
+	}
+	return s.byPlace[place{file, line, literal(name)}]
+}
+
+func (s *source) matchBinary(bin *frames.Binary) {
+	for i := range bin.Funcs {
+		f := &bin.Funcs[i]
+		for _, fn := range s.functionsAt(f.Name, f.File, f.StartLine) {
+			s.inCode[fn] = append(s.inCode[fn], i)
+			s.used[fn] = true
+		}
+		for _, in := range f.Inlined {
+			for _, fn := range s.functionsAt(in.Name, in.File, in.StartLine) {
+				s.used[fn] = true
+			}
+		}
+	}
+}
+
+// findUsed adds to what has code in the binary what is called from there without
+// having any left, because it was inlined and then folded away, and what has no place.
+func (s *source) findUsed(all map[*ssa.Function]bool) {
+	var work []*ssa.Function
+	for f := range s.used {
+		work = append(work, f)
+	}
+	for f := range all {
+		if _, ok := s.placeOf(f); !ok && !s.used[f] && !open(f) {
+			s.used[f] = true
+			work = append(work, f)
+		}
+	}
+	for len(work) > 0 {
+		f := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, b := range f.Blocks {
+			for _, in := range b.Instrs {
+				call, ok := in.(ssa.CallInstruction)
+				if !ok {
+					continue
+				}
+				if to := call.Common().StaticCallee(); to != nil && !s.used[to] {
+					s.used[to] = true
+					work = append(work, to)
+				}
+			}
+		}
+	}
+}
+
+// resolve finds the targets of indirect calls.
+func (s *source) resolve() {
+	first := vta.CallGraph(s.used, nil)
+	graph := vta.CallGraph(s.used, first)
+	for f, n := range graph.Nodes {
+		if f == nil {
+			continue
+		}
+		for _, e := range n.Out {
+			if e.Site != nil && e.Site.Common().StaticCallee() == nil {
+				s.targets[e.Site] = append(s.targets[e.Site], e.Callee.Func)
+			}
+		}
+	}
+	for f := range s.used {
+		for _, b := range f.Blocks {
+			for _, in := range b.Instrs {
+				s.noteValues(in)
+				if call, ok := in.(ssa.CallInstruction); ok {
+					s.noteLost(call)
+				}
+			}
+		}
+	}
+}
+
+func (s *source) noteLost(call ssa.CallInstruction) {
+	c := call.Common()
+	if _, builtin := c.Value.(*ssa.Builtin); builtin || c.StaticCallee() != nil || len(s.targets[call]) > 0 {
+		return
+	}
+	if c.IsInvoke() {
+		s.lost[call] = "method " + c.Method.Name() + " " + signature(c.Signature())
+		return
+	}
+	s.lost[call] = signature(c.Signature())
+}
+
+// noteValues notes which functions an instruction uses as values.
+func (s *source) noteValues(in ssa.Instruction) {
+	var operands [8]*ssa.Value
+	for i, v := range in.Operands(operands[:0]) {
+		f, ok := (*v).(*ssa.Function)
+		if !ok {
+			continue
+		}
+		if call, ok := in.(ssa.CallInstruction); ok && i == 0 && !call.Common().IsInvoke() {
+			continue
+		}
+		sig := signature(f.Signature)
+		if known := s.valued[sig]; len(known) == 0 || known[len(known)-1] != f {
+			s.valued[sig] = append(known, f)
+		}
+	}
+}
+
+// signature groups functions by the number and types of arguments and results.
+func signature(sig *types.Signature) string {
+	bare := types.NewSignatureType(nil, nil, nil, unnamed(sig.Params()), unnamed(sig.Results()), sig.Variadic())
+	return strings.TrimPrefix(types.TypeString(bare, nil), "func")
+}
+
+func unnamed(t *types.Tuple) *types.Tuple {
+	var vars []*types.Var
+	for v := range t.Variables() {
+		vars = append(vars, types.NewVar(token.NoPos, nil, "", v.Type()))
+	}
+	return types.NewTuple(vars...)
+}

@@ -1,0 +1,266 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// TextOptions say how much WriteText writes.
+type TextOptions struct {
+	Verbose bool // all checkpoints, parking calls, trusted functions, steps of all paths
+}
+
+// pathSteps is how many steps of a path are written, and of the members of a recursion.
+const pathSteps = 24
+
+// WriteText writes the report for people, in plain text.
+func (r *Report) WriteText(w io.Writer, o TextOptions) error {
+	t := &textWriter{all: o.Verbose}
+	t.f("Stacks of %s (%s, %s)\n", r.Package, r.Go, r.Arch)
+	t.f("%d of %d functions are reached.\n", r.Reached, r.Functions)
+	t.entries(r)
+	t.recursion(r)
+	t.plan(r)
+	t.parks(r)
+	t.unknown(r)
+	t.trusted(r)
+	t.sweep(r)
+	if r.Blocking != nil {
+		t.blocking(r.Blocking)
+	}
+	_, err := w.Write(t.b.Bytes())
+	return err
+}
+
+type textWriter struct {
+	b   bytes.Buffer
+	all bool
+}
+
+func (t *textWriter) f(format string, args ...any) { fmt.Fprintf(&t.b, format, args...) }
+
+func (t *textWriter) title(title string) { t.f("\n%s\n%s\n", title, strings.Repeat("-", len(title))) }
+
+// more says how many lines were left out.
+func (t *textWriter) more(n int, what string) {
+	if n > 0 {
+		t.f("  … and %s (-v writes all)\n", count(n, "more "+what))
+	}
+}
+
+// count is a number with its noun.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// limit is how many of n lines are written.
+func (t *textWriter) limit(n, most int) int {
+	if t.all {
+		return n
+	}
+	return min(n, most)
+}
+
+func (t *textWriter) entries(r *Report) {
+	t.title("Where stacks begin")
+	t.f("%10s %12s %10s  %s\n", "bound", "with a panic", "to the 1st", "function")
+	t.f("%10s %12s %10s\n", "", "", "checkpoint")
+	for _, e := range r.Entries {
+		mark := ""
+		if e.Recursive {
+			mark = ", recursive"
+		}
+		t.f("%10v %12v %10v  %s (%s%s)\n", e.Bound, e.Bound+e.Panic, e.First, e.Function, e.Kind, mark)
+	}
+	t.f("A recursion counts as going round once more than it need.\n")
+	for i, e := range r.Entries {
+		if i > 0 && !t.all {
+			t.more(len(r.Entries)-1, "path")
+			return
+		}
+		t.f("\nThe deepest path from %s:\n", e.Function)
+		var sum Bytes
+		n := t.limit(len(e.Path), pathSteps)
+		for _, s := range e.Path[:n] {
+			sum += s.Takes
+			again := ""
+			if s.Again {
+				again = "   (round again from here)"
+			}
+			t.f("%8d %8d  %s%s\n", s.Takes, sum, s.Function, again)
+		}
+		t.more(len(e.Path)-n, "step")
+	}
+}
+
+func (t *textWriter) recursion(r *Report) {
+	t.title("Recursion")
+	if len(r.Recursion) == 0 {
+		t.f("There is none.\n")
+	}
+	n := t.limit(len(r.Recursion), 10)
+	for _, x := range r.Recursion[:n] {
+		t.f("%s, broken by %s", count(len(x.Functions), "function"), count(x.Checkpoints, "checkpoint"))
+		if x.Open > 0 {
+			t.f("; left open at %s, in circles without a call that may be rewritten", count(x.Open, "call"))
+		}
+		t.f("\n")
+		k := t.limit(len(x.Functions), 6)
+		for _, f := range x.Functions[:k] {
+			t.f("    %s\n", f)
+		}
+		if k < len(x.Functions) {
+			t.f("    …\n")
+		}
+	}
+	t.more(len(r.Recursion)-n, "recursion")
+}
+
+func (t *textWriter) plan(r *Report) {
+	p := r.Plan
+	t.title("Checkpoints")
+	t.f("MaxPath %v, MinChunk %v: %d of %d calls are checkpoints (%s).\n", p.MaxPath, p.MinChunk, len(p.Checkpoints), p.CallSites, percent(len(p.Checkpoints), p.CallSites))
+	t.f("The longest path between two of them takes %v.\n", p.Longest)
+	n := t.limit(len(p.Checkpoints), 20)
+	for _, c := range p.Checkpoints[:n] {
+		mark := ""
+		if c.BackEdge {
+			mark = "  breaks a recursion"
+		}
+		t.f("%10v  %s  %s%s\n", c.Need, c.Site, t.short(c.Callee), mark)
+	}
+	t.more(len(p.Checkpoints)-n, "checkpoint")
+}
+
+// short cuts lists of many functions.
+func (t *textWriter) short(names string) string {
+	all := strings.Split(names, ", ")
+	if n := t.limit(len(all), 2); n < len(all) {
+		return fmt.Sprintf("%s and %d others", strings.Join(all[:n], ", "), len(all)-n)
+	}
+	return names
+}
+
+func percent(part, whole int) string {
+	if whole == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
+}
+
+func (t *textWriter) parks(r *Report) {
+	t.title("Calls on which a task may park")
+	n := t.limit(len(r.Parks), 20)
+	for _, p := range r.Parks[:n] {
+		t.f("  %s  %s\n", p.Site, t.short(p.Callees))
+	}
+	if len(r.Parks) == 0 {
+		t.f("There is none.\n")
+	}
+	t.more(len(r.Parks)-n, "call")
+}
+
+func (t *textWriter) unknown(r *Report) {
+	t.title("Indirect calls whose targets are not known")
+	unknown := r.Unknown
+	if !t.all { // what is never set is of no interest
+		unknown = slices.DeleteFunc(slices.Clone(unknown), func(u Unknown) bool { return len(u.Targets) == 0 && u.Bound == 0 })
+	}
+	n := t.limit(len(unknown), 10)
+	if len(unknown) == 0 {
+		t.f("There is none.\n")
+	}
+	for _, u := range unknown[:n] {
+		to := count(len(u.Targets), "function") + " with that signature"
+		if len(u.Targets) == 0 {
+			to = "never set, as far as can be seen"
+		}
+		if u.Bound > 0 {
+			to = fmt.Sprintf("trusted to take %v", u.Bound)
+		}
+		t.f("  %s: %s, %s\n", u.Signature, count(len(u.Calls), "call"), to)
+		k := t.limit(len(u.Calls), 2)
+		for _, c := range u.Calls[:k] {
+			t.f("      %s\n", c)
+		}
+	}
+	t.more(len(r.Unknown)-n, "signature")
+}
+
+func (t *textWriter) trusted(r *Report) {
+	t.title("Trusted: assembly, and what annotations give a bound to")
+	n := t.limit(len(r.NoFrame), 10)
+	for _, f := range r.NoFrame[:n] {
+		t.f("  %s\n", f)
+	}
+	t.more(len(r.NoFrame)-n, "function")
+}
+
+func (t *textWriter) sweep(r *Report) {
+	t.title("Share of the calls that are checkpoints")
+	t.f("%10s %12s %8s %8s %14s\n", "MaxPath", "checkpoints", "calls", "share", "longest path")
+	for _, s := range r.Sweep {
+		t.f("%10v %12d %8d %8s %14v\n", s.MaxPath, s.Checkpoints, s.CallSites, percent(s.Checkpoints, s.CallSites), s.Longest)
+	}
+}
+
+// WriteJSON writes the report as indented JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+func (t *textWriter) blocking(b *Blocking) {
+	t.title("Static blocking graph")
+	possible := 0
+	for _, e := range b.Edges {
+		if e.Possible {
+			possible++
+		}
+	}
+	t.f("%s where tasks may wait; %s between them, the start and the end are possible.\n", count(len(b.Places)-placeFirst, "place"), count(possible, "step"))
+	if b.Dump == "" {
+		t.edges(b, "From where to where", func(BlockingEdge) bool { return true }, 30)
+		return
+	}
+	t.f("Compared with %s: %d seen, %d possible but not seen, %d seen but not predicted.\n", b.Dump, b.Seen, b.Unseen, b.Unexpected)
+	if b.Unexpected > 0 {
+		t.edges(b, "Seen but not predicted: the analysis misses a call", func(e BlockingEdge) bool { return !e.Possible }, 1000)
+	}
+	t.edges(b, "Seen", func(e BlockingEdge) bool { return e.Possible && e.Seen > 0 }, 30)
+	t.edges(b, "Possible but not seen", func(e BlockingEdge) bool { return e.Seen == 0 }, 10)
+}
+
+func (t *textWriter) edges(b *Blocking, title string, want func(BlockingEdge) bool, most int) {
+	var chosen []BlockingEdge
+	for _, e := range b.Edges {
+		if want(e) {
+			chosen = append(chosen, e)
+		}
+	}
+	if len(chosen) == 0 {
+		return
+	}
+	t.f("\n%s:\n", title)
+	n := t.limit(len(chosen), most)
+	for _, e := range chosen[:n] {
+		t.f("%10d  %s\n%10s    -> %s\n", e.Seen, b.Places[e.From].label(), "", b.Places[e.To].label())
+	}
+	t.more(len(chosen)-n, "step")
+}
+
+func (p *BlockingPlace) label() string {
+	if p.Function == "" {
+		return p.Name
+	}
+	return p.Name + " " + p.Function
+}

@@ -1,0 +1,12 @@
+// Package rewrite puts stack checkpoints into Go source (Capriccio, section 3.1): a call
+// that was chosen as a checkpoint asks whether the stack has room, is made as it stands
+// if there is, and through a generated function that links a chunk if not.
+//
+// The sources on disk stay as they are: the changed ones go to a temporary folder and
+// to the go command through its flag -overlay. What a call means is preserved, or the
+// call is refused with a reason; see Rewriter.Call. Positions are preserved by line
+// directives, so that stack traces and coverage show the lines of the original.
+//
+// A Rewriter may be used by one goroutine at a time. No function touches a file outside
+// of the folder that it is given.
+package rewrite

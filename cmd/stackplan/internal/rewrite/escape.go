@@ -1,0 +1,238 @@
+package rewrite
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"go/ast"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What runs on another stack must not point into this one, as a stack can move. So what
+// is handed over at a checkpoint goes to the heap, and the compiler puts variables
+// there whose address is among it, whether the stack has room or not. A checkpoint that
+// has this effect costs more than the stack it saves. Which ones do is found out by
+// asking the compiler (go build -gcflags=-m=2) before and after.
+
+// escapes is what the compiler says of some packages.
+type escapes struct {
+	moved  map[string]*flow // to the heap, by place and text
+	leaks  map[string]*flow // parameters, by place and target
+	inline map[string]bool  // places of functions that can be inlined
+}
+
+// A flow is how a value gets to the heap, as far as it is through calls.
+type flow struct {
+	at    position
+	calls []callFlow
+}
+
+type callFlow struct {
+	expr string
+	at   position
+}
+
+// position is a place in a file.
+type position struct {
+	file      string // absolute
+	line, col int
+}
+
+var (
+	said       = regexp.MustCompile(`^(.+?):(\d+):(\d+): (.*)$`)
+	escaping   = regexp.MustCompile(`^(.*) escapes to heap in .*:$`)
+	leaking    = regexp.MustCompile(`^parameter (.*) leaks to (.*) for .* with derefs=\d+:$`)
+	handedOver = regexp.MustCompile(`^    from (.*) \(call parameter\) at (.+?):(\d+):(\d+)$`)
+	inlining   = regexp.MustCompile(`^can inline `)
+	generated  = regexp.MustCompile(`^(` + prefix + `\w+?)(_linked)?(\[.*\])?\(`)
+)
+
+// readEscapes reads what go build -gcflags=-m=2 has said, with file names relative to
+// the folder dir.
+func readEscapes(text []byte, dir string) *escapes {
+	e := &escapes{map[string]*flow{}, map[string]*flow{}, map[string]bool{}}
+	var current *flow
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 64<<20) // functions that can be inlined are said in full
+	for lines.Scan() {
+		m := said.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		at, message := makePosition(dir, m[1], m[2], m[3]), m[4]
+		switch {
+		case inlining.MatchString(message):
+			e.inline[fmt.Sprint(at)] = true
+		case escaping.MatchString(message):
+			current = &flow{at: at}
+			e.moved[fmt.Sprint(at)+" "+withoutGenerated(message)] = current
+		case leaking.MatchString(message):
+			current = &flow{at: at}
+			e.leaks[fmt.Sprint(at)+" "+leaking.FindStringSubmatch(message)[2]] = current
+		default:
+			if from := handedOver.FindStringSubmatch(message); from != nil && current != nil {
+				current.calls = append(current.calls, callFlow{from[1], makePosition(dir, from[2], from[3], from[4])})
+			}
+		}
+	}
+	return e
+}
+
+func makePosition(dir, file, line, col string) position {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	l, _ := strconv.Atoi(line)
+	c, _ := strconv.Atoi(col)
+	return position{file, l, c}
+}
+
+// withoutGenerated makes the same of a text with checkpoints and without.
+func withoutGenerated(message string) string {
+	if i := strings.Index(message, prefix); i >= 0 {
+		return message[:i]
+	}
+	return message
+}
+
+// asideLine is added to the lines of what runs only without room, and of what is
+// generated: what goes to the heap there does not count.
+const asideLine = 500_000
+
+// GCFlags are the flags of the go command that make it say what escapes.
+func (r *Rewriter) GCFlags() []string {
+	paths := map[string]bool{}
+	for _, f := range r.files {
+		if r.refuseFile(f) == "" {
+			paths[strings.TrimSuffix(f.pkg.PkgPath, "_test")] = true
+		}
+	}
+	var flags []string
+	for path := range paths {
+		flags = append(flags, "-gcflags="+path+"=-m=2")
+	}
+	slices.Sort(flags)
+	return flags
+}
+
+// SetBefore takes what the go command said with GCFlags of the sources as they are, run
+// in the folder dir. Functions that are inlined can then have no checkpoints: they would
+// be no more.
+func (r *Rewriter) SetBefore(text []byte, dir string) { r.before = readEscapes(text, dir) }
+
+// Blame takes what the go command said with GCFlags of the result of Files with Aside,
+// and refuses, from now on, the checkpoints that move something to the heap. It returns
+// how many these are.
+func (r *Rewriter) Blame(text []byte, dir string, result *Result) int {
+	b := &blame{r: r, after: readEscapes(text, dir), names: map[string]bool{}, seen: map[*flow]bool{}}
+	b.index()
+	for key, f := range b.after.moved {
+		if f.at.line < asideLine && r.before.moved[key] == nil {
+			b.follow(f)
+		}
+	}
+	n := 0
+	for _, c := range result.Calls {
+		f := r.files[c.File]
+		s := f.sites[span{c.Offset, c.End}]
+		u := &unit{target: &target{file: f, site: s}}
+		if b.names[u.name()] && !r.heap[s] {
+			r.heap[s] = true
+			n++
+		}
+	}
+	return n
+}
+
+// A blame finds the checkpoints that a flow goes through.
+type blame struct {
+	r     *Rewriter
+	after *escapes
+	names map[string]bool // of generated functions
+	seen  map[*flow]bool
+	calls map[position]call
+	leaks map[string][]*flow // new ones, by file
+}
+
+type call struct {
+	f    *file
+	call *ast.CallExpr
+}
+
+func (b *blame) index() {
+	b.calls, b.leaks = map[position]call{}, map[string][]*flow{}
+	for _, f := range b.r.files {
+		for _, s := range f.sites {
+			p := f.pkg.Fset.Position(s.call.Lparen)
+			b.calls[position{p.Filename, p.Line, p.Column}] = call{f, s.call}
+		}
+	}
+	for key, f := range b.after.leaks {
+		if b.r.before.leaks[key] == nil {
+			b.leaks[f.at.file] = append(b.leaks[f.at.file], f)
+		}
+	}
+}
+
+func (b *blame) follow(f *flow) {
+	if b.seen[f] {
+		return
+	}
+	b.seen[f] = true
+	for _, c := range f.calls {
+		if m := generated.FindStringSubmatch(c.expr); m != nil {
+			b.names[m[1]] = true
+			continue
+		}
+		at, known := b.calls[c.at]
+		if !known {
+			continue
+		}
+		fn := staticCallee(at.f.pkg.TypesInfo, at.call)
+		if fn == nil {
+			continue
+		}
+		d, known := b.r.callees.decls[fn.Origin().FullName()]
+		if !known {
+			continue
+		}
+		from, to := d.pkg.Fset.Position(d.decl.Pos()), d.pkg.Fset.Position(d.decl.Type.End())
+		for _, leak := range b.leaks[from.Filename] {
+			if from.Line <= leak.at.line && leak.at.line <= to.Line {
+				b.follow(leak)
+			}
+		}
+	}
+}
+
+// refuseCost says why a checkpoint that could be had would cost too much.
+func (r *Rewriter) refuseCost(f *file, s *site) string {
+	if r.heap[s] {
+		return "something that is handed over would have to be on the heap, even if the stack has room"
+	}
+	if r.before == nil {
+		return ""
+	}
+	for i := len(s.outer) - 1; i >= 0; i-- {
+		var p position
+		switch n := s.outer[i].(type) {
+		case *ast.FuncLit:
+			at := f.pkg.Fset.Position(n.Pos())
+			p = position{at.Filename, at.Line, at.Column}
+		case *ast.FuncDecl:
+			at := f.pkg.Fset.Position(n.Name.Pos())
+			p = position{at.Filename, at.Line, at.Column}
+		default:
+			continue
+		}
+		if r.before.inline[fmt.Sprint(p)] {
+			return "the function that it is in is so small that the compiler inlines it"
+		}
+		return ""
+	}
+	return ""
+}

@@ -1,0 +1,229 @@
+package rewrite
+
+import (
+	"cmp"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+)
+
+// Import paths of the runtime. Neither stackchunk nor what it and package task import
+// can have checkpoints: they would import each other, or a task would change its stack
+// in the middle of a switch.
+const (
+	modulePath = "github.com/capriccio-go/capriccio"
+	chunkPath  = modulePath + "/stackchunk"
+)
+
+// prefix begins all names that are generated.
+const prefix = "stackplan_"
+
+// A Config says what may be rewritten and how.
+type Config struct {
+	// Packages were loaded with syntax and types; those that they import too, where
+	// that is known of them: it tells which functions call recover.
+	Packages []*packages.Package
+	// MinChunk is what the rewritten main package tells stackchunk; 0 leaves it.
+	MinChunk plan.Bytes
+	// Profile counts at each checkpoint, which costs a few nanoseconds more.
+	Profile bool
+	// Read reads a source file; nil is os.ReadFile.
+	Read func(name string) ([]byte, error)
+}
+
+// A Rewriter rewrites the sources of some packages. Use New.
+type Rewriter struct {
+	cfg     Config
+	files   map[string]*file // by absolute name
+	callees *callees
+	runtime map[string]bool // import paths without checkpoints
+	before  *escapes        // what the compiler says without checkpoints; nil: not asked
+	heap    map[*site]bool  // checkpoints that move something to the heap
+}
+
+// New makes a Rewriter.
+func New(cfg Config) *Rewriter {
+	r := &Rewriter{cfg: cfg, files: map[string]*file{}, callees: newCallees(cfg.Packages), runtime: runtimePackages(cfg.Packages), heap: map[*site]bool{}}
+	for _, p := range cfg.Packages {
+		if p.TypesInfo == nil {
+			continue
+		}
+		for _, syntax := range p.Syntax {
+			name := p.Fset.PositionFor(syntax.Package, false).Filename
+			// A package and its variant for tests have files in common. What is
+			// written for one is right for the other.
+			if r.files[name] == nil {
+				r.files[name] = &file{name: name, pkg: p, syntax: syntax}
+			}
+		}
+	}
+	return r
+}
+
+// A Form is what a call becomes.
+type Form string
+
+const (
+	// FormInline is an if in place of the statement: with room, the call is as it was.
+	FormInline Form = "inline"
+	// FormFunction is a generated function that holds the if, for calls in the middle
+	// of an expression.
+	FormFunction Form = "function"
+)
+
+// A Rewritten is one checkpoint that was inserted.
+type Rewritten struct {
+	plan.Checkpoint
+	Form  Form
+	Frame plan.Bytes // estimate of what FormFunction adds to the path of the caller
+}
+
+// A Refused is a call that can't be a checkpoint.
+type Refused struct {
+	plan.Checkpoint
+	Reason string
+}
+
+// A Result holds changed files by absolute name.
+type Result struct {
+	Files   map[string][]byte
+	Calls   []Rewritten
+	Refused []Refused
+}
+
+// Call says what a checkpoint at the call expression with that byte range means: how
+// much it adds to the caller's path before the stack is looked at, and if it can't be
+// had, why. It has the form that package plan asks for.
+func (r *Rewriter) Call(name string, offset, end int) (frame plan.Bytes, refused string) {
+	_, t, why := r.look(name, offset, end)
+	if why != "" {
+		return 0, why
+	}
+	if t.form() == FormInline {
+		return 0, ""
+	}
+	return t.frame(), ""
+}
+
+// Refused says whether a call expression that begins at the offset can't be rewritten.
+func (r *Rewriter) Refused(name string, offset int) bool {
+	f := r.files[name]
+	if f == nil || r.refuseFile(f) != "" {
+		return true
+	}
+	for at := range f.sites {
+		if at.offset == offset {
+			if _, why := r.Call(name, at.offset, at.end); why != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// look finds and judges a call.
+func (r *Rewriter) look(name string, offset, end int) (*file, *target, string) {
+	f := r.files[name]
+	if f == nil {
+		return nil, nil, "its file is not among the sources that may be changed"
+	}
+	if why := r.refuseFile(f); why != "" {
+		return f, nil, why
+	}
+	s := f.sites[span{offset, end}]
+	if s == nil {
+		return f, nil, "there is no call in that place; have the sources changed?"
+	}
+	if why := r.refuseCost(f, s); why != "" {
+		return f, nil, why
+	}
+	t, why := r.judge(f, s)
+	return f, t, why
+}
+
+// Files makes the checkpoints. Calls that can't be had are listed in the result.
+func (r *Rewriter) Files(checkpoints []plan.Checkpoint) (*Result, error) {
+	return r.rewrite(checkpoints, false)
+}
+
+// FilesForBlame are those of Files with other positions in what is generated. They are
+// for Blame.
+func (r *Rewriter) FilesForBlame(checkpoints []plan.Checkpoint) (*Result, error) {
+	return r.rewrite(checkpoints, true)
+}
+
+func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, error) {
+	result := &Result{Files: map[string][]byte{}}
+	units := map[*file][]*unit{}
+	for _, c := range checkpoints {
+		f, t, why := r.look(c.File, c.Offset, c.End)
+		if why != "" {
+			result.Refused = append(result.Refused, Refused{c, why})
+			continue
+		}
+		if c.Need < 0 {
+			return nil, fmt.Errorf("%s: a checkpoint for %d bytes of stack; want at least 0", c.Site, c.Need)
+		}
+		if slices.ContainsFunc(units[f], func(u *unit) bool { return u.target.site == t.site }) {
+			return nil, fmt.Errorf("%s: two checkpoints at one call", c.Site)
+		}
+		units[f] = append(units[f], &unit{target: t, checkpoint: c})
+	}
+	main := r.initFile()
+	if main != nil && units[main] == nil {
+		units[main] = nil // has no checkpoint, but the init function
+	}
+	for f, list := range units {
+		var minChunk plan.Bytes
+		if f == main {
+			minChunk = r.cfg.MinChunk
+		}
+		text, err := f.rewrite(list, r.cfg.Profile, minChunk, aside)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := parser.ParseFile(token.NewFileSet(), f.name, text, parser.SkipObjectResolution); err != nil {
+			return nil, fmt.Errorf("the rewritten %s is not valid Go, which is a mistake in stackplan: %w", f.name, err)
+		}
+		result.Files[f.name] = text
+		for _, u := range list {
+			done := Rewritten{Checkpoint: u.checkpoint, Form: FormInline}
+			if u.form() == FormFunction {
+				done.Form, done.Frame = FormFunction, u.target.frame()
+			}
+			result.Calls = append(result.Calls, done)
+		}
+	}
+	slices.SortFunc(result.Calls, func(a, b Rewritten) int { return byPlace(a.Checkpoint, b.Checkpoint) })
+	slices.SortFunc(result.Refused, func(a, b Refused) int { return byPlace(a.Checkpoint, b.Checkpoint) })
+	return result, nil
+}
+
+func byPlace(a, b plan.Checkpoint) int {
+	return cmp.Or(strings.Compare(a.File, b.File), a.Offset-b.Offset, a.End-b.End)
+}
+
+// initFile is the file that gets the init function which sets MinChunk: the first of
+// the main package, or of the package that is tested. Nil: none is needed.
+func (r *Rewriter) initFile() *file {
+	if r.cfg.MinChunk == 0 {
+		return nil
+	}
+	var found *file
+	for _, f := range r.files {
+		tested := f.pkg.ForTest != "" && !strings.HasSuffix(f.pkg.PkgPath, "_test")
+		if f.pkg.Name != "main" && !tested || strings.HasSuffix(f.name, "_test.go") || r.refuseFile(f) != "" {
+			continue
+		}
+		if found == nil || f.name < found.name {
+			found = f
+		}
+	}
+	return found
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
+	}
+}
+
+// stackplan runs stackplan in this process.
+func stackplan(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestHelp(t *testing.T) {
+	var all bytes.Buffer
+	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"build", "-help"}, {"help", "test"}, {"tune", "-h"}, {"help", "static"}} {
+		code, stdout, stderr := stackplan(args...)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%v: exit status %d, %s", args, code, stderr)
+		}
+		all.WriteString(strings.Repeat("=", 80) + "\n" + stdout)
+	}
+	for line := range strings.Lines(all.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 88 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+	golden(t, "help.txt", all.Bytes())
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string // in what is said
+	}{
+		{"", "report, build, test, tune, static"},
+		{"frobnicate", `"frobnicate" is no command`},
+		{"build -maxpath 2GiB ./x", "want a size like 512B, 2KB or 1MB"},
+		{"build -maxpath 12 ./x", "at least 256B"},
+		{"build -minchunk 1000MB ./x", "at most 64MB"},
+		{"build -sweep x.svg ./x", "not defined: -sweep"},
+		{"build ./x ./y", "takes one package, not 2"},
+		{"build ./x -- -overlay=y", "-overlay is how stackplan"},
+		{"test ./x -- -tags=y", "before the --"},
+		{"build ./x -- -o y", "before the --"},
+		{"report -json -dot ./x", "exclude each other"},
+		{"report ./x -- -race", "calls neither"},
+		{"tune", "stackplan tune STATSFILE"},
+		{"tune a b c", "at most one package"},
+		{"build -rewrite= ./x", "want one or more"},
+		{"tune testdata/no-such-file", "no such file"},
+		{"tune testdata/help.txt", "CAPRICCIO_STACKS"},
+		{"static -dump testdata/no-such-file ./x", "no such file"},
+		{"build ./no-such-folder", "no-such-folder"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, stdout, stderr := stackplan(strings.Fields(c.args)...)
+			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit status %d; it said %q and %q, want %q in the latter", code, stdout, stderr, c.want)
+			}
+		})
+	}
+}
+
+const sample = "./testdata/sample"
+
+func TestBuild(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "sample")
+	keep := filepath.Join(t.TempDir(), "kept")
+	source, err := os.ReadFile(sample + "/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := stackplan("build", "-v", "-o", bin, "-keep", keep, sample)
+	if code != exitOK || stdout != "" {
+		t.Fatalf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	for _, want := range []string{"checkpoints at", "main.go:", "main.handshake", "round 1"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("it does not say %q:\n%s", want, stderr)
+		}
+	}
+	if after, err := os.ReadFile(sample + "/main.go"); err != nil || !bytes.Equal(after, source) {
+		t.Errorf("the source has changed: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(keep, "overlay.json")); err != nil {
+		t.Error(err)
+	}
+	text, err := exec.Command(bin).CombinedOutput()
+	if want := "deep: 39\nlinked: true\n"; err != nil || string(text) != want {
+		t.Errorf("the program says %q, %v; want %q", text, err, want)
+	}
+}
+
+func TestTestCommand(t *testing.T) {
+	code, stdout, stderr := stackplan("test", sample, "--", "-run", "TestServe", "-v")
+	if code != exitOK || !strings.Contains(stdout, "--- PASS: TestServe") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"io"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/rewrite"
+)
+
+// setRewriter tells the planner which calls can't be rewritten.
+func setRewriter(prog *plan.Program, rw *rewrite.Rewriter) { prog.Refuse(rw.Refused) }
+
+func runReport(set *settings) (int, error) {
+	prog, err := plan.Load(set.config(set.patterns, false))
+	if err != nil {
+		return exitFailed, err
+	}
+	rw := rewrite.New(rewrite.Config{Packages: prog.Packages()})
+	if _, err := set.place(prog, rw, set.patterns, false); err != nil {
+		return exitFailed, err
+	}
+	report, err := prog.Report(set.maxPath, set.minChunk)
+	if err != nil {
+		return exitFailed, err
+	}
+	report.Blocking = prog.Blocking()
+	if set.sweep != "" {
+		if err := writeFile(set.sweep, func(w io.Writer) error {
+			return plan.WriteSweepSVG(w, "Checkpoints in "+report.Package, report.Sweep)
+		}); err != nil {
+			return exitFailed, err
+		}
+	}
+	return exitOK, set.write(func(w io.Writer) error {
+		switch {
+		case set.json:
+			return report.WriteJSON(w)
+		case set.dot:
+			return report.WriteDOT(w)
+		}
+		return report.WriteText(w, plan.TextOptions{Verbose: set.verbose})
+	})
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+)
+
+func runStatic(set *settings) (int, error) {
+	var dump *bgraph.Snapshot
+	if set.dump != "" {
+		var err error
+		if dump, err = bgraph.ReadFile(set.dump); err != nil {
+			return exitFailed, err
+		}
+	}
+	prog, err := plan.Load(set.config(set.patterns, false))
+	if err != nil {
+		return exitFailed, err
+	}
+	graph := prog.Blocking()
+	if dump != nil {
+		graph.Compare(set.dump, dump, prog)
+	}
+	err = set.write(func(w io.Writer) error {
+		switch {
+		case set.json:
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			return e.Encode(graph)
+		case set.dot:
+			return writeDOT(w, graph)
+		}
+		return writeSteps(w, prog.Package, graph)
+	})
+	if err != nil {
+		return exitFailed, err
+	}
+	if graph.Unexpected > 0 {
+		return exitFound, nil
+	}
+	return exitOK, nil
+}
+
+// writeSteps lists the steps, those that should not be first.
+func writeSteps(w io.Writer, program string, b *plan.Blocking) error {
+	var err error
+	printf := func(format string, args ...any) {
+		if err == nil {
+			_, err = fmt.Fprintf(w, format, args...)
+		}
+	}
+	possible := 0
+	for _, e := range b.Edges {
+		if e.Possible {
+			possible++
+		}
+	}
+	printf("%s: %d places where tasks wait, %d possible steps from one to the next\n", program, len(b.Places), possible)
+	list := func(title string, seen bool, want func(plan.BlockingEdge) bool) {
+		from := -1
+		for _, e := range b.Edges {
+			if !want(e) {
+				continue
+			}
+			if from < 0 {
+				printf("\n%s:\n", title)
+			}
+			if e.From != from {
+				from = e.From
+				printf("  %s\n", label(&b.Places[from]))
+			}
+			if seen {
+				printf("      -> %s  (%d times)\n", label(&b.Places[e.To]), e.Seen)
+			} else {
+				printf("      -> %s\n", label(&b.Places[e.To]))
+			}
+		}
+	}
+	if b.Dump == "" {
+		list("Possible", false, func(e plan.BlockingEdge) bool { return e.Possible })
+		return err
+	}
+	printf("compared with %s: %d steps seen, %d possible but not seen, %d seen but not predicted\n", b.Dump, b.Seen, b.Unseen, b.Unexpected)
+	list("Seen but not predicted; the analysis misses a call", true, func(e plan.BlockingEdge) bool { return e.Seen > 0 && !e.Possible })
+	list("Seen", true, func(e plan.BlockingEdge) bool { return e.Seen > 0 && e.Possible })
+	list("Possible but not seen", false, func(e plan.BlockingEdge) bool { return e.Seen == 0 })
+	return err
+}
+
+func label(p *plan.BlockingPlace) string {
+	if p.Function == "" {
+		return p.Name
+	}
+	return shorten(p.Function) + " (" + shorten(p.Name) + ")"
+}
+
+// writeDOT draws what was not seen in grey and what was not predicted in red.
+func writeDOT(w io.Writer, b *plan.Blocking) error {
+	_, err := fmt.Fprint(w, "digraph blocking {\n\trankdir=LR\n\tnode [shape=box, fontname=\"sans-serif\"]\n")
+	for i := range b.Places {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "\tn%d [label=%q]\n", i, label(&b.Places[i]))
+		}
+	}
+	for _, e := range b.Edges {
+		color := "black"
+		switch {
+		case !e.Possible:
+			color = "red"
+		case b.Dump != "" && e.Seen == 0:
+			color = "grey"
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(w, "\tn%d -> n%d [color=%s]\n", e.From, e.To, color)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w, "}")
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// runTest tests one package after another: each test binary is a program of its own,
+// with a plan of its own.
+func runTest(set *settings) (int, error) {
+	paths, err := set.tested()
+	if err != nil {
+		return exitFailed, err
+	}
+	code := exitOK
+	for _, path := range paths {
+		failed, err := set.testOne(path)
+		if err != nil {
+			return exitFailed, fmt.Errorf("%s: %w", path, err)
+		}
+		if failed {
+			code = exitFound
+		}
+	}
+	return code, nil
+}
+
+// tested lists the packages; those without tests are said as go test does.
+func (set *settings) tested() ([]string, error) {
+	args := append([]string{"list", "-json=ImportPath,TestGoFiles,XTestGoFiles"}, set.buildFlags()...)
+	cmd := exec.Command("go", append(args, set.patterns...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %s", strings.TrimSpace(stderr.String()))
+	}
+	var paths []string
+	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); {
+		var p struct {
+			ImportPath                string
+			TestGoFiles, XTestGoFiles []string
+		}
+		if err := dec.Decode(&p); err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			fmt.Fprintf(set.stdout, "?   \t%s\t[no test files]\n", p.ImportPath)
+			continue
+		}
+		paths = append(paths, p.ImportPath)
+	}
+	return paths, nil
+}
+
+func (set *settings) testOne(path string) (failed bool, err error) {
+	r, err := set.rewriteProgram([]string{path}, true)
+	if err != nil {
+		return false, err
+	}
+	file, remove, err := set.overlay(r, strings.ReplaceAll(path, "/", "_"))
+	if err != nil {
+		return false, err
+	}
+	defer remove()
+	args := slices.Concat([]string{"test", "-overlay=" + file}, set.buildFlags(), set.goFlags, []string{path})
+	if set.verbose {
+		set.tell(r)
+	}
+	code, err := set.goCommand(args)
+	switch {
+	case err != nil:
+		return false, err
+	case code < 0:
+		return true, errors.New("go test was ended by a signal")
+	}
+	return code != 0, nil
+}

@@ -1,0 +1,424 @@
+package knot
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// fileCache remembers files by the path that they were asked for: the contents of small
+// ones, within a budget of bytes, and descriptors of others, up to a number. What has not
+// been asked for longest goes first.
+//
+// It is divided into shards by a hash of the path, each with its part of the budget and
+// a lock of its own, which is never held across a system call. So it may be used from
+// any loop and any goroutine.
+type fileCache struct {
+	seed   maphash.Seed
+	shards []cacheShard // their number is a power of two; fixed
+}
+
+type cacheShard struct {
+	mu      sync.Mutex
+	entries map[string]*entry  // guarded by mu
+	flights map[string]*flight // guarded by mu
+	held    entryList          // with contents; guarded by mu
+	opened  entryList          // with a descriptor; guarded by mu
+
+	bytes int64 // of contents, including what is still being sent after its eviction; guarded by mu
+	most  int64 // of bytes; fixed
+	files int   // longest that opened may be; fixed
+
+	// seen remembers of paths that were not worth a place in a full cache that they were
+	// asked for: a hash each, at a place that the hash says. guarded by mu
+	seen []uint32
+
+	stats FilesStats // guarded by mu; what can be counted on the fly
+	_     [64]byte   // another shard's lock is not on our cache line
+}
+
+// entryBytes is what an entry takes besides its data and path: itself, its place in the
+// map, what the allocator adds.
+const entryBytes = 384
+
+// An entry is a file at a moment. All but the links is fixed once it is published.
+//
+//	made ─→ in entries and in held or opened ─→ out of them ─→ finished
+//	                                              (evicted)     (last user gone)
+//
+// Whoever has been given it is a user until release; so are the lists.
+type entry struct {
+	shard *cacheShard
+	key   string
+	id    identity
+	head  fileHead
+	data  []byte                   // header lines, blank line, and if full the content
+	fd    int                      // -1 if full
+	file  atomic.Pointer[aio.File] // of fd, once something has had to be waited for
+	size  int64                    // bytes charged to the shard
+	full  bool
+	// young: the file was changed so shortly before it was read that another change may
+	// look the same.
+	young bool
+
+	users      atomic.Int32
+	checked    atomic.Int64 // reading of the clock when id was last compared
+	used       int64        // reading of the clock; guarded by shard.mu
+	next, prev *entry       // guarded by shard.mu
+	in         *entryList   // guarded by shard.mu; nil: evicted, or not published
+}
+
+// entryList is a list of entries, most recently used first.
+type entryList struct {
+	first, last *entry
+	count       int
+}
+
+func (l *entryList) push(e *entry) {
+	e.in, e.prev, e.next = l, nil, l.first
+	if l.first != nil {
+		l.first.prev = e
+	} else {
+		l.last = e
+	}
+	l.first = e
+	l.count++
+}
+
+func (l *entryList) remove(e *entry) {
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.first = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.last = e.prev
+	}
+	e.in, e.prev, e.next = nil, nil, nil
+	l.count--
+}
+
+// A flight is one opening of a file that several may wait for.
+type flight struct {
+	shard    *cacheShard
+	key      string
+	landed   task.WaitGroup
+	joined   int32  // who wait; guarded by shard.mu
+	finished bool   // guarded by shard.mu
+	e        *entry // constant once landed, and err
+	err      error
+}
+
+// cacheShards bounds the number of shards: more of them than loops that meet.
+const cacheShards = 16
+
+func newFileCache(bytes, fileMax int64, files int) *fileCache {
+	n := cacheShards
+	// A shard must have room for several of the largest.
+	for n > 1 && (bytes > 0 && bytes/int64(n) < 16*(fileMax+entryBytes) || files > 0 && files/n < 8) {
+		n /= 2
+	}
+	c := &fileCache{seed: maphash.MakeSeed(), shards: make([]cacheShard, n)}
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.entries = make(map[string]*entry)
+		s.flights = make(map[string]*flight)
+		s.most, s.files = bytes/int64(n), files/n
+		// As many as there may be entries of 4 KiB, a power of two.
+		slots := 64
+		for int64(slots) < s.most>>12 && slots < 1<<20 {
+			slots *= 2
+		}
+		s.seen = make([]uint32, slots)
+	}
+	return c
+}
+
+func (c *fileCache) shard(path []byte) (*cacheShard, uint64) {
+	h := maphash.Bytes(c.seed, path)
+	return &c.shards[h&uint64(len(c.shards)-1)], h
+}
+
+// get finds path. The caller gets an entry that it must release, or a flight to wait
+// for, or, with mine, a flight that it must land.
+func (c *fileCache) get(path []byte, now int64) (e *entry, fl *flight, mine bool) {
+	s, _ := c.shard(path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e = s.entries[string(path)]; e != nil {
+		e.users.Add(1)
+		e.used = now
+		if l := e.in; l.first != e {
+			l.remove(e)
+			l.push(e)
+		}
+		if e.full {
+			s.stats.Hits++
+		} else {
+			s.stats.OpenHits++
+		}
+		return e, nil, false
+	}
+	s.stats.Misses++
+	if fl = s.flights[string(path)]; fl != nil {
+		fl.joined++
+		return nil, fl, false
+	}
+	fl = &flight{shard: s, key: string(path)}
+	fl.landed.Add(1)
+	s.flights[fl.key] = fl
+	return nil, fl, true
+}
+
+// wait returns what the flight brought. It parks.
+func (fl *flight) wait() (e *entry, err error) {
+	returned := false
+	defer func() {
+		if !returned { // the runtime is closing
+			fl.leave()
+		}
+	}()
+	fl.landed.Wait()
+	returned = true
+	return fl.e, fl.err
+}
+
+// leave is for who has joined and will not take what comes.
+func (fl *flight) leave() {
+	fl.shard.mu.Lock()
+	finished := fl.finished
+	if !finished {
+		fl.joined--
+	}
+	fl.shard.mu.Unlock()
+	if finished && fl.e != nil {
+		fl.e.release()
+	}
+}
+
+// land ends the flight: e, which may be nil, goes to the caller and all who wait, and
+// into the cache if keep.
+func (fl *flight) land(e *entry, err error, keep bool, now int64) {
+	s := fl.shard
+	var out *entry
+	s.mu.Lock()
+	delete(s.flights, fl.key)
+	fl.e, fl.err, fl.finished = e, err, true
+	if e != nil {
+		e.users.Store(1 + fl.joined)
+		if keep {
+			out = s.insert(e, now)
+		}
+	}
+	s.mu.Unlock()
+	fl.landed.Done()
+	releaseAll(out)
+}
+
+// insert publishes e, for whose data there is room, and returns what had to go, linked
+// by next. Caller holds mu.
+func (s *cacheShard) insert(e *entry, now int64) (out *entry) {
+	if old := s.entries[e.key]; old != nil {
+		out = s.evict(old, out)
+	}
+	e.users.Add(1)
+	e.used = now
+	s.entries[e.key] = e
+	if e.full {
+		s.held.push(e)
+		return out
+	}
+	s.opened.push(e)
+	for s.opened.count > s.files {
+		s.stats.OpenEvictions++
+		out = s.evict(s.opened.last, out)
+	}
+	return out
+}
+
+// evict takes e out of the lists and links it before out: the caller releases it when
+// it does not hold mu any more.
+func (s *cacheShard) evict(e, out *entry) *entry {
+	delete(s.entries, e.key)
+	e.in.remove(e)
+	e.next = out
+	return e
+}
+
+func releaseAll(out *entry) {
+	for out != nil {
+		next := out.next
+		out.next = nil
+		out.release()
+		out = next
+	}
+}
+
+// evictTries is how many entries in use are passed over in search of one that is not.
+const evictTries = 64
+
+// reserve makes room for size bytes of the file with this hash, at the cost of what has
+// not been used for longest. It refuses a file that is asked for the first time when
+// others would have to go for it, so that files that are asked for once, by a robot,
+// say, don't drive out those that are asked for often.
+func (s *cacheShard) reserve(size int64, hash uint64) bool {
+	var out *entry
+	defer func() { releaseAll(out) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if size > s.most {
+		return false
+	}
+	if s.bytes+size > s.most && !s.known(hash) {
+		s.stats.Refused++
+		return false
+	}
+	freed, tries := int64(0), 0
+	for e := s.held.last; s.bytes+size-freed > s.most; {
+		if e == nil || tries == evictTries {
+			return false
+		}
+		prev := e.prev
+		if e.users.Load() == 1 { // nobody but us, and nobody comes while we hold mu
+			freed += e.size
+			s.stats.Evictions++
+			out = s.evict(e, out)
+		} else {
+			tries++
+		}
+		e = prev
+	}
+	// What goes out is charged until its release, in a moment, by us: count it off now.
+	for e := out; e != nil; e = e.next {
+		s.charge(-e.size)
+		e.size = 0
+	}
+	s.charge(size)
+	return true
+}
+
+// charge needs mu.
+func (s *cacheShard) charge(n int64) {
+	s.bytes += n
+	fileBytes.Acquire(n)
+}
+
+// refund gives back part of what was reserved.
+func (s *cacheShard) refund(n int64) {
+	s.mu.Lock()
+	s.charge(-n)
+	s.mu.Unlock()
+}
+
+// known says whether the path with this hash was asked for before, not too long ago, and
+// notes it. Caller holds mu.
+func (s *cacheShard) known(hash uint64) bool {
+	if len(s.seen) == 0 { // a test: everything is welcome
+		return true
+	}
+	at := &s.seen[hash>>8&uint64(len(s.seen)-1)]
+	mark := uint32(hash>>32) | 1
+	was := *at == mark
+	*at = mark
+	return was
+}
+
+// release ends a use of e.
+func (e *entry) release() {
+	if e.users.Add(-1) > 0 {
+		return
+	}
+	if e.size > 0 {
+		e.shard.refund(e.size)
+		e.size = 0
+	}
+	if e.fd >= 0 {
+		e.close()
+	}
+}
+
+// drop takes e out of the cache if it is there: the file is not what it was.
+func (e *entry) drop() {
+	s := e.shard
+	s.mu.Lock()
+	var out *entry
+	if e.in != nil {
+		s.stats.Stale++
+		out = s.evict(e, nil)
+	}
+	s.mu.Unlock()
+	releaseAll(out)
+}
+
+// closeIdle closes the descriptors that have not been used since then; it returns how
+// many remain in the lists.
+func (c *fileCache) closeIdle(since int64) (left int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		var out *entry
+		s.mu.Lock()
+		for e := s.opened.last; e != nil && e.used < since; e = s.opened.last {
+			out = s.evict(e, out)
+		}
+		left += s.opened.count
+		s.mu.Unlock()
+		releaseAll(out)
+	}
+	return left
+}
+
+// empty drops everything.
+func (c *fileCache) empty() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		var out *entry
+		s.mu.Lock()
+		for _, e := range s.entries {
+			out = s.evict(e, out)
+		}
+		s.mu.Unlock()
+		releaseAll(out)
+	}
+}
+
+// FilesStats says what the caches of a Files hold and have done since it was opened.
+type FilesStats struct {
+	// Hits were answered from memory, OpenHits from a file that was open, Misses by
+	// opening the file; Loads is how often a content was read into memory.
+	Hits, OpenHits, Misses, Loads uint64
+	// Evictions made room for other contents, OpenEvictions for other descriptors.
+	// Refused contents were not worth evicting others for them. Stale files had changed.
+	Evictions, OpenEvictions, Refused, Stale uint64
+	// Bytes of contents are in memory now, of Files files; Open is how many descriptors
+	// are kept. MaxBytes and MaxOpen are the limits.
+	Bytes, MaxBytes      int64
+	Files, Open, MaxOpen int
+}
+
+func (c *fileCache) stats() (sum FilesStats) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		one := s.stats
+		sum.Bytes += s.bytes
+		sum.Files += s.held.count
+		sum.Open += s.opened.count
+		s.mu.Unlock()
+		sum.MaxBytes += s.most
+		sum.MaxOpen += s.files
+		sum.Hits += one.Hits
+		sum.OpenHits += one.OpenHits
+		sum.Misses += one.Misses
+		sum.Loads += one.Loads
+		sum.Evictions += one.Evictions
+		sum.OpenEvictions += one.OpenEvictions
+		sum.Refused += one.Refused
+		sum.Stale += one.Stale
+	}
+	return sum
+}

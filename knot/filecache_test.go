@@ -1,0 +1,466 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// layFiles makes n files f0, f1, ... of the given sizes and returns their folder.
+func layFiles(t testing.TB, n int, size func(i int) int) string {
+	t.Helper()
+	root := t.TempDir()
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprint("f", i)), contentOf(i, size(i)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// contentOf is different for each i.
+func contentOf(i, size int) []byte {
+	return bytes.Repeat([]byte(fmt.Sprintf("%09d\n", i)), size/10+1)[:size]
+}
+
+func openWith(t testing.TB, root string, c FilesConfig) *Files {
+	t.Helper()
+	f, err := OpenFilesWith(root, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// askFile serves one request on the calling goroutine and returns all that it writes.
+func askFile(f *Files, target string, headers ...string) string {
+	nc := newScriptConn([]byte("GET "+target+" HTTP/1.1\r\nHost: h\r\n"+strings.Join(headers, "")+"\r\n"), nil, 1)
+	serveScript(&Server{Handler: f.Serve}, nc)
+	return string(nc.output)
+}
+
+// askBody is the body of the answer, which must have this status.
+func askBody(t testing.TB, f *Files, target, status string, headers ...string) string {
+	t.Helper()
+	answer := askFile(f, target, headers...)
+	if got := statusOf(answer); got != status {
+		t.Fatalf("%s: status %s, want %s: %.200q", target, got, status, answer)
+	}
+	_, body, _ := strings.Cut(answer, "\r\n\r\n")
+	return body
+}
+
+// checkCache compares what the shards say with what is in them.
+func checkCache(t testing.TB, f *Files) {
+	t.Helper()
+	for i := range f.caches.shards {
+		s := &f.caches.shards[i]
+		s.mu.Lock()
+		var takes int64
+		n := 0
+		for e := s.held.first; e != nil; e = e.next {
+			if takes += int64(cap(e.data)+len(e.key)) + entryBytes; s.entries[e.key] != e || !e.full {
+				t.Errorf("entry %q is in the list and not in the map", e.key)
+			}
+			n++
+		}
+		for e := s.opened.first; e != nil; e = e.next {
+			n++
+		}
+		if takes > s.bytes || s.bytes > s.most {
+			t.Errorf("shard %d: contents take %d bytes, %d are counted, %d allowed", i, takes, s.bytes, s.most)
+		}
+		if n != len(s.entries) || s.opened.count > s.files {
+			t.Errorf("shard %d: %d entries in lists, %d in the map, %d of %d open", i, n, len(s.entries), s.opened.count, s.files)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func TestCacheBudgetIsNeverExceeded(t *testing.T) {
+	const files, budget = 200, 1 << 20
+	size := func(i int) int { return i * i * 3 % 60_000 }
+	root := layFiles(t, files, size)
+	f := openWith(t, root, FilesConfig{CacheBytes: budget, CacheFileMax: 50_000})
+	var workers sync.WaitGroup
+	for w := range 4 {
+		workers.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(w)))
+			for range 2000 {
+				i := r.IntN(files)
+				if got := askBody(t, f, fmt.Sprint("/f", i), "200"); got != string(contentOf(i, size(i))) {
+					t.Errorf("file %d: %d bytes that are not its content", i, len(got))
+				}
+				if r.IntN(20) == 0 {
+					checkCache(t, f)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	checkCache(t, f)
+	s := f.Stats()
+	if s.Bytes < budget*3/4 || s.Bytes > budget || s.Evictions == 0 || s.Hits == 0 || s.MaxBytes > budget {
+		t.Errorf("after more than it can hold: %+v", s)
+	}
+	f.caches.empty()
+	if s := f.Stats(); s.Bytes != 0 || s.Files != 0 {
+		t.Errorf("emptied: %+v", s)
+	}
+}
+
+// TestContentInUseIsCounted: what is still being sent when it is evicted counts until
+// it has been sent, and what is in use makes no room.
+func TestContentInUseIsCounted(t *testing.T) {
+	root := layFiles(t, 10, func(int) int { return 10_000 })
+	f := openWith(t, root, FilesConfig{CacheBytes: 25_000, CacheFileMax: 10_000})
+	s := &f.caches.shards[0]
+	s.seen = nil
+	var used []*entry
+	for _, name := range []string{"/f0", "/f1"} {
+		askFile(f, name)
+		e, _, _ := f.caches.get([]byte(name), 1)
+		if e == nil || !e.full {
+			t.Fatalf("%s is not in memory", name)
+		}
+		used = append(used, e)
+	}
+	askFile(f, "/f2")
+	if st := f.Stats(); st.Files != 2 || st.Evictions != 0 {
+		t.Errorf("with all in use: %+v", st)
+	}
+	used[0].drop()
+	if st := f.Stats(); st.Files != 1 || st.Bytes < 20_000 {
+		t.Errorf("one dropped while in use: %+v", st)
+	}
+	used[0].release()
+	used[1].release()
+	if st := f.Stats(); st.Files != 1 || st.Bytes > 11_000 {
+		t.Errorf("one released: %+v", st)
+	}
+	askFile(f, "/f3")
+	askFile(f, "/f4")
+	checkCache(t, f)
+	if st := f.Stats(); st.Files != 2 || st.Evictions != 1 {
+		t.Errorf("at last: %+v", st)
+	}
+}
+
+// TestCacheForgetsTheLeastRecentlyUsed compares one shard with a naive list.
+func TestCacheForgetsTheLeastRecentlyUsed(t *testing.T) {
+	const files, room = 12, 5
+	root := layFiles(t, files, func(int) int { return 1000 })
+	f := openWith(t, root, FilesConfig{CacheBytes: room * 1800, CacheFileMax: 1000})
+	f.caches.shards[0].seen = nil
+	var model []string // most recent last
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 2000 {
+		name := fmt.Sprint("/f", r.IntN(files))
+		askBody(t, f, name, "200")
+		model = append(slices.DeleteFunc(model, func(m string) bool { return m == name }), name)
+		if len(model) > room {
+			model = model[1:]
+		}
+		var got []string
+		for e := f.caches.shards[0].held.last; e != nil; e = e.prev {
+			got = append(got, e.key)
+		}
+		if !slices.Equal(got, model) {
+			t.Fatalf("kept %q, want %q", got, model)
+		}
+	}
+}
+
+// zipf draws from n names, the first the most often.
+func zipf(r *rand.Rand, n int) int { return int(math.Pow(float64(n), r.Float64())) - 1 }
+
+// TestScanLeavesTheCacheAlone: files that are asked for once each do not drive out those
+// that are asked for often. The rival is the same cache without that rule.
+func TestScanLeavesTheCacheAlone(t *testing.T) {
+	hits := func(choosy bool) float64 {
+		c := newFileCache(64<<20, 256<<10, 0)
+		if !choosy {
+			for i := range c.shards {
+				c.shards[i].seen = nil
+			}
+		}
+		r := rand.New(rand.NewPCG(3, 3))
+		want, got := 0, 0
+		for i := range 300_000 {
+			path := fmt.Sprint("/popular/", zipf(r, 60_000))
+			if i%4 == 0 {
+				path = fmt.Sprint("/once/", i)
+			}
+			hit := simulate(c, path, 500+int64(i*7919%30_000))
+			if i > 100_000 && i%4 != 0 {
+				want++
+				if hit {
+					got++
+				}
+			}
+		}
+		return 100 * float64(got) / float64(want)
+	}
+	plain, choosy := hits(false), hits(true)
+	t.Logf("of the requests for popular files %.1f %% were answered from memory, without the rule %.1f %%", choosy, plain)
+	if choosy < plain+1 {
+		t.Errorf("%.2f %% of hits with the rule, %.2f %% without", choosy, plain)
+	}
+}
+
+// simulate asks for a file that is on no disk.
+func simulate(c *fileCache, path string, size int64) (hit bool) {
+	e, fl, mine := c.get([]byte(path), 1)
+	if !mine {
+		e.release()
+		return true
+	}
+	s, hash := c.shard([]byte(path))
+	e = &entry{shard: s, key: path, fd: -1, full: true}
+	e.users.Store(1)
+	keep := s.reserve(size, hash)
+	if keep {
+		e.size = size
+	}
+	fl.land(e, nil, keep, 1)
+	e.release()
+	return false
+}
+
+func TestOpenFilesAreBounded(t *testing.T) {
+	const files = 60
+	root := layFiles(t, files, func(int) int { return 70_000 })
+	before := countFDs()
+	f, err := OpenFilesWith(root, FilesConfig{CacheFileMax: 1000, OpenFiles: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := task.Descriptors.InUse()
+	for range 3 {
+		for i := range files {
+			if got := askBody(t, f, fmt.Sprint("/f", i), "200"); got != string(contentOf(i, 70_000)) {
+				t.Fatalf("file %d is wrong", i)
+			}
+			if n := countFDs(); n > before+1+8 {
+				t.Fatalf("%d descriptors more than before", n-before)
+			}
+		}
+	}
+	if s := f.Stats(); s.Open != 8 || s.MaxOpen != 8 || s.OpenEvictions != 3*files-8 {
+		t.Errorf("%+v", s)
+	}
+	if n := task.Descriptors.InUse() - open; n != 8 {
+		t.Errorf("%d descriptors are counted as open", n)
+	}
+	askBody(t, f, fmt.Sprint("/f", files-1), "200")
+	if s := f.Stats(); s.OpenHits != 1 {
+		t.Errorf("the last one was opened again: %+v", s)
+	}
+	// Nobody asks for them any more.
+	f.caches.closeIdle(f.now() + 1)
+	if n := countFDs(); n != before+1 {
+		t.Errorf("%d descriptors when idle, before %d", n, before)
+	}
+	f.Close()
+	if n := countFDs(); n != before || task.Descriptors.InUse() != open {
+		t.Errorf("%d descriptors after Close, before %d", n, before)
+	}
+}
+
+// TestOneReadForManyRequests: 10,000 ask at the same time for a file that nobody has
+// opened yet.
+func TestOneReadForManyRequests(t *testing.T) {
+	const asking = 10_000
+	const small, size = 1000, 3000
+	for _, kept := range []int64{small, size} {
+		t.Run(fmt.Sprint("up to ", kept), func(t *testing.T) {
+			root := layFiles(t, 1, func(int) int { return size })
+			f := openWith(t, root, FilesConfig{CacheFileMax: kept})
+			rt, err := capriccio.New(capriccio.WithLoops(3), capriccio.WithHoldLimit(-1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close()
+			s, _ := f.caches.shard([]byte("/f0"))
+			var reads atomic.Int32
+			openHook = func() {
+				reads.Add(1)
+				offload(func() { // until all are there
+					for joined := int32(0); joined < asking-1; {
+						breathe()
+						s.mu.Lock()
+						if fl := s.flights["/f0"]; fl != nil {
+							joined = fl.joined
+						}
+						s.mu.Unlock()
+					}
+				})
+			}
+			defer func() { openHook = nil }()
+			server := &Server{Handler: f.Serve}
+			defer server.Close()
+			want := string(contentOf(0, size))
+			tasks := make([]*task.Task, asking)
+			var wrong atomic.Int32
+			for i := range tasks {
+				tasks[i] = rt.Go(func() {
+					nc := newScriptConn([]byte("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+					server.ServeConn(nc)
+					if _, body, _ := strings.Cut(string(nc.output), "\r\n\r\n"); body != want {
+						wrong.Add(1)
+					}
+				})
+			}
+			for _, one := range tasks {
+				if err := one.Join(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if reads.Load() != 1 || wrong.Load() != 0 {
+				t.Errorf("opened %d times, %d wrong answers", reads.Load(), wrong.Load())
+			}
+			if st := f.Stats(); st.Misses != asking || st.Loads+uint64(st.Open) != 1 {
+				t.Errorf("%+v", st)
+			}
+			checkCache(t, f)
+		})
+	}
+}
+
+// TestOutOfDescriptors: files that are only kept open are closed when others need their
+// descriptors; without any the answer is 503.
+func TestOutOfDescriptors(t *testing.T) {
+	root := layFiles(t, 20, func(int) int { return 50_000 })
+	f := openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 16})
+	for i := range 16 {
+		askBody(t, f, fmt.Sprint("/f", i), "200")
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	lower := limit
+	lower.Cur = uint64(highestFD(t) + 1)
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	// Below the limit every number is to be taken.
+	var taken []int
+	defer func() {
+		for _, fd := range taken {
+			unix.Close(fd)
+		}
+	}()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Skip(err)
+	}
+	for {
+		fd, err := unix.Dup(f.root)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	if got := askBody(t, f, "/f17", "200"); got != string(contentOf(17, 50_000)) {
+		t.Errorf("%d bytes", len(got))
+	}
+	f.caches.empty()
+	for {
+		fd, err := unix.Dup(f.root)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	server := &Server{Handler: f.Serve}
+	server.ErrorLog = quietLog()
+	nc := newScriptConn([]byte("GET /f18 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+	serveScript(server, nc)
+	if got := statusOf(string(nc.output)); got != "503" {
+		t.Errorf("status %s without any descriptor", got)
+	}
+}
+
+func highestFD(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	high := 0
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscan(e.Name(), &n); err == nil {
+			high = max(high, n)
+		}
+	}
+	return high
+}
+
+// TestReadErrorIsNotKept: EIO is an answer once, not for ever.
+func TestReadErrorIsNotKept(t *testing.T) {
+	for _, config := range []FilesConfig{{}, {CacheBytes: -1}, {CacheBytes: -1, OpenFiles: -1}} {
+		root := layFiles(t, 1, func(int) int { return 40_000 })
+		f := openWith(t, root, config)
+		readFault = func(*entry) error { return unix.EIO }
+		server := &Server{Handler: f.Serve, ErrorLog: quietLog()}
+		nc := newScriptConn([]byte("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+		serveScript(server, nc)
+		readFault = nil
+		if len(nc.output) > 10_000 {
+			t.Errorf("%+v: %d bytes in spite of EIO", config, len(nc.output))
+		}
+		if s := f.Stats(); s.Files+s.Open != 0 || s.Bytes != 0 {
+			t.Errorf("%+v: kept after EIO: %+v", config, s)
+		}
+		if got := askBody(t, f, "/f0", "200"); got != string(contentOf(0, 40_000)) {
+			t.Errorf("%+v: %d bytes", config, len(got))
+		}
+	}
+}
+
+// TestColdFile streams a file that is on disk only.
+func TestColdFile(t *testing.T) {
+	const size = 9 << 20
+	root := layFiles(t, 1, func(int) int { return size })
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		f := openWith(t, root, FilesConfig{})
+		sv := start(&Server{Handler: f.Serve})
+		file, err := os.Open(filepath.Join(root, "f0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for range 2 {
+			file.Sync()
+			unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+			t.Logf("%d bytes of the first 256 KiB are in memory", resident(int(file.Fd()), 0, 256<<10))
+			p := sv.dial()
+			p.send("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\nGET /f0 HTTP/1.1\r\nHost: h\r\nRange: bytes=4000000-\r\n\r\n")
+			if _, body := p.response("GET"); body != string(contentOf(0, size)) {
+				t.Errorf("%d bytes that are not the content", len(body))
+			}
+			if _, body := p.response("GET"); body != string(contentOf(0, size)[4000000:]) {
+				t.Errorf("%d bytes that are not the rest of the content", len(body))
+			}
+		}
+	})
+}
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// breathe lets others work while a test waits for a state that nothing announces.
+func breathe() { <-time.After(time.Millisecond) }

@@ -1,0 +1,359 @@
+package knot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepings are the ways in which a file can be kept.
+var keepings = []struct {
+	name   string
+	config FilesConfig
+}{
+	{"in memory", FilesConfig{CacheFileMax: 20 << 20, CacheBytes: 1 << 30}},
+	{"open", FilesConfig{CacheBytes: -1, OpenFiles: 100}},
+	{"not at all", FilesConfig{CacheBytes: -1, OpenFiles: -1}},
+}
+
+// rename makes content the file's in one step.
+func rename(t testing.TB, path, content string) {
+	t.Helper()
+	fresh := path + ".new"
+	if err := errors.Join(os.WriteFile(fresh, []byte(content), 0o644), os.Rename(fresh, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aged sets a file's times back, so that the next change shows in them; without this
+// the tests would have to wait for the clock of the file system.
+func aged(t testing.TB, path string) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changes are what can happen to a file between two requests; want is the answer to the
+// second, a status or a body.
+var changes = []struct {
+	name, want string
+	do         func(t testing.TB, path string)
+}{
+	{"nothing", strings.Repeat("old ", 100), func(testing.TB, string) {}},
+	{"replaced", "new", func(t testing.TB, path string) { rename(t, path, "new") }},
+	{"replaced by one of the same size and time", strings.Repeat("NEW ", 100), func(t testing.TB, path string) {
+		rename(t, path, strings.Repeat("NEW ", 100))
+		aged(t, path)
+	}},
+	{"rewritten in place", strings.Repeat("NEW ", 100), func(t testing.TB, path string) {
+		if err := os.WriteFile(path, []byte(strings.Repeat("NEW ", 100)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"truncated", "old ", func(t testing.TB, path string) {
+		if err := os.Truncate(path, 4); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"deleted", "404", func(t testing.TB, path string) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"replaced by a folder", "301", func(t testing.TB, path string) {
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"replaced by a link that leads out", "403", func(t testing.TB, path string) {
+		if err := errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"forbidden", "403", func(t testing.TB, path string) {
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"in a folder that is forbidden", "403", func(t testing.TB, path string) {
+		if err := os.Chmod(filepath.Dir(path), 0); err != nil {
+			t.Fatal(err)
+		}
+	}},
+}
+
+// asNobody runs fn without root's right to read everything.
+func asNobody(t *testing.T, fn func()) {
+	if os.Getuid() != 0 {
+		fn()
+		return
+	}
+	const nobody = 65534
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unix.Syscall(unix.SYS_SETFSUID, nobody, 0, 0)
+	defer unix.Syscall(unix.SYS_SETFSUID, 0, 0, 0)
+	fn()
+}
+
+// openTop makes a folder for all users with one file in a folder below it.
+func changing(t *testing.T) (root, path string) {
+	root, err := os.MkdirTemp("", "knot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	path = filepath.Join(root, "d", "f")
+	if err := errors.Join(os.Chmod(root, 0o755), os.Mkdir(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte(strings.Repeat("old ", 100)), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	aged(t, path)
+	return root, path
+}
+
+// TestChangesAreSeen: after a change the old file is served for as long as Revalidate
+// says and not longer, however it is kept.
+func TestChangesAreSeen(t *testing.T) {
+	for _, kept := range keepings {
+		for _, change := range changes {
+			for _, always := range []bool{false, true} {
+				t.Run(fmt.Sprint(kept.name, "/", change.name, "/always=", always), func(t *testing.T) {
+					root, path := changing(t)
+					config := kept.config
+					if always {
+						config.Revalidate = -1
+					}
+					f := openWith(t, root, config)
+					now := int64(1)
+					f.now = func() int64 { return now }
+					old := askBody(t, f, "/d/f", "200")
+					change.do(t, path)
+					asNobody(t, func() {
+						if !always && f.caches != nil {
+							now += int64(time.Second) - 1
+							if got := askBody(t, f, "/d/f", "200"); kept.name == "in memory" && got != old {
+								t.Errorf("before it was compared again: %.20q", got)
+							}
+							now++
+						}
+						answer := askFile(f, "/d/f")
+						_, body, _ := strings.Cut(answer, "\r\n\r\n")
+						if body != change.want && statusOf(answer) != change.want {
+							t.Errorf("got %.200q, want %.20q", answer, change.want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestYoungFileIsReadAgain: a file that is changed within the same tick of the file
+// system's clock looks the same before and after.
+func TestYoungFileIsReadAgain(t *testing.T) {
+	root, path := changing(t)
+	f := openWith(t, root, FilesConfig{Revalidate: -1})
+	rename(t, path, "young 1")
+	for range 3 {
+		askBody(t, f, "/d/f", "200")
+	}
+	if s := f.Stats(); s.Hits != 0 && s.Stale == 0 {
+		t.Errorf("a file just written is trusted: %+v", s)
+	}
+	aged(t, path) // changes ctime, but not the times that are compared for age
+	e, err := loadOnce(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.young {
+		t.Error("its time of change is not looked at")
+	}
+}
+
+func loadOnce(f *Files) (*entry, error) {
+	x := newCtx()
+	x.path = []byte("/d/f")
+	f.caches.empty()
+	e, err := f.find(x)
+	if err == nil {
+		e.release()
+	}
+	return e, err
+}
+
+// TestFileThatChangesWhileItIsServed: a client that reads slowly gets the file as it was
+// when its response began, or, if somebody truncates it, is cut off.
+func TestFileThatChangesWhileItIsServed(t *testing.T) {
+	const size = 16 << 20 // more than the buffers of a connection take
+	old := bytes.Repeat([]byte("old\n"), size/4)
+	for _, kept := range keepings {
+		for _, change := range []string{"replaced", "deleted", "truncated"} {
+			t.Run(kept.name+"/"+change, func(t *testing.T) {
+				everyMode(t, func(t *testing.T, start func(*Server) *served) {
+					path := filepath.Join(t.TempDir(), "f")
+					if err := os.WriteFile(path, old, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					f := openWith(t, filepath.Dir(path), kept.config)
+					sv := start(&Server{Handler: f.Serve})
+					p := sv.dial()
+					p.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n")
+					resp, err := http.ReadResponse(p.r, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					// The server is stuck in the middle: nobody has read the body.
+					switch change {
+					case "replaced":
+						rename(t, path, "new")
+					case "deleted":
+						os.Remove(path)
+					case "truncated":
+						os.Truncate(path, 100)
+					}
+					got, err := io.ReadAll(resp.Body)
+					cut := change == "truncated" && kept.name != "in memory"
+					if cut && err != io.ErrUnexpectedEOF || !cut && (err != nil || len(got) != size) {
+						t.Errorf("%d bytes, %v", len(got), err)
+					}
+					// What is cut off while it is in a socket's buffer becomes zeros there.
+					if !cut && !bytes.Equal(got, old[:len(got)]) {
+						t.Error("not what the file was")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRandomRequestsAgainstFileServer asks Knot and net/http's FileServer the same, while
+// the files change between requests.
+func TestRandomRequestsAgainstFileServer(t *testing.T) {
+	const files = 12
+	for _, kept := range keepings {
+		t.Run(kept.name, func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				root := t.TempDir()
+				oracle := http.FileServer(http.Dir(root))
+				config := kept.config
+				config.Revalidate = -1
+				if kept.name == "in memory" {
+					config.CacheBytes, config.CacheFileMax = 400_000, 60_000 // some of each
+				}
+				sv := start(&Server{Handler: openWith(t, root, config).Serve})
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed %d", seed)
+				r := rand.New(rand.NewPCG(seed, 0))
+				p := sv.dial()
+				for range 400 {
+					name := fmt.Sprintf("/f%d.txt", r.IntN(files))
+					if r.IntN(4) == 0 {
+						mutate(t, r, root+name)
+					}
+					compareAnswers(t, p, oracle, r, name)
+				}
+			})
+		})
+	}
+}
+
+// mutate leaves no empty file: on a range of one FileServer and Knot differ, rightly both.
+func mutate(t *testing.T, r *rand.Rand, path string) {
+	content := string(contentOf(r.IntN(1000), 1+r.IntN(3)*r.IntN(100_000)))
+	switch r.IntN(5) {
+	case 0:
+		os.Remove(path)
+	case 1:
+		if _, err := os.Stat(path); err == nil {
+			os.Truncate(path, int64(1+r.IntN(50_000)))
+		}
+	case 2:
+		os.WriteFile(path, []byte(content), 0o644)
+	default:
+		rename(t, path, content)
+	}
+}
+
+func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, name string) {
+	t.Helper()
+	method := []string{"GET", "GET", "GET", "HEAD"}[r.IntN(4)]
+	req := httptest.NewRequest(method, name, nil)
+	head := method + " " + name + " HTTP/1.1\r\nHost: h\r\n"
+	add := func(field, value string) {
+		req.Header.Set(field, value)
+		head += field + ": " + value + "\r\n"
+	}
+	if method == "GET" {
+		switch r.IntN(6) {
+		case 0:
+			add("Range", fmt.Sprintf("bytes=%d-%d", r.IntN(1000), 1000+r.IntN(60_000)))
+		case 1:
+			add("Range", fmt.Sprintf("bytes=%d-", r.IntN(90_000)))
+		case 2:
+			add("Range", fmt.Sprintf("bytes=-%d", 1+r.IntN(90_000)))
+		}
+	}
+	switch r.IntN(8) {
+	case 0:
+		add("If-Modified-Since", time.Now().Add(time.Hour).UTC().Format(httpTime))
+	case 1:
+		add("If-Modified-Since", time.Now().Add(-time.Hour).UTC().Format(httpTime))
+	case 2:
+		add("If-None-Match", `"x", "y"`)
+	case 3:
+		add("If-None-Match", "*")
+	}
+	want := httptest.NewRecorder()
+	oracle.ServeHTTP(want, req)
+	p.send(head + "\r\n")
+	got, body := p.response(method)
+	if got.StatusCode != want.Code {
+		t.Fatalf("%q: status %d, want %d", head, got.StatusCode, want.Code)
+	}
+	if want.Code >= 400 {
+		return
+	}
+	for _, field := range []string{"Content-Range", "Content-Length", "Last-Modified"} {
+		// FileServer's recorder has no length for what it did not write.
+		if w, g := want.Header().Get(field), got.Header.Get(field); w != g && (w != "" || field != "Content-Length") {
+			t.Fatalf("%q: %s is %q, want %q", head, field, g, w)
+		}
+	}
+	if method == "GET" && body != want.Body.String() {
+		t.Fatalf("%q: %d bytes that differ from the %d of FileServer", head, len(body), want.Body.Len())
+	}
+}
+
+// TestLargeFileAfterAPause: the time that a client has for a response begins with the
+// response.
+func TestLargeFileAfterAPause(t *testing.T) {
+	root := layFiles(t, 1, func(int) int { return 500_000 })
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		const limit = 40 * time.Millisecond
+		f := openWith(t, root, FilesConfig{CacheBytes: -1})
+		sv := start(&Server{Handler: f.Serve, WriteTimeout: limit})
+		p := sv.dial()
+		for range 3 {
+			p.send("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n")
+			if _, body := p.response("GET"); len(body) != 500_000 {
+				t.Fatalf("%d bytes", len(body))
+			}
+			<-time.After(3 * limit)
+		}
+	})
+}

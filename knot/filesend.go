@@ -1,0 +1,155 @@
+package knot
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// sendEntry answers GET and HEAD with the file, a part of it, or 304.
+func (x *Ctx) sendEntry(f *Files, e *entry) error {
+	if x.head.asks {
+		return x.sendAsked(f, e)
+	}
+	if e.full {
+		return x.sendFull(e)
+	}
+	x.resp.fields = append(x.resp.fields, e.data[:e.head.validators]...)
+	x.resp.ctype = e.head.ctype
+	return x.sendBody(f, e, 0, e.id.size)
+}
+
+// sendFull answers from memory: the prepared header lines and the content leave in one
+// system call.
+func (x *Ctx) sendFull(e *entry) error {
+	r := &x.resp
+	x.commitOpen()
+	r.length, r.written, r.phase = e.id.size, e.id.size, respDone
+	if x.head.method == methodHead {
+		r.written = 0
+		return x.emit(e.data[:e.head.length])
+	}
+	return x.emit(e.data)
+}
+
+// sendAsked answers a request with a condition or a range.
+func (x *Ctx) sendAsked(f *Files, e *entry) error {
+	r, h := &x.resp, &e.head
+	r.fields = append(r.fields, e.data[:h.validators]...)
+	if x.notModified(h.tag, h.modified) {
+		r.status = 304
+		return nil
+	}
+	r.ctype = h.ctype
+	from, length := int64(0), e.id.size
+	if x.head.method == methodGet {
+		switch part, ok := x.wantedRange(h.tag, h.modified, e.id.size); {
+		case !ok:
+			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.id.size, 10)
+			r.fields = append(r.fields, "\r\n"...)
+			return x.SendError(416)
+		case part.set:
+			r.status, from, length = 206, part.from, part.to-part.from
+			r.fields = part.appendHeader(r.fields, e.id.size)
+		}
+	}
+	return x.sendBody(f, e, from, length)
+}
+
+// sendBody commits the response and sends length bytes of the file.
+func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
+	r := &x.resp
+	r.length, r.written = length, length
+	r.phase = respFixed
+	x.commit(length)
+	if x.head.method == methodHead {
+		r.written, r.phase = 0, respDone
+		return nil
+	}
+	if e.full {
+		r.phase = respDone
+		at := int64(e.head.length) + from
+		return x.emit(e.data[at : at+length])
+	}
+	var sent int64
+	var err error
+	if nc, ok := x.c.nc.(fileSender); ok && length >= sendfileMin {
+		sent, err = x.sendPages(nc, e, from, length)
+	} else {
+		sent, err = x.sendCopied(e, from, length)
+	}
+	if sent < length && err == nil {
+		err = errShrank
+	}
+	if err == nil {
+		r.phase = respDone
+		return nil
+	}
+	r.written -= length - sent
+	if x.writeErr == nil {
+		// Too late to say anything but by closing. The file is not what it was.
+		x.closing, x.torn = true, true
+		if f.caches != nil && e.shard != nil {
+			e.drop()
+		}
+	}
+	return err
+}
+
+// sendfileMin is from how many bytes on a file is sent without a copy.
+const sendfileMin = 32 << 10
+
+// fileSender is a connection with sendfile.
+type fileSender interface {
+	SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error)
+}
+
+// sendPages sends from the kernel's page cache.
+func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, error) {
+	if x.writeErr != nil {
+		return 0, x.writeErr
+	}
+	p := &x.pages
+	*p = entryPages{x: x, e: e}
+	x.c.armWrite(x.srv.limits.write)
+	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
+	*p = entryPages{}
+	x.out = x.out[:0]
+	x.resp.start = -1
+	var op *net.OpError
+	if errors.As(err, &op) {
+		x.writeErr = err
+	}
+	if err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return sent, err
+}
+
+// sendCopied sends through a buffer.
+func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
+	if length > int64(cap(x.out)-len(x.out)) {
+		x.widen()
+		defer x.narrow()
+	}
+	for sent < length {
+		end := len(x.out)
+		free := int64(cap(x.out) - end)
+		n, err := e.readAt(x.out[end:end+int(min(free, length-sent))], from+sent)
+		if n <= 0 {
+			return sent, err
+		}
+		x.out = x.out[:end+n]
+		sent += int64(n)
+		if sent < length && cap(x.out)-len(x.out) < wideSize/4 {
+			if err := x.flush(); err != nil {
+				return sent, err
+			}
+			x.busyReads()
+		}
+	}
+	return sent, nil
+}

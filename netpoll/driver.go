@@ -1,0 +1,107 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+var errNoRing = errors.New("netpoll: the poller was made without a ring (NoRing)")
+
+// NoRing makes of a constructor of pollers one whose pollers refuse Driver, so that
+// package aio serves files with threads. What the poller itself uses does not change.
+func NoRing(newPoller func() (task.Poller, error)) func() (task.Poller, error) {
+	return func() (task.Poller, error) {
+		p, err := newPoller()
+		if err != nil {
+			return nil, err
+		}
+		r, ok := p.(interface{ refuseDriver(error) })
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("netpoll: NoRing of a %T; want a poller of package netpoll", p), p.Close())
+		}
+		r.refuseDriver(errNoRing)
+		return p, nil
+	}
+}
+
+// A ringHost lends a poller that does not need io_uring(7) itself a ring for the requests
+// of others. Its descriptor is in the set that the poller waits for, because it is
+// readable while completions are there. Loop-private.
+type ringHost struct {
+	driver *uring.Driver // nil: not asked for yet, refused, or closed
+	err    error         // why there is none, for good
+}
+
+// lend returns the driver, made at the first call; watch puts its descriptor into the
+// poller's set.
+func (h *ringHost) lend(watch func(fd int) error) (*uring.Driver, error) {
+	if h.driver != nil || h.err != nil {
+		return h.driver, h.err
+	}
+	d, err := uring.NewDriver(uring.Config{})
+	if err == nil {
+		if err = watch(d.Fd()); err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}
+	if err != nil {
+		h.err = fmt.Errorf("netpoll: no ring beside the poller: %w", err)
+		return nil, h.err
+	}
+	h.driver = d
+	return d, nil
+}
+
+// refuseDriver makes Driver fail with err.
+func (h *ringHost) refuseDriver(err error) { h.err = err }
+
+// before hands over what was asked for since the last Poll, and returns how long this one
+// may wait. Much has completed by then, such as a read of what is in memory. Sockets are
+// served in spite of an error.
+func (h *ringHost) before(timeout time.Duration) (time.Duration, error) {
+	d := h.driver
+	if d == nil {
+		return timeout, nil
+	}
+	if err := d.Flush(); err != nil {
+		return 0, fmt.Errorf("netpoll: the ring beside the poller: %w", err)
+	}
+	if d.Reap() > 0 {
+		return 0, nil
+	}
+	if d.Pending() > 0 && (timeout < 0 || timeout > ringRetry) {
+		return ringRetry, nil
+	}
+	return timeout, nil
+}
+
+// ringRetry is when requests are handed over again that the kernel had no memory for.
+const ringRetry = time.Millisecond
+
+// after completes what has come in during the wait.
+func (h *ringHost) after() {
+	if h.driver != nil {
+		h.driver.Reap()
+	}
+}
+
+// busy says whether completions may come, or requests are to be handed over.
+func (h *ringHost) busy() bool {
+	return h.driver != nil && h.driver.InFlight()+h.driver.Pending() > 0
+}
+
+// close waits until the kernel has let go of the memory of all requests.
+func (h *ringHost) close() error {
+	d := h.driver
+	h.driver, h.err = nil, errPollerClosed
+	if d == nil {
+		return nil
+	}
+	return d.Close()
+}

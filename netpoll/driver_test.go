@@ -1,0 +1,285 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A driven poller lends its ring.
+type driven interface {
+	task.Poller
+	Driver() (*uring.Driver, error)
+}
+
+// hosts are the pollers that do without a ring themselves.
+var hosts = map[string]func() (task.Poller, error){"epoll": NewEpoll, "poll": NewPoll}
+
+// eachHost runs the test with the ring of each poller that does without one itself.
+func eachHost(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
+	for name, open := range hosts {
+		t.Run(name, func(t *testing.T) {
+			before := rings()
+			made, err := open()
+			must(t, err)
+			p := made.(driven)
+			d, err := p.Driver()
+			if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
+				must(t, p.Close())
+				t.Skipf("io_uring is not to be had: %v", err)
+			}
+			must(t, err)
+			if rings() == before {
+				t.Error("the ring is in neither list of /proc/self: this test sees nothing")
+			}
+			f(t, p, d)
+			must(t, p.Close())
+			if after := rings(); after != before {
+				t.Errorf("descriptors and mappings of rings: %d, want %d", after, before)
+			}
+		})
+	}
+}
+
+// rings counts descriptors and mappings of rings in this process.
+func rings() int {
+	maps, _ := os.ReadFile("/proc/self/maps")
+	n := strings.Count(string(maps), "[io_uring]")
+	for _, fd := range openFDs() {
+		if strings.Contains(fd, "[io_uring]") {
+			n++
+		}
+	}
+	return n
+}
+
+// outcome takes one completion.
+type outcome struct {
+	res  int32
+	done bool
+	who  *task.Waiter // woken, if not nil
+	ts   unix.Timespec
+}
+
+func (o *outcome) Complete(res int32, flags uint32) {
+	o.res, o.done = res, true
+	if o.who != nil {
+		o.who.Wake()
+	}
+}
+
+func pollIn(t testing.TB, d *uring.Driver, fd int) *outcome {
+	e, err := d.Entry()
+	must(t, err)
+	o := new(outcome)
+	e.PreparePollAdd(fd, unix.POLLIN)
+	d.Track(e, o)
+	return o
+}
+
+func TestCompletionEndsThePoll(t *testing.T) {
+	eachHost(t, func(t *testing.T, p driven, d *uring.Driver) {
+		a, b := bareSocketpair(t)
+		defer unix.Close(a)
+		defer unix.Close(b)
+		for range 50 {
+			o := pollIn(t, d, a)
+			if !p.Active() {
+				t.Fatal("not Active with a request that is to be handed over")
+			}
+			must(t, p.Poll(0))
+			if o.done || d.Pending() != 0 || !p.Active() {
+				t.Fatalf("after Poll(0): done %v, pending %d, Active %v; want false, 0, true", o.done, d.Pending(), p.Active())
+			}
+			go unix.Write(b, []byte("x"))
+			for !o.done {
+				must(t, p.Poll(-1))
+			}
+			if o.res&unix.POLLIN == 0 {
+				t.Fatalf("poll completed with %#x, want POLLIN", o.res)
+			}
+			var buf [8]byte
+			unix.Read(a, buf[:])
+			if p.Active() {
+				t.Fatal("Active with nothing in flight")
+			}
+		}
+	})
+}
+
+// What completes while it is handed over must not be waited for.
+func TestImmediateCompletionDoesNotWait(t *testing.T) {
+	eachHost(t, func(t *testing.T, p driven, d *uring.Driver) {
+		e, err := d.Entry()
+		must(t, err)
+		o := new(outcome)
+		e.PrepareNop()
+		d.Track(e, o)
+		must(t, p.Poll(-1))
+		if !o.done {
+			t.Fatal("Poll ended before the completion of a no-op")
+		}
+	})
+}
+
+// A Poll between descriptors and completions must not mistake one for the other.
+func TestSocketsBesideTheRing(t *testing.T) {
+	eachHost(t, func(t *testing.T, p driven, d *uring.Driver) {
+		a, b := bareSocketpair(t)
+		defer unix.Close(b)
+		s := bareDesc(t, p, a)
+		must(t, p.Poll(0)) // the event that comes with registering
+		s.read.p.Store(nil)
+		x, y := bareSocketpair(t)
+		defer unix.Close(x)
+		defer unix.Close(y)
+		o := pollIn(t, d, x)
+		must(t, p.Poll(0))
+		unix.Write(b, []byte("x"))
+		must(t, p.Poll(-1))
+		if s.read.p.Load() != ready || o.done {
+			t.Errorf("the socket is ready: %v, the request done: %v; want true, false", s.read.p.Load() == ready, o.done)
+		}
+		unix.Write(y, []byte("x"))
+		for !o.done {
+			must(t, p.Poll(-1))
+		}
+		must(t, s.shut())
+		s.unuse()
+	})
+}
+
+func TestDriverIsKept(t *testing.T) {
+	eachHost(t, func(t *testing.T, p driven, d *uring.Driver) {
+		again, err := p.Driver()
+		if again != d || err != nil {
+			t.Errorf("second call: %p, %v; want %p", again, err, d)
+		}
+	})
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	for name, open := range hosts {
+		t.Run(name, func(t *testing.T) {
+			made, err := open()
+			must(t, err)
+			p := made.(driven)
+			d, err := p.Driver()
+			if err != nil {
+				must(t, p.Close())
+				t.Skip(err)
+			}
+			a, b := bareSocketpair(t)
+			defer unix.Close(a)
+			defer unix.Close(b)
+			sent := pollIn(t, d, a)
+			must(t, p.Poll(0))
+			queued := pollIn(t, d, a)
+			must(t, p.Close())
+			for i, o := range []*outcome{sent, queued} {
+				if !o.done || o.res != -int32(unix.ECANCELED) {
+					t.Errorf("request %d: done %v, result %v; want ECANCELED", i, o.done, syscall.Errno(-o.res))
+				}
+			}
+			if d, err := p.Driver(); d != nil || !errors.Is(err, errPollerClosed) {
+				t.Errorf("Driver after Close: %v, %v; want errPollerClosed", d, err)
+			}
+		})
+	}
+}
+
+func TestNoRing(t *testing.T) {
+	for _, x := range pollers {
+		t.Run(x.name, func(t *testing.T) {
+			p, err := NoRing(x.open)()
+			skipRefused(t, err)
+			must(t, err)
+			defer p.Close()
+			if d, err := p.(driven).Driver(); d != nil || !errors.Is(err, errNoRing) {
+				t.Errorf("Driver: %v, %v; want errNoRing", d, err)
+			}
+		})
+	}
+	if p, err := NoRing(func() (task.Poller, error) { return nil, unix.EMFILE })(); p != nil || !errors.Is(err, unix.EMFILE) {
+		t.Errorf("NoRing of a constructor that fails: %v, %v; want its error", p, err)
+	}
+	if p, err := NoRing(func() (task.Poller, error) { return idlePoller{}, nil })(); p != nil || err == nil {
+		t.Errorf("NoRing of somebody else's poller: %v, %v; want an error", p, err)
+	}
+}
+
+// idlePoller is a poller of somebody else.
+type idlePoller struct{ task.Poller }
+
+func (idlePoller) Close() error { return nil }
+
+// A loop waits with its poller; a task is woken by a completion.
+func TestRingInARuntime(t *testing.T) {
+	for _, s := range settings() {
+		t.Run(s.name, func(t *testing.T) {
+			rt := s.start(t)
+			inTask(t, rt, func() {
+				d, err := task.CurrentLoop().Poller().(driven).Driver()
+				if err != nil {
+					t.Skipf("io_uring is not to be had: %v", err)
+				}
+				for range 3 {
+					e, err := d.Entry()
+					must(t, err)
+					o := &outcome{who: task.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
+					uring.PrepareTimeout(e, &o.ts, 0, 0)
+					d.Track(e, o)
+					must(t, o.who.Park(task.ReasonDisk, nil))
+					o.who.Release()
+					if o.res != -int32(unix.ETIME) {
+						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkPollWithRing is a Poll that does not wait, without a ring, with one that has a
+// request in flight, and with one request handed over and completed in each.
+func BenchmarkPollWithRing(b *testing.B) {
+	for _, state := range []string{"none", "in-flight", "nop"} {
+		b.Run(state, func(b *testing.B) {
+			made, err := NewEpoll()
+			must(b, err)
+			p := made.(driven)
+			defer p.Close()
+			var d *uring.Driver
+			if state != "none" {
+				if d, err = p.Driver(); err != nil {
+					b.Skip(err)
+				}
+			}
+			if state == "in-flight" {
+				x, y := bareSocketpair(b)
+				defer unix.Close(x)
+				defer unix.Close(y)
+				pollIn(b, d, x)
+			}
+			o := new(outcome)
+			for b.Loop() {
+				if state == "nop" {
+					e, _ := d.Entry()
+					e.PrepareNop()
+					d.Track(e, o)
+				}
+				p.Poll(0)
+			}
+		})
+	}
+}

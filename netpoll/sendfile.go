@@ -1,0 +1,264 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"io"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+const (
+	// sendfileMax is how much one sendfile(2) is given, in bytes, and how much is sent
+	// without a wait before other tasks of the loop get a turn.
+	sendfileMax = 1 << 20
+	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
+	fetchMax = 128 << 10
+	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
+	// with firstAhead and doubles: most files are short, and memory may be too.
+	readAhead  = 2 << 20
+	firstAhead = 2 * fetchMax
+)
+
+// Pages is what SendFile asks about the file that it sends. *aio.File is one.
+type Pages interface {
+	io.ReaderAt
+	// Resident returns how many bytes from offset off on, at most n, can be had without
+	// waiting for a disk; below 0 if that can't be told. It never parks.
+	Resident(off, n int64) int64
+	// Prefetch returns when n bytes from off on are in memory, as far as the file has
+	// them. It may park.
+	Prefetch(off, n int64) error
+}
+
+// eagerPages can besides begin to read and return at once. It never parks.
+type eagerPages interface {
+	Ahead(off, n int64)
+}
+
+// SendFile sends head and then n bytes of the file fd from offset off on (sendfile(2)),
+// and returns how many bytes of the file it sent. What is not in memory is waited for
+// by parking, not by stopping the loop, and read a little ahead of what is sent. With
+// nil pages the file is taken to be in memory, and the loop waits where it is not. The
+// file's own offset is neither used nor moved. If the file is shorter than it should be
+// the error is io.ErrUnexpectedEOF.
+//
+// fd must stay open until SendFile returns, and nobody else should write to the
+// connection meanwhile. It parks.
+func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, error) {
+	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
+	s.eager, _ = pages.(eagerPages)
+	for len(head) > 0 {
+		k, err := c.d.sendPart(head, s.left > 0)
+		if err != nil {
+			return 0, c.opError("write", "write", err)
+		}
+		head = head[k:]
+	}
+	err := s.run()
+	if err != nil && err != io.ErrUnexpectedEOF {
+		err = c.opError("sendfile", "sendfile", err)
+	}
+	return s.sent, err
+}
+
+// A fileSend is one SendFile under way. Only its caller touches it.
+type fileSend struct {
+	c     *Conn
+	pages Pages
+	eager eagerPages // pages, if they can
+	fd    int
+	off   int64 // next byte to send
+	left  int64
+	sent  int64
+	asked int64 // end of what has been asked for ahead
+	ahead int64 // how far to go ahead next
+	burst int64 // sent since others had a turn
+	blind bool  // nobody can tell what is in memory
+}
+
+func (s *fileSend) run() error {
+	for s.left > 0 {
+		n := min(s.left, sendfileMax)
+		if s.pages != nil {
+			there, err := s.there(n)
+			if err != nil {
+				return err
+			}
+			s.readOn()
+			if there <= 0 {
+				if err := s.copy(n); err != nil {
+					return err
+				}
+				continue
+			}
+			n = min(n, there)
+		}
+		k, err := s.c.d.sendfilePart(s.fd, s.off, n, s.pages != nil)
+		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
+			if err := s.copy(n); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.took(k)
+	}
+	return nil
+}
+
+// took counts k bytes as sent; 0 is a socket that had no room and has some again.
+func (s *fileSend) took(k int64) {
+	s.off += k
+	s.sent += k
+	s.left -= k
+	if k == 0 {
+		s.burst = 0
+		return
+	}
+	if s.burst += k; s.burst >= sendfileMax && s.left > 0 {
+		s.burst = 0
+		task.Yield()
+	}
+}
+
+// there returns how many of the next n bytes are in memory, after waiting for the first
+// of them; 0 if that can't be told, as on some file systems.
+func (s *fileSend) there(n int64) (int64, error) {
+	there := s.pages.Resident(s.off, n)
+	if there > 0 {
+		return there, nil
+	}
+	if s.blind = s.blind || there < 0; s.blind {
+		return 0, nil
+	}
+	n = min(n, fetchMax)
+	s.asked = max(s.asked, s.off+n)
+	s.readOn()
+	if err := s.pages.Prefetch(s.off, n); err != nil {
+		return 0, err
+	}
+	there = s.pages.Resident(s.off, n)
+	s.blind = there <= 0
+	return max(there, 0), nil
+}
+
+// readOn keeps the reading ahead of the sending, once a part was missing.
+func (s *fileSend) readOn() {
+	end := s.off + s.left
+	if s.eager == nil || s.asked == 0 || s.asked >= end || s.asked-s.off > s.ahead/2 {
+		return
+	}
+	from := max(s.asked, s.off)
+	s.asked = min(s.off+s.ahead, end)
+	s.eager.Ahead(from, s.asked-from)
+	s.ahead = min(2*s.ahead, readAhead)
+}
+
+// copy sends up to n bytes through memory.
+func (s *fileSend) copy(n int64) error {
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	n = min(n, copySize)
+	var k int
+	var err error
+	if s.pages != nil {
+		k, err = s.pages.ReadAt(buf[:n], s.off)
+	} else {
+		k, err = unix.Pread(s.fd, buf[:n], s.off)
+	}
+	switch {
+	case k > 0:
+		k, err = s.c.d.send(buf[:k])
+		s.took(int64(k))
+		return err
+	case err == unix.EINTR:
+		return nil
+	case err == nil || err == io.EOF:
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// sendPart makes one attempt to send, after waiting for room if there is none. more
+// says that further bytes follow at once (MSG_MORE, send(2)).
+func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
+	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if more {
+		flags |= unix.MSG_MORE
+	}
+	sent, err := d.part(func() (int64, syscall.Errno) {
+		raceWrite(b)
+		r, _, e := syscall.Syscall6(unix.SYS_SENDTO, uintptr(d.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
+		return int64(r), e
+	})
+	return int(sent), err
+}
+
+// sendfilePart makes one attempt to send n bytes of fd. 0 and no error: there was no
+// room, and there is some now; what was in memory before may not be any more. there says
+// that it is in memory, and the Go scheduler need not be told.
+func (d *desc) sendfilePart(fd int, off, n int64, there bool) (int64, error) {
+	sent, err := d.part(func() (int64, syscall.Errno) {
+		raceWrite(nil)
+		var r uintptr
+		var e syscall.Errno
+		if there {
+			r, _, e = syscall.RawSyscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
+				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
+		} else {
+			r, _, e = syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
+				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
+		}
+		if e == 0 && r == 0 {
+			return -1, 0
+		}
+		return int64(r), e
+	})
+	if sent < 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return sent, err
+}
+
+// part calls try once if there is room, and otherwise waits until there is. It returns
+// 0 and no error after a wait or when try met EAGAIN or EINTR.
+func (d *desc) part(try func() (int64, syscall.Errno)) (int64, error) {
+	if err := d.lock(writeSide); err != nil {
+		return 0, err
+	}
+	defer d.unlock(writeSide)
+	if err := d.failed(flagWriteExpired); err != nil {
+		return 0, err
+	}
+	own := d.own()
+	if !d.write.begin(own) {
+		if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, 0); err != nil {
+			return 0, err
+		}
+		d.write.more()
+		return 0, nil
+	}
+	n, e := try()
+	if e == unix.EAGAIN {
+		d.write.exhausted(own)
+		return 0, nil
+	}
+	// Even after a short sendfile: it may have come to the end of the file, and only
+	// another attempt tells.
+	d.write.more()
+	switch e {
+	case 0:
+		return n, nil
+	case unix.EINTR:
+		return 0, nil
+	}
+	return 0, e
+}

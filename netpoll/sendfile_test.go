@@ -1,0 +1,196 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// scriptedPages is a file of which as much is in memory as a test says. Only one task at
+// a time uses it.
+type scriptedPages struct {
+	*os.File
+	resident func(off, n int64) int64
+	fetched  int64 // end of what Prefetch has read
+	reads    int
+	ahead    atomic.Int64 // end of what Ahead was asked for
+	err      error
+}
+
+func (p *scriptedPages) Resident(off, n int64) int64 { return p.resident(off, n) }
+
+func (p *scriptedPages) Prefetch(off, n int64) error {
+	p.fetched = max(p.fetched, off+n)
+	task.Yield()
+	return p.err
+}
+
+func (p *scriptedPages) Ahead(off, n int64) { p.ahead.Store(off + n) }
+
+func (p *scriptedPages) ReadAt(b []byte, off int64) (int, error) {
+	p.reads++
+	return p.File.ReadAt(b, off)
+}
+
+func patternFile(t *testing.T, size int) (*os.File, []byte) {
+	t.Helper()
+	want := pattern(size)
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, want, 0o600))
+	f, err := os.Open(path)
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f, want
+}
+
+// sendAndRead sends by send, and returns what arrives until the connection is closed.
+func sendAndRead(t *testing.T, network string, send func(c *Conn) (int64, error)) (got []byte, sent int64, err error) {
+	t.Helper()
+	c, s := connPair(t, network)
+	defer s.Close()
+	join := spawn(func() {
+		sent, err = send(c)
+		c.Close()
+	})
+	got, readErr := io.ReadAll(s)
+	must(t, readErr)
+	must(t, join())
+	return got, sent, err
+}
+
+func TestSendFile(t *testing.T) {
+	both(t, func(t *testing.T) {
+		const size = 3<<20 + 777
+		f, want := patternFile(t, size)
+		head := []byte("what comes first\n")
+		for _, network := range []string{"tcp", "unix"} {
+			for _, part := range []struct{ off, n int64 }{{0, size}, {12345, 1_000_001}, {size - 1, 1}, {7, 0}} {
+				got, sent, err := sendAndRead(t, network, func(c *Conn) (int64, error) {
+					return c.SendFile(head, int(f.Fd()), part.off, part.n, nil)
+				})
+				if err != nil || sent != part.n || !bytes.Equal(got, append(head[:len(head):len(head)], want[part.off:part.off+part.n]...)) {
+					t.Errorf("%s: %d bytes from %d: %d sent, %d arrived, %v", network, part.n, part.off, sent, len(got), err)
+				}
+			}
+		}
+	})
+}
+
+// TestSendFileOfPages: what is in memory changes all the time, and all that is sent is
+// right.
+func TestSendFileOfPages(t *testing.T) {
+	const size = 2<<20 + 99
+	both(t, func(t *testing.T) {
+		f, want := patternFile(t, size)
+		turn := 0
+		for name, p := range map[string]*scriptedPages{
+			"all":     {resident: func(_, n int64) int64 { return n }},
+			"none":    {resident: func(_, n int64) int64 { return 0 }},
+			"unknown": {resident: func(_, n int64) int64 { return -1 }},
+			"now and then": {resident: func(_, n int64) int64 {
+				turn++
+				return int64(turn*7919) % n * int64(turn%3)
+			}},
+		} {
+			p.File = f
+			if name == "now and then" {
+				inner := p.resident
+				p.resident = func(off, n int64) int64 { return min(inner(off, n), n) }
+			}
+			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
+				return c.SendFile(nil, int(f.Fd()), 0, size, p)
+			})
+			if err != nil || sent != size || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d sent, %d arrived, %v", name, sent, len(got), err)
+			}
+			copied := name == "none" || name == "unknown"
+			if (p.reads > 0) != copied {
+				t.Errorf("%s: %d reads", name, p.reads)
+			}
+			fetched := name == "none" || name == "now and then"
+			if fetched != (p.fetched > 0) || fetched != (p.ahead.Load() > 0) {
+				t.Errorf("%s: fetched up to %d, asked ahead up to %d", name, p.fetched, p.ahead.Load())
+			}
+		}
+	})
+}
+
+// TestSendFileThatEnds: the file is shorter than it was.
+func TestSendFileThatEnds(t *testing.T) {
+	both(t, func(t *testing.T) {
+		f, want := patternFile(t, 100_000)
+		for _, pages := range []Pages{
+			nil,
+			&scriptedPages{File: f, resident: func(_, n int64) int64 { return n }},
+			&scriptedPages{File: f, resident: func(_, n int64) int64 { return 0 }},
+		} {
+			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
+				return c.SendFile(nil, int(f.Fd()), 10, 200_000, pages)
+			})
+			if err != io.ErrUnexpectedEOF || sent != 99_990 || !bytes.Equal(got, want[10:]) {
+				t.Errorf("%d sent, %d arrived, %v", sent, len(got), err)
+			}
+		}
+	})
+}
+
+func TestSendFileErrors(t *testing.T) {
+	both(t, func(t *testing.T) {
+		const size = 16 << 20 // more than the buffers of a connection take
+		f, _ := patternFile(t, size)
+		all := func(_, n int64) int64 { return n }
+		c, s := connPair(t, "tcp")
+		defer s.Close()
+		must(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+		if sent, err := c.SendFile([]byte("head"), int(f.Fd()), 0, size, &scriptedPages{File: f, resident: all}); !errors.Is(err, os.ErrDeadlineExceeded) || sent >= size {
+			t.Errorf("deadline: %d sent, %v", sent, err)
+		}
+		must(t, c.SetWriteDeadline(time.Time{}))
+		join := spawn(func() {
+			breathe(10 * time.Millisecond)
+			c.Close()
+		})
+		if sent, err := c.SendFile(nil, int(f.Fd()), 0, size, nil); !errors.Is(err, net.ErrClosed) || sent >= size {
+			t.Errorf("closed meanwhile: %d sent, %v", sent, err)
+		}
+		must(t, join())
+		if _, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1, nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// TestSendFileReadFails: the file can't be read; the connection still can be used.
+func TestSendFileReadFails(t *testing.T) {
+	both(t, func(t *testing.T) {
+		f, _ := patternFile(t, 1000)
+		broken := errors.New("broken")
+		got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
+			n, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1000, &scriptedPages{File: f, err: broken, resident: func(_, n int64) int64 { return 0 }})
+			c.Write([]byte("!"))
+			return n, err
+		})
+		if !errors.Is(err, broken) || sent != 0 || string(got) != "head!" {
+			t.Errorf("%d sent, %q arrived, %v", sent, got, err)
+		}
+		// sendfile(2) refuses a directory, and so does read(2).
+		d, err := os.Open(t.TempDir())
+		must(t, err)
+		defer d.Close()
+		if _, _, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
+			return c.SendFile(nil, int(d.Fd()), 0, 1000, nil)
+		}); err == nil {
+			t.Error("a directory was sent")
+		}
+	})
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/uring"
+)
+
+// maxAccepted is how many connections may wait to be taken by Accept before the
+// multishot accept is cancelled. One burst may bring the backlog's length more.
+const maxAccepted = 128
+
+// An acceptQueue holds accepted descriptors that nobody has taken yet. Guarded by the mu
+// of its requests.
+type acceptQueue struct {
+	fds  []int32
+	next int // of those in fds to be taken
+}
+
+func (a *acceptQueue) len() int { return len(a.fds) - a.next }
+
+// refuse resets the connections left, as close(2) does with those in the backlog.
+func (a *acceptQueue) refuse() {
+	for ; a.len() > 0; a.next++ {
+		reset(a.fds[a.next])
+		sysClose(a.fds[a.next])
+	}
+}
+
+// reset makes close(2) reset the connection.
+func reset(fd int32) {
+	unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}
+
+// accepting takes the completions of a multishot accept.
+type accepting requests
+
+// Complete implements uring.Completer.
+func (q *accepting) Complete(res int32, flags uint32) {
+	r := (*requests)(q)
+	a := r.accepted
+	more := flags&uring.CQEFMore != 0
+	r.mu.Lock()
+	tell := true
+	if res >= 0 {
+		a.fds = append(a.fds, res)
+	}
+	if !more {
+		r.streaming = false
+		switch e := syscall.Errno(-res); {
+		case res >= 0:
+		case e == unix.ECANCELED || e == unix.EINTR || e == unix.EAGAIN:
+			tell = r.plain
+		default:
+			r.ended, r.errno = true, e
+		}
+	}
+	tooMany := more && a.len() >= maxAccepted
+	r.mu.Unlock()
+	if tooMany {
+		r.p.stopReading(r)
+	}
+	if tell {
+		r.d.deliver(true, false, false)
+	}
+	if !more {
+		r.p.finish(r, askedRead, false)
+	}
+}
+
+// accept is accept4(2), of a descriptor that the kernel has accepted already if there is
+// one.
+func (d *desc) accept(rsa *unix.RawSockaddrAny) (fd int32, salen uint32, e syscall.Errno) {
+	r := d.requests
+	if r == nil || r.accepted == nil {
+		return sysAccept(d.fd, rsa)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.accepted
+	switch {
+	case a.len() > 0:
+		fd = a.fds[a.next]
+		if a.next++; a.next == len(a.fds) {
+			a.fds, a.next = a.fds[:0], 0
+		}
+		return fd, peerName(fd, rsa), 0
+	case r.ended:
+		r.ended = false
+		return -1, 0, r.errno
+	case r.streaming:
+		return -1, 0, unix.EAGAIN
+	}
+	return sysAccept(d.fd, rsa)
+}
+
+// peerName asks for the peer's address, which a multishot accept has no room for. It is
+// not known any more if the connection has been reset meanwhile.
+func peerName(fd int32, rsa *unix.RawSockaddrAny) (salen uint32) {
+	salen = unix.SizeofSockaddrAny
+	_, _, e := syscall.RawSyscall(unix.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(rsa)), uintptr(unsafe.Pointer(&salen)))
+	if e != 0 {
+		return 0
+	}
+	raceRead(nil, 0)
+	return salen
+}

@@ -1,0 +1,388 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+var churn = flag.Int("churn", 5_000, "how many connections TestUringChurn opens and closes in turn")
+
+// onUring runs the test on one loop with the given options, with and without the
+// kernel's limit of multishot receives.
+func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *task.Runtime, p *uringPoller)) {
+	can, err := uringAbility()
+	skipRefused(t, err)
+	must(t, err)
+	for _, x := range []struct {
+		name   string
+		capped bool
+	}{{"capped", true}, {"cancelled", false}} {
+		t.Run(x.name, func(t *testing.T) {
+			if x.capped && !can.capped {
+				t.Skip("multishot receives can't be limited before Linux 6.17")
+			}
+			var p *uringPoller
+			rt := setting{"uring", func() (task.Poller, error) {
+				q, err := NewUring(o)
+				if err == nil {
+					p = q.(*uringPoller)
+					p.capped = x.capped
+				}
+				return q, err
+			}, 1}.start(t)
+			f(t, rt, p)
+		})
+	}
+}
+
+func (r *requests) holds() (buffers, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.head
+	for range r.held {
+		h := r.p.buffers.chain[i]
+		bytes += int(h.end - h.start)
+		i = h.next
+	}
+	return int(r.held), bytes
+}
+
+// A reader that does not read holds a few buffers, and its peer can't send on and on.
+// What has been sent arrives, in order.
+func TestUringSlowConsumer(t *testing.T) {
+	const size, buffers = 1 << 10, 1024
+	onUring(t, UringOptions{Buffers: buffers, BufferSize: size}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		inTask(t, rt, func() {
+			c, s := connPair(t, "tcp")
+			must(t, s.SetReadBuffer(64<<10))
+			must(t, c.SetWriteBuffer(64<<10))
+			hook := task.NewChan[bool](1)
+			must(t, s.OnReadable(func() { hook.Send(true) }))
+			want := pattern(4 << 20)
+			must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+			sent, err := c.Write(want)
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("wrote %d bytes to a peer that does not read, %v; want a time-out", sent, err)
+			}
+			hook.Recv()
+			most := 2*receiveCap/size + 1
+			if !p.capped {
+				most = buffers / 2 // what comes until the loop's next turn
+			}
+			if n, bytes := s.d.requests.holds(); n == 0 || n > most {
+				t.Errorf("the connection holds %d buffers with %d bytes; want some, and at most %d", n, bytes, most)
+			}
+			must(t, c.SetWriteDeadline(time.Time{}))
+			writer := task.Go(func() {
+				_, err := c.Write(want[sent:])
+				must(t, err)
+				must(t, c.Close())
+			})
+			got, err := io.ReadAll(s)
+			must(t, err)
+			must(t, writer.Join())
+			if !bytes.Equal(got, want) {
+				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+			}
+			must(t, s.Close())
+			if p.buffers.free != buffers {
+				t.Errorf("%d buffers are free after all is closed, want %d", p.buffers.free, buffers)
+			}
+		})
+	})
+}
+
+// Bytes that come one by one to somebody who does not read share a buffer.
+func TestUringFewBytesShareBuffers(t *testing.T) {
+	onUring(t, UringOptions{BufferSize: 100}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		inTask(t, rt, func() {
+			c, s := connPair(t, "tcp")
+			must(t, s.OnReadable(func() {}))
+			want := pattern(150)
+			for i := range want {
+				_, err := c.Write(want[i : i+1])
+				must(t, err)
+				task.Yield()
+			}
+			for n := 0; n < len(want); _, n = s.d.requests.holds() {
+				rest(time.Millisecond)
+			}
+			if buffers, _ := s.d.requests.holds(); buffers > 3 {
+				t.Errorf("150 bytes lie in %d buffers of 100, want at most 3", buffers)
+			}
+			got := make([]byte, len(want))
+			for at := 0; at < len(got); at += 10 { // a part of a buffer at a time
+				_, err := io.ReadFull(s, got[at:at+10])
+				must(t, err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("got % x, want % x", got, want)
+			}
+			must(t, c.Close())
+			must(t, s.Close())
+		})
+	})
+}
+
+// Two buffers, and fifty connections that hold bytes which nobody reads: another one
+// works all the same, and in the end everybody gets what was sent.
+func TestUringOutOfBuffers(t *testing.T) {
+	onUring(t, UringOptions{Buffers: 2, BufferSize: 64}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		inTask(t, rt, func() {
+			var clients, servers []*Conn
+			want := pattern(1000)
+			for range 50 {
+				c, s := connPair(t, "tcp")
+				must(t, s.OnReadable(func() {}))
+				clients, servers = append(clients, c), append(servers, s)
+			}
+			for _, c := range clients {
+				_, err := c.Write(want)
+				must(t, err)
+			}
+			for range 5 {
+				rest(time.Millisecond)
+			}
+			if p.buffers.free != 0 {
+				t.Errorf("%d buffers are free; the test wants none to be", p.buffers.free)
+			}
+			c, s := connPair(t, "tcp")
+			pingPong(t, c, s, 100)
+			clients, servers = append(clients, c), append(servers, s)
+			_, err := c.Write(want)
+			must(t, err)
+			for i, s := range servers {
+				got := make([]byte, len(want))
+				_, err := io.ReadFull(s, got)
+				must(t, err)
+				if !bytes.Equal(got, want) {
+					t.Errorf("connection %d got other bytes than were sent", i)
+				}
+				must(t, clients[i].Close())
+				must(t, s.Close())
+			}
+			if p.buffers.free != 2 {
+				t.Errorf("%d buffers are free after all is closed, want 2", p.buffers.free)
+			}
+		})
+	})
+}
+
+// When Close returns the peer has been told, although a request in the ring held the
+// file, and what still completes does not reach the connection that has the number now.
+func TestUringCloseAndReuse(t *testing.T) {
+	both := func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		for range 100 {
+			d, err := Dial("tcp", ln.Addr().String())
+			must(t, err)
+			old, err := ln.AcceptConn()
+			must(t, err)
+			reader := spawn(func() { old.Read(make([]byte, 1)) })
+			awaitWaiter(&old.d.read)
+			rest(20 * time.Microsecond) // the request may be in the ring by now
+			number, token := old.d.fd, old.d.token
+			_, err = d.Write([]byte("for the dead"))
+			must(t, err)
+			must(t, old.Close())
+			must(t, reader())
+			// Closed with bytes that nobody has read or not: the end, or a reset.
+			must(t, d.SetReadDeadline(time.Now().Add(5*time.Second)))
+			if n, err := d.Read(make([]byte, 1)); n != 0 || err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
+				t.Fatalf("the peer of a closed connection reads %d bytes, %v; want its end", n, err)
+			}
+			must(t, d.Close())
+			c, s := connPair(t, "tcp")
+			for _, x := range []*Conn{c, s} {
+				if x.d.token == token {
+					t.Fatalf("token %#x was given twice", token)
+				}
+				if x.d.fd == number {
+					must(t, x.SetReadDeadline(time.Now().Add(time.Millisecond)))
+					if n, err := x.Read(make([]byte, 100)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Fatalf("a connection that nobody writes to reads %d bytes, %v", n, err)
+					}
+				}
+			}
+			must(t, c.Close())
+			must(t, s.Close())
+		}
+		must(t, ln.Close())
+	}
+	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { both(t, rt, p) }) })
+		t.Run("goroutines", func(t *testing.T) { both(t, rt, p) })
+	})
+}
+
+// Connections opened and closed in turn leave no request in flight, no descriptor and
+// no buffer.
+func TestUringChurn(t *testing.T) {
+	const buffers = 16
+	onUring(t, UringOptions{Buffers: buffers}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		before := len(openFDs())
+		inTask(t, rt, func() {
+			ln, err := Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			buf := make([]byte, 8)
+			for i := range *churn {
+				d, err := Dial("tcp", ln.Addr().String())
+				must(t, err)
+				c := d.(*Conn)
+				s, err := ln.AcceptConn()
+				must(t, err)
+				must(t, c.SetLinger(0)) // no TIME_WAIT, of which there is room for few
+				switch i % 4 {
+				case 0: // bytes in a buffer
+					must(t, s.OnReadable(func() {}))
+					_, err := c.Write(buf)
+					must(t, err)
+					task.Yield()
+				case 1: // a receive in flight
+					must(t, s.OnReadable(func() {}))
+				case 2: // a reader
+					_, err := c.Write(buf)
+					must(t, err)
+					_, err = s.Read(buf)
+					must(t, err)
+				}
+				if i%2 == 0 {
+					must(t, s.SetLinger(0))
+					must(t, s.Close())
+					must(t, c.Close())
+				} else {
+					must(t, c.Close())
+					must(t, s.Close())
+				}
+			}
+			must(t, ln.Close())
+			task.Yield()
+			rest(time.Millisecond)
+			if n := p.driver.InFlight(); n != 1 || p.driver.Pending() != 0 || p.table.active.Load() != 0 {
+				t.Errorf("%d requests in flight, %d to submit, %d descriptors; want that of the waker, none and none",
+					n, p.driver.Pending(), p.table.active.Load())
+			}
+			if p.buffers.free != buffers {
+				t.Errorf("%d buffers are free, want %d", p.buffers.free, buffers)
+			}
+			if n := uint32(len(p.table.free)); n != p.table.used || n > 10 {
+				t.Errorf("%d of %d slots are free; want all of a handful", n, p.table.used)
+			}
+		})
+		if after := len(openFDs()); after > before {
+			t.Errorf("%d descriptors are open, %d were before", after, before)
+		}
+	})
+}
+
+// Somebody who reads the descriptor himself gets what has not been received yet, and is
+// not let past what has.
+func TestUringSurrender(t *testing.T) {
+	test := func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		c, s := connPair(t, "tcp")
+		raw, err := s.SyscallConn()
+		must(t, err)
+		buf := make([]byte, 10)
+		rawRead := func() (string, error) {
+			var n int
+			err := raw.Read(func(fd uintptr) bool {
+				var err error
+				n, err = unix.Read(int(fd), buf)
+				return err != unix.EAGAIN
+			})
+			return string(buf[:max(n, 0)]), err
+		}
+		pingPong(t, c, s, 3) // the kernel streams by now
+		must(t, s.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		if _, err := s.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Read: %v, want a time-out", err)
+		}
+		must(t, s.SetReadDeadline(time.Time{}))
+		_, err = c.Write([]byte("ab"))
+		must(t, err)
+		for n := 0; n == 0; n, _ = s.d.requests.holds() {
+			rest(time.Millisecond)
+		}
+		if got, err := rawRead(); !errors.Is(err, errUnread) {
+			t.Errorf("raw read %q, %v, past bytes that were not read; want errUnread", got, err)
+		}
+		n, err := s.Read(buf)
+		must(t, err)
+		if string(buf[:n]) != "ab" {
+			t.Errorf("Read %q, want \"ab\"", buf[:n])
+		}
+		for _, word := range []string{"one", "two", "three"} {
+			reader := spawn(func() {
+				if got, err := rawRead(); got != word || err != nil {
+					t.Errorf("raw read %q, %v, want %q", got, err, word)
+				}
+			})
+			awaitWaiter(&s.d.read)
+			_, err = c.Write([]byte(word))
+			must(t, err)
+			must(t, reader())
+		}
+		pingPong(t, c, s, 10) // Read still works
+		must(t, c.Close())
+		if n, err := s.Read(buf); n != 0 || err != io.EOF {
+			t.Errorf("Read after the peer has closed: %d, %v, want io.EOF", n, err)
+		}
+		must(t, s.Close())
+	}
+	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { test(t, rt, p) }) })
+		t.Run("goroutines", func(t *testing.T) { test(t, rt, p) })
+	})
+}
+
+// Connections that the kernel has accepted and nobody has taken are reset by Close.
+func TestUringListenerClose(t *testing.T) {
+	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+		inTask(t, rt, func() {
+			ln, err := Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
+			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Accept: %v, want a time-out", err)
+			}
+			var clients []net.Conn
+			for range 10 {
+				c, err := Dial("tcp", ln.Addr().String())
+				must(t, err)
+				clients = append(clients, c)
+			}
+			rest(time.Millisecond)
+			must(t, ln.Close())
+			for _, c := range clients {
+				must(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+					t.Errorf("Read: %v, want ECONNRESET", err)
+				}
+				must(t, c.Close())
+			}
+		})
+	})
+}
+
+func TestUringOptionsAreChecked(t *testing.T) {
+	for _, o := range []UringOptions{{Buffers: 3}, {Buffers: -1}, {Buffers: 1 << 16}, {BufferSize: 1 << 16}, {BufferSize: -1}} {
+		if p, err := NewUring(o); err == nil {
+			p.Close()
+			t.Errorf("%+v: no error", o)
+		}
+	}
+
+}

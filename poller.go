@@ -1,0 +1,109 @@
+package capriccio
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A pollerKind is one of the pollers to choose from.
+type pollerKind struct {
+	name string
+	open func() (task.Poller, error)
+	// keepsThread says that its loops are to be locked to their threads whatever
+	// WithThreadLock says: see docs/adr/0016-which-poller.md.
+	keepsThread bool
+}
+
+// pollerUring is the poller that the kernel may refuse although it is a good one.
+const pollerUring = "uring"
+
+// pollers are the pollers, the preferred one first.
+var pollers = []pollerKind{
+	{name: "epoll", open: netpoll.NewEpoll},
+	{name: "poll", open: netpoll.NewPoll},
+	{name: pollerUring, open: openUring, keepsThread: true},
+}
+
+func openUring() (task.Poller, error) {
+	return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+}
+
+func pollerNamed(name string) (pollerKind, error) {
+	var known []string
+	for _, p := range pollers {
+		if p.name == name {
+			return p, nil
+		}
+		known = append(known, p.name)
+	}
+	return pollerKind{}, unknown("poller", name, known)
+}
+
+// Values of CAPRICCIO_AIO.
+const (
+	aioUring   = "uring"
+	aioThreads = "threads"
+)
+
+func knownAIO(name string) error {
+	if name == aioUring || name == aioThreads {
+		return nil
+	}
+	return unknown("way to wait for files", name, []string{aioUring, aioThreads})
+}
+
+func unknown(what, name string, known []string) error {
+	last := len(known) - 1
+	return fmt.Errorf("unknown %s %q; want %s or %s", what, name, strings.Join(known[:last], ", "), known[last])
+}
+
+// newRuntime makes the runtime and its graph, on the poller that was asked for or, if
+// none was, on the first that the kernel lets us have. A ring that was asked for and is
+// refused gives way to the others.
+func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
+	var failed []error
+	if o.poller != "" {
+		kind, err := pollerNamed(o.poller)
+		if err != nil {
+			return nil, nil, err
+		}
+		rt, graph, err := o.newRuntimeOn(kind)
+		if err == nil || o.poller != pollerUring {
+			return rt, graph, err
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", o.poller, err))
+	}
+	for _, p := range pollers {
+		if p.name == o.poller {
+			continue
+		}
+		rt, graph, err := o.newRuntimeOn(p)
+		if err == nil {
+			if failed != nil {
+				o.log().Warn("capriccio: falling back to another poller", "poller", p.name, "because", errors.Join(failed...))
+			}
+			return rt, graph, nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
+		if !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
+			break
+		}
+	}
+	return nil, nil, errors.Join(failed...)
+}
+
+// runOn has the loops poll with p.
+func (o *options) runOn(p pollerKind, cfg *task.Config) {
+	open := p.open
+	if o.aio == aioThreads {
+		open = netpoll.NoRing(open)
+	}
+	cfg.NewPoller = func(int) (task.Poller, error) { return open() }
+	cfg.LockThreads = cfg.LockThreads || p.keepsThread
+}

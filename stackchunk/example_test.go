@@ -1,0 +1,57 @@
+package stackchunk_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func Example() {
+	capriccio.Run(context.Background(), func(context.Context) error {
+		page := ""
+		stackchunk.Call(64<<10, func() { // render needs up to 64 KB of stack
+			page = render("stacks")
+		})
+		fmt.Println(page)
+		return nil
+	}, capriccio.WithLoops(1))
+	// Output: about stacks
+}
+
+func render(subject string) string {
+	var large [60 << 10]byte
+	n := copy(large[:], "about "+subject)
+	task.Yield() // the chunk stays linked
+	return string(large[:n])
+}
+
+// So nothing is allocated as long as there is room.
+func ExampleRoom() {
+	double := func(n int) int { return 2 * n }
+	onChunk := func(n int) (result int) {
+		stackchunk.Call(1<<10, func() { result = double(n) })
+		return result
+	}
+	result := 0
+	if stackchunk.Room(1 << 10) {
+		result = double(21)
+	} else {
+		result = onChunk(21)
+	}
+	fmt.Println(result)
+	// Output: 42
+}
+
+func ExampleReadStats() {
+	site := stackchunk.NewSite("example.go:1", 16)
+	site.Call(func() {})
+	for _, s := range stackchunk.ReadStats().Sites {
+		if s.Name == "example.go:1" {
+			fmt.Println(s.Name, s.Need, s.Direct+s.Links+s.Outside)
+		}
+	}
+	// Output: example.go:1 16 1
+}

@@ -1,0 +1,319 @@
+package stackchunk_test
+
+import (
+	"encoding/json"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func setLimits(t *testing.T, l stackchunk.Limits) {
+	stackchunk.SetLimits(l)
+	t.Cleanup(func() { stackchunk.SetLimits(stackchunk.DefaultLimits) })
+}
+
+// hold starts n tasks that stay on chunks with that much room until the function that it
+// returns is called, which waits for their end.
+func hold(t *testing.T, l *task.Loop, n int, need stackchunk.Bytes) (release func()) {
+	t.Helper()
+	var ready, goOn, ended task.WaitGroup
+	ready.Add(n)
+	goOn.Add(1)
+	ended.Add(n)
+	for range n {
+		if _, err := l.Runtime().Spawn(task.Options{Loop: l}, func() {
+			defer ended.Done()
+			stackchunk.Call(need, func() {
+				ready.Done()
+				goOn.Wait()
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready.Wait()
+	return func() {
+		goOn.Done()
+		ended.Wait()
+	}
+}
+
+// class returns the statistics of chunks of a size.
+func class(size stackchunk.Bytes) stackchunk.ClassStats {
+	for _, c := range stackchunk.ReadStats().Classes {
+		if c.Size == size {
+			return c
+		}
+	}
+	return stackchunk.ClassStats{Size: size}
+}
+
+func TestAtALimitCallsRunInPlace(t *testing.T) {
+	needChunks(t)
+	const size, need = 64 << 10, 40 << 10
+	for name, limits := range map[string]stackchunk.Limits{
+		"loop":    {Process: math.MaxInt, Loop: 3*size + size/2, Idle: math.MaxInt},
+		"process": {Process: 3*size + size/2, Loop: math.MaxInt, Idle: math.MaxInt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := newRuntime(t, 1)
+			setLimits(t, limits)
+			for range 2 { // the second time with chunks that are there already
+				s := during(func() {
+					release := hold(t, rt.Loop(0), 5, need)
+					if c := class(size); c.InUse != 3 || c.Idle != 0 {
+						t.Errorf("%d chunks in use, %d idle, want 3, 0", c.InUse, c.Idle)
+					}
+					release()
+				})
+				if s.Links != 3 || s.InPlace != 2 || s.Unlinks != 3 {
+					t.Errorf("%d links, %d unlinks, %d in place; want 3, 3, 2", s.Links, s.Unlinks, s.InPlace)
+				}
+				if c := class(size); c.InUse != 0 || c.Idle != 3 {
+					t.Errorf("%d chunks in use, %d idle, want 0, 3", c.InUse, c.Idle)
+				}
+			}
+			// What waits idle makes room for another size, or stands in for a smaller one.
+			s := during(func() { hold(t, rt.Loop(0), 3, 10<<10)() })
+			if s.Links != 3 {
+				t.Errorf("%d small chunks linked, want 3", s.Links)
+			}
+			s = during(func() { hold(t, rt.Loop(0), 1, 80<<10)() })
+			if s.Links != 1 {
+				t.Errorf("%d large chunks linked, want 1", s.Links)
+			}
+			if all := stackchunk.ReadStats(); all.Idle > 3*size+size/2 {
+				t.Errorf("%d bytes are idle, above the limit", all.Idle)
+			}
+		})
+	}
+}
+
+func TestThePoolKeepsSoMuch(t *testing.T) {
+	needChunks(t)
+	const size, need = 64 << 10, 40 << 10
+	rt := newRuntime(t, 1)
+	setLimits(t, stackchunk.Limits{Process: math.MaxInt, Loop: math.MaxInt, Idle: 4 * size})
+	before := runtime.NumGoroutine()
+	hold(t, rt.Loop(0), 20, need)()
+	if c := class(size); c.Idle != 4 {
+		t.Errorf("%d idle chunks, want 4", c.Idle)
+	}
+	if n := runtime.NumGoroutine() - before; n > 4+1+20 { // chunks, one seed, workers
+		t.Errorf("%d goroutines more than before", n)
+	}
+}
+
+func TestANeedAboveTheLargestChunkRunsInPlace(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		for _, need := range []stackchunk.Bytes{8 << 20, 1 << 30, 1 << 62} {
+			called := false
+			s := during(func() { stackchunk.Call(need, func() { called = true }) })
+			if !called || s.Links != 0 || s.InPlace != 1 {
+				t.Errorf("need %d: called %v, %d links, %d in place; want true, 0, 1", need, called, s.Links, s.InPlace)
+			}
+		}
+	})
+}
+
+func TestEveryChunkHasTheRoomThatItWasLinkedFor(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	const largest = 8<<20 - 8<<10
+	for need := stackchunk.Bytes(1 << 10); need <= largest; need += need / 7 {
+		s := during(func() {
+			run(t, rt, func() {
+				for range 3 {
+					stackchunk.Call(need, func() {
+						if !stackchunk.Room(need) {
+							t.Errorf("a chunk linked for %d has no room for them: headroom %d", need, coro.Headroom())
+						}
+					})
+					task.Offload(runtime.GC) // which halves the stack of the idle chunk
+				}
+			})
+		})
+		if s.Links != 3 && need > 4<<10 { // a task may have a little more than 2 KB itself
+			t.Errorf("need %d: %d links, want 3", need, s.Links)
+		}
+	}
+}
+
+// stackSize is the size of the calling goroutine's stack.
+//
+//go:noinline
+func stackSize() uintptr {
+	n := coro.Depth() + coro.Headroom()
+	return (n + 1023) &^ 1023
+}
+
+// The collector halves stacks of which less than a quarter is used, those of tasks that
+// are parked on a chunk too.
+func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	const need, size = 200 << 10, 256 << 10
+	run(t, rt, func() {
+		before := class(size)
+		stackchunk.Call(need, func() {
+			if n := stackSize(); n != size {
+				t.Errorf("the stack has %d bytes, want %d", n, size)
+			}
+			task.Offload(func() { runtime.GC(); runtime.GC() })
+			if stackchunk.Room(need) {
+				t.Error("the stack of a parked task is as large as before two collections")
+			}
+			if sum := useStack(need); sum == 1 {
+				t.Log(sum)
+			}
+		})
+		task.Offload(func() { runtime.GC(); runtime.GC() })
+		stackchunk.Call(need, func() {
+			if n := stackSize(); n != size {
+				t.Errorf("the stack of a chunk linked again has %d bytes, want %d", n, size)
+			}
+		})
+		if n := class(size).Regrown - before.Regrown; n != 2 {
+			t.Errorf("the stack was made to grow %d times, want 2", n)
+		}
+	})
+}
+
+// useStack needs about n bytes.
+//
+//go:noinline
+func useStack(n int) byte {
+	var b [1024]byte
+	b[n%len(b)] = byte(n)
+	if n > len(b) {
+		b[0] += useStack(n - len(b))
+	}
+	return b[0] + b[len(b)-1]
+}
+
+func TestAFunctionMayNeedMoreThanItSays(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		before := class(64 << 10)
+		stackchunk.Call(40<<10, func() { useStack(200 << 10) })
+		stackchunk.Call(40<<10, func() { useStack(200 << 10) }) // it still has the room
+		stackchunk.Call(40<<10, func() {})
+		if c := class(64 << 10); c.Grown-before.Grown != 1 {
+			t.Errorf("%d calls that needed more are counted, want 1", c.Grown-before.Grown)
+		}
+		for range 4 {
+			task.Offload(runtime.GC)
+		}
+		stackchunk.Call(40<<10, func() {
+			if n := stackSize(); n != 64<<10 {
+				t.Errorf("after collections the chunk has %d bytes, want %d again", n, 64<<10)
+			}
+		})
+	})
+}
+
+func TestMinChunk(t *testing.T) {
+	needChunks(t)
+	t.Cleanup(func() { stackchunk.SetMinChunk(0) })
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		stackchunk.SetMinChunk(200 << 10)
+		stackchunk.Call(40<<10, func() {
+			if !stackchunk.Room(200 << 10) {
+				t.Error("the chunk is smaller than MinChunk")
+			}
+			s := during(func() { stackchunk.Call(100<<10, func() {}) })
+			if s.Links != 0 {
+				t.Error("a call that fits into what is left was linked")
+			}
+		})
+		if s := during(func() { useRoom(t) }); s.Links != 0 {
+			t.Error("MinChunk makes a call with room link")
+		}
+		stackchunk.SetMinChunk(math.MaxInt)
+		if s := during(func() { stackchunk.Call(40<<10, func() {}) }); s.Links != 1 {
+			t.Error("a MinChunk above the largest chunk keeps all from being linked")
+		}
+	})
+}
+
+func useRoom(t *testing.T) {
+	if !stackchunk.Room(16) {
+		t.Error("no room for 16 bytes")
+	}
+	stackchunk.Call(16, func() {})
+}
+
+func TestSitesCount(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	small, big := stackchunk.NewSite("sites_test:1", 32), stackchunk.NewSite("sites_test:2", 40<<10)
+	if stackchunk.NewSite("sites_test:2", 40<<10) != big {
+		t.Error("the second site of a name is another")
+	}
+	big.Call(func() {}) // may have room, or not
+	outside := siteStats(t, "sites_test:2")
+	run(t, rt, func() {
+		for range 3 {
+			small.Call(func() {})
+		}
+		if small.Room() {
+			small.Room()
+		}
+		for i := range 4 {
+			func() {
+				defer func() { recover() }()
+				big.Call(func() {
+					if i == 0 {
+						panic(i)
+					}
+				})
+			}()
+		}
+		stackchunk.SetLimits(stackchunk.Limits{})
+		stackchunk.Call(2<<20, func() {})
+		big2 := stackchunk.NewSite("sites_test:3", 2<<20)
+		big2.Call(func() {})
+		stackchunk.SetLimits(stackchunk.DefaultLimits)
+	})
+	rt.Go(func() { big.Call(runtime.Goexit) }).Join()
+	if s := siteStats(t, "sites_test:1"); s.Direct != 5 || s.Links != 0 {
+		t.Errorf("with room: %+v; want 5 direct", s)
+	}
+	if s := siteStats(t, "sites_test:2"); s.Links != 5 || s.Unlinks != 5 || s.Outside+s.Direct != outside.Outside+outside.Direct ||
+		s.InternalWaste == 0 || s.ExternalWaste/5 != class(64<<10).Room-40<<10 {
+		t.Errorf("without room: %+v; want 5 links and unlinks, and waste", s)
+	}
+	if s := siteStats(t, "sites_test:3"); s.InPlace != 1 {
+		t.Errorf("at the limit: %+v; want 1 in place", s)
+	}
+	if s := stackchunk.ReadStats(); s.Direct < 5 {
+		t.Errorf("%d direct calls in all, want at least 5", s.Direct)
+	}
+}
+
+func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
+	t.Helper()
+	b, err := json.Marshal(stackchunk.ReadStats())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s stackchunk.Stats
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, site := range s.Sites {
+		if site.Name == name {
+			return site
+		}
+	}
+	t.Fatalf("no site %s in %s", name, b)
+	return found
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package stackchunk
+
+// reserve is what the Go runtime keeps free at the end of a stack.
+const reserve = 2048

@@ -1,0 +1,360 @@
+package stackchunk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// large is more than any task of these tests has.
+const large = 100 << 10
+
+// eachLoops runs the test with 1, 2 and 8 loops, and where chunks can't be linked because
+// tasks switch through their loop.
+func eachLoops(t *testing.T, test func(t *testing.T, rt *task.Runtime)) {
+	for _, n := range []int{1, 2, 8} {
+		t.Run(fmt.Sprint(n, "loops"), func(t *testing.T) { test(t, newRuntime(t, n)) })
+	}
+	t.Run("no hand-over", func(t *testing.T) {
+		test(t, newRuntime(t, 1, func(c *task.Config) { c.NoHandOver = true }))
+	})
+}
+
+// during returns what f adds to the statistics.
+func during(f func()) stackchunk.Stats {
+	before := stackchunk.ReadStats()
+	f()
+	s := stackchunk.ReadStats()
+	s.Links -= before.Links
+	s.Unlinks -= before.Unlinks
+	s.InPlace -= before.InPlace
+	s.Outside -= before.Outside
+	return s
+}
+
+func needChunks(t *testing.T) {
+	t.Helper()
+	if !coro.Exact {
+		t.Skip("with the portable stubs chunks are never linked")
+	}
+}
+
+func TestAPlainGoroutineCallsInPlace(t *testing.T) {
+	needChunks(t)
+	done := make(chan stackchunk.Stats)
+	go func() {
+		called := false
+		s := during(func() { stackchunk.Call(large, func() { called = true }) })
+		if !called {
+			t.Error("not called")
+		}
+		done <- s
+	}()
+	if s := <-done; s.Links != 0 || s.Outside != 1 || s.InPlace != 0 {
+		t.Errorf("%d links, %d outside, %d in place; want 0, 1, 0", s.Links, s.Outside, s.InPlace)
+	}
+}
+
+func TestAPanicGoesOnInTheCaller(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+		want := &struct{ int }{1}
+		run(t, rt, func() {
+			after := false
+			func() {
+				defer func() {
+					if v := recover(); v != want {
+						t.Errorf("recovered %v, want %v", v, want)
+					}
+				}()
+				stackchunk.Call(large, func() {
+					stackchunk.Call(4*large, func() { panic(want) })
+				})
+				after = true
+			}()
+			if after {
+				t.Error("the caller went on")
+			}
+			stackchunk.Call(large, func() { after = true })
+			if !after {
+				t.Error("no call after the panic")
+			}
+		})
+	})
+}
+
+func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
+	reports := make(chan *task.PanicError, 1)
+	rt := newRuntime(t, 1, func(c *task.Config) { c.OnPanic = func(p *task.PanicError) { reports <- p } })
+	err := rt.Go(callsDeep).Join()
+	p := <-reports
+	if !errors.Is(err, p) {
+		t.Errorf("Join returned %v", err)
+	}
+	for _, f := range []string{"panicsOnChunk", "betweenChunks", "callsDeep"} {
+		if !strings.Contains(string(p.Stack), f) {
+			t.Errorf("the report lacks %s:\n%s", f, p.Stack)
+		}
+	}
+	if at, below := strings.Index(string(p.Stack), "panicsOnChunk"), strings.Index(string(p.Stack), "callsDeep"); at > below {
+		t.Errorf("the innermost function is not first:\n%s", p.Stack)
+	}
+	// A later panic has nothing to do with the first.
+	rt.Go(func() {
+		func() {
+			defer func() { recover() }()
+			callsDeep()
+		}()
+		panic("another")
+	}).Join()
+	if p := <-reports; strings.Contains(string(p.Stack), "panicsOnChunk") {
+		t.Errorf("the report shows the stack of an earlier panic:\n%s", p.Stack)
+	}
+}
+
+func TestTheReportOfAPanicThroughManyChunksIsBounded(t *testing.T) {
+	needChunks(t)
+	reports := make(chan *task.PanicError, 1)
+	rt := newRuntime(t, 1, func(c *task.Config) { c.OnPanic = func(p *task.PanicError) { reports <- p } })
+	run(t, rt, func() { stackchunk.Call(40<<10, func() {}) })
+	need := class(64<<10).Room - 16 // all of a chunk
+	rt.Go(func() { chunkOnChunk(50, need) })
+	p := <-reports
+	if n := strings.Count(string(p.Stack), "on a linked stack chunk"); n != 8 {
+		t.Errorf("the stacks of %d chunks are shown, want those of the innermost 8", n)
+	}
+	if !strings.Contains(string(p.Stack), "panicsOnChunk") {
+		t.Errorf("the report lacks where the panic was:\n%s", p.Stack)
+	}
+}
+
+func chunkOnChunk(n int, need stackchunk.Bytes) {
+	if n == 0 {
+		panicsOnChunk()
+	}
+	stackchunk.Call(need, func() { chunkOnChunk(n-1, need) })
+}
+
+//go:noinline
+func callsDeep() { stackchunk.Call(large, betweenChunks) }
+
+//go:noinline
+func betweenChunks() { stackchunk.Call(4*large, panicsOnChunk) }
+
+//go:noinline
+func panicsOnChunk() { panic("deep") }
+
+func TestGoexitEndsTheTask(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+		for range 20 {
+			var trace []string
+			err := rt.Go(func() {
+				defer func() { trace = append(trace, "task") }()
+				stackchunk.Call(large, func() {
+					defer func() { trace = append(trace, "first") }()
+					stackchunk.Call(4*large, func() {
+						defer func() { trace = append(trace, "second"); task.Yield() }()
+						runtime.Goexit()
+					})
+					t.Error("the first call went on")
+				})
+				t.Error("the task went on")
+			}).Join()
+			if err != task.ErrGoexit {
+				t.Errorf("Join returned %v, want %v", err, task.ErrGoexit)
+			}
+			if got := strings.Join(trace, " "); got != "second first task" {
+				t.Errorf("deferred functions ran: %s", got)
+			}
+		}
+		run(t, rt, func() { stackchunk.Call(large, func() {}) })
+	})
+}
+
+func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cause := errors.New("because")
+		var tasks []*task.Task
+		parked := make(chan struct{}, 50)
+		for range cap(parked) {
+			tk, err := rt.Spawn(task.Options{Context: ctx}, func() {
+				var err error
+				stackchunk.Call(large, func() {
+					task.Yield()
+					me := task.Current()
+					stackchunk.Call(2*large, func() {
+						if task.Current() != me {
+							t.Error("another task runs on the chunk")
+						}
+						task.Yield()
+						parked <- struct{}{}
+						err = task.Sleep(time.Hour)
+					})
+					task.Yield()
+				})
+				if !errors.Is(err, cause) {
+					t.Errorf("Sleep on a chunk returned %v, want %v", err, cause)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tasks = append(tasks, tk)
+		}
+		for range cap(parked) {
+			<-parked
+		}
+		cancel(cause)
+		for _, tk := range tasks {
+			if err := tk.Join(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestShutdownUnwindsTasksOnChunks(t *testing.T) {
+	for _, loops := range []int{1, 2, 8} {
+		rt := newRuntime(t, loops, func(c *task.Config) { c.Grace = 200 * time.Millisecond })
+		const n = 100
+		parked, unwound := make(chan struct{}, n), make(chan int, n)
+		for range n {
+			rt.Go(func() {
+				depth := 0
+				defer func() { unwound <- depth }()
+				var on task.Cond
+				var mu task.Mutex
+				on.L = &mu
+				mu.Lock()
+				stackchunk.Call(large, func() {
+					defer func() { depth++ }()
+					stackchunk.Call(2*large, func() {
+						defer func() { depth++ }()
+						parked <- struct{}{}
+						for {
+							on.Wait()
+						}
+					})
+				})
+			})
+		}
+		for range n {
+			<-parked
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		for range n {
+			if d := <-unwound; d != 2 {
+				t.Errorf("%d deferred functions ran on chunks, want 2", d)
+			}
+		}
+	}
+}
+
+func TestAThreadLockIsRefused(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		stackchunk.Call(large, func() { runtime.LockOSThread(); runtime.UnlockOSThread() })
+
+		func() {
+			defer func() {
+				if v := fmt.Sprint(recover()); !strings.Contains(v, "LockOSThread") {
+					t.Errorf("a function that stays locked: recovered %s", v)
+				}
+			}()
+			stackchunk.Call(large, runtime.LockOSThread)
+		}()
+
+		func() {
+			defer func() {
+				if v := recover(); v != "own" {
+					t.Errorf("a function that stays locked and panics: recovered %v", v)
+				}
+			}()
+			stackchunk.Call(large, func() { runtime.LockOSThread(); panic("own") })
+		}()
+
+		func() {
+			defer func() {
+				if v := fmt.Sprint(recover()); !strings.Contains(v, "LockOSThread") {
+					t.Errorf("a function that waits locked: recovered %s", v)
+				}
+			}()
+			stackchunk.Call(large, func() { runtime.LockOSThread(); task.Yield() })
+		}()
+
+		// Who is locked already stays where it is.
+		runtime.LockOSThread()
+		s := during(func() { stackchunk.Call(large, func() {}) })
+		runtime.UnlockOSThread()
+		if s.Links != 0 || s.InPlace != 1 {
+			t.Errorf("locked to a thread: %d links, %d in place, want 0, 1", s.Links, s.InPlace)
+		}
+		task.Yield()
+	})
+	if err := rt.Go(func() {
+		stackchunk.Call(large, func() { runtime.LockOSThread(); runtime.Goexit() })
+	}).Join(); err != task.ErrGoexit {
+		t.Error(err)
+	}
+	run(t, rt, func() { stackchunk.Call(large, func() {}) })
+}
+
+func TestLoopsThatAreLockedToThreads(t *testing.T) {
+	rt := newRuntime(t, 2, func(c *task.Config) { c.LockThreads = true })
+	for range 20 {
+		rt.Go(func() {
+			for range 10 {
+				stackchunk.Call(large, func() { task.Yield() })
+			}
+		})
+	}
+	run(t, rt, func() { stackchunk.Call(large, func() {}) })
+	if err := rt.Go(func() { stackchunk.Call(large, runtime.Goexit) }).Join(); err != task.ErrGoexit {
+		t.Error(err)
+	}
+}
+
+// The goroutines of an only loop enroll when a second one comes.
+func TestARuntimeIsMadeWhileChunksAreInUse(t *testing.T) {
+	rt := newRuntime(t, 1)
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	task1 := rt.Go(func() {
+		stackchunk.Call(large, func() {})
+		stackchunk.Call(large, func() {
+			stackchunk.Call(2*large, func() {
+				me := task.Current()
+				close(reached)
+				task.Offload(func() { <-goOn })
+				if task.Current() != me {
+					t.Error("the task on the chunk is not known")
+				}
+				task.Yield()
+			})
+			task.Yield()
+			if task.Current() == nil {
+				t.Error("the task on the first chunk is not known")
+			}
+		})
+		if task.Current() == nil {
+			t.Error("the task is not known")
+		}
+		stackchunk.Call(large, func() { task.Yield() })
+	})
+	<-reached
+	newRuntime(t, 2)
+	close(goOn)
+	if err := task1.Join(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package stackchunk
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A Site is a checkpoint that counts: one place in a program where Call is used. Sites
+// are meant for profiling; Room and Call without one are faster. Make it with NewSite.
+type Site struct {
+	name string
+	need Bytes
+	// All are atomic.
+	direct, links, unlinks, inPlace, outside, internal, external atomic.Uint64
+}
+
+type siteKey struct {
+	name string
+	need Bytes
+}
+
+// MaxSites is how many sites of a process are in its Stats. Those in excess work, unseen.
+const MaxSites = 1 << 16
+
+// sites are those of the process.
+var sites = struct {
+	mu  sync.Mutex
+	all map[siteKey]*Site // guarded by mu
+}{all: map[siteKey]*Site{}}
+
+// NewSite makes a Site whose calls need so many bytes of stack. name should say where it
+// is: "file:line:column". Make it once, in a package variable. If there is one with that
+// name and need already, that is returned.
+func NewSite(name string, need Bytes) *Site {
+	sites.mu.Lock()
+	defer sites.mu.Unlock()
+	k := siteKey{name, need}
+	s := sites.all[k]
+	if s == nil {
+		s = &Site{name: name, need: need}
+		if len(sites.all) < MaxSites {
+			sites.all[k] = s
+		}
+	}
+	return s
+}
+
+// Name is what the site was made with.
+func (s *Site) Name() string { return s.name }
+
+// Room is Room with the need of the site. If the answer is yes, a direct call is counted.
+func (s *Site) Room() bool {
+	if Room(s.need) {
+		s.direct.Add(1)
+		return true
+	}
+	return false
+}
+
+// allSites returns the sites by name.
+func allSites() []*Site {
+	sites.mu.Lock()
+	defer sites.mu.Unlock()
+	all := make([]*Site, 0, len(sites.all))
+	for _, s := range sites.all {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Site) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.need, b.need))
+	})
+	return all
+}
+
+func (s *Site) read() SiteStats {
+	return SiteStats{
+		Name: s.name, Need: s.need,
+		Direct: s.direct.Load(), Links: s.links.Load(), Unlinks: s.unlinks.Load(),
+		InPlace: s.inPlace.Load(), Outside: s.outside.Load(),
+		InternalWaste: Bytes(s.internal.Load()), ExternalWaste: Bytes(s.external.Load()),
+	}
+}

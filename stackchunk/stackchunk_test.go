@@ -1,0 +1,95 @@
+package stackchunk_test
+
+import (
+	"io"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A bellPoller is a poller without descriptors: it waits for Wake or the timeout.
+type bellPoller chan struct{}
+
+func newBellPoller(int) (task.Poller, error) { return make(bellPoller, 1), nil }
+
+func (p bellPoller) Poll(timeout time.Duration) error {
+	var late <-chan time.Time
+	if timeout >= 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-p:
+	case <-late:
+	}
+	return nil
+}
+
+func (p bellPoller) Wake() error {
+	select {
+	case p <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (p bellPoller) Active() bool { return false }
+func (p bellPoller) Close() error { return nil }
+
+// newRuntime makes a runtime that the test closes, and checks that nothing is left.
+func newRuntime(t testing.TB, loops int, change ...func(*task.Config)) *task.Runtime {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	cfg := task.Config{Loops: loops, NewPoller: newBellPoller, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Grace: 5 * time.Second}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := task.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				buf := make([]byte, 1<<16)
+				t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+			}
+		}
+	})
+	return rt
+}
+
+func run(t testing.TB, rt *task.Runtime, f func()) {
+	t.Helper()
+	if err := rt.Go(f).Join(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACallWithoutRoomRunsOnAChunk(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	before := stackchunk.ReadStats()
+	run(t, rt, func() {
+		var roomOn bool
+		stackchunk.Call(100<<10, func() { roomOn = stackchunk.Room(100 << 10) })
+		if !roomOn {
+			t.Error("no room on the chunk")
+		}
+		if stackchunk.Room(100 << 10) {
+			t.Error("the task's own stack has grown")
+		}
+	})
+	after := stackchunk.ReadStats()
+	if n := after.Links - before.Links; n != 1 {
+		t.Errorf("%d links, want 1", n)
+	}
+}

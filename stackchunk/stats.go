@@ -1,0 +1,128 @@
+package stackchunk
+
+// Stats are counts since the start of the process. Numbers that belong together may be
+// one call apart.
+type Stats struct {
+	// Links is how often a chunk was linked; Unlinks how often it was given back.
+	Links   uint64 `json:"links"`
+	Unlinks uint64 `json:"unlinks"`
+	// Direct counts the calls that had room. Only those of a Site are counted.
+	Direct uint64 `json:"direct"`
+	// InPlace counts the calls of tasks that had no room and ran where they were all the
+	// same, growing the stack: a limit was reached, the need is larger than any chunk, or
+	// the task is locked to its thread.
+	InPlace uint64 `json:"inPlace"`
+	// Outside counts the calls without room on goroutines that are no tasks.
+	Outside uint64 `json:"outside"`
+	// InUse is the size of the chunks that are linked, Peak the most that ever was, Idle
+	// the size of those in the pools.
+	InUse Bytes `json:"inUse"`
+	Peak  Bytes `json:"peak"`
+	Idle  Bytes `json:"idle"`
+	// InternalWaste is the sum, over all links, of the room that was left on the stack
+	// below the chunk; ExternalWaste, of the room of the chunk beyond what was needed.
+	InternalWaste Bytes `json:"internalWaste"`
+	ExternalWaste Bytes `json:"externalWaste"`
+	// MinChunk and Limits are those set.
+	MinChunk Bytes  `json:"minChunk"`
+	Limits   Limits `json:"limits"`
+
+	Classes []ClassStats `json:"classes"` // by size; those ever used
+	Sites   []SiteStats  `json:"sites"`   // by name; those ever passed
+}
+
+// ClassStats are the counts of the chunks of one size.
+type ClassStats struct {
+	Size Bytes `json:"size"` // of the stack
+	Room Bytes `json:"room"` // that a function finds on it
+
+	Links   uint64 `json:"links"`
+	Unlinks uint64 `json:"unlinks"`
+	Made    uint64 `json:"made"`    // chunks made
+	Ended   uint64 `json:"ended"`   // chunks given up
+	Regrown uint64 `json:"regrown"` // links of new chunks, and of those that a collection had halved
+	Grown   uint64 `json:"grown"`   // calls that needed more than the chunk had
+
+	InUse int64 `json:"inUse"` // chunks linked
+	Peak  int64 `json:"peak"`  // the most at a time; the sum of the peaks of all loops
+	Idle  int64 `json:"idle"`  // chunks in the pools
+
+	InternalWaste Bytes `json:"internalWaste"`
+	ExternalWaste Bytes `json:"externalWaste"`
+}
+
+// SiteStats are the counts of one Site.
+type SiteStats struct {
+	Name string `json:"name"`
+	Need Bytes  `json:"need"`
+
+	Direct  uint64 `json:"direct"`
+	Links   uint64 `json:"links"`
+	Unlinks uint64 `json:"unlinks"`
+	InPlace uint64 `json:"inPlace"`
+	Outside uint64 `json:"outside"`
+
+	InternalWaste Bytes `json:"internalWaste"`
+	ExternalWaste Bytes `json:"externalWaste"`
+}
+
+// Limits bound the memory of chunks. What would need more runs in place.
+type Limits struct {
+	Process Bytes `json:"process"` // all chunks of all loops
+	Loop    Bytes `json:"loop"`    // all chunks of one loop
+	Idle    Bytes `json:"idle"`    // chunks that a loop keeps in its pool
+}
+
+// SetLimits replaces the limits. What exceeds them already stays until it ends.
+func SetLimits(l Limits) {
+	settings.process.Store(uint64(min(l.Process, maxLimit)))
+	settings.loop.Store(uint64(min(l.Loop, maxLimit)))
+	settings.idle.Store(uint64(min(l.Idle, maxLimit)))
+}
+
+// maxLimit keeps sums of limits in range.
+const maxLimit = 1 << 50
+
+// SetMinChunk makes every chunk that is linked from now on have at least so much room,
+// whatever is needed (MinChunk in section 3.4 of the paper): larger chunks waste more
+// memory, but a function called on one links another less often. The default is 0. More
+// than the largest chunk has is as much as that has.
+func SetMinChunk(room Bytes) { settings.minChunk.Store(uint64(min(room, roomOf(classes-1)))) }
+
+// ReadStats may be called from any goroutine. It stops no loop.
+func ReadStats() Stats {
+	c := readCounts()
+	s := Stats{
+		InPlace: c.inPlace, Outside: outside.Load(),
+		InUse: Bytes(c.inUse), Peak: Bytes(c.peak),
+		MinChunk: Bytes(settings.minChunk.Load()),
+		Limits: Limits{
+			Process: Bytes(settings.process.Load()), Loop: Bytes(settings.loop.Load()), Idle: Bytes(settings.idle.Load()),
+		},
+		Classes: []ClassStats{}, Sites: []SiteStats{},
+	}
+	for i := range c.class {
+		n := &c.class[i]
+		if n.made == 0 {
+			continue
+		}
+		s.Classes = append(s.Classes, ClassStats{
+			Size: sizeOf(i), Room: roomOf(i),
+			Links: n.links, Unlinks: n.links - n.inUse, Made: n.made, Ended: n.ended, Regrown: n.regrown, Grown: n.grown,
+			InUse: int64(n.inUse), Peak: int64(n.peak), Idle: int64(n.made - n.ended - n.inUse),
+			InternalWaste: Bytes(n.internal), ExternalWaste: Bytes(n.external),
+		})
+		s.Links += n.links
+		s.Unlinks += n.links - n.inUse
+		s.Idle += sizeOf(i) * Bytes(n.made-n.ended-n.inUse)
+		s.InternalWaste += Bytes(n.internal)
+		s.ExternalWaste += Bytes(n.external)
+	}
+	for _, site := range allSites() {
+		if n := site.read(); n.Direct+n.Links+n.InPlace+n.Outside > 0 {
+			s.Sites = append(s.Sites, n)
+			s.Direct += n.Direct
+		}
+	}
+	return s
+}
