@@ -29,6 +29,14 @@ type ring struct {
 	spare    []*batch   // batches to use again
 }
 
+// How many reads are gathered before the turn ends, if the next one is so many bytes away
+// that it will hardly be merged: a device that gets 64 reads at once has run dry
+// meanwhile. With 4 it does a tenth more with 64 readers than without.
+const (
+	gatherApart  = 4
+	gatherWithin = 8 << 20
+)
+
 // maxSpareBatches bounds ring.spare.
 const maxSpareBatches = 64
 
@@ -61,6 +69,10 @@ func (q *ring) submit(r *request) bool {
 			q.d.BeforeFlush(q.flush)
 		}
 		r.state = stateGathered
+		if len(q.gathered) >= gatherApart && r.farFrom(q.gathered[0]) {
+			q.d.Flush()
+			q.d.BeforeFlush(q.flush)
+		}
 		q.gathered = append(q.gathered, r)
 		return true
 	}
@@ -190,12 +202,23 @@ func (q *ring) sendGathered() {
 	q.gathered = all[:0]
 }
 
+// follows says whether r reads what comes after last, which may be nil: cancelled.
+func (r *request) follows(last *request) bool {
+	return last != nil && r.file == last.file && r.off == last.off+int64(last.n)
+}
+
+// farFrom says whether r reads another file than other, which is nil if it was cancelled, or
+// far away from it.
+func (r *request) farFrom(other *request) bool {
+	return other == nil || r.file != other.file || max(r.off, other.off)-min(r.off, other.off) > gatherWithin
+}
+
 // neighbours says how many of the sorted reads, from the first on, follow one another.
 func neighbours(reads []*request) int {
 	k, bytes := 1, reads[0].n
 	for k < len(reads) && k < maxMergedParts {
 		last, r := reads[k-1], reads[k]
-		if r.file != last.file || r.off != last.off+int64(last.n) || bytes > maxMergedBytes-r.n {
+		if !r.follows(last) || bytes > maxMergedBytes-r.n {
 			break
 		}
 		bytes += r.n

@@ -19,11 +19,10 @@ import (
 // the zero value is of no use. Its methods may be called from any goroutine. Read and
 // Write, and what is made of them, may park; all others but Close do not.
 type Conn struct {
-	d       desc
-	network string                    // constant: "tcp" or "unix"
-	remote  sockaddr                  // constant
-	bound   *sockaddr                 // of the listener that accepted it; constant, nil if dialled
-	addrs   atomic.Pointer[connAddrs] // made when first asked for
+	d      desc
+	remote sockaddr                  // constant
+	bound  *sockaddr                 // of the listener that accepted it; constant, nil if dialled
+	addrs  atomic.Pointer[connAddrs] // made when first asked for
 }
 
 // connAddrs holds the addresses as package net spells them.
@@ -31,7 +30,7 @@ type connAddrs struct{ local, remote net.Addr }
 
 // newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.
 func newConn(fd int, network string, l *task.Loop, connected bool) (*Conn, error) {
-	c := &Conn{network: network}
+	c := &Conn{}
 	c.d.owner = c
 	k := kindStream
 	if network != "unix" {
@@ -43,8 +42,16 @@ func newConn(fd int, network string, l *task.Loop, connected bool) (*Conn, error
 	return c, nil
 }
 
+// network is "tcp" or "unix".
+func (c *Conn) network() string {
+	if c.d.kind == kindTCP {
+		return "tcp"
+	}
+	return "unix"
+}
+
 // DescribeWait implements task.WaitDescriber.
-func (c *Conn) DescribeWait() string { return c.network + " to " + c.remote.String() }
+func (c *Conn) DescribeWait() string { return c.network() + " to " + c.remote.String() }
 
 // Loop is the loop whose poller the connection belongs to; tasks of that loop use it
 // at the lowest cost.
@@ -195,7 +202,7 @@ func (c *Conn) addresses() *connAddrs {
 	if local.family == 0 && c.bound != nil {
 		local = *c.bound // closed before anybody asked; the interface is not known any more
 	}
-	a := &connAddrs{local: local.addr(c.network), remote: c.remote.addr(c.network)}
+	a := &connAddrs{local: local.addr(c.network()), remote: c.remote.addr(c.network())}
 	if !c.addrs.CompareAndSwap(nil, a) {
 		return c.addrs.Load()
 	}
@@ -307,7 +314,7 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 //go:noinline
 func (c *Conn) opError(op, call string, err error) error {
 	a := c.addresses()
-	return &net.OpError{Op: op, Net: c.network, Source: a.local, Addr: a.remote, Err: wrapErrno(call, err)}
+	return &net.OpError{Op: op, Net: c.network(), Source: a.local, Addr: a.remote, Err: wrapErrno(call, err)}
 }
 
 func boolInt(b bool) int {

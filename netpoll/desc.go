@@ -183,8 +183,8 @@ func (d *desc) failed(expired uint32) error {
 
 // wait parks until s is worth an attempt, and begins it. The caller holds the lock of
 // the direction. After an error the slot is as if the caller had never been there. A
-// task that is unwound while it is parked (the runtime is closing) leaves by Goexit: it
-// must not stay published, and then gives up the lock of held, if that is not 0.
+// task that is unwound while it is parked (the runtime is closing) must not stay published,
+// and then gives up the lock of held, if that is not 0.
 func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held side) error {
 	w := task.Self()
 	if !s.p.CompareAndSwap(drained, w) {
@@ -203,18 +203,7 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held sid
 	if !own || d.requests != nil {
 		d.poller.rearm(d)
 	}
-	gone := true
-	defer func() {
-		if gone {
-			s.withdraw(w)
-			if held != 0 {
-				d.unlock(held)
-			}
-		}
-	}()
-	err := w.Park(why, d)
-	gone = false
-	if err != nil {
+	if err := w.Park(why, d.waitOn(held)); err != nil {
 		if s.withdraw(w) {
 			w.Release()
 			return &contextError{err}
@@ -227,6 +216,48 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held sid
 		return d.failed(expired)
 	}
 	return nil
+}
+
+// What a task waits on in wait: d, and what is to be done if the wait ends the task. That
+// stands here and not in a deferred function, for which the stack of a parked task has no
+// room: 24 bytes too many make it twice as large.
+type (
+	waitUnlocked desc // the caller unlocks
+	waitReading  desc // with the lock of that side
+	waitWriting  desc
+)
+
+// waitOn is what to wait on with the lock of held, 0: which the caller unlocks.
+func (d *desc) waitOn(held side) task.WaitDescriber {
+	switch held {
+	case readSide:
+		return (*waitReading)(d)
+	case writeSide:
+		return (*waitWriting)(d)
+	}
+	return (*waitUnlocked)(d)
+}
+
+func (d *waitUnlocked) DescribeWait() string { return (*desc)(d).DescribeWait() }
+func (d *waitReading) DescribeWait() string  { return (*desc)(d).DescribeWait() }
+func (d *waitWriting) DescribeWait() string  { return (*desc)(d).DescribeWait() }
+
+// Unwound implements task.Unwinder.
+func (d *waitUnlocked) Unwound(w *task.Waiter) {
+	d.read.withdraw(w)
+	d.write.withdraw(w)
+}
+
+// Unwound implements task.Unwinder.
+func (d *waitReading) Unwound(w *task.Waiter) {
+	d.read.withdraw(w)
+	(*desc)(d).unlock(readSide)
+}
+
+// Unwound implements task.Unwinder.
+func (d *waitWriting) Unwound(w *task.Waiter) {
+	d.write.withdraw(w)
+	(*desc)(d).unlock(writeSide)
 }
 
 // DescribeWait names the descriptor in dumps of what tasks wait for.

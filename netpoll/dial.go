@@ -101,7 +101,7 @@ func shareOf(deadline time.Time, n int) (time.Time, error) {
 func dialOne(ctx context.Context, loop *task.Loop, sa sockaddr, deadline time.Time) (*Conn, error) {
 	for try := 0; ; try++ {
 		c, err := dialOnce(ctx, loop, sa, deadline)
-		if err == nil && c.network == "tcp" && selfConnected(c) {
+		if err == nil && c.d.kind == kindTCP && selfConnected(c) {
 			c.d.close()
 			err = unix.ECONNREFUSED
 		} else if !errors.Is(err, unix.EADDRNOTAVAIL) {

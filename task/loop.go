@@ -486,6 +486,9 @@ func (t *Task) refuseThreadLock(on any) {
 		l.rt.log.Error(threadLockRefusal, "task", t.String())
 		return
 	}
+	if u, ok := on.(Unwinder); ok {
+		u.Unwound(&t.wait)
+	}
 	panic(threadLockRefusal)
 }
 

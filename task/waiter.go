@@ -243,6 +243,13 @@ type withdrawer interface {
 	withdraw(w *Waiter) bool
 }
 
+// An Unwinder is something to wait on, see Waiter.Park, that is told if the wait does not
+// return but ends the task, because the runtime shuts down or the task has locked its
+// thread: nobody else must find w any more. Deferred functions run after that.
+type Unwinder interface {
+	Unwound(w *Waiter)
+}
+
 // unwind ends t, whose wait is not over, because the runtime shuts down. But if what it
 // waits for has been given to it already, t takes that and ends at its next wait.
 func (t *Task) unwind() {
@@ -265,6 +272,9 @@ func (t *Task) unwind() {
 	}
 	if c, ok := t.on.(*Cond); ok {
 		c.unwound(t)
+	}
+	if u, ok := t.on.(Unwinder); ok {
+		u.Unwound(&t.wait)
 	}
 	t.on = nil
 	runtime.Goexit()
