@@ -25,37 +25,32 @@ func (p *entryPages) Resident(off, n int64) int64 {
 }
 
 // Prefetch implements netpoll.Pages.
-func (p *entryPages) Prefetch(off, n int64) error {
-	p.Ahead(off, n) // all of it at once; below it is waited for piece by piece
-	return p.e.slow().Prefetch(off, n)
-}
+func (p *entryPages) Prefetch(off, n int64) error { return p.e.slow().Prefetch(off, n) }
 
-// aheadMost is how many goroutines read ahead at a time, of the whole process.
-const aheadMost = 64
+const (
+	// aheadPiece is what one task reads ahead, in bytes. Package aio makes one read of
+	// those that begin together.
+	aheadPiece = 64 << 10
+	// aheadMost is how many such tasks there are at a time, in the whole process.
+	aheadMost = 128
+)
 
 var aheads atomic.Int32
 
-// Ahead begins to read n bytes from off on, or does nothing if much is being read.
+// Ahead begins to read n bytes from off on, or less if much is being read already. The
+// tasks need not be users of the entry: if it is released, their file is closed.
 func (p *entryPages) Ahead(off, n int64) {
-	if aheads.Add(1) > aheadMost {
-		aheads.Add(-1)
-		return
-	}
-	e := p.e
-	e.users.Add(1)
-	go func() {
-		readInto(e.fd, off, n)
-		e.release()
-		aheads.Add(-1)
-	}()
-}
-
-// readInto has the kernel begin to read into its page cache. The call itself may wait
-// for a disk: where the file's blocks are, for example.
-func readInto(fd int, off, n int64) {
-	const piece = 128 << 10 // the kernel shortens what is longer than its own read-ahead
-	for ; n > 0; off, n = off+piece, n-piece {
-		unix.Syscall(unix.SYS_READAHEAD, uintptr(fd), uintptr(off), uintptr(min(n, piece)))
+	file := p.e.slow()
+	for end := off + n; off < end; off += aheadPiece {
+		from, size := off, min(end-off, aheadPiece) // the task's own: off goes on
+		if aheads.Add(1) > aheadMost {
+			aheads.Add(-1)
+			return
+		}
+		spawnApart(func() {
+			defer aheads.Add(-1)
+			file.Prefetch(from, size)
+		})
 	}
 }
 

@@ -17,11 +17,11 @@ const (
 	// without a wait before other tasks of the loop get a turn.
 	sendfileMax = 1 << 20
 	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
-	fetchMax = 128 << 10
+	fetchMax = 64 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
 	readAhead  = 2 << 20
-	firstAhead = 2 * fetchMax
+	firstAhead = 4 * fetchMax
 )
 
 // Pages is what SendFile asks about the file that it sends. *aio.File is one.

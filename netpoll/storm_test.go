@@ -34,9 +34,9 @@ func TestStorm(t *testing.T) {
 				task.GoOn(rt.Loop(rng.IntN(rt.Loops())), g)
 			}
 		}
-		conns := 60
+		conns := 30
 		if testing.Short() {
-			conns = 15
+			conns = 10
 		}
 		for range conns {
 			d, err := Dial("tcp", ln.Addr().String())

@@ -139,7 +139,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, command, error) 
 			writeCommandHelp(stdout, c, flags)
 			return nil, c, errHelp
 		case err != nil:
-			return nil, c, fmt.Errorf("stackplan %s: %w\nTry stackplan help %s.", c.name, err, c.name)
+			return nil, c, fmt.Errorf("stackplan %s: %w; stackplan help %s lists its flags", c.name, err, c.name)
 		}
 		if rest = flags.Args(); len(rest) == 0 {
 			break

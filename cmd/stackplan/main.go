@@ -30,9 +30,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	case err != nil:
 		fmt.Fprintln(stderr, "stackplan:", strings.TrimPrefix(err.Error(), "stackplan "))
-		if !strings.Contains(err.Error(), "Try stackplan") {
-			fmt.Fprintln(stderr, "Try stackplan -help.")
-		}
+		fmt.Fprintln(stderr, "Try stackplan -help.")
 		return exitFailed
 	}
 	code, err := c.run(set)

@@ -23,12 +23,14 @@ type rule struct {
 	pattern string
 	bound   Bytes
 	targets []string
+	sized   bool
 }
 
 // ParseAnnotations reads lines of the form
 //
 //	bound PATTERN SIZE        what it calls is not looked at: it takes no more than SIZE in all
 //	rare PATTERN SIZE         the same, but chunks do not provide for it: it counts in stated bounds only
+//	rare PATTERN              what it calls is looked at, but chunks do not provide for it
 //	ends PATTERN              it ends the program, so that its stack does not matter
 //	panics PATTERN            it starts a panic, which is accounted for separately
 //	calls PATTERN PATTERN...  its indirect calls lead there, and nowhere else
@@ -66,10 +68,14 @@ func ParseAnnotations(name, text string) (*Annotations, error) {
 			}
 			r.pattern, r.targets = strings.Join(fields[1:at], " "), fields[at+1:]
 		case "bound", "rare", "unknown":
+			if r.verb == "rare" && len(fields) == 2 {
+				break
+			}
 			// A signature may have blanks.
 			if len(fields) < 3 {
 				return nil, bad("a size is missing")
 			}
+			r.sized = true
 			last := len(fields) - 1
 			r.pattern = strings.Join(fields[1:last], " ")
 			var err error

@@ -212,3 +212,28 @@ func TestLoadErrors(t *testing.T) {
 		}
 	}
 }
+
+// The analysis does not depend on the machine that it runs on.
+func TestArm64(t *testing.T) {
+	p, err := Load(Config{Dir: filepath.Join("testdata", "calls"), Env: append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Arch != "arm64" {
+		t.Errorf("Arch is %s, want arm64", p.Arch)
+	}
+	plan, err := p.Place(2<<10, 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := make(map[string]Bytes)
+	for _, c := range plan.Checkpoints {
+		callers[c.Caller+" "+c.Callee] = c.Need
+	}
+	if need := callers["main.initialise main.large"]; need < 8192 || need > 8192+512 {
+		t.Errorf("large needs %v, want a little over 8192 B; checkpoints are %v", need, callers)
+	}
+	if _, ok := callers["main.recursive main.recursive"]; !ok {
+		t.Errorf("recursive has no checkpoint; there are %v", callers)
+	}
+}

@@ -58,9 +58,14 @@ func (c *cutting) isCut(e *edge) bool {
 	return true
 }
 
+// closed says that what a node calls does not count.
+func (c *cutting) closed(n int) bool {
+	return c.g.nodes[n].leaf || c.g.nodes[n].open && !c.full
+}
+
 // follows says whether an edge of node n counts when cycles are looked for.
 func (c *cutting) follows(n int, e *edge) bool {
-	return !c.g.nodes[n].leaf && !c.g.skips(n, e) && !c.isCut(e) && !c.broken[[2]int{n, e.to}]
+	return !c.closed(n) && !c.g.skips(n, e) && !c.isCut(e) && !c.broken[[2]int{n, e.to}]
 }
 
 // A cycleKind says what breakCycles may do.

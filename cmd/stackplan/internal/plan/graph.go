@@ -41,6 +41,7 @@ type node struct {
 	out   []edge
 	bound Bytes // trusted, if leaf
 	leaf  bool
+	open  bool   // a rare one that is looked into for bounds
 	why   string // the annotation's verb: "bound", "rare", "ends", "panics"; or ""
 	in    []*ssa.Function
 	defs  bool // has deferred calls that deferreturn makes
@@ -53,6 +54,7 @@ type edge struct {
 	mid   int   // the part of depth that is taken by functions between, which call what they are given
 	sites []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
 	kind  edgeKind
+	fatal bool // its result is for a panic
 }
 
 type edgeKind uint8
@@ -98,6 +100,9 @@ func newGraph(p *Program) *graph {
 		g.byName[f.Name] = append(g.byName[f.Name], i)
 		if r := p.notes.find(f.Name, "bound", "rare", "ends", "panics"); r != nil {
 			n.leaf, n.why, n.bound = r.verb != "panics", r.verb, r.bound
+			if r.verb == "rare" && !r.sized {
+				n.leaf, n.open = false, true
+			}
 		}
 		n.in = p.src.functionsAt(f.Name, f.File, f.StartLine)
 		n.in = n.in[:len(n.in):len(n.in)]
@@ -125,6 +130,9 @@ func newGraph(p *Program) *graph {
 // skips says that an edge does not count: it ends the program or starts a panic.
 func (g *graph) skips(from int, e *edge) bool {
 	to := g.nodes[e.to].why
+	if e.fatal && g.nodes[from].why != "panics" {
+		return true
+	}
 	return to == "ends" || to == "panics" && g.nodes[from].why != "panics"
 }
 
@@ -208,7 +216,7 @@ func (g *graph) addDirect(i int) {
 		if c.In >= 0 {
 			file = f.Inlined[c.In].File
 		}
-		e := edge{to: c.Target, depth: max(c.Depth, 0)}
+		e := edge{to: c.Target, depth: max(c.Depth, 0), fatal: g.p.src.fatal[lineKey{file, c.Line}]}
 		for _, s := range g.lineSites[lineKey{file, c.Line}] {
 			if g.sites[s].callees[c.Target] {
 				e.sites = append(e.sites, s)
@@ -232,11 +240,14 @@ func (g *graph) merge(i int) {
 		if c := compareSites(x.sites, y.sites); c != 0 {
 			return c < 0
 		}
+		if x.fatal != y.fatal {
+			return y.fatal
+		}
 		return x.depth > y.depth
 	})
 	kept := out[:0]
 	for _, e := range out {
-		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 {
+		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 && (e.fatal || !kept[k-1].fatal) {
 			continue
 		}
 		kept = append(kept, e)

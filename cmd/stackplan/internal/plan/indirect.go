@@ -83,7 +83,7 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 	if _, builtin := call.Common().Value.(*ssa.Builtin); builtin {
 		return
 	}
-	e := edge{depth: n.frame + g.push, kind: kindIndirect}
+	e := edge{depth: n.frame + g.push, kind: kindIndirect, fatal: toPanic(call.Block())}
 	_, deferred := call.(*ssa.Defer)
 	if deferred {
 		e.depth, e.kind = g.deferDepth(n), kindDefer

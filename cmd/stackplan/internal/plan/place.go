@@ -64,7 +64,7 @@ func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths 
 	for _, v := range order {
 		n := &c.g.nodes[v]
 		p.next[v] = -1
-		if n.leaf {
+		if c.closed(v) {
 			if n.why != "rare" || c.full {
 				p.length[v] = n.bound
 			}
@@ -102,8 +102,8 @@ func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths 
 
 // Place chooses the checkpoints as in section 3.2 of the paper: first so many that no
 // recursion is left, then, from the leaves upwards, one on each call from which the path
-// to the next checkpoints would be longer than maxPath. Need is that of the path; a
-// chunk of less than minChunk is not worth making.
+// to the next checkpoints would be longer than maxPath. Need is the length of that path.
+// minChunk is noted in the Plan; it is for the run time.
 func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 	if maxPath <= 0 {
 		return nil, fmt.Errorf("stackplan: MaxPath is %v; want more than 0", maxPath)

@@ -133,6 +133,11 @@ func (p *Program) reportEntries(r *Report) {
 		if g.nodes[i].why == "panics" {
 			panics = max(panics, full.length[i]+Bytes(g.push))
 		}
+		for _, e := range g.nodes[i].out {
+			if e.fatal && g.nodes[e.to].why == "" { // a message
+				panics = max(panics, full.length[e.to]+Bytes(g.push))
+			}
+		}
 	}
 	first := make(map[string]Bytes)
 	for _, e := range r.Plan.Entries {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"go/ast"
 	"go/token"
 	"go/types"
 	"regexp"
@@ -23,6 +24,7 @@ type source struct {
 	targets map[ssa.CallInstruction][]*ssa.Function
 	lost    map[ssa.CallInstruction]string // indirect calls that the analysis found no target for, with the signature
 	valued  map[string][]*ssa.Function     // functions used as values, by signature
+	fatal   map[lineKey]bool               // lines of which all code is on the way to a panic
 }
 
 // A place is where a function begins.
@@ -61,6 +63,7 @@ func newSource(p *Program, prog *ssa.Program) *source {
 	s.matchBinary(p.bin)
 	s.findUsed(all)
 	s.resolve()
+	s.findFatal()
 	return s
 }
 
@@ -206,4 +209,61 @@ func unnamed(t *types.Tuple) *types.Tuple {
 		vars = append(vars, types.NewVar(token.NoPos, nil, "", v.Type()))
 	}
 	return types.NewTuple(vars...)
+}
+
+// toPanic says whether nothing but a panic comes behind a block.
+func toPanic(b *ssa.BasicBlock) bool {
+	if b == nil || len(b.Instrs) == 0 {
+		return false
+	}
+	_, panics := b.Instrs[len(b.Instrs)-1].(*ssa.Panic)
+	return panics
+}
+
+// findFatal finds the lines on which messages of panics are made.
+func (s *source) findFatal() {
+	s.fatal = make(map[lineKey]bool)
+	normal := make(map[lineKey]bool)
+	for f := range s.used {
+		for _, b := range f.Blocks {
+			to := normal
+			if toPanic(b) {
+				to = s.fatal
+			}
+			for _, in := range b.Instrs {
+				if in.Pos().IsValid() {
+					at := s.position(in.Pos())
+					to[lineKey{at.Filename, at.Line}] = true
+				}
+			}
+		}
+		// Of conditions, not all instructions have a place.
+		if syntax := f.Syntax(); syntax != nil {
+			for _, line := range conditions(s, syntax) {
+				normal[line] = true
+			}
+		}
+	}
+	for line := range normal {
+		delete(s.fatal, line)
+	}
+}
+
+// conditions are the lines on which if, for, switch and case stand, and functions begin.
+func conditions(s *source, n ast.Node) []lineKey {
+	var lines []lineKey
+	add := func(pos token.Pos) {
+		at := s.position(pos)
+		lines = append(lines, lineKey{at.Filename, at.Line})
+	}
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt, *ast.FuncLit, *ast.FuncDecl, *ast.ReturnStmt:
+			add(n.Pos())
+		case *ast.CaseClause:
+			add(n.Pos())
+		}
+		return true
+	})
+	return lines
 }

@@ -92,7 +92,10 @@ type Refused struct {
 
 // A Result holds changed files by absolute name.
 type Result struct {
-	Files   map[string][]byte
+	Files map[string][]byte
+	// Slack was added to every Need, as a frame of a generated function is larger than
+	// what plans allow for a checkpoint.
+	Slack   plan.Bytes
 	Calls   []Rewritten
 	Refused []Refused
 }
@@ -175,6 +178,7 @@ func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, 
 		}
 		units[f] = append(units[f], &unit{target: t, checkpoint: c})
 	}
+	result.Slack = addSlack(units)
 	main := r.initFile()
 	if main != nil && units[main] == nil {
 		units[main] = nil // has no checkpoint, but the init function
@@ -203,6 +207,29 @@ func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, 
 	slices.SortFunc(result.Calls, func(a, b Rewritten) int { return byPlace(a.Checkpoint, b.Checkpoint) })
 	slices.SortFunc(result.Refused, func(a, b Refused) int { return byPlace(a.Checkpoint, b.Checkpoint) })
 	return result, nil
+}
+
+// allowed is what plans allow on the caller's stack for a checkpoint.
+const allowed = plan.Bytes(256)
+
+// addSlack makes up for frames of generated functions that take more than is allowed. A
+// checkpoint that needs nothing looks for nothing.
+func addSlack(units map[*file][]*unit) (slack plan.Bytes) {
+	for _, list := range units {
+		for _, u := range list {
+			if u.form() == FormFunction {
+				slack = max(slack, u.target.frame()-allowed)
+			}
+		}
+	}
+	for _, list := range units {
+		for _, u := range list {
+			if u.checkpoint.Need > 0 {
+				u.checkpoint.Need += slack
+			}
+		}
+	}
+	return slack
 }
 
 func byPlace(a, b plan.Checkpoint) int {
