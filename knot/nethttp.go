@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -130,7 +129,7 @@ func (e *exchange) finish(returned bool, v any) {
 		if v == nil {
 			what = "handler left by runtime.Goexit"
 		}
-		x.logRequest(what, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		x.logRequest(what, "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
 		x.closing = true
 		e.failure = Status(http.StatusInternalServerError)
 	}

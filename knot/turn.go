@@ -3,7 +3,8 @@ package knot
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // run is one turn of the connection, guarded against panics of the handler.
@@ -269,7 +270,7 @@ func (x *Ctx) abandon(p any) verdict {
 	if p == nil {
 		what = "handler left by runtime.Goexit"
 	}
-	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
 	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
 		// The response is still ours to take back.
 		x.out = x.out[:r.start]

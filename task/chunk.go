@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"unsafe"
 
@@ -248,4 +249,15 @@ func (l *Loop) chunkCallers() string {
 		writeFrames(&text, pcs)
 	}
 	return text.String()
+}
+
+// PanicStack is debug.Stack for a deferred function that has recovered v on the calling
+// task: with the parts of the stack that v has crossed on stack chunks before it, which are
+// gone by then.
+func PanicStack(v any) []byte {
+	stack := debug.Stack()
+	if t := Current(); t != nil {
+		return append([]byte(t.trailOf(v)), stack...)
+	}
+	return stack
 }

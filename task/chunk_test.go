@@ -1,6 +1,7 @@
 package task
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,5 +140,26 @@ func TestLinkingTakesLittleStack(t *testing.T) {
 	})
 	if before != after {
 		t.Errorf("a stack of %d bytes has grown to %d", before, after)
+	}
+}
+
+//go:noinline
+func panicsDeepBelow() { panic("deep below") }
+
+// Whoever recovers a panic that came over a link sees where it began.
+func TestPanicStackShowsTheChunk(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	run(t, rt, func() {
+		defer func() {
+			stack := string(PanicStack(recover()))
+			if !strings.Contains(stack, "panicsDeepBelow") || !strings.Contains(stack, "TestPanicStackShowsTheChunk") {
+				t.Errorf("want the function that panicked and the one that recovered in:\n%s", stack)
+			}
+		}()
+		stackchunk.Call(1<<20, panicsDeepBelow)
+	})
+	if stack := string(PanicStack("nothing")); !strings.Contains(stack, "TestPanicStackShowsTheChunk") {
+		t.Errorf("on a plain goroutine:\n%s", stack)
 	}
 }
