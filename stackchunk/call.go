@@ -95,5 +95,9 @@ func begin(need Bytes, f func(), s *Site, left uintptr) *Chunk {
 		s.external.Add(external)
 	}
 	c.from = c.member.Link()
+	if s != nil && c.member.Nested() {
+		s.nested.Add(1)
+		s.nestedRoom.Add(internal)
+	}
 	return c
 }

@@ -317,3 +317,21 @@ func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
 	t.Fatalf("no site %s in %s", name, b)
 	return found
 }
+
+func TestNestedLinksAreCounted(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	outer, inner := stackchunk.NewSite("nested_test:1", 40<<10), stackchunk.NewSite("nested_test:2", 200<<10)
+	run(t, rt, func() {
+		outer.Call(func() { inner.Call(func() {}) })
+		inner.Call(func() {})
+	})
+	o, i := siteStats(t, "nested_test:1"), siteStats(t, "nested_test:2")
+	if o.Nested != 0 || i.Links != 2 || i.Nested != 1 {
+		t.Errorf("%d of %d and %d of %d links are nested, want none and 1 of 2", o.Nested, o.Links, i.Nested, i.Links)
+	}
+	if i.NestedRoom == 0 || i.NestedRoom > i.InternalWaste {
+		t.Errorf("%d bytes were left on the chunk, of %d below all links", i.NestedRoom, i.InternalWaste)
+	}
+}

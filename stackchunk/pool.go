@@ -29,6 +29,8 @@ type Member interface {
 	// Link makes this the goroutine of the running task and returns the one that it has
 	// been on, which calls it.
 	Link() (from *coro.Coro)
+	// Nested says, while it is linked, whether the goroutine below is a chunk's too.
+	Nested() bool
 	// Unlink undoes Link and returns the same. It is called on the goroutine of the chunk;
 	// if that has been ended by Goexit, on another. If the goroutine is locked to its
 	// thread, it undoes that too and says what is to be said about it.

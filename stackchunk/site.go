@@ -13,7 +13,7 @@ type Site struct {
 	name string
 	need Bytes
 	// All are atomic.
-	direct, links, unlinks, inPlace, outside, internal, external atomic.Uint64
+	direct, links, unlinks, inPlace, outside, internal, external, nested, nestedRoom atomic.Uint64
 }
 
 type siteKey struct {
@@ -79,5 +79,6 @@ func (s *Site) read() SiteStats {
 		Direct: s.direct.Load(), Links: s.links.Load(), Unlinks: s.unlinks.Load(),
 		InPlace: s.inPlace.Load(), Outside: s.outside.Load(),
 		InternalWaste: Bytes(s.internal.Load()), ExternalWaste: Bytes(s.external.Load()),
+		Nested: s.nested.Load(), NestedRoom: Bytes(s.nestedRoom.Load()),
 	}
 }

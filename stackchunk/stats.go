@@ -64,6 +64,11 @@ type SiteStats struct {
 
 	InternalWaste Bytes `json:"internalWaste"`
 	ExternalWaste Bytes `json:"externalWaste"`
+
+	// Nested counts the links that were made on a chunk, NestedRoom is the sum of the room
+	// that was left there: a larger MinChunk would have spared some of them.
+	Nested     uint64 `json:"nested"`
+	NestedRoom Bytes  `json:"nestedRoom"`
 }
 
 // Limits bound the memory of chunks. What would need more runs in place.

@@ -100,6 +100,9 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 	return &w.Coro
 }
 
+// Nested says whether m is linked on another chunk.
+func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
+
 // Unlink gives the running task its worker back.
 func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l := m.loop
