@@ -12,7 +12,7 @@ import (
 
 const pageSize = 4096 // of the page cache's accounts; both architectures' usual
 
-// noCachestat says that the kernel lacks cachestat(2) (before 6.5) or a filter forbids it.
+// noCachestat says that the kernel lacks cachestat(2) (before 6.5).
 var noCachestat atomic.Bool
 
 // Resident returns how many of the n bytes from offset off on can be read without waiting
@@ -88,8 +88,10 @@ func (f *File) cachedPrefix(off, n int64) int64 {
 			middle = last // the common case: everything
 		}
 		pages, e := f.cachedPages(low, middle+1-low)
-		if e != 0 {
-			noCachestat.Store(true)
+		if e != 0 { // EPERM: the file is another user's, see cachestat(2)
+			if e == unix.ENOSYS {
+				noCachestat.Store(true)
+			}
 			return n
 		}
 		if pages == middle+1-low {
