@@ -10,7 +10,10 @@ require (
 
 require (
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9
-	golang.org/x/mod v0.36.0
-	golang.org/x/sync v0.20.0
 	golang.org/x/tools v0.45.0
+)
+
+require (
+	golang.org/x/mod v0.36.0 // indirect
+	golang.org/x/sync v0.20.0 // indirect
 )
