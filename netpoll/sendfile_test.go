@@ -114,7 +114,8 @@ func TestSendFileOfPages(t *testing.T) {
 				t.Errorf("%s: %d sent, %d arrived, %v", name, sent, len(got), err)
 			}
 			copied := name == "none" || name == "unknown"
-			if (p.reads > 0) != copied {
+			// Now and then what was fetched is gone again at once, and copied.
+			if (p.reads > 0) != copied && name != "now and then" {
 				t.Errorf("%s: %d reads", name, p.reads)
 			}
 			fetched := name == "none" || name == "now and then"

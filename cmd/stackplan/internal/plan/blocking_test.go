@@ -50,7 +50,7 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	for _, e := range b.Edges {
 		seen[function(b, e.From)+" "+function(b, e.To)] += e.Seen
 	}
-	for _, want := range []string{"handle deep", "handle handle", "deep handle", "echo echo", "run run", "Serve.1 Serve.1"} {
+	for _, want := range []string{"handle deep", "handle handle", "deep handle", "echo echo", "run run", "start Serve.1"} {
 		if seen[want] == 0 {
 			t.Errorf("no step %s was seen; there are %v", want, seen)
 		}
