@@ -10,7 +10,7 @@
 //   - A Ledger is shared by all loops and knows the state of every resource.
 //   - An Admission belongs to one loop and decides whether a task that has come to an
 //     entrance of the program is admitted, deferred or refused.
-//   - Stride, Claim, Partition and Outlook are the parts these are made of.
+//   - Stride, Claim and Outlook are the parts these are made of.
 //
 // Unless it says otherwise, a type may be used by one goroutine at a time: that of the
 // loop it belongs to. No call parks.

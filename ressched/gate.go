@@ -237,7 +237,7 @@ func (p Priority) level() uint8 { return uint8(min(max(p, -32), 31) + 32) }
 
 // An entrance is one loop's view of a Gate. Loop-private.
 //
-//	          every wait > limit, for that time and not decreasing; or again soon
+//	  every wait > limit, for that time and not decreasing, or growing; or again soon
 //	 normal ──────────────────────────────────────────────────────────────▶ overloaded
 //	(admit)  ◀──────────────────────────────────────────────────────────────  (refuse)
 //	                               a wait < limit/2

@@ -301,13 +301,15 @@ func (a *account) sample(now time.Duration) {
 	}
 	a.judge()
 	others := max(a.used-max(a.promised[0], a.promised[1]), 0)
-	if a.known {
-		a.seen, a.others = true, max(a.excess.least(), 0)
+	switch {
+	case a.known:
+		a.others = max(a.excess.least(), 0)
+	case !a.seen:
+		a.others = others
+	default:
+		a.others += (others - a.others) * weight(now-a.before, othersTime)
 	}
-	if !a.seen {
-		a.seen, a.others = true, others
-	}
-	a.others += (others - a.others) * weight(now-a.before, othersTime)
+	a.seen = true
 	a.promised[1], a.promised[0] = a.promised[0], 0
 }
 

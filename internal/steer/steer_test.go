@@ -245,8 +245,8 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	close(free)
 }
 
-// With two loops, tasks that come to a stage run in runs on one loop, and never on both at
-// a time; without stages they would take turns.
+// A stage is an exclusive node of the policies of both loops: they share one claim, through
+// which all tasks get.
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stage, err := task.NewStage("stage " + policy)
