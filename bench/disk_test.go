@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,63 @@ func TestDiskWorkersReadWhatTheyShould(t *testing.T) {
 				t.Errorf("%s %v: missed %v %%", c.system, p, missed)
 			}
 		}
+	}
+}
+
+// readFunc is a file of any content.
+type readFunc func(p []byte, off int64) (int, error)
+
+func (f readFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
+
+func measureReads(t *testing.T, metric string, blocks int64, read readFunc, sleep func()) []sample {
+	t.Helper()
+	var out strings.Builder
+	d := &diskReads{misses: 100, once: metric == readsBuffered, buffers: make([]byte, diskBlock)}
+	d.opened(nil, read, 0, blocks*diskBlock)
+	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, out: &out}, goSpawn, func(time.Duration) { sleep() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples, err := parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return samples
+}
+
+// A block begins with its number.
+func numbered(p []byte, off int64) (int, error) {
+	binary.LittleEndian.PutUint64(p, uint64(off/diskBlock))
+	return len(p), nil
+}
+
+func TestSlowDiskIsWaitedFor(t *testing.T) {
+	first, looks := make(chan struct{}), 0
+	samples := measureReads(t, readsDirect, 1<<10, func(p []byte, off int64) (int, error) {
+		<-first
+		return numbered(p, off)
+	}, func() {
+		if looks++; looks == 10 { // long after the measurement should have ended
+			close(first)
+		}
+		runtime.Gosched()
+	})
+	if rate, err := value(samples, readsDirect); err != nil || rate <= 0 {
+		t.Errorf("got %+v, %v", samples, err)
+	}
+}
+
+func TestAllBlocksReadBeforeMeasuring(t *testing.T) {
+	over := make(chan struct{})
+	read := 0
+	samples := measureReads(t, readsBuffered, 2, func(p []byte, off int64) (int, error) {
+		if read++; read == 2 {
+			defer close(over)
+		}
+		return numbered(p, off)
+	}, func() { <-over })
+	if rate, err := value(samples, readsBuffered); err != nil || rate <= 0 {
+		t.Errorf("got %+v, %v", samples, err)
 	}
 }
 

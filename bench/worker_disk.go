@@ -125,24 +125,31 @@ func (d *diskReads) measure(j job, spawn func(func()), sleep func(time.Duration)
 		return err
 	}
 	defer d.io.Close()
+	start, err := d.look()
+	if err != nil {
+		return err
+	}
 	failed := make(chan error, j.x) // never full, so that no task blocks its loop
 	for me := range j.x {
 		spawn(func() { failed <- d.read(me) })
 	}
+	// On a machine that has stalled, a short time may pass without a single read.
 	wait := func(for_ time.Duration) {
-		const step = 5 * time.Millisecond
-		for end := time.Now().Add(for_); !d.stop.Load() && len(failed) == 0; {
-			left := time.Until(end)
-			if left <= 0 {
+		const step, patience = 5 * time.Millisecond, 20 * time.Second
+		before, began := d.done.Load(), time.Now()
+		for !d.stop.Load() && len(failed) == 0 {
+			waited := time.Since(began)
+			if waited >= for_ && d.done.Load() != before || waited >= for_+patience {
 				return
 			}
-			sleep(min(step, left))
+			sleep(min(step, max(for_-waited, step/10)))
 		}
 	}
 	wait(j.duration / 5)
-	start, err := d.look()
-	if err != nil {
-		return err
+	if !d.stop.Load() { // else all there is has been read already, and that is what counts
+		if start, err = d.look(); err != nil {
+			return err
+		}
 	}
 	wait(j.duration - j.duration/5)
 	end, err := d.look()
