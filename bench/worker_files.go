@@ -67,7 +67,7 @@ func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- err
 			return
 		}
 		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+		failed <- server.Serve(ln)
 	})
 	return nil
 }

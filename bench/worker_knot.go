@@ -53,7 +53,7 @@ func runKnot(args []string, out io.Writer) error {
 			return
 		}
 		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+		failed <- server.Serve(ln)
 	})
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)

@@ -80,7 +80,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	var err error
 	if native, ok := ln.(*netpoll.Listener); ok {
-		err = netpoll.Serve(native, func(nc *netpoll.Conn) { s.ServeConn(nc) })
+		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc) })
 	} else {
 		err = s.acceptLoop(ln)
 	}
@@ -88,6 +88,20 @@ func (s *Server) Serve(ln net.Listener) error {
 		return ErrServerClosed
 	}
 	return fmt.Errorf("knot: serving %v: %w", ln.Addr(), err)
+}
+
+// take is ServeConn for a caller that is not to be held up: the task that accepts. A
+// task is only started for who is turned away.
+func (s *Server) take(nc *netpoll.Conn) {
+	c := s.newConn(nc)
+	switch s.admit(c) {
+	case admitted:
+		c.start()
+	case turnedAway:
+		spawnApart(func() { s.turnAway(c) })
+	default:
+		nc.Close()
+	}
 }
 
 func (s *Server) acceptLoop(ln net.Listener) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,11 +39,24 @@ func (d *doorman) Left(int) { d.inside-- }
 // guarded serves on a runtime with one loop and a doorman, until the test ends.
 func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 	t.Helper()
-	rt, err := task.New(task.Config{
-		Loops:        1,
-		NewPoller:    func(int) (task.Poller, error) { return netpoll.NewEpoll() },
-		NewAdmission: func(*task.Loop) task.Admission { return d },
+	addr, stop := servingOn(t, s, task.Config{NewAdmission: func(*task.Loop) task.Admission { return d }})
+	t.Cleanup(func() {
+		stop()
+		if d.most > d.room {
+			t.Errorf("%d were inside at a time, want at most %d", d.most, d.room)
+		}
+		if d.inside != 0 {
+			t.Errorf("%d are still inside at the end", d.inside)
+		}
 	})
+	return addr
+}
+
+// servingOn serves on a runtime with one loop until stop is called.
+func servingOn(t *testing.T, s *Server, cfg task.Config) (addr string, stop func()) {
+	t.Helper()
+	cfg.Loops, cfg.NewPoller = 1, func(int) (task.Poller, error) { return netpoll.NewEpoll() }
+	rt, err := task.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +66,48 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- rt.Run(ctx, s.Run) }()
-	t.Cleanup(func() {
+	return <-up, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if d.most > d.room {
-			t.Errorf("%d were inside at a time, want at most %d", d.most, d.room)
+	}
+}
+
+// An ends counts the tasks that have ended.
+type ends struct{ n atomic.Int32 }
+
+func (e *ends) Turn()                                              {}
+func (e *ends) Parked(*task.Task, task.Reason, uint64) task.NodeID { return 0 }
+func (e *ends) Ready(*task.Task)                                   {}
+func (e *ends) Resumed(*task.Task)                                 {}
+func (e *ends) Finished(*task.Task)                                { e.n.Add(1) }
+
+// A connection needs no task before its first request: one that only said so to the
+// poller would be in line before the request's own, which would wait twice.
+func TestConnectionsStartNoTask(t *testing.T) {
+	var e ends
+	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
+	addr, stop := servingOn(t, s, task.Config{NewObserver: func(*task.Loop) task.Observer { return &e }})
+	defer stop()
+	const n = 20
+	for range n {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if d.inside != 0 {
-			t.Errorf("%d are still inside at the end", d.inside)
-		}
-	})
-	return <-up
+		defer nc.Close()
+	}
+	// They are accepted in turn: when this one is served, all have been.
+	resp, err := http.Get("http://" + addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if ended := e.n.Load(); s.Conns() < n || ended > 2 {
+		t.Errorf("%d connections, and %d tasks have ended; want at least %d and at most 2", s.Conns(), ended, n)
+	}
 }
 
 // Refused requests get 503 with Retry-After, and their connection lives on.

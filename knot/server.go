@@ -199,8 +199,7 @@ func giveBack(x *Ctx) {
 // time. Call it in the connection's own task or goroutine.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.ready()
-	c := &conn{nc: nc, srv: s}
-	c.waiter, _ = nc.(readable)
+	c := s.newConn(nc)
 	switch s.admit(c) {
 	case admitted:
 		c.start()
@@ -209,6 +208,12 @@ func (s *Server) ServeConn(nc net.Conn) {
 	default:
 		nc.Close()
 	}
+}
+
+func (s *Server) newConn(nc net.Conn) *conn {
+	c := &conn{nc: nc, srv: s}
+	c.waiter, _ = nc.(readable)
+	return c
 }
 
 type admission uint8

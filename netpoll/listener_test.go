@@ -255,6 +255,52 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// Connections are taken by the tasks that accept, one on each loop, and on their loop.
+func TestServeInline(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		var mu sync.Mutex
+		takers := map[*task.Loop]*task.Task{}
+		answer := func(c *Conn) {
+			var b [1]byte
+			if _, err := io.ReadFull(c, b[:]); err == nil {
+				c.Write(b[:])
+			}
+			c.Close()
+		}
+		var served error
+		server := rt.Go(func() {
+			served = ServeInline(ln, func(c *Conn) {
+				mu.Lock()
+				defer mu.Unlock()
+				me := task.Current()
+				if was := takers[c.Loop()]; c.Loop() != task.CurrentLoop() || was != nil && was != me {
+					t.Errorf("%v takes a connection of %v, before it did %v", me, c.Loop(), was)
+				}
+				takers[c.Loop()] = me
+				must(t, c.OnReadable(func() { answer(c) }))
+			})
+		})
+		for i := range 50 {
+			c, err := net.Dial("tcp", ln.Addr().String())
+			must(t, err)
+			_, err = c.Write([]byte{byte(i)})
+			must(t, err)
+			var b [1]byte
+			if _, err := io.ReadFull(c, b[:]); err != nil || b[0] != byte(i) {
+				t.Errorf("got %d, %v, want %d", b[0], err, i)
+			}
+			must(t, c.Close())
+		}
+		must(t, ln.Close())
+		must(t, server.Join())
+		if !errors.Is(served, net.ErrClosed) || len(takers) == 0 {
+			t.Errorf("ServeInline returned %v after %d takers, want net.ErrClosed", served, len(takers))
+		}
+	})
+}
+
 // awaitClones returns when ln listens on all loops: what comes earlier goes to one.
 func awaitClones(ln *Listener) {
 	for {

@@ -32,6 +32,17 @@ const acceptBatch = 64
 // task's context ends. Any other error closes ln. Handlers that still run are not
 // waited for.
 func Serve(ln *Listener, handler func(*Conn)) error {
+	return ln.serve(func(c *Conn) { c.d.loop.Start(func() { handler(c) }) })
+}
+
+// ServeInline is Serve for a taker of connections that has little to do: it is called on the
+// task that accepts, on the loop of the connection, and that accepts no other before
+// it has returned. One that only calls OnReadable or OnReadableAt needs no task for a
+// connection that has not sent anything yet, and its first request waits for its turn
+// once: Serve's task would be in line before it.
+func ServeInline(ln *Listener, take func(*Conn)) error { return ln.serve(take) }
+
+func (ln *Listener) serve(take func(*Conn)) error {
 	rt := ln.d.loop.Runtime()
 	each, err := ln.forLoops(rt)
 	if err != nil {
@@ -41,7 +52,7 @@ func Serve(ln *Listener, handler func(*Conn)) error {
 	errs := make([]error, len(each))
 	tasks := make([]*task.Task, len(each))
 	for i, l := range each {
-		tasks[i] = task.GoOn(rt.Loop(i), func() { errs[i] = ln.acceptLoop(l, handler) })
+		tasks[i] = task.GoOn(rt.Loop(i), func() { errs[i] = ln.acceptLoop(l, take) })
 	}
 	for i, t := range tasks {
 		if err := t.Join(); err != nil {
@@ -157,7 +168,7 @@ func (ln *Listener) dropClones(each []*Listener) {
 }
 
 // acceptLoop is the accept task of one loop, on l, which is ln or a clone of it.
-func (ln *Listener) acceptLoop(l *Listener, handler func(*Conn)) error {
+func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := task.CurrentLoop()
 	var p pause
 	var report acceptReport
@@ -166,7 +177,7 @@ func (ln *Listener) acceptLoop(l *Listener, handler func(*Conn)) error {
 		switch {
 		case err == nil:
 			p.reset()
-			loop.Start(func() { handler(c) })
+			take(c)
 		case exhaustion(err):
 			report.add(ln, err)
 			if err := p.wait(loop, ln); err != nil {
