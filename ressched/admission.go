@@ -36,7 +36,9 @@ type AdmissionConfig struct {
 	// Line is how many tasks may wait in line, at the pace at which they are being let
 	// in, even if that takes longer than Wait. 10.
 	Line int
-	// Budget is what those who wait can bear: neither Wait nor Line ever mean more. 100 ms.
+	// Budget is what those who wait can bear: neither Wait nor Line ever mean more. Where
+	// tasks are so short (40 µs) that refusing them would save little, half of it may be
+	// waited at any time, and ten times as much by clients that are known to return. 100 ms.
 	Budget time.Duration
 }
 
@@ -50,6 +52,9 @@ type AdmissionConfig struct {
 // priority still wait more than twice too long, those of the lowest are refused at once,
 // and the next higher take their place (as in DAGOR, SoCC 2018). Who is served has
 // therefore waited about as long as is allowed, at any load.
+//
+// Clients that only ask again after an answer are not refused if serving all of them takes
+// no longer than they can bear, see SetClients.
 type Admission struct {
 	cfg       AdmissionConfig
 	loop      int
@@ -96,8 +101,9 @@ func (a *Admission) Decide(now time.Duration, n Node, waited time.Duration, p Pr
 		return Admit
 	}
 	e := &a.entrances[n]
-	if a.cfg.Refuse && e.refuses(now, waited, p, a.tooLong(e)) {
+	if a.cfg.Refuse && e.refuses(now, waited, p, a.tooLong(e), a.bearable(e)) {
 		e.deferred = false
+		e.decided++
 		a.refused++
 		return Refuse
 	}
@@ -109,6 +115,7 @@ func (a *Admission) Decide(now time.Duration, n Node, waited time.Duration, p Pr
 		return Defer
 	}
 	e.deferred = false
+	e.decided++
 	a.admitted++
 	if e.admitted != noTime && waited >= now-e.admitted {
 		e.measure(now - e.admitted)
@@ -141,8 +148,22 @@ func (a *Admission) Report(r *Report) {
 
 // tooLong is how long a task may wait.
 func (a *Admission) tooLong(e *entrance) time.Duration {
+	if e.short() {
+		return max(a.cfg.Wait, a.cfg.Budget/2)
+	}
 	return min(max(a.cfg.Wait, time.Duration(a.cfg.Line)*(e.pace+e.deviation)), a.cfg.Budget)
 }
+
+// bearable is how long clients that return may wait.
+func (a *Admission) bearable(e *entrance) time.Duration {
+	if e.short() {
+		return patientBudgets * a.cfg.Budget
+	}
+	return a.cfg.Budget
+}
+
+// short says that refusing a task would save little. It is not if the pace is not known.
+func (e *entrance) short() bool { return e.pace > 0 && e.pace+e.deviation < shortTask }
 
 // measure takes the time between two admissions in the second of which a task had been
 // waiting for the first. A long one may be a pause of the machine and counts as no more
@@ -158,7 +179,7 @@ func (e *entrance) measure(t time.Duration) {
 }
 
 // refuses says whether a task that has waited so long is to be refused.
-func (e *entrance) refuses(now, waited time.Duration, p Priority, limit time.Duration) bool {
+func (e *entrance) refuses(now, waited time.Duration, p Priority, limit, bearable time.Duration) bool {
 	e.note(now, p, limit)
 	nobody := now-waited > e.asked // nobody was waiting when the one before was decided upon
 	e.asked = now
@@ -181,10 +202,14 @@ func (e *entrance) refuses(now, waited time.Duration, p Priority, limit time.Dur
 		case again || now-e.since >= limit || waited-e.then >= limit/4:
 			e.overloaded, e.raised = true, now
 			e.level = uint8(bits.TrailingZeros64(e.seen[0] | e.seen[1]))
+			e.crowd.overloaded(now, e.short())
 		}
 	}
 	if !e.overloaded {
 		return false
+	}
+	if seen := e.seen[0] | e.seen[1]; seen&(seen-1) == 0 && e.returning(now, waited, bearable) {
+		return false // nobody is more important than the others
 	}
 	level := p.level()
 	if level > e.level && waited >= 2*limit && now-waited >= e.raised {
@@ -200,6 +225,12 @@ func (e *entrance) refuses(now, waited time.Duration, p Priority, limit time.Dur
 	return level < e.level
 }
 
+// returning says that those in line are clients that return, or may be.
+func (e *entrance) returning(now, waited, bearable time.Duration) bool {
+	line := e.rate * float64(waited) // they have come since
+	return e.crowd.tolerates(now, line, time.Duration(e.crowd.clients)*e.pace, bearable)
+}
+
 // note remembers which priorities there are, and lowers the level when nobody of that
 // level had to be refused for a period.
 func (e *entrance) note(now time.Duration, p Priority, limit time.Duration) {
@@ -208,8 +239,11 @@ func (e *entrance) note(now time.Duration, p Priority, limit time.Duration) {
 		if !e.refused && below != 0 && now-e.raised >= 2*limit {
 			e.level = uint8(bits.Len64(below) - 1)
 		}
+		if e.period != noTime {
+			e.rate = float64(e.decided) / float64(now-e.period)
+		}
 		e.seen[1], e.seen[0] = e.seen[0], 0
-		e.period, e.refused = now, false
+		e.period, e.refused, e.decided = now, false, 0
 	}
 	e.seen[0] |= p.bit()
 }

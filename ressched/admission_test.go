@@ -192,7 +192,8 @@ func TestLineFollowsThePace(t *testing.T) {
 	for _, c := range []struct {
 		service, want time.Duration
 	}{
-		{20 * time.Microsecond, 5 * time.Millisecond},
+		{20 * time.Microsecond, 50 * time.Millisecond}, // refusing saves little
+		{100 * time.Microsecond, 5 * time.Millisecond},
 		{time.Millisecond, 10 * time.Millisecond},
 		{4 * time.Millisecond, 40 * time.Millisecond},
 		{50 * time.Millisecond, 100 * time.Millisecond},

@@ -259,7 +259,11 @@ type entrance struct {
 	raised  time.Duration // when level was last raised
 	seen    [2]uint64     // bits of the priorities seen in this period and the last
 	period  time.Duration
-	refused bool // in this period, somebody of this level
+	refused bool    // in this period, somebody of this level
+	decided int     // in this period: tasks admitted or refused
+	rate    float64 // of the last period, per nanosecond
+
+	crowd crowd
 }
 
 const noTime = time.Duration(math.MinInt64)

@@ -21,7 +21,9 @@ type webServer struct {
 	tick      time.Duration // next Ledger.Tick
 	now       time.Duration
 	next      time.Duration // arrival
+	pooled    bool          // connections are kept open, and used again
 	queue     []request
+	pool      int // connections there are
 	done      []served
 	refused   []served
 }
@@ -64,6 +66,10 @@ func (w *webServer) run(rate float64, d time.Duration) {
 		for w.next <= w.now && w.next < end {
 			w.queue = append(w.queue, request{w.next, w.priority()})
 			w.next += gap()
+		}
+		if w.pooled {
+			w.pool = max(w.pool, len(w.queue))
+			w.admission.SetClients(1, w.pool)
 		}
 		if w.now >= end {
 			return
@@ -126,6 +132,11 @@ func (w *webServer) quantile(q float64, from, to time.Duration) time.Duration {
 }
 
 func TestOverloadKeepsGoodput(t *testing.T) {
+	t.Run("clients unknown", func(t *testing.T) { overloadKeepsGoodput(t, false) })
+	t.Run("clients known", func(t *testing.T) { overloadKeepsGoodput(t, true) })
+}
+
+func overloadKeepsGoodput(t *testing.T, pooled bool) {
 	const capacity = 1000.0 // a second
 	length := 60 * time.Second
 	if quick() {
@@ -139,6 +150,7 @@ func TestOverloadKeepsGoodput(t *testing.T) {
 			var normal time.Duration // p99 at 0.8 of capacity
 			for _, x := range []float64{0.5, 0.8, 1, 1.5, 2, 5, 10} {
 				w := newWebServer(*seedFlag, kind.service)
+				w.pooled = pooled
 				w.run(x*capacity, time.Second)
 				from := w.now
 				w.run(x*capacity, length)
@@ -180,13 +192,23 @@ func (w *webServer) stable(t *testing.T, from, to, limit time.Duration, capacity
 }
 
 func TestStepInLoadIsStableWithin20ms(t *testing.T) {
+	t.Run("clients unknown", func(t *testing.T) { stepInLoad(t, false) })
+	t.Run("clients known", func(t *testing.T) { stepInLoad(t, true) })
+}
+
+func stepInLoad(t *testing.T, pooled bool) {
 	const capacity = 1000
 	w := newWebServer(*seedFlag, always(time.Millisecond))
+	w.pooled = pooled
 	w.run(0.8*capacity, 60*time.Second)
 	normal := w.quantile(0.99, 0, w.now)
+	length := 2 * time.Second
+	if pooled {
+		length = firstTrial - 20*time.Millisecond // what comes then is another test's
+	}
 	for range 50 {
 		step := w.now
-		w.run(1.4*capacity, 2*time.Second)
+		w.run(1.4*capacity, length)
 		w.stable(t, step+20*time.Millisecond, w.now, 2*normal, capacity)
 		end := w.now
 		w.run(0.8*capacity, 3*time.Second)

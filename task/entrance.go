@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +21,9 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // Make one with NewEntrance, once, for the whole process. Its methods may be called from
 // any goroutine.
 type Entrance struct {
-	name  string
-	index int
+	name    string
+	index   int
+	clients atomic.Int64
 }
 
 // MaxEntrances is how many entrances a process may have.
@@ -62,6 +64,16 @@ func Entrances() []*Entrance {
 	defer entrances.mu.Unlock()
 	return entrances.all
 }
+
+// AddClients says that n more clients use the entrance, or fewer if n is less than 0: each of
+// them waits until its request is done before it comes with the next, like an HTTP connection. So no
+// more than all of them can ever be in line, which an Admission may use to tell clients that
+// return from work that comes by itself. Without it nothing is known about that. It may
+// be called from any goroutine, and never parks.
+func (e *Entrance) AddClients(n int) { e.clients.Add(int64(n)) }
+
+// Clients is how many clients there are now according to AddClients.
+func (e *Entrance) Clients() int { return int(max(e.clients.Load(), 0)) }
 
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return e.name }

@@ -127,7 +127,7 @@ func (s *Steering) Admission(l *task.Loop) task.Admission {
 	if side.admission == nil {
 		return nil
 	}
-	return &admission{a: side.admission, s: s}
+	return &admission{a: side.admission, s: s, loop: l}
 }
 
 func (s *Steering) predicted() []ressched.Prediction {
@@ -205,13 +205,15 @@ func (p policy) Next() (task.NodeID, bool) {
 type admission struct {
 	a     *ressched.Admission
 	s     *Steering
-	known int // entrances that have been marked
+	loop  *task.Loop
+	known []*task.Entrance // those that have been marked
 }
 
 // mark makes the entrances up to the given one known.
 func (a *admission) mark(entrance int) {
-	for ; a.known <= entrance; a.known++ {
-		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
+	for i := len(a.known); i <= entrance; i++ {
+		a.a.Mark(ressched.Node(i), a.s.gate(i))
+		a.known = append(a.known, task.Entrances()[i])
 	}
 }
 
@@ -223,6 +225,8 @@ var verdicts = [...]task.Verdict{
 
 func (a *admission) Decide(now time.Duration, entrance int, waited time.Duration, priority int) task.Verdict {
 	a.mark(entrance)
+	loops := a.loop.Runtime().Loops() // between which the kernel spreads connections evenly
+	a.a.SetClients(ressched.Node(entrance), (a.known[entrance].Clients()+loops-1)/loops)
 	return verdicts[a.a.Decide(now, ressched.Node(entrance), waited, ressched.Priority(priority))]
 }
 
