@@ -129,7 +129,9 @@ func runMemoryWorker(args []string, out io.Writer) error {
 	}
 	rate := float64(m.consumed.Load()-consumed) / time.Since(start).Seconds()
 	fmt.Fprintf(out, "ops ops/s %d %.6g\n", *limit, rate)
-	fmt.Fprintf(out, "gc-share %% %d %.6g\n", *limit, 100*readGCTime().since(gc))
+	used, available := readGCTime().since(gc)
+	fmt.Fprintf(out, "gc-share %% %d %.6g\n", *limit, 100*used)
+	fmt.Fprintf(out, "gc-of-core %% %d %.6g\n", *limit, 100*available)
 	return nil
 }
 
@@ -178,8 +180,8 @@ func (m *memoryProgram) onTasks(limit int, declare string) error {
 }
 
 // gcTime is the processor time of the garbage collector, without what it took while nobody
-// else wanted it, and of all.
-type gcTime struct{ gc, all float64 }
+// else wanted it, of the program with it, and all there was.
+type gcTime struct{ gc, used, all float64 }
 
 func readGCTime() gcTime {
 	s := []metrics.Sample{
@@ -188,13 +190,16 @@ func readGCTime() gcTime {
 	}
 	metrics.Read(s)
 	idle := s[1].Value.Float64()
-	return gcTime{s[0].Value.Float64() - idle, s[2].Value.Float64() - s[3].Value.Float64() - idle}
+	all := s[2].Value.Float64()
+	return gcTime{s[0].Value.Float64() - idle, all - s[3].Value.Float64() - idle, all}
 }
 
-// since is the collector's share since then.
-func (t gcTime) since(then gcTime) float64 {
-	if t.all <= then.all {
-		return 0
+// since is the collector's share since then of the processor time that the program used, and of
+// all that there was.
+func (t gcTime) since(then gcTime) (used, available float64) {
+	if t.used <= then.used || t.all <= then.all {
+		return 0, 0
 	}
-	return (t.gc - then.gc) / (t.all - then.all)
+	gc := t.gc - then.gc
+	return gc / (t.used - then.used), gc / (t.all - then.all)
 }
