@@ -92,6 +92,8 @@ func (s *Steering) Run(rt *task.Runtime) {
 		}
 	}})
 	defer p.Close()
+	limit := newHeapLimit(s.cfg.Log)
+	defer limit.release()
 	const busy, quiet = 10 * time.Millisecond, 100 * time.Millisecond
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
@@ -110,6 +112,7 @@ func (s *Steering) Run(rt *task.Runtime) {
 		}
 		now := rt.Now()
 		readings := p.Read(now)
+		limit.follow(p.ContainerLimit())
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		tick.Reset(pause)

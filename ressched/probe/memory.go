@@ -14,6 +14,8 @@ import (
 // A memoryReader reads the memory of the container that limits the process most, or of
 // the machine.
 type memoryReader struct {
+	container float64 // the least limit of a group, as last read; +Inf: none
+
 	pressure []string // where this container's pressure may be read
 	groups   []group  // from the process's own to the root of what can be seen
 }
@@ -151,6 +153,7 @@ func (m *memoryReader) read(p *Probe) (most float64) {
 	if ok {
 		consider(max(total-available, 0)*1024, total*1024)
 	}
+	m.container = math.Inf(1)
 	for _, g := range m.groups {
 		limit := math.Inf(1)
 		for _, name := range g.limits {
@@ -161,12 +164,16 @@ func (m *memoryReader) read(p *Probe) (most float64) {
 		if math.IsInf(limit, 1) || limit == 0 {
 			continue
 		}
+		m.container = min(m.container, limit)
 		used, ok := p.number(g.usage, parseCount)
 		if !ok {
 			continue
 		}
 		cache, _ := p.number(g.stat, func(text []byte) (float64, error) { return parseField(text, g.cache) })
 		consider(max(used-cache, 0), limit)
+	}
+	if total > 0 && m.container >= total*1024 {
+		m.container = math.Inf(1) // version 1 says "none" by a very large number
 	}
 	if fullest.Limit > 0 {
 		p.add(fullest)

@@ -11,6 +11,7 @@
 package probe
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -130,6 +131,15 @@ func (p *Probe) Read(now time.Duration) []Reading {
 		}
 	}
 	return p.readings
+}
+
+// ContainerLimit is how much memory, in bytes, the process's control groups let it have, as
+// of the last Read; 0 if they let it have all there is, or nothing is known.
+func (p *Probe) ContainerLimit() float64 {
+	if math.IsInf(p.memory.container, 1) {
+		return 0
+	}
+	return p.memory.container
 }
 
 func (p *Probe) add(r Reading) { p.readings = append(p.readings, r) }

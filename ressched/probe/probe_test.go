@@ -173,6 +173,30 @@ func TestMemoryOfEveryHierarchy(t *testing.T) {
 	}
 }
 
+func TestContainerLimit(t *testing.T) {
+	const none = "9223372036854771712\n" // of version 1
+	for _, c := range []struct {
+		name string
+		tree tree
+		want float64
+	}{
+		{"no cgroup", machine, 0},
+		{"version 2, the inner group", version2, gib},
+		{"version 2, the outer group", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n"}), 8 * gib},
+		{"version 2, high", version2.with(tree{"sys/fs/cgroup/pod/app/memory.high": "999000000\n"}), 999000000},
+		{"version 2, none", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "max\n"}), 0},
+		{"version 1", version1, 2 * gib},
+		{"version 1, none", version1.with(tree{"sys/fs/cgroup/memory/app/memory.limit_in_bytes": none}), 0},
+		{"more than the machine has", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "17179869184\n"}), 0},
+	} {
+		p, _ := newProbe(t, c.tree.write(t), nil)
+		p.Read(0)
+		if got := p.ContainerLimit(); got != c.want {
+			t.Errorf("%s: %.0f, want %.0f", c.name, got, c.want)
+		}
+	}
+}
+
 func TestContainersPressureIsPreferred(t *testing.T) {
 	root := version2.write(t)
 	p, reports := newProbe(t, root, nil)

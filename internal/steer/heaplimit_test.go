@@ -1,0 +1,70 @@
+package steer
+
+import (
+	"math"
+	"testing"
+)
+
+func TestHeapLimitFollowsTheContainer(t *testing.T) {
+	const none = math.MaxInt64
+	for _, c := range []struct {
+		name      string
+		given     bool      // by GOMEMLIMIT
+		program   int64     // what the program itself has set; 0: nothing
+		container []float64 // as time goes on
+		want, end int64
+	}{
+		{"a container", false, 0, []float64{1000}, 900, none},
+		{"none", false, 0, []float64{0, 0}, none, none},
+		{"it is made larger", false, 0, []float64{1000, 2000}, 1800, none},
+		{"it is taken away", false, 0, []float64{1000, 0}, none, none},
+		{"GOMEMLIMIT", true, 700, []float64{1000}, 700, 700},
+		{"GOMEMLIMIT=off", true, 0, []float64{1000}, none, none},
+		{"the program's own", false, 5000, []float64{1000}, 5000, 5000},
+	} {
+		limit, sets := int64(none), 0
+		if c.program != 0 {
+			limit = c.program
+		}
+		h := &heapLimit{off: c.given, set: func(v int64) int64 {
+			was := limit
+			if v >= 0 {
+				limit, sets = v, sets+1
+			}
+			return was
+		}}
+		for _, bytes := range c.container {
+			h.follow(bytes)
+			before := sets
+			if h.follow(bytes); sets != before {
+				t.Errorf("%s: set again, though nothing has changed", c.name)
+			}
+		}
+		if limit != c.want {
+			t.Errorf("%s: limit %d, want %d", c.name, limit, c.want)
+		}
+		h.release()
+		if h.follow(1000); limit != c.end {
+			t.Errorf("%s: limit %d in the end, want %d", c.name, limit, c.end)
+		}
+	}
+}
+
+// What the program sets while it runs is its own from then on.
+func TestHeapLimitGivesWay(t *testing.T) {
+	limit := int64(math.MaxInt64)
+	h := &heapLimit{set: func(v int64) int64 {
+		was := limit
+		if v >= 0 {
+			limit = v
+		}
+		return was
+	}}
+	h.follow(1000)
+	limit = 333
+	h.follow(2000)
+	h.release()
+	if limit != 333 {
+		t.Errorf("limit %d, want the program's 333", limit)
+	}
+}
