@@ -89,7 +89,7 @@ func (r *run) overloadStarter(name string) (starter, error) {
 		return r.serverStarter(name, r.self, []string{capriccio.EnvSched + "=" + defaultSched}, append(own, "capriccio")...), nil
 	case "capriccio-fifo":
 		return r.serverStarter(name, r.self, []string{capriccio.EnvSched + "=fifo"}, append(own, "capriccio")...), nil
-	case "net-http":
+	case "net-http", memlimitSystem:
 		return r.serverStarter(name, r.self, nil, append(own, "net-http")...), nil
 	case "failsafe-go":
 		path, err := r.buildPeer(name)

@@ -136,12 +136,21 @@ func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) 
 		return nil, err
 	}
 	defer s.close()
+	samples, err := r.memoryLoad(ctx, s, system.name, p, patient)
+	for i := range samples {
+		samples[i].metric += suffix
+	}
+	return samples, err
+}
+
+// memoryLoad has clients load a server and watches how much memory it takes.
+func (r *run) memoryLoad(ctx context.Context, s *overloaded, system string, p point, patient bool) ([]sample, error) {
 	watch, err := watchMemory(s.child, memoryCap)
 	if err != nil {
 		return nil, err
 	}
 	defer watch.end()
-	warm, span := memoryTimes(r.quick, system.name, p)
+	warm, span := memoryTimes(r.quick, system, p)
 	client, err := proc.Start(r.clientCommand(s, "closed", flagPairs("clients", int(p.x), "x", p.x,
 		"warm", warm, "for", span, "patient", patient)...))
 	if err != nil {
@@ -152,7 +161,8 @@ func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) 
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
 	defer cancel()
 	samples, err := closedSamples(ctx, s, client, watch)
-	if watch.killed.Load() {
+	killed := watch.killed.Load() || err != nil && s.killed()
+	if killed {
 		samples, err = []sample{{"goodput", "req/s", p.x, 0}}, nil
 	}
 	if err != nil {
@@ -162,11 +172,10 @@ func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) 
 	samples = append(samples,
 		sample{"rss-mb", "MiB", p.x, float64(watch.most.Load()) / (1 << 20)},
 		sample{"killed", "1", p.x, 0})
-	if watch.killed.Load() {
+	if killed {
 		samples[len(samples)-1].value = 1
 	}
 	for i := range samples {
-		samples[i].metric += suffix
 		samples[i].x = p.x
 	}
 	return samples, nil

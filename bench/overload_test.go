@@ -160,6 +160,47 @@ func TestMemorySampleHasEveryMetric(t *testing.T) {
 	}
 }
 
+func TestGroupSample(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	group, err := proc.NewMemoryGroup(groupLimit)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := r.overloadStarter("net-http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples, err := r.groupSample(t.Context(), overloadSystem{"net-http", start}, point{metric: "hold", x: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goodput, none := value(samples, "goodput")
+	most, unknown := value(samples, "group-mb")
+	killed, missing := value(samples, "killed")
+	if none != nil || unknown != nil || missing != nil || goodput <= 0 || most <= 8 || killed != 0 {
+		t.Errorf("got %+v", samples)
+	}
+}
+
+func TestKilledServersAreKnown(t *testing.T) {
+	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
+		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-child.Ended()
+		s := &overloaded{server: &server{child: child}}
+		if got := s.killed(); got != want {
+			t.Errorf("%s: killed is %v, want %v", command, got, want)
+		}
+		child.Close()
+	}
+}
+
 func TestFairnessNeedsTimeForSeveralWaits(t *testing.T) {
 	samples := []sample{{"goodput", "req/s", 100, 1000}, {"p99", "ms", 100, 150}}
 	if got := fairness(samples, 100, 250*time.Millisecond); len(got) != 1 || got[0].value != 1.5 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -83,8 +84,14 @@ func runServe(args []string, out io.Writer) error {
 	flags.Uint64Var(&s.descriptors, "descriptors", 0, "limit of open descriptors")
 	flags.BoolVar(&s.waits, "waits", false, "requests wait rather than be refused")
 	flags.BoolVar(&s.prioritized, "prioritized", false, "look at the Priority header")
+	group := flags.String("group", "", "folder of a cgroup to go into first")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *group != "" {
+		if err := proc.JoinGroup(*group); err != nil {
+			return err
+		}
 	}
 	if s.descriptors > 0 {
 		limit := unix.Rlimit{Cur: s.descriptors, Max: s.descriptors}

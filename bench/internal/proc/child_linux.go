@@ -78,6 +78,19 @@ func (c *Child) PID() int { return c.cmd.Process.Pid }
 // Ended is closed when the child has ended.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
+// KilledBy is the signal that has ended the child, 0 if it has not ended, or otherwise.
+func (c *Child) KilledBy() syscall.Signal {
+	select {
+	case <-c.ended:
+	default:
+		return 0
+	}
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
 // Signal sends a signal to the child; one that has ended is no error.
 func (c *Child) Signal(s syscall.Signal) {
 	_ = c.cmd.Process.Signal(s)

@@ -107,11 +107,27 @@ func (g *MemoryGroup) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
+// Dir is the group's folder, for JoinGroup.
+func (g *MemoryGroup) Dir() string { return g.dir }
+
+// JoinGroup moves the calling process into the group with that folder.
+func JoinGroup(dir string) error { return (&MemoryGroup{dir}).Add(os.Getpid()) }
+
 // Bytes is what the group uses, files' pages included.
 func (g *MemoryGroup) Bytes() (int64, error) {
-	data, err := os.ReadFile(filepath.Join(g.dir, "memory.usage_in_bytes"))
+	return g.read("memory.usage_in_bytes", "memory.current")
+}
+
+// Peak is the most that it has used.
+func (g *MemoryGroup) Peak() (int64, error) {
+	return g.read("memory.max_usage_in_bytes", "memory.peak")
+}
+
+// read reads a number from the file of version 1 or that of version 2.
+func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, v1))
 	if errors.Is(err, fs.ErrNotExist) {
-		data, err = os.ReadFile(filepath.Join(g.dir, "memory.current"))
+		data, err = os.ReadFile(filepath.Join(g.dir, v2))
 	}
 	if err != nil {
 		return 0, err

@@ -2,7 +2,9 @@ package proc
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -39,8 +41,12 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	if err := g.Add(child.PID()); err != nil {
 		t.Fatal(err)
 	}
-	if used, err := g.Bytes(); err != nil || used < 0 || used > 64<<20 {
+	used, err := g.Bytes()
+	if err != nil || used < 0 || used > 64<<20 {
 		t.Errorf("uses %d, %v", used, err)
+	}
+	if most, err := g.Peak(); err != nil || most < used || most > 64<<20 {
+		t.Errorf("uses %d, and %d at most, %v", used, most, err)
 	}
 	child.Close()
 	if err := g.Close(); err != nil {
@@ -48,6 +54,22 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	}
 	if _, err := os.Stat(g.dir); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestProcessJoinsAGroup(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := JoinGroup(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || string(got) != strconv.Itoa(os.Getpid()) {
+		t.Errorf("wrote %q, %v", got, err)
+	}
+	if err := JoinGroup(filepath.Join(dir, "missing")); err == nil {
+		t.Error("joined a group that there is not")
 	}
 }
 
