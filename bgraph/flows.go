@@ -3,6 +3,7 @@ package bgraph
 import (
 	"cmp"
 	"slices"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -97,3 +98,20 @@ func (g *Graph) Entrances() map[task.NodeID]string {
 
 // NodeEnd is the number of the node where tasks end.
 const NodeEnd = idEnd
+
+// ReadyDelays is how long tasks have been ready before they ran, in all, and how many times
+// that was measured: those of a sample only. It stops no loop.
+func (g *Graph) ReadyDelays() (total Nanos, count uint64) {
+	g.mu.Lock()
+	shards := slices.Clone(g.shards)
+	g.mu.Unlock()
+	for _, sh := range shards {
+		sh.nodes.each(func(n *node) {
+			var sums [2]uint64
+			read(&sums, (*[2]uint64)(unsafe.Pointer(&n.stats.ready)))
+			count += sums[0]
+			total += Nanos(sums[1])
+		})
+	}
+	return total, count
+}

@@ -56,6 +56,14 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	}
 	s := g.Snapshot()
 	flows := g.Flows()
+	var ready, times = bgraph.Nanos(0), uint64(0)
+	for i := range s.Nodes {
+		ready += s.Nodes[i].Ready.Sum
+		times += s.Nodes[i].Ready.Count
+	}
+	if total, count := g.ReadyDelays(); total != ready || count != times || count == 0 {
+		t.Errorf("ready for %d ns in %d waits, the snapshot says %d in %d", total, count, ready, times)
+	}
 	if len(flows) != len(s.Edges) {
 		t.Fatalf("%d flows and %d edges, want as many", len(flows), len(s.Edges))
 	}

@@ -47,6 +47,8 @@ type Spec struct {
 	// Sign: not something that tasks take but a sign of thrashing, like the share of the
 	// processor that the garbage collector uses. Limit is then how much is too much.
 	Sign bool
+	// Watch: nothing is decided by it; it is there to be seen.
+	Watch bool
 	// Of: a sign counts only while the resource of this name is not plentiful. A program
 	// that allocates much and holds little has a busy garbage collector as well, but less
 	// load would not help. "": it always counts.
@@ -169,6 +171,8 @@ func (s Spec) withDefaults() (Spec, error) {
 		return s, fmt.Errorf("ressched: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
 	case s.Sign && s.Find:
 		return s, fmt.Errorf("ressched: resource %q: both Sign and Find; limits are found by means of signs", s.Name)
+	case s.Watch && (s.Sign || s.Find || s.Limit == 0):
+		return s, fmt.Errorf("ressched: resource %q: nothing is decided by what is only watched; give it a limit, and neither Sign nor Find", s.Name)
 	case s.Sign && s.Limit == 0:
 		return s, fmt.Errorf("ressched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
 	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
@@ -273,7 +277,7 @@ func (l *Ledger) Tick(now time.Duration) {
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
-		if a.of != nil && a.of.plentiful() {
+		if a.spec.Watch || a.of != nil && a.of.plentiful() {
 			continue
 		}
 		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
@@ -417,7 +421,7 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 	for _, a := range *l.accounts.Load() {
 		to = append(to, standing{
 			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
-			sign: a.spec.Sign, open: math.IsInf(a.limit, 1),
+			sign: a.spec.Sign || a.spec.Watch, open: math.IsInf(a.limit, 1),
 		})
 	}
 	return to, now

@@ -142,6 +142,26 @@ func TestOldSignsAreForgotten(t *testing.T) {
 }
 
 // A busy collector is no reason to let in less while there is memory.
+// What is only watched has a state, but nothing is held back for it.
+func TestWatchedResourceDecidesNothing(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Watch: true})
+	g := l.NewGate("requests")
+	a := NewAdmission(0, AdmissionConfig{})
+	a.Mark(1, g)
+	for now := time.Duration(0); now < 200*time.Millisecond; now += 10 * time.Millisecond {
+		l.Observe(now, r, 5)
+		for a.Decide(now, 1, 0, 0) == Admit {
+		}
+		l.Tick(now)
+	}
+	var report Report
+	l.Report(&report)
+	if got := report.Resources[0]; got.State != AtLimit || g.window.Limit() < 1000 {
+		t.Errorf("the resource is %v, the window %v; want at limit, and a window that grows", got.State, g.window.Limit())
+	}
+}
+
 func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
 	l := NewLedger()
 	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 1000})
@@ -209,6 +229,8 @@ func TestSpecsThatAreWrong(t *testing.T) {
 		{Spec{Name: "x", Sign: true}, "how much is too much"},
 		{Spec{Name: "x", Sign: true, Find: true, Limit: 1}, "both"},
 		{Spec{Name: "x", Sign: true, Limit: 1, Of: "nothing"}, "add that first"},
+		{Spec{Name: "x", Watch: true}, "give it a limit"},
+		{Spec{Name: "x", Watch: true, Sign: true, Limit: 1}, "give it a limit"},
 		{Spec{Name: "x", Target: 1}, "target 1"},
 		{Spec{Name: "x", Plenty: 0.9, Target: 0.8}, "plenty 0.9"},
 		{Spec{Name: "x", Margin: 0.7}, "margin 0.7"},

@@ -60,6 +60,8 @@ type Loop struct {
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount     uint64 // length of that list; others read it with coro.Peek
+	idled         uint64 // nanoseconds of waiting for events; others read it with coro.Peek
+	idleFrom      uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
 	lastID        uint64
 	idle          []*worker                       // workers without a task, the last used at the end
 	toStart       *Task                           // to be run next by the loop's own goroutine
@@ -105,6 +107,16 @@ func (l *Loop) Poller() Poller { return l.poller }
 
 // Tasks is the number of tasks of the loop that have started and not finished.
 func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
+
+// Idle is about how long the loop has waited for events in all, with nothing else to do. It
+// may be called from any goroutine.
+func (l *Loop) Idle() time.Duration {
+	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.idled))))
+	if from := coro.Peek(uintptr(unsafe.Pointer(&l.idleFrom))); from != 0 {
+		total += max(l.rt.Now()-time.Duration(from-1), 0)
+	}
+	return total
+}
 
 // Steps is the number of steps, the stretches between two waits of a task, that the
 // loop has begun, and of its own turns.
@@ -243,11 +255,14 @@ func (l *Loop) pollOnce() {
 	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
 		timeout = recheck
 	}
+	began := l.rt.clock.Now()
+	l.idleFrom = uint64(began) + 1
 	l.poll(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
+	l.idleFrom, l.idled = 0, l.idled+uint64(max(l.now-began, 0))
 	l.rt.watch.wokeUp()
 }
 

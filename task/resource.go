@@ -43,6 +43,12 @@ var (
 // answered n requests, say. It never parks.
 func Progress(n int) { progress.Acquire(int64(n)) }
 
+// Done is the sum of what Progress was told.
+func Done() uint64 {
+	sum, _ := progress.Totals()
+	return sum
+}
+
 // accounts is what one loop counts of the resources. Loop-private; others read it with
 // coro.Peek.
 type accounts struct {

@@ -113,6 +113,7 @@ func (s *Steering) Run(rt *task.Runtime) {
 		now := rt.Now()
 		readings := p.Read(now)
 		limit.follow(p.ContainerLimit())
+		s.self.look(rt)
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		tick.Reset(pause)
@@ -161,6 +162,8 @@ func (s *Steering) tick(now time.Duration, steps uint64, readings []probe.Readin
 		s.learnt, s.flows = now, steps
 		err = errors.Join(err, s.addDeclared())
 		s.learn()
+		total, count := s.cfg.Graph.ReadyDelays()
+		s.self.ready(now, float64(total), count)
 	}
 	if err != nil && s.cfg.Log != nil && !s.complained {
 		s.complained = true

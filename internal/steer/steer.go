@@ -60,6 +60,7 @@ type Steering struct {
 	learnt     time.Duration                   // when the graph was last looked at
 	flows      uint64                          // and how many steps the loops had made
 	complained bool
+	self       *selfWatch
 	collected  time.Duration // when there was last something new about the heap
 }
 
@@ -71,8 +72,8 @@ type loopSide struct {
 }
 
 // New makes a Steering. The error says what is wrong with cfg.
-func New(cfg Config) (*Steering, error) {
-	s := &Steering{cfg: cfg}
+func New(cfg Config) (s *Steering, err error) {
+	s = &Steering{cfg: cfg}
 	switch cfg.Policy {
 	case Cohort:
 	case Resource:
@@ -82,6 +83,9 @@ func New(cfg Config) (*Steering, error) {
 		s.ledger = ressched.NewLedger()
 		s.limits = map[ressched.ResourceID]float64{}
 		if err := s.addHeap(); err != nil {
+			return nil, err
+		}
+		if s.self, err = newSelfWatch(s.ledger); err != nil {
 			return nil, err
 		}
 	default:

@@ -1,0 +1,133 @@
+package steer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/ressched/probe"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func watching(t *testing.T) (w *selfWatch, state func(name string) ressched.ResourceReport, heap func(time.Duration, float64)) {
+	t.Helper()
+	l := ressched.NewLedger()
+	memory, err := l.Add(ressched.Spec{Name: probe.Heap, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = newSelfWatch(l); err != nil {
+		t.Fatal(err)
+	}
+	state = func(name string) ressched.ResourceReport {
+		var r ressched.Report
+		l.Report(&r)
+		for _, x := range r.Resources {
+			if x.Name == name {
+				return x
+			}
+		}
+		t.Fatalf("there is no %q", name)
+		return ressched.ResourceReport{}
+	}
+	return w, state, func(now time.Duration, share float64) { l.Observe(now, memory, share) }
+}
+
+func TestHowBusyTheLoopsAre(t *testing.T) {
+	w, state, _ := watching(t)
+	now, idle := time.Second, time.Duration(0)
+	for _, c := range []struct {
+		idle time.Duration // of both loops in 10 ms
+		want float64
+		is   ressched.State
+	}{
+		{20 * time.Millisecond, 0, ressched.Low},
+		{10 * time.Millisecond, 0.5, ressched.Low},
+		{0, 1, ressched.AtLimit},
+		{1 * time.Millisecond, 0.95, ressched.AtLimit},
+		{30 * time.Millisecond, 0, ressched.Low}, // a reading that was torn
+	} {
+		for range 30 { // until the trend is forgotten
+			w.loops(now, idle, 2, 0, 1)
+			now, idle = now+10*time.Millisecond, idle+c.idle
+		}
+		if got := state(processor); got.Used < c.want-0.001 || got.Used > c.want+0.001 || got.State != c.is {
+			t.Errorf("idle for %v of 2 × 10ms: busy %.3f, %v; want %.3f, %v", c.idle, got.Used, got.State, c.want, c.is)
+		}
+	}
+}
+
+func TestDelaysFromReadyToRunning(t *testing.T) {
+	w, state, _ := watching(t)
+	w.ready(time.Second, 4e6, 4)
+	if got := state(readyDelay); got.Used != 0.001 || got.State != ressched.Low {
+		t.Errorf("after four of 1 ms: %+v", got)
+	}
+	w.ready(2*time.Second, 4e6, 4) // nothing new
+	w.ready(3*time.Second, 28e6, 6)
+	if got := state(readyDelay); got.Used != 0.012 || got.State != ressched.AtLimit {
+		t.Errorf("after two of 12 ms: %+v", got)
+	}
+}
+
+// Productivity is lost if, with as much under way, less gets done although the loops have
+// no time left. It counts while memory is not plentiful.
+func TestLostProductivity(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		busy     bool
+		tasks    int // with the lower rate
+		progress uint64
+		behind   float64 // what is seen at least
+	}{
+		{"thrashing", true, 100, 250, 3.5},
+		{"a little less", true, 100, 900, 1},
+		{"less to do", false, 100, 250, 0},
+		{"fewer tasks", true, 10, 250, 0},
+	} {
+		w, state, heap := watching(t)
+		now, idle, done := time.Second, time.Duration(0), uint64(0)
+		run := func(progress uint64, tasks int, busy bool) {
+			for range 200 { // 10 ms each
+				heap(now, 0.9)
+				w.loops(now, idle, 1, done, tasks)
+				now, done = now+10*time.Millisecond, done+progress
+				if !busy {
+					idle += 5 * time.Millisecond
+				}
+			}
+		}
+		run(1000, 100, true)
+		if got := state(productivity); got.State != ressched.Low {
+			t.Errorf("%s: before, %+v", c.name, got)
+		}
+		run(c.progress, c.tasks, c.busy)
+		got := state(productivity)
+		if got.Used < c.behind || c.behind == 0 && got.Used != 0 || (got.State == ressched.AtLimit) != (c.behind > muchLost) {
+			t.Errorf("%s: %+v; want at least %.1f", c.name, got, c.behind)
+		}
+	}
+}
+
+// What a real loop measures of itself comes through.
+func TestALoopThatIsIdle(t *testing.T) {
+	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	for range 3 {
+		s.self.look(rt)
+		if err := rt.Go(func() { task.Sleep(50 * time.Millisecond) }).Join(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.self.look(rt)
+	var r ressched.Report
+	s.ledger.Report(&r)
+	for _, x := range r.Resources {
+		if x.Name == processor && x.Used > 0.5 { // by the runtime's clock, on which only waiting takes time
+			t.Errorf("a loop that sleeps is busy for %.2f of the time", x.Used)
+		}
+	}
+	if idle := rt.Loop(0).Idle(); idle < 150*time.Millisecond || idle > rt.Now() {
+		t.Errorf("idle for %v of %v, want at least the 150 ms of sleeping", idle, rt.Now())
+	}
+}
