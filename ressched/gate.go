@@ -26,11 +26,18 @@ type Gate struct {
 	ledger *Ledger
 	name   string
 	// guarded by ledger.mu:
-	demand   []Moments
-	admitted int // tasks that are inside
-	peak     int // the most of them since the last Tick
+	demand   []Moments // by ResourceID
+	takes    []take    // what of it is not 0
+	admitted int       // tasks that are inside
+	peak     int       // the most of them since the last Tick
 	window   Knee
 	loops    []share
+}
+
+// A take is what a task that is let in takes of one resource.
+type take struct {
+	of *account
+	d  Moments
 }
 
 // A share is one loop's part of what is inside.
@@ -63,29 +70,48 @@ func (g *Gate) SetDemand(demand []Moments) {
 	l := g.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g.demand = append(g.demand[:0], demand...)
-	for r, a := range *l.accounts.Load() {
-		was := a.pledged
-		l.pledge(r, a)
-		a.excess.shift(was - a.pledged) // nothing has been taken or given back by that
-	}
-}
-
-// pledge brings up to date what admitted tasks may take of a, number r. The ledger is
-// locked.
-func (l *Ledger) pledge(r int, a *account) {
-	if a.spec.Late {
-		a.pledged = l.promised(r).Mean
-		a.known = l.demanded(r)
-	}
-}
-
-// pledges is pledge for what g is about. The ledger is locked.
-func (g *Gate) pledges() {
-	for r := range g.demand {
-		if a := g.ledger.account(ResourceID(r)); a != nil {
-			g.ledger.pledge(r, a)
+	g.demand, g.takes = append(g.demand[:0], demand...), g.takes[:0]
+	for r, d := range demand {
+		if a := l.account(ResourceID(r)); a != nil && d.Mean > 0 {
+			g.takes = append(g.takes, take{a, d})
 		}
+	}
+	l.recount()
+}
+
+// recount adds up what admitted tasks may take, anew. The ledger is locked.
+func (l *Ledger) recount() {
+	for _, a := range *l.accounts.Load() {
+		was := a.pledged
+		a.pledges, a.pledged, a.known = promise{}, 0, false
+		for _, g := range l.gates {
+			for i := range g.takes {
+				if t := &g.takes[i]; t.of == a {
+					a.known = a.spec.Late
+					a.pledge(float64(g.admitted), t.d)
+				}
+			}
+		}
+		if a.spec.Late && was != a.pledged {
+			a.excess.shift(was - a.pledged) // nothing has been taken or given back by that
+		}
+	}
+}
+
+// pledge says that n tasks more, or fewer if it is less than 0, may take d of a. The ledger is locked.
+func (a *account) pledge(n float64, d Moments) {
+	a.pledges.Mean += n * d.Mean
+	a.pledges.Variance = max(a.pledges.Variance+n*d.Variance, 0)
+	if a.spec.Late {
+		a.pledged = a.pledges.Mean
+	}
+}
+
+// moved says that n tasks more are inside. The ledger is locked.
+func (g *Gate) moved(n int) {
+	g.admitted += n
+	for i := range g.takes {
+		g.takes[i].of.pledge(float64(n), g.takes[i].d)
 	}
 }
 
@@ -114,8 +140,7 @@ func (g *Gate) finished(loop int) {
 	defer g.ledger.mu.Unlock()
 	if loop < len(g.loops) && g.loops[loop].inside > 0 {
 		g.loops[loop].inside--
-		g.admitted--
-		g.pledges()
+		g.moved(-1)
 	}
 }
 
@@ -135,13 +160,11 @@ func (g *Gate) admit(now time.Duration, loop int) bool {
 	}
 	mine.waiting = noTime
 	mine.inside++
-	g.admitted++
-	g.pledges()
+	g.moved(1)
 	g.peak = max(g.peak, g.admitted)
-	for r := range g.demand {
-		if a := l.account(ResourceID(r)); a != nil {
-			a.promise(l.promised(r).Mean)
-		}
+	for i := range g.takes {
+		a := g.takes[i].of
+		a.promise(a.pledges.Mean)
 	}
 	return true
 }
@@ -184,13 +207,12 @@ func (g *Gate) fits(n int) bool {
 	if float64(g.admitted+n) > g.window.Limit() {
 		return false
 	}
-	l := g.ledger
-	for r, d := range g.demand {
-		a := l.account(ResourceID(r))
-		if d.Mean <= 0 || a == nil || math.IsInf(a.limit, 1) {
+	for i := range g.takes {
+		a, d := g.takes[i].of, &g.takes[i].d
+		if math.IsInf(a.limit, 1) {
 			continue
 		}
-		p := l.promised(r)
+		p := a.pledges
 		p.Mean += float64(n) * d.Mean
 		p.Variance += float64(n) * d.Variance
 		if a.others+p.sum() > a.limit || a.inUse()+float64(n)*d.Mean > a.limit {
@@ -198,28 +220,6 @@ func (g *Gate) fits(n int) bool {
 		}
 	}
 	return true
-}
-
-// promised adds up what the admitted tasks may take of resource r. The ledger is locked.
-func (l *Ledger) promised(r int) (p promise) {
-	for _, g := range l.gates {
-		if r < len(g.demand) && g.demand[r].Mean > 0 {
-			p.Mean += float64(g.admitted) * g.demand[r].Mean
-			p.Variance += float64(g.admitted) * g.demand[r].Variance
-		}
-	}
-	return p
-}
-
-// demanded says whether tasks at some entrance are known to take resource r. The ledger is
-// locked.
-func (l *Ledger) demanded(r int) bool {
-	for _, g := range l.gates {
-		if r < len(g.demand) && g.demand[r].Mean > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 type promise Moments

@@ -92,7 +92,8 @@ type account struct {
 	count atomic.Int64 // taken and not given back, by Take; added to what was observed
 
 	observed float64
-	pledged  float64 // the mean of what the admitted tasks may take; only if Late
+	pledges  promise // what the admitted tasks may take
+	pledged  float64 // its mean; only if Late
 	excess   lowest  // of observed over pledged; only if Late
 	known    bool    // what admitted tasks take is; only if Late
 	used     float64 // observed + count, when it was last looked at
@@ -219,7 +220,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		a.excess.add(now, a.observed-a.pledged)
 	}
 	a.sample(now)
-	a.promise(l.promised(int(r)).Mean)
+	a.promise(a.pledges.Mean)
 	l.version.Add(1)
 }
 
@@ -247,14 +248,14 @@ func (l *Ledger) Tick(now time.Duration) {
 	if now < l.now {
 		return
 	}
-	for r, a := range *l.accounts.Load() {
+	for _, a := range *l.accounts.Load() {
 		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
 		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Late {
 			a.sample(now)
 		}
-		a.promise(l.promised(r).Mean)
+		a.promise(a.pledges.Mean)
 	}
 	l.now = now
 	pressure, from, at := l.pressure(now)
@@ -329,9 +330,10 @@ func (a *account) inUse() float64 {
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
 // all of the last lowestTime, as long as there is room for.
 type lowest struct {
-	at [16]time.Duration
-	of [16]float64
-	n  int // samples there were
+	at  [16]time.Duration
+	of  [16]float64
+	n   int     // samples there were
+	min float64 // the lowest; 0 before the first sample
 }
 
 const (
@@ -342,30 +344,29 @@ const (
 func (m *lowest) add(now time.Duration, v float64) {
 	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
 	m.n++
+	m.min = v
+	for i := range min(m.n, len(m.of)) {
+		k := (m.n - 1 - i) % len(m.of)
+		if i >= lowestSamples && now-m.at[k] > lowestTime {
+			break
+		}
+		m.min = min(m.min, m.of[k])
+	}
 }
 
 // shift adds by to all samples.
 func (m *lowest) shift(by float64) {
+	if m.n == 0 {
+		return
+	}
 	for i := range m.of {
 		m.of[i] += by
 	}
+	m.min += by
 }
 
 // least is 0 before the first sample.
-func (m *lowest) least() float64 {
-	v := 0.0
-	for i := range min(m.n, len(m.of)) {
-		k := (m.n - 1 - i) % len(m.of)
-		if i == 0 {
-			v = m.of[k]
-		}
-		if i >= lowestSamples && m.at[(m.n-1)%len(m.at)]-m.at[k] > lowestTime {
-			break
-		}
-		v = min(v, m.of[k])
-	}
-	return v
-}
+func (m *lowest) least() float64 { return m.min }
 
 // How long the trend and the others are averaged over.
 const (
