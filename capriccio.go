@@ -33,6 +33,9 @@ const (
 	EnvAIO = "CAPRICCIO_AIO"
 	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see WithScheduler.
 	EnvSched = "CAPRICCIO_SCHED"
+	// EnvOverload says what becomes of work that can't be done in time: refuse, the default,
+	// or wait; see WithoutRefusals.
+	EnvOverload = "CAPRICCIO_OVERLOAD"
 )
 
 // An Option changes how the runtime is made.
@@ -237,6 +240,13 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 			return fmt.Errorf("capriccio: %s: %w", EnvSched, err)
 		}
 		o.sched.Policy = v
+	}
+	switch v, _ := lookup(EnvOverload); v {
+	case "", "refuse":
+	case "wait":
+		o.sched.NoRefusals = true
+	default:
+		return fmt.Errorf("capriccio: %s=%q; want refuse or wait", EnvOverload, v)
 	}
 	if err := o.readStacksEnv(lookup); err != nil {
 		return err

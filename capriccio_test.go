@@ -20,6 +20,7 @@ func TestBadEnvironmentIsAnError(t *testing.T) {
 		{EnvPoller, "kqueue", "epoll, poll or uring"},
 		{EnvAIO, "posix", "uring or threads"},
 		{EnvSched, "lottery", "fifo"},
+		{EnvOverload, "panic", "refuse or wait"},
 		{EnvGraph, "yes", "on, off, or N"},
 		{EnvGraph, "0", "on, off, or N"},
 		{EnvGraph, "-1", "on, off, or N"},
@@ -53,6 +54,48 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 		}
 		if err := rt.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestDefaultScheduler(t *testing.T) {
+	policy := func(opts ...Option) string {
+		rt, err := New(append(opts, WithLoops(1))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		g := Graph(rt)
+		if g == nil {
+			return "no graph"
+		}
+		if s := g.Snapshot(); s.Sched != nil {
+			return s.Sched.Policy
+		}
+		return "none"
+	}
+	t.Setenv(EnvSched, "")
+	if got := policy(); got != "resource" {
+		t.Errorf("by default: %s", got)
+	}
+	if got := policy(WithoutGraph()); got != "no graph" { // and the scheduler does without
+		t.Errorf("without graph: %s", got)
+	}
+	t.Setenv(EnvSched, "cohort")
+	if got := policy(); got != "cohort" {
+		t.Errorf("from the environment: %s", got)
+	}
+	if got := policy(WithScheduler("fifo")); got != "none" {
+		t.Errorf("fifo: %s", got)
+	}
+}
+
+// Whether work is refused under overload is the program's or the operator's choice.
+func TestOverloadFromTheEnvironment(t *testing.T) {
+	for value, wait := range map[string]bool{"": false, "refuse": false, "wait": true} {
+		t.Setenv(EnvOverload, value)
+		if o, err := gather(nil); err != nil || o.sched.NoRefusals != wait {
+			t.Errorf("%s=%q: %v, %v", EnvOverload, value, o, err)
 		}
 	}
 }

@@ -26,10 +26,10 @@ func knownScheduler(name string) error {
 //   - "fifo": the one that has been ready for longest.
 //   - "cohort": all that wait at one node of the blocking graph, one after the other, then
 //     those of the next (Cohort Scheduling, USENIX 2002).
-//   - "resource": the nodes share the loop according to what their tasks are going to take
+//   - "resource", the default: the nodes share the loop according to what their tasks are going to take
 //     and give back of what is scarce (Capriccio, section 4.2), and work is admitted at the
 //     entrances of the program (see task.Entrance) only as far as it can be done. It needs
-//     the blocking graph.
+//     the blocking graph; without that, "fifo" is the default.
 func WithScheduler(name string) Option {
 	return func(o *options) error {
 		if err := knownScheduler(name); err != nil {
@@ -53,7 +53,8 @@ func WithCohortSize(n int) Option {
 }
 
 // WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
-// scheduler "resource" it is refused otherwise once it has waited too long.
+// scheduler "resource" it is refused otherwise once it has waited too long (task.ErrRefused,
+// which Knot answers with 503).
 func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }
 }
@@ -62,10 +63,13 @@ func WithoutRefusals() Option {
 // is nothing to steer.
 func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering, error) {
 	limitDescriptors()
-	if o.sched.Policy == "" || o.sched.Policy == steer.FIFO {
+	c := o.sched
+	if c.Policy == "" && graph != nil {
+		c.Policy = steer.Resource
+	}
+	if c.Policy == "" || c.Policy == steer.FIFO {
 		return nil, nil
 	}
-	c := o.sched
 	c.Graph, c.Log = graph, o.log()
 	s, err := steer.New(c)
 	if err != nil {
