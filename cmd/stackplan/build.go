@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
@@ -38,8 +39,11 @@ type rewriting struct {
 
 // rewriteProgram loads a program, places checkpoints and makes the changed sources.
 func (set *settings) rewriteProgram(patterns []string, tests bool) (*rewriting, error) {
-	prog, err := plan.Load(set.config(patterns, tests))
+	prog, err := plan.LoadContext(set.ctx, set.config(patterns, tests))
 	if err != nil {
+		return nil, err
+	}
+	if err := prog.ChunkError(); err != nil {
 		return nil, err
 	}
 	rw := rewrite.New(rewrite.Config{Packages: prog.Packages(), MinChunk: set.minChunk, Profile: set.profile})
@@ -96,14 +100,14 @@ func (set *settings) place(prog *plan.Program, rw *rewrite.Rewriter, patterns []
 	}
 }
 
-// compile returns what the compiler says about escaping variables.
+// compile returns what the compiler says about escaping variables. Go list compiles as
+// go build does, but does not link.
 func (set *settings) compile(rw *rewrite.Rewriter, result *rewrite.Result, patterns []string, tests bool) ([]byte, error) {
-	args := []string{"build"}
+	args := []string{"list", "-export", "-f="}
 	if tests {
-		args = []string{"test", "-c"}
+		args = append(args, "-test")
 	}
-	args = append(append(args, "-o", os.DevNull), set.buildFlags()...)
-	args = append(args, rw.GCFlags()...)
+	args = slices.Concat(args, plan.SourceFlags, set.buildFlags(), rw.GCFlags())
 	if result != nil {
 		dir, err := os.MkdirTemp("", "stackplan-")
 		if err != nil {
@@ -116,13 +120,13 @@ func (set *settings) compile(rw *rewrite.Rewriter, result *rewrite.Result, patte
 		}
 		args = append(args, "-overlay="+file)
 	}
-	text, err := exec.Command("go", append(args, patterns...)...).CombinedOutput()
+	text, err := plan.GoCommand(set.ctx, append(args, patterns...)...).CombinedOutput()
 	if err != nil {
 		why := errorLines(text)
 		if result != nil {
 			why += "\nThis is a mistake in stackplan if the original sources compile."
 		}
-		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, why)
+		return nil, fmt.Errorf("the sources do not compile: %w\n%s", err, why)
 	}
 	return text, nil
 }
@@ -179,7 +183,7 @@ func runBuild(set *settings) (int, error) {
 	}
 	args = append(append(args, set.goFlags...), set.patterns...)
 	if code, err := set.goCommand(args); code != 0 || err != nil {
-		return exitFailed, errors.Join(err, errors.New("go build failed on the rewritten sources; if it does not on the original ones, this is a mistake in stackplan (-keep FOLDER leaves them to look at)"))
+		return exitFailed, errors.Join(err, errors.New("go build failed on the rewritten sources, see above; if it does not fail on the original ones, this is a mistake in stackplan (-keep FOLDER leaves the sources to look at)"))
 	}
 	set.tell(r)
 	return exitOK, nil
@@ -187,7 +191,7 @@ func runBuild(set *settings) (int, error) {
 
 // goCommand runs the go command for the user to see.
 func (set *settings) goCommand(args []string) (code int, err error) {
-	cmd := exec.Command("go", args...)
+	cmd := plan.GoCommand(set.ctx, args...)
 	cmd.Stdout, cmd.Stderr = set.stdout, set.stderr
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -209,9 +213,6 @@ func (set *settings) tell(r *rewriting) {
 	if p.Longest > p.MaxPath {
 		fmt.Fprintf(w, "that is more than -maxpath %s, as some paths lead through code that can't have checkpoints; stackplan report lists them\n", size{&p.MaxPath})
 	}
-	if len(r.result.Refused) > 0 {
-		fmt.Fprintf(w, "%d checkpoints were left out, as the calls can't be rewritten; their stacks grow if need be\n", len(r.result.Refused))
-	}
 	if !set.verbose {
 		return
 	}
@@ -222,8 +223,8 @@ func (set *settings) tell(r *rewriting) {
 		}
 		fmt.Fprintf(w, "%s: %s calls %s, which needs %s%s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Need, how)
 	}
-	for _, c := range r.result.Refused {
-		fmt.Fprintf(w, "%s: left out: %s\n", c.Site, c.Reason)
+	for _, c := range p.Refused {
+		fmt.Fprintf(w, "%s: %s calls %s, which can be no checkpoint: %s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Reason)
 	}
 }
 

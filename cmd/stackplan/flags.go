@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,6 +31,7 @@ type settings struct {
 	all               bool
 	allocate          bool
 
+	ctx            context.Context
 	stdout, stderr io.Writer
 }
 

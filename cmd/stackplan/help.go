@@ -54,7 +54,8 @@ one wastes more of it, but what is called on it finds room more often. Sizes are
 written like 512B, 2KB or 1MB; a KB is 1024 bytes.
 
 The exit status is 0 if all went well, 1 if the tests failed or if static has found
-a step that it did not predict, and 2 if stackplan could not do what it was asked to.
+a step that it did not predict, 2 if stackplan could not do what it was asked to, and
+130 if a signal ended it.
 `
 
 // A command is one of the words that may follow "stackplan".

@@ -4,13 +4,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 )
 
 // Exit codes.
@@ -18,12 +21,19 @@ const (
 	exitOK     = 0
 	exitFound  = 1 // tests failed, or steps were not predicted
 	exitFailed = 2
+	exitEnded  = 130 // by a signal
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	// A signal ends the go command that is running, and what is temporary is taken
+	// away; a second one ends stackplan at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // run does what the command line says and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	set, c, err := parse(args, stdout, stderr)
 	switch {
 	case errors.Is(err, errHelp):
@@ -33,8 +43,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Try stackplan -help.")
 		return exitFailed
 	}
-	code, err := c.run(set)
-	if err != nil {
+	set.ctx = ctx
+	code := exitFailed
+	if c.name != "build" { // go build makes the folder, and a file in a folder
+		err = set.checkOutputs()
+	}
+	if err == nil {
+		code, err = c.run(set)
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(stderr, "stackplan %s: ended by a signal\n", c.name)
+		return exitEnded
+	case err != nil:
 		fmt.Fprintf(stderr, "stackplan %s: %v\n", c.name, err)
 		return exitFailed
 	}

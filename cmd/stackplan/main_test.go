@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"os"
 	"os/exec"
@@ -32,7 +33,7 @@ func golden(t *testing.T, name string, got []byte) {
 // stackplan runs stackplan in this process.
 func stackplan(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = run(args, &out, &err)
+	code = run(context.Background(), args, &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -114,12 +115,5 @@ func TestBuild(t *testing.T) {
 	text, err := exec.Command(bin).CombinedOutput()
 	if want := "deep: 39\nlinked: true\n"; err != nil || string(text) != want {
 		t.Errorf("the program says %q, %v; want %q", text, err, want)
-	}
-}
-
-func TestTestCommand(t *testing.T) {
-	code, stdout, stderr := stackplan("test", sample, "--", "-run", "TestServe", "-v")
-	if code != exitOK || !strings.Contains(stdout, "--- PASS: TestServe") {
-		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
@@ -11,11 +12,15 @@ import (
 func setRewriter(prog *plan.Program, rw *rewrite.Rewriter) { prog.Refuse(rw.Refused) }
 
 func runReport(set *settings) (int, error) {
-	prog, err := plan.Load(set.config(set.patterns, false))
+	prog, err := plan.LoadContext(set.ctx, set.config(set.patterns, false))
 	if err != nil {
 		return exitFailed, err
 	}
 	rw := rewrite.New(rewrite.Config{Packages: prog.Packages()})
+	if err := prog.ChunkError(); err != nil && !set.allocate {
+		fmt.Fprintf(set.stderr, "stackplan report: it is not looked at whether checkpoints would move variables to the heap: %v\n", err)
+		set.allocate = true
+	}
 	if _, err := set.place(prog, rw, set.patterns, false); err != nil {
 		return exitFailed, err
 	}

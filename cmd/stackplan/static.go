@@ -17,7 +17,7 @@ func runStatic(set *settings) (int, error) {
 			return exitFailed, err
 		}
 	}
-	prog, err := plan.Load(set.config(set.patterns, false))
+	prog, err := plan.LoadContext(set.ctx, set.config(set.patterns, false))
 	if err != nil {
 		return exitFailed, err
 	}

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
 // runTest tests one package after another: each test binary is a program of its own,
@@ -33,7 +34,7 @@ func runTest(set *settings) (int, error) {
 // tested lists the packages; those without tests are said as go test does.
 func (set *settings) tested() ([]string, error) {
 	args := append([]string{"list", "-json=ImportPath,TestGoFiles,XTestGoFiles"}, set.buildFlags()...)
-	cmd := exec.Command("go", append(args, set.patterns...)...)
+	cmd := plan.GoCommand(set.ctx, append(args, set.patterns...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()

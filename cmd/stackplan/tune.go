@@ -39,7 +39,7 @@ func runTune(set *settings) (int, error) {
 
 // tunePaths adds what other values of MaxPath would have meant for the run.
 func (set *settings) tunePaths(advice *tune.Advice, stats *tune.Stats, patterns []string) error {
-	prog, err := plan.Load(set.config(patterns, false))
+	prog, err := plan.LoadContext(set.ctx, set.config(patterns, false))
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,22 @@ func readStats(name string) (*tune.Stats, error) {
 		return nil, fmt.Errorf("%s is not what a program writes to the file that CAPRICCIO_STACKS names: %w", name, err)
 	}
 	return stats, nil
+}
+
+// checkOutputs says early whether files can't be made where they are wanted.
+func (set *settings) checkOutputs() error {
+	for _, name := range []string{set.out, set.sweep} {
+		if name == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
+			return fmt.Errorf("no file %s can be written: there is no folder %s", name, filepath.Dir(name))
+		}
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			return fmt.Errorf("no file %s can be written: it is a folder", name)
+		}
+	}
+	return nil
 }
 
 // write writes to the file that -o names, or to the standard output.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -189,6 +190,36 @@ func TestCheckpointsAreCalls(t *testing.T) {
 	}
 	if need := got["large(1)"].Need; need < 8192 || need > 8192+512 {
 		t.Errorf("large needs %v, want a little over 8192 B", need)
+	}
+}
+
+// Several calls may begin in one place; each can be a checkpoint or refused for itself.
+func TestCallsThatBeginInOnePlace(t *testing.T) {
+	p := program(t)
+	links := func() (ends []int) {
+		plan, err := p.Place(256, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites := make(map[string]bool)
+		for _, c := range plan.Checkpoints {
+			if sites[c.Site] {
+				t.Errorf("two checkpoints are called %s", c.Site)
+			}
+			sites[c.Site] = true
+			if c.Caller == "main.links" {
+				ends = append(ends, c.End-c.Offset)
+			}
+		}
+		return ends
+	}
+	inner, outer := len("c.link(1)"), len("c.link(1).link(2)")
+	if got := links(); !slices.Equal(got, []int{inner, outer}) {
+		t.Fatalf("the checkpoints in links are %v bytes long, want %d and %d", got, inner, outer)
+	}
+	p.Refuse(func(_ string, offset, end int) string { return map[bool]string{true: "outer"}[end-offset == outer] })
+	if got := links(); !slices.Equal(got, []int{inner}) {
+		t.Errorf("without the outer one, checkpoints in links are %v bytes long, want %d", got, inner)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -20,7 +21,8 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	p, err := Load(Config{Dir: dir, Binary: binary})
+	// Package wrap counts as code of others.
+	p, err := Load(Config{Dir: dir, Binary: binary, Rewrite: []string{"example.com/depth"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,15 +55,66 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 			if paint < 40 || sp > paint+64 {
 				t.Errorf("seed %d: %s: %v by the stack pointer, %v by paint: the measurement is wrong", seed, name, sp, paint)
 			}
+			if strings.HasPrefix(name, "flat") && bound > 3<<10 {
+				t.Errorf("seed %d: %s has a bound of %v, want less than 3 KB", seed, name, bound)
+			}
 			compared++
 			t.Logf("seed %d: %-12s %8v %8v of %v", seed, name, sp, paint, bound)
 		}
 	}
-	if compared != 4*12 {
-		t.Errorf("%d bounds compared, want 48", compared)
+	if compared != 4*(12+19+5) {
+		t.Errorf("%d bounds compared, want 144", compared)
 	}
 }
 
 // callerPart is what the frame of the measuring function holds below its variable, and
 // the return address.
 const callerPart = 128
+
+// The same of what makes bounds large in the standard library: logs, formats, templates,
+// compression, handshakes, and calls by reflection.
+func TestBoundsOfTheLibrary(t *testing.T) {
+	if testing.Short() || underRace {
+		t.Skip("loads a large program")
+	}
+	dir := filepath.Join("testdata", "library")
+	binary := filepath.Join(t.TempDir(), "library")
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", binary, ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p, err := Load(Config{Dir: dir, Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := 1; seed <= 2; seed++ {
+		cmd := exec.Command(binary, fmt.Sprint(seed), "Shown")
+		cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1", "GOGC=20")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, out)
+		}
+		compared := 0
+		lines := bufio.NewScanner(bytes.NewReader(out))
+		for lines.Scan() {
+			var name string
+			var paint Bytes
+			if _, err := fmt.Sscan(lines.Text(), &name, &paint); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			bound, err := p.Bound("main." + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if paint > bound+callerPart || paint < 2000 {
+				t.Errorf("seed %d: %s took %v by paint, bound %v", seed, name, paint, bound)
+			}
+			compared++
+			t.Logf("seed %d: %-12s %8v of %v", seed, name, paint, bound)
+		}
+		if compared != 8 {
+			t.Errorf("seed %d: %d bounds compared, want 8", seed, compared)
+		}
+	}
+}

@@ -74,3 +74,15 @@ func TestSweepNeedsTwoSizes(t *testing.T) {
 		t.Error("a sweep of one size was drawn")
 	}
 }
+
+// Reports are in the same order each time.
+func TestOrderOfSites(t *testing.T) {
+	sorted := []string{"a/b.go:2:9", "a/b.go:10:3", "a/b.go:10:12", "a/b2.go:1:1", "a/b10.go:1:1", "a/c.go:1:1", "a/c.go:1:1x"}
+	for i, a := range sorted {
+		for k, b := range sorted {
+			if got := siteLess(a, b); got != (i < k) {
+				t.Errorf("%s before %s: %v", a, b, got)
+			}
+		}
+	}
+}

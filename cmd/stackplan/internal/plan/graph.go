@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"fmt"
 	"go/ast"
+	"path/filepath"
 	"sort"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -15,7 +18,8 @@ type graph struct {
 	sites []*site
 	push  int // bytes that a call instruction pushes
 	roots []int
-	tasks map[int]bool // those of the roots that are started as tasks
+	tasks map[int]bool    // those of the roots that are started as tasks
+	own   map[string]bool // import paths of what may be rewritten
 
 	bySite     map[ssa.CallInstruction]int // of those calls that are sites
 	byName     map[string][]int
@@ -55,6 +59,8 @@ type edge struct {
 	sites []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
 	kind  edgeKind
 	fatal bool // its result is for a panic
+
+	refused []int // sites that it had
 }
 
 type edgeKind uint8
@@ -70,9 +76,12 @@ type site struct {
 	file        string
 	line, col   int
 	offset, end int
+	name        string // in plans and reports: where its parenthesis stands, as several calls may begin in one place
 	caller      string
 	pkg         string
 	callees     map[int]bool
+	external    bool   // it calls a function without a body
+	refused     string // why it can't be a checkpoint
 }
 
 // An Unknown is a group of indirect calls for which the analysis found no target.
@@ -85,7 +94,7 @@ type Unknown struct {
 
 func newGraph(p *Program) *graph {
 	g := &graph{p: p, byName: make(map[string][]int), bySite: make(map[ssa.CallInstruction]int),
-		lineSites: make(map[lineKey][]int), unknown: make(map[string]*Unknown), groups: make(map[string][]int), tasks: make(map[int]bool)}
+		lineSites: make(map[lineKey][]int), unknown: make(map[string]*Unknown), groups: make(map[string][]int), tasks: make(map[int]bool), own: make(map[string]bool)}
 	if p.bin.Arch == "amd64" {
 		g.push = 8
 	}
@@ -109,6 +118,9 @@ func newGraph(p *Program) *graph {
 		for _, in := range f.Inlined {
 			n.in = append(n.in, p.src.functionsAt(in.Name, in.File, in.StartLine)...)
 		}
+	}
+	for _, pkg := range p.own {
+		g.own[pkg.PkgPath] = true
 	}
 	g.relays = newRelays(g)
 	g.countStores()
@@ -141,9 +153,7 @@ func (g *graph) findSites() {
 	type paren struct{ pos int }
 	exprs := make(map[paren]*ast.CallExpr)
 	fset := g.p.src.prog.Fset
-	own := make(map[string]string)
 	for _, pkg := range g.p.own {
-		own[pkg.PkgPath] = pkg.PkgPath
 		for _, f := range pkg.Syntax {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if c, ok := n.(*ast.CallExpr); ok {
@@ -153,13 +163,13 @@ func (g *graph) findSites() {
 			})
 		}
 	}
-	type key struct {
-		file   string
-		offset int
+	type key struct { // x.A().B() are two calls that begin at one offset
+		file        string
+		offset, end int
 	}
 	known := make(map[key]int)
-	for f := range g.p.src.used {
-		if pkg := packageOf(f); pkg == "" || own[pkg] == "" {
+	for _, f := range g.p.src.ordered {
+		if pkg := packageOf(f); !g.own[pkg] {
 			continue
 		}
 		for _, call := range callsOf(f) {
@@ -171,23 +181,32 @@ func (g *graph) findSites() {
 			if _, builtin := c.Call.Value.(*ssa.Builtin); builtin {
 				continue
 			}
-			at, end := fset.Position(expr.Pos()), fset.Position(expr.End())
-			k := key{at.Filename, at.Offset}
+			// The binary knows lines as //line comments say, the file system does not.
+			at, shown := fset.PositionFor(expr.Pos(), false), g.p.src.position(expr.Pos())
+			k := key{at.Filename, at.Offset, fset.PositionFor(expr.End(), false).Offset}
 			id, ok := known[k]
 			if !ok {
 				id = len(g.sites)
 				known[k] = id
-				g.sites = append(g.sites, &site{file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: end.Offset,
+				paren := fset.PositionFor(expr.Lparen, false)
+				if !strings.HasSuffix(paren.Filename, ".go") { // of cgo, in the build cache
+					paren = fset.Position(expr.Lparen)
+				}
+				g.sites = append(g.sites, &site{file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: k.end,
+					name:   fmt.Sprintf("%s/%s:%d:%d", packageOf(f), filepath.Base(paren.Filename), paren.Line, paren.Column),
 					caller: linkName(f), pkg: packageOf(f), callees: make(map[int]bool)})
-				lines := map[int]bool{at.Line: true, fset.Position(expr.Lparen).Line: true, fset.Position(expr.Fun.End()).Line: true}
+				lines := map[int]bool{shown.Line: true, fset.Position(expr.Lparen).Line: true, fset.Position(expr.Fun.End()).Line: true}
 				if sel, ok := expr.Fun.(*ast.SelectorExpr); ok {
 					lines[fset.Position(sel.Sel.Pos()).Line] = true
 				}
 				for line := range lines {
-					g.lineSites[lineKey{at.Filename, line}] = append(g.lineSites[lineKey{at.Filename, line}], id)
+					g.lineSites[lineKey{shown.Filename, line}] = append(g.lineSites[lineKey{shown.Filename, line}], id)
 				}
 			}
 			g.bySite[call] = id
+			if to := c.Call.StaticCallee(); to != nil && to.Blocks == nil && to.Synthetic == "" {
+				g.sites[id].external = true
+			}
 			for _, to := range g.targetsOf(call) {
 				g.sites[id].callees[to] = true
 			}
@@ -217,15 +236,30 @@ func (g *graph) addDirect(i int) {
 			file = f.Inlined[c.In].File
 		}
 		e := edge{to: c.Target, depth: max(c.Depth, 0), fatal: g.p.src.fatal[lineKey{file, c.Line}]}
-		for _, s := range g.lineSites[lineKey{file, c.Line}] {
-			if g.sites[s].callees[c.Target] {
-				e.sites = append(e.sites, s)
-			}
-		}
 		if g.nodes[c.Target].name == "runtime.deferreturn" {
 			n.defs = true
 		}
-		n.out = append(n.out, e)
+		// Which of several calls on a line it is can't be told: it may be each of them.
+		known := false
+		for _, s := range g.lineSites[lineKey{file, c.Line}] {
+			if g.sites[s].callees[c.Target] {
+				known = true
+				e.sites = []int{s}
+				n.out = append(n.out, e)
+			}
+		}
+		// Functions without a body are called by the name that go:linkname gives them, or
+		// are in assembly.
+		for _, s := range g.lineSites[lineKey{file, c.Line}] {
+			if !known && g.sites[s].external && !ofRuntime(g.nodes[c.Target].name) {
+				known = true
+				e.sites = []int{s}
+				n.out = append(n.out, e)
+			}
+		}
+		if !known {
+			n.out = append(n.out, e)
+		}
 	}
 }
 
@@ -243,11 +277,17 @@ func (g *graph) merge(i int) {
 		if x.fatal != y.fatal {
 			return y.fatal
 		}
-		return x.depth > y.depth
+		if x.depth != y.depth {
+			return x.depth > y.depth
+		}
+		return x.mid > y.mid
 	})
 	kept := out[:0]
 	for _, e := range out {
 		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 && (e.fatal || !kept[k-1].fatal) {
+			if e.kind == kindDefer && !e.fatal {
+				kept[k-1].kind = kindDefer // a panic runs it too
+			}
 			continue
 		}
 		kept = append(kept, e)

@@ -27,6 +27,9 @@ func callsOf(f *ssa.Function) []ssa.CallInstruction {
 // the sources of itself and of what it holds inlined.
 func (g *graph) addIndirect(i int) {
 	n := &g.nodes[i]
+	if n.name == reflectCall {
+		g.addReflected(i)
+	}
 	wrappers := g.deferWrappers(n.name)
 	for _, w := range wrappers {
 		n.out = append(n.out, edge{to: w, depth: g.deferDepth(n), kind: kindDefer})
@@ -121,6 +124,7 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 			targets = append(targets, g.targetsOf(call)...)
 		}
 	}
+	targets = append(targets, g.madeByReflection(call)...)
 	if ofRuntime(packageOf(f)) {
 		targets = slices.DeleteFunc(targets, func(to int) bool { return !ofRuntime(g.nodes[to].name) })
 	}
@@ -228,6 +232,7 @@ func (g *graph) addUnknown(i int, f *ssa.Function, call ssa.CallInstruction, sig
 			targets = append(targets, g.codes(to, false)...)
 		}
 	}
+	targets = append(targets, g.madeByReflection(call)...)
 	if len(targets) == 0 {
 		return
 	}

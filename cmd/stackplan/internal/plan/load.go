@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"golang.org/x/tools/go/packages"
 	"golang.org/x/tools/go/ssa"
@@ -25,6 +28,7 @@ type Program struct {
 	Arch    string
 
 	cfg     Config
+	ctx     context.Context
 	notes   *Annotations
 	all     map[string]*packages.Package // by ID
 	main    *packages.Package
@@ -37,10 +41,16 @@ type Program struct {
 	measured *paths // by bounds, once it is asked for
 }
 
-// Load loads and, unless there is a binary, builds the program. It returns what the
-// go command says of sources that do not compile.
-func Load(cfg Config) (*Program, error) {
-	p := &Program{cfg: cfg, all: make(map[string]*packages.Package)}
+// Load is LoadContext without an end.
+func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
+
+// LoadContext loads and, unless there is a binary, builds the program. It returns what
+// the go command says of sources that do not compile.
+func LoadContext(ctx context.Context, cfg Config) (*Program, error) {
+	p := &Program{cfg: cfg, ctx: ctx, all: make(map[string]*packages.Package)}
+	if err := p.supported(); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.notes, err = loadAnnotations(cfg.Annotations); err != nil {
 		return nil, err
@@ -56,18 +66,15 @@ func Load(cfg Config) (*Program, error) {
 	ready := make(chan built, 1)
 	go func() {
 		var b built
-		b.bin, b.version, b.err = p.cfg.binary()
+		b.bin, b.version, b.err = p.binary()
 		ready <- b
 	}()
-	roots, err := p.cfg.load()
+	roots, err := p.load()
 	if err == nil {
 		p.main, err = p.cfg.choose(roots)
 	}
 	b := <-ready
-	if err == nil {
-		err = b.err
-	}
-	if err != nil {
+	if err := cmp.Or(context.Cause(ctx), err, b.err); err != nil {
 		return nil, err
 	}
 	p.bin, p.Go, p.Arch = b.bin, b.version, b.bin.Arch
@@ -75,32 +82,97 @@ func Load(cfg Config) (*Program, error) {
 	if err := p.collect(); err != nil {
 		return nil, err
 	}
+	p.nameFiles()
 	prog, _ := ssautil.AllPackages([]*packages.Package{p.main}, ssa.InstantiateGenerics)
 	prog.Build()
-	p.src = newSource(p, prog)
-	p.graph = newGraph(p)
-	return p, nil
+	if ctx.Err() == nil {
+		p.src = newSource(p, prog)
+	}
+	if ctx.Err() == nil {
+		p.graph = newGraph(p)
+	}
+	return p, context.Cause(ctx)
+}
+
+// GoCommand is a call of the go command that ends if the context does, as by an
+// interrupt from the keyboard: it takes away its own temporary files then.
+func GoCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+func (p *Program) goCommand(args ...string) *exec.Cmd {
+	cmd := GoCommand(p.ctx, args...)
+	cmd.Dir, cmd.Env = p.cfg.Dir, p.cfg.env()
+	return cmd
+}
+
+// supported looks at which system the program is for.
+func (p *Program) supported() error {
+	cmd := p.goCommand("env", "GOOS", "GOARCH")
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w; is the go command in the PATH?", err)
+	}
+	system, arch, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	switch system {
+	case "darwin", "ios", "windows", "plan9", "aix", "js", "wasip1":
+		return fmt.Errorf("GOOS is %s; stackplan reads programs in ELF format, as for GOOS=linux", system)
+	}
+	if arch != "amd64" && arch != "arm64" {
+		return fmt.Errorf("GOARCH is %s; stackplan can read the code for GOARCH=amd64 and GOARCH=arm64", arch)
+	}
+	return nil
 }
 
 // Packages are those whose sources may be rewritten, with syntax and types.
 func (p *Program) Packages() []*packages.Package { return p.own }
 
+// ChunkError says why the sources of the program can't import package stackchunk, as
+// rewritten ones do. It is nil if they can.
+func (p *Program) ChunkError() error {
+	for _, pkg := range p.all {
+		if pkg.PkgPath == chunkPackage {
+			return nil
+		}
+	}
+	out, err := p.goCommand(slices.Concat([]string{"list", "-find", "-f="}, SourceFlags, p.cfg.BuildFlags, []string{chunkPackage})...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("checkpoints are calls of package %s, and the module of the program can't import it; add it with\n\tgo get %s\nand with vendoring, let a package of the program import it (import _ %q).\nThe go command says: %s",
+		chunkPackage, projectPath, chunkPackage, strings.TrimSpace(string(out)))
+}
+
 // Refuse leaves out, from now on, the calls that can't be rewritten for some other
-// reason: those at the offset of whose expression in a file refuse says so.
-func (p *Program) Refuse(refuse func(file string, offset int) bool) {
-	refused := make([]bool, len(p.graph.sites))
-	for i, s := range p.graph.sites {
-		refused[i] = refuse(s.file, s.offset)
+// reason. It is what refuse returns, given the file and the range of bytes of the call
+// expression; empty: the call can be rewritten.
+func (p *Program) Refuse(refuse func(file string, offset, end int) (reason string)) {
+	for _, s := range p.graph.sites {
+		if s.refused == "" {
+			s.refused = refuse(s.file, s.offset, s.end)
+		}
 	}
 	for v := range p.graph.nodes {
 		for i := range p.graph.nodes[v].out {
 			e := &p.graph.nodes[v].out[i]
-			if slices.ContainsFunc(e.sites, func(s int) bool { return refused[s] }) {
+			for _, s := range e.sites {
+				if p.graph.sites[s].refused != "" {
+					e.refused = append(e.refused, s)
+				}
+			}
+			if len(e.refused) > 0 {
 				e.sites = nil
 			}
 		}
 	}
 }
+
+// SourceFlags are what the go command is asked for, whatever GOFLAGS says, so that
+// sources are found under their names.
+var SourceFlags = []string{"-trimpath=false", "-buildvcs=false"}
 
 func (c *Config) env() []string {
 	if c.Env != nil {
@@ -110,7 +182,8 @@ func (c *Config) env() []string {
 }
 
 // binary opens the binary, which it builds if need be.
-func (c *Config) binary() (*frames.Binary, string, error) {
+func (p *Program) binary() (*frames.Binary, string, error) {
+	c := &p.cfg
 	path := c.Binary
 	if path == "" {
 		dir, err := os.MkdirTemp("", "stackplan")
@@ -123,8 +196,9 @@ func (c *Config) binary() (*frames.Binary, string, error) {
 		if c.Tests {
 			args = []string{"test", "-c", "-o", path}
 		}
-		cmd := exec.Command("go", append(append(args, c.BuildFlags...), c.Patterns...)...)
-		cmd.Dir, cmd.Env = c.Dir, c.env()
+		// It must have its symbols, whatever GOFLAGS says; what debuggers need is left
+		// out, as it takes time.
+		cmd := p.goCommand(slices.Concat(args, []string{"-ldflags=-w"}, SourceFlags, c.BuildFlags, c.Patterns)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, "", fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
 		}
@@ -137,7 +211,8 @@ func (c *Config) binary() (*frames.Binary, string, error) {
 }
 
 // load loads the sources.
-func (c *Config) load() ([]*packages.Package, error) {
+func (p *Program) load() ([]*packages.Package, error) {
+	c := &p.cfg
 	overlay, err := c.overlay()
 	if err != nil {
 		return nil, err
@@ -145,10 +220,13 @@ func (c *Config) load() ([]*packages.Package, error) {
 	pc := &packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes | packages.NeedModule | packages.NeedForTest,
-		Dir: c.Dir, Env: c.env(), Tests: c.Tests, BuildFlags: c.BuildFlags, Overlay: overlay,
+		Context: p.ctx, Dir: c.Dir, Env: c.env(), Tests: c.Tests, BuildFlags: slices.Concat(SourceFlags, c.BuildFlags), Overlay: overlay,
 	}
 	roots, err := packages.Load(pc, c.Patterns...)
 	if err != nil {
+		if _, said, ok := strings.Cut(err.Error(), "stderr: "); ok { // by the go command
+			err = errors.New(strings.TrimSpace(said))
+		}
 		return nil, err
 	}
 	var errs []error
@@ -213,7 +291,7 @@ func (c *Config) choose(roots []*packages.Package) (*packages.Package, error) {
 	case c.Tests:
 		return nil, fmt.Errorf("no tests in %s", strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("%s is no main package", strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s is no main package; want one, or for packages with tests, stackplan test", strings.Join(names, ", "))
 }
 
 // chunkPackage is what rewritten sources import.

@@ -38,7 +38,7 @@ func (g *graph) findOnces() {
 			if to == nil || packageOf(to) != "sync" || !strings.HasPrefix(to.Name(), "Once") || to.Signature.Recv() != nil || len(call.Common().Args) != 1 {
 				continue
 			}
-			for _, target := range g.relays.values(f, call.Common().Args[0], wish{}, &relay{}, 0) {
+			for _, target := range g.relays.values(f, call.Common().Args[0], wish{field: -1}, &relay{}) {
 				g.oncePassed[linkName(f)] = append(g.oncePassed[linkName(f)], target)
 				g.onces[linkName(f)] = append(g.onces[linkName(f)], g.codes(target, false)...)
 			}

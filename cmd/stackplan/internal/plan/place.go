@@ -139,7 +139,7 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 			continue
 		}
 		plan.Checkpoints = append(plan.Checkpoints, Checkpoint{File: s.file, Offset: s.offset, End: s.end, Line: s.line, Col: s.col,
-			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name(),
+			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name,
 			PackagePath: s.pkg, BackEdge: c.back[i]})
 	}
 	sort.Slice(plan.Checkpoints, func(i, j int) bool {
@@ -147,12 +147,38 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 		if a.File != b.File {
 			return a.File < b.File
 		}
-		return a.Offset < b.Offset
+		return a.Offset < b.Offset || a.Offset == b.Offset && a.End < b.End
 	})
+	plan.Refused = p.refusedCalls(c)
 	for _, r := range p.graph.roots {
 		plan.Entries = append(plan.Entries, EntryPlan{p.graph.nodes[r].name, longest.length[r]})
 	}
 	return plan, nil
+}
+
+// refusedCalls lists what Refuse has left out of code that is reached.
+func (p *Program) refusedCalls(c *cutting) (list []Refused) {
+	callees := make(map[int]map[string]bool)
+	for v := range p.graph.nodes {
+		if !c.reach[v] || p.graph.nodes[v].leaf {
+			continue
+		}
+		for i := range p.graph.nodes[v].out {
+			e := &p.graph.nodes[v].out[i]
+			for _, s := range e.refused {
+				if callees[s] == nil {
+					callees[s] = make(map[string]bool)
+				}
+				callees[s][p.graph.nodes[e.to].name] = true
+			}
+		}
+	}
+	for s, set := range callees {
+		x := p.graph.sites[s]
+		list = append(list, Refused{x.name, x.caller, names(set), x.refused})
+	}
+	sort.Slice(list, func(i, j int) bool { return siteLess(list[i].Site, list[j].Site) })
+	return list
 }
 
 func (p *Program) place(maxPath Bytes) (*cutting, *paths) {

@@ -91,13 +91,16 @@ func TestRecursionThroughOthersCode(t *testing.T) {
 
 func TestRefusedCallsAreNoCheckpoints(t *testing.T) {
 	p := handmade([]int{1000, 1000, 1000}, [][3]int{{0, 1, 1}, {1, 2, 1}}, 0)
-	p.Refuse(func(file string, offset int) bool { return offset == 1 })
+	p.Refuse(func(file string, offset, end int) string { return map[bool]string{true: "not wanted"}[offset == 1] })
 	plan, err := p.Place(500, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Need != 2008 {
 		t.Errorf("checkpoints are %v, want one of 2008 B", plan.Checkpoints)
+	}
+	if len(plan.Refused) != 1 || plan.Refused[0].Reason != "not wanted" || plan.Refused[0].Caller != "B" || plan.Refused[0].Callee != "C" {
+		t.Errorf("refused are %v, want the call of C by B", plan.Refused)
 	}
 }
 

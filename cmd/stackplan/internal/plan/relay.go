@@ -19,10 +19,12 @@ type relay struct {
 	targets map[*ssa.Function]bool // by any caller, as far as is known
 }
 
-// A wish is what a function does with a parameter: it calls it, or a method of it.
+// A wish is what a function does with a parameter, or with a field of the struct that
+// this points to: it calls it, or a method of it.
 type wish struct {
 	param  int
-	method *types.Func // nil: the parameter is a function
+	field  int         // -1: the parameter itself
+	method *types.Func // nil: it is a function
 }
 
 type relays struct {
@@ -31,10 +33,12 @@ type relays struct {
 	known map[*ssa.Function]bool // called by their names only
 	pools map[*ssa.Global]*ssa.Function
 	bad   map[*ssa.Global]bool // pools whose New is not known
+	trace *trace
+	grown bool // since a round began
 }
 
-// relayRounds is how many calls deep parameters are followed, and so often around a
-// recursion that passes them on.
+// relayRounds is how often depths are looked at again: so often around a recursion that
+// passes parameters on.
 const relayRounds = 6
 
 func newRelays(g *graph) *relays {
@@ -53,11 +57,14 @@ func newRelays(g *graph) *relays {
 	for f := range g.p.src.used {
 		r.known[f] = !byValue[f]
 	}
-	for range relayRounds {
-		for f := range g.p.src.used {
+	r.trace = g.p.src.trace
+	r.trace.known = r.known
+	for round := 1; round <= relayRounds || r.grown; round++ {
+		r.grown = false
+		for _, f := range g.p.src.ordered {
 			for _, call := range callsOf(f) {
 				if _, starts := call.(*ssa.Go); !starts {
-					r.follow(f, call)
+					r.follow(f, call, round <= relayRounds)
 				}
 			}
 		}
@@ -66,14 +73,15 @@ func newRelays(g *graph) *relays {
 	return r
 }
 
-// follow notes that a call in f calls or passes on a parameter of f.
-func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction) {
+// follow notes that a call in f calls or passes on a parameter of f. Only if deep is set
+// does a depth that is known already grow.
+func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction, deep bool) {
 	c := call.Common()
 	depth := r.frame(f) + r.g.push
-	if i := parameter(f, c.Value); i >= 0 {
-		x := r.note(f, wish{i, c.Method}, depth)
+	if i, field := r.origin(f, c.Value); i >= 0 {
+		x := r.note(f, wish{i, field, c.Method}, depth, deep)
 		for _, to := range r.g.p.src.targets[call] {
-			x.targets[to] = true
+			r.add(x, to)
 		}
 		return
 	}
@@ -85,25 +93,35 @@ func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction) {
 		if w.param >= len(c.Args) {
 			continue
 		}
-		if i := parameter(f, c.Args[w.param]); i >= 0 {
-			x := r.note(f, wish{i, w.method}, depth+inner.depth)
-			for t := range inner.targets {
-				x.targets[t] = true
-			}
+		i, field := r.origin(f, c.Args[w.param])
+		if i < 0 || field >= 0 && w.field >= 0 {
+			continue
+		}
+		x := r.note(f, wish{i, max(field, w.field), w.method}, depth+inner.depth, deep)
+		for t := range inner.targets {
+			r.add(x, t)
 		}
 	}
 }
 
-func (r *relays) note(f *ssa.Function, w wish, depth int) *relay {
+func (r *relays) add(x *relay, to *ssa.Function) {
+	if !x.targets[to] {
+		x.targets[to], r.grown = true, true
+	}
+}
+
+func (r *relays) note(f *ssa.Function, w wish, depth int, deep bool) *relay {
 	if r.of[f] == nil {
 		r.of[f] = make(map[wish]*relay)
 	}
 	x := r.of[f][w]
 	if x == nil {
-		x = &relay{targets: make(map[*ssa.Function]bool)}
-		r.of[f][w] = x
+		x = &relay{targets: make(map[*ssa.Function]bool), depth: depth}
+		r.of[f][w], r.grown = x, true
 	}
-	x.depth = max(x.depth, depth)
+	if deep {
+		x.depth = max(x.depth, depth)
+	}
 	return x
 }
 
@@ -118,18 +136,56 @@ func (r *relays) frame(f *ssa.Function) int {
 
 // parameter is the index of v among the parameters of f, -1 if it is none.
 func parameter(f *ssa.Function, v ssa.Value) int {
-	switch change := v.(type) {
-	case *ssa.ChangeType:
-		v = change.X
-	case *ssa.ChangeInterface:
-		v = change.X
-	}
 	for i, p := range f.Params {
-		if p == v {
+		if p == bareValue(v) {
 			return i
 		}
 	}
 	return -1
+}
+
+// bareValue is v before changes of its static type.
+func bareValue(v ssa.Value) ssa.Value {
+	for {
+		switch change := v.(type) {
+		case *ssa.ChangeType:
+			v = change.X
+		case *ssa.ChangeInterface:
+			v = change.X
+		case *ssa.TypeAssert:
+			if change.CommaOk || !types.IsInterface(change.AssertedType) {
+				return v
+			}
+			v = change.X
+		case *ssa.Extract:
+			assert, ok := change.Tuple.(*ssa.TypeAssert)
+			if !ok || !types.IsInterface(assert.AssertedType) {
+				return v
+			}
+			v = assert.X
+		default:
+			return v
+		}
+	}
+}
+
+// origin is the parameter that v is, or of which it is a field; field is -1 if it is
+// itself. Param is -1 if it is neither.
+//
+// Only such fields count that are set once and for all, and only outside of what may be
+// rewritten: there, calls can be checkpoints, and paths are better left in pieces.
+func (r *relays) origin(f *ssa.Function, v ssa.Value) (param, field int) {
+	if i := parameter(f, v); i >= 0 {
+		return i, -1
+	}
+	load, ok := bareValue(v).(*ssa.UnOp)
+	if !ok || r.g.own[packageOf(f)] {
+		return -1, -1
+	}
+	if at, ok := load.X.(*ssa.FieldAddr); ok && r.trace.once(at.X.Type(), at.Field) {
+		return parameter(f, at.X), at.Field
+	}
+	return -1, -1
 }
 
 // covers says that a call of a parameter is counted at the callers.
@@ -137,7 +193,8 @@ func (r *relays) covers(f *ssa.Function, call ssa.CallInstruction) bool {
 	if call.Common().StaticCallee() != nil || !r.known[f] {
 		return false
 	}
-	return isPoolGet(f) || parameter(f, call.Common().Value) >= 0
+	i, _ := r.origin(f, call.Common().Value)
+	return isPoolGet(f) || i >= 0
 }
 
 // passed is a function that a call passes on to be called.
@@ -169,7 +226,7 @@ func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []pas
 		if w.param >= len(c.Args) {
 			continue
 		}
-		targets := r.values(f, c.Args[w.param], w, x, 0)
+		targets := r.values(f, c.Args[w.param], w, x)
 		if all && parameter(f, c.Args[w.param]) >= 0 {
 			targets = slices.Collect(maps.Keys(x.targets))
 		}
@@ -180,45 +237,58 @@ func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []pas
 	return found
 }
 
-// values are the functions that v may be.
-func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay, depth int) []*ssa.Function {
-	switch v := v.(type) {
-	case *ssa.MakeInterface:
-		if w.method == nil || types.IsInterface(v.X.Type()) {
-			break
+// values are the functions that are called if v is passed to what has a wish.
+func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.Function {
+	if i, field := r.origin(f, v); i >= 0 && r.known[f] && (field < 0 || w.field < 0) {
+		return nil // f passes it on: its callers count it
+	}
+	found, ok := r.trace.origins(f, v, w.field)
+	var all []*ssa.Function
+	for _, m := range found {
+		if w.field >= 0 && ok {
+			// What a maker sets the field to, in the words of who calls it.
+			call := m.v.(*ssa.Call)
+			made := r.trace.maker(call.Call.StaticCallee(), w.field)
+			at, value := made.value.f, made.value.v
+			if made.param >= 0 {
+				at, value = m.f, call.Call.Args[made.param]
+			}
+			var inner []*ssa.Function
+			inner, ok = r.methods(at, value, w.method)
+			all = append(all, inner...)
 		}
-		if m := f.Prog.LookupMethod(v.X.Type(), w.method.Pkg(), w.method.Name()); m != nil {
-			return []*ssa.Function{m}
-		}
-	case *ssa.ChangeInterface:
-		return r.values(f, v.X, w, x, depth)
-	case *ssa.Function:
-		return []*ssa.Function{v}
-	case *ssa.MakeClosure:
-		return []*ssa.Function{v.Fn.(*ssa.Function)}
-	case *ssa.ChangeType:
-		return r.values(f, v.X, w, x, depth)
-	case *ssa.Const:
-		return nil
-	case *ssa.Parameter:
-		if r.known[f] {
-			return nil // f passes it on: its callers count it
-		}
-	case *ssa.Phi:
-		if depth > 3 {
-			break
-		}
-		var all []*ssa.Function
-		for _, e := range v.Edges {
-			all = append(all, r.values(f, e, w, x, depth+1)...)
-		}
+	}
+	if w.field < 0 && ok {
+		all, ok = r.methods(f, v, w.method)
+	}
+	if ok {
 		return all
 	}
+	return slices.Collect(maps.Keys(x.targets))
+}
+
+// methods are the functions that a value may be, or the methods of what an interface may
+// hold. It is false if not all can be seen.
+func (r *relays) methods(f *ssa.Function, v ssa.Value, method *types.Func) ([]*ssa.Function, bool) {
+	found, ok := r.trace.origins(f, v, -1)
 	var all []*ssa.Function
-	for t := range x.targets {
-		all = append(all, t)
+	for _, m := range found {
+		switch v := m.v.(type) {
+		case *ssa.Function:
+			all = append(all, v)
+		case *ssa.MakeClosure:
+			all = append(all, v.Fn.(*ssa.Function))
+		case *ssa.MakeInterface:
+			if method == nil {
+				return nil, false
+			}
+			// What lacks a method fails the assertion that comes before the call.
+			if sel := f.Prog.MethodSets.MethodSet(v.X.Type()).Lookup(method.Pkg(), method.Name()); sel != nil {
+				all = append(all, f.Prog.MethodValue(sel))
+			}
+		}
 	}
-	return all
+	return all, ok
 }
 
 // findPools finds the New functions of the pools that are package variables, whose

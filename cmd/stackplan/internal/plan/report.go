@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"path/filepath"
 	"sort"
 )
 
@@ -293,35 +292,36 @@ func (p *Program) reportParks(r *Report) {
 		}
 	}
 	for s, set := range callees {
-		r.Parks = append(r.Parks, ParkCall{g.sites[s].name(), g.sites[s].caller, names(set)})
+		r.Parks = append(r.Parks, ParkCall{g.sites[s].name, g.sites[s].caller, names(set)})
 	}
 	sort.Slice(r.Parks, func(i, j int) bool { return siteLess(r.Parks[i].Site, r.Parks[j].Site) })
 }
 
-// name is how a site is called in plans and reports.
-func (s *site) name() string {
-	return fmt.Sprintf("%s/%s:%d:%d", s.pkg, filepath.Base(s.file), s.line, s.col)
-}
-
 // siteLess orders by text, and numbers in it by their value.
 func siteLess(a, b string) bool {
-	if len(a) != len(b) {
-		for i := 0; i < min(len(a), len(b)); i++ {
-			if a[i] != b[i] {
-				digit := func(s string) int {
-					n := 0
-					for ; i+n < len(s) && s[i+n] >= '0' && s[i+n] <= '9'; n++ {
-					}
-					return n
-				}
-				if x, y := digit(a), digit(b); x != y && x+y > 0 && i > 0 && a[i-1] != '/' {
-					return x < y
-				}
-				break
-			}
+	digits := func(s string) int {
+		n := 0
+		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+			n++
 		}
+		return n
 	}
-	return a < b
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		x, y := digits(a[i:]), digits(b[j:])
+		switch {
+		case x > 0 && y > 0 && x != y:
+			return x < y
+		case x > 0 && y > 0 && a[i:i+x] != b[j:j+y]:
+			return a[i:i+x] < b[j:j+y]
+		case x > 0 && y > 0:
+			i, j = i+x, j+y
+			continue
+		case a[i] != b[j]:
+			return a[i] < b[j]
+		}
+		i, j = i+1, j+1
+	}
+	return len(a) < len(b)
 }
 
 func (p *Program) reportTrust(r *Report) {

@@ -42,7 +42,12 @@ func (g *graph) findRoots() {
 	for r := range roots {
 		g.roots = append(g.roots, r)
 	}
-	sort.Slice(g.roots, func(i, j int) bool { return g.nodes[g.roots[i]].name < g.nodes[g.roots[j]].name })
+	sort.Slice(g.roots, func(i, j int) bool {
+		if a, b := g.nodes[g.roots[i]].name, g.nodes[g.roots[j]].name; a != b {
+			return a < b
+		}
+		return g.roots[i] < g.roots[j]
+	})
 }
 
 // field is the name of the field that a value was read from, "" if it is not that.

@@ -1,10 +1,14 @@
 package plan
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/callgraph/vta"
@@ -21,10 +25,12 @@ type source struct {
 	byPlace map[place][]*ssa.Function
 	inCode  map[*ssa.Function][]int // functions of the binary that were made of it
 	used    map[*ssa.Function]bool  // that may run: those in the binary and what they call
+	ordered []*ssa.Function         // the used ones, in the same order in each run
 	targets map[ssa.CallInstruction][]*ssa.Function
 	lost    map[ssa.CallInstruction]string // indirect calls that the analysis found no target for, with the signature
 	valued  map[string][]*ssa.Function     // functions used as values, by signature
-	fatal   map[lineKey]bool               // lines of which all code is on the way to a panic
+	trace   *trace
+	fatal   map[lineKey]bool // lines of which all code is on the way to a panic
 }
 
 // A place is where a function begins.
@@ -62,12 +68,50 @@ func newSource(p *Program, prog *ssa.Program) *source {
 	}
 	s.matchBinary(p.bin)
 	s.findUsed(all)
+	s.order()
 	s.resolve()
 	s.findFatal()
 	return s
 }
 
-func (s *source) position(pos token.Pos) token.Position { return s.prog.Fset.Position(pos) }
+// position is a place as the binary has it. A //line comment may name no file.
+func (s *source) position(pos token.Pos) token.Position {
+	at := s.prog.Fset.Position(pos)
+	if at.Filename == "" {
+		at.Filename = unknownFile
+	}
+	return at
+}
+
+// unknownFile is what the compiler calls a file without a name.
+const unknownFile = "??"
+
+// nameFiles makes the names of files absolute that //line comments have made relative, as
+// go/token does.
+func (p *Program) nameFiles() {
+	folders := make(map[string]string)
+	for _, pkg := range p.all {
+		if len(pkg.GoFiles) > 0 {
+			folders[pkg.PkgPath] = filepath.Dir(pkg.GoFiles[0])
+		}
+	}
+	if len(p.main.GoFiles) > 0 {
+		folders["main"] = filepath.Dir(p.main.GoFiles[0])
+	}
+	rename := func(file *string, function string) {
+		folder, known := folders[packageOfName(function)]
+		if known && *file != "" && *file != unknownFile && !filepath.IsAbs(*file) && !strings.HasPrefix(*file, "<") {
+			*file = filepath.Join(folder, *file)
+		}
+	}
+	for i := range p.bin.Funcs {
+		f := &p.bin.Funcs[i]
+		rename(&f.File, f.Name)
+		for k := range f.Inlined {
+			rename(&f.Inlined[k].File, f.Inlined[k].Name)
+		}
+	}
+}
 
 func (s *source) placeOf(f *ssa.Function) (place, bool) {
 	if !f.Pos().IsValid() || open(f) || f.Synthetic != "" && f.Origin() == nil && f.Parent() == nil {
@@ -141,6 +185,17 @@ func (s *source) findUsed(all map[*ssa.Function]bool) {
 	}
 }
 
+// order sorts the used functions, so that the same program has the same plan each time.
+func (s *source) order() {
+	s.ordered = slices.SortedFunc(maps.Keys(s.used), func(a, b *ssa.Function) int {
+		if a.Pos() == b.Pos() {
+			return strings.Compare(a.String(), b.String())
+		}
+		x, y := s.position(a.Pos()), s.position(b.Pos())
+		return cmp.Or(strings.Compare(x.Filename, y.Filename), x.Line-y.Line, x.Column-y.Column)
+	})
+}
+
 // resolve finds the targets of indirect calls.
 func (s *source) resolve() {
 	first := vta.CallGraph(s.used, nil)
@@ -155,14 +210,18 @@ func (s *source) resolve() {
 			}
 		}
 	}
-	for f := range s.used {
+	for _, f := range s.ordered {
 		for _, b := range f.Blocks {
 			for _, in := range b.Instrs {
 				s.noteValues(in)
-				if call, ok := in.(ssa.CallInstruction); ok {
-					s.noteLost(call)
-				}
 			}
+		}
+	}
+	s.trace = newTrace(s)
+	s.addStray()
+	for _, f := range s.ordered {
+		for _, call := range callsOf(f) {
+			s.noteLost(call)
 		}
 	}
 }

@@ -74,7 +74,7 @@ type Checkpoint struct {
 	Caller      string `json:"caller"`
 	Callee      string `json:"callee"` // several are separated by ", "
 	Need        Bytes  `json:"need"`   // of the callee down to the next checkpoints or the end
-	Site        string `json:"site"`   // file:line:col with the import path of the package for a folder
+	Site        string `json:"site"`   // file:line:col of the opening parenthesis, with the import path of the package for a folder
 	PackagePath string `json:"package"`
 	BackEdge    bool   `json:"back_edge"` // breaks a recursion
 }
@@ -84,10 +84,19 @@ type Plan struct {
 	Package     string       `json:"package"`
 	MaxPath     Bytes        `json:"max_path"`
 	MinChunk    Bytes        `json:"min_chunk"`
-	Checkpoints []Checkpoint `json:"checkpoints"` // by File, then Offset
+	Checkpoints []Checkpoint `json:"checkpoints"` // by File, Offset, then End
 	CallSites   int          `json:"call_sites"`  // in the sources that may be changed and that tasks run
 	Longest     Bytes        `json:"longest"`     // path between checkpoints; more than MaxPath if it leads through code that can't have any
 	Entries     []EntryPlan  `json:"entries"`
+	Refused     []Refused    `json:"refused,omitempty"` // calls that tasks run and that can't be rewritten, by Site
+}
+
+// A Refused is a call that can't be a checkpoint.
+type Refused struct {
+	Site   string `json:"site"`
+	Caller string `json:"caller"`
+	Callee string `json:"callee"`
+	Reason string `json:"reason"`
 }
 
 // An EntryPlan is what a plan means for one kind of task.

@@ -20,9 +20,10 @@ import (
 
 // escapes is what the compiler says of some packages.
 type escapes struct {
-	moved  map[string]*flow // to the heap, by place and text
-	leaks  map[string]*flow // parameters, by place and target
-	inline map[string]bool  // places of functions that can be inlined
+	moved  map[string]*flow  // to the heap, by place and text
+	leaks  map[string]*flow  // parameters, by place and target
+	inline map[string]string // names of functions that can be inlined, with their packages, by place
+	called map[string]bool   // names of those that are
 }
 
 // A flow is how a value gets to the heap, as far as it is through calls.
@@ -47,26 +48,33 @@ var (
 	escaping   = regexp.MustCompile(`^(.*) escapes to heap in .*:$`)
 	leaking    = regexp.MustCompile(`^parameter (.*) leaks to (.*) for .* with derefs=\d+:$`)
 	handedOver = regexp.MustCompile(`^    from (.*) \(call parameter\) at (.+?):(\d+):(\d+)$`)
-	inlining   = regexp.MustCompile(`^can inline `)
+	inlining   = regexp.MustCompile(`^can inline (\S+) with cost `)
+	inlined    = regexp.MustCompile(`^inlining call to (\S+)$`)
 	generated  = regexp.MustCompile(`^(` + prefix + `\w+?)(_linked)?(\[.*\])?\(`)
 )
 
 // readEscapes reads what go build -gcflags=-m=2 has said, with file names relative to
 // the folder dir.
 func readEscapes(text []byte, dir string) *escapes {
-	e := &escapes{map[string]*flow{}, map[string]*flow{}, map[string]bool{}}
+	e := &escapes{map[string]*flow{}, map[string]*flow{}, map[string]string{}, map[string]bool{}}
 	var current *flow
+	pkg := "" // of which it is said
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 64<<20) // functions that can be inlined are said in full
 	for lines.Scan() {
 		m := said.FindStringSubmatch(lines.Text())
 		if m == nil {
+			if path, ok := strings.CutPrefix(lines.Text(), "# "); ok {
+				pkg = path
+			}
 			continue
 		}
 		at, message := makePosition(dir, m[1], m[2], m[3]), m[4]
 		switch {
 		case inlining.MatchString(message):
-			e.inline[fmt.Sprint(at)] = true
+			e.inline[fmt.Sprint(at)] = pkg + " " + inlining.FindStringSubmatch(message)[1]
+		case inlined.MatchString(message):
+			e.called[pkg+" "+inlined.FindStringSubmatch(message)[1]] = true
 		case escaping.MatchString(message):
 			current = &flow{at: at}
 			e.moved[fmt.Sprint(at)+" "+withoutGenerated(message)] = current
@@ -219,6 +227,7 @@ func (r *Rewriter) refuseCost(f *file, s *site) string {
 	}
 	for i := len(s.outer) - 1; i >= 0; i-- {
 		var p position
+		_, literal := s.outer[i].(*ast.FuncLit)
 		switch n := s.outer[i].(type) {
 		case *ast.FuncLit:
 			at := f.pkg.Fset.Position(n.Pos())
@@ -229,10 +238,11 @@ func (r *Rewriter) refuseCost(f *file, s *site) string {
 		default:
 			continue
 		}
-		if r.before.inline[fmt.Sprint(p)] {
+		// A literal that could be inlined but never is, as it is only used as a value,
+		// may have them, unless it is inlined with what it stands in.
+		if name := r.before.inline[fmt.Sprint(p)]; name != "" && (!literal || r.before.called[name]) {
 			return "the function that it is in is so small that the compiler inlines it"
 		}
-		return ""
 	}
 	return ""
 }

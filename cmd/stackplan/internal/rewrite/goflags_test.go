@@ -18,6 +18,16 @@ func goTool(t testing.TB, args ...string) string {
 	return string(text)
 }
 
+// haveC says whether there is a C compiler, which go build -race needs.
+func haveC() bool {
+	text, err := exec.Command("go", "env", "CC").Output()
+	if err != nil {
+		return false
+	}
+	_, err = exec.LookPath(strings.TrimSpace(string(text)))
+	return err == nil
+}
+
 func TestVetLikesRewrittenPrograms(t *testing.T) {
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, mixed))
@@ -34,7 +44,7 @@ func TestVetLikesRewrittenPrograms(t *testing.T) {
 }
 
 func TestRaceDetectorIsQuiet(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil || testing.Short() {
+	if !haveC() || testing.Short() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
 	r := loadPrograms(t)

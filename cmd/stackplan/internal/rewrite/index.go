@@ -5,7 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
-	"strings"
+	"regexp"
 
 	"golang.org/x/tools/go/packages"
 )
@@ -18,6 +18,7 @@ type file struct {
 	text    []byte // nil until it is needed
 	tok     *token.File
 	sites   map[span]*site
+	lines   []lineComment // by place
 	judged  bool
 	refused string // why there can be no checkpoints in it
 }
@@ -78,6 +79,7 @@ func (f *file) load(read func(string) ([]byte, error)) error {
 		return fmt.Errorf("%s has changed since it was loaded", f.name)
 	}
 	f.text = text
+	f.findLineComments()
 	f.sites = map[span]*site{}
 	var outer []ast.Node
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -97,24 +99,44 @@ func (f *file) load(read func(string) ([]byte, error)) error {
 
 func (f *file) offset(pos token.Pos) int { return f.tok.Offset(pos) }
 
-// hasLineDirectives says that positions in the file are not those of the file.
-func (f *file) hasLineDirectives() bool {
+// A lineComment is a comment that says of which file and line what follows is.
+type lineComment struct {
+	end  token.Pos
+	name string // of the file, as it is written
+}
+
+var lineComments = regexp.MustCompile(`^(?://line |/\*line )(.*?)(:\d+)?:\d+(?:\*/|\r?)$`)
+
+// findLineComments finds those of the file.
+func (f *file) findLineComments() {
 	for _, group := range f.syntax.Comments {
 		for _, c := range group.List {
-			if strings.HasPrefix(c.Text, "//line ") || strings.HasPrefix(c.Text, "/*line ") {
-				return true
+			m := lineComments.FindStringSubmatch(c.Text)
+			if m == nil || c.Text[1] == '/' && f.pkg.Fset.PositionFor(c.Pos(), false).Column > 1 {
+				continue
 			}
+			if n := len(f.lines); m[1] == "" && m[2] != "" { // the name is the one before
+				m[1] = f.name
+				if n > 0 {
+					m[1] = f.lines[n-1].name
+				}
+			}
+			f.lines = append(f.lines, lineComment{c.End(), m[1]})
 		}
 	}
-	return false
 }
 
 // lineDirective makes what follows it appear at pos, some lines further down.
 func (f *file) lineDirective(pos token.Pos, down int) string {
 	p := f.pkg.Fset.Position(pos)
-	name := "" // the one before
-	if f.hasLineDirectives() {
-		name = p.Filename
+	if len(f.lines) == 0 { // the name is the one before
+		return fmt.Sprintf("/*line :%d:%d*/", p.Line+down, max(p.Column, 1))
+	}
+	name := f.name
+	for _, l := range f.lines {
+		if l.end <= pos {
+			name = l.name
+		}
 	}
 	return fmt.Sprintf("/*line %s:%d:%d*/", name, p.Line+down, max(p.Column, 1))
 }

@@ -130,7 +130,7 @@ func (g *generator) function(i int) {
 	case higherKind:
 		g.printf("func %sf%d(n int, g func(int) int) int {\n\tt := &%sT{n, 1}\n", g.p, i, g.p)
 	}
-	g.printf("\tif n <= 0 || !burn() {\n\t\treturn %s\n\t}\n\tv := t.a + t.b + n\n", zero)
+	g.printf("\tif n <= 0 || !burn() {\n\t\treturn %s\n\t}\n\tv := t.a + t.b + n\n\t_ = v\n", zero)
 	for range 2 + g.rnd.IntN(5) {
 		g.statement()
 	}
@@ -289,5 +289,10 @@ func TestRandomPrograms(t *testing.T) {
 	}
 	bin := build(t, done, "./testdata/random", "rewritten")
 	same(t, output(t, bin), want)
+	same(t, output(t, bin, "task"), want)
+	if testing.Short() || !haveC() {
+		return
+	}
+	bin = build(t, done, "./testdata/random", "race", "-race")
 	same(t, output(t, bin, "task"), want)
 }

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
@@ -49,6 +50,9 @@ func (r *Rewriter) refuseWhole(f *file) string {
 		return "package " + path + " is part of what checkpoints are made of"
 	case f.pkg.Module == nil:
 		return "package " + path + " is in the standard library, which can't import " + chunkPath
+	}
+	if !slices.Contains(f.pkg.GoFiles, f.name) {
+		return "its file uses cgo" // and this is what cgo has made of it
 	}
 	for _, spec := range f.syntax.Imports {
 		if spec.Path.Value == `"C"` {

@@ -114,20 +114,11 @@ func (r *Rewriter) Call(name string, offset, end int) (frame plan.Bytes, refused
 	return t.frame(), ""
 }
 
-// Refused says whether a call expression that begins at the offset can't be rewritten.
-func (r *Rewriter) Refused(name string, offset int) bool {
-	f := r.files[name]
-	if f == nil || r.refuseFile(f) != "" {
-		return true
-	}
-	for at := range f.sites {
-		if at.offset == offset {
-			if _, why := r.Call(name, at.offset, at.end); why != "" {
-				return true
-			}
-		}
-	}
-	return false
+// Refused says why the call expression with that byte range can't be rewritten, or is
+// empty. It has the form that plan.Program.Refuse asks for.
+func (r *Rewriter) Refused(name string, offset, end int) string {
+	_, _, why := r.look(name, offset, end)
+	return why
 }
 
 // look finds and judges a call.

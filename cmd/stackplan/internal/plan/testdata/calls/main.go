@@ -219,6 +219,18 @@ func fields(h hooks) int { return leaf(h.hook(1)) }
 
 type hooks struct{ hook func(int) int }
 
+type chain struct{ n int }
+
+// calls: large
+//
+//go:noinline
+func (c *chain) link(n int) *chain { c.n += large(n); return c }
+
+// calls: (*chain).link
+//
+//go:noinline
+func links(c *chain) int { return c.link(1).link(2).n }
+
 func main() {
 	n := len(os.Args)
 	shapes := []shape{square{n}, &circle{n}}
@@ -230,5 +242,5 @@ func main() {
 	sorted([]int{3, 2, n})
 	starts(n)
 	fmt.Println(recursive(n), even(n), useClosure(n), passes(n), methodValue(&circle{n}),
-		variadic("a", "b"), deferred(n), sum(1, 2, n), sum(1.5, 2), describe(name("ab")))
+		variadic("a", "b"), deferred(n), sum(1, 2, n), sum(1.5, 2), describe(name("ab")), links(new(chain)))
 }

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// reflectCall is where reflection calls functions and methods.
+const reflectCall = "reflect.Value.call"
+
+// addReflected adds what reflect.Value.call may call: functions that were put into an
+// interface, or have the type of one that was, and the exported methods of everything
+// that was, which the linker keeps for that purpose. An annotation can say better.
+func (g *graph) addReflected(i int) {
+	n := &g.nodes[i]
+	depth := n.frame + g.push
+	for _, id := range g.byName["runtime.reflectcall"] {
+		depth += int(g.nodes[id].bound) // the copy of the arguments
+	}
+	targets := g.reflected()
+	if r := g.p.notes.find(n.name, "calls"); r != nil {
+		targets = nil
+		for _, pattern := range r.targets {
+			targets = append(targets, g.matching(pattern)...)
+		}
+	}
+	for _, to := range targets {
+		n.out = append(n.out, edge{to: to, depth: depth, kind: kindIndirect})
+	}
+}
+
+func (g *graph) reflected() (targets []int) {
+	kinds := make(map[types.Type]bool)
+	signatures := make(map[string]bool)
+	for _, f := range g.p.src.ordered {
+		if ofRuntime(packageOf(f)) {
+			continue
+		}
+		for _, b := range f.Blocks {
+			for _, in := range b.Instrs {
+				if v, ok := in.(*ssa.MakeInterface); ok && !kinds[v.X.Type()] {
+					kinds[v.X.Type()] = true
+					if sig, ok := v.X.Type().Underlying().(*types.Signature); ok {
+						signatures[signature(sig)] = true
+					}
+				}
+			}
+		}
+	}
+	for sig := range signatures {
+		for _, f := range g.p.src.valued[sig] {
+			targets = append(targets, g.codes(f, false)...)
+		}
+	}
+	prog := g.p.src.prog
+	for kind := range kinds {
+		for sel := range prog.MethodSets.MethodSet(kind).Methods() {
+			if token.IsExported(sel.Obj().Name()) {
+				if f := prog.MethodValue(sel); f != nil {
+					targets = append(targets, g.codes(f, true)...)
+				}
+			}
+		}
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
+}
+
+// madeByReflection are the functions that stand for one that reflect.MakeFunc has made or
+// that is a method value, if the value of a call may come from there.
+func (g *graph) madeByReflection(call ssa.CallInstruction) []int {
+	c := call.Common()
+	if c.IsInvoke() || !fromOutside(c.Value, 0) {
+		return nil
+	}
+	return append(slices.Clone(g.byName["reflect.makeFuncStub"]), g.byName["reflect.methodValueCall"]...)
+}

@@ -1,0 +1,1 @@
+// Its presence allows functions without a body.

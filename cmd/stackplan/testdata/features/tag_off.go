@@ -1,0 +1,5 @@
+//go:build !special
+
+package main
+
+func tagged(n int) int { return deep(n) }
