@@ -271,7 +271,7 @@ func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *bgraph.Graph, erro
 		return nil, nil, err
 	}
 	if steering != nil {
-		go steering.Run(rt)
+		steering.Start(rt)
 	}
 	return rt, graph, nil
 }

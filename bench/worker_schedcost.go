@@ -21,8 +21,8 @@ func runSchedCostWorker(args []string, out io.Writer) error {
 	return measuring(metrics)(args, out)
 }
 
-// yieldAtOneNode has j.x tasks yield in turns, all at the same node of the graph: within a
-// node every policy is first in, first out, so that each yield is a switch.
+// yieldAtOneNode has j.x tasks yield in turns, all at the same node of the graph: under every
+// policy another task of the node runs then, so that each yield is a switch.
 func yieldAtOneNode(j job) error {
 	var stop bool
 	var total int64

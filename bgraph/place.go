@@ -42,7 +42,7 @@ const root = modulePath + "task.(*worker).runTask"
 // at chunkCall, in the caller's part (task.Loop.AppendCallers). Of what lies between the
 // two, only the call that people write is kept.
 const (
-	chunkRoot = modulePath + "stackchunk.(*Chunk).run"
+	chunkRoot = modulePath + "stackchunk.(*Chunk).serve"
 	chunkCall = modulePath + "stackchunk.Call"
 	siteCall  = modulePath + "stackchunk.(*Site).Call"
 )

@@ -147,6 +147,7 @@ func starve(t *testing.T, what string) {
 	address, err := lines.ReadString('\n')
 	must(t, err)
 	address = strings.TrimSpace(address)
+	began := time.Now()
 	const n = 60
 	request := "x\n"
 	if strings.HasPrefix(what, "http") {
@@ -184,8 +185,8 @@ func starve(t *testing.T, what string) {
 		case c := <-answered:
 			served++
 			open = append(open, c)
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%d of %d clients were answered, and nobody for 10 s", served, n)
+		case <-time.After(time.Minute):
+			t.Fatalf("%d of %d clients were answered, and nobody for a minute", served, n)
 		}
 	}
 	io.WriteString(in, "end\n")
@@ -194,7 +195,9 @@ func starve(t *testing.T, what string) {
 	if report.CPU > 500*time.Millisecond {
 		t.Errorf("the server used %v of CPU time while descriptors were short: it spins", report.CPU)
 	}
-	if strings.HasPrefix(what, "serve") && (report.Logs == 0 || report.Logs > 20) {
-		t.Errorf("the server logged %d lines, want at least one and not a flood", report.Logs)
+	took := time.Since(began)
+	t.Logf("%v of CPU time, %d lines logged in %v", report.CPU, report.Logs, took)
+	if strings.HasPrefix(what, "serve") && (report.Logs == 0 || report.Logs > 20+2*int(took.Seconds())) {
+		t.Errorf("the server logged %d lines in %v, want at least one and not a flood", report.Logs, took)
 	}
 }

@@ -38,7 +38,7 @@ func both(t *testing.T, f func(t *testing.T)) {
 
 func TestEcho(t *testing.T) {
 	both(t, func(t *testing.T) {
-		for _, network := range []string{"tcp", "tcp6", "unix"} {
+		for _, network := range networks("tcp", "tcp6", "unix") {
 			echo(t, network)
 		}
 	})
@@ -196,7 +196,7 @@ func TestDeadlines(t *testing.T) {
 		must(t, c.SetReadDeadline(start.Add(20*time.Millisecond)))
 		_, err = c.Read(buf)
 		timedOut(err)
-		if d := time.Since(start); d < 20*time.Millisecond || d > 5*time.Second {
+		if d := time.Since(start); d < 20*time.Millisecond || d > time.Minute {
 			t.Errorf("a deadline of 20ms was met after %v", d)
 		}
 		// A deadline that is moved away while somebody waits.
@@ -269,13 +269,13 @@ func TestLingerDoesNotBlockTheLoop(t *testing.T) {
 	rt := onOne(t, 1).start(t)
 	inTask(t, rt, func() {
 		c, s := connPair(t, "tcp")
-		must(t, c.SetLinger(2))
+		must(t, c.SetLinger(60))
 		must(t, c.SetWriteBuffer(1<<20))
 		must(t, c.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
 		c.Write(make([]byte, 32<<20)) // more than the peer takes
 		start := time.Now()
 		must(t, c.Close())
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 30*time.Second {
 			t.Errorf("Close with SO_LINGER took %v", d)
 		}
 		must(t, s.SetLinger(0))
@@ -337,7 +337,7 @@ func TestUrgentData(t *testing.T) {
 		}))
 		got := make([]byte, 0, 10)
 		for len(got) < 4 {
-			must(t, s.SetReadDeadline(time.Now().Add(5*time.Second)))
+			must(t, s.SetReadDeadline(time.Now().Add(time.Minute)))
 			buf := make([]byte, 10)
 			n, err := s.Read(buf)
 			must(t, err)
@@ -397,7 +397,7 @@ func TestOptions(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	both(t, func(t *testing.T) {
-		for _, network := range []string{"tcp", "tcp6"} {
+		for _, network := range networks("tcp", "tcp6") {
 			c, s := connPair(t, network)
 			must(t, s.Close())
 			must(t, c.Close())

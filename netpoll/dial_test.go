@@ -82,7 +82,7 @@ func TestDialTimeout(t *testing.T) {
 			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
 				t.Errorf("DialTimeout: %v, want a timeout", err)
 			}
-			if d := time.Since(start); d < 50*time.Millisecond || d > 5*time.Second {
+			if d := time.Since(start); d < 50*time.Millisecond || d > time.Minute {
 				t.Errorf("DialTimeout of 50ms took %v", d)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -176,8 +176,9 @@ func TestShareOfDeadline(t *testing.T) {
 		{3 * time.Second, 2 * time.Second, 3}, // at least 2 s
 		{time.Second, time.Second, 3},         // but no more than there is
 	} {
-		d, err := shareOf(time.Now().Add(x.left), x.n)
-		if got := time.Until(d).Round(time.Second / 2); err != nil || got != x.want {
+		began := time.Now()
+		d, err := shareOf(began.Add(x.left), x.n)
+		if got := d.Sub(began); err != nil || got < x.want || got > x.want+time.Since(began) {
 			t.Errorf("a share of %v among %d is %v, %v, want %v", x.left, x.n, got, err, x.want)
 		}
 	}

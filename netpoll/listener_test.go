@@ -197,7 +197,7 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *task.Runtime) {
-		for _, network := range []string{"tcp", "tcp6", "unix"} {
+		for _, network := range networks("tcp", "tcp6", "unix") {
 			ln, err := Listen(network, testAddress(t, network))
 			must(t, err)
 			var handled [8]atomic.Int32
@@ -317,7 +317,7 @@ func awaitClones(ln *Listener) {
 // A listener on a wildcard with IPv6 clones itself with the same protocol versions.
 func TestServeWildcard(t *testing.T) {
 	withEpoll(t)
-	for _, network := range []string{"tcp", "tcp4", "tcp6"} {
+	for _, network := range networks("tcp", "tcp4", "tcp6") {
 		ln, err := Listen(network, ":0")
 		must(t, err)
 		clone, err := ln.clone(ln.d.loop)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 // checkLeaks compares what is left with what was there before the tests.
 func checkLeaks(before []string, goroutines int) int {
 	var after []string
-	for range 200 {
+	for range 4000 { // some 20 s and more
 		runtime.GC()
 		after = openFDs()
 		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) {
@@ -193,6 +194,11 @@ func connPair(t testing.TB, network string) (client, server *Conn) {
 	s, err := ln.AcceptConn()
 	must(t, err)
 	return c.(*Conn), s
+}
+
+// networks are those of the names that this machine has.
+func networks(names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "6") && !haveIPv6() })
 }
 
 func testAddress(t testing.TB, network string) string {

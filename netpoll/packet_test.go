@@ -17,7 +17,7 @@ import (
 
 func TestPackets(t *testing.T) {
 	both(t, func(t *testing.T) {
-		for _, network := range []string{"udp", "udp4", "udp6", "unixgram"} {
+		for _, network := range networks("udp", "udp4", "udp6", "unixgram") {
 			a, err := ListenPacket(network, testAddress(t, network))
 			must(t, err)
 			b, err := ListenPacket(network, testAddress(t, network))

@@ -51,11 +51,15 @@ func TestPollTimeout(t *testing.T) {
 	eachPoller(t, func(t *testing.T, p task.Poller) {
 		check := func(d time.Duration) {
 			t.Helper()
-			start := time.Now()
-			must(t, p.Poll(d))
-			if took := time.Since(start); took < d {
-				t.Errorf("Poll(%v) returned after %v", d, took)
+			var took time.Duration
+			for range 100 { // a signal, like those of the Go runtime, ends it early: see below
+				start := time.Now()
+				must(t, p.Poll(d))
+				if took = time.Since(start); took >= d {
+					return
+				}
 			}
+			t.Errorf("Poll(%v) returned after %v", d, took)
 		}
 		check(0)
 		check(300 * time.Microsecond)

@@ -19,6 +19,9 @@ type CohortConfig struct {
 	// Quantum is for how long the tasks of a node run in one go; the task that is
 	// running then ends its step. 0: without limit.
 	Quantum time.Duration
+	// OldestFirst has the tasks of a node run in the order in which they became ready, see
+	// Cohorts.NewestFirst.
+	OldestFirst bool
 	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
 	Overdue time.Duration
 	// Crowd is the number of ready tasks above which a node is put in between; 0: none.
@@ -153,6 +156,42 @@ func (c *Cohort) Next() (Node, bool) {
 		c.vacate(r.node)
 	}
 	return r.node, true
+}
+
+// NewestFirst is part of Cohorts.
+func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
+
+// Grant is part of Cohorts.
+func (c *Cohort) Grant() (tasks int, cycles uint64) {
+	r := &c.current
+	nd := &c.nodes[r.node]
+	until := r.until
+	if c.first != noNode && !c.inBetween {
+		until = min(until, c.nodes[c.first].since+c.overdue)
+	}
+	switch {
+	case c.cfg.Crowd > 0 || c.clock >= until: // with a crowd Next is to see every Ready
+		return 0, 0
+	case c.first == noNode && !c.inBetween && nd.claim == nil: // it would be chosen again
+		r.left = aloneTasks
+	default:
+		r.left = min(r.left, nd.ready)
+	}
+	return r.left, until - c.clock
+}
+
+// Granted is part of Cohorts.
+func (c *Cohort) Granted(n Node, taken, came int) {
+	nd, r := &c.nodes[n], &c.current
+	nd.ready += came - taken
+	if r.left = min(r.left-taken, nd.ready); c.cfg.Size > 0 {
+		r.left = min(r.left, c.cfg.Size)
+	}
+	if nd.ready == 0 {
+		c.vacate(n)
+	} else {
+		c.appear(nd)
+	}
 }
 
 // Defer is part of Policy.

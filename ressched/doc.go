@@ -50,6 +50,27 @@ type Policy interface {
 	Report(r *Report)
 }
 
+// Cohorts is a Policy that runs the tasks of a node one after another: Cohort, Resource.
+type Cohorts interface {
+	Policy
+	// NewestFirst says that the loop is to take, of the tasks of a node, those first that
+	// tasks of its own have made ready, the newest first, and then those from elsewhere, the
+	// oldest first. It must see to it that nobody waits for ever in that way.
+	NewestFirst() bool
+	// Grant, called after Next, lets the loop take so many more tasks of the node that
+	// Next has named, for so many cycles, without calling Next, nor Ready for those that
+	// become ready at that node meanwhile. 0 tasks: Next is to be called for each. There may
+	// be fewer tasks; when one becomes ready at another node, no more than those that are
+	// ready then may be taken.
+	Grant() (tasks int, cycles uint64)
+	// Granted ends the grant: so many tasks of n were taken, and so many became ready there.
+	// Of the other methods only Ready, for other nodes, and Charge may be called before.
+	Granted(n Node, taken, came int)
+}
+
+// aloneTasks is how many tasks are granted to the only node that has ready ones.
+const aloneTasks = 256
+
 // Moments are the mean and the variance of a quantity.
 type Moments struct {
 	Mean, Variance float64

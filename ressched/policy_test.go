@@ -53,6 +53,9 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				}
 				ready[n]--
 				total--
+				if c, ok := p.(Cohorts); ok && rng.IntN(2) == 0 {
+					total += grant(c, rng, n, ready)
+				}
 				p.Charge(n, uint64(rng.IntN(60_000)))
 			}
 			for range 500 {

@@ -19,6 +19,9 @@ type ResourceConfig struct {
 	// tasks, 200 µs.
 	Size    int
 	Quantum time.Duration
+	// OldestFirst has the tasks of a node run in the order in which they became ready, see
+	// Cohorts.NewestFirst.
+	OldestFirst bool
 	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
 	// before. 20 ms.
 	Rank time.Duration
@@ -155,6 +158,30 @@ func (p *Resource) Next() (Node, bool) {
 	p.left--
 	p.nodes[n].ready--
 	return n, true
+}
+
+// NewestFirst is part of Cohorts.
+func (p *Resource) NewestFirst() bool { return !p.cfg.OldestFirst }
+
+// Grant is part of Cohorts.
+func (p *Resource) Grant() (tasks int, cycles uint64) {
+	nd := &p.nodes[p.current]
+	switch {
+	case p.clock >= p.until:
+		return 0, 0
+	case p.stride.Parts() == 1 && !nd.gated && nd.where == active: // it would be chosen again
+		p.left = aloneTasks
+	default:
+		p.left = min(p.left, nd.ready)
+	}
+	return p.left, p.until - p.clock
+}
+
+// Granted is part of Cohorts.
+func (p *Resource) Granted(n Node, taken, came int) {
+	nd := &p.nodes[n]
+	nd.ready += came - taken
+	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
 }
 
 // Charge is part of Policy.

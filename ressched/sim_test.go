@@ -13,7 +13,8 @@ import (
 // What is known of the nodes is learned while it runs.
 type simLoop struct {
 	rng       *rand.Rand
-	policy    Policy
+	policy    Cohorts
+	grant     simGrant
 	ledger    *Ledger
 	admission *Admission
 	resources []ResourceID
@@ -30,12 +31,21 @@ type simLoop struct {
 	used      []float64
 	over      []time.Duration // since when used exceeds the limit; -1: it does not
 	completed int
+	grants    bool // are made use of
 
 	// What the tests look at.
 	longestOver time.Duration
 	worstOver   float64       // used, in parts of the limit
 	longestWait time.Duration // of a node with ready tasks for one of them to run
 	idle        time.Duration // while tasks were ready
+}
+
+// A simGrant is what may be taken without asking the policy.
+type simGrant struct {
+	open        bool
+	node        Node
+	left        int
+	taken, came int
 }
 
 type simNode struct {
@@ -117,7 +127,32 @@ func (s *simLoop) ready(t *simTask, n Node) {
 		nd.lastRun = s.now
 	}
 	nd.queue = append(nd.queue, t)
+	if g := &s.grant; g.open {
+		if n == g.node {
+			g.came++
+			return
+		}
+		g.left = min(g.left, len(s.nodes[g.node].queue))
+	}
 	s.policy.Ready(n)
+}
+
+// goOn takes what the policy grants of n, after one task of it.
+func (s *simLoop) goOn(n Node) {
+	tasks, cycles := s.policy.Grant()
+	if tasks == 0 || cycles == 0 {
+		return
+	}
+	g := &s.grant
+	*g = simGrant{open: true, node: n, left: tasks}
+	end := min(s.now+time.Duration(min(cycles, uint64(time.Second))), s.nextTick)
+	for g.left > 0 && len(s.nodes[n].queue) > 0 && s.now < end {
+		g.left--
+		g.taken++
+		s.step(n)
+	}
+	g.open = false
+	s.policy.Granted(n, g.taken, g.came)
 }
 
 // run simulates a while. Every turn is 200 µs, or as long as something runs.
@@ -147,6 +182,9 @@ func (s *simLoop) run(d time.Duration) {
 			continue
 		}
 		s.step(n)
+		if s.grants && !s.nodes[n].entrance {
+			s.goOn(n)
+		}
 	}
 }
 
@@ -342,6 +380,7 @@ func TestRandomGraphs(t *testing.T) {
 			limits[r] = 200 + 2000*rng.Float64()
 		}
 		s := newSimLoop(rng, limits, randomGraph(rng, resources))
+		s.grants = rng.IntN(2) == 0
 		for range 20 + rng.IntN(400) {
 			s.ready(&simTask{held: make([]float64, resources)}, 0)
 		}

@@ -25,6 +25,7 @@ type Stride struct {
 	tree  []uint64
 	nodes []strideNode
 	now   uint64 // the virtual time
+	parts int    // nodes that take part
 }
 
 type strideNode struct {
@@ -77,12 +78,14 @@ func (s *Stride) Join(n Node) {
 		return
 	}
 	s.catchUp(nd)
+	s.parts++
 	s.set(n, nd.pass<<nodeBits|uint64(n))
 }
 
 // Leave makes n take part no longer. Nothing happens if it does not.
 func (s *Stride) Leave(n Node) {
 	if int(n) < len(s.nodes) && s.takesPart(n) {
+		s.parts--
 		s.set(n, noKey)
 	}
 }
@@ -95,6 +98,9 @@ func (s *Stride) Min() (n Node, ok bool) {
 	}
 	return Node(s.tree[1] & (MaxNodes - 1)), true
 }
+
+// Parts is how many nodes take part.
+func (s *Stride) Parts() int { return s.parts }
 
 // Charge says that n has used so many cycles. It may take part or have left meanwhile.
 func (s *Stride) Charge(n Node, cycles uint64) {

@@ -25,7 +25,7 @@ func Call(need Bytes, f func()) {
 		f()
 		return
 	}
-	c := begin(need, f, nil, left)
+	c := begin(need, f, left)
 	if c == nil {
 		f()
 		return
@@ -45,11 +45,14 @@ func (s *Site) Call(f func()) {
 		f()
 		return
 	}
-	c := begin(s.need, f, s, coro.Headroom())
+	left := coro.Headroom()
+	c := begin(s.need, f, left)
 	if c == nil {
+		s.notLinked()
 		f()
 		return
 	}
+	s.linked(c, left)
 	from := c.from
 	coro.Pass(&from.Party, &c.coro.Party)
 	coro.Settle(&from.Party)
@@ -62,42 +65,43 @@ func (s *Site) Call(f func()) {
 // outside counts the calls without room of goroutines that are no tasks.
 var outside atomic.Uint64
 
-// begin links a chunk for f, at site s or nil; a switch from c.from to the chunk must
-// follow. It returns nil if f is to run in place. left is the headroom of the caller, so
-// this must do with little stack.
-func begin(need Bytes, f func(), s *Site, left uintptr) *Chunk {
+// begin links a chunk for f; a switch from c.from to the chunk must follow. It returns nil
+// if f is to run in place. left is the headroom of the caller, so this must do with little
+// stack.
+func begin(need Bytes, f func(), left uintptr) *Chunk {
 	p, free := current()
 	if p == nil {
 		outside.Add(1)
-		if s != nil {
-			s.outside.Add(1)
-		}
 		return nil
 	}
 	var c *Chunk
 	if free {
-		c = p.take(need)
+		room := max(need, Bytes(settings.minChunk.Load()))
+		class := classOf(room)
+		if class < classes {
+			if c = p.idle[class]; c != nil {
+				p.idle[class] = c.next
+			} else {
+				c = p.takeNew(class)
+			}
+		}
 	}
 	if c == nil {
 		p.counts.inPlace++
-		if s != nil {
-			s.inPlace.Add(1)
-		}
 		return nil
 	}
 	c.f = f
 	c.outcome = running
-	internal, external := uint64(max(left, reserve)-reserve), uint64(c.size-overhead-reserve-need)
-	c.count(internal, external)
-	if s != nil {
-		s.links.Add(1)
-		s.internal.Add(internal)
-		s.external.Add(external)
-	}
 	c.from = c.member.Link()
-	if s != nil && c.member.Nested() {
-		s.nested.Add(1)
-		s.nestedRoom.Add(internal)
+	n, k := &p.counts, c.counts
+	k.links++
+	k.internal += internalWaste(left)
+	k.external += uint64(c.room - need)
+	if n.inUse += uint64(c.size); n.inUse > n.peak {
+		n.peak = n.inUse
 	}
 	return c
 }
+
+// internalWaste is what of the caller's headroom would have been for frames.
+func internalWaste(left uintptr) uint64 { return uint64(max(left, reserve) - reserve) }

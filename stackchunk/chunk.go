@@ -2,6 +2,7 @@ package stackchunk
 
 import (
 	"runtime"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -21,8 +22,13 @@ type Chunk struct {
 	next    *Chunk // in Pool.idle
 	class   int
 	size    Bytes
-	from    *coro.Coro // who has linked it
-	f       func()     // what it runs or is to run; nil: idle
+	room    Bytes        // that f finds at least
+	counts  *classCounts // of pool
+	least   uintptr      // headroom that the stack, grown, has at least
+	most    uintptr      // and what it has had at most
+	frame   uintptr      // where serve's was; another place if the stack has moved
+	from    *coro.Coro   // who has linked it
+	f       func()       // what it runs or is to run; nil: idle
 	outcome outcome
 	value   any        // what f panicked with
 	gone    bool       // its goroutine is ending
@@ -71,30 +77,38 @@ func (c *Chunk) body(yield func(struct{}) bool) {
 		dead.outcome = exited
 		c.coro.Leave(&dead.unlink().Party, false)
 	} else {
-		c.serve()
+		for c.f != nil {
+			c.serve()
+		}
 		p.release(c.class)
 	}
 	goexit = false
 }
 
-// serve runs what the chunk is linked for until it is to end.
+// serve runs what the chunk is linked for until it is to end, or f panics; then it is
+// called again. Only what returns is fast: its deferred function is set up but once.
 //
 //go:noinline
 func (c *Chunk) serve() {
-	least, most := uintptr(c.size)-overhead, uintptr(c.size)
+	defer c.ended()
 	for c.f != nil {
-		if room := coro.Headroom(); room < least { // it is new, or a collection has halved its stack
-			grow(c.class)
-			c.pool.counts.class[c.class].regrown++
-			most = uintptr(c.size)
-		} else if room > most { // the last function needed more
-			c.pool.counts.class[c.class].grown++
-			most = room
-		}
-		c.run()
-		c.f = nil
-		to := c.unlink()
 		p := c.pool
+		if c.outcome == running { // not, if f has panicked
+			if frame := uintptr(unsafe.Pointer(&p)); frame != c.frame { // the stack has moved, so its size has changed
+				c.adapt()
+				c.frame = uintptr(unsafe.Pointer(&p))
+			}
+			c.f()
+			c.outcome = returned
+		}
+		c.f = nil
+		c.counts.unlinks++
+		p.counts.inUse -= uint64(c.size)
+		to, refusal := c.member.Unlink()
+		if refusal != "" && c.outcome == returned {
+			c.outcome = panicked
+			c.value = refusal
+		}
 		if p.idleBytes() > Bytes(settings.idle.Load()) {
 			c.coro.Leave(&to.Party, false)
 			return
@@ -109,14 +123,21 @@ func (c *Chunk) serve() {
 	}
 }
 
-// run calls f. A Goexit goes on from here through body.
-func (c *Chunk) run() {
-	defer c.ended()
-	c.f()
-	c.outcome = returned
+// adapt is called if the stack may not have the size that it had: the chunk is new, a
+// collection has halved its stack, or the last function needed more.
+func (c *Chunk) adapt() {
+	room := coro.Headroom()
+	if room < c.least {
+		grow(c.class)
+		c.counts.regrown++
+		c.most = uintptr(c.size)
+	} else if room > c.most {
+		c.counts.grown++
+		c.most = room
+	}
 }
 
-// ended is deferred by run.
+// ended is deferred by serve. A Goexit goes on from there through body.
 func (c *Chunk) ended() {
 	if c.outcome == returned {
 		return
@@ -128,31 +149,11 @@ func (c *Chunk) ended() {
 	}
 }
 
-// count counts that c is linked.
-func (c *Chunk) count(internal, external uint64) {
-	n := &c.pool.counts
-	k := &n.class[c.class]
-	k.links++
-	k.internal += internal
-	k.external += external
-	if k.inUse++; k.inUse > k.peak {
-		k.peak = k.inUse
-	}
-	if n.inUse += uint64(c.size); n.inUse > n.peak {
-		n.peak = n.inUse
-	}
-}
-
-// unlink returns who runs next.
+// unlink returns who runs next, in place of c, which Goexit has ended.
 func (c *Chunk) unlink() (to *coro.Coro) {
-	n := &c.pool.counts
-	n.class[c.class].inUse--
-	n.inUse -= uint64(c.size)
-	to, refusal := c.member.Unlink()
-	if refusal != "" && c.outcome == returned {
-		c.outcome = panicked
-		c.value = refusal
-	}
+	c.counts.unlinks++
+	c.pool.counts.inUse -= uint64(c.size)
+	to, _ = c.member.Unlink()
 	return to
 }
 

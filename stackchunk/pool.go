@@ -55,9 +55,8 @@ type Pool struct {
 
 // classes is how many sizes of chunks there are: powers of two.
 const (
-	classes  = 12
-	minSize  = 4 << 10
-	overhead = 640 // at most, of a chunk's own frames and the Go runtime's below
+	classes = 12
+	minSize = 4 << 10
 )
 
 func sizeOf(class int) Bytes { return minSize << class }
@@ -148,23 +147,8 @@ func (p *Pool) make() *Chunk {
 	return c
 }
 
-// take takes a chunk with that much room out of the pool or makes one. It returns nil if
-// a limit does not let it.
-func (p *Pool) take(room Bytes) *Chunk {
-	if m := Bytes(settings.minChunk.Load()); room < m {
-		room = m
-	}
-	class := classOf(room)
-	if class == classes {
-		return nil
-	}
-	if c := p.idle[class]; c != nil {
-		p.idle[class] = c.next
-		return c
-	}
-	return p.takeNew(class)
-}
-
+// takeNew takes a chunk out of the pool or makes one if none of the class is idle. It
+// returns nil if a limit does not let it.
 func (p *Pool) takeNew(class int) *Chunk {
 	if !p.reserve(class) {
 		for k := class + 1; k < classes; k++ {
@@ -184,7 +168,14 @@ func (p *Pool) takeNew(class int) *Chunk {
 	}
 	c.class = class
 	c.size = sizeOf(class)
-	p.counts.class[class].made++
+	c.room = roomOf(class)
+	c.least = uintptr(c.size) - overhead
+	c.most = uintptr(c.size)
+	k := &p.counts.class[class]
+	c.counts = k
+	k.made++
+	// As none of the class was idle, all are in use; there are never more until the next is made.
+	k.peak = max(k.peak, k.links-k.unlinks+1)
 	return c
 }
 
@@ -246,7 +237,9 @@ type poolCounts struct {
 }
 
 type classCounts struct {
-	links, inUse, peak uint64
+	unlinks            uint64 // before links, so that who reads meanwhile finds no more of them
+	links              uint64
+	peak               uint64 // in use at a time
 	made, ended        uint64
 	grown, regrown     uint64
 	internal, external uint64

@@ -2,5 +2,9 @@
 
 package stackchunk
 
-// reserve is what the Go runtime keeps free at the end of a stack.
-const reserve = 2048
+const (
+	// reserve is what the Go runtime keeps free at the end of a stack.
+	reserve = 2048
+	// overhead is at most what a chunk's own frames and the Go runtime's below take.
+	overhead = 1024
+)

@@ -59,6 +59,26 @@ func (s *Site) Room() bool {
 	return false
 }
 
+// linked counts that c is linked for a caller with so much headroom.
+func (s *Site) linked(c *Chunk, left uintptr) {
+	s.links.Add(1)
+	s.internal.Add(internalWaste(left))
+	s.external.Add(uint64(c.room - s.need))
+	if c.member.Nested() {
+		s.nested.Add(1)
+		s.nestedRoom.Add(internalWaste(left))
+	}
+}
+
+// notLinked counts a call without room that got no chunk.
+func (s *Site) notLinked() {
+	if p, _ := current(); p == nil {
+		s.outside.Add(1)
+	} else {
+		s.inPlace.Add(1)
+	}
+}
+
 // allSites returns the sites by name.
 func allSites() []*Site {
 	sites.mu.Lock()

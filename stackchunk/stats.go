@@ -111,15 +111,16 @@ func ReadStats() Stats {
 		if n.made == 0 {
 			continue
 		}
+		inUse := n.links - n.unlinks
 		s.Classes = append(s.Classes, ClassStats{
 			Size: sizeOf(i), Room: roomOf(i),
-			Links: n.links, Unlinks: n.links - n.inUse, Made: n.made, Ended: n.ended, Regrown: n.regrown, Grown: n.grown,
-			InUse: int64(n.inUse), Peak: int64(n.peak), Idle: int64(n.made - n.ended - n.inUse),
+			Links: n.links, Unlinks: n.unlinks, Made: n.made, Ended: n.ended, Regrown: n.regrown, Grown: n.grown,
+			InUse: int64(inUse), Peak: int64(n.peak), Idle: int64(n.made - n.ended - inUse),
 			InternalWaste: Bytes(n.internal), ExternalWaste: Bytes(n.external),
 		})
 		s.Links += n.links
-		s.Unlinks += n.links - n.inUse
-		s.Idle += sizeOf(i) * Bytes(n.made-n.ended-n.inUse)
+		s.Unlinks += n.unlinks
+		s.Idle += sizeOf(i) * Bytes(n.made-n.ended-inUse)
 		s.InternalWaste += Bytes(n.internal)
 		s.ExternalWaste += Bytes(n.external)
 	}

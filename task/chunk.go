@@ -36,9 +36,14 @@ func (w *worker) asChunk() *chunkWorker {
 // stackChunks are what the tasks hold of linked chunks.
 var stackChunks = mustResource("stack chunks", "bytes")
 
+var chunksIndex = uint(stackChunks.index)
+
 func init() {
 	stackchunk.SetHosts(func() (*stackchunk.Pool, bool) {
-		l := here()
+		l := soleLoop.Load()
+		if l == nil || !coro.RunsFree(&l.curG) { // this is here, which is not inlined
+			l = hereSlow()
+		}
 		if l == nil || l.cur == nil {
 			return nil, false
 		}
@@ -87,17 +92,30 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 	t := l.cur
 	w := t.worker
 	if l.observed {
-		m.print = w.fingerprint(l) * 0x9e3779b97f4a7c15
-		l.links.meet(m.print)
+		m.observeLink(l, w)
 	}
 	m.below = w
-	m.note = w.note
 	t.worker = &m.worker
 	l.curG = m.g
-	size := uint64(m.chunk.Size())
-	l.accounts.taken[stackChunks.index] += size
-	l.accounts.moves += size // and back again: most links are over before an observer looks
+	l.accounts.taken[chunksIndex%MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro
+}
+
+// observeLink is what Link does for an observer.
+//
+//go:noinline
+func (m *chunkWorker) observeLink(l *Loop, w *worker) {
+	m.print = w.fingerprint(l) * 0x9e3779b97f4a7c15
+	l.links.meet(m.print)
+	m.note = w.note
+	l.accounts.moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
+}
+
+// observeUnlink undoes it.
+func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
+	w.note = m.note
+	m.note = nil
+	l.accounts.moves -= uint64(m.chunk.Size())
 }
 
 // Nested says whether m is linked on another chunk.
@@ -111,13 +129,12 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	}
 	w := m.below
 	m.below = nil
-	w.note = m.note
-	m.note = nil
+	if l.observed {
+		m.observeUnlink(l, w)
+	}
 	l.cur.worker = w
 	l.curG = w.g
-	size := uint64(m.chunk.Size())
-	l.accounts.given[stackChunks.index] += size
-	l.accounts.moves -= size
+	l.accounts.given[chunksIndex%MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro, refusal
 }
 
@@ -153,8 +170,8 @@ func (p *linkPaths) learn(print uint64) {
 	if p.known == nil {
 		p.known = make(map[uint64][]uintptr)
 	}
-	// Without Callers, learn and meet, so that Link is the first.
-	p.known[print] = append([]uintptr(nil), p.pcs[:runtime.Callers(3, p.pcs[:])]...)
+	// Without Callers, learn, meet and observeLink, so that Link is the first.
+	p.known[print] = append([]uintptr(nil), p.pcs[:runtime.Callers(4, p.pcs[:])]...)
 }
 
 // AppendCallers appends to pcs the program counters of the frames that runtime.Callers
@@ -220,7 +237,7 @@ func (t *Task) trailOf(v any) string {
 }
 
 // chunkRoot is the function below the one that a chunk was linked for.
-const chunkRoot = "github.com/capriccio-go/capriccio/stackchunk.(*Chunk).run"
+const chunkRoot = "github.com/capriccio-go/capriccio/stackchunk.(*Chunk).serve"
 
 // writeFrames writes frames in the form of debug.Stack, as far as they are the task's.
 func writeFrames(text *strings.Builder, pcs []uintptr) {

@@ -58,23 +58,43 @@ type OverrunObserver interface {
 }
 
 // A Policy chooses which node of the graph runs next on one loop. Its methods are
-// called on that loop and must not park. The run queue itself is kept by the loop,
-// first in, first out within a node.
+// called on that loop and must not park. The run queue itself is kept by the loop:
+// within a node first in, first out, unless it is a CohortPolicy that wants another order.
 type Policy interface {
 	// Ready says that one more task is ready at n.
 	Ready(n NodeID)
 	// Gone says that k tasks at n, announced by Ready, were taken by another loop.
 	Gone(n NodeID, k int)
-	// Next returns the node whose oldest task runs next and counts that task as taken.
+	// Next returns the node of which a task runs next and counts that task as taken.
 	// It is called only while some task is ready, and must name a node with one. ok is
 	// false if no task is to run now: the loop then asks again after Ready or Tick.
 	Next() (n NodeID, ok bool)
-	// Charge says that the task last taken from n has used the loop for so many
-	// cycles (see internal/coro.Cycles).
+	// Charge says that the tasks last taken from n, one or those of a grant, have used
+	// the loop for so many cycles (see internal/coro.Cycles).
 	Charge(n NodeID, cycles uint64)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
 	// runtime's clock; and every millisecond while Next holds tasks back.
 	Tick(now time.Duration)
+}
+
+// A CohortPolicy is a Policy that has tasks of one node run one after another.
+type CohortPolicy interface {
+	Policy
+	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
+	// the loop have made ready first, the newest of them at the head, as what they work
+	// on may still be in the processor's cache, then those made ready from elsewhere. Who
+	// becomes ready while some that were there are yet to run waits for the next round,
+	// so that nobody is overtaken twice by the same task. It is asked once. NodeStart
+	// remains first in, first out.
+	NewestFirst() bool
+	// Grant, called after Next has named a node, lets the loop take so many more tasks of
+	// that node, for so many cycles, without calling Next. Nor is Ready called for tasks
+	// that become ready at that node meanwhile. There may be fewer tasks; once one becomes
+	// ready at another node, no more are taken than are ready then.
+	Grant() (tasks int, cycles uint64)
+	// Granted ends the grant, before anything but Ready or Charge is called again: so many
+	// tasks of n were taken, and so many became ready there meanwhile.
+	Granted(n NodeID, taken, came int)
 }
 
 // An Admission decides, on one loop, who is let in at the entrances of the program; see

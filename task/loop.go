@@ -1,7 +1,6 @@
 package task
 
 import (
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -16,18 +15,20 @@ import (
 // Fields without a remark are loop-private: only the loop's own goroutine and its
 // workers touch them, one of which runs at a time.
 type Loop struct {
-	rt         *Runtime  // fixed
-	index      int       // fixed
-	enrolled   bool      // its goroutines are in members; see registry
-	poller     Poller    // fixed
-	observer   Observer  // fixed, may be nil
-	observed   bool      // fixed: there is an observer
-	policy     Policy    // fixed, nil: FIFO over all nodes
-	admission  Admission // fixed, nil: everybody is let in
-	lockThread bool      // fixed
-	shared     bool      // fixed: there are other loops in the runtime
-	plain      bool      // fixed: no policy, and not hub
-	hub        bool      // fixed: tasks switch to each other through the loop's own goroutine
+	rt         *Runtime     // fixed
+	index      int          // fixed
+	enrolled   bool         // its goroutines are in members; see registry
+	poller     Poller       // fixed
+	observer   Observer     // fixed, may be nil
+	observed   bool         // fixed: there is an observer
+	policy     Policy       // fixed, nil: FIFO over all nodes
+	cohorts    CohortPolicy // fixed: policy, if it is one, else nil
+	newest     bool         // fixed: see CohortPolicy.NewestFirst
+	admission  Admission    // fixed, nil: everybody is let in
+	lockThread bool         // fixed
+	shared     bool         // fixed: there are other loops in the runtime
+	plain      bool         // fixed: no policy, and not hub
+	hub        bool         // fixed: tasks switch to each other through the loop's own goroutine
 
 	party coro.Party // the loop's own goroutine
 	g     uintptr    // its identity
@@ -44,11 +45,14 @@ type Loop struct {
 	accounts accounts
 
 	ready      taskQueue     // with the FIFO policy
-	nodes      []taskQueue   // with another policy, by node
+	read       taskQueue     // likewise: those that a disk has served, see pick
+	readLast   bool          // the last task came from read
+	nodes      []nodeQueue   // with another policy, by node
 	queued     int           // tasks in nodes and, with another policy, in starts
-	chargeTo   *Task         // whose step is running, for Policy.Charge
-	chargeNode NodeID        // at which it was taken
-	chargeFrom uint64        // cycles when it began
+	grant      grant         // what may be taken without asking the policy
+	charging   bool          // steps are running that Policy.Charge is yet to be told of
+	chargeNode NodeID        // at which they were taken
+	chargeFrom uint64        // cycles when they began
 	withheld   bool          // the policy has none of the queued tasks run now
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
@@ -158,7 +162,7 @@ func (l *Loop) run() {
 
 // done says that the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.ready.head == nil && l.queued == 0 && l.starts.oldest() == 0 && !l.anyInLine()
+	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.starts.oldest() == 0 && !l.anyInLine()
 }
 
 // anyReady says whether some task could run now.
@@ -166,7 +170,7 @@ func (l *Loop) anyReady() bool {
 	if l.policy != nil {
 		return l.queued > 0 && !l.withheld
 	}
-	return l.ready.head != nil || l.starts.oldest() != 0
+	return l.ready.head != nil || l.read.head != nil || l.starts.oldest() != 0
 }
 
 // recheck is how often a policy or an admission that holds tasks back is asked again.
@@ -200,6 +204,7 @@ func (l *Loop) runReady() {
 		return
 	}
 	l.budget = l.nextBudget()
+	l.grant.wanted = l.budget >= briskBudget
 	l.turnStart = coro.Cycles()
 	before := l.switches
 	l.toStart = l.pick()
@@ -272,103 +277,6 @@ func (l *Loop) poll(timeout time.Duration) {
 	}
 }
 
-// pick takes the next task out of the run queue. It returns nil if there is none or
-// if it is the turn of the loop's own goroutine.
-func (l *Loop) pick() *Task {
-	if l.budget&budgetCheck == 0 && int64(coro.Cycles()-l.turnStart) > l.stats.turnLimit {
-		l.budget = 0
-	}
-	if l.budget <= 0 {
-		return nil
-	}
-	l.budget--
-	if l.policy != nil {
-		if l.endStep(); int64(l.chargeFrom-l.turnStart) > l.stats.turnLimit {
-			l.budget = 0
-			return nil
-		}
-		return l.pickByPolicy()
-	}
-	if l.starts.precedes(&l.ready) {
-		if t := l.popStart(); t != nil {
-			return t
-		}
-	}
-	return l.ready.pop()
-}
-
-func (l *Loop) pickByPolicy() *Task {
-	for l.queued > 0 && !l.withheld {
-		n, ok := l.policy.Next()
-		if !ok {
-			if n, ok = l.anyNode(); !ok {
-				l.withheld = true
-				return nil
-			}
-		}
-		l.queued--
-		if n == NodeStart && l.starts.precedes(l.node(NodeStart)) {
-			if t := l.popStart(); t != nil {
-				return t
-			}
-		}
-		if int(n) < len(l.nodes) {
-			if t := l.nodes[n].pop(); t != nil {
-				return t
-			}
-		}
-		if n != NodeStart || !l.shared {
-			panic(fmt.Sprintf("task: policy chose node %d, where no task is ready; want one of those announced", n))
-		}
-		l.missing++ // stolen, and the message that says so has not arrived yet
-	}
-	return nil
-}
-
-// anyNode returns a node with a ready task, for a shutdown, in which nothing is held
-// back.
-func (l *Loop) anyNode() (NodeID, bool) {
-	if !l.cancelAll {
-		return 0, false
-	}
-	for n := range l.nodes {
-		if l.nodes[n].head != nil {
-			l.policy.Gone(NodeID(n), 1)
-			return NodeID(n), true
-		}
-	}
-	if l.starts.oldest() != 0 {
-		l.policy.Gone(NodeStart, 1)
-		return NodeStart, true
-	}
-	return 0, false
-}
-
-// popStart takes the oldest task that has not started; nil if another loop was faster.
-func (l *Loop) popStart() *Task {
-	t := l.starts.pop()
-	if t != nil && l.admission != nil {
-		l.births.took(l.starts.taken(), t)
-	}
-	return t
-}
-
-// node returns the queue of node n.
-func (l *Loop) node(n NodeID) *taskQueue {
-	for int(n) >= len(l.nodes) {
-		l.nodes = append(l.nodes, taskQueue{})
-	}
-	return &l.nodes[n]
-}
-
-// lost is called on l when another loop has taken k tasks that had not started.
-func (l *Loop) lost(k int) {
-	known := min(l.missing, k)
-	l.missing -= known
-	l.queued -= k - known
-	l.policy.Gone(NodeStart, k-known)
-}
-
 // makeReady puts t, which was parked, into the run queue.
 func (l *Loop) makeReady(t *Task) {
 	t.state = stateQueued
@@ -380,13 +288,14 @@ func (l *Loop) makeReady(t *Task) {
 
 func (l *Loop) enqueue(t *Task) {
 	if l.policy == nil {
+		if t.notified && t.why == ReasonDisk {
+			l.read.push(t)
+			return
+		}
 		l.ready.push(t)
 		return
 	}
-	l.node(t.node).push(t)
-	l.queued++
-	l.withheld = false
-	l.policy.Ready(t.node)
+	l.enqueueAtNode(t)
 }
 
 // enqueueNew is enqueue for a task that has not started, and that no other loop may take.
@@ -400,7 +309,7 @@ func (l *Loop) enqueueNew(t *Task) {
 func (l *Loop) enqueueStart(t *Task) {
 	beside := &l.ready
 	if l.policy != nil {
-		beside = l.node(NodeStart)
+		beside = &l.node(NodeStart).taskQueue
 	}
 	n := l.starts.push(t, beside)
 	if l.policy != nil {
@@ -423,10 +332,10 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 		l.reportOverrun()
 	}
 	l.switches++
-	if l.policy != nil {
-		l.beginStep(next)
-	}
 	if next == nil {
+		if l.charging {
+			l.endStep()
+		}
 		l.cur = nil
 		l.curG = l.g
 		return &l.party
@@ -448,28 +357,6 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 	l.cur = next
 	l.curG = w.g
 	return &w.Party
-}
-
-// endStep tells the policy what the step that ends has cost. It is called before the
-// policy is asked what comes next, so that it knows.
-func (l *Loop) endStep() {
-	now := coro.Cycles()
-	if l.chargeTo != nil {
-		l.policy.Charge(l.chargeNode, now-l.chargeFrom)
-		l.chargeTo = nil
-	}
-	l.chargeFrom = now
-}
-
-// beginStep notes whose step the coming one is.
-func (l *Loop) beginStep(next *Task) {
-	if l.chargeTo != nil {
-		l.endStep()
-	}
-	l.chargeTo = next
-	if next != nil {
-		l.chargeNode = next.node
-	}
 }
 
 // switchTo runs next, nil for the loop's own goroutine, and returns when from, the

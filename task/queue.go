@@ -38,6 +38,93 @@ func (q *taskQueue) pop() *Task {
 	return t
 }
 
+// A nodeQueue holds the ready tasks of one node. With push it is first in, first out.
+//
+// With pushLocal and pushOther it has an order for the sake of the processor's caches
+// (Cohort Scheduling, section 4.1.1): take returns first what tasks of the loop have
+// made ready, the newest first, then what came from elsewhere, the oldest first. That
+// alone would let some wait for ever. So all that is there when take finds nothing left
+// of the last round becomes the next one, and who comes later waits for the one after
+// that: before a task runs, no other does so more than twice.
+//
+//	pushLocal ──▶ local (a stack) ──┐  the round is over
+//	                                ├──────────────────────▶ round ──▶ take
+//	pushOther ──▶ other (a queue) ──┘
+//
+// Loop-private.
+type nodeQueue struct {
+	taskQueue          // the round; n counts all that is in the nodeQueue
+	local     *Task    // the newest
+	localEnd  *Task    // the oldest
+	yielded   *Task    // the last of local that has yielded, rather than been woken
+	other     taskList // oldest first
+}
+
+// A taskList is a list of tasks linked through Task.next.
+type taskList struct{ head, tail *Task }
+
+// pushLocal puts t at the head of local. Who yields does not run again at once, if there
+// is another.
+func (q *nodeQueue) pushLocal(t *Task, yields bool) {
+	if yields {
+		q.yielded = t
+	}
+	t.next = q.local
+	if q.local == nil {
+		q.localEnd = t
+	}
+	q.local = t
+	q.n++
+}
+
+func (q *nodeQueue) pushOther(t *Task) {
+	t.next = nil
+	if q.other.tail == nil {
+		q.other.head = t
+	} else {
+		q.other.tail.next = t
+	}
+	q.other.tail = t
+	q.n++
+}
+
+// take takes the task that runs next; nil if there is none.
+func (q *nodeQueue) take() *Task {
+	if q.head != nil {
+		return q.pop()
+	}
+	switch {
+	case q.n == 1 && q.local != nil: // nothing to put in order
+		t := q.local
+		q.local, q.localEnd, q.yielded, q.n = nil, nil, nil, 0
+		return t
+	case q.n > 0:
+		q.nextRound()
+	}
+	return q.pop()
+}
+
+func (q *nodeQueue) nextRound() {
+	head, tail := q.other.head, q.other.tail
+	if q.local != nil {
+		q.localEnd.next = head
+		if head == nil {
+			tail = q.localEnd
+		}
+		head = q.local
+	}
+	if second := head.next; head == q.yielded && second != nil {
+		head.next = second.next
+		second.next = head
+		if second == tail {
+			tail = head
+		}
+		head = second
+	}
+	q.head, q.tail = head, tail
+	q.local, q.localEnd, q.yielded, q.other = nil, nil, nil, taskList{}
+}
+
 // A startQueue holds the tasks of a loop that have not started, oldest first; other
 // loops may take from it. shared is fixed when the runtime is made: with one loop
 // there is nobody to share with and no lock is taken.

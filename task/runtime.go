@@ -182,6 +182,9 @@ func (rt *Runtime) makeLoops() error {
 		}
 		if rt.cfg.NewPolicy != nil {
 			l.policy = rt.cfg.NewPolicy(l)
+			if c, ok := l.policy.(CohortPolicy); ok {
+				l.cohorts, l.newest = c, c.NewestFirst()
+			}
 		}
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)

@@ -78,7 +78,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 5 * time.Second}
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -97,7 +97,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 
 func waitGoroutines(t testing.TB, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > want; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > want; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<16)
 			t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, buf[:runtime.Stack(buf, true)])

@@ -42,14 +42,23 @@ func TestRandomPrograms(t *testing.T) {
 
 // With a policy that takes nodes at random, and tasks seen by an observer.
 func TestRandomProgramsUnderAPolicy(t *testing.T) {
-	programs.Run(t, 100, func(t testing.TB, loops int, seed uint64) *task.Runtime {
+	programs.Run(t, 100, underPolicy(func(p *randomPolicy) task.Policy { return p }))
+}
+
+// And one that takes the newest tasks of a node first, and grants any number of them.
+func TestRandomProgramsInCohorts(t *testing.T) {
+	programs.Run(t, 100, underPolicy(func(p *randomPolicy) task.Policy { return &randomCohorts{randomPolicy: p} }))
+}
+
+func underPolicy(make func(p *randomPolicy) task.Policy) programs.NewRuntime {
+	return func(t testing.TB, loops int, seed uint64) *task.Runtime {
 		return simulated(func(c *task.Config) {
 			c.NewObserver = func(*task.Loop) task.Observer { return reasons{} }
 			c.NewPolicy = func(l *task.Loop) task.Policy {
-				return &randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))}
+				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))})
 			}
 		})(t, loops, seed)
-	})
+	}
 }
 
 func TestRandomProgramsOnLockedThreads(t *testing.T) {
@@ -98,3 +107,31 @@ func (p *randomPolicy) Next() (task.NodeID, bool) {
 
 func (p *randomPolicy) Charge(task.NodeID, uint64) {}
 func (p *randomPolicy) Tick(time.Duration)         {}
+
+// randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
+type randomCohorts struct {
+	*randomPolicy
+	node task.NodeID
+}
+
+func (p *randomCohorts) NewestFirst() bool { return true }
+
+func (p *randomCohorts) Next() (task.NodeID, bool) {
+	n, ok := p.randomPolicy.Next()
+	p.node = n
+	return n, ok
+}
+
+func (p *randomCohorts) Grant() (int, uint64) {
+	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
+}
+
+func (p *randomCohorts) Granted(n task.NodeID, taken, came int) {
+	if n != p.node {
+		p.t.Errorf("the grant was of node %d, not %d", p.node, n)
+	}
+	for range came {
+		p.Ready(n)
+	}
+	p.Gone(n, taken)
+}

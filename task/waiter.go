@@ -154,8 +154,8 @@ func (l *Loop) notify(t *Task) {
 	t.notified = true
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
-			if l.ready.head == nil { // t runs next
-				coro.LookAhead(t.worker.g, t.worker.g)
+			if l.ready.head == nil && l.queued == 0 { // t runs next
+				lookAhead(t.worker, t.worker)
 			} else {
 				coro.Prefetch(unsafe.Pointer(t.worker))
 			}
@@ -304,8 +304,9 @@ func (l *Loop) observeLabel(t *Task, why Reason) {
 	l.label = ""
 }
 
-// Yield lets every task of the loop that is ready run before the caller goes on. On a
-// plain goroutine it is runtime.Gosched.
+// Yield lets every task of the loop that is ready run before the caller goes on; but of
+// several that a disk has served at once some may follow. On a plain goroutine it is
+// runtime.Gosched.
 func Yield() {
 	l := here()
 	if l == nil || l.cur == nil {
@@ -351,7 +352,10 @@ const coldTasks = 256
 func (l *Loop) handOver(t *Task) *coro.Party {
 	next := l.ready.head
 	if next == nil || next == t || next.worker == nil || !l.plain || l.budget&budgetCheck == 0 ||
-		l.starts.oldest() != 0 || l.overrun.Load() != 0 {
+		l.read.head != nil || l.starts.oldest() != 0 || l.overrun.Load() != 0 {
+		if l.grant.left > 0 {
+			return l.handOverGranted(t)
+		}
 		return l.handOverSlow(t)
 	}
 	l.budget--
@@ -360,7 +364,7 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 	if t1 == nil {
 		l.ready.tail = nil
 	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
-		coro.LookAhead(t2.worker.g, t1.worker.g)
+		coro.LookAhead(&t2.worker.Party, &t1.worker.Party, t2.worker.g, t1.worker.g)
 	}
 	next.next = nil
 	l.ready.n--
@@ -381,9 +385,6 @@ func (l *Loop) handOverSlow(t *Task) *coro.Party {
 			l.reportOverrun()
 		}
 		l.switches++
-		if l.policy != nil {
-			l.beginStep(t)
-		}
 		t.state = stateRunning
 		return nil
 	}

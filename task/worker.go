@@ -22,6 +22,9 @@ const (
 	workerChunk                // part of a chunkWorker
 )
 
+// lookAhead is coro.LookAhead.
+func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g) }
+
 func (l *Loop) newWorker() *worker {
 	w := new(worker)
 	if l.body == nil {
@@ -132,9 +135,6 @@ func (w *worker) nextTask(l *Loop) bool {
 	}
 	if next != nil && next.worker == nil {
 		l.switches++
-		if l.policy != nil {
-			l.beginStep(next)
-		}
 		w.adopt(l, next)
 		next.state = stateRunning
 		l.cur = next

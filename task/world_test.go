@@ -29,7 +29,7 @@ func newSimRuntime(t testing.TB, loops int, jump bool, change ...func(*Config)) 
 // waitFor gives way to others until ok, and fails the test if that takes for ever.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}
@@ -89,7 +89,7 @@ func (r records) Write(line []byte) (int, error) {
 // next waits for a line that contains all of the words.
 func (r records) next(t testing.TB, words ...string) string {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 next:
 	for {
 		select {

@@ -13,7 +13,10 @@
 // Party or a Coro may be called only by the running member of the ring.
 package coro
 
-import "iter"
+import (
+	"iter"
+	"unsafe"
+)
 
 // A Party is a goroutine that takes part in a ring: the loop's own or a coroutine's.
 // The zero value is a running member, ready to use.
@@ -76,6 +79,16 @@ func (s *slot) goOn(from *Party) {
 // Switch runs to until something switches back to from. The caller must be running
 // as from, and to must be another, parked member of the same ring.
 func Switch(from, to *Party) { to.at.enter(from) }
+
+// LookAhead loads into the cache what a switch to two members will touch, each given with
+// its value of G: of soon, the one that runs after the next, what the Go runtime keeps about
+// it, and its slot; of next, whose turn has come to be read for that, the top of its stack
+// and the end that resumes it. It pays with more coroutines than the caches hold. Both must
+// have been parked before.
+func LookAhead(soon, next *Party, soonG, nextG uintptr) {
+	s := next.at
+	lookAhead(soonG, nextG, soon.at, *(*unsafe.Pointer)(unsafe.Pointer(&s.ends[s.due&1])))
+}
 
 // A Coro is a goroutine of a ring with the slot that was made for it. Use Init.
 type Coro struct {

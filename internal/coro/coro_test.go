@@ -2,6 +2,7 @@ package coro
 
 import (
 	"flag"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -351,4 +352,20 @@ func BenchmarkCycles(b *testing.B) {
 	for b.Loop() {
 		Cycles()
 	}
+}
+
+// What iter.Pull costs by itself: the floor of a link and unlink.
+func BenchmarkPull(b *testing.B) {
+	done := false
+	next, _ := iter.Pull(func(yield func(struct{}) bool) {
+		for !done {
+			yield(struct{}{})
+		}
+	})
+	next()
+	for b.Loop() {
+		next()
+	}
+	done = true
+	next()
 }

@@ -108,18 +108,20 @@ done:
 	MOVQ R8, ret+8(FP)
 	RET
 
-// func LookAhead(soon, next uintptr)
+// func lookAhead(soon, next uintptr, at *slot, end unsafe.Pointer)
 //
 // 56 is where g keeps the stack pointer, g.sched.sp.
-TEXT ·LookAhead(SB), NOSPLIT, $0-16
+TEXT ·lookAhead(SB), NOSPLIT, $0-32
+	MOVQ       at+16(FP), BX
+	MOVQ       end+24(FP), DX
 	MOVQ       soon+0(FP), AX
 	MOVQ       next+8(FP), CX
+	PREFETCHT0 (BX)
+	PREFETCHT0 (DX)
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	PREFETCHT0 128(AX)
 	PREFETCHT0 192(AX)
-	TESTQ      CX, CX
-	JZ         done
 	MOVQ       56(CX), DX
 	PREFETCHT0 (DX)
 	PREFETCHT0 64(DX)
@@ -129,8 +131,6 @@ TEXT ·LookAhead(SB), NOSPLIT, $0-16
 	PREFETCHT0 320(DX)
 	PREFETCHT0 384(DX)
 	PREFETCHT0 448(DX)
-
-done:
 	RET
 
 // func Prefetch(p unsafe.Pointer)

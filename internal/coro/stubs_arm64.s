@@ -99,15 +99,18 @@ done:
 	MOVD R5, ret+8(FP)
 	RET
 
-// func LookAhead(soon, next uintptr)
-TEXT ·LookAhead(SB), NOSPLIT, $0-16
+// func lookAhead(soon, next uintptr, at *slot, end unsafe.Pointer)
+TEXT ·lookAhead(SB), NOSPLIT, $0-32
+	MOVD at+16(FP), R3
+	MOVD end+24(FP), R4
 	MOVD soon+0(FP), R0
 	MOVD next+8(FP), R1
+	PRFM (R3), PLDL1KEEP
+	PRFM (R4), PLDL1KEEP
 	PRFM (R0), PLDL1KEEP
 	PRFM 64(R0), PLDL1KEEP
 	PRFM 128(R0), PLDL1KEEP
 	PRFM 192(R0), PLDL1KEEP
-	CBZ  R1, done
 	MOVD 56(R1), R2
 	PRFM (R2), PLDL1KEEP
 	PRFM 64(R2), PLDL1KEEP
@@ -117,8 +120,6 @@ TEXT ·LookAhead(SB), NOSPLIT, $0-16
 	PRFM 320(R2), PLDL1KEEP
 	PRFM 384(R2), PLDL1KEEP
 	PRFM 448(R2), PLDL1KEEP
-
-done:
 	RET
 
 // func Prefetch(p unsafe.Pointer)

@@ -96,12 +96,11 @@ func findLockedOffset() uintptr {
 	return <-found
 }
 
-// LookAhead loads into the cache what a switch to two goroutines will touch: of soon,
-// the one that runs after the next, what the Go runtime keeps about it; of next, whose
-// turn has come to be read for that, the top of its stack. Both are values of G, of
-// goroutines that exist; next may be 0. With 10,000 coroutines in turn this takes a
-// switch from about 100-200 ns to 75.
-func LookAhead(soon, next uintptr)
+// lookAhead loads into the cache what the Go runtime keeps about the goroutine soon, the
+// top of the stack of the goroutine next, and the lines of the other two.
+//
+//go:noescape
+func lookAhead(soon, next uintptr, at *slot, end unsafe.Pointer)
 
 // Prefetch loads the cache line at p.
 func Prefetch(p unsafe.Pointer)

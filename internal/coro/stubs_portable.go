@@ -73,8 +73,7 @@ func Fingerprint(base uintptr) uint64 {
 	return h ^ h>>32
 }
 
-// LookAhead does nothing here.
-func LookAhead(soon, next uintptr) {}
+func lookAhead(soon, next uintptr, at *slot, end unsafe.Pointer) {}
 
 // Prefetch does nothing here.
 func Prefetch(p unsafe.Pointer) {}

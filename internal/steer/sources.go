@@ -80,9 +80,9 @@ func (s *Steering) addDeclared() error {
 	return nil
 }
 
-// Run does the regular work, if there is any, until the runtime that is steered shuts
-// down. It blocks, and is called on a plain goroutine.
-func (s *Steering) Run(rt *task.Runtime) {
+// Start begins the regular work, if there is any, which ends when the runtime that is steered
+// shuts down. When it returns, all files that are read for it are open.
+func (s *Steering) Start(rt *task.Runtime) {
 	if s.ledger == nil {
 		return
 	}
@@ -91,6 +91,10 @@ func (s *Steering) Run(rt *task.Runtime) {
 			s.cfg.Log.Debug("capriccio: the scheduler does without a source", "source", source, "because", err)
 		}
 	}})
+	go s.run(rt, p)
+}
+
+func (s *Steering) run(rt *task.Runtime, p *probe.Probe) {
 	defer p.Close()
 	limit := newHeapLimit(s.cfg.Log)
 	defer limit.release()

@@ -33,8 +33,11 @@ type Config struct {
 	Policy     string        // Cohort or Resource
 	Graph      *bgraph.Graph // of the runtime; may be nil with Cohort
 	CohortSize int           // tasks; 0: the policy's default
-	NoRefusals bool          // who can't be let in waits, however long it takes
-	Log        *slog.Logger
+	// OldestFirst has tasks of a node run in the order in which they became ready, see
+	// task.CohortPolicy.
+	OldestFirst bool
+	NoRefusals  bool // who can't be let in waits, however long it takes
+	Log         *slog.Logger
 }
 
 // A Steering steers one runtime. Its methods may be called from any goroutine.
@@ -52,7 +55,7 @@ type Steering struct {
 
 	memory ressched.ResourceID // fixed
 
-	// Owned by the goroutine of Run, once that runs.
+	// Owned by the goroutine of run, once that runs.
 	readings   map[string]ressched.ResourceID  // of the probe
 	sources    []source                        // of package task
 	resource   []int                           // ResourceID by index in task.Resources, -1: none
@@ -67,7 +70,7 @@ type Steering struct {
 // A loopSide is what belongs to one loop.
 type loopSide struct {
 	loop      *task.Loop
-	policy    ressched.Policy
+	policy    ressched.Cohorts
 	admission *ressched.Admission // nil: everybody is let in
 }
 
@@ -106,14 +109,14 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 	side := &loopSide{loop: l}
 	switch s.cfg.Policy {
 	case Cohort:
-		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize}
+		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
 			c.Edges, c.Exclusive = s.edges(), s.exclusive
 		}
 		side.policy = ressched.NewCohort(c)
 	case Resource:
 		side.policy = ressched.NewResource(ressched.ResourceConfig{
-			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize,
+			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
 			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
 		})
 		side.admission = ressched.NewAdmission(l.Index(), ressched.AdmissionConfig{Refuse: !s.cfg.NoRefusals})
@@ -123,7 +126,15 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 }
 
 // Policy is for task.Config.NewPolicy.
-func (s *Steering) Policy(l *task.Loop) task.Policy { return policy{s.side(l).policy} }
+func (s *Steering) Policy(l *task.Loop) task.Policy {
+	switch p := s.side(l).policy.(type) {
+	case *ressched.Cohort:
+		return cohortPolicy{p}
+	case *ressched.Resource:
+		return resourcePolicy{p}
+	}
+	return nil
+}
 
 // Admission is for task.Config.NewAdmission.
 func (s *Steering) Admission(l *task.Loop) task.Admission {
@@ -190,19 +201,6 @@ func (s *Steering) gate(entrance int) *ressched.Gate {
 		s.gates = append(s.gates, s.ledger.NewGate("inside "+task.Entrances()[len(s.gates)].Name()))
 	}
 	return s.gates[entrance]
-}
-
-// A policy is a ressched.Policy for a loop.
-type policy struct{ p ressched.Policy }
-
-func (p policy) Ready(n task.NodeID)                 { p.p.Ready(ressched.Node(n)) }
-func (p policy) Gone(n task.NodeID, k int)           { p.p.Gone(ressched.Node(n), k) }
-func (p policy) Charge(n task.NodeID, cycles uint64) { p.p.Charge(ressched.Node(n), cycles) }
-func (p policy) Tick(now time.Duration)              { p.p.Tick(now) }
-
-func (p policy) Next() (task.NodeID, bool) {
-	n, ok := p.p.Next()
-	return task.NodeID(n), ok
 }
 
 // An admission is a ressched.Admission for a loop. Entrances are its nodes.

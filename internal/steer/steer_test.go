@@ -20,7 +20,9 @@ import (
 // steered makes a runtime on a simulated clock.
 func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *Steering) {
 	t.Helper()
-	cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+	if cfg.Graph == nil {
+		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+	}
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +54,7 @@ func heap(*task.Runtime) []probe.Reading {
 
 // The programs that every way of running tasks must run right, under both policies.
 func TestRandomPrograms(t *testing.T) {
-	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
+	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
 			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *task.Runtime {
 				rt, s := steered(t, loops, seed, cfg)

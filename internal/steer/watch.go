@@ -26,7 +26,7 @@ const (
 
 // A selfWatch is what the runtime measures of itself: how busy the loops are and how long
 // tasks are ready before they run, which is shown; and whether more work under way makes the
-// program get less done, which is a sign of thrashing. Owned by the goroutine of Run.
+// program get less done, which is a sign of thrashing. Owned by the goroutine of run.
 type selfWatch struct {
 	ledger *ressched.Ledger
 

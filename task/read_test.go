@@ -1,0 +1,86 @@
+package task
+
+import "testing"
+
+// A task that a disk has served does not wait behind all those that are ready, and they go
+// on between the steps of such tasks.
+func TestServedByADisk(t *testing.T) {
+	const others = 100
+	rt, _ := newSimRuntime(t, 1, false)
+	run(t, rt, func() {
+		var parked *Waiter
+		steps, reads, stop := 0, 0, false
+		reader := Go(func() {
+			for ; reads < 50; reads++ {
+				parked = Self()
+				if err := parked.Park(ReasonDisk, nil); err != nil {
+					t.Error(err)
+				}
+				if steps > 2 {
+					t.Errorf("read %d: %d steps of others before its own", reads, steps)
+				}
+			}
+			stop = true
+		})
+		var all []*Task
+		for range others {
+			all = append(all, Go(func() {
+				for !stop {
+					if w := parked; w != nil {
+						parked, steps = nil, 0
+						w.Wake()
+					}
+					Yield()
+					steps++
+				}
+			}))
+		}
+		reader.Join()
+		for _, k := range all {
+			k.Join()
+		}
+	})
+}
+
+func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, false)
+	run(t, rt, func() {
+		const rounds = 1000
+		served, yields, stop := 0, 0, false
+		var queue []*Waiter // parked
+		var all []*Task
+		for range 10 {
+			all = append(all, Go(func() {
+				for !stop {
+					for len(queue) > 0 { // all others are ready at once
+						w := queue[0]
+						queue = queue[1:]
+						w.Wake()
+					}
+					served++
+					queue = append(queue, Self())
+					if err := queue[len(queue)-1].Park(ReasonDisk, nil); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}
+		yielder := Go(func() {
+			for ; yields < rounds; yields++ {
+				Yield()
+			}
+			stop = true
+			for _, w := range queue {
+				w.Wake()
+			}
+			queue = nil
+		})
+		yielder.Join()
+		for _, k := range all {
+			k.Join()
+		}
+		if served < rounds/2 || served > 2*rounds {
+			t.Errorf("%d steps of tasks that a disk had served, beside %d of another", served, rounds)
+		}
+	})
+}
