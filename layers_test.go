@@ -28,7 +28,7 @@ var layers = map[string]string{
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
 	"knot":                           ". task netpoll aio golang.org/x/sys/unix",
-	"cmd/knot":                       ". task netpoll knot bgraph",
+	"cmd/knot":                       ". task netpoll knot bgraph ressched/probe",
 	"cmd/bgdump":                     "bgraph cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",

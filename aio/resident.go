@@ -19,7 +19,9 @@ var noCachestat atomic.Bool
 // for the disk: how far the page cache has them without a gap, as far as can be told
 // without reading them (cachestat(2), and a look at some pages). It may be too much if
 // memory is short, or if the disk is slower with some pages than with those behind them.
-// Bytes beyond the end of the file do not count. It never parks. 0 if f is closed.
+// Bytes beyond the end of the file do not count. If the kernel does not tell, because it is
+// older than 6.5 or we neither own the file nor may write to it, some pages of a mebibyte at
+// most are tried. It never parks. 0 if f is closed.
 func (f *File) Resident(off, n int64) int64 {
 	if _, ok := f.enter(); !ok || off < 0 || n <= 0 {
 		if ok {
@@ -32,9 +34,9 @@ func (f *File) Resident(off, n int64) int64 {
 		return max(f.clamp(off, n), 0)
 	}
 	var probe [1]byte
-	have := n
-	if !noCachestat.Load() {
-		have = f.cachedPrefix(off, n)
+	have, told := f.cachedPrefix(off, n)
+	if !told {
+		return f.sampled(off, n)
 	}
 	if have <= 0 {
 		return 0
@@ -42,7 +44,7 @@ func (f *File) Resident(off, n int64) int64 {
 	// A page counts as soon as there is a place for it. Whether it has been read shows
 	// when one tries; the last tells of those before it, which the disk was asked for
 	// earlier.
-	if f.readable(probe[:], off+have-1) {
+	if f.readable(probe[:], off+have-1) && f.readable(probe[:], off) {
 		return have
 	}
 	if have = f.clamp(off, have); have <= 0 || f.readable(probe[:], off+have-1) {
@@ -78,8 +80,11 @@ func (f *File) readable(probe []byte, off int64) bool {
 }
 
 // cachedPrefix is how many of the n bytes from off on have a page in the cache, before
-// the first that has none.
-func (f *File) cachedPrefix(off, n int64) int64 {
+// the first that has none; told is false if the kernel does not tell.
+func (f *File) cachedPrefix(off, n int64) (have int64, told bool) {
+	if noCachestat.Load() {
+		return 0, false
+	}
 	first, last := off/pageSize, (off+n-1)/pageSize
 	low, high := first, last+1 // before low all have, and if not all before high have, the gap is there
 	for low < high {
@@ -92,7 +97,7 @@ func (f *File) cachedPrefix(off, n int64) int64 {
 			if e == unix.ENOSYS {
 				noCachestat.Store(true)
 			}
-			return n
+			return 0, false
 		}
 		if pages == middle+1-low {
 			low = middle + 1
@@ -100,7 +105,36 @@ func (f *File) cachedPrefix(off, n int64) int64 {
 			high = middle
 		}
 	}
-	return min(max(low*pageSize-off, 0), n)
+	return min(max(low*pageSize-off, 0), n), true
+}
+
+const (
+	// sampleStep is the distance of the pages that sampled tries, in bytes. A try takes half
+	// a microsecond, in which a processor copies four pages.
+	sampleStep = 4 * pageSize
+	// sampleMost bounds what it looks at, in bytes.
+	sampleMost = 1 << 20
+)
+
+// sampled is Resident by trying to read some of the pages. What lies between two that are
+// in memory was mostly read together with them, and goes together with them.
+func (f *File) sampled(off, n int64) int64 {
+	var probe [1]byte
+	n = min(n, sampleMost)
+	if !f.readable(probe[:], off+n-1) {
+		n = f.clamp(off, n)
+	}
+	last := off + n - 1
+	for at, sure := off, off; n > 0; at = min(at+sampleStep, last) {
+		if !f.readable(probe[:], at) {
+			return sure - off
+		}
+		if at == last {
+			break
+		}
+		sure = (at/pageSize + 1) * pageSize
+	}
+	return max(n, 0)
 }
 
 // cachedPages counts the pages in the cache, of n from the first on.

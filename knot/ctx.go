@@ -60,7 +60,7 @@ type Ctx struct {
 	pages     entryPages
 
 	vector  net.Buffers
-	vectors [2][]byte
+	vectors [4][]byte
 }
 
 func newCtx() *Ctx {

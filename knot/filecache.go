@@ -28,9 +28,10 @@ type cacheShard struct {
 	held    entryList          // with contents; guarded by mu
 	opened  entryList          // with a descriptor; guarded by mu
 
-	bytes int64 // of contents, including what is still being sent after its eviction; guarded by mu
-	most  int64 // of bytes; fixed
-	files int   // longest that opened may be; fixed
+	memory fileMemory // of contents; guarded by mu
+	bytes  int64      // that entries with contents take, also those still being sent after their eviction; guarded by mu
+	most   int64      // of bytes; fixed
+	files  int        // longest that opened may be; fixed
 
 	// seen remembers of paths that were not worth a place in a full cache that they were
 	// asked for: a hash each, at a place that the hash says. guarded by mu
@@ -40,8 +41,8 @@ type cacheShard struct {
 	_     [64]byte   // another shard's lock is not on our cache line
 }
 
-// entryBytes is what an entry takes besides its data and path: itself, its place in the
-// map, what the allocator adds.
+// entryBytes is what an entry takes besides its header lines, path and content: itself, its
+// place in the map, what the allocator adds.
 const entryBytes = 384
 
 // An entry is a file at a moment. All but the links is fixed once it is published.
@@ -55,7 +56,8 @@ type entry struct {
 	key   string
 	id    identity
 	head  fileHead
-	data  []byte                   // header lines, blank line, and if full the content
+	lines []byte                   // header lines, blank line
+	parts [][]byte                 // the content, if full; memory of the shard
 	fd    int                      // -1 if full
 	file  atomic.Pointer[aio.File] // of fd, once something has had to be waited for
 	size  int64                    // bytes charged to the shard
@@ -117,7 +119,8 @@ type flight struct {
 // cacheShards bounds the number of shards: more of them than loops that meet.
 const cacheShards = 16
 
-func newFileCache(bytes, fileMax int64, files int) *fileCache {
+// newFileCache fails if there is no address space for so many bytes.
+func newFileCache(bytes, fileMax int64, files int) (*fileCache, error) {
 	n := cacheShards
 	// A shard must have room for several of the largest.
 	for n > 1 && (bytes > 0 && bytes/int64(n) < 16*(fileMax+entryBytes) || files > 0 && files/n < 8) {
@@ -129,6 +132,10 @@ func newFileCache(bytes, fileMax int64, files int) *fileCache {
 		s.entries = make(map[string]*entry)
 		s.flights = make(map[string]*flight)
 		s.most, s.files = bytes/int64(n), files/n
+		if err := s.memory.reserve(s.most); err != nil {
+			c.close()
+			return nil, err
+		}
 		// As many as there may be entries of 4 KiB, a power of two.
 		slots := 64
 		for int64(slots) < s.most>>12 && slots < 1<<20 {
@@ -136,7 +143,7 @@ func newFileCache(bytes, fileMax int64, files int) *fileCache {
 		}
 		s.seen = make([]uint32, slots)
 	}
-	return c
+	return c, nil
 }
 
 func (c *fileCache) shard(path []byte) (*cacheShard, uint64) {
@@ -262,13 +269,18 @@ func releaseAll(out *entry) {
 // evictTries is how many entries in use are passed over in search of one that is not.
 const evictTries = 64
 
-// reserve makes room for size bytes of the file with this hash, at the cost of what has
-// not been used for longest. It refuses a file that is asked for the first time when
-// others would have to go for it, so that files that are asked for once, by a robot,
-// say, don't drive out those that are asked for often.
-func (s *cacheShard) reserve(size int64, hash uint64) bool {
+// overhead is what an entry with a content takes on the Go heap, twice, because the
+// collector lets that grow to twice what is in use.
+func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(e.key)) }
+
+// reserve gives e memory for the content of its file, at the cost of what has not been
+// used for longest; hash is that of its path. It refuses a file that is asked for the
+// first time when others would have to go for it, so that files that are asked for once,
+// by a robot, say, don't drive out those that are asked for often.
+func (s *cacheShard) reserve(e *entry, hash uint64) bool {
 	var out *entry
 	defer func() { releaseAll(out) }()
+	size := int64(chunksFor(e.id.size))*chunkBytes + e.overhead()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if size > s.most {
@@ -279,27 +291,50 @@ func (s *cacheShard) reserve(size int64, hash uint64) bool {
 		return false
 	}
 	freed, tries := int64(0), 0
-	for e := s.held.last; s.bytes+size-freed > s.most; {
-		if e == nil || tries == evictTries {
-			return false
+	for old := s.held.last; s.bytes+size-freed > s.most; {
+		if old == nil || tries == evictTries {
+			break
 		}
-		prev := e.prev
-		if e.users.Load() == 1 { // nobody but us, and nobody comes while we hold mu
-			freed += e.size
+		prev := old.prev
+		if old.users.Load() == 1 { // nobody but us, and nobody comes while we hold mu
+			freed += old.size
 			s.stats.Evictions++
-			out = s.evict(e, out)
+			out = s.evict(old, out)
 		} else {
 			tries++
 		}
-		e = prev
+		old = prev
 	}
-	// What goes out is charged until its release, in a moment, by us: count it off now.
-	for e := out; e != nil; e = e.next {
-		s.charge(-e.size)
-		e.size = 0
+	for old := out; old != nil; old = old.next {
+		s.discharge(old) // not only at its release, in a moment
 	}
+	if s.bytes+size > s.most {
+		return false
+	}
+	var ok bool
+	if e.parts, ok = s.memory.take(e.id.size); !ok {
+		return false
+	}
+	e.size = size
 	s.charge(size)
+	s.trim()
 	return true
+}
+
+// trim gives memory back to the system that entries of another kind need now: larger
+// ones take less on the heap. Caller holds mu, which is let go meanwhile.
+func (s *cacheShard) trim() {
+	m := &s.memory
+	excess := s.bytes + int64(m.blocks)*blockBytes - m.used() - s.most
+	if excess < blockBytes {
+		return
+	}
+	if part, ok := m.idle(int(excess / blockBytes)); ok {
+		s.mu.Unlock()
+		m.giveBack(part)
+		s.mu.Lock()
+		m.rested(part)
+	}
 }
 
 // charge needs mu.
@@ -308,11 +343,11 @@ func (s *cacheShard) charge(n int64) {
 	fileBytes.Acquire(n)
 }
 
-// refund gives back part of what was reserved.
-func (s *cacheShard) refund(n int64) {
-	s.mu.Lock()
-	s.charge(-n)
-	s.mu.Unlock()
+// discharge takes its memory from e, which nobody uses. Caller holds mu.
+func (s *cacheShard) discharge(e *entry) {
+	s.charge(-e.size)
+	s.memory.put(e.parts)
+	e.size, e.parts = 0, nil
 }
 
 // known says whether the path with this hash was asked for before, not too long ago, and
@@ -334,12 +369,18 @@ func (e *entry) release() {
 		return
 	}
 	if e.size > 0 {
-		e.shard.refund(e.size)
-		e.size = 0
+		e.giveBack()
 	}
 	if e.fd >= 0 {
 		e.close()
 	}
+}
+
+// giveBack is discharge for who does not hold mu.
+func (e *entry) giveBack() {
+	e.shard.mu.Lock()
+	e.shard.discharge(e)
+	e.shard.mu.Unlock()
 }
 
 // drop takes e out of the cache if it is there: the file is not what it was.
@@ -383,6 +424,17 @@ func (c *fileCache) empty() {
 		}
 		s.mu.Unlock()
 		releaseAll(out)
+	}
+}
+
+// close drops everything, and lets the memory go once nobody uses it.
+func (c *fileCache) close() {
+	c.empty()
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.memory.close()
+		s.mu.Unlock()
 	}
 }
 

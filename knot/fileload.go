@@ -66,9 +66,8 @@ func (id *identity) kind() error {
 type fileHead struct {
 	modified   time.Time
 	ctype      string
-	tag        []byte // within data
-	validators int    // length of the header lines that a 304 has, in data
-	length     int    // of all the header lines and the blank line, in data
+	tag        []byte // within lines
+	validators int    // length of the header lines that a 304 has, in lines
 }
 
 // coarse is the resolution of the times of files, in nanoseconds, with something to
@@ -208,25 +207,13 @@ func (f *Files) keep(e *entry) bool {
 		return e.shard.files > 0
 	}
 	_, hash := f.caches.shard(viewBytes(e.key))
-	whole := int64(len(e.data)) + e.id.size
-	// The allocator rounds up, by less than a quarter or to whole pages of 8 KiB.
-	need := whole + min(whole/4, 8<<10) + int64(len(e.key)) + entryBytes
-	if !e.shard.reserve(need, hash) {
+	if !e.shard.reserve(e, hash) {
 		return false
 	}
-	e.size = need
-	data := append([]byte(nil), make([]byte, whole)...) // its capacity is what it takes
-	copy(data, e.data)
-	if !e.readWhole(data[len(e.data):]) {
-		e.shard.refund(e.size)
-		e.size = 0
+	if !e.readWhole() {
+		e.giveBack()
 		return false
 	}
-	if takes := int64(cap(data)+len(e.key)) + entryBytes; takes < e.size {
-		e.shard.refund(e.size - takes)
-		e.size = takes
-	}
-	e.setData(data)
 	e.full = true
 	e.close()
 	e.fd = -1
@@ -242,13 +229,17 @@ func (s *cacheShard) loaded() {
 
 // readWhole reads the content, and returns false if the file was not the same all the
 // time.
-func (e *entry) readWhole(p []byte) bool {
-	for at := 0; at < len(p); {
-		n, err := e.readAt(p[at:], int64(at))
-		if n <= 0 || err != nil {
-			return false
+func (e *entry) readWhole() bool {
+	at := int64(0)
+	for _, p := range e.parts {
+		for len(p) > 0 {
+			n, err := e.readAt(p, at)
+			if n <= 0 || err != nil {
+				return false
+			}
+			at += int64(n)
+			p = p[n:]
 		}
-		at += n
 	}
 	var after identity
 	if after.read(e.fd) != nil || after != e.id {
@@ -276,18 +267,8 @@ func (e *entry) describe(ctype string) {
 	h.validators = len(b)
 	b = append(append(append(b, "Content-Type: "...), ctype...), "\r\nContent-Length: "...)
 	b = append(strconv.AppendInt(b, e.id.size, 10), "\r\n\r\n"...)
-	h.length = len(b)
 	h.tag = b[tag:end:end]
-	e.data = b
-}
-
-// setData replaces data by a slice that begins with the same.
-func (e *entry) setData(data []byte) {
-	h := &e.head
-	tag := h.validators - len("\r\nAccept-Ranges: bytes\r\n") - len(h.tag)
-	end := tag + len(h.tag)
-	h.tag = data[tag:end:end]
-	e.data = data
+	e.lines = b
 }
 
 // appendTag makes a strong validator of size and nanosecond time of change.

@@ -23,8 +23,9 @@ const (
 
 // FilesConfig says what a Files keeps in memory. A zero field means its default.
 type FilesConfig struct {
-	// CacheBytes is how much memory contents of files may take. Negative: none is kept.
-	// They live on the Go heap, whose collector may let the process grow to twice that.
+	// CacheBytes is how much memory contents of files may take, with what is noted about
+	// them. Negative: none is kept. They are not on the Go heap, and take memory as they
+	// come in; the address space is reserved at once.
 	CacheBytes int64
 	// CacheFileMax is the size in bytes up to which contents are kept. Larger files are
 	// sent out of the kernel's page cache.
@@ -88,13 +89,16 @@ func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
 	}
 	f := &Files{root: fd}
 	f.probe()
-	f.configure(config)
+	if err := f.configure(config); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
 	// Package mime reads the system's tables at the first use: not in a task.
 	mime.TypeByExtension(".knot")
 	return f, nil
 }
 
-func (f *Files) configure(config FilesConfig) {
+func (f *Files) configure(config FilesConfig) (err error) {
 	bytes := orDefault(config.CacheBytes, DefaultCacheBytes, 0)
 	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
 	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
@@ -103,13 +107,16 @@ func (f *Files) configure(config FilesConfig) {
 		f.fileMax = -1
 	}
 	if bytes > 0 || files > 0 {
-		f.caches = newFileCache(bytes, max(f.fileMax, 0), files)
+		if f.caches, err = newFileCache(bytes, max(f.fileMax, 0), files); err != nil {
+			return err
+		}
 	}
 	f.now = f.clock.now
 	if f.revalidate < int64(10*clockTick) { // too fine for the coarse clock
 		base := time.Now().Add(-1)
 		f.now = func() int64 { return int64(time.Since(base)) }
 	}
+	return nil
 }
 
 func defaultOpenFiles() int {
@@ -131,7 +138,7 @@ func (f *Files) Close() error {
 	f.mu.Unlock()
 	f.clock.close()
 	if f.caches != nil {
-		f.caches.empty()
+		f.caches.close()
 	}
 	return unix.Close(f.root)
 }

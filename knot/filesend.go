@@ -17,7 +17,7 @@ func (x *Ctx) sendEntry(f *Files, e *entry) error {
 	if e.full {
 		return x.sendFull(e)
 	}
-	x.resp.fields = append(x.resp.fields, e.data[:e.head.validators]...)
+	x.resp.fields = append(x.resp.fields, e.lines[:e.head.validators]...)
 	x.resp.ctype = e.head.ctype
 	return x.sendBody(f, e, 0, e.id.size)
 }
@@ -30,15 +30,18 @@ func (x *Ctx) sendFull(e *entry) error {
 	r.length, r.written, r.phase = e.id.size, e.id.size, respDone
 	if x.head.method == methodHead {
 		r.written = 0
-		return x.emit(e.data[:e.head.length])
+		return x.emit(e.lines)
 	}
-	return x.emit(e.data)
+	if err := x.emit(e.lines); err != nil {
+		return err
+	}
+	return x.emitParts(e.parts, e.id.size)
 }
 
 // sendAsked answers a request with a condition or a range.
 func (x *Ctx) sendAsked(f *Files, e *entry) error {
 	r, h := &x.resp, &e.head
-	r.fields = append(r.fields, e.data[:h.validators]...)
+	r.fields = append(r.fields, e.lines[:h.validators]...)
 	if x.notModified(h.tag, h.modified) {
 		r.status = 304
 		return nil
@@ -71,8 +74,7 @@ func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
 	}
 	if e.full {
 		r.phase = respDone
-		at := int64(e.head.length) + from
-		return x.emit(e.data[at : at+length])
+		return x.emitParts(section(e.parts, from, length), length)
 	}
 	var sent int64
 	var err error
@@ -97,6 +99,21 @@ func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
 		}
 	}
 	return err
+}
+
+// section is length bytes from the byte from on of what parts hold.
+func section(parts [][]byte, from, length int64) [][]byte {
+	some := make([][]byte, 0, len(parts))
+	for _, p := range parts {
+		n := int64(len(p))
+		if from < n && length > 0 {
+			p = p[from:min(from+length, n)]
+			some = append(some, p)
+			length -= int64(len(p))
+		}
+		from = max(from-n, 0)
+	}
+	return some
 }
 
 // sendfileMin is from how many bytes on a file is sent without a copy.

@@ -237,7 +237,7 @@ func TestNetHTTPClient(t *testing.T) {
 		sv := start(&Server{Handler: echoHandler})
 		transport := &http.Transport{}
 		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
 		for i := range 50 {
 			body := strings.Repeat("x", i*1000)
 			var r io.Reader = strings.NewReader(body)

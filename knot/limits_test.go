@@ -120,7 +120,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		}
 		down := make(chan error)
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			down <- sv.Shutdown(ctx)
 		}()

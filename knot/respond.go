@@ -287,17 +287,39 @@ func (x *Ctx) emit(p []byte) error {
 		x.out = append(x.out, p...)
 		return x.writeErr
 	}
-	if len(p) < outSize/2 {
+	return x.emitLarge(p)
+}
+
+// emitParts is emit for size bytes in parts.
+func (x *Ctx) emitParts(parts [][]byte, size int64) error {
+	if int64(len(x.out))+size <= int64(cap(x.out)) {
+		for _, p := range parts {
+			x.out = append(x.out, p...)
+		}
+		return x.writeErr
+	}
+	return x.emitLarge(parts...)
+}
+
+// emitLarge sends what does not fit, and keeps none of parts.
+func (x *Ctx) emitLarge(parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size < outSize/2 {
 		if err := x.flush(); err != nil {
 			return err
 		}
-		x.out = append(x.out, p...)
+		for _, p := range parts {
+			x.out = append(x.out, p...)
+		}
 		return nil
 	}
 	if x.writeErr != nil {
 		return x.writeErr
 	}
-	return x.writeBoth(p)
+	return x.writeWith(parts)
 }
 
 // flush sends all that is gathered.
@@ -317,25 +339,43 @@ type vectorWriter interface {
 	WriteBuffers(*net.Buffers) (int64, error)
 }
 
-// writeBoth sends what is gathered and p, in one system call where it can.
-func (x *Ctx) writeBoth(p []byte) error {
+// writeWith sends what is gathered and then parts, in one system call where it can.
+func (x *Ctx) writeWith(parts [][]byte) error {
 	w, ok := x.c.nc.(vectorWriter)
-	if !ok || len(x.out) == 0 {
+	switch {
+	case len(parts) == 1 && (!ok || len(x.out) == 0):
 		if err := x.flush(); err != nil {
 			return err
 		}
 		x.c.armWrite(x.srv.limits.write)
-		_, x.writeErr = x.c.nc.Write(p)
+		_, x.writeErr = x.c.nc.Write(parts[0])
 		return x.writeErr
+	case !ok: // TLS, for instance, would send a record for each
+		return x.writeGathered(parts)
 	}
 	x.c.armWrite(x.srv.limits.write)
-	x.vectors = [2][]byte{x.out, p}
-	x.vector = x.vectors[:]
+	x.vector = append(append(x.vectors[:0], x.out), parts...)
 	_, x.writeErr = w.WriteBuffers(&x.vector)
-	x.vectors = [2][]byte{}
+	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
 	x.out = x.out[:0]
 	x.resp.start = -1
 	return x.writeErr
+}
+
+// writeGathered sends parts through the output buffer.
+func (x *Ctx) writeGathered(parts [][]byte) error {
+	for _, p := range parts {
+		for len(p) > 0 {
+			if len(x.out) == cap(x.out) {
+				if err := x.flush(); err != nil {
+					return err
+				}
+			}
+			n := copy(x.out[len(x.out):cap(x.out)], p)
+			x.out, p = x.out[:len(x.out)+n], p[n:]
+		}
+	}
+	return nil
 }
 
 // complete ends the response that the handler left. If it returns an error

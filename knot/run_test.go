@@ -36,7 +36,9 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		},
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- capriccio.Run(ctx, s.Run, capriccio.WithoutSignals(), capriccio.WithLoops(2)) }()
+	go func() {
+		ended <- capriccio.Run(ctx, s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(2))
+	}()
 	resp, err := http.Get("http://" + <-addr)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +62,7 @@ func TestRunReportsAddressInUse(t *testing.T) {
 	}
 	defer ln.Close()
 	s := &Server{Addr: ln.Addr().String()}
-	err = capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithLoops(1))
+	err = capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(1))
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), ln.Addr().String()) {
 		t.Errorf("Run returned %v", err)
 	}

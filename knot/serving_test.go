@@ -57,7 +57,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	if loops == 0 {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
 	} else {
-		rt, rtErr := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1))
+		rt, rtErr := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 		if rtErr != nil {
 			t.Fatal(rtErr)
 		}
@@ -71,7 +71,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	sv.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -94,7 +94,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 func checkLeaks(t *testing.T) {
 	goroutines, fds := runtime.NumGoroutine(), countFDs()
 	t.Cleanup(func() {
-		patience := time.After(5 * time.Second)
+		patience := time.After(time.Minute)
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -126,7 +126,7 @@ func (sv *served) dial() *peer {
 		sv.t.Fatal(err)
 	}
 	sv.t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	return &peer{sv.t, nc.(*net.TCPConn), bufio.NewReader(nc)}
 }
 
@@ -179,6 +179,22 @@ func (sv *served) exchange(request string) string {
 		sv.t.Fatalf("reading: %v", err)
 	}
 	return string(all)
+}
+
+// patiently tries with longer and longer times until one is enough: on a machine that has
+// stalled, a short one passes before anything has happened.
+func patiently(t *testing.T, first time.Duration, attempt func(time.Duration) error) {
+	t.Helper()
+	for d := first; ; d *= 4 {
+		err := attempt(d)
+		if err == nil {
+			return
+		}
+		if d > 3*time.Second {
+			t.Fatalf("with %v: %v", d, err)
+		}
+		t.Logf("with %v: %v", d, err)
+	}
 }
 
 // statusOf is the code in the first line of a response.

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
 )
 
 func stormSite(t *testing.T) string {
@@ -58,6 +60,8 @@ func startKnot(t *testing.T, program, root string, files int, args []string) *kn
 		script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files)
 		k.cmd = exec.Command(shell, append([]string{"-c", script, program}, args...)...)
 	}
+	// Here every answer is looked at, and a machine that stands still for a moment is overloaded.
+	k.cmd.Env = append(os.Environ(), capriccio.EnvOverload+"=wait")
 	r, w := io.Pipe()
 	k.cmd.Stdout, k.cmd.Stderr = w, k.stderr
 	if err := k.cmd.Start(); err != nil {

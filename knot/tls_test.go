@@ -23,7 +23,7 @@ import (
 func TestOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
-	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
+	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestOverTLS(t *testing.T) {
 		ended <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	for range 3 {
 		resp, err := client.Get("https://" + inner.Addr().String() + "/large")
 		if err != nil {
@@ -92,7 +92,7 @@ func TestFilesOverTLS(t *testing.T) {
 	root := layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) })
 	for _, kept := range keepings {
 		f := openWith(t, root, kept.config)
-		rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
+		rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestFilesOverTLS(t *testing.T) {
 			ended <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
 		})
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
-		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
 		for i, want := range []int{1000, size, 1000, size} {
 			resp, err := client.Get(fmt.Sprintf("https://%s/f%d", inner.Addr(), i%2))
 			if err != nil {

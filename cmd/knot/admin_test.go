@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,8 @@ func TestAdminPages(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	ask(site+"/", "")
+	client.CloseIdleConnections() // the first may have been there before anybody waited for it
+	ask(site+"/", "")
 	page := url[1] + "/"
 	code, index := ask(page, "")
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
@@ -86,17 +89,20 @@ func TestAdminPages(t *testing.T) {
 			t.Errorf("%s: %d, %s", link[1], code, body)
 		}
 	}
-	code, dump := ask(page+"debug/bgraph/?format=dump", "localhost:1")
-	s, err := bgraph.Decode(strings.NewReader(dump))
-	if code != 200 || err != nil {
-		t.Fatalf("dump: %d, %v", code, err)
-	}
-	found := false
-	for i := range s.Nodes {
-		found = found || s.Nodes[i].Reason == "accept" && s.Nodes[i].Departures > 0
-	}
-	if !found {
-		t.Errorf("the graph has no accepted connection: %d nodes", len(s.Nodes))
+	// The first connection may be there before anybody waits for it.
+	for patience := time.Now().Add(time.Minute); ; ask(site+"/", "") {
+		code, dump := ask(page+"debug/bgraph/?format=dump", "localhost:1")
+		s, err := bgraph.Decode(strings.NewReader(dump))
+		if code != 200 || err != nil {
+			t.Fatalf("dump: %d, %v", code, err)
+		}
+		if slices.ContainsFunc(s.Nodes, func(n bgraph.Node) bool { return n.Reason == "accept" && n.Departures > 0 }) {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Fatalf("the graph has no accepted connection: %d nodes", len(s.Nodes))
+		}
+		client.CloseIdleConnections()
 	}
 	for host, want := range map[string]int{"evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403, "[::1]:80": 200, "127.0.0.1": 200} {
 		if code, body := ask(page, host); code != want || want == 403 && !strings.Contains(body, "evil.example") {
@@ -154,7 +160,7 @@ func TestAdminStopsInTime(t *testing.T) {
 	defer idle.Close()
 	began := time.Now()
 	a.stop()
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("stopping took %v", took)
 	}
 }
@@ -187,14 +193,14 @@ func TestSignalWritesTheGraph(t *testing.T) {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	patience := time.After(20 * time.Second)
+	patience := time.After(time.Minute)
 	for written := false; !written; {
 		select {
 		case <-tick.C:
 			_, err := os.Stat(path)
 			written = err == nil
 		case <-patience:
-			t.Fatal("no dump after 20 s")
+			t.Fatal("no dump after a minute")
 		}
 	}
 	if s, err := bgraph.ReadFile(path); err != nil || len(s.Loops) != 1 {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // settings is what the command line says.
@@ -47,7 +48,8 @@ served. To change a file, write a new one and rename it to the old name; a file 
 rewritten in place may be sent half old and half new.
 
 Knot stops on Ctrl-C or SIGTERM: it answers the requests under way, for the time
-that -grace says, and takes no new ones. A second signal stops it at once.
+that -grace says, and takes no new ones. A second signal stops it at once. On SIGHUP
+it opens the file that -log says anew: rename the old one before.
 
 To see what it is doing, open the address that -admin says in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
@@ -97,8 +99,8 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 
 func (set *settings) fileFlags(flags *flag.FlagSet) {
 	c := &set.files
-	c.CacheBytes, c.CacheFileMax, c.Revalidate = knot.DefaultCacheBytes, knot.DefaultCacheFileMax, knot.DefaultRevalidate
-	flags.Var((*byteSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, as 64MB or 1GB; 0 keeps none")
+	c.CacheBytes, c.CacheFileMax, c.Revalidate = ownCache, knot.DefaultCacheFileMax, knot.DefaultRevalidate
+	flags.Var((*cacheSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, as 64MB or 1GB; 0 keeps none (default a third of the memory that knot may use, which a container, GOMEMLIMIT or the machine limits; at most 1GB)")
 	flags.Var((*byteSize)(&c.CacheFileMax), "cache-file-max", "`size` up to which files are kept in that memory")
 	flags.IntVar(&c.OpenFiles, "open-files", -1, "`number` of larger files kept open; 0 keeps none; -1 means one in 64 of the files that the system lets knot open")
 	flags.DurationVar(&c.Revalidate, "revalidate", c.Revalidate, "for how long a file is served without looking whether it has changed; 0 looks at every request")
@@ -107,6 +109,9 @@ func (set *settings) fileFlags(flags *flag.FlagSet) {
 // checkFiles turns what the flags say into what FilesConfig says.
 func (set *settings) checkFiles() error {
 	c := &set.files
+	if c.CacheBytes == ownCache {
+		c.CacheBytes = cacheOf(probe.MemoryLimit(probe.Config{}))
+	}
 	if c.CacheFileMax == knot.DefaultCacheFileMax {
 		c.CacheFileMax = min(c.CacheFileMax, c.CacheBytes)
 	}

@@ -66,7 +66,11 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 			return err
 		}
 		server.AccessLog = knot.NewAccessLog(out, set.format)
-		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
+		stop := reopenOnHangup(out, errorLog)
+		defer func() {
+			stop()
+			err = errors.Join(err, server.AccessLog.Close(), out.Close())
+		}()
 	}
 	root := set.root
 	if abs, err := filepath.Abs(root); err == nil {
@@ -111,18 +115,6 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 	return err
 }
 
-// keepOpen is a log that is not ours to close.
-type keepOpen struct{ io.Writer }
-
-func (keepOpen) Close() error { return nil }
-
-func openLog(name string, stdout io.Writer) (io.WriteCloser, error) {
-	if name == "-" {
-		return keepOpen{stdout}, nil
-	}
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-}
-
 // address is addr as something to click on.
 func address(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
@@ -146,6 +138,8 @@ func explain(err error, set *settings) string {
 		return fmt.Sprintf("%s is not a folder (-root)", set.root)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with %s; with port 0 a free one is taken.", err, addr, flag)
+	case errors.Is(err, syscall.ENOMEM) && !errors.As(err, &path):
+		return fmt.Sprintf("%v\nChoose less with -cache.", err)
 	case errors.Is(err, syscall.EACCES) && !errors.As(err, &path):
 		return fmt.Sprintf("%v\nPorts below 1024 need special rights. Choose another one with %s.", err, flag)
 	}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestHangupOpensTheLogAnew: what rotates logs renames the file, sends SIGHUP, and finds all later
+// lines in a new one.
+func TestHangupOpensTheLogAnew(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "access.log")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	r, w := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"-root", site, "-addr", "127.0.0.1:0", "-log", log, "-loops", "1", "-quiet"}, w, &stderr)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := regexp.MustCompile(`http://\S+`).FindString(line)
+	get := func(path string) {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	holds := func(name, text string) bool {
+		data, _ := os.ReadFile(name)
+		return strings.Contains(string(data), text)
+	}
+	get("/notes.txt")
+	for !holds(log, "/notes.txt") { // lines are written within a second; the test's time limit ends this
+		get("/style.css")
+	}
+	if err := os.Rename(log, log+".1"); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	for !holds(log, "/guide/") {
+		get("/guide/")
+	}
+	if holds(log, "/notes.txt") || !holds(log+".1", "/notes.txt") {
+		t.Error("the old lines are not where they were")
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	if got := <-code; got != exitOK || stderr.Len() > 0 {
+		t.Errorf("exit code %d, %s", got, &stderr)
+	}
+}
+
+// TestLogThatCannotBeOpenedAnew goes on in the old file.
+func TestLogThatCannotBeOpenedAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openLog(filepath.Join(dir, "log"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.(*logFile).reopen(); err == nil {
+		t.Error("opened in a folder that is gone")
+	}
+	io.WriteString(l, "still\n")
+	l.Close()
+	if data, err := os.ReadFile(filepath.Join(dir+"2", "log")); string(data) != "still\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
