@@ -122,7 +122,7 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 	if !errors.Is(err, want) {
 		t.Errorf("Run returned %v", err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}

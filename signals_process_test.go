@@ -181,11 +181,11 @@ func (p *program) end() string {
 	return p.stderr.String()
 }
 
-// soon waits until done returns true, at most 20 s.
+// soon waits until done returns true, at most a minute.
 func soon(done func() bool) bool {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for patience := time.After(20 * time.Second); !done(); {
+	for patience := time.After(time.Minute); !done(); {
 		select {
 		case <-tick.C:
 		case <-patience:

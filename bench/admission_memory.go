@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	admissionLimit = 256 << 20       // GOMEMLIMIT
-	admissionCap   = 512 << 20       // above it a process is killed
-	memoryGrace    = 5 * time.Second // for a process to start, and to end when its time is over
+	admissionLimit = 256 << 20     // GOMEMLIMIT
+	admissionCap   = 512 << 20     // above it a process is killed
+	memoryGrace    = sampleTimeout // for a process to start, and to end when its time is over
 	fixedLimit     = "fixed-limit"
 )
 

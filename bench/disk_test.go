@@ -40,25 +40,29 @@ func TestDiskWorkersReadWhatTheyShould(t *testing.T) {
 			if c.lacks != nil && c.lacks(p) != "" {
 				continue
 			}
-			samples, err := c.sample(t.Context(), p, 30*time.Millisecond)
-			if err != nil {
-				t.Errorf("%s %v: %v", c.system, p, err)
-				continue
-			}
-			suffix := ""
-			if p.metric == readsBuffered {
-				suffix = "-buffered"
-			}
-			if rate, err := value(samples, "reads"+suffix); err != nil || rate <= 0 || samples[0].x != p.x {
-				t.Errorf("%s %v: got %+v", c.system, p, samples)
-			}
-			missed, err := value(samples, "missed"+suffix)
-			// What is under way at both ends makes the share inexact in such a short time.
-			if err == nil && (p.x == 0 && missed > 1 || p.x == 100 && missed < 20) {
-				t.Errorf("%s %v: missed %v %%", c.system, p, missed)
-			}
+			givenTime(t, func(d time.Duration) error { return checkDiskSample(t, c, p, d) })
 		}
 	}
+}
+
+func checkDiskSample(t *testing.T, c contender, p point, d time.Duration) error {
+	samples, err := c.sample(t.Context(), p, d)
+	if err != nil {
+		return fmt.Errorf("%s %v: %w", c.system, p, err)
+	}
+	suffix := ""
+	if p.metric == readsBuffered {
+		suffix = "-buffered"
+	}
+	if rate, err := value(samples, "reads"+suffix); err != nil || rate <= 0 || samples[0].x != p.x {
+		return fmt.Errorf("%s %v: got %+v", c.system, p, samples)
+	}
+	// What is under way at both ends makes the share inexact in a short time.
+	missed, err := value(samples, "missed"+suffix)
+	if err == nil && (p.x == 0 && missed > 1 || p.x == 100 && missed < 20) {
+		return fmt.Errorf("%s %v: missed %v %%", c.system, p, missed)
+	}
+	return nil
 }
 
 // readFunc is a file of any content.

@@ -141,7 +141,7 @@ http {
 		keepalive %[4]d;
 	}
 	server {
-		listen %[2]s backlog=4096;
+		listen %[2]s backlog=4096 reuseport;
 		location / {
 			limit_conn all %[4]d;
 			proxy_http_version 1.1;
@@ -255,9 +255,9 @@ type capacities map[string][]float64
 // capacityMemory is how many measurements are remembered: the machine's speed changes.
 const capacityMemory = 5
 
-// capacityAttempts are made as the kernel may let a server wait for longer than one takes
-// when the machine has much else to do.
-const capacityAttempts = 3
+// capacityAttempts are made, each four times as long as the one before, as the kernel may
+// let a server wait for longer than one takes when the machine has much else to do.
+const capacityAttempts = 4
 
 // capacityClients keep a server busy without letting it queue for long.
 const capacityClients = 16
@@ -266,7 +266,7 @@ const capacityClients = 16
 // the last measurements of this system.
 func (c capacities) measure(ctx context.Context, r *run, s *overloaded, span time.Duration) (float64, error) {
 	now := 0.0
-	for attempt := 0; now <= 0; attempt++ {
+	for attempt := 0; now <= 0; attempt, span = attempt+1, 4*span {
 		if attempt == capacityAttempts {
 			return 0, errors.New("capacity: nothing was served")
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // server is a running HTTP server on the server core.
@@ -27,7 +30,8 @@ type launcher struct {
 	start  func(ctx context.Context) (*server, error)
 }
 
-const serverStart = 10 * time.Second
+// serverStart is generous: under the race detector on a busy machine a process takes long.
+const serverStart = 30 * time.Second
 
 // launchers are ours and the servers that this machine can build or has; the
 // others are skipped with the reason.
@@ -138,7 +142,7 @@ http {
 	keepalive_timeout 1h;
 	default_type text/plain;
 	server {
-		listen %[2]s backlog=4096;
+		listen %[2]s backlog=4096 reuseport;
 		location / { return 200 "Hello, World!"; }
 	}
 }
@@ -155,10 +159,11 @@ func startNginxWith(ctx context.Context, path, scratch string, configure func(di
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddress()
+	addr, reserved, err := reserveAddress()
 	if err != nil {
 		return nil, err
 	}
+	defer reserved.Close()
 	config := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(config, []byte(configure(dir, addr)), 0o666); err != nil {
 		return nil, err
@@ -178,14 +183,25 @@ func startNginxWith(ctx context.Context, path, scratch string, configure func(di
 	return &server{system: "nginx", child: child, addr: addr}, nil
 }
 
-// freeAddress is a loopback address that nobody listened on a moment ago.
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// reserveAddress is a loopback address that nobody gets before reserved is closed, except
+// who listens there with SO_REUSEPORT. The reserving socket does not listen.
+func reserveAddress() (addr string, reserved io.Closer, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return "", nil, fmt.Errorf("socket: %w", err)
 	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
+	reserved = os.NewFile(uintptr(fd), "reserved")
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: loopback.As4()})
+	}
+	name, nameless := unix.Getsockname(fd)
+	if err = errors.Join(err, nameless); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("reserve an address: %w", err), reserved.Close())
+	}
+	port := name.(*unix.SockaddrInet4).Port
+	return netip.AddrPortFrom(loopback, uint16(port)).String(), reserved, nil
 }
 
 // awaitAccept waits until something accepts at addr or the child has ended.

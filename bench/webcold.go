@@ -39,7 +39,7 @@ http {
 	sendfile on;
 	%[4]s
 	server {
-		listen %[2]s backlog=4096;
+		listen %[2]s backlog=4096 reuseport;
 		root %[3]s;
 	}
 }

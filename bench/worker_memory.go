@@ -101,7 +101,8 @@ func (m *memoryProgram) consume() {
 	}
 }
 
-// runMemoryWorker runs the program for some time, prints now and then how much it has
+// runMemoryWorker runs the program for some time, until something has been consumed at
+// least, prints now and then how much it has
 // consumed, and at the end what it has measured.
 func runMemoryWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
@@ -123,7 +124,7 @@ func runMemoryWorker(args []string, out io.Writer) error {
 	m.start()
 	time.Sleep(memoryWarmUp)
 	start, consumed, gc := time.Now(), m.consumed.Load(), readGCTime()
-	for time.Since(start) < *wanted {
+	for time.Since(start) < *wanted || m.consumed.Load() == consumed {
 		time.Sleep(20 * time.Millisecond)
 		fmt.Fprintf(out, "consumed items %d %d\n", *limit, m.consumed.Load()-consumed)
 	}

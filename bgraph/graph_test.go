@@ -289,7 +289,7 @@ func TestNowPeakAndOldest(t *testing.T) {
 		t.Errorf("the oldest waits for %v, want 3ms or more", n.Oldest)
 	}
 	sem.Release(tasks / 2)
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		n := one(t, g.Snapshot(), "semaphore")
 		if n.Now == tasks/2 && n.Peak == tasks {
 			break
@@ -404,7 +404,8 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 	g := bgraph.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *task.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
-	for range 20 { // time taken by other processes does not count, so it may need some tries
+	// Time taken by other processes does not count, so it may need some tries.
+	for patience := time.Now().Add(time.Minute); time.Now().Before(patience); {
 		k := rt.Go(func() {
 			task.At("begin")
 			spin(30 * time.Millisecond)

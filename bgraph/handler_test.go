@@ -289,7 +289,7 @@ func TestDifferenceEndsWithTheClient(t *testing.T) {
 	time.AfterFunc(time.Millisecond, cancel)
 	began := time.Now()
 	askWith(w, r, pause, sampleSnapshot())
-	if took := time.Since(began); took > 20*time.Second || w.wrote {
+	if took := time.Since(began); took > time.Minute || w.wrote {
 		t.Errorf("after %v, written %v; want an end when the client goes, and nothing written", took, w.wrote)
 	}
 }

@@ -3,8 +3,10 @@ package bgraph_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -192,6 +194,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 	g := bgraph.New(bgraph.Config{Sampling: 2})
 	rt := start(t, 2, g)
 	var readers sync.WaitGroup
+	var steps, taken atomic.Int64
 	stop := make(chan struct{})
 	for range 3 {
 		readers.Add(1)
@@ -203,6 +206,11 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 					return
 				default:
 				}
+				if steps.Load() < 100*taken.Load() { // else one processor has time for nothing else
+					runtime.Gosched()
+					continue
+				}
+				taken.Add(1)
 				s := g.Snapshot()
 				var n uint64
 				for _, e := range s.Edges {
@@ -224,8 +232,9 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 			wg.Add(1)
 			task.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
-				for j := range 3000 {
+				for j := 0; j < 3000 || taken.Load() < 100; j++ {
 					task.At(fmt.Sprint("n", j%300))
+					steps.Add(1)
 				}
 			})
 		}

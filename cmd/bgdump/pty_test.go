@@ -108,7 +108,7 @@ func (p *pty) types(keys string) {
 }
 
 // patience is when a test gives up waiting for what should come at once.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // shows waits until the screen has all of want.
 func (p *pty) shows(want ...string) string {

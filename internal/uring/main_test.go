@@ -75,10 +75,10 @@ func request(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueue
 
 func until(t testing.TB, d *Driver, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); {
+	for end := time.Now().Add(time.Minute); !done(); {
 		must(t, d.Wait(time.Second))
 		if time.Now().After(end) {
-			t.Fatalf("not done after 10 s; in flight %d, pending %d", d.InFlight(), d.Pending())
+			t.Fatalf("not done after a minute; in flight %d, pending %d", d.InFlight(), d.Pending())
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestHistogramQuantilesAgainstSorting(t *testing.T) {
@@ -90,6 +92,26 @@ func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	return netip.MustParseAddrPort(ln.Addr().String())
 }
 
+// nobody is an address that refuses connections as long as the test runs: its port is
+// taken, but nobody listens.
+func nobody(t *testing.T) netip.AddrPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := name.(*unix.SockaddrInet4)
+	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
+}
+
 func hello(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }
 
 func TestRunCountsResponses(t *testing.T) {
@@ -117,7 +139,6 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		grows += "x"
 		io.WriteString(w, grows)
 	})
-	closed := serve(t, hello)
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
@@ -130,7 +151,7 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		{"not loopback", func(c *Config) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") }, "loopback"},
 		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},
 		{"responses that grow", func(c *Config) { c.Addr = growing; c.For = time.Second }, "more than the responses have"},
-		{"no server", func(c *Config) { c.Addr = netip.AddrPortFrom(closed.Addr(), 1) }, "refused"},
+		{"no server", func(c *Config) { c.Addr = nobody(t) }, "refused"},
 		{"no process", func(c *Config) { c.PID = 1 << 29 }, "cpu clock"},
 	} {
 		cfg := valid

@@ -138,7 +138,7 @@ func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
 // Close removes the group. Its processes must have ended; the kernel may need a moment to
 // see that.
 func (g *MemoryGroup) Close() error {
-	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		if err == nil || time.Now().After(end) {
 			return err

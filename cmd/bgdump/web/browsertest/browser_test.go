@@ -32,7 +32,7 @@ var (
 )
 
 // patience is how long a test waits for what it expects to see.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var browser struct {
 	ctx  context.Context
@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 		browser.err = err
 		os.Exit(m.Run())
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("lang", "en-US"), chromedp.Env("TZ=UTC"))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("lang", "en-US"), chromedp.Env("TZ=UTC"),
+		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine starts a browser slowly
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
