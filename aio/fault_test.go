@@ -196,6 +196,7 @@ func TestAFileIsTruncatedOrReplacedWhileItIsRead(t *testing.T) {
 
 // A read that can't be tried without waiting is asked for only once.
 func TestAFileSystemThatRefusesNoWait(t *testing.T) {
+	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(10_000)
 		f, err := Open(scratch(t, want))
@@ -302,6 +303,7 @@ func TestAMergedReadFails(t *testing.T) {
 }
 
 func TestDirect(t *testing.T) {
+	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(10_000)
 		name := scratch(t, want)
@@ -355,6 +357,7 @@ func TestDirect(t *testing.T) {
 }
 
 func TestResidentAndPrefetch(t *testing.T) {
+	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		const size = 1 << 20
 		name := scratch(t, content(size+100))

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -232,3 +234,11 @@ func withFault(t testing.TB, f fault) {
 }
 
 func contains(err error, what string) bool { return err != nil && strings.Contains(err.Error(), what) }
+
+// onDisk skips a test of what is not so where files are in memory only.
+func onDisk(t *testing.T) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(t.TempDir(), &st); err == nil && st.Type == unix.TMPFS_MAGIC {
+		t.Skip("the folder for temporary files is in memory (tmpfs); choose another with TMPDIR")
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
 // Exit codes.
@@ -29,7 +31,16 @@ func main() {
 	// away; a second one ends stackplan at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	leaveLinks()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// leaveLinks goes to the working directory by the way without symbolic links, see
+// plan.RealDir. What goes wrong here shows when the go command is called.
+func leaveLinks() {
+	if dir, err := plan.RealDir(""); err == nil && os.Chdir(dir) == nil {
+		os.Setenv("PWD", dir)
+	}
 }
 
 // run does what the command line says and returns the exit code.

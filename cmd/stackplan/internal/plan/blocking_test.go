@@ -14,7 +14,7 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads a server")
 	}
-	dir := filepath.Join("testdata", "blocking")
+	dir := realDir(t, "testdata", "blocking")
 	temp := t.TempDir()
 	binary, dump := filepath.Join(temp, "blocking"), filepath.Join(temp, "dump")
 	build := exec.Command("go", "build", "-o", binary, ".")

@@ -268,3 +268,37 @@ func TestArm64(t *testing.T) {
 		t.Errorf("recursive has no checkpoint; there are %v", callers)
 	}
 }
+
+func realDir(t *testing.T, path ...string) string {
+	t.Helper()
+	dir, err := RealDir(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Sources that are reached through a symbolic link are found in the binary.
+func TestFolderBehindALink(t *testing.T) {
+	root := realDir(t, "..", "..", "..", "..")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("PWD", link)
+	p, err := Load(Config{Dir: filepath.Join(link, "cmd", "stackplan", "internal", "plan", "testdata", "calls")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Place(512, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := program(t).Place(512, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Checkpoints) == 0 || len(got.Checkpoints) != len(want.Checkpoints) {
+		t.Errorf("%d checkpoints, without the link %d", len(got.Checkpoints), len(want.Checkpoints))
+	}
+}

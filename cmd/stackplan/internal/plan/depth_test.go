@@ -14,7 +14,7 @@ import (
 // A bound that is stated is never exceeded, whether it is measured by the stack pointer
 // or by what a run leaves of paint on the stack.
 func TestBoundsAreNeverExceeded(t *testing.T) {
-	dir := filepath.Join("testdata", "depth")
+	dir := realDir(t, "testdata", "depth")
 	binary := filepath.Join(t.TempDir(), "depth")
 	build := exec.Command("go", "build", "-o", binary, ".")
 	build.Dir = dir
@@ -77,7 +77,7 @@ func TestBoundsOfTheLibrary(t *testing.T) {
 	if testing.Short() || underRace {
 		t.Skip("loads a large program")
 	}
-	dir := filepath.Join("testdata", "library")
+	dir := realDir(t, "testdata", "library")
 	binary := filepath.Join(t.TempDir(), "library")
 	build := exec.Command("go", "build", "-ldflags=-w", "-o", binary, ".")
 	build.Dir = dir

@@ -48,10 +48,13 @@ func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(
 // the go command says of sources that do not compile.
 func LoadContext(ctx context.Context, cfg Config) (*Program, error) {
 	p := &Program{cfg: cfg, ctx: ctx, all: make(map[string]*packages.Package)}
+	var err error
+	if p.cfg.Dir, err = RealDir(cfg.Dir); err != nil {
+		return nil, err
+	}
 	if err := p.supported(); err != nil {
 		return nil, err
 	}
-	var err error
 	if p.notes, err = loadAnnotations(cfg.Annotations); err != nil {
 		return nil, err
 	}
@@ -175,10 +178,22 @@ func (p *Program) Refuse(refuse func(file string, offset, end int) (reason strin
 var SourceFlags = []string{"-trimpath=false", "-buildvcs=false"}
 
 func (c *Config) env() []string {
-	if c.Env != nil {
-		return c.Env
+	env := c.Env
+	if env == nil {
+		env = os.Environ()
 	}
-	return os.Environ()
+	return append(slices.Clip(env), "PWD="+c.Dir)
+}
+
+// RealDir is dir, "" for the working directory, without symbolic links. The go command
+// names files by the way on which it came, which is that of its PWD; the compiler names the
+// same files by another way if there are links on it.
+func RealDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
 }
 
 // binary opens the binary, which it builds if need be.
