@@ -214,6 +214,24 @@ func TestGroupSample(t *testing.T) {
 	}
 }
 
+// A process that has ended before anybody could look at it was not killed.
+func TestWatchOfWhatHasEnded(t *testing.T) {
+	child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	<-child.Ended()
+	w, err := watchMemory(child, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	if w.killed.Load() {
+		t.Error("said to be killed")
+	}
+}
+
 func TestKilledServersAreKnown(t *testing.T) {
 	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
 		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore})

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -25,11 +27,15 @@ type memoryWatch struct {
 const watchEvery = 4 * time.Millisecond
 
 func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
+	w := &memoryWatch{stop: make(chan struct{}), ended: make(chan struct{})}
 	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", child.PID()))
+	if errors.Is(err, fs.ErrNotExist) { // it has ended already, and whoever waits for it learns why
+		close(w.ended)
+		return w, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	w := &memoryWatch{stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		defer file.Close()
