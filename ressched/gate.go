@@ -82,8 +82,8 @@ func (g *Gate) SetDemand(demand []Moments) {
 // recount adds up what admitted tasks may take, anew. The ledger is locked.
 func (l *Ledger) recount() {
 	for _, a := range *l.accounts.Load() {
-		was := a.pledged
-		a.pledges, a.pledged, a.known = promise{}, 0, false
+		was := a.pledges.Mean
+		a.pledges, a.known = promise{}, false
 		for _, g := range l.gates {
 			for i := range g.takes {
 				if t := &g.takes[i]; t.of == a {
@@ -92,8 +92,8 @@ func (l *Ledger) recount() {
 				}
 			}
 		}
-		if a.spec.Late && was != a.pledged {
-			a.excess.shift(was - a.pledged) // nothing has been taken or given back by that
+		if a.spec.Late && was != a.pledges.Mean {
+			a.excess.shift(was - a.pledges.Mean) // nothing has been taken or given back by that
 		}
 	}
 }
@@ -102,9 +102,6 @@ func (l *Ledger) recount() {
 func (a *account) pledge(n float64, d Moments) {
 	a.pledges.Mean += n * d.Mean
 	a.pledges.Variance = max(a.pledges.Variance+n*d.Variance, 0)
-	if a.spec.Late {
-		a.pledged = a.pledges.Mean
-	}
 }
 
 // moved says that n tasks more are inside. The ledger is locked.

@@ -93,8 +93,7 @@ type account struct {
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
-	pledged  float64 // its mean; only if Late
-	excess   lowest  // of observed over pledged; only if Late
+	excess   lowest  // of observed over their mean; only if Late
 	known    bool    // what admitted tasks take is; only if Late
 	used     float64 // observed + count, when it was last looked at
 	limit    float64 // +Inf: not found yet
@@ -217,7 +216,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	}
 	a.observed = max(used, 0)
 	if a.spec.Late {
-		a.excess.add(now, a.observed-a.pledged)
+		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
 	a.sample(now)
 	a.promise(a.pledges.Mean)
@@ -322,7 +321,7 @@ func (a *account) sample(now time.Duration) {
 func (a *account) inUse() float64 {
 	v := a.observed
 	if a.known {
-		v = a.pledged + max(a.excess.least(), 0)
+		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
 	return max(v+float64(a.count.Load()), 0)
 }
