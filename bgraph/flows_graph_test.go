@@ -12,9 +12,8 @@ import (
 // An openDoor lets everybody in.
 type openDoor struct{}
 
-func (openDoor) Decide(time.Duration, int, time.Duration, int) task.Verdict { return task.VerdictAdmit }
-func (openDoor) Room(int, int) bool                                         { return true }
-func (openDoor) Left(int)                                                   {}
+func (openDoor) Next(time.Duration, int, task.Queue) task.Verdict { return task.VerdictAdmit }
+func (openDoor) Left(time.Duration, int)                          {}
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {

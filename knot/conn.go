@@ -19,6 +19,7 @@ type readable interface {
 // readableAt is what a *netpoll.Conn has besides.
 type readableAt interface {
 	OnReadableAt(e *task.Entrance, fn func()) error
+	Ended() bool
 }
 
 // States of a connection. Whoever moves it out of connIdle owns what follows.
@@ -128,7 +129,8 @@ func (c *conn) idle() bool {
 // turn reads and serves all that is there. It returns true if the connection
 // rests, false if it is closed.
 func (c *conn) turn() bool {
-	if c.waiter != nil && c.srv.Priority == nil && !c.lingering && c.state.Load() == connIdle {
+	c.inside, c.refused = false, false
+	if c.entersFirst() && c.state.Load() == connIdle {
 		c.enter() // there is something to read; who has to wait needs no buffer yet
 	}
 	x := c.srv.borrow(c)
@@ -140,6 +142,16 @@ func (c *conn) turn() bool {
 	}
 	c.finish()
 	return false
+}
+
+// entersFirst reports whether c enters before its request is read: where something is there to
+// be read, and how important it is does not depend on what.
+func (c *conn) entersFirst() bool {
+	if c.srv.Priority != nil || c.lingering {
+		return false
+	}
+	at, ok := c.waiter.(readableAt)
+	return ok && !at.Ended()
 }
 
 // end closes the connection in place of a task that is going away: after a

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,14 +16,15 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A doorman refuses priorities below 0 and lets so many others in. Loop-private.
+// A doorman lets so many in at a time, and refuses all while it is closed. Loop-private.
 type doorman struct {
 	room, inside, most int
+	closed             atomic.Bool
 }
 
-func (d *doorman) Decide(_ time.Duration, _ int, _ time.Duration, priority int) task.Verdict {
+func (d *doorman) Next(_ time.Duration, _ int, q task.Queue) task.Verdict {
 	switch {
-	case priority < 0:
+	case d.closed.Load():
 		return task.VerdictRefuse
 	case d.inside == d.room:
 		return task.VerdictDefer
@@ -32,9 +34,7 @@ func (d *doorman) Decide(_ time.Duration, _ int, _ time.Duration, priority int) 
 	return task.VerdictAdmit
 }
 
-func (d *doorman) Room(_, n int) bool { return d.inside+n <= d.room }
-
-func (d *doorman) Left(int) { d.inside-- }
+func (d *doorman) Left(time.Duration, int) { d.inside-- }
 
 // guarded serves on a runtime with one loop and a doorman, until the test ends.
 func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
@@ -110,37 +110,86 @@ func TestConnectionsStartNoTask(t *testing.T) {
 	}
 }
 
-// Refused requests get 503 with Retry-After, and their connection lives on.
+// Refused requests get 503 with a Retry-After that is not the same for all, and their connection
+// lives on.
 func TestRefusedRequests(t *testing.T) {
-	addr := guarded(t, &doorman{room: 1}, &Server{
-		Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") },
-		Priority: func(x *Ctx) int {
-			if x.Header("X-Rank") == "low" {
-				return -1
-			}
-			return 0
-		},
-	})
+	d := &doorman{room: 1}
+	addr := guarded(t, d, &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }})
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	in := bufio.NewReader(nc)
-	for i := range 20 {
-		rank, want := "high", 200
+	waits := map[string]bool{}
+	for i := range 60 {
+		want := 200
 		if i%3 == 0 {
-			rank, want = "low", 503
+			want = 503
 		}
-		fmt.Fprintf(nc, "GET / HTTP/1.1\r\nHost: h\r\nX-Rank: %s\r\n\r\n", rank)
+		d.closed.Store(want == 503)
+		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != want || resp.Close || (want == 503) != (resp.Header.Get("Retry-After") == "1") {
-			t.Errorf("request %d: %d, Retry-After %q, close %v; want %d", i, resp.StatusCode, resp.Header.Get("Retry-After"), resp.Close, want)
+		after := resp.Header.Get("Retry-After")
+		if resp.StatusCode != want || resp.Close || (want == 503) != (after != "") {
+			t.Errorf("request %d: %d, Retry-After %q, close %v; want %d", i, resp.StatusCode, after, resp.Close, want)
 		}
+		waits[after] = true
+	}
+	if len(waits) < 4 { // "" and three others
+		t.Errorf("Retry-After is one of %v, want more different ones", waits)
+	}
+}
+
+// A request that waits to be let in is refused when its time is over, with an answer; the end of a
+// connection does not wait to be let in.
+func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
+	d := &doorman{room: 1}
+	held := make(chan bool)
+	addr := guarded(t, d, &Server{
+		HeadTimeout: 100 * time.Millisecond,
+		Handler: func(x *Ctx) error {
+			task.Offload(func() { <-held })
+			return x.SendString(200, "text/plain", "done")
+		},
+	})
+	ask := func() (net.Conn, *bufio.Reader) {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		return nc, bufio.NewReader(nc)
+	}
+	first, firstIn := ask()
+	defer first.Close()
+	idle, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	for range 3 {
+		nc, in := ask()
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 503 {
+			t.Errorf("status %d, want 503", resp.StatusCode)
+		}
+		nc.Close()
+	}
+	// One that has sent nothing is closed at its deadline.
+	if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("an idle connection: read %d, %v; want the end", n, err)
+	}
+	close(held)
+	if resp, err := http.ReadResponse(firstIn, nil); err != nil || resp.StatusCode != 200 {
+		t.Errorf("the first: %v, %v", resp, err)
 	}
 }
 

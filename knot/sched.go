@@ -3,6 +3,8 @@ package knot
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/capriccio-go/capriccio/task"
@@ -69,9 +71,30 @@ func makeEntrance() *task.Entrance {
 // enter lets c in, which may park; or sets c.refused. The context of the task may end
 // meanwhile, then c is served as far as that goes.
 func (c *conn) enter() {
-	err := requests.Enter()
+	err := requests.EnterFrom(c.client())
 	c.inside, c.refused = err == nil, errors.Is(err, task.ErrRefused)
 }
+
+// client tells the client of c from others for the entrance; 0: nobody knows.
+func (c *conn) client() uint32 {
+	nc := c.nc
+	for {
+		switch inner := nc.(type) {
+		case interface{ Client() uint32 }:
+			return inner.Client()
+		case interface{ NetConn() net.Conn }:
+			nc = inner.NetConn()
+		default:
+			return 0
+		}
+	}
+}
+
+// retryAfter is how long a refused client is asked to wait, in seconds: not all of them the
+// same time, or they would come back together.
+func retryAfter() string { return retryTimes[rand.IntN(len(retryTimes))] }
+
+var retryTimes = [...]string{"1", "2", "3", "4", "5"}
 
 // leave is for whoever was let in, and harmless otherwise.
 func (c *conn) leave() {

@@ -234,7 +234,6 @@ func (s *Server) admit(c *conn) admission {
 		return dropped
 	}
 	s.count++
-	requests.AddClients(1)
 	c.next = s.first
 	if s.first != nil {
 		s.first.prev = c
@@ -291,7 +290,6 @@ func (s *Server) forget(c *conn) {
 	}
 	c.next, c.prev = nil, nil
 	s.count--
-	requests.AddClients(-1)
 	if s.count == 0 && s.stopping.Load() {
 		s.noneLeft()
 	}

@@ -3,6 +3,7 @@ package knot
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -20,11 +21,19 @@ func (x *Ctx) run() (v verdict) {
 	return v
 }
 
+// lastRead is how long a request may take to be read that is refused as its deadline has passed
+// while it waited: it is there already. The server's clock is a coarse one.
+const lastRead = 2 * time.Second
+
 // turn reads what is there and serves it, and goes on while a request is
 // incomplete.
 func (x *Ctx) turn() verdict {
 	c := x.c
 	n, err := c.nc.Read(x.in)
+	if n == 0 && c.refused && timedOut(err) { // its time was over while it waited to be let in
+		c.setRead(c.srv.clock.now() + int64(lastRead))
+		n, err = c.nc.Read(x.in)
+	}
 	if c.lingering {
 		return c.lingerRead(n, err)
 	}
@@ -37,7 +46,7 @@ func (x *Ctx) turn() verdict {
 		}
 		return turnClose
 	}
-	if c.waiter == nil && x.srv.Priority == nil {
+	if x.srv.Priority == nil && !c.inside && !c.refused {
 		c.enter()
 	}
 	x.w = n
@@ -172,7 +181,7 @@ func (x *Ctx) serveRequest() {
 		x.closing = true
 		err = bodyTooLarge
 	case !x.mayEnter():
-		x.AddHeader("Retry-After", "1")
+		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
 		err = x.srv.handler(x)

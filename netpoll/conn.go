@@ -113,13 +113,27 @@ func (c *Conn) shutdown(how int) error {
 func (c *Conn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
 
 // OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
-// not let it in at once, it is not even started until it does, or refuses it.
+// not let it in at once, it is not even started until it does, or refuses it. It is refused at
+// once when the read deadline passes or the connection is closed meanwhile. Clients are told
+// apart by their addresses, see task.Entrance.EnterFrom.
 func (c *Conn) OnReadableAt(e *task.Entrance, fn func()) error {
+	if c.d.flags.Load()&flagEnters == 0 {
+		c.d.flags.Or(flagEnters)
+	}
 	if err := c.d.onReadable(e, fn); err != nil {
 		return c.opError("read", "", err)
 	}
 	return nil
 }
+
+// Ended reports whether the function given to OnReadableAt was started for another reason than bytes
+// to read: the end of the stream, an error, the deadline or Close. It then has not come through
+// the entrance. It is for that function, and tells a likelihood: bytes may have come since.
+func (c *Conn) Ended() bool { return c.d.ended }
+
+// Client is a number for the host at the other end of an accepted connection, for
+// task.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
+func (c *Conn) Client() uint32 { return c.d.client }
 
 func (d *desc) onReadable(e *task.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, func() syscall.Errno {

@@ -89,6 +89,7 @@ func (d *desc) expire(which uint32) {
 	d.mu.Unlock()
 	if which&flagReadExpired != 0 {
 		d.interrupted(d.read.interrupt())
+		d.giveUp()
 	}
 	if which&flagWriteExpired != 0 {
 		d.interrupted(d.write.interrupt())

@@ -46,6 +46,7 @@ const (
 	flagLinger                   // close(2) may block (SO_LINGER)
 	flagExclusive                // a listener that several loops accept from
 	flagListens                  // a listener that one loop accepts from
+	flagEnters                   // OnReadableAt was called: the ticket may stand for a task
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -75,6 +76,9 @@ type desc struct {
 	requests    *requests      // constant; nil unless poller is a uringPoller
 	hook        func()         // of OnReadable; owned by whoever took the slot out of hooked
 	entrance    *task.Entrance // where it comes in, nil: nowhere; owned like hook
+	client      uint32         // hash of the peer's address; constant
+	ended       bool           // the hook was started for another reason than bytes; loop-private
+	ticket      task.Ticket    // of the hook's task while it waits at the entrance; loop-private
 
 	mu        sync.Mutex // held for a few instructions, never while parked
 	queue     lockQueue  // guarded by mu
@@ -110,13 +114,19 @@ func (d *desc) own() bool { return task.CurrentLoop() == d.loop }
 
 // deliver takes an event from the poller of d. Own loop only.
 func (d *desc) deliver(in, out, hangup bool) {
-	if hangup && d.flags.Load()&flagHangup == 0 {
-		d.flags.Or(flagHangup)
+	if hangup {
+		if d.flags.Load()&flagHangup == 0 {
+			d.flags.Or(flagHangup)
+		}
+		d.ticket.Hangup()
 	}
 	if in {
 		if w := d.read.event(); w == hooked {
 			fn, e := d.takeHook()
-			start(d.loop, e, fn)
+			if e != nil && hangup && d.over() {
+				e = nil
+			}
+			d.start(e, fn)
 		} else if w != nil {
 			w.Wake()
 		}
@@ -140,21 +150,39 @@ func (d *desc) takeHook() (func(), *task.Entrance) {
 // startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
 // anywhere.
 func (d *desc) startHook(e *task.Entrance, fn func()) {
-	l := d.loop
 	if d.own() {
-		start(l, e, fn)
+		d.start(e, fn)
 		return
 	}
-	l.Post(func() { start(l, e, fn) })
+	d.loop.Post(func() { d.start(e, fn) })
 }
 
-// start runs a hook as a new task of l. Own loop only.
-func start(l *task.Loop, e *task.Entrance, hook func()) {
-	if e != nil {
-		l.StartAt(e, hook)
+// start runs a hook as a new task of d's loop. Own loop only.
+func (d *desc) start(e *task.Entrance, hook func()) {
+	if d.ended = e == nil; !d.ended {
+		d.loop.StartAt(e, d.client, &d.ticket, hook)
 		return
 	}
-	l.Start(hook)
+	d.loop.Start(hook)
+}
+
+// over reports whether there is nothing to read any more, after a hangup.
+func (d *desc) over() bool {
+	var b [1]byte
+	n, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
+	return n == 0 && e == 0 || e != 0 && e != unix.EAGAIN
+}
+
+// giveUp starts the task that waits at an entrance, if there is one, without letting it in:
+// its time is over. From anywhere.
+func (d *desc) giveUp() {
+	switch {
+	case d.flags.Load()&flagEnters == 0:
+	case d.own():
+		d.ticket.GiveUp()
+	default:
+		d.loop.Post(d.ticket.GiveUp)
+	}
 }
 
 // interrupted wakes what slot.interrupt returned.

@@ -275,6 +275,7 @@ func (d *desc) shut() error {
 		e = next
 	}
 	d.interrupted(d.read.interrupt())
+	d.giveUp()
 	d.interrupted(d.write.interrupt())
 	return nil
 }

@@ -229,6 +229,7 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 		}
 	}
 	c.bound = &ln.local
+	c.d.client = c.remote.client()
 	return c, nil
 }
 

@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"strconv"
@@ -46,6 +47,24 @@ func swapPort(p uint16) uint16 {
 		return networkPort(p)
 	}
 	return p
+}
+
+// client is a number for the host at sa, 0 if it has none. One network of IPv6 (a /64, RFC 6177)
+// counts as one client.
+func (sa *sockaddr) client() uint32 {
+	if !sa.ip.IsValid() {
+		return 0
+	}
+	ip := sa.ip.Unmap()
+	var h uint64
+	if ip.Is4() {
+		b := ip.As4()
+		h = uint64(binary.BigEndian.Uint32(b[:]))
+	} else {
+		b := ip.As16()
+		h = binary.BigEndian.Uint64(b[:8])
+	}
+	return uint32(h * 0x9e3779b97f4a7c15 >> 32)
 }
 
 // encode writes sa as a socket of the given family takes it, and returns the length.

@@ -17,7 +17,7 @@ func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission)
 	g.window = Knee{Start: 1000} // not what is tested here
 	var all []*Admission
 	for i := range loops {
-		a := NewAdmission(i, AdmissionConfig{})
+		a := NewAdmission(i, false)
 		a.Mark(1, g)
 		all = append(all, a)
 	}
@@ -28,7 +28,7 @@ func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission)
 func TestGateLetsInWhatIsPromised(t *testing.T) {
 	l, g, r, a := newGate(t, 1)
 	admitted := func() (n int) {
-		for a[0].Decide(0, 1, 0, 0) == Admit {
+		for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -36,13 +36,13 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	if n := admitted(); n != 10 {
 		t.Errorf("%d tasks were let in, want 10", n)
 	}
-	a[0].Finished(1)
-	a[0].Finished(1)
+	a[0].Finished(0, 1)
+	a[0].Finished(0, 1)
 	if n := admitted(); n != 2 || g.Inside() != 10 {
 		t.Errorf("after two finished %d were let in, %d are inside", n, g.Inside())
 	}
 	for range 20 {
-		a[0].Finished(1) // more often than it was let in
+		a[0].Finished(0, 1) // more often than it was let in
 	}
 	if g.Inside() != 0 {
 		t.Errorf("%d are inside, want none", g.Inside())
@@ -57,7 +57,7 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	}
 	// What the tasks themselves take is not counted twice.
 	l.Observe(9001*time.Millisecond, r, 95)
-	a[0].Finished(1)
+	a[0].Finished(0, 1)
 	l.Observe(9002*time.Millisecond, r, 85)
 	if n := admitted(); n != 1 {
 		t.Errorf("after one finished %d were let in, want 1", n)
@@ -78,7 +78,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 	_, g, _, a := newGate(t, 1)
 	g.SetDemand([]Moments{{Mean: 1, Variance: 1}})
 	n := 0
-	for a[0].Decide(0, 1, 0, 0) == Admit {
+	for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
 		n++
 	}
 	// The largest n with n + 4 sqrt(n) <= 100.
@@ -94,16 +94,16 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 	l.Observe(time.Second, r, 500)
 	l.Tick(time.Second)
 	now := time.Second
-	if got := a[0].Decide(now, 1, 0, 0); got != Admit {
+	if got := a[0].Next(now, 1, Queue{Waiting: 1}); got != Admit {
 		t.Errorf("the first: %v", got)
 	}
 	for _, a := range a {
-		if got := a.Decide(now, 1, 0, 0); got != Defer {
+		if got := a.Next(now, 1, Queue{Waiting: 1}); got != Defer {
 			t.Errorf("another: %v, want that it waits", got)
 		}
 	}
-	a[0].Finished(1)
-	if got := a[1].Decide(now, 1, 0, 0); got != Admit {
+	a[0].Finished(now, 1)
+	if got := a[1].Next(now, 1, Queue{Waiting: 1}); got != Admit {
 		t.Errorf("when the first has finished: %v", got)
 	}
 }
@@ -114,7 +114,7 @@ func TestLoopsShareAGate(t *testing.T) {
 	_, g, _, a := newGate(t, 3)
 	now := time.Second
 	fill := func(loop int) (n int) {
-		for a[loop].Decide(now, 1, 0, 0) == Admit {
+		for a[loop].Next(now, 1, Queue{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -127,7 +127,7 @@ func TestLoopsShareAGate(t *testing.T) {
 		now += time.Millisecond
 		for loop := range inside {
 			if inside[loop] > 0 {
-				a[loop].Finished(1)
+				a[loop].Finished(now, 1)
 				inside[loop]--
 			}
 			inside[loop] += fill(loop)
@@ -140,7 +140,7 @@ func TestLoopsShareAGate(t *testing.T) {
 	}
 	// One that wants no more does not hold up the others.
 	for range inside[2] {
-		a[2].Finished(1)
+		a[2].Finished(now, 1)
 	}
 	now += 2 * waitingFor
 	inside[0] += fill(0)
@@ -150,70 +150,22 @@ func TestLoopsShareAGate(t *testing.T) {
 }
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
-	a := NewAdmission(0, AdmissionConfig{Refuse: true})
-	if got := a.Decide(0, 7, time.Hour, 0); got != Admit {
+	a := NewAdmission(0, true)
+	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
 		t.Errorf("%v at a node that was never marked", got)
 	}
 	g := NewLedger().NewGate("requests")
 	a.Mark(7, g)
 	a.Mark(7, nil)
-	if got := a.Decide(0, 7, time.Hour, 0); got != Admit || g.Inside() != 0 {
+	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit || g.Inside() != 0 {
 		t.Errorf("%v at a node that is marked no more; %d inside", got, g.Inside())
 	}
-	a.Finished(7)
-	a.Finished(99)
+	a.Finished(0, 7)
+	a.Finished(0, 99)
 	var r Report
 	a.Report(&r)
 	if r.Admitted != 0 {
 		t.Errorf("%d counted as admitted", r.Admitted)
-	}
-}
-
-func TestPrioritiesBeyondTheRange(t *testing.T) {
-	for p, want := range map[Priority]uint8{-128: 0, -33: 0, -32: 0, -31: 1, 0: 32, 31: 63, 32: 63, 127: 63} {
-		if got := p.level(); got != want {
-			t.Errorf("priority %d has level %d, want %d", p, got, want)
-		}
-	}
-	a := NewAdmission(0, AdmissionConfig{Refuse: true})
-	a.Mark(1, NewLedger().NewGate("requests"))
-	now := time.Second
-	for i := range 10_000 { // whatever is asked, it neither fails nor admits and refuses at once
-		now += time.Millisecond
-		if a.Decide(now, 1, time.Duration(i%500)*time.Millisecond, Priority(i)) == Admit {
-			a.Finished(1)
-		}
-	}
-}
-
-// The line that is allowed grows with the time that the bottleneck needs for each, but
-// not beyond what clients can bear.
-func TestLineFollowsThePace(t *testing.T) {
-	for _, c := range []struct {
-		service, want time.Duration
-	}{
-		{20 * time.Microsecond, 50 * time.Millisecond}, // refusing saves little
-		{100 * time.Microsecond, 5 * time.Millisecond},
-		{time.Millisecond, 10 * time.Millisecond},
-		{4 * time.Millisecond, 40 * time.Millisecond},
-		{50 * time.Millisecond, 100 * time.Millisecond},
-	} {
-		a := NewAdmission(0, AdmissionConfig{Refuse: true})
-		a.Mark(1, NewLedger().NewGate("requests"))
-		now := time.Second
-		for i := range 1000 {
-			step := c.service
-			if i == 990 {
-				step = 3 * time.Second // the machine stood still
-			}
-			now += step
-			a.Decide(now, 1, step, 0)
-			a.Finished(1)
-		}
-		got := a.tooLong(&a.entrances[1])
-		if r := float64(got) / float64(c.want); r < 0.9 || r > 1.7 {
-			t.Errorf("at %v for each task a wait of %v is too long, want about %v", c.service, got, c.want)
-		}
 	}
 }
 
@@ -229,11 +181,11 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 				p.Tick(now)
 				p.Ready(1)
 				n, _ := p.Next()
-				if a.Decide(now, n, 0, 0) == Admit {
+				if a.Next(now, n, Queue{Waiting: 1}) == Admit {
 					l.Take(r, 10)
 					p.Charge(n, 10)
 					l.Take(r, -10)
-					a.Finished(n)
+					a.Finished(now, n)
 				} else {
 					p.Defer(n)
 					p.Gone(n, 1)

@@ -88,15 +88,15 @@ func ExampleAdmission() {
 	}
 	requests := ledger.NewGate("requests")
 	requests.SetDemand([]ressched.Moments{{Mean: 40}})
-	admission := ressched.NewAdmission(0, ressched.AdmissionConfig{Refuse: true})
+	admission := ressched.NewAdmission(0, true)
 	admission.Mark(1, requests)
 
 	ledger.Observe(0, buffers, 0)
 	for range 3 {
-		fmt.Println(admission.Decide(time.Second, 1, 0, 0))
+		fmt.Println(admission.Next(time.Second, 1, ressched.Queue{Waiting: 1}))
 	}
-	admission.Finished(1)
-	fmt.Println(admission.Decide(time.Second, 1, 0, 0))
+	admission.Finished(time.Second, 1)
+	fmt.Println(admission.Next(time.Second, 1, ressched.Queue{Waiting: 1}))
 	// Output:
 	// admit
 	// admit

@@ -2,12 +2,13 @@ package ressched
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 )
 
-// A Gate is an entrance of the program, like accepting a connection, the first read of
-// a request, or starting a task: where work comes in, and will take resources. It is
-// shared by all loops, and its methods may be called from any goroutine.
+// A Gate knows how many tasks may be inside: between an entrance of the program, where they
+// were let in, and their end. It is shared by all loops, and its methods may be called from
+// any goroutine.
 //
 // A task is let in if two conditions hold.
 //
@@ -17,21 +18,30 @@ import (
 // times its variance. Where the demand is not known, this does not hold anybody.
 //
 // The window: a Knee finds how many tasks may be inside, from the state of all resources
-// and signs of thrashing. This is what holds when demands are not known or wrong.
+// and signs of thrashing. This is what holds when demands are not known or wrong. It begins
+// with as many as there is room for if each took as much as Spec.Unknown says, and grows
+// within milliseconds while no resource is scarce.
 //
 // If nobody at all is inside, one task is let in whatever the resources say, so that the
-// program cannot be stuck. If there is not room for all, loops that are waiting get
-// equal parts of it.
+// program cannot be stuck. If all inside do nothing but wait, a few more are let in (see
+// Ledger.SetIdle): what they wait for may be one of those. If there is not room for all, loops
+// that are waiting get equal parts of it.
+//
+// A loop is given room for several tasks at a time, its credit, so that it need not lock the
+// ledger for each.
 type Gate struct {
 	ledger *Ledger
 	name   string
+	shares atomic.Pointer[[]*share] // by loop; replaced under ledger.mu
+
 	// guarded by ledger.mu:
 	demand   []Moments // by ResourceID
 	takes    []take    // what of it is not 0
-	admitted int       // tasks that are inside
-	peak     int       // the most of them since the last Tick
+	peak     int       // the most that were inside, or wanted to be, since the last Tick
+	counted  int       // that were inside when that was last counted
 	window   Knee
-	loops    []share
+	begun    bool          // window has its first limit
+	trickled time.Duration // when one was last let in beyond the room there is
 }
 
 // A take is what a task that is let in takes of one resource.
@@ -42,26 +52,49 @@ type take struct {
 
 // A share is one loop's part of what is inside.
 type share struct {
-	inside  int
-	waiting time.Duration // when it last asked in vain; noTime: not since it was let in
+	inside  atomic.Int64 // changed by its loop only
+	credit  atomic.Int64 // tasks it may let in without asking
+	waiting atomic.Int64 // when it last asked in vain; 0: not since it was let in
 }
 
-// waitingFor is how long a loop that asked in vain is believed to be still waiting.
-const waitingFor = 20 * time.Millisecond
-
 const (
-	windowStart = 4 // tasks that are let in before anything is known; it doubles every 20 ms if need be
-	deviations  = 4 // that a demand may exceed its mean by
+	// waitingFor is how long a loop that asked in vain is believed to be still waiting.
+	waitingFor   = 20 * time.Millisecond
+	deviations   = 4 // that a demand may exceed its mean by
+	mostCredit   = 64
+	leastWindow  = 4
+	trickleEvery = 10 * time.Millisecond
+	trickleRoom  = 1.05 // of the limit, for those who trickle in
 )
 
 // NewGate adds an entrance. Its name is for reports only, where the tasks inside look
 // like a resource, whose limit is the window.
 func (l *Ledger) NewGate(name string) *Gate {
-	g := &Gate{ledger: l, name: name, window: Knee{Start: windowStart, Min: 1}}
+	g := &Gate{ledger: l, name: name, window: Knee{Min: 1}}
+	g.shares.Store(&[]*share{})
 	l.mu.Lock()
 	l.gates = append(l.gates, g)
+	g.begin()
 	l.mu.Unlock()
 	return g
+}
+
+// begin sets the first window, once it is known how many tasks of which nothing is known
+// there is room for. The ledger is locked.
+func (g *Gate) begin() {
+	if g.begun {
+		return
+	}
+	first := math.Inf(1)
+	for _, a := range *g.ledger.accounts.Load() {
+		if a.spec.Unknown > 0 && a.spec.Limit > 0 {
+			first = min(first, max(math.Floor(a.spec.Limit/a.spec.Unknown), leastWindow))
+		}
+	}
+	if !math.IsInf(first, 1) {
+		g.window = Knee{Start: first, Min: 1, Most: 8, Pause: 10 * time.Millisecond}
+		g.begun = true
+	}
 }
 
 // SetDemand says how much of each resource a task that is let in will hold at most, see
@@ -76,100 +109,149 @@ func (g *Gate) SetDemand(demand []Moments) {
 			g.takes = append(g.takes, take{a, d})
 		}
 	}
+	all := *l.accounts.Load()
+	for _, a := range all {
+		a.excess.shift(a.pledges.Mean)
+	}
 	l.recount()
+	for _, a := range all {
+		a.excess.shift(-a.pledges.Mean) // nothing has been taken or given back by that
+	}
 }
 
 // recount adds up what admitted tasks may take, anew. The ledger is locked.
 func (l *Ledger) recount() {
 	for _, a := range *l.accounts.Load() {
-		was := a.pledges.Mean
 		a.pledges, a.known = promise{}, false
-		for _, g := range l.gates {
-			for i := range g.takes {
-				if t := &g.takes[i]; t.of == a {
-					a.known = a.spec.Late
-					a.pledge(float64(g.admitted), t.d)
-				}
-			}
+	}
+	for _, g := range l.gates {
+		g.counted = g.inside()
+		g.peak = max(g.peak, g.counted)
+		for i := range g.takes {
+			t := &g.takes[i]
+			t.of.known = t.of.spec.Late
+			t.of.pledge(float64(g.counted), t.d)
 		}
-		if a.spec.Late && was != a.pledges.Mean {
-			a.excess.shift(was - a.pledges.Mean) // nothing has been taken or given back by that
-		}
+	}
+	for _, a := range *l.accounts.Load() {
+		a.promise(a.pledges.Mean)
 	}
 }
 
-// pledge says that n tasks more, or fewer if it is less than 0, may take d of a. The ledger is locked.
+// pledge says that n tasks more may take d of a. The ledger is locked.
 func (a *account) pledge(n float64, d Moments) {
 	a.pledges.Mean += n * d.Mean
-	a.pledges.Variance = max(a.pledges.Variance+n*d.Variance, 0)
-}
-
-// moved says that n tasks more are inside. The ledger is locked.
-func (g *Gate) moved(n int) {
-	g.admitted += n
-	for i := range g.takes {
-		g.takes[i].of.pledge(float64(n), g.takes[i].d)
-	}
+	a.pledges.Variance += n * d.Variance
 }
 
 // Inside is how many tasks have been let in and have not finished.
-func (g *Gate) Inside() int {
-	g.ledger.mu.Lock()
-	defer g.ledger.mu.Unlock()
-	return g.admitted
+func (g *Gate) Inside() int { return g.inside() }
+
+func (g *Gate) inside() (n int) {
+	for _, s := range *g.shares.Load() {
+		n += int(s.inside.Load())
+	}
+	return n
 }
 
-// room says whether n tasks more fit in. Who could not be the next is noted as a wish for
-// a larger window.
-func (g *Gate) room(n int) bool {
+// given is how many are inside or may come in without asking.
+func (g *Gate) given() (n int) {
+	for _, s := range *g.shares.Load() {
+		n += int(s.inside.Load() + max(s.credit.Load(), 0))
+	}
+	return n
+}
+
+// share returns the part of a loop.
+func (g *Gate) share(loop int) *share {
+	if all := *g.shares.Load(); loop < len(all) {
+		return all[loop]
+	}
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
-	if g.fits(n) || n == 1 && g.ledger.empty() {
-		return true
+	all := append([]*share(nil), *g.shares.Load()...)
+	for loop >= len(all) {
+		all = append(all, new(share))
 	}
-	g.peak = max(g.peak, g.admitted+n)
-	return false
+	g.shares.Store(&all)
+	return all[loop]
 }
 
 // finished says that a task that was let in on that loop is done.
-func (g *Gate) finished(loop int) {
-	g.ledger.mu.Lock()
-	defer g.ledger.mu.Unlock()
-	if loop < len(g.loops) && g.loops[loop].inside > 0 {
-		g.loops[loop].inside--
-		g.moved(-1)
+func (g *Gate) finished(s *share) {
+	if s.inside.Load() > 0 {
+		s.inside.Add(-1)
 	}
 }
 
 // admit lets a task of that loop in if it can.
-func (g *Gate) admit(now time.Duration, loop int) bool {
+func (g *Gate) admit(now time.Duration, s *share) bool {
+	if s.credit.Load() > 0 {
+		if s.credit.Add(-1) >= 0 {
+			s.inside.Add(1)
+			return true
+		}
+		s.credit.Store(0) // taken back in the same moment
+	}
+	return g.ask(now, s)
+}
+
+// ask is admit for a loop without credit, and gives it some.
+func (g *Gate) ask(now time.Duration, s *share) bool {
 	l := g.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for loop >= len(g.loops) {
-		g.loops = append(g.loops, share{waiting: noTime})
+	l.recount()
+	given := g.given()
+	room := g.room(given)
+	loops := len(*g.shares.Load())
+	switch {
+	case room > 0 && g.poorer(now, s):
+		room = 0
+	case room == 0 && (l.empty() || g.trickles(now)):
+		room = 1
 	}
-	mine := &g.loops[loop]
-	if !g.fits(1) && !l.empty() || g.poorer(now, loop) {
-		mine.waiting = now
-		g.peak = max(g.peak, g.admitted+1) // somebody wanted to be the next
+	if room == 0 {
+		s.waiting.Store(int64(now))
+		g.peak = max(g.peak, given+1) // somebody wanted to be the next
+		for _, o := range *g.shares.Load() {
+			if o != s {
+				o.credit.Store(0) // what others have and do not use
+			}
+		}
 		return false
 	}
-	mine.waiting = noTime
-	mine.inside++
-	g.moved(1)
-	g.peak = max(g.peak, g.admitted)
-	for i := range g.takes {
-		a := g.takes[i].of
-		a.promise(a.pledges.Mean)
-	}
+	s.waiting.Store(0)
+	s.inside.Add(1)
+	g.peak = max(g.peak, given+1)
+	s.credit.Store(int64(min((room-1)/(2*loops), mostCredit)))
 	return true
 }
 
-// poorer says whether another loop is waiting that has less inside. The ledger is locked.
-func (g *Gate) poorer(now time.Duration, loop int) bool {
-	for i, o := range g.loops {
-		if i != loop && o.inside < g.loops[loop].inside && o.waiting != noTime && now-o.waiting < waitingFor {
+// trickles reports whether one may come in although there is no room. The ledger is locked.
+func (g *Gate) trickles(now time.Duration) bool {
+	if !g.ledger.idle || now-g.trickled < trickleEvery {
+		return false
+	}
+	for _, a := range *g.ledger.accounts.Load() {
+		if !a.spec.Sign && !a.spec.Watch && a.inUse() > a.limit {
+			return false
+		}
+	}
+	for i := range g.takes {
+		if t := &g.takes[i]; t.of.inUse()+t.d.Mean > trickleRoom*t.of.limit {
+			return false
+		}
+	}
+	g.trickled = now
+	return true
+}
+
+// poorer reports whether another loop is waiting that has less inside. The ledger is locked.
+func (g *Gate) poorer(now time.Duration, s *share) bool {
+	mine := s.inside.Load()
+	for _, o := range *g.shares.Load() {
+		if at := o.waiting.Load(); o != s && o.inside.Load() < mine && at != 0 && now-time.Duration(at) < waitingFor {
 			return true
 		}
 	}
@@ -178,89 +260,69 @@ func (g *Gate) poorer(now time.Duration, loop int) bool {
 
 // report is the state of the gate. The ledger is locked.
 func (g *Gate) report() ResourceReport {
-	r := ResourceReport{Name: g.name, Used: float64(g.admitted), Limit: g.window.Limit()}
-	r.Utilisation = min(r.Used/r.Limit, 1)
+	r := ResourceReport{Name: g.name, Used: float64(g.inside()), Limit: g.window.Limit()}
 	switch {
+	case math.IsInf(r.Limit, 1):
+		r.Limit = 0
+		return r
 	case r.Used+1 > r.Limit:
 		r.State = AtLimit
 	case 2*r.Used > r.Limit:
 		r.State = Rising
 	}
+	r.Utilisation = min(r.Used/r.Limit, 1)
 	return r
 }
 
-// empty says that nobody is inside. The ledger is locked.
+// empty reports whether nobody is inside. The ledger is locked.
 func (l *Ledger) empty() bool {
 	for _, g := range l.gates {
-		if g.admitted > 0 {
+		if g.counted > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// fits says whether n tasks more fit in. The ledger is locked.
-func (g *Gate) fits(n int) bool {
-	if float64(g.admitted+n) > g.window.Limit() {
-		return false
-	}
+// room is how many more than those who have been given room there is room for, as far as
+// that is worth knowing. The ledger is locked, and recount has been called.
+func (g *Gate) room(given int) int {
+	const most = 1 << 20
+	n := int(min(max(g.window.Limit()-float64(given), 0), most))
 	for i := range g.takes {
-		a, d := g.takes[i].of, &g.takes[i].d
-		if math.IsInf(a.limit, 1) {
-			continue
-		}
+		n = min(n, g.takes[i].room(float64(given-g.counted)))
+	}
+	return n
+}
+
+// room is how many tasks fit into the resource, beside those that have credit.
+func (t *take) room(credit float64) int {
+	const most = 1 << 20
+	a, d := t.of, t.d
+	if math.IsInf(a.limit, 1) {
+		return most
+	}
+	fits := func(n float64) bool {
 		p := a.pledges
-		p.Mean += float64(n) * d.Mean
-		p.Variance += float64(n) * d.Variance
-		if a.others+p.sum() > a.limit || a.inUse()+float64(n)*d.Mean > a.limit {
-			return false
+		p.Mean += (credit + n) * d.Mean
+		p.Variance += (credit + n) * d.Variance
+		return a.others+p.sum() <= a.limit && a.inUse()+(credit+n)*d.Mean <= a.limit
+	}
+	if !fits(1) {
+		return 0
+	}
+	n := 1.0
+	for n < most && fits(2*n) {
+		n *= 2
+	}
+	for step := n / 2; step >= 1; step /= 2 {
+		if fits(n + step) {
+			n += step
 		}
 	}
-	return true
+	return int(n)
 }
 
 type promise Moments
 
 func (p promise) sum() float64 { return p.Mean + deviations*math.Sqrt(p.Variance) }
-
-// A Priority says how important a task is, from -32 to 31; others count as the nearest
-// of these. 0 is what a task has if nothing else is said.
-type Priority int
-
-func (p Priority) bit() uint64 { return 1 << p.level() }
-
-// level is the priority counted from the lowest.
-func (p Priority) level() uint8 { return uint8(min(max(p, -32), 31) + 32) }
-
-// An entrance is one loop's view of a Gate. Loop-private.
-//
-//	  every wait > limit, for that time and not decreasing, or growing; or again soon
-//	 normal ──────────────────────────────────────────────────────────────▶ overloaded
-//	(admit)  ◀──────────────────────────────────────────────────────────────  (refuse)
-//	                               a wait < limit/2
-type entrance struct {
-	gate     *Gate
-	deferred bool          // the task that comes next has been counted as deferred
-	admitted time.Duration // when the last task was
-	// Moving averages of the time between two admissions while tasks wait, and of how far
-	// it is from that average.
-	pace, deviation time.Duration
-
-	overloaded bool
-	since      time.Duration // in normal: when waits became too long; noTime: they are not
-	then       time.Duration // how long the wait was at that time
-	asked      time.Duration // when it was decided upon a task for the last time
-	until      time.Duration // when the last overload ended; noTime: there was none
-
-	level   uint8         // in overload: what is more important is admitted, what is less is refused
-	raised  time.Duration // when level was last raised
-	seen    [2]uint64     // bits of the priorities seen in this period and the last
-	period  time.Duration
-	refused bool    // in this period, somebody of this level
-	decided int     // in this period: tasks admitted or refused
-	rate    float64 // of the last period, per nanosecond
-
-	crowd crowd
-}
-
-const noTime = time.Duration(math.MinInt64)

@@ -58,7 +58,12 @@ type Spec struct {
 	// much as the rest. Where admitted tasks have promised what they take, that and the least
 	// of the last excesses over it counts as in use. Without it, a heap that is found
 	// full would stay so for ever, as nobody is let in to fill it again.
-	Late    bool
+	Late bool
+	// Held: tasks hold it while they wait to be let in, like the descriptor of a connection.
+	// When it becomes scarce, lines are not left to grow, see Line.
+	Held bool
+	// Unknown is how much a task is taken to hold of which nothing is known yet; 0: nothing.
+	Unknown float64
 	Target  float64       // 0.95; how far to go, below 1
 	Plenty  float64       // 0.6
 	Margin  float64       // 0.05
@@ -80,7 +85,9 @@ type ResourceID int
 type Ledger struct {
 	accounts atomic.Pointer[[]*account] // replaced under mu
 	version  atomic.Uint64              // counts changes
+	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Spec.Held
 	mu       sync.Mutex
+	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
 	now      time.Duration // guarded by mu: of the last Tick
 }
@@ -177,6 +184,8 @@ func (s Spec) withDefaults() (Spec, error) {
 		return s, fmt.Errorf("ressched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
 	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
 		return s, fmt.Errorf("ressched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
+	case !(s.Unknown >= 0) || math.IsInf(s.Unknown, 1):
+		return s, fmt.Errorf("ressched: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
 	case !(0 < s.Margin && s.Margin < s.Plenty):
 		return s, fmt.Errorf("ressched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
 	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
@@ -214,6 +223,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	if a == nil || math.IsNaN(used) || math.IsInf(used, 0) || now < a.sampled {
 		return
 	}
+	l.recount()
 	a.observed = max(used, 0)
 	if a.spec.Late {
 		a.excess.add(now, a.observed-a.pledges.Mean)
@@ -247,6 +257,8 @@ func (l *Ledger) Tick(now time.Duration) {
 	if now < l.now {
 		return
 	}
+	l.recount()
+	tight := false
 	for _, a := range *l.accounts.Load() {
 		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
@@ -255,7 +267,9 @@ func (l *Ledger) Tick(now time.Duration) {
 			a.sample(now)
 		}
 		a.promise(a.pledges.Mean)
+		tight = tight || a.spec.Held && a.util >= tightShare
 	}
+	l.tight.Store(tight)
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
@@ -266,10 +280,25 @@ func (l *Ledger) Tick(now time.Duration) {
 		}
 	}
 	for _, g := range l.gates {
+		g.begin()
 		g.window.Update(now, from, at, float64(g.peak), pressure)
-		g.peak = g.admitted
+		g.peak = g.counted
+		for _, s := range *g.shares.Load() {
+			s.credit.Store(0) // there may be less room now
+		}
 	}
 	l.version.Add(1)
+}
+
+// tightShare is how much of what tasks hold while they wait may be in use before lines are not left to
+// grow.
+const tightShare = 0.8
+
+// SetIdle says that the loops have had little to do lately: all tasks inside only wait.
+func (l *Ledger) SetIdle(idle bool) {
+	l.mu.Lock()
+	l.idle = idle
+	l.mu.Unlock()
 }
 
 // pressure is the largest share of a given limit that is in use, and from when to when

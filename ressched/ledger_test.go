@@ -146,12 +146,13 @@ func TestOldSignsAreForgotten(t *testing.T) {
 func TestWatchedResourceDecidesNothing(t *testing.T) {
 	l := NewLedger()
 	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Watch: true})
+	mustAdd(t, l, Spec{Name: "memory", Limit: 160, Unknown: 16}) // a first window of 10
 	g := l.NewGate("requests")
-	a := NewAdmission(0, AdmissionConfig{})
+	a := NewAdmission(0, false)
 	a.Mark(1, g)
 	for now := time.Duration(0); now < 200*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
-		for a.Decide(now, 1, 0, 0) == Admit {
+		for a.Next(now, 1, Queue{Waiting: 1}) == Admit {
 		}
 		l.Tick(now)
 	}
@@ -294,20 +295,21 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 		now += 10 * time.Millisecond
 		l.Observe(now, heap, float64(10*g.Inside()))
 		l.Tick(now)
-		g.admit(now, 0)
+		g.admit(now, g.share(0))
 	}
 	if n := g.Inside(); n < 8 || n > 10 {
 		t.Fatalf("%d are inside, want 9 or 10", n)
 	}
 	l.Observe(now, heap, 100)
 	for range g.Inside() {
-		g.finished(0)
+		g.finished(g.share(0))
 	}
 	for range 10 {
 		now += 10 * time.Millisecond
 		l.Tick(now)
 	}
-	if !g.room(1) {
+	l.recount()
+	if g.room(g.given()) == 0 {
 		var r Report
 		l.Report(&r)
 		t.Errorf("there is no room though nobody is inside: %+v", r.Resources)
@@ -338,15 +340,15 @@ func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 		}
 		l.Observe(now, heap, 100+float64(10*g.Inside())+floating)
 		l.Tick(now)
-		for g.admit(now, 0) {
+		for g.admit(now, g.share(0)) {
 		}
 		if i > 100 {
 			fewest = min(fewest, g.Inside())
 		}
 		for range g.Inside() / 4 {
-			g.finished(0)
+			g.finished(g.share(0))
 		}
-		for g.admit(now, 0) {
+		for g.admit(now, g.share(0)) {
 		}
 	}
 	if fewest < 85 || g.Inside() > 90 {

@@ -79,7 +79,7 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	}
 	m.gate = m.ledger.NewGate("requests")
 	for i := range loops {
-		l := &memoryLoop{admission: NewAdmission(i, AdmissionConfig{})}
+		l := &memoryLoop{admission: NewAdmission(i, false)}
 		l.admission.Mark(1, m.gate)
 		m.loops = append(m.loops, l)
 	}
@@ -125,7 +125,7 @@ func (m *memoryServer) use(size float64) {
 
 func (m *memoryServer) finish(e event) {
 	l := m.loops[e.loop]
-	l.admission.Finished(1)
+	l.admission.Finished(m.now, 1)
 	m.use(-e.size)
 	if e.since >= m.record {
 		m.latency = append(m.latency, m.now-e.since)
@@ -138,7 +138,7 @@ func (m *memoryServer) admit(i int) {
 	l := m.loops[i]
 	for len(l.line) > 0 {
 		c := l.line[0]
-		if l.admission.Decide(m.now, 1, m.now-c.since, 0) != Admit {
+		if v := l.admission.Next(m.now, 1, Queue{Waiting: len(l.line), Oldest: m.now - c.since}); v == Defer {
 			return
 		}
 		l.line = l.line[1:]

@@ -1,6 +1,7 @@
 package ressched
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,8 +9,8 @@ import (
 )
 
 // A webServer is a loop that serves requests one after another, simulated event by
-// event: open-loop Poisson arrivals, an Admission that looks at each request when its
-// turn comes, and a cost for every refusal.
+// event: arrivals, an Admission that says who is next, and a cost for every refusal. Requests
+// have a priority of 0 or above, small numbers.
 type webServer struct {
 	rng       *rand.Rand
 	admission *Admission
@@ -17,35 +18,40 @@ type webServer struct {
 	ledger    *Ledger
 	service   func() time.Duration
 	refusal   time.Duration
-	priority  func() Priority
+	priority  func() int
 	tick      time.Duration // next Ledger.Tick
 	now       time.Duration
-	next      time.Duration // arrival
-	pooled    bool          // connections are kept open, and used again
-	queue     []request
-	pool      int // connections there are
+	line      [4][]request // by priority, in order of arrival
+	waiting   int
 	done      []served
 	refused   []served
+
+	// arrivals returns the time of the next arrival after the given one.
+	arrivals func(after time.Duration) time.Duration
+	// thinks is how long a closed-loop client waits for before it asks again, after an answer.
+	returning []time.Duration // when they do, sorted
+	think     time.Duration
+	closed    bool
 }
 
 type request struct {
 	at time.Duration
-	p  Priority
+	p  int
 }
 
 type served struct {
 	at, latency time.Duration // when it was done, and for how long it was there
-	p           Priority
+	p           int
 }
 
 func newWebServer(seed uint64, service func(*rand.Rand) time.Duration) *webServer {
 	w := &webServer{rng: rand.New(rand.NewPCG(seed, 7)), refusal: 8 * time.Microsecond}
 	w.ledger = NewLedger()
 	w.gate = w.ledger.NewGate("requests")
-	w.admission = NewAdmission(0, AdmissionConfig{Refuse: true})
+	w.admission = NewAdmission(0, true)
 	w.admission.Mark(1, w.gate)
 	w.service = func() time.Duration { return service(w.rng) }
-	w.priority = func() Priority { return 0 }
+	w.priority = func() int { return 0 }
 	return w
 }
 
@@ -57,48 +63,95 @@ func exponential(d time.Duration) func(*rand.Rand) time.Duration {
 	return func(rng *rand.Rand) time.Duration { return time.Duration(rng.ExpFloat64() * float64(d)) }
 }
 
-// run offers so many requests per second for a while.
-func (w *webServer) run(rate float64, d time.Duration) {
-	gap := func() time.Duration { return time.Duration(w.rng.ExpFloat64() / rate * 1e9) }
+// bimodal is 95 % of 50 µs and 5 % of 5 ms: 297.5 µs on average.
+func bimodal(rng *rand.Rand) time.Duration {
+	if rng.Float64() < 0.05 {
+		return 5 * time.Millisecond
+	}
+	return 50 * time.Microsecond
+}
+
+// poisson offers so many requests per second for a while.
+func (w *webServer) poisson(rate float64, d time.Duration) {
+	w.run(d, func() time.Duration { return time.Duration(w.rng.ExpFloat64() / rate * 1e9) })
+}
+
+// crowd serves so many clients that ask again as soon as they have an answer, and come within
+// the time of the given length.
+func (w *webServer) crowd(clients int, within, d time.Duration) {
+	w.closed = true
+	for i := range clients {
+		w.returning = append(w.returning, w.now+time.Duration(i)*within/time.Duration(clients))
+	}
+	w.run(d, func() time.Duration { return time.Hour })
+}
+
+func (w *webServer) run(d time.Duration, gap func() time.Duration) {
 	end := w.now + d
-	w.next = w.now + gap()
-	for {
-		for w.next <= w.now && w.next < end {
-			w.queue = append(w.queue, request{w.next, w.priority()})
-			w.next += gap()
+	next := w.now + gap()
+	for w.now < end {
+		for next <= w.now && next < end {
+			w.arrive(next)
+			next += gap()
 		}
-		if w.pooled {
-			w.pool = max(w.pool, len(w.queue))
-			w.admission.SetClients(1, w.pool)
-		}
-		if w.now >= end {
-			return
+		for len(w.returning) > 0 && w.returning[0] <= w.now {
+			w.arrive(w.returning[0])
+			w.returning = w.returning[1:]
 		}
 		for ; w.tick <= w.now; w.tick += 10 * time.Millisecond {
 			w.ledger.Tick(w.tick)
 		}
-		if len(w.queue) == 0 {
-			w.now = min(w.next, end)
+		if w.waiting == 0 {
+			w.now = min(next, end)
+			if len(w.returning) > 0 {
+				w.now = min(w.now, w.returning[0])
+			}
 			continue
 		}
 		w.serve()
 	}
 }
 
+func (w *webServer) arrive(at time.Duration) {
+	p := w.priority()
+	w.line[p] = append(w.line[p], request{at, p})
+	w.waiting++
+}
+
 func (w *webServer) serve() {
-	r := w.queue[0]
-	switch w.admission.Decide(w.now, 1, w.now-r.at, r.p) {
+	low, high := -1, len(w.line)-1
+	for p := range w.line {
+		if len(w.line[p]) > 0 && (low < 0 || w.line[p][0].at < w.line[low][0].at) {
+			low = p
+		}
+	}
+	for len(w.line[high]) == 0 {
+		high--
+	}
+	v := w.admission.Next(w.now, 1, Queue{Waiting: w.waiting, Oldest: w.now - w.line[low][0].at, Front: w.now - w.line[high][0].at})
+	var r request
+	switch v {
 	case Admit:
-		w.queue = w.queue[1:]
-		w.now += w.service()
-		w.admission.Finished(1)
-		w.done = append(w.done, served{w.now, w.now - r.at, r.p})
+		r, w.line[high] = w.line[high][0], w.line[high][1:]
+	case AdmitNewest:
+		last := len(w.line[high]) - 1
+		r, w.line[high] = w.line[high][last], w.line[high][:last]
 	case Refuse:
-		w.queue = w.queue[1:]
+		r, w.line[low] = w.line[low][0], w.line[low][1:]
 		w.now += w.refusal
 		w.refused = append(w.refused, served{w.now, w.now - r.at, r.p})
 	case Defer:
 		w.now += 100 * time.Microsecond
+		return
+	}
+	w.waiting--
+	if v != Refuse {
+		w.now += w.service()
+		w.admission.Finished(w.now, 1)
+		w.done = append(w.done, served{w.now, w.now - r.at, r.p})
+	}
+	if w.closed {
+		w.returning = append(w.returning, w.now+w.think)
 	}
 }
 
@@ -131,151 +184,184 @@ func (w *webServer) quantile(q float64, from, to time.Duration) time.Duration {
 	return all[int(q*float64(len(all)-1))]
 }
 
-func TestOverloadKeepsGoodput(t *testing.T) {
-	t.Run("clients unknown", func(t *testing.T) { overloadKeepsGoodput(t, false) })
-	t.Run("clients known", func(t *testing.T) { overloadKeepsGoodput(t, true) })
+// refusedAfter is how many were refused after the given moment.
+func (w *webServer) refusedAfter(from time.Duration) (n int) {
+	for _, r := range w.refused {
+		if r.at > from {
+			n++
+		}
+	}
+	return n
 }
 
-func overloadKeepsGoodput(t *testing.T, pooled bool) {
-	const capacity = 1000.0 // a second
+// A load is what requests need.
+type load struct {
+	name    string
+	service func(*rand.Rand) time.Duration
+	mean    time.Duration
+}
+
+var loads = []load{
+	{"200µs", always(200 * time.Microsecond), 200 * time.Microsecond},
+	{"1ms", always(time.Millisecond), time.Millisecond},
+	{"5ms", always(5 * time.Millisecond), 5 * time.Millisecond},
+	{"exponential", exponential(time.Millisecond), time.Millisecond},
+	{"bimodal", bimodal, 297500 * time.Nanosecond},
+}
+
+func (l load) capacity() float64 { return 1 / l.mean.Seconds() }
+
+func eachLoad(t *testing.T, test func(t *testing.T, l load)) {
+	for _, l := range loads {
+		t.Run(l.name, func(t *testing.T) { test(t, l) })
+	}
+}
+
+// From the first moment on what is served is served in time, and it is as much as is possible.
+func TestOverloadKeepsGoodput(t *testing.T) {
 	length := 60 * time.Second
 	if quick() {
 		length = 10 * time.Second
 	}
-	for _, kind := range []struct {
-		name    string
-		service func(*rand.Rand) time.Duration
-	}{{"constant", always(time.Millisecond)}, {"exponential", exponential(time.Millisecond)}} {
-		t.Run(kind.name, func(t *testing.T) {
-			var normal time.Duration // p99 at 0.8 of capacity
-			for _, x := range []float64{0.5, 0.8, 1, 1.5, 2, 5, 10} {
-				w := newWebServer(*seedFlag, kind.service)
-				w.pooled = pooled
-				w.run(x*capacity, time.Second)
-				from := w.now
-				w.run(x*capacity, length)
-				got := w.goodput(from, w.now) / capacity
-				p99 := w.quantile(0.99, from, w.now)
-				want := map[float64]float64{0.5: 0.49, 0.8: 0.78, 1: 0.93, 1.5: 0.98, 2: 0.98, 5: 0.94, 10: 0.90}[x]
-				t.Logf("%4.1f × capacity: goodput %.3f, p50 %v, p99 %v, refused %.2f %%", x, got, w.quantile(0.5, from, w.now).Round(time.Microsecond), p99.Round(time.Microsecond),
-					100*float64(len(w.refused))/float64(len(w.refused)+len(w.done)))
-				if got < want {
-					t.Errorf("%v × capacity: goodput %.3f of capacity, want %.3f", x, got, want)
-				}
-				if x == 0.8 {
-					normal = p99
-				}
-				if x >= 1 && p99 > 2*normal {
-					t.Errorf("%v × capacity: p99 of what is served %v, more than twice %v", x, p99, normal)
-				}
+	eachLoad(t, func(t *testing.T, l load) {
+		var normal time.Duration // p99 at 0.8 of capacity
+		for _, x := range []float64{0.5, 0.8, 1.2, 1.5, 2, 5, 10} {
+			w := newWebServer(*seedFlag, l.service)
+			w.poisson(x*l.capacity(), length)
+			free := 1 - max(x-1, 0)*w.refusal.Seconds()*l.capacity() // what refusals leave
+			got := w.goodput(0, w.now) / l.capacity()
+			p99 := w.quantile(0.99, 0, w.now)
+			t.Logf("%4.1f × capacity: goodput %.3f of %.3f, p50 %v, p99 %v, refused %.2f %%", x, got, min(x, free),
+				w.quantile(0.5, 0, w.now).Round(time.Microsecond), p99.Round(time.Microsecond), 100*float64(len(w.refused))/float64(len(w.refused)+len(w.done)))
+			least := 0.97
+			if x == 1.2 || l.name == "bimodal" { // it takes longer to be sure of it
+				least = 0.78
 			}
+			if want := least * min(x, free); got < want {
+				t.Errorf("%v × capacity: goodput %.3f of capacity, want %.3f", x, got, want)
+			}
+			if x < 1 && len(w.refused) > 0 {
+				t.Errorf("%v × capacity: %d were refused", x, len(w.refused))
+			}
+			if x == 0.8 {
+				normal = p99
+			}
+			if x >= 1.5 && p99 > 2*normal {
+				t.Errorf("%v × capacity: p99 of what is served %v, more than twice %v", x, p99, normal)
+			}
+		}
+	})
+}
+
+// Whatever happens below the capacity, nobody is refused.
+func TestOrdinaryLifeRefusesNobody(t *testing.T) {
+	none := func(t *testing.T, w *webServer) {
+		t.Helper()
+		if n := len(w.refused); n > 0 {
+			t.Errorf("%d of %d were refused, the first at %v", n, n+len(w.done), w.refused[0].at)
+		}
+	}
+	eachLoad(t, func(t *testing.T, l load) {
+		for _, clients := range []int{1, 10, 100, 1000, 5000} {
+			for _, within := range []time.Duration{0, 200 * time.Millisecond, 1500 * time.Millisecond} {
+				t.Run(fmt.Sprintf("crowd=%d/within=%v", clients, within), func(t *testing.T) {
+					if time.Duration(clients)*l.mean > longestWait/2 {
+						t.Skip("they would wait longer than anybody does")
+					}
+					w := newWebServer(*seedFlag, l.service)
+					w.crowd(clients, within, 5*time.Second)
+					none(t, w)
+				})
+			}
+		}
+		for _, n := range []int{10, 100, 1000} {
+			t.Run(fmt.Sprintf("bursts=%d", n), func(t *testing.T) {
+				w := newWebServer(*seedFlag, l.service)
+				pause := max(2*time.Duration(n)*l.mean, 10*time.Millisecond)
+				if pause > longestWait {
+					t.Skip("too long")
+				}
+				i := 0
+				w.run(20*pause, func() time.Duration {
+					if i++; i%n == 0 {
+						return pause
+					}
+					return 0
+				})
+				none(t, w)
+			})
+		}
+		for _, pause := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+			t.Run(fmt.Sprintf("stopped=%v", pause), func(t *testing.T) {
+				w := newWebServer(*seedFlag, l.service)
+				for range 3 {
+					w.poisson(0.4*l.capacity(), 3*pause)
+					stopped := w.now + pause
+					real := w.service
+					w.service = func() time.Duration { // the next takes so much longer
+						w.service = real
+						return stopped - w.now + real()
+					}
+					w.poisson(0.4*l.capacity(), 6*pause)
+				}
+				none(t, w)
+			})
+		}
+		t.Run("a share of the processor", func(t *testing.T) {
+			// 20 ms of every 100 are its own; the load is 0.75 of that.
+			w := newWebServer(*seedFlag, l.service)
+			real := w.service
+			w.service = func() time.Duration {
+				d := real()
+				for left := d; left > 0; {
+					at := (w.now + d - left) % (100 * time.Millisecond)
+					if at >= 20*time.Millisecond {
+						d += 100*time.Millisecond - at
+						continue
+					}
+					left -= min(left, 20*time.Millisecond-at)
+				}
+				return d
+			}
+			w.poisson(0.15*l.capacity(), 20*time.Second)
+			none(t, w)
 		})
-	}
+	})
 }
 
-// stable checks that between two moments the server is busy all the time and nobody who
-// is served waits longer than limit.
-func (w *webServer) stable(t *testing.T, from, to, limit time.Duration, capacity float64) {
-	t.Helper()
-	const window = 20 * time.Millisecond
-	for at := from; at+window <= to; at += window {
-		if got := w.quantile(1, at, at+window); got > limit {
-			t.Errorf("%v after the step: somebody waited for %v, more than %v", at-from, got, limit)
+// A step to 1.4 times the capacity: what is served is served in time at every moment, whether it
+// is clear yet that this is overload or not.
+func TestStepInLoad(t *testing.T) {
+	eachLoad(t, func(t *testing.T, l load) {
+		w := newWebServer(*seedFlag, l.service)
+		w.poisson(0.8*l.capacity(), 60*time.Second)
+		for range 20 {
+			step := w.now
+			w.poisson(1.4*l.capacity(), 4*time.Second)
+			if got := w.goodput(step, w.now) / l.capacity(); got < 0.9 {
+				t.Errorf("in the 4 s after the step: goodput %.3f of capacity", got)
+			}
+			end := w.now
+			w.poisson(0.8*l.capacity(), 12*time.Second)
+			if n := w.refusedAfter(end + time.Second); float64(n) > 0.005*11*0.8*l.capacity() {
+				t.Errorf("%d were refused later than a second after the overload, more than one in 200", n)
+			}
+			w.done, w.refused = w.done[:0], w.refused[:0]
 		}
-		if got := w.goodput(at, at+5*window); at+5*window <= to && got < 0.9*capacity {
-			t.Errorf("%v after the step: %.0f requests per second, want %.0f", at-from, got, 0.9*capacity)
-		}
-	}
-	if got := w.goodput(from, to); got < 0.98*capacity {
-		t.Errorf("after the step: %.0f requests per second, want %.0f", got, 0.98*capacity)
-	}
-}
-
-func TestStepInLoadIsStableWithin20ms(t *testing.T) {
-	t.Run("clients unknown", func(t *testing.T) { stepInLoad(t, false) })
-	t.Run("clients known", func(t *testing.T) { stepInLoad(t, true) })
-}
-
-func stepInLoad(t *testing.T, pooled bool) {
-	const capacity = 1000
-	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.pooled = pooled
-	w.run(0.8*capacity, 60*time.Second)
-	normal := w.quantile(0.99, 0, w.now)
-	length := 2 * time.Second
-	if pooled {
-		length = firstTrial - 20*time.Millisecond // what comes then is another test's
-	}
-	for range 50 {
-		step := w.now
-		w.run(1.4*capacity, length)
-		w.stable(t, step+20*time.Millisecond, w.now, 2*normal, capacity)
-		end := w.now
-		w.run(0.8*capacity, 3*time.Second)
-		w.normalAgain(t, end, normal)
-	}
-}
-
-// normalAgain checks that a second after the given moment all is as it used to be.
-func (w *webServer) normalAgain(t *testing.T, end, normal time.Duration) {
-	t.Helper()
-	from := end + time.Second
-	if got := w.quantile(0.99, from, w.now); got > 2*normal {
-		t.Errorf("a second after the overload p99 is %v, it was %v before", got, normal)
-	}
-	refused := 0
-	for _, r := range w.refused {
-		if r.at > from {
-			refused++
-		}
-	}
-	if refused > 30 { // of 1,600; at this load two or three bursts are too much as well
-		t.Errorf("%d were refused later than a second after the overload", refused)
-	}
-	w.done, w.refused = w.done[:0], w.refused[:0]
-}
-
-func TestNormalAgainAfterHeavyOverload(t *testing.T) {
-	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.run(800, 60*time.Second)
-	normal := w.quantile(0.99, 0, w.now)
-	for range 20 {
-		w.run(10_000, 2*time.Second)
-		end := w.now
-		w.run(800, 3*time.Second)
-		w.normalAgain(t, end, normal)
-	}
-}
-
-// A pause of the whole machine leaves a line behind that is not overload: it is getting
-// shorter.
-func TestPauseIsNotOverload(t *testing.T) {
-	w := newWebServer(*seedFlag, always(time.Millisecond))
-	paused := time.Duration(0)
-	w.service = func() time.Duration {
-		if w.now-paused > time.Second {
-			paused = w.now
-			return 51 * time.Millisecond
-		}
-		return time.Millisecond
-	}
-	w.run(500, 200*time.Second)
-	if part := float64(len(w.refused)) / float64(len(w.refused)+len(w.done)); part > 0.006 {
-		t.Errorf("%.2f %% were refused, though the load is half of the capacity", 100*part)
-	}
+	})
 }
 
 func TestImportantTasksAreServedInASpike(t *testing.T) {
 	// 20 % of the capacity is important, 12 times the capacity is not.
 	for _, service := range []func(*rand.Rand) time.Duration{always(time.Millisecond), exponential(time.Millisecond)} {
 		w := newWebServer(*seedFlag, service)
-		w.priority = func() Priority {
+		w.priority = func() int {
 			if w.rng.Float64() < 0.2/12.2 {
-				return 5
+				return 3
 			}
 			return 0
 		}
-		w.run(12_200, 60*time.Second)
+		w.poisson(12_200, 60*time.Second)
 		var good, bad, low int
 		for _, s := range w.done {
 			switch {
@@ -288,14 +374,14 @@ func TestImportantTasksAreServedInASpike(t *testing.T) {
 			}
 		}
 		for _, s := range w.refused {
-			if s.p == 5 {
+			if s.p == 3 {
 				bad++
 			}
 		}
 		if part := float64(good) / float64(good+bad); part < 0.999 {
 			t.Errorf("%.3f %% of the important requests succeed, want 99.9 %%", 100*part)
 		}
-		if got := w.goodput(0, w.now); got < 0.9*1000 {
+		if got := w.goodput(0, w.now); got < 0.88*1000 {
 			t.Errorf("goodput %.0f of 1000; the others (%d served) are to have what is left", got, low)
 		}
 	}
@@ -305,14 +391,14 @@ func TestImportantTasksAreServedInASpike(t *testing.T) {
 // nothing and the highest all it wants.
 func TestLevelOfRefusalFindsItsPlace(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.priority = func() Priority { return Priority(w.rng.IntN(3)-1) * 10 }
-	w.run(2000, 60*time.Second)
+	w.priority = func() int { return w.rng.IntN(3) }
+	w.poisson(2000, 60*time.Second)
 	var done, refused [3]int
 	for _, s := range w.done {
-		done[s.p/10+1]++
+		done[s.p]++
 	}
 	for _, s := range w.refused {
-		refused[s.p/10+1]++
+		refused[s.p]++
 	}
 	share := func(i int) float64 { return float64(done[i]) / float64(done[i]+refused[i]) }
 	t.Logf("served: %.3f, %.3f, %.3f", share(0), share(1), share(2))
@@ -327,11 +413,24 @@ func TestLevelOfRefusalFindsItsPlace(t *testing.T) {
 	}
 }
 
+// Clients that return and were taken for an overload are found out in the end.
+func TestACrowdThatWasRefusedIsServedAgain(t *testing.T) {
+	w := newWebServer(*seedFlag, always(time.Millisecond))
+	w.crowd(2500, 2500*time.Millisecond, 4*time.Second) // for as long it looks like 2 × the capacity
+	w.run(20*time.Second, func() time.Duration { return time.Hour })
+	if len(w.refused) == 0 {
+		t.Skip("it was not taken for overload")
+	}
+	if n := w.refusedAfter(w.now - 10*time.Second); n > 0 {
+		t.Errorf("%d are still refused after 14 s", n)
+	}
+}
+
 func TestNobodyIsRefusedUnlessRefusalsAreOn(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.admission = NewAdmission(0, AdmissionConfig{})
+	w.admission = NewAdmission(0, false)
 	w.admission.Mark(1, w.gate)
-	w.run(3000, time.Second)
+	w.poisson(3000, 15*time.Second)
 	if len(w.refused) > 0 {
 		t.Errorf("%d were refused", len(w.refused))
 	}

@@ -13,10 +13,10 @@ func TestReport(t *testing.T) {
 	mustAdd(t, l, Spec{Name: "unknown"})
 	l.Observe(time.Second, memory, 150)
 	gate := l.NewGate("requests")
-	admission := NewAdmission(0, AdmissionConfig{Refuse: true})
+	admission := NewAdmission(0, true)
 	admission.Mark(3, gate)
 	for range 6 {
-		admission.Decide(time.Second, 3, 0, 0)
+		admission.Next(time.Second, 3, Queue{Waiting: 1})
 	}
 	p := NewResource(ResourceConfig{Ledger: l})
 	p.Ready(3)
@@ -28,13 +28,13 @@ func TestReport(t *testing.T) {
 	p.Report(&r)
 	admission.Report(&r)
 	l.Report(&r)
-	if r.Policy != "resource" || r.Admitted != windowStart || r.Deferred != 1 || r.Refused != 0 {
+	if r.Policy != "resource" || r.Admitted != leastWindow || r.Deferred != 1 || r.Refused != 0 {
 		t.Errorf("%+v", r)
 	}
 	want := []ResourceReport{
 		{Name: "memory", Used: 150, Limit: 100, Utilisation: 1, Trend: r.Resources[0].Trend, State: AtLimit},
 		{Name: "unknown"},
-		{Name: "requests", Used: windowStart, Limit: windowStart, Utilisation: 1, State: AtLimit},
+		{Name: "requests", Used: leastWindow, Limit: leastWindow, Utilisation: 1, State: AtLimit},
 	}
 	if !slices.Equal(r.Resources, want) {
 		t.Errorf("resources %+v, want %+v", r.Resources, want)

@@ -2,6 +2,7 @@ package ressched
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -85,6 +86,8 @@ type resourceNode struct {
 	priority float64
 	claim    *Claim
 }
+
+const noTime = time.Duration(math.MinInt64)
 
 // A loan is room in a resource that was granted for the tasks of the present cohort.
 type loan struct {

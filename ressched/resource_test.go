@@ -314,7 +314,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	gate := w.ledger.NewGate("requests")
 	gate.SetDemand([]Moments{{Mean: 1}})
-	admission := NewAdmission(0, AdmissionConfig{Refuse: true})
+	admission := NewAdmission(0, true)
 	admission.Mark(1, gate)
 	c := NewCohort(CohortConfig{})
 	f := &FIFO{}
@@ -333,8 +333,8 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 				}
 			}
 		}
-		if admission.Decide(w.now, 1, time.Millisecond, 0) == Admit {
-			admission.Finished(1)
+		if admission.Next(w.now, 1, Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
+			admission.Finished(w.now, 1)
 		}
 	}
 	for range 1000 {
@@ -382,15 +382,15 @@ func BenchmarkAdmission(b *testing.B) {
 	l.Observe(time.Second, r, 1000)
 	gate := l.NewGate("requests")
 	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
-	a := NewAdmission(0, AdmissionConfig{Refuse: true})
+	a := NewAdmission(0, true)
 	a.Mark(1, gate)
 	now := time.Second
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 10 * time.Microsecond
-		if a.Decide(now, 1, time.Microsecond, 0) != Admit {
+		if a.Next(now, 1, Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
 			b.Fatal("not admitted")
 		}
-		a.Finished(1)
+		a.Finished(now, 1)
 	}
 }

@@ -110,7 +110,7 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 		s.over = append(s.over, -1)
 	}
 	s.used = make([]float64, len(limits))
-	s.admission = NewAdmission(0, AdmissionConfig{})
+	s.admission = NewAdmission(0, false)
 	for n := range nodes {
 		if nodes[n].entrance {
 			s.admission.Mark(Node(n), s.ledger.NewGate("requests"))
@@ -241,7 +241,7 @@ func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
-		if s.admission.Decide(s.now, n, s.now-t.since, 0) == Defer {
+		if s.admission.Next(s.now, n, Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
 			s.policy.Defer(n)
 			return
 		}
@@ -275,7 +275,7 @@ func (s *simLoop) step(n Node) {
 		s.completed++
 		for entrance := range s.nodes { // closed loop: it comes again
 			if t.inside && s.nodes[entrance].entrance {
-				s.admission.Finished(Node(entrance))
+				s.admission.Finished(s.now, Node(entrance))
 				t.inside = false
 				t.node = Node(entrance)
 				break

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,9 +20,8 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // Make one with NewEntrance, once, for the whole process. Its methods may be called from
 // any goroutine.
 type Entrance struct {
-	name    string
-	index   int
-	clients atomic.Int64
+	name  string
+	index int
 }
 
 // MaxEntrances is how many entrances a process may have.
@@ -65,44 +63,38 @@ func Entrances() []*Entrance {
 	return entrances.all
 }
 
-// AddClients says that n more clients use the entrance, or fewer if n is less than 0: each of
-// them waits until its request is done before it comes with the next, like an HTTP connection. So no
-// more than all of them can ever be in line, which an Admission may use to tell clients that
-// return from work that comes by itself. Without it nothing is known about that. It may
-// be called from any goroutine, and never parks.
-func (e *Entrance) AddClients(n int) { e.clients.Add(int64(n)) }
-
-// Clients is how many clients there are now according to AddClients.
-func (e *Entrance) Clients() int { return int(max(e.clients.Load(), 0)) }
-
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return e.name }
 
 // Enter asks to be let in. It returns nil when the calling task is in, at once or after
-// it has parked until there was room; then it must call Leave when its work is done. It
+// it has parked until it was its turn; then it must call Leave when its work is done. It
 // returns ErrRefused if the work is to be turned away, and the context's error if the
 // task is cancelled while it waits. A plain goroutine is let in at once.
-//
-// How long the task has waited already, since it was started, counts: a task that has
-// just been started should enter before it does anything else.
-func (e *Entrance) Enter() error {
+func (e *Entrance) Enter() error { return e.EnterFrom(0) }
+
+// EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
+// address; 0 if it is unknown. Among those who are as important as each other, clients get
+// equal shares of what can be done when not all can be served.
+func (e *Entrance) EnterFrom(client uint32) error {
 	l := here()
 	if l == nil || l.cur == nil || l.admission == nil {
 		return nil
 	}
-	return l.enter(e)
+	return l.enter(e, client)
 }
 
 // Leave says that the work of a task that Enter has let in is done. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
-	l := here()
-	if l == nil || l.admission == nil {
-		return
+	if l := here(); l != nil && l.admission != nil {
+		l.left(e.index)
 	}
-	l.admission.Left(e.index)
-	if e.index < len(l.lines) && l.lines[e.index].head != nil {
-		l.serve(&l.lines[e.index])
+}
+
+func (l *Loop) left(entrance int) {
+	l.admission.Left(l.now, entrance)
+	if entrance < len(l.lines) && l.lines[entrance].n > 0 {
+		l.serve(l.lines[entrance])
 	}
 }
 
@@ -128,44 +120,30 @@ func WithPriority(p int, fn func()) {
 
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
 
-// A line is where tasks of one loop wait to be let in at an entrance. Loop-private.
-type line struct {
-	index      int
-	starting   int // tasks that StartAt has started and that have not called Enter yet
-	head, tail *inLine
-	free       *inLine // to use again
-}
-
-// An inLine is a task in a line. It is the withdrawer of the task's wait.
-type inLine struct {
-	w       *Waiter // nil: t has not started
-	t       *Task
-	index   int // of the line
-	since   time.Duration
-	verdict Verdict
-	queued  bool
-	next    *inLine
-}
-
-// enter is Enter for the running task of l. The entrance is a node of the blocking graph
-// also for who does not wait at it.
-func (l *Loop) enter(e *Entrance) error {
+// enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
+// also for a task that does not wait at it.
+func (l *Loop) enter(e *Entrance, client uint32) error {
 	t := l.cur
-	early := int(t.startsAt) == e.index+1 // then it came before all those who are in line
-	if early {
-		l.arrived(t)
-	}
-	began := l.births.of(t, l.now)
 	l.passEntrance(t, e)
-	if l.line(e).head == nil || early {
-		switch l.admission.Decide(l.now, e.index, l.now-began, int(t.extra().priority)) {
-		case VerdictAdmit:
+	if int(t.startsAt) == e.index+1 { // StartAt has started it, and it is decided
+		v := t.verdict
+		l.arrived(t)
+		if v == VerdictRefuse {
+			return ErrRefused
+		}
+		return nil
+	}
+	q := l.line(e)
+	// Others that are ready may come here too: the order among all of them is the line's.
+	if q.n == 0 && !l.anyReady() {
+		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}) {
+		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
 			return ErrRefused
 		}
 	}
-	return l.waitInLine(e, began, early)
+	return l.waitInLine(q, client)
 }
 
 // passEntrance shows the observer that t comes to e.
@@ -181,201 +159,156 @@ func (l *Loop) passEntrance(t *Task, e *Entrance) {
 
 func (l *Loop) line(e *Entrance) *line {
 	for e.index >= len(l.lines) {
-		l.lines = append(l.lines, line{index: len(l.lines)})
+		l.lines = append(l.lines, &line{index: len(l.lines)})
 	}
-	return &l.lines[e.index]
+	return l.lines[e.index]
+}
+
+// A Ticket stands for a task that StartAt was called for and that has not been started yet.
+// The zero value stands for none. It belongs to one loop.
+type Ticket struct{ at *inLine }
+
+// GiveUp starts the task at once if it has not started, but lets it not in: whoever it was to
+// serve is gone, or its time is over. It may be called on the loop of StartAt only, and
+// never parks.
+func (k *Ticket) GiveUp() {
+	if x := k.at; x != nil {
+		l := x.t.loop
+		l.letGo(x, VerdictRefuse)
+	}
+}
+
+// Hangup says that whoever the task is to serve has closed the connection, or at least its half of
+// it: unless it is its turn soon, it is refused when it is. It may be called on the loop of StartAt
+// only, and never parks.
+func (k *Ticket) Hangup() {
+	if x := k.at; x != nil {
+		x.gone = true
+	}
 }
 
 // StartAt is Start for a task that is going to call e.Enter before anything else. As long
-// as there is no room for it, it is not started, and takes no more than a little memory.
-// It is called like Start.
-func (l *Loop) StartAt(e *Entrance, fn func()) {
+// as it is not its turn it is not started, and takes no more than a little memory. client is
+// what it is for EnterFrom; k, if not nil, stands for the task until it starts. It is called like Start.
+func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 	t := l.newStart(fn)
 	if l.admission == nil || l.cancelAll {
-		l.enqueueNew(t)
+		l.enqueue(t)
 		return
 	}
+	t.loop = l
 	q := l.line(e)
-	if q.head == nil && l.admission.Room(e.index, q.starting+1) {
-		l.startAt(q, t, l.now)
-		return
+	if q.n == 0 {
+		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}); v != VerdictDefer {
+			l.startAt(q, t, v)
+			return
+		}
 	}
-	q.push(nil, t, l.now, false)
+	x := q.push(nil, t, client, l.now)
+	if x.ticket = k; k != nil {
+		k.at = x
+	}
 }
 
-func (l *Loop) waitInLine(e *Entrance, began time.Duration, first bool) error {
+func (l *Loop) waitInLine(q *line, client uint32) error {
 	w := selfOn(l)
-	x := l.line(e).push(w, w.task, began, first)
+	x := q.push(w, w.task, client, l.now)
 	err := w.Park(ReasonEntrance, x)
-	q := l.line(e)
+	t := l.cur
 	if err != nil && !x.withdraw(w) { // decided in the same moment
 		w.Absorb()
 		err = nil
 	}
-	verdict := x.verdict
-	x.next, q.free = q.free, x
-	switch {
-	case err != nil:
+	v := x.verdict
+	q.recycle(x)
+	if err != nil {
 		return err
-	case verdict == VerdictRefuse:
+	}
+	l.arrived(t)
+	if v == VerdictRefuse {
 		return ErrRefused
 	}
 	return nil
 }
 
-// push puts a task at the end of the line, or at its front.
-func (q *line) push(w *Waiter, t *Task, since time.Duration, first bool) *inLine {
-	x := q.free
-	if x != nil {
-		q.free = x.next
-	} else {
-		x = new(inLine)
-	}
-	*x = inLine{w: w, t: t, index: q.index, since: since, queued: true}
-	switch {
-	case q.tail == nil:
-		q.head, q.tail = x, x
-	case first:
-		x.next, q.head = q.head, x
-	default:
-		q.tail.next, q.tail = x, x
-	}
-	return x
-}
-
-// withdraw implements withdrawer.
-func (x *inLine) withdraw(*Waiter) bool {
-	if !x.queued {
-		return false
-	}
-	q := &x.t.loop.lines[x.index]
-	var before *inLine
-	for y := q.head; y != x; y = y.next {
-		before = y
-	}
-	if before == nil {
-		q.head = x.next
-	} else {
-		before.next = x.next
-	}
-	if q.tail == x {
-		q.tail = before
-	}
-	x.queued = false
-	return true
-}
-
-// DescribeWait implements WaitDescriber.
-func (x *inLine) DescribeWait() string { return Entrances()[x.index].name }
-
 // serveLines decides about those who wait at the entrances.
 func (l *Loop) serveLines() {
-	for i := range l.lines {
-		if l.lines[i].head != nil {
-			l.serve(&l.lines[i])
+	for _, q := range l.lines {
+		if q.n > 0 {
+			l.serve(q)
 		}
 	}
 }
 
-// startAt starts t, which is going to enter at q and came at the given time.
-func (l *Loop) startAt(q *line, t *Task, since time.Duration) {
-	q.starting++
-	t.startsAt = int16(q.index + 1)
-	t.wait.tag = ^int64(since) // see births
+// serve lets those in whose turn it is, and turns away whom it has to. In a shutdown nobody
+// waits for that.
+func (l *Loop) serve(q *line) {
+	for q.n > 0 {
+		v := VerdictAdmit
+		oldest := q.oldest()
+		switch {
+		case l.cancelAll:
+		case oldest.gone && l.now-oldest.since > goneAfter:
+			v = VerdictRefuse
+		default:
+			v = l.admission.Next(l.now, q.index, Queue{Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since})
+		}
+		switch v {
+		case VerdictDefer:
+			return
+		case VerdictRefuse:
+			l.letGo(oldest, v)
+		default:
+			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
+		}
+	}
+}
+
+// goneAfter is how long a client may still be interested in an answer after it has said that it will
+// send no more: some say so right after their request.
+const goneAfter = 500 * time.Millisecond
+
+// letGo lets x go on, with the verdict v.
+func (l *Loop) letGo(x *inLine, v Verdict) {
+	q := x.line
+	q.remove(x)
+	x.verdict = v
+	if v != VerdictRefuse {
+		q.count(x.client)
+	}
+	if x.w == nil {
+		l.startAt(q, x.t, v)
+		q.recycle(x)
+		return
+	}
+	q.starts(x.t, v)
+	l.notify(x.t)
+}
+
+// startAt starts t, which is going to enter at q with the verdict v.
+func (l *Loop) startAt(q *line, t *Task, v Verdict) {
+	q.starts(t, v)
 	l.enqueue(t)
 }
 
-// arrived is called when t, which startAt has started, enters, or ends without that.
+// arrived is called when t, which was let in or refused in a line, runs, or when it ends without
+// having asked.
 func (l *Loop) arrived(t *Task) {
-	l.lines[t.startsAt-1].starting--
+	q := l.lines[t.startsAt-1]
 	t.startsAt = 0
-}
-
-// serve lets those in who wait in q, from the front, until one has to wait on. Those who
-// have not started are decided about when they have, and how long they have waited can
-// be told; here it is only seen to that no more start than there is room for. In a shutdown
-// nobody waits for that.
-func (l *Loop) serve(q *line) {
-	for x := q.head; x != nil; x = q.head {
-		v := VerdictAdmit
-		switch {
-		case x.w != nil:
-			v = l.admission.Decide(l.now, q.index, l.now-x.since, int(x.t.extra().priority))
-		case !l.cancelAll && !l.admission.Room(q.index, q.starting+1):
-			v = VerdictDefer
-		}
-		if v == VerdictDefer {
-			return
-		}
-		q.head = x.next
-		if q.head == nil {
-			q.tail = nil
-		}
-		x.queued, x.verdict, x.next = false, v, nil
-		if x.w != nil {
-			l.notify(x.t)
-			continue
-		}
-		l.startAt(q, x.t, x.since)
-		x.next, q.free = q.free, x
+	if t.verdict != VerdictRefuse {
+		q.starting--
+	}
+	if q.n > 0 {
+		l.serve(q)
 	}
 }
 
-// births says when the tasks of the start queue became ready: those with the numbers
-// (by startQueue.came) of one mark and above, below the next, at its time. Loop-private.
-type births struct {
-	marks []birth
-	born  time.Duration // of last
-	last  *Task         // the task last taken from the queue; it is running, or has run
-}
-
-type birth struct {
-	upTo int64 // number
-	at   time.Duration
-}
-
-const maxBirths = 1024 // older marks are then merged, two into the later one
-
-// came notes that the task with that number became ready.
-func (b *births) came(number int64, now time.Duration) {
-	if n := len(b.marks); n > 0 && b.marks[n-1].at == now {
-		b.marks[n-1].upTo = number
-		return
+// neverEntered is called when t, which StartAt has started, has ended without Enter.
+func (l *Loop) neverEntered(t *Task) {
+	entrance, in := int(t.startsAt)-1, t.verdict != VerdictRefuse
+	l.arrived(t)
+	if in && l.admission != nil {
+		l.left(entrance)
 	}
-	if len(b.marks) == maxBirths {
-		for i := range maxBirths / 2 {
-			b.marks[i] = b.marks[2*i+1]
-		}
-		b.marks = b.marks[:maxBirths/2]
-	}
-	b.marks = append(b.marks, birth{upTo: number, at: now})
-}
-
-// took notes that t, with that number, is about to start.
-func (b *births) took(number int64, t *Task) {
-	i := 0
-	for i < len(b.marks) && b.marks[i].upTo < number {
-		i++
-	}
-	if i > 0 {
-		b.marks = append(b.marks[:0], b.marks[i:]...)
-	}
-	b.last = t
-	if len(b.marks) > 0 {
-		b.born = b.marks[0].at
-	}
-}
-
-// of returns when t became ready; now if that is not known. It is for tasks that have
-// not waited since they started.
-func (b *births) of(t *Task, now time.Duration) time.Duration {
-	switch {
-	case t.why != ReasonNone:
-		return now
-	case t.wait.tag < 0: // from enqueueNew
-		return time.Duration(^t.wait.tag)
-	case b.last != t:
-		return now
-	}
-	return b.born
 }

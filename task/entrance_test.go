@@ -11,28 +11,31 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sim"
 )
 
-// A room lets so many in; it refuses those of a priority below 0.
+// A room lets so many in, of each line the newest if it is told so, and refuses while it is closed.
 type room struct {
 	size   int
 	inside int
-	waited []time.Duration // of those who were let in
+	newest bool
+	closed bool
+	asked  []Queue // when somebody was let in
 }
 
-func (r *room) Decide(_ time.Duration, _ int, waited time.Duration, priority int) Verdict {
+func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 	switch {
-	case priority < 0:
+	case r.closed:
 		return VerdictRefuse
-	case r.inside == r.size:
+	case r.inside >= r.size:
 		return VerdictDefer
 	}
 	r.inside++
-	r.waited = append(r.waited, waited)
+	r.asked = append(r.asked, q)
+	if r.newest {
+		return VerdictAdmitNewest
+	}
 	return VerdictAdmit
 }
 
-func (r *room) Room(_, n int) bool { return r.inside+n <= r.size }
-
-func (r *room) Left(int) { r.inside-- }
+func (r *room) Left(time.Duration, int) { r.inside-- }
 
 // inTasks runs fn in so many tasks, which start in order, and waits for them.
 func inTasks(rt *Runtime, n int, fn func(i int)) {
@@ -88,7 +91,7 @@ func TestEntranceLetsInWhoFits(t *testing.T) {
 	if r.inside != 0 {
 		t.Errorf("%d are still inside", r.inside)
 	}
-	if last := r.waited[len(r.waited)-1]; last < 5*time.Millisecond {
+	if last := r.asked[len(r.asked)-1].Oldest; last < 5*time.Millisecond {
 		t.Errorf("the last has waited for %v, want 6ms", last)
 	}
 }
@@ -106,7 +109,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 		const tasks = 500
 		wg.Add(tasks)
 		for i := range tasks {
-			l.StartAt(e, func() {
+			l.StartAt(e, 0, nil, func() {
 				defer wg.Done()
 				if i%7 == 0 {
 					return // it does not enter after all
@@ -143,21 +146,9 @@ func TestStartAtAnEntrance(t *testing.T) {
 	rt.Close()
 }
 
-// A refuser lets nobody in, and refuses when it is told to.
-type refuser struct{ refuse bool }
-
-func (r *refuser) Room(int, int) bool { return r.refuse }
-func (r *refuser) Left(int)           {}
-func (r *refuser) Decide(time.Duration, int, time.Duration, int) Verdict {
-	if r.refuse {
-		return VerdictRefuse
-	}
-	return VerdictDefer
-}
-
 func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 	e := entrance(t, "test")
-	r := &refuser{}
+	r := &room{}
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
 	defer rt.Close()
 	refused := 0
@@ -165,7 +156,7 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 		var wg WaitGroup
 		wg.Add(10)
 		for range 10 {
-			CurrentLoop().StartAt(e, func() {
+			CurrentLoop().StartAt(e, 0, nil, func() {
 				if err := e.Enter(); errors.Is(err, ErrRefused) {
 					refused++
 				}
@@ -176,7 +167,7 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 		if refused != 0 {
 			t.Errorf("%d have started, want none yet", refused)
 		}
-		r.refuse = true
+		r.closed = true
 		wg.Wait()
 	}).Join()
 	if err != nil || refused != 10 {
@@ -186,11 +177,11 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 
 func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 	e := entrance(t, "test")
-	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &refuser{} } })
+	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &room{} } })
 	started := 0
 	err := rt.Go(func() {
 		for range 10 {
-			CurrentLoop().StartAt(e, func() { started++ })
+			CurrentLoop().StartAt(e, 0, nil, func() { started++ })
 		}
 	}).Join()
 	if err != nil {
@@ -206,24 +197,136 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 
 func TestEntranceRefuses(t *testing.T) {
 	e := entrance(t, "test")
-	rt, _ := withRoom(t, &room{size: 1})
+	r := &room{size: 1, closed: true}
+	rt, _ := withRoom(t, r)
 	defer rt.Close()
-	task, err := rt.Spawn(Options{Priority: -1}, func() {
+	err := rt.Go(func() {
 		if err := e.Enter(); !errors.Is(err, ErrRefused) {
 			t.Errorf("Enter: %v, want ErrRefused", err)
 		}
-		SetPriority(0)
+		r.closed = false
 		if err := e.Enter(); err != nil {
-			t.Errorf("Enter with another priority: %v", err)
-		}
-		SetPriority(-1000)
-		if err := e.Enter(); !errors.Is(err, ErrRefused) {
-			t.Errorf("Enter: %v, want ErrRefused", err)
+			t.Errorf("Enter when it is open: %v", err)
 		}
 		e.Leave()
-	})
-	if err != nil || task.Join() != nil {
+	}).Join()
+	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// lineUp has so many tasks stand in line while one is inside, sets each up before, and returns in
+// which order they were let in.
+func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) (order []int) {
+	t.Helper()
+	e := entrance(t, "test")
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	err := rt.Go(func() {
+		e.Enter()
+		var wg WaitGroup
+		wg.Add(n)
+		for i := range n {
+			Go(func() {
+				defer wg.Done()
+				if err := enter(e, i); err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				e.Leave()
+			})
+		}
+		Yield() // now they stand in line
+		e.Leave()
+		wg.Wait()
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != n || r.inside != 0 {
+		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
+	}
+	return order
+}
+
+func TestTheMostImportantGoFirst(t *testing.T) {
+	priorities := []int{0, 5, -1000, 5, 0, 1000, -32}
+	got := lineUp(t, &room{size: 1}, len(priorities), func(e *Entrance, i int) error {
+		SetPriority(priorities[i])
+		return e.Enter()
+	})
+	if want := []int{5, 1, 3, 0, 4, 2, 6}; !slices.Equal(got, want) {
+		t.Errorf("let in in the order %v, want %v", got, want)
+	}
+}
+
+// The newest go first when the Admission says so, and of them those whose client has had least.
+func TestTheNewestGoFirst(t *testing.T) {
+	r := &room{size: 1, newest: true}
+	got := lineUp(t, r, 5, func(e *Entrance, i int) error { return e.Enter() })
+	if want := []int{4, 3, 2, 1, 0}; !slices.Equal(got, want) {
+		t.Errorf("let in in the order %v, want %v", got, want)
+	}
+	r = &room{size: 1, newest: true}
+	got = lineUp(t, r, 40, func(e *Entrance, i int) error {
+		if i%10 == 0 {
+			return e.EnterFrom(7)
+		}
+		return e.EnterFrom(8)
+	})
+	for k, i := range []int{39, 30, 38, 20} { // in turn as long as there is one of each near the end
+		if got[k] != i && k < 3 {
+			t.Errorf("let in in the order %v, want 39, 30, 38 first", got)
+			break
+		}
+	}
+}
+
+// One that gives up is started and refused, at any place in the line, and so is one whose client
+// has gone for some time.
+func TestTickets(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{}
+	rt, clock := withRoom(t, r)
+	defer rt.Close()
+	_ = clock
+	refused := []int(nil)
+	err := rt.Go(func() {
+		l := CurrentLoop()
+		var wg WaitGroup
+		const n = 5
+		wg.Add(n)
+		tickets := make([]Ticket, n)
+		for i := range n {
+			l.StartAt(e, 0, &tickets[i], func() {
+				if err := e.Enter(); errors.Is(err, ErrRefused) {
+					refused = append(refused, i)
+				} else {
+					e.Leave()
+				}
+				wg.Done()
+			})
+		}
+		tickets[2].GiveUp()
+		tickets[2].GiveUp() // it stands for nothing any more
+		tickets[0].Hangup()
+		Sleep(10 * time.Millisecond)
+		if want := []int{2}; !slices.Equal(refused, want) {
+			t.Errorf("%v were refused, want %v", refused, want)
+		}
+		Sleep(2 * goneAfter)
+		if want := []int{2, 0}; !slices.Equal(refused, want) {
+			t.Errorf("%v were refused, want %v", refused, want)
+		}
+		r.size = n
+		wg.Wait()
+	}).Join()
+	if err != nil || len(refused) != 2 {
+		t.Errorf("%v were refused, error %v", refused, err)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are inside", r.inside)
 	}
 }
 
@@ -326,47 +429,6 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 	}
 	if _, err := NewEntrance(""); err == nil {
 		t.Error("an entrance without a name is accepted")
-	}
-}
-
-// The time in the start queue counts: it is where work piles up when every step is long.
-func TestEntranceCountsTheTimeBeforeTheStart(t *testing.T) {
-	e := entrance(t, "test")
-	for way, spawn := range map[string]func(fn func()){
-		"Go":    func(fn func()) { Go(fn) },
-		"GoOn":  func(fn func()) { GoOn(CurrentLoop(), fn) },
-		"Start": func(fn func()) { CurrentLoop().Start(fn) },
-	} {
-		r := &room{size: 1000}
-		clock := &stepClock{}
-		rt, _ := newSimRuntime(t, 1, false, func(c *Config) {
-			c.NewAdmission = func(*Loop) Admission { return r }
-			c.Clock = clock
-		})
-		const tasks = 50
-		err := rt.Go(func() {
-			var wg WaitGroup
-			wg.Add(tasks)
-			for range tasks {
-				spawn(func() {
-					e.Enter()
-					clock.add(time.Millisecond) // what the work takes
-					e.Leave()
-					CurrentLoop().budget = 0 // the turn ends
-					wg.Done()
-				})
-			}
-			wg.Wait()
-		}).Join()
-		if err != nil {
-			t.Fatal(err)
-		}
-		rt.Close()
-		for i, w := range r.waited {
-			if want := time.Duration(i) * time.Millisecond; w < want-2*time.Millisecond || w > want {
-				t.Errorf("%s: task %d has waited for %v, want %v", way, i, w, want)
-			}
-		}
 	}
 }
 

@@ -98,16 +98,21 @@ type CohortPolicy interface {
 }
 
 // An Admission decides, on one loop, who is let in at the entrances of the program; see
-// Entrance. Its methods are called on that loop and must not park.
+// Entrance. Its methods are called on that loop and must not park. now is the time of the
+// runtime's clock.
 type Admission interface {
-	// Decide says what becomes of the task that has waited longest, for so long, to get
-	// in at the entrance with that index. now is the time of the runtime's clock.
-	Decide(now time.Duration, entrance int, waited time.Duration, priority int) Verdict
-	// Room says whether n tasks more could be let in at that entrance now, as far as
-	// resources go. It lets nobody in.
-	Room(entrance, n int) bool
+	// Next says what becomes of one of those who wait at the entrance with that index.
+	Next(now time.Duration, entrance int, q Queue) Verdict
 	// Left says that a task that was admitted there has left again.
-	Left(entrance int)
+	Left(now time.Duration, entrance int)
+}
+
+// A Queue is what waits at an entrance on one loop.
+type Queue struct {
+	Waiting  int           // tasks, one at least
+	Starting int           // tasks that were let in and have not run yet
+	Oldest   time.Duration // how long the one has waited that has waited longest
+	Front    time.Duration // the same among the most important
 }
 
 // A Verdict is what an Admission decides.
@@ -115,9 +120,10 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	VerdictAdmit  Verdict = iota
-	VerdictDefer          // not now: ask again soon
-	VerdictRefuse         // turn it away
+	VerdictAdmit       Verdict = iota // of the most important the one that has waited longest
+	VerdictAdmitNewest                // of the most important one that came last
+	VerdictDefer                      // nobody now: ask again soon
+	VerdictRefuse                     // the one that has waited longest: turn it away
 )
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.

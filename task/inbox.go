@@ -77,7 +77,7 @@ func (l *Loop) drainInbox() {
 		case msgStart:
 			l.enqueueStart(m.t)
 		case msgStartHere:
-			l.enqueueNew(m.t)
+			l.enqueue(m.t)
 		case msgCancel:
 			l.cancel(m.t)
 		case msgCall:

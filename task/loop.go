@@ -56,8 +56,7 @@ type Loop struct {
 	withheld   bool          // the policy has none of the queued tasks run now
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
-	births     births        // when those became ready; only with an admission
-	lines      []line        // who waits at the entrances, by index
+	lines      []*line       // who waits at the entrances, by index
 	now        time.Duration // of the clock, when the turn began
 	budget     int           // steps left until the loop's own goroutine is to run
 	turnStart  uint64        // cycles when the turn's first task began
@@ -152,6 +151,9 @@ func (l *Loop) run() {
 		l.drainInbox()
 		l.now = l.rt.clock.Now()
 		l.wheel.advance(l.now)
+		if l.lines != nil {
+			l.serveLines()
+		}
 		l.pollOnce()
 		l.runReady()
 	}
@@ -183,8 +185,8 @@ func (l *Loop) holdsBack() bool {
 
 // anyInLine says whether somebody waits at an entrance.
 func (l *Loop) anyInLine() bool {
-	for i := range l.lines {
-		if l.lines[i].head != nil {
+	for _, q := range l.lines {
+		if q.n > 0 {
 			return true
 		}
 	}
@@ -196,9 +198,6 @@ func (l *Loop) runReady() {
 	if l.policy != nil {
 		l.policy.Tick(l.now)
 		l.withheld = false
-	}
-	if l.lines != nil {
-		l.serveLines()
 	}
 	if !l.anyReady() {
 		return
@@ -298,13 +297,6 @@ func (l *Loop) enqueue(t *Task) {
 	l.enqueueAtNode(t)
 }
 
-// enqueueNew is enqueue for a task that has not started, and that no other loop may take.
-// Until it waits, the tag of its Waiter says when it became ready, see births.
-func (l *Loop) enqueueNew(t *Task) {
-	t.wait.tag = ^int64(l.now)
-	l.enqueue(t)
-}
-
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
 	beside := &l.ready
@@ -316,9 +308,6 @@ func (l *Loop) enqueueStart(t *Task) {
 		l.queued++
 		l.withheld = false
 		l.policy.Ready(NodeStart)
-	}
-	if l.admission != nil {
-		l.births.came(l.starts.came(), l.now)
 	}
 	if l.shared && n > 1 {
 		l.rt.wakeIdle(l)

@@ -23,7 +23,7 @@ func (l *Loop) pick() *Task {
 		return l.read.pop()
 	}
 	if l.starts.precedes(&l.ready) {
-		if t := l.popStart(); t != nil {
+		if t := l.starts.pop(); t != nil {
 			return t
 		}
 	}
@@ -172,7 +172,7 @@ func (l *Loop) pickByPolicy() *Task {
 		}
 		l.queued--
 		if n == NodeStart && l.starts.precedes(&l.node(NodeStart).taskQueue) {
-			if t := l.popStart(); t != nil {
+			if t := l.starts.pop(); t != nil {
 				return t
 			}
 		}
@@ -210,15 +210,6 @@ func (l *Loop) anyNode() (NodeID, bool) {
 		return NodeStart, true
 	}
 	return 0, false
-}
-
-// popStart takes the oldest task that has not started; nil if another loop was faster.
-func (l *Loop) popStart() *Task {
-	t := l.starts.pop()
-	if t != nil && l.admission != nil {
-		l.births.took(l.starts.taken(), t)
-	}
-	return t
 }
 
 // node returns the queue of node n.

@@ -196,23 +196,6 @@ func (s *startQueue) steal(limit int) (taken taskQueue) {
 	return taken
 }
 
-// came is how many tasks have ever been pushed, taken how many of them are gone.
-func (s *startQueue) came() int64 {
-	if s.shared {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-	}
-	return s.q.pushed
-}
-
-func (s *startQueue) taken() int64 {
-	if s.shared {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-	}
-	return s.q.pushed - int64(s.q.n)
-}
-
 func (s *startQueue) setFirst() {
 	if s.q.head == nil {
 		s.first.Store(0)

@@ -122,7 +122,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 		return nil
 	case from != nil && on == from:
 		from.number(t)
-		from.enqueueNew(t)
+		from.enqueue(t)
 		return nil
 	}
 	step := uint64(len(rt.loops)) + 1
@@ -156,7 +156,7 @@ func (l *Loop) drop(t *Task) {
 // task when something happens, and may be called only on l: from Poll, from a
 // function that l calls, or by a task of l. It never parks and, as tasks made by it
 // are used again, does not allocate.
-func (l *Loop) Start(fn func()) { l.enqueueNew(l.newStart(fn)) }
+func (l *Loop) Start(fn func()) { l.enqueue(l.newStart(fn)) }
 
 // newStart makes a task that is used again.
 func (l *Loop) newStart(fn func()) *Task {

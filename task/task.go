@@ -62,7 +62,8 @@ type Task struct {
 	escaped   bool // someone may hold a pointer to it
 	recycle   bool // made by Loop.Start
 	refusals  uint8
-	startsAt  int16 // 1 + index of the Entrance that StartAt started it for, until it calls Enter
+	startsAt  int8 // 1 + index of the Entrance at which it was let in or refused, until it runs there
+	verdict   Verdict
 	node      NodeID
 	fn        func() // what it runs
 

@@ -200,7 +200,7 @@ func (w *worker) runTask(l *Loop, t *Task) {
 func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
 	if t.startsAt != 0 {
-		l.arrived(t)
+		l.neverEntered(t)
 	}
 	if l.observed {
 		l.observer.Finished(t)

@@ -16,11 +16,14 @@ type source struct {
 	resource *task.Resource
 }
 
+// unknownHeap is what a task is taken to hold of the heap, in bytes, of which nothing is known yet.
+const unknownHeap = 16 << 20
+
 // addHeap declares the heap, which every program has. Its limit comes with the first
 // reading.
 func (s *Steering) addHeap() error {
 	var err error
-	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Late: true})
+	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Late: true, Unknown: unknownHeap})
 	s.readings = map[string]ressched.ResourceID{probe.Heap: s.memory}
 	return err
 }
@@ -68,7 +71,7 @@ func (s *Steering) addDeclared() error {
 				s.ledger.SetLimit(id, limit)
 			}
 		case s.resource[i] < 0 && limit != 0:
-			id, err := s.ledger.Add(ressched.Spec{Name: r.Name(), Limit: max(limit, 0)})
+			id, err := s.ledger.Add(ressched.Spec{Name: r.Name(), Limit: max(limit, 0), Held: r == task.Descriptors})
 			if err != nil {
 				return err
 			}
@@ -91,12 +94,15 @@ func (s *Steering) Start(rt *task.Runtime) {
 			s.cfg.Log.Debug("capriccio: the scheduler does without a source", "source", source, "because", err)
 		}
 	}})
-	go s.run(rt, p)
+	limit := newHeapLimit(s.cfg.Log)
+	// What there is of memory is known before anybody is let in.
+	s.tick(rt.Now(), 0, p.Read(rt.Now()))
+	limit.follow(p.ContainerLimit())
+	go s.run(rt, p, limit)
 }
 
-func (s *Steering) run(rt *task.Runtime, p *probe.Probe) {
+func (s *Steering) run(rt *task.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
-	limit := newHeapLimit(s.cfg.Log)
 	defer limit.release()
 	const busy, quiet = 10 * time.Millisecond, 100 * time.Millisecond
 	tick := time.NewTimer(busy)
@@ -120,6 +126,7 @@ func (s *Steering) run(rt *task.Runtime, p *probe.Probe) {
 		s.self.look(rt)
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
+		s.reportRefusals(now)
 		tick.Reset(pause)
 	}
 }

@@ -64,6 +64,7 @@ type Steering struct {
 	flows      uint64                          // and how many steps the loops had made
 	complained bool
 	self       *selfWatch
+	refusals   refusalLog
 	collected  time.Duration // when there was last something new about the heap
 }
 
@@ -119,7 +120,7 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
 			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
 		})
-		side.admission = ressched.NewAdmission(l.Index(), ressched.AdmissionConfig{Refuse: !s.cfg.NoRefusals})
+		side.admission = ressched.NewAdmission(l.Index(), !s.cfg.NoRefusals)
 	}
 	s.loops = append(s.loops, side)
 	return side
@@ -142,7 +143,7 @@ func (s *Steering) Admission(l *task.Loop) task.Admission {
 	if side.admission == nil {
 		return nil
 	}
-	return &admission{a: side.admission, s: s, loop: l}
+	return &admission{a: side.admission, s: s}
 }
 
 func (s *Steering) predicted() []ressched.Prediction {
@@ -207,34 +208,21 @@ func (s *Steering) gate(entrance int) *ressched.Gate {
 type admission struct {
 	a     *ressched.Admission
 	s     *Steering
-	loop  *task.Loop
-	known []*task.Entrance // those that have been marked
-}
-
-// mark makes the entrances up to the given one known.
-func (a *admission) mark(entrance int) {
-	for i := len(a.known); i <= entrance; i++ {
-		a.a.Mark(ressched.Node(i), a.s.gate(i))
-		a.known = append(a.known, task.Entrances()[i])
-	}
+	known int // entrances that have been marked
 }
 
 var verdicts = [...]task.Verdict{
-	ressched.Admit:  task.VerdictAdmit,
-	ressched.Defer:  task.VerdictDefer,
-	ressched.Refuse: task.VerdictRefuse,
+	ressched.Admit:       task.VerdictAdmit,
+	ressched.AdmitNewest: task.VerdictAdmitNewest,
+	ressched.Defer:       task.VerdictDefer,
+	ressched.Refuse:      task.VerdictRefuse,
 }
 
-func (a *admission) Decide(now time.Duration, entrance int, waited time.Duration, priority int) task.Verdict {
-	a.mark(entrance)
-	loops := a.loop.Runtime().Loops() // between which the kernel spreads connections evenly
-	a.a.SetClients(ressched.Node(entrance), (a.known[entrance].Clients()+loops-1)/loops)
-	return verdicts[a.a.Decide(now, ressched.Node(entrance), waited, ressched.Priority(priority))]
+func (a *admission) Next(now time.Duration, entrance int, q task.Queue) task.Verdict {
+	for ; a.known <= entrance; a.known++ {
+		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
+	}
+	return verdicts[a.a.Next(now, ressched.Node(entrance), ressched.Queue(q))]
 }
 
-func (a *admission) Room(entrance, n int) bool {
-	a.mark(entrance)
-	return a.a.Room(ressched.Node(entrance), n)
-}
-
-func (a *admission) Left(entrance int) { a.a.Finished(ressched.Node(entrance)) }
+func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, ressched.Node(entrance)) }

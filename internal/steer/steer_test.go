@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,34 +206,6 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	}
 	if most < limit*7/10 {
 		t.Errorf("at most %d were inside at a time, though there is room for %d", most, limit)
-	}
-}
-
-// Each loop reckons with its part of the clients of an entrance.
-func TestClientsOfAnEntrance(t *testing.T) {
-	e, err := task.NewEntrance("clients")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, s := steered(t, 2, 1, Config{Policy: Resource})
-	defer rt.Close()
-	index := slices.Index(task.Entrances(), e)
-	e.AddClients(9)
-	for _, want := range []int{5, 0} { // of 9, rounded up, and of none
-		for i := range 2 {
-			err := task.GoOn(rt.Loop(i), func() {
-				if e.Enter() == nil {
-					e.Leave()
-				}
-			}).Join()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := s.side(rt.Loop(i)).admission.Clients(ressched.Node(index)); got != want {
-				t.Errorf("loop %d reckons with %d clients of %d, want %d", i, got, e.Clients(), want)
-			}
-		}
-		e.AddClients(-9)
 	}
 }
 

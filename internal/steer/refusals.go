@@ -1,0 +1,44 @@
+package steer
+
+import (
+	"time"
+
+	"github.com/capriccio-go/capriccio/ressched"
+)
+
+// reportEvery is how often refusals are logged at most.
+const reportEvery = time.Second
+
+// A refusalLog logs that work is refused, how much, and why. Owned by the goroutine of run.
+type refusalLog struct {
+	at   time.Duration // of the last line
+	said [8]uint64     // refusals by then, by cause
+}
+
+// reportRefusals logs what has been refused since the last line, for each cause.
+func (s *Steering) reportRefusals(now time.Duration) {
+	if s.cfg.Log == nil || now-s.refusals.at < reportEvery {
+		return
+	}
+	for _, cause := range ressched.Causes() {
+		n := s.refusedFor(cause)
+		if more := n - s.refusals.said[cause]; more > 0 {
+			s.cfg.Log.Warn("capriccio: work is refused; CAPRICCIO_OVERLOAD=wait lets it wait",
+				"because", cause.String(), "refused", more, "seconds", (now - s.refusals.at).Seconds())
+			s.refusals.said[cause] = n
+		}
+	}
+	s.refusals.at = now
+}
+
+// refusedFor is how many tasks were refused for that cause on all loops.
+func (s *Steering) refusedFor(cause ressched.Cause) (n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, side := range s.loops {
+		if side.admission != nil {
+			n += side.admission.Refused(cause)
+		}
+	}
+	return n
+}
