@@ -278,7 +278,7 @@ func (x *Ctx) mustClose() bool {
 		return true
 	}
 	b := &x.body
-	return b.phase != bodyDone && (b.owed || b.err != nil || b.left > x.srv.limits.drain+int64(x.w-x.r))
+	return b.phase != bodyDone && (b.owed || b.err != nil || b.left-int64(x.w-x.r) > x.srv.limits.drain)
 }
 
 // emit gathers p, or sends it behind what is gathered when it is large.

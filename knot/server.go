@@ -128,6 +128,24 @@ func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
 	return v
 }
 
+const (
+	// maxTimeout is the longest timeout, in nanoseconds; a longer one is none at all. Twice it
+	// and the age of the server are still a reading of the clock.
+	maxTimeout = time.Duration(1 << 61)
+	// maxConns leaves room for what admit adds.
+	maxConns = 1 << 30
+	// maxHead is the largest head in bytes: what a span can point to.
+	maxHead = 1 << 30
+)
+
+// timeout is orDefault for one that a connection waits for.
+func timeout(v, standard time.Duration) time.Duration {
+	if v = orDefault(v, standard, 0); v > maxTimeout {
+		return 0
+	}
+	return v
+}
+
 // defaultConns leaves some descriptors for files, listeners and the rest.
 func defaultConns() int {
 	var limit unix.Rlimit
@@ -144,14 +162,14 @@ func (s *Server) ready() {
 		s.limits = limits{
 			head: headLimits{
 				line:   orDefault(s.MaxRequestLine, DefaultMaxRequestLine, DefaultMaxRequestLine),
-				size:   orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead),
+				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
 				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
 			},
-			idle:     orDefault(s.IdleTimeout, DefaultIdleTimeout, 0),
-			headTime: orDefault(s.HeadTimeout, DefaultHeadTimeout, 0),
-			body:     orDefault(s.BodyTimeout, DefaultBodyTimeout, 0),
-			write:    orDefault(s.WriteTimeout, DefaultWriteTimeout, 0),
-			conns:    orDefault(s.MaxConns, defaultConns(), 0),
+			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
+			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
+			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
+			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
+			conns:    min(orDefault(s.MaxConns, defaultConns(), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
 		}
