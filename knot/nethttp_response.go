@@ -63,24 +63,34 @@ func (e *exchange) setHeader(x *Ctx, name string, values []string) {
 	case key == "Content-Type":
 		e.typed = true
 		if len(values) > 0 {
-			x.SetContentType(cleanValue(values[0]))
+			x.SetContentType(values[0])
 		}
 	case key == "Content-Length":
 		if n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64); err == nil && n >= 0 {
 			x.SetContentLength(n)
 		}
 	case key == "Connection":
-		for _, v := range values {
-			for token := range strings.SplitSeq(v, ",") {
-				if strings.EqualFold(strings.TrimSpace(token), "close") {
-					x.CloseAfter()
-				}
-			}
-		}
+		e.setConnection(x, values)
 	case key == "Date", key == "Transfer-Encoding", key == "Trailer", strings.HasPrefix(name, http.TrailerPrefix), !isToken(name):
 	default:
 		for _, v := range values {
 			x.AddHeader(name, v)
+		}
+	}
+}
+
+// setConnection passes on the options of Connection that are not the server's own.
+func (e *exchange) setConnection(x *Ctx, values []string) {
+	for _, v := range values {
+		for option := range strings.SplitSeq(v, ",") {
+			switch option = strings.TrimSpace(option); {
+			case strings.EqualFold(option, "close"):
+				x.CloseAfter()
+			case !isToken(option), strings.EqualFold(option, "keep-alive"):
+			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
+			default:
+				x.resp.fields = appendField(x.resp.fields, "Connection", option)
+			}
 		}
 	}
 }
@@ -92,18 +102,6 @@ func isToken(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-// cleanValue replaces the control bytes that AddHeader replaces.
-func cleanValue(value string) string {
-	if b := viewBytes(value); indexControl(b, 0) == len(b) {
-		return value
-	}
-	b := []byte(value)
-	for i := indexControl(b, 0); i < len(b); i = indexControl(b, i+1) {
-		b[i] = ' '
-	}
-	return string(b)
 }
 
 // Write implements http.ResponseWriter. It may wait for the client.

@@ -73,11 +73,12 @@ func (x *Ctx) SetStatus(code int) {
 	x.resp.status = code
 }
 
-// SetContentType sets the Content-Type of the response.
+// SetContentType sets the Content-Type of the response. Line breaks and other control
+// bytes become spaces, here and in Send.
 func (x *Ctx) SetContentType(ctype string) { x.resp.ctype = ctype }
 
 // SetContentLength declares the length of the body in bytes, so that Write can
-// stream it as it comes.
+// stream it as it comes. It is not sent with a status that has no body.
 func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 
 // CloseAfter makes this response the last one of the connection.
@@ -86,7 +87,8 @@ func (x *Ctx) CloseAfter() { x.closing = true }
 // AddHeader adds a header line to the response. Line breaks and other control
 // bytes in value become spaces. It panics if name is not a token, and for the
 // names that are the server's own: Content-Length and Content-Type (which have
-// their own functions), Transfer-Encoding, Connection (CloseAfter) and Date.
+// their own functions), Transfer-Encoding, Connection (CloseAfter) and Date. Upgrade
+// brings its Connection: Upgrade along (RFC 9110, 7.8).
 func (x *Ctx) AddHeader(name, value string) {
 	b := viewBytes(name)
 	for i := range b {
@@ -99,13 +101,23 @@ func (x *Ctx) AddHeader(name, value string) {
 			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
 		}
 	}
-	fields := append(append(x.resp.fields, name...), ": "...)
-	from := len(fields)
-	fields = append(fields, value...)
-	for i := indexControl(fields, from); i < len(fields); i = indexControl(fields, i+1) {
-		fields[i] = ' '
+	fields := x.resp.fields
+	if tokenIs(b, "upgrade") {
+		fields = append(fields, "Connection: Upgrade\r\n"...)
 	}
-	x.resp.fields = append(fields, "\r\n"...)
+	x.resp.fields = appendField(fields, name, value)
+}
+
+// appendField appends a header line. Control bytes in value become spaces, so that a
+// handler that passes on what it was given lets nobody write header lines of his own.
+func appendField(dst []byte, name, value string) []byte {
+	dst = append(append(dst, name...), ": "...)
+	from := len(dst)
+	dst = append(dst, value...)
+	for i := indexControl(dst, from); i < len(dst); i = indexControl(dst, i+1) {
+		dst[i] = ' '
+	}
+	return append(dst, "\r\n"...)
 }
 
 // Send is the whole response in one call: head and body leave in one write.
@@ -241,7 +253,7 @@ func (x *Ctx) commitOpen() {
 		out = append(append(out, statusLine(r.status)...), now.date...)
 	}
 	if name := x.srv.Name; name != "" {
-		out = append(append(append(out, "Server: "...), name...), "\r\n"...)
+		out = appendField(out, "Server", name)
 	}
 	switch {
 	case x.closing:
@@ -259,7 +271,7 @@ func (x *Ctx) commit(length int64) {
 	x.commitOpen()
 	out := x.out
 	if r.ctype != "" {
-		out = append(append(append(out, "Content-Type: "...), r.ctype...), "\r\n"...)
+		out = appendField(out, "Content-Type", r.ctype)
 	}
 	switch {
 	case bodyless(r.status):
@@ -392,11 +404,15 @@ func (x *Ctx) complete() error {
 			x.commit(length)
 			break
 		}
+		if bodyless(r.status) {
+			if len(r.held) > 0 {
+				return ErrNoBody
+			}
+			x.commit(-1)
+			break
+		}
 		if r.length > 0 {
 			return ErrTooShort
-		}
-		if bodyless(r.status) && len(r.held) > 0 {
-			return ErrNoBody
 		}
 		x.commit(int64(len(r.held)))
 		r.phase = respDone
