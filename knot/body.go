@@ -12,6 +12,11 @@ const (
 	maxChunkLine = 1024
 	// maxChunkDigits keeps a chunk size inside int64.
 	maxChunkDigits = 15
+	// chunkAllowance is what each chunk may take for its framing, in bytes, besides twice
+	// what it carries. maxWaste bounds the sum of what chunks take beyond that, which is
+	// extensions that nobody reads. net/http has the same rule.
+	chunkAllowance = 16
+	maxWaste       = 16 << 10
 	// bodyRoom is the least room in the read buffer for body bytes.
 	bodyRoom = 4096
 )
@@ -35,6 +40,8 @@ type body struct {
 	err     error
 	left    int64 // bytes left of the body or of the current chunk
 	read    int64 // bytes taken so far
+	framing int64 // bytes of chunked framing so far
+	waste   int64 // those of them that no honest client needs
 	trailer int   // bytes of trailer lines so far
 	phase   bodyPhase
 	chunked bool
@@ -145,6 +152,7 @@ func (x *Ctx) chunkStep() error {
 	if err != nil {
 		return err
 	}
+	b.framing += int64(len(line)) + 2
 	switch b.phase {
 	case bodyDataEnd:
 		if len(line) != 0 {
@@ -158,6 +166,10 @@ func (x *Ctx) chunkStep() error {
 		}
 		if size > x.srv.limits.maxBody-b.read {
 			return bodyTooLarge
+		}
+		b.waste = max(0, b.waste+int64(len(line))+4-chunkAllowance-min(2*size, maxWaste))
+		if b.waste > maxWaste {
+			return tooMuchFraming
 		}
 		b.left, b.phase = size, bodyData
 		if size == 0 {
@@ -222,14 +234,8 @@ func chunkSize(line []byte) (int64, *fault) {
 	if i == 0 {
 		return 0, badChunk
 	}
-	rest := trimBlank(line[i:])
-	if len(line) > i && (len(rest) == 0 || rest[0] != ';') {
+	if !chunkExtensions(line[i:]) {
 		return 0, badChunk
-	}
-	for at := 0; at < len(rest); at++ {
-		if at = indexControl(rest, at); at < len(rest) && rest[at] != '\t' {
-			return 0, badChunk
-		}
 	}
 	return size, nil
 }
@@ -243,12 +249,11 @@ func (x *Ctx) drainBody() bool {
 	if x.body.owed || x.body.err != nil {
 		return false
 	}
-	for left := x.srv.limits.drain; left >= 0; {
-		piece, err := x.nextBody(1 << 30)
-		if err != nil {
+	b := &x.body
+	for before := b.read + b.framing; b.read+b.framing-before <= x.srv.limits.drain; {
+		if _, err := x.nextBody(1 << 30); err != nil {
 			return err == io.EOF
 		}
-		left -= int64(len(piece))
 	}
 	return false
 }

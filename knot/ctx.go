@@ -70,8 +70,15 @@ func newCtx() *Ctx {
 // headBytes is what the spans of head count from.
 func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 
-// Method is the request method, one of those of RFC 9110 and PATCH.
-func (x *Ctx) Method() string { return methodNames[x.head.method] }
+// Method is the request method as it came: those of RFC 9110 and PATCH, but for CONNECT,
+// which is never served; and any other token.
+func (x *Ctx) Method() string {
+	h := &x.head
+	if h.method != methodUnknown || h.target.from == 0 {
+		return methodNames[h.method]
+	}
+	return string(x.headBytes()[h.start : h.target.from-1])
+}
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
 // resolved and slashes joined; "*" for OPTIONS *.
@@ -187,6 +194,7 @@ func (x *Ctx) busyReads() {
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.c, x.srv, x.writeErr = nil, nil, nil
+	x.head.reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()

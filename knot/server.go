@@ -76,10 +76,13 @@ type Server struct {
 	MaxHead int
 	// MaxFields is the number of header lines. 431.
 	MaxFields int
-	// MaxBody is the size of a request body in bytes. 413. Negative: no limit.
+	// MaxBody is the size of a request body in bytes. 413. Negative: no limit. Chunked
+	// framing is not counted here, but has a limit of its own: 16 bytes for each chunk,
+	// twice what the chunk carries, and 16 KiB more for all.
 	MaxBody int64
 	// MaxDrain is how much of a body that the handler did not read is read and
-	// dropped to keep the connection, in bytes. Negative: nothing.
+	// dropped to keep the connection, in bytes, chunked framing included. Negative:
+	// nothing.
 	MaxDrain int64
 
 	// Priority ranks requests, from -32 to 31: when there is more to do than can be done
