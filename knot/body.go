@@ -104,13 +104,7 @@ func (x *Ctx) tookBody(n int) {
 // fillBody reads more from the connection behind the head, which stays where
 // it is: the handler may still ask for it.
 func (x *Ctx) fillBody() error {
-	if x.body.owed {
-		x.body.owed = false
-		if x.resp.phase == respOpen {
-			x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
-		}
-	}
-	if err := x.flush(); err != nil {
+	if err := x.beforeRead(); err != nil {
 		return err
 	}
 	x.makeRoom(x.bodyAt)
@@ -121,10 +115,40 @@ func (x *Ctx) fillBody() error {
 	return err
 }
 
+// beforeRead sends what the client may be waiting for. Of a handler of net/http that is
+// only the 100 Continue: others may be writing, and they flush themselves.
+func (x *Ctx) beforeRead() error {
+	if e := x.adapted; e != nil {
+		if !x.body.owed {
+			return nil
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+	}
+	if x.body.owed {
+		x.body.owed = false
+		if x.resp.phase == respOpen {
+			x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		}
+	}
+	return x.flush()
+}
+
+// armRead sets the deadline for a read of the body.
+func (x *Ctx) armRead() error {
+	if e := x.adapted; e != nil {
+		return e.armRead(x)
+	}
+	x.c.armRead(x.srv.limits.body)
+	return nil
+}
+
 // readBody reads from the connection. If p is the free part of the read
 // buffer the bytes become part of it.
 func (x *Ctx) readBody(p []byte) (int, error) {
-	x.c.armRead(x.srv.limits.body)
+	if err := x.armRead(); err != nil {
+		return 0, err
+	}
 	n, err := x.c.nc.Read(p)
 	x.busyReads()
 	switch {
@@ -182,8 +206,12 @@ func (x *Ctx) chunkStep() error {
 		}
 		b.trailer += len(line) + 2
 		// The line still stands in the buffer with its CR LF.
-		if _, _, f := scanField(line[:len(line)+2], 0); f != nil {
+		one, _, f := scanField(line[:len(line)+2], 0)
+		if f != nil {
 			return badTrailer
+		}
+		if x.adapted != nil {
+			x.adapted.noteTrailer(one.name.of(line), one.value.of(line))
 		}
 	}
 	return nil
@@ -275,7 +303,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	b := &x.body
 	// A large piece of plain body need not pass through the buffer.
 	if b.phase == bodyData && b.err == nil && x.r == x.w && !b.owed && len(p) >= bodyRoom {
-		if b.err = x.flush(); b.err == nil {
+		if b.err = x.beforeRead(); b.err == nil {
 			var n int
 			n, b.err = x.readBody(p[:min(int64(len(p)), b.left)])
 			x.tookBody(n)

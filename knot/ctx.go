@@ -25,7 +25,8 @@ type Handler func(*Ctx) error
 // []byte it returned. Strings may be kept. It belongs to the handler's task:
 // no other task or goroutine may touch it.
 //
-// Every field is loop-private.
+// Every field is loop-private, but while adapted is set: then that says which locks guard
+// them.
 type Ctx struct {
 	c   *conn
 	srv *Server
@@ -52,6 +53,9 @@ type Ctx struct {
 	finished bool  // the current request is answered and logged
 	counted  int64 // bytes of in and out, as said to the runtime
 	spoiled  bool  // a handler was torn out of it: not to be used again
+	gone     bool  // a handler has taken the connection over
+
+	adapted *exchange // while a handler of net/http has the request
 
 	// Used by Files: NUL-terminated name, the buffers of widen, what SendFile asks.
 	name      []byte
@@ -198,7 +202,7 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.path, x.closing, x.torn = nil, false, false
+	x.path, x.closing, x.torn, x.gone = nil, false, false, false
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)

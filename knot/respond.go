@@ -44,18 +44,22 @@ type response struct {
 	length  int64  // declared, or -1
 	written int64  // body bytes from the handler
 	start   int    // offset of the head in Ctx.out, -1 once some of it has left
+	trailer []byte // trailer lines
 	status  int
 	phase   respPhase
+	dated   bool // Date is among fields
+	named   bool // Server is
 }
 
 func (r *response) begin() {
-	r.ctype, r.fields, r.held = "", r.fields[:0], r.held[:0]
+	r.ctype, r.fields, r.held, r.trailer = "", r.fields[:0], r.held[:0], nil
+	r.dated, r.named = false, false
 	r.length, r.written, r.start = -1, 0, -1
 	r.status, r.phase = 200, respOpen
 }
 
 func (r *response) forget() {
-	r.ctype = ""
+	r.ctype, r.trailer = "", nil
 	if cap(r.fields) > 4096 {
 		r.fields = nil
 	}
@@ -247,12 +251,15 @@ func (x *Ctx) commitOpen() {
 	x.closing = x.closing || x.mustClose()
 	r.start = len(x.out)
 	out, now := x.out, x.srv.clock.stamp()
-	if r.status == 200 {
+	switch {
+	case r.dated:
+		out = append(out, statusLine(r.status)...)
+	case r.status == 200:
 		out = append(out, now.okay...)
-	} else {
+	default:
 		out = append(append(out, statusLine(r.status)...), now.date...)
 	}
-	if name := x.srv.Name; name != "" {
+	if name := x.srv.Name; name != "" && !r.named {
 		out = appendField(out, "Server", name)
 	}
 	switch {
@@ -288,6 +295,12 @@ func (x *Ctx) commit(length int64) {
 func (x *Ctx) mustClose() bool {
 	if !x.head.persistent() || x.srv.stopping.Load() {
 		return true
+	}
+	if e := x.adapted; e != nil {
+		if e.duplex || !e.reading.TryLock() {
+			return false // the rest of the body is being read, or is going to be
+		}
+		defer e.reading.Unlock()
 	}
 	b := &x.body
 	return b.phase != bodyDone && (b.owed || b.err != nil || b.left-int64(x.w-x.r) > x.srv.limits.drain)
@@ -334,12 +347,21 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 	return x.writeWith(parts)
 }
 
+// armWrite sets the deadline for a write.
+func (x *Ctx) armWrite() {
+	if e := x.adapted; e != nil {
+		e.armWrite(x)
+		return
+	}
+	x.c.armWrite(x.srv.limits.write)
+}
+
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
 	if len(x.out) == 0 || x.writeErr != nil {
 		return x.writeErr
 	}
-	x.c.armWrite(x.srv.limits.write)
+	x.armWrite()
 	_, x.writeErr = x.c.nc.Write(x.out)
 	x.out = x.out[:0]
 	x.resp.start = -1
@@ -359,13 +381,13 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 		if err := x.flush(); err != nil {
 			return err
 		}
-		x.c.armWrite(x.srv.limits.write)
+		x.armWrite()
 		_, x.writeErr = x.c.nc.Write(parts[0])
 		return x.writeErr
 	case !ok: // TLS, for instance, would send a record for each
 		return x.writeGathered(parts)
 	}
-	x.c.armWrite(x.srv.limits.write)
+	x.armWrite()
 	x.vector = append(append(x.vectors[:0], x.out), parts...)
 	_, x.writeErr = w.WriteBuffers(&x.vector)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
@@ -422,7 +444,7 @@ func (x *Ctx) complete() error {
 			return ErrTooShort
 		}
 	case respChunked:
-		x.out = append(x.out, "0\r\n\r\n"...)
+		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
 	}
 	r.phase = respDone
 	return x.writeErr

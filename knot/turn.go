@@ -44,7 +44,7 @@ func (x *Ctx) turn() verdict {
 	scanned, by := 0, int64(0)
 	for {
 		v := x.serveBuffered(scanned)
-		if x.flush() != nil {
+		if v != turnGone && x.flush() != nil {
 			return turnClose
 		}
 		if v != turnMore {
@@ -126,6 +126,8 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		x.bodyAt = x.r
 		x.serveRequest()
 		switch {
+		case x.gone:
+			return turnGone
 		case x.torn || x.writeErr != nil:
 			return turnClose
 		case x.closing && (x.r < x.w || x.body.phase != bodyDone || x.srv.stopping.Load()):
@@ -268,6 +270,9 @@ func (x *Ctx) refuse(f *fault) {
 // abandon cleans up after a handler that panicked, or, with p nil, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
 func (x *Ctx) abandon(p any) verdict {
+	if x.gone {
+		return turnGone
+	}
 	what := "handler panicked"
 	if p == nil {
 		what = "handler left by runtime.Goexit"
