@@ -55,6 +55,8 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /request HTTP/1.0\r\nPragma: no-cache\r\nCache-Control: max-age=1\r\n\r\n"},
 	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
 	{request: "PURGE /request"},
+	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "501", theirs: "404"},
+	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},
 	{request: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{request: "GET /types", ours: "ReaderFrom false", theirs: "ReaderFrom true"},
 	{request: "GET /controller"},
@@ -93,6 +95,7 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /connection"},
 	{request: "GET /bad-length"},
 	{request: "GET /short", ours: "unexpected EOF", theirs: "unexpected EOF"},
+	{request: "GET /short?nothing", ours: "500", theirs: "unexpected EOF"},
 	{request: "GET /long", ours: "fits", theirs: "unexpected EOF"},
 	{request: "GET /long?flush"},
 	{request: "GET /twice"},
@@ -319,7 +322,9 @@ func promiseEnds(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("/short", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10")
-		io.WriteString(w, "short")
+		if r.URL.RawQuery == "" {
+			io.WriteString(w, "short")
+		}
 	})
 	mux.HandleFunc("/long", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "4")

@@ -142,7 +142,12 @@ func TestEveryMethodReachesTheHandler(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			fmt.Fprintf(w, "%s %s", r.Method, body)
 		}))}).dial()
+		files := start(&Server{Handler: openWith(t, t.TempDir(), FilesConfig{}).Serve}).dial()
 		for _, method := range methods {
+			files.send(method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if resp, _ := files.response(method); resp.StatusCode != 405 || resp.Header.Get("Allow") == "" {
+				t.Errorf("files, %s: status %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+			}
 			native.send("\r\n" + method + " /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
 			if _, body := native.response(method); body != method+" /a? h" {
 				t.Errorf("%s: %q", method, body)
