@@ -274,6 +274,10 @@ func TestAdaptedDeadlines(t *testing.T) {
 					defer timer.Stop()
 					_, err := w.Write(make([]byte, 64<<20))
 					failed <- err
+				case "/write-after":
+					control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+					_, err := w.Write(make([]byte, 64<<20))
+					failed <- err
 				case "/far":
 					control.SetReadDeadline(time.Now().Add(time.Hour))
 					control.SetWriteDeadline(time.Now().Add(time.Hour))
@@ -281,7 +285,7 @@ func TestAdaptedDeadlines(t *testing.T) {
 				}
 			})),
 		})
-		for _, target := range []string{"/read", "/write"} {
+		for _, target := range []string{"/read", "/write", "/write-after"} {
 			p := sv.dial()
 			p.send("POST " + target + " HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n")
 			err := <-failed

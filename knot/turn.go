@@ -44,7 +44,7 @@ func (x *Ctx) turn() verdict {
 	scanned, by := 0, int64(0)
 	for {
 		v := x.serveBuffered(scanned)
-		if v != turnGone && x.flush() != nil {
+		if x.flush() != nil {
 			return turnClose
 		}
 		if v != turnMore {
