@@ -110,7 +110,7 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /hijack?wrote", ours: "somemore", theirs: "unexpected EOF"},
 	{request: "GET /hijack?twice"},
 	{request: "GET /101", ours: "500", theirs: "101"},
-	{request: "GET /../x", ours: "400", theirs: "307"},
+	{request: "GET /../x", ours: "400", theirs: `Location=["/x"]`},
 }
 
 // wholeAnswer sends a request and the end of the stream, and describes all that comes.
