@@ -12,6 +12,11 @@ const (
 	maxChunkLine = 1024
 	// maxChunkDigits keeps a chunk size inside int64.
 	maxChunkDigits = 15
+	// chunkAllowance is what each chunk may take for its framing, in bytes, besides twice
+	// what it carries. maxWaste bounds the sum of what chunks take beyond that, which is
+	// extensions that nobody reads. net/http has the same rule.
+	chunkAllowance = 16
+	maxWaste       = 16 << 10
 	// bodyRoom is the least room in the read buffer for body bytes.
 	bodyRoom = 4096
 )
@@ -35,6 +40,8 @@ type body struct {
 	err     error
 	left    int64 // bytes left of the body or of the current chunk
 	read    int64 // bytes taken so far
+	framing int64 // bytes of chunked framing so far
+	waste   int64 // those of them that no honest client needs
 	trailer int   // bytes of trailer lines so far
 	phase   bodyPhase
 	chunked bool
@@ -97,13 +104,7 @@ func (x *Ctx) tookBody(n int) {
 // fillBody reads more from the connection behind the head, which stays where
 // it is: the handler may still ask for it.
 func (x *Ctx) fillBody() error {
-	if x.body.owed {
-		x.body.owed = false
-		if x.resp.phase == respOpen {
-			x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
-		}
-	}
-	if err := x.flush(); err != nil {
+	if err := x.beforeRead(); err != nil {
 		return err
 	}
 	x.makeRoom(x.bodyAt)
@@ -114,10 +115,40 @@ func (x *Ctx) fillBody() error {
 	return err
 }
 
+// beforeRead sends what the client may be waiting for. Of a handler of net/http that is
+// only the 100 Continue: others may be writing, and they flush themselves.
+func (x *Ctx) beforeRead() error {
+	if e := x.adapted; e != nil {
+		if !x.body.owed {
+			return nil
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+	}
+	if x.body.owed {
+		x.body.owed = false
+		if x.resp.phase == respOpen {
+			x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		}
+	}
+	return x.flush()
+}
+
+// armRead sets the deadline for a read of the body.
+func (x *Ctx) armRead() error {
+	if e := x.adapted; e != nil {
+		return e.armRead(x)
+	}
+	x.c.armRead(x.srv.limits.body)
+	return nil
+}
+
 // readBody reads from the connection. If p is the free part of the read
 // buffer the bytes become part of it.
 func (x *Ctx) readBody(p []byte) (int, error) {
-	x.c.armRead(x.srv.limits.body)
+	if err := x.armRead(); err != nil {
+		return 0, err
+	}
 	n, err := x.c.nc.Read(p)
 	x.busyReads()
 	switch {
@@ -145,6 +176,7 @@ func (x *Ctx) chunkStep() error {
 	if err != nil {
 		return err
 	}
+	b.framing += int64(len(line)) + 2
 	switch b.phase {
 	case bodyDataEnd:
 		if len(line) != 0 {
@@ -159,6 +191,10 @@ func (x *Ctx) chunkStep() error {
 		if size > x.srv.limits.maxBody-b.read {
 			return bodyTooLarge
 		}
+		b.waste = max(0, b.waste+int64(len(line))+4-chunkAllowance-min(2*size, maxWaste))
+		if b.waste > maxWaste {
+			return tooMuchFraming
+		}
 		b.left, b.phase = size, bodyData
 		if size == 0 {
 			b.phase = bodyTrailer
@@ -170,8 +206,12 @@ func (x *Ctx) chunkStep() error {
 		}
 		b.trailer += len(line) + 2
 		// The line still stands in the buffer with its CR LF.
-		if _, _, f := scanField(line[:len(line)+2], 0); f != nil {
+		one, _, f := scanField(line[:len(line)+2], 0)
+		if f != nil {
 			return badTrailer
+		}
+		if x.adapted != nil {
+			x.adapted.noteTrailer(one.name.of(line), one.value.of(line))
 		}
 	}
 	return nil
@@ -222,14 +262,8 @@ func chunkSize(line []byte) (int64, *fault) {
 	if i == 0 {
 		return 0, badChunk
 	}
-	rest := trimBlank(line[i:])
-	if len(line) > i && (len(rest) == 0 || rest[0] != ';') {
+	if !chunkExtensions(line[i:]) {
 		return 0, badChunk
-	}
-	for at := 0; at < len(rest); at++ {
-		if at = indexControl(rest, at); at < len(rest) && rest[at] != '\t' {
-			return 0, badChunk
-		}
 	}
 	return size, nil
 }
@@ -243,12 +277,11 @@ func (x *Ctx) drainBody() bool {
 	if x.body.owed || x.body.err != nil {
 		return false
 	}
-	for left := x.srv.limits.drain; left >= 0; {
-		piece, err := x.nextBody(1 << 30)
-		if err != nil {
+	b := &x.body
+	for before := b.read + b.framing; b.read+b.framing-before <= x.srv.limits.drain; {
+		if _, err := x.nextBody(1 << 30); err != nil {
 			return err == io.EOF
 		}
-		left -= int64(len(piece))
 	}
 	return false
 }
@@ -270,7 +303,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	b := &x.body
 	// A large piece of plain body need not pass through the buffer.
 	if b.phase == bodyData && b.err == nil && x.r == x.w && !b.owed && len(p) >= bodyRoom {
-		if b.err = x.flush(); b.err == nil {
+		if b.err = x.beforeRead(); b.err == nil {
 			var n int
 			n, b.err = x.readBody(p[:min(int64(len(p)), b.left)])
 			x.tookBody(n)

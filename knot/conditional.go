@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"time"
 )
@@ -104,14 +105,15 @@ func parsePosition(text []byte) (n int64, there, ok bool) {
 	if len(text) == 0 {
 		return 0, false, true
 	}
-	if len(text) > maxLengthDigits {
-		return 0, true, false
-	}
 	for _, ch := range text {
-		if ch < '0' || ch > '9' {
+		switch digit := int64(ch) - '0'; {
+		case digit < 0 || digit > 9:
 			return 0, true, false
+		case n > (math.MaxInt64-digit)/10:
+			n = math.MaxInt64 // behind the end of every file
+		default:
+			n = n*10 + digit
 		}
-		n = n*10 + int64(ch-'0')
 	}
 	return n, true, true
 }

@@ -42,6 +42,7 @@ const (
 	turnMore                  // part of a request is buffered
 	turnClose                 // close now
 	turnLinger                // close, but let the client read the answer first
+	turnGone                  // a handler has the connection, and the server forgot it
 )
 
 // conn is what a connection holds for life, all that it holds while idle. Its
@@ -127,7 +128,7 @@ func (c *conn) idle() bool {
 }
 
 // turn reads and serves all that is there. It returns true if the connection
-// rests, false if it is closed.
+// rests, false if it is closed or somebody else's.
 func (c *conn) turn() bool {
 	c.inside, c.refused = false, false
 	if c.entersFirst() && c.state.Load() == connIdle {
@@ -139,6 +140,9 @@ func (c *conn) turn() bool {
 	c.leave()
 	if v == turnRest || v == turnLinger && c.linger() {
 		return true
+	}
+	if v == turnGone {
+		return false
 	}
 	c.finish()
 	return false

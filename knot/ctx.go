@@ -25,7 +25,8 @@ type Handler func(*Ctx) error
 // []byte it returned. Strings may be kept. It belongs to the handler's task:
 // no other task or goroutine may touch it.
 //
-// Every field is loop-private.
+// Every field is loop-private, but while adapted is set: then that says which locks guard
+// them.
 type Ctx struct {
 	c   *conn
 	srv *Server
@@ -52,6 +53,9 @@ type Ctx struct {
 	finished bool  // the current request is answered and logged
 	counted  int64 // bytes of in and out, as said to the runtime
 	spoiled  bool  // a handler was torn out of it: not to be used again
+	gone     bool  // a handler has taken the connection over
+
+	adapted *exchange // while a handler of net/http has the request
 
 	// Used by Files: NUL-terminated name, the buffers of widen, what SendFile asks.
 	name      []byte
@@ -70,8 +74,15 @@ func newCtx() *Ctx {
 // headBytes is what the spans of head count from.
 func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 
-// Method is the request method, one of those of RFC 9110 and PATCH.
-func (x *Ctx) Method() string { return methodNames[x.head.method] }
+// Method is the request method as it came: those of RFC 9110 and PATCH, but for CONNECT,
+// which is never served; and any other token.
+func (x *Ctx) Method() string {
+	h := &x.head
+	if h.method != methodUnknown || h.target.from == 0 {
+		return methodNames[h.method]
+	}
+	return string(x.headBytes()[h.start : h.target.from-1])
+}
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
 // resolved and slashes joined; "*" for OPTIONS *.
@@ -187,10 +198,11 @@ func (x *Ctx) busyReads() {
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.c, x.srv, x.writeErr = nil, nil, nil
+	x.head.reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.path, x.closing, x.torn = nil, false, false
+	x.path, x.closing, x.torn, x.gone = nil, false, false, false
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)

@@ -21,7 +21,11 @@
 //     to Transfer-Encoding are refused.
 //   - The only transfer coding is chunked. Chunk extensions and trailers are
 //     checked and dropped.
-//   - Bytes from 0x80 up are let through in the request target.
+//   - Host must be by the grammar of RFC 3986, with a port up to 65535.
+//   - A request target has no fragment, no quotation mark and no angle bracket,
+//     and a path no backslash. Bytes from 0x80 up and what browsers leave
+//     unescaped (brackets, braces and so on) are let through.
+//   - Methods that nobody has heard of go to the handler. CONNECT gets 501.
 //   - HTTP/1.2 and later 1.x are served as HTTP/1.1.
 //
 // Unless a function says otherwise it may be called from a task and from a

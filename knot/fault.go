@@ -29,6 +29,7 @@ var (
 	badLength       = &fault{400, "malformed Content-Length"}
 	twoLengths      = &fault{400, "more than one Content-Length"}
 	twoCodings      = &fault{400, "more than one Transfer-Encoding"}
+	badCoding       = &fault{400, "Transfer-Encoding does not end with chunked, or is malformed"}
 	codingAndLength = &fault{400, "both Transfer-Encoding and Content-Length"}
 	codingBefore11  = &fault{400, "Transfer-Encoding in an HTTP/1.0 request"}
 	badChunk        = &fault{400, "malformed chunk"}
@@ -37,11 +38,11 @@ var (
 	headTimeout     = &fault{408, "request head took too long"}
 	bodyTimeout     = &fault{408, "request body took too long"}
 	bodyTooLarge    = &fault{413, "request body is too large"}
+	tooMuchFraming  = &fault{413, "chunks have more framing than content"}
 	targetTooLong   = &fault{414, "request line is too long"}
 	badExpectation  = &fault{417, "unknown expectation"}
 	headTooLarge    = &fault{431, "request head is too large"}
 	tooManyFields   = &fault{431, "too many header fields"}
-	unknownMethod   = &fault{501, "unknown method"}
 	overloaded      = &fault{503, "too many connections"}
 	noTunnel        = &fault{501, "CONNECT is not served"}
 	unknownCoding   = &fault{501, "unknown transfer coding"}

@@ -17,7 +17,7 @@ import (
 var stricter = []*fault{
 	badLineEnd, twoLengths, twoCodings, badFold, badTarget,
 	noHost, twoHosts, badHost, codingAndLength, codingBefore11, unknownVersion, badName, badValue,
-	bodyTooLarge, targetTooLong, headTooLarge, tooManyFields,
+	badCoding, bodyTooLarge, targetTooLong, headTooLarge, tooManyFields,
 }
 
 // laxer says why net/http.ReadRequest may refuse what parse takes, or "".

@@ -2,7 +2,7 @@ package knot
 
 import "encoding/binary"
 
-// method is a known request method.
+// method is a request method as far as the server knows it.
 type method uint8
 
 const (
@@ -67,11 +67,14 @@ func (h *head) reset() {
 
 // parse reads the head that b begins with. It returns nil when it is complete
 // and right, needMore when b ends too early, or the fault. What is refused for
-// its meaning only (unknown method) is in h.refused: framing is known then.
+// its meaning only (CONNECT) is in h.refused: framing is known then.
 func (h *head) parse(b []byte, limits *headLimits) *fault {
 	h.reset()
 	i, f := h.parseRequestLine(b, limits)
 	for f == nil {
+		if i < len(b) && b[i] == '\n' {
+			return badLineEnd
+		}
 		if i+1 >= len(b) {
 			f = needMore
 			break
@@ -221,7 +224,7 @@ func scanField(b []byte, i int) (one field, next int, f *fault) {
 	from = i
 	for {
 		i = indexControl(b, i)
-		if i+1 >= len(b) {
+		if i == len(b) || i+1 == len(b) && (b[i] == '\r' || b[i] == '\t') {
 			return one, 0, needMore
 		}
 		if b[i] != '\t' {

@@ -43,8 +43,11 @@ func TestStatusCodes(t *testing.T) {
 			{"431 by number", "GET / HTTP/1.1\r\n" + host + strings.Repeat("A: b\r\n", 100) + "\r\n", "431", false},
 			{"500 after a panic", "GET /panic HTTP/1.1\r\n" + host + "\r\n", "500", false},
 			{"500 after Goexit", "GET /goexit HTTP/1.1\r\n" + host + "\r\n", "500", false},
-			{"501", "BREW / HTTP/1.1\r\n" + host + "\r\n", "501", true},
-			{"501 for a coding", "PUT / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\n\r\n", "501", false},
+			{"200 for a method that only the handler knows", "BREW / HTTP/1.1\r\n" + host + "\r\n", "200", true},
+			{"400 for a coding after chunked", "PUT / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked, gzip\r\n\r\n", "400", false},
+			{"400 for HEAD", "HEAD / HTTP/1.1\r\n\r\n", "400", false},
+			{"400 for a last line with LF", "GET / HTTP/1.1\r\n" + host + "\n", "400", false},
+			{"501 for a coding", "PUT / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n", "501", false},
 			{"501 for CONNECT", "CONNECT a:1 HTTP/1.1\r\n" + host + "\r\n", "501", false},
 			{"505", "GET / HTTP/2.0\r\n" + host + "\r\n", "505", false},
 		} {

@@ -1,7 +1,5 @@
 package knot
 
-import "bytes"
-
 // maxLengthDigits keeps a Content-Length inside int64.
 const maxLengthDigits = 18
 
@@ -53,10 +51,8 @@ func (h *head) noteHost(b []byte, value span) *fault {
 	if h.hosts++; h.hosts > 1 {
 		return twoHosts
 	}
-	for _, ch := range value.of(b) {
-		if !hostByte[ch] {
-			return badHost
-		}
+	if text := value.of(b); len(text) > 0 && !validAuthority(text) {
+		return badHost
 	}
 	// The authority of an absolute target overrides the field (RFC 9112, 3.2.2).
 	if h.host == (span{}) {
@@ -108,11 +104,24 @@ func (h *head) noteCoding(value []byte) *fault {
 		return twoCodings
 	}
 	h.hasCoding = true
-	if !textIs(value, "chunked") {
-		return unknownCoding
+	if textIs(value, "chunked") {
+		h.chunked = true
+		return nil
 	}
-	h.chunked = true
-	return nil
+	// Without chunked as the last one the end of the body can't be told (RFC 9112, 6.3).
+	chunked := false
+	for list := value; list != nil; {
+		var coding []byte
+		coding, list = nextElement(list)
+		if len(coding) == 0 || chunked {
+			return badCoding
+		}
+		chunked = textIs(coding, "chunked")
+	}
+	if !chunked {
+		return badCoding
+	}
+	return unknownCoding
 }
 
 // check is what can be said only when all header lines are known.
@@ -125,10 +134,7 @@ func (h *head) check() *fault {
 	case h.hosts == 0 && h.minor > 0:
 		return noHost
 	}
-	switch h.method {
-	case methodUnknown:
-		h.refuse(unknownMethod)
-	case methodConnect:
+	if h.method == methodConnect {
 		h.refuse(noTunnel)
 	}
 	if h.minor == 0 {
@@ -165,13 +171,22 @@ func (h *head) splitTarget(b []byte) *fault {
 		}
 	}
 	rest := b[from:to]
-	if bytes.IndexByte(rest, '#') >= 0 {
-		return badTarget
+	path := 0
+	for path < len(rest) && rest[path] != '?' {
+		if notInTarget[rest[path]] || rest[path] == '\\' {
+			return badTarget
+		}
+		path++
 	}
-	h.path = span{from, to}
-	if i := bytes.IndexByte(rest, '?'); i >= 0 {
-		h.path.to = from + uint32(i)
-		h.query = span{from + uint32(i) + 1, to}
+	h.path = span{from, from + uint32(path)}
+	if path == len(rest) {
+		return nil
+	}
+	h.query = span{from + uint32(path) + 1, to}
+	for _, ch := range rest[path+1:] {
+		if notInTarget[ch] {
+			return badTarget
+		}
 	}
 	return nil
 }
@@ -187,10 +202,10 @@ func (h *head) splitAuthority(b []byte) (uint32, *fault) {
 		}
 	}
 	end := scheme
-	for end < len(target) && hostByte[target[end]] {
+	for end < len(target) && target[end] != '/' && target[end] != '?' {
 		end++
 	}
-	if end == scheme || end < len(target) && target[end] != '/' && target[end] != '?' {
+	if !validAuthority(target[scheme:end]) {
 		return 0, badTarget
 	}
 	h.host = span{h.target.from + uint32(scheme), h.target.from + uint32(end)}

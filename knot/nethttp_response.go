@@ -2,14 +2,10 @@ package knot
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // The exchange as an http.ResponseWriter.
@@ -19,43 +15,72 @@ func (e *exchange) Header() http.Header { return e.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (e *exchange) WriteHeader(code int) {
-	if code < 100 || code > 999 {
+	if code < 100 || code > widestStatus {
 		panic("knot: status " + strconv.Itoa(code) + " is not in 100 to 999")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
+	case e.hijacked:
+		e.log("WriteHeader after Hijack", "status", code)
 	case e.x == nil:
 	case e.wrote:
-		e.x.logRequest("superfluous call of WriteHeader", "status", code)
-	case code < 200 && code != http.StatusSwitchingProtocols: // informational, not sent
+		e.log("superfluous call of WriteHeader", "status", code)
+	case code < 200 && code != http.StatusSwitchingProtocols:
+		e.writeEarly(e.x, code)
 	default:
 		e.writeHead(e.x, code)
 	}
 }
 
-// writeHead fixes status and header of the response. It needs mu.
-func (e *exchange) writeHead(x *Ctx, code int) {
-	e.wrote = true
-	if code < 200 || code > lastStatus {
-		e.fail(x, "status", code)
+// writeEarly sends an informational response, with the header as it is now. It needs mu.
+func (e *exchange) writeEarly(x *Ctx, code int) {
+	if x.head.minor == 0 { // they can't take it
 		return
 	}
-	x.SetStatus(code)
+	if code == http.StatusContinue && e.reading.TryLock() { // else it is being sent
+		x.body.owed = false
+		e.reading.Unlock()
+	}
+	out := append(x.out, statusLine(code)...)
+	for _, name := range e.names() {
+		if key := http.CanonicalHeaderKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !isToken(name) {
+			continue
+		}
+		for _, v := range e.header[name] {
+			out = appendField(out, name, v)
+		}
+	}
+	x.out = append(out, "\r\n"...)
+	x.flush()
+}
+
+// names are those of the header, in order.
+func (e *exchange) names() []string {
 	names := make([]string, 0, len(e.header))
 	for name := range e.header {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names {
-		e.setHeader(x, name, e.header[name])
-	}
+	return names
 }
 
-// fail makes the response a 500.
-func (e *exchange) fail(x *Ctx, what string, value any) {
-	x.logRequest("handler failed", "error", errUnfit, what, value)
-	e.failure = Status(http.StatusInternalServerError)
+// writeHead fixes status and header of the response. It needs mu.
+func (e *exchange) writeHead(x *Ctx, code int) {
+	e.wrote = true
+	if code < 200 {
+		e.log("handler failed", "error", errUnfit, "status", code)
+		e.failure = Status(http.StatusInternalServerError)
+		return
+	}
+	x.resp.status = code
+	e.typed = bodyless(code) || e.header.Get("Content-Encoding") != ""
+	for _, name := range e.names() {
+		e.setHeader(x, name, e.header[name])
+	}
+	if code == http.StatusNotModified {
+		x.SetContentType("")
+	}
 }
 
 func (e *exchange) setHeader(x *Ctx, name string, values []string) {
@@ -63,24 +88,53 @@ func (e *exchange) setHeader(x *Ctx, name string, values []string) {
 	case key == "Content-Type":
 		e.typed = true
 		if len(values) > 0 {
-			x.SetContentType(cleanValue(values[0]))
+			x.SetContentType(values[0])
 		}
 	case key == "Content-Length":
-		if n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64); err == nil && n >= 0 {
-			x.SetContentLength(n)
+		text := strings.Join(values, ",")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			e.log("invalid Content-Length", "value", text)
+			return
 		}
+		x.SetContentLength(n)
 	case key == "Connection":
-		for _, v := range values {
-			for token := range strings.SplitSeq(v, ",") {
-				if strings.EqualFold(strings.TrimSpace(token), "close") {
-					x.CloseAfter()
-				}
-			}
-		}
-	case key == "Date", key == "Transfer-Encoding", key == "Trailer", strings.HasPrefix(name, http.TrailerPrefix), !isToken(name):
+		e.setConnection(x, values)
+	case key == "Trailer":
+		e.announce(x, values)
+	case key == "Transfer-Encoding", !isToken(name): // the latter with http.TrailerPrefix, too
+	case key == "Date":
+		x.resp.dated = true
+		addFields(x, name, values)
+	case key == "Server":
+		x.resp.named = true
+		addFields(x, name, values)
 	default:
 		for _, v := range values {
 			x.AddHeader(name, v)
+		}
+	}
+}
+
+// addFields adds header lines that AddHeader does not take.
+func addFields(x *Ctx, name string, values []string) {
+	for _, v := range values {
+		x.resp.fields = appendField(x.resp.fields, name, v)
+	}
+}
+
+// setConnection passes on the options of Connection that are not the server's own.
+func (e *exchange) setConnection(x *Ctx, values []string) {
+	for _, v := range values {
+		for option := range strings.SplitSeq(v, ",") {
+			switch option = strings.TrimSpace(option); {
+			case strings.EqualFold(option, "close"):
+				x.CloseAfter()
+			case !isToken(option), strings.EqualFold(option, "keep-alive"):
+			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
+			default:
+				addFields(x, "Connection", []string{option})
+			}
 		}
 	}
 }
@@ -94,18 +148,6 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// cleanValue replaces the control bytes that AddHeader replaces.
-func cleanValue(value string) string {
-	if b := viewBytes(value); indexControl(b, 0) == len(b) {
-		return value
-	}
-	b := []byte(value)
-	for i := indexControl(b, 0); i < len(b); i = indexControl(b, i+1) {
-		b[i] = ' '
-	}
-	return string(b)
-}
-
 // Write implements http.ResponseWriter. It may wait for the client.
 func (e *exchange) Write(p []byte) (int, error) {
 	e.mu.Lock()
@@ -114,12 +156,25 @@ func (e *exchange) Write(p []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
+	case len(p) == 0:
+		return 0, nil
 	case bodyless(x.resp.status):
 		return 0, http.ErrBodyNotAllowed
-	case !e.typed && len(p) > 0:
-		e.typed = true
-		if e.header.Get("Content-Encoding") == "" {
-			x.SetContentType(http.DetectContentType(p))
+	}
+	if !e.typed {
+		const enough = 512 // what DetectContentType looks at
+		held := int64(len(e.sniffed) + len(p))
+		if r := &x.resp; r.length >= 0 && held > r.length {
+			return 0, http.ErrContentLength
+		}
+		if held < enough {
+			e.sniffed = append(e.sniffed, p...)
+			return len(p), nil
+		}
+		fit := min(len(p), enough-len(e.sniffed))
+		x.SetContentType(http.DetectContentType(append(e.sniffed, p[:fit]...)))
+		if err := e.settleType(x); err != nil {
+			return 0, err
 		}
 	}
 	n, err := x.Write(p)
@@ -127,6 +182,21 @@ func (e *exchange) Write(p []byte) (int, error) {
 		err = http.ErrContentLength
 	}
 	return n, err
+}
+
+// settleType decides the Content-Type and writes what was held back for it. It needs mu.
+func (e *exchange) settleType(x *Ctx) error {
+	held := e.sniffed
+	e.sniffed = nil
+	if !e.typed && len(held) > 0 && x.resp.ctype == "" {
+		x.SetContentType(http.DetectContentType(held))
+	}
+	e.typed = true
+	if len(held) == 0 {
+		return nil
+	}
+	_, err := x.Write(held)
+	return err
 }
 
 // WriteString implements io.StringWriter.
@@ -143,17 +213,18 @@ func (e *exchange) FlushError() error {
 	if err != nil {
 		return err
 	}
-	e.typed = true // too late to find out
+	if err := e.settleType(x); err != nil {
+		return err
+	}
 	return x.Flush()
 }
 
-// EnableFullDuplex is for http.ResponseController: reading the request after writing
-// of the response has begun is possible anyway.
-func (e *exchange) EnableFullDuplex() error { return nil }
-
 // writing is the Ctx to write to. It needs mu.
 func (e *exchange) writing() (*Ctx, error) {
-	if e.x == nil {
+	switch {
+	case e.hijacked:
+		return nil, http.ErrHijacked
+	case e.x == nil:
 		return nil, errReturned
 	}
 	if !e.wrote {
@@ -165,30 +236,54 @@ func (e *exchange) writing() (*Ctx, error) {
 	return e.x, nil
 }
 
-// peerCheck returns a function that tells whether the client has closed the connection,
-// nil if there is none. It does not look at what the client has sent: poll(2) tells of
-// the end of the stream though there are bytes before it.
-func peerCheck(nc net.Conn) func() (closed bool, err error) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
-		nc = secure.NetConn()
-	}
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return func() (closed bool, err error) {
-		failed := raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			var n int
-			if n, err = unix.Poll(fds, 0); err == unix.EINTR {
-				err = nil
+// notTrailers may not stand in a trailer (RFC 9110, 6.5.1), as net/http has them.
+var notTrailers = map[string]bool{
+	"Authorization": true, "Cache-Control": true, "Connection": true, "Content-Encoding": true,
+	"Content-Length": true, "Content-Range": true, "Content-Type": true, "Expect": true, "Host": true,
+	"Keep-Alive": true, "Max-Forwards": true, "Pragma": true, "Proxy-Authenticate": true,
+	"Proxy-Authorization": true, "Proxy-Connection": true, "Range": true, "Realm": true, "Te": true,
+	"Trailer": true, "Transfer-Encoding": true, "Www-Authenticate": true,
+}
+
+// announce takes up the Trailer header. It needs mu.
+func (e *exchange) announce(x *Ctx, values []string) {
+	for _, list := range values {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if isToken(name) && !notTrailers[name] && !strings.HasPrefix(name, "If-") && !slices.Contains(e.announced, name) {
+				e.announced = append(e.announced, name)
 			}
-			closed = n > 0
-		})
-		return closed, errors.Join(failed, err)
+		}
+		x.AddHeader("Trailer", list)
 	}
+}
+
+// addTrailers prepares the trailer of the response if it can have one. It needs mu.
+func (e *exchange) addTrailers(x *Ctx) error {
+	r := &x.resp
+	var lines []byte
+	for _, name := range e.announced {
+		for _, v := range e.header[name] {
+			lines = appendField(lines, name, v)
+		}
+	}
+	for _, name := range e.names() {
+		bare, ok := strings.CutPrefix(name, http.TrailerPrefix)
+		if !ok || !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
+			continue
+		}
+		for _, v := range e.header[name] {
+			lines = appendField(lines, bare, v)
+		}
+	}
+	if len(lines) == 0 && len(e.announced) == 0 {
+		return nil
+	}
+	if r.phase == respOpen && r.length < 0 && x.head.minor > 0 && x.head.method != methodHead && !bodyless(r.status) {
+		if err := x.startStream(); err != nil { // only chunks have a trailer
+			return err
+		}
+	}
+	r.trailer = lines
+	return nil
 }

@@ -245,7 +245,7 @@ func TestAdaptedPanics(t *testing.T) {
 				w.WriteHeader(500)
 			}
 		}))})
-		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "500", "/101": "500", "/twice": "200"} {
+		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "600", "/101": "500", "/twice": "200"} {
 			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != want {
 				t.Errorf("%s: status %q, want %q", target, got, want)
 			}
@@ -256,7 +256,7 @@ func TestAdaptedPanics(t *testing.T) {
 			}
 		}
 		log := sv.log.String()
-		for _, text := range []string{"a handler's panic", "panicsInHandler", "status=600", "superfluous"} {
+		for _, text := range []string{"a handler's panic", "panicsInHandler", "status=101", "superfluous"} {
 			if !strings.Contains(log, text) {
 				t.Errorf("the log does not say %q:\n%s", text, log)
 			}

@@ -44,18 +44,22 @@ type response struct {
 	length  int64  // declared, or -1
 	written int64  // body bytes from the handler
 	start   int    // offset of the head in Ctx.out, -1 once some of it has left
+	trailer []byte // trailer lines
 	status  int
 	phase   respPhase
+	dated   bool // Date is among fields
+	named   bool // Server is
 }
 
 func (r *response) begin() {
-	r.ctype, r.fields, r.held = "", r.fields[:0], r.held[:0]
+	r.ctype, r.fields, r.held, r.trailer = "", r.fields[:0], r.held[:0], nil
+	r.dated, r.named = false, false
 	r.length, r.written, r.start = -1, 0, -1
 	r.status, r.phase = 200, respOpen
 }
 
 func (r *response) forget() {
-	r.ctype = ""
+	r.ctype, r.trailer = "", nil
 	if cap(r.fields) > 4096 {
 		r.fields = nil
 	}
@@ -73,11 +77,12 @@ func (x *Ctx) SetStatus(code int) {
 	x.resp.status = code
 }
 
-// SetContentType sets the Content-Type of the response.
+// SetContentType sets the Content-Type of the response. Line breaks and other control
+// bytes become spaces, here and in Send.
 func (x *Ctx) SetContentType(ctype string) { x.resp.ctype = ctype }
 
 // SetContentLength declares the length of the body in bytes, so that Write can
-// stream it as it comes.
+// stream it as it comes. It is not sent with a status that has no body.
 func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 
 // CloseAfter makes this response the last one of the connection.
@@ -86,7 +91,8 @@ func (x *Ctx) CloseAfter() { x.closing = true }
 // AddHeader adds a header line to the response. Line breaks and other control
 // bytes in value become spaces. It panics if name is not a token, and for the
 // names that are the server's own: Content-Length and Content-Type (which have
-// their own functions), Transfer-Encoding, Connection (CloseAfter) and Date.
+// their own functions), Transfer-Encoding, Connection (CloseAfter) and Date. Upgrade
+// brings its Connection: Upgrade along (RFC 9110, 7.8).
 func (x *Ctx) AddHeader(name, value string) {
 	b := viewBytes(name)
 	for i := range b {
@@ -99,13 +105,23 @@ func (x *Ctx) AddHeader(name, value string) {
 			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
 		}
 	}
-	fields := append(append(x.resp.fields, name...), ": "...)
-	from := len(fields)
-	fields = append(fields, value...)
-	for i := indexControl(fields, from); i < len(fields); i = indexControl(fields, i+1) {
-		fields[i] = ' '
+	fields := x.resp.fields
+	if tokenIs(b, "upgrade") {
+		fields = append(fields, "Connection: Upgrade\r\n"...)
 	}
-	x.resp.fields = append(fields, "\r\n"...)
+	x.resp.fields = appendField(fields, name, value)
+}
+
+// appendField appends a header line. Control bytes in value become spaces, so that a
+// handler that passes on what it was given lets nobody write header lines of his own.
+func appendField(dst []byte, name, value string) []byte {
+	dst = append(append(dst, name...), ": "...)
+	from := len(dst)
+	dst = append(dst, value...)
+	for i := indexControl(dst, from); i < len(dst); i = indexControl(dst, i+1) {
+		dst[i] = ' '
+	}
+	return append(dst, "\r\n"...)
 }
 
 // Send is the whole response in one call: head and body leave in one write.
@@ -235,13 +251,16 @@ func (x *Ctx) commitOpen() {
 	x.closing = x.closing || x.mustClose()
 	r.start = len(x.out)
 	out, now := x.out, x.srv.clock.stamp()
-	if r.status == 200 {
+	switch {
+	case r.dated:
+		out = append(out, statusLine(r.status)...)
+	case r.status == 200:
 		out = append(out, now.okay...)
-	} else {
+	default:
 		out = append(append(out, statusLine(r.status)...), now.date...)
 	}
-	if name := x.srv.Name; name != "" {
-		out = append(append(append(out, "Server: "...), name...), "\r\n"...)
+	if name := x.srv.Name; name != "" && !r.named {
+		out = appendField(out, "Server", name)
 	}
 	switch {
 	case x.closing:
@@ -259,7 +278,7 @@ func (x *Ctx) commit(length int64) {
 	x.commitOpen()
 	out := x.out
 	if r.ctype != "" {
-		out = append(append(append(out, "Content-Type: "...), r.ctype...), "\r\n"...)
+		out = appendField(out, "Content-Type", r.ctype)
 	}
 	switch {
 	case bodyless(r.status):
@@ -277,8 +296,14 @@ func (x *Ctx) mustClose() bool {
 	if !x.head.persistent() || x.srv.stopping.Load() {
 		return true
 	}
+	if e := x.adapted; e != nil {
+		if e.duplex || !e.reading.TryLock() {
+			return false // the rest of the body is being read, or is going to be
+		}
+		defer e.reading.Unlock()
+	}
 	b := &x.body
-	return b.phase != bodyDone && (b.owed || b.err != nil || b.left > x.srv.limits.drain+int64(x.w-x.r))
+	return b.phase != bodyDone && (b.owed || b.err != nil || b.left-int64(x.w-x.r) > x.srv.limits.drain)
 }
 
 // emit gathers p, or sends it behind what is gathered when it is large.
@@ -322,12 +347,21 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 	return x.writeWith(parts)
 }
 
+// armWrite sets the deadline for a write.
+func (x *Ctx) armWrite() {
+	if e := x.adapted; e != nil {
+		e.armWrite(x)
+		return
+	}
+	x.c.armWrite(x.srv.limits.write)
+}
+
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
 	if len(x.out) == 0 || x.writeErr != nil {
 		return x.writeErr
 	}
-	x.c.armWrite(x.srv.limits.write)
+	x.armWrite()
 	_, x.writeErr = x.c.nc.Write(x.out)
 	x.out = x.out[:0]
 	x.resp.start = -1
@@ -347,13 +381,13 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 		if err := x.flush(); err != nil {
 			return err
 		}
-		x.c.armWrite(x.srv.limits.write)
+		x.armWrite()
 		_, x.writeErr = x.c.nc.Write(parts[0])
 		return x.writeErr
 	case !ok: // TLS, for instance, would send a record for each
 		return x.writeGathered(parts)
 	}
-	x.c.armWrite(x.srv.limits.write)
+	x.armWrite()
 	x.vector = append(append(x.vectors[:0], x.out), parts...)
 	_, x.writeErr = w.WriteBuffers(&x.vector)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
@@ -392,11 +426,15 @@ func (x *Ctx) complete() error {
 			x.commit(length)
 			break
 		}
+		if bodyless(r.status) {
+			if len(r.held) > 0 {
+				return ErrNoBody
+			}
+			x.commit(-1)
+			break
+		}
 		if r.length > 0 {
 			return ErrTooShort
-		}
-		if bodyless(r.status) && len(r.held) > 0 {
-			return ErrNoBody
 		}
 		x.commit(int64(len(r.held)))
 		r.phase = respDone
@@ -406,7 +444,7 @@ func (x *Ctx) complete() error {
 			return ErrTooShort
 		}
 	case respChunked:
-		x.out = append(x.out, "0\r\n\r\n"...)
+		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
 	}
 	r.phase = respDone
 	return x.writeErr

@@ -76,10 +76,13 @@ type Server struct {
 	MaxHead int
 	// MaxFields is the number of header lines. 431.
 	MaxFields int
-	// MaxBody is the size of a request body in bytes. 413. Negative: no limit.
+	// MaxBody is the size of a request body in bytes. 413. Negative: no limit. Chunked
+	// framing is not counted here, but has a limit of its own: 16 bytes for each chunk,
+	// twice what the chunk carries, and 16 KiB more for all.
 	MaxBody int64
 	// MaxDrain is how much of a body that the handler did not read is read and
-	// dropped to keep the connection, in bytes. Negative: nothing.
+	// dropped to keep the connection, in bytes, chunked framing included. Negative:
+	// nothing.
 	MaxDrain int64
 
 	// Priority ranks requests, from -32 to 31: when there is more to do than can be done
@@ -128,6 +131,24 @@ func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
 	return v
 }
 
+const (
+	// maxTimeout is the longest timeout, in nanoseconds; a longer one is none at all. Twice it
+	// and the age of the server are still a reading of the clock.
+	maxTimeout = time.Duration(1 << 61)
+	// maxConns leaves room for what admit adds.
+	maxConns = 1 << 30
+	// maxHead is the largest head in bytes: what a span can point to.
+	maxHead = 1 << 30
+)
+
+// timeout is orDefault for one that a connection waits for.
+func timeout(v, standard time.Duration) time.Duration {
+	if v = orDefault(v, standard, 0); v > maxTimeout {
+		return 0
+	}
+	return v
+}
+
 // defaultConns leaves some descriptors for files, listeners and the rest.
 func defaultConns() int {
 	var limit unix.Rlimit
@@ -144,14 +165,14 @@ func (s *Server) ready() {
 		s.limits = limits{
 			head: headLimits{
 				line:   orDefault(s.MaxRequestLine, DefaultMaxRequestLine, DefaultMaxRequestLine),
-				size:   orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead),
+				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
 				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
 			},
-			idle:     orDefault(s.IdleTimeout, DefaultIdleTimeout, 0),
-			headTime: orDefault(s.HeadTimeout, DefaultHeadTimeout, 0),
-			body:     orDefault(s.BodyTimeout, DefaultBodyTimeout, 0),
-			write:    orDefault(s.WriteTimeout, DefaultWriteTimeout, 0),
-			conns:    orDefault(s.MaxConns, defaultConns(), 0),
+			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
+			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
+			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
+			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
+			conns:    min(orDefault(s.MaxConns, defaultConns(), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
 		}

@@ -135,6 +135,8 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		x.bodyAt = x.r
 		x.serveRequest()
 		switch {
+		case x.gone:
+			return turnGone
 		case x.torn || x.writeErr != nil:
 			return turnClose
 		case x.closing && (x.r < x.w || x.body.phase != bodyDone || x.srv.stopping.Load()):
@@ -148,11 +150,11 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 	}
 }
 
-// headEnds looks for the empty line in what has come since the last look, so
-// that a head that comes in small pieces is not parsed anew with each.
+// headEnds looks for the empty line, or a line that ends wrongly, in what has come since
+// the last look, so that a head that comes in small pieces is not parsed anew with each.
 func (x *Ctx) headEnds(scanned int) bool {
-	for i := max(scanned, 2); i < x.w; i++ {
-		if x.in[i] == '\n' && x.in[i-1] == '\r' && x.in[i-2] == '\n' {
+	for i := max(scanned, 1); i < x.w; i++ {
+		if x.in[i] == '\n' && (x.in[i-1] != '\r' || i > 1 && x.in[i-2] == '\n') {
 			return true
 		}
 	}
@@ -262,7 +264,9 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *fault) {
 	x.headAt = x.r
+	method := x.head.method // an answer to HEAD has no body, whatever it says
 	x.head.reset()
+	x.head.method = method
 	x.head.refused = f
 	x.head.minor = 1
 	x.body = body{}
@@ -275,6 +279,9 @@ func (x *Ctx) refuse(f *fault) {
 // abandon cleans up after a handler that panicked, or, with p nil, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
 func (x *Ctx) abandon(p any) verdict {
+	if x.gone {
+		return turnGone
+	}
 	what := "handler panicked"
 	if p == nil {
 		what = "handler left by runtime.Goexit"

@@ -1,0 +1,127 @@
+package knot
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestChunkSizes(t *testing.T) {
+	for line, want := range map[string]int64{
+		"0": 0, "1f": 31, "1F": 31, "000a": 10, "fffffffffffffff": 1<<60 - 1,
+		"5;a": 5, "5;a=b": 5, "5 ; a = b": 5, "5\t;\ta\t=\tb;c;d=e": 5, `5;a="b"`: 5, `5;a="";b="c;\"d\\"`: 5, "5;a=\"\tb\xc3\"": 5,
+		"": -1, " 5": -1, "5 ": -1, "x": -1, "0x5": -1, "+5": -1, "5,": -1, "1000000000000000": -1,
+		"5;": -1, "5; ": -1, "5;;a": -1, "5;a;": -1, "5;=b": -1, "5;a=": -1, "5;a b": -1, "5;a=b ": -1, "5;bad[=x": -1, "5;a=b[": -1,
+		`5;a="b`: -1, `5;a="b\`: -1, `5;a="b\"`: -1, `5;a="b"c`: -1, `5;a"b"`: -1, "5;a=\"\x00\"": -1, "5;a=\"\\\x7f\"": -1, "5;a=\r": -1,
+	} {
+		got, f := chunkSize([]byte(line))
+		if f != nil {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d, want %d", line, got, want)
+		}
+	}
+}
+
+// TestFramingHasALimit: a client can't send without end what no limit on bodies counts.
+func TestFramingHasALimit(t *testing.T) {
+	long := "1;a=" + strings.Repeat("x", 1000) + "\r\na\r\n"
+	padded := strings.Repeat("0", maxChunkDigits-1) + "1\r\na\r\n"
+	for _, test := range []struct {
+		name, chunk string
+		reads       bool
+		most        int // bytes that may be taken
+		status      string
+	}{
+		{"nobody reads, long extensions", long, false, 1 << 20, "200"},
+		{"nobody reads, padded sizes", padded, false, 1 << 20, "200"},
+		{"nobody reads, one byte each", "1\r\na\r\n", false, 1 << 20, "200"},
+		{"read, long extensions", long, true, 1 << 20, "413"},
+		{"read, until the body is too large", "1;a=b\r\na\r\n", true, 12 << 20, "413"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &Server{MaxBody: 1 << 20, Handler: func(x *Ctx) error {
+				if test.reads {
+					if _, err := io.Copy(io.Discard, x.Body()); err != nil {
+						return err
+					}
+				}
+				return x.SendString(200, "", "")
+			}}
+			defer s.Close()
+			nc := &endlessConn{scriptConn: *newScriptConn([]byte("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"), nil, 1), chunk: test.chunk}
+			s.ServeConn(nc)
+			if nc.sent > test.most {
+				t.Errorf("%d bytes were taken", nc.sent)
+			}
+			if got := statusOf(string(nc.output)); got != test.status {
+				t.Errorf("status %s, want %s", got, test.status)
+			}
+		})
+	}
+}
+
+// endlessConn goes on with chunks when its script has ended.
+type endlessConn struct {
+	scriptConn
+	chunk string
+	sent  int
+}
+
+func (c *endlessConn) Read(p []byte) (int, error) {
+	if c.taken < len(c.input) {
+		return c.scriptConn.Read(p)
+	}
+	if c.sent > 64<<20 {
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(p) {
+		k := copy(p[n:], c.chunk[c.sent%len(c.chunk):])
+		n += k
+		c.sent += k
+	}
+	return n, nil
+}
+
+// TestSmallChunksAreFine: a byte in each chunk is how some clients send what they type.
+func TestSmallChunksAreFine(t *testing.T) {
+	const n = 100_000
+	body := strings.Repeat("1\r\na\r\n", n/2) + strings.Repeat("1;ab=cd\r\na\r\n", n/2) + "0\r\n\r\n"
+	s := &Server{Handler: func(x *Ctx) error {
+		got, err := io.Copy(io.Discard, x.Body())
+		if err != nil {
+			return err
+		}
+		return x.SendString(200, "", fmt.Sprint(got))
+	}}
+	defer s.Close()
+	nc := newScriptConn([]byte("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"), []byte(body), 4000)
+	s.ServeConn(nc)
+	if output := string(nc.output); !strings.HasSuffix(output, fmt.Sprint(n)) {
+		t.Errorf("got %q", output)
+	}
+}
+
+// TestBadLineEndsInPieces: a line that ends wrongly is refused when it comes, not when
+// the time for the head is over, however the pieces are cut.
+func TestBadLineEndsInPieces(t *testing.T) {
+	for _, text := range []string{
+		"GET / HTTP/1.1\r\nHost: h\r\n\n", "GET / HTTP/1.1\r\nHost: h\n", "GET / HTTP/1.1\n",
+		"\n", "\r\n\n", "GET / HTTP/1.1\r\n\n",
+	} {
+		for cut := range len(text) {
+			for _, step := range []int{1, 100} {
+				s := &Server{Handler: echoHandler}
+				nc := newScriptConn([]byte(text[:cut]), []byte(text[cut:]), step)
+				s.ServeConn(nc)
+				if got := statusOf(string(nc.output)); got != "400" {
+					t.Errorf("%q, cut at %d, then steps of %d: status %q, want 400", text, cut, step, got)
+				}
+				s.Close()
+			}
+		}
+	}
+}

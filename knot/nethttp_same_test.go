@@ -1,0 +1,398 @@
+package knot
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAdaptedKeepsThePromises runs the same handlers on net/http's own server and on
+// ours, and compares all that a client sees: informational responses, status, header,
+// body and its end, trailers, and whether the connection stays.
+func TestAdaptedKeepsThePromises(t *testing.T) {
+	reference := httptest.NewUnstartedServer(promiseMux())
+	reference.Config.ErrorLog = log.New(io.Discard, "", 0)
+	reference.Start()
+	defer reference.Close()
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(promiseMux())})
+		for _, probe := range promises {
+			request := probe.request
+			if !strings.Contains(request, "\r\n") {
+				request += " HTTP/1.1\r\nHost: h\r\n\r\n"
+			}
+			want := wholeAnswer(t, reference.Listener.Addr().String(), request)
+			got := wholeAnswer(t, sv.addr, request)
+			if probe.theirs != "" {
+				if !strings.Contains(want, probe.theirs) || !strings.Contains(got, probe.ours) {
+					t.Errorf("%s\n ours %s, should have %q\nnet/http %s, should have %q", probe.request, got, probe.ours, want, probe.theirs)
+				}
+				continue
+			}
+			if got != want {
+				t.Errorf("%s\n ours %s\nnet/http %s", probe.request, got, want)
+			}
+		}
+	})
+}
+
+// promises are the requests. What docs/net-http.md lists as different has texts that the
+// two answers are to contain.
+var promises = []struct{ request, ours, theirs string }{
+	{request: "GET /context"},
+	{request: "GET /request HTTP/1.1\r\nHost: h\r\nPragma: no-cache\r\nExpect: 100-continue\r\n\r\n"},
+	{request: "GET /request HTTP/1.0\r\nPragma: no-cache\r\nCache-Control: max-age=1\r\n\r\n"},
+	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
+	{request: "PURGE /request"},
+	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "501", theirs: "404"},
+	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},
+	{request: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
+	{request: "GET /types", ours: "ReaderFrom false", theirs: "ReaderFrom true"},
+	{request: "GET /controller"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", ours: "200 OK", theirs: "100 Continue"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nTrailer: A, b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ours: "400", theirs: "400"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", ours: "unexpected EOF true unexpected EOF", theirs: "unexpected EOF true EOF"}, // and then the end
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab"},
+	{request: "POST /maxbytes HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0123456789"},
+	{request: "POST /closed HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n0123456789"},
+	{request: "POST /deadline HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 10\r\n\r\n"},
+	{request: "POST /answers-first HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n0123456789"},
+	{request: "GET /early"},
+	{request: "POST /continue HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"},
+	{request: "GET /trailer"},
+	{request: "GET /trailer HTTP/1.0\r\n\r\n"},
+	{request: "GET /prefix"},
+	{request: "GET /304"},
+	{request: "GET /204"},
+	{request: "GET /204?empty"},
+	{request: "GET /205"},
+	{request: "GET /418"},
+	{request: "GET /299", ours: "299 Status 299", theirs: "299 status code 299"},
+	{request: "GET /999", ours: "999 Status 999", theirs: "999 status code 999"},
+	{request: "GET /sniff"},
+	{request: "HEAD /sniff", ours: "length 32 ", theirs: "length 32 "},
+	{request: "GET /sniff?large"},
+	{request: "GET /sniff?flush"},
+	{request: "GET /sniff?none"},
+	{request: "GET /sniff?encoded"},
+	{request: "GET /sniff?length"},
+	{request: "GET /date"},
+	{request: "GET /date?none"},
+	{request: "GET /own-server"},
+	{request: "GET /connection"},
+	{request: "GET /bad-length"},
+	{request: "GET /short", ours: "unexpected EOF", theirs: "unexpected EOF"},
+	{request: "GET /short?nothing", ours: "500", theirs: "unexpected EOF"},
+	{request: "GET /long", ours: "fits", theirs: "unexpected EOF"},
+	{request: "GET /long?flush"},
+	{request: "GET /twice"},
+	{request: "GET /after"},
+	{request: "GET /abort"},
+	{request: "GET /abort?flush"},
+	{request: "GET /panic", ours: "500", theirs: "EOF"},
+	{request: "GET /panic?flush"},
+	{request: "GET /hijack"},
+	{request: "POST /hijack HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcdef"},
+	{request: "GET /hijack?flush"},
+	{request: "GET /hijack?wrote", ours: "somemore", theirs: "unexpected EOF"},
+	{request: "GET /hijack?twice"},
+	{request: "GET /101", ours: "500", theirs: "101"},
+	{request: "GET /../x", ours: "400", theirs: `Location=["/x"]`},
+}
+
+// wholeAnswer sends a request and the end of the stream, and describes all that comes.
+func wholeAnswer(t *testing.T, addr, request string) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	io.WriteString(nc, request)
+	if torn := strings.HasSuffix(request, "\r\nabc") || strings.HasSuffix(request, "\r\nab"); torn {
+		nc.(*net.TCPConn).CloseWrite()
+	}
+	method, _, _ := strings.Cut(request, " ")
+	in := bufio.NewReader(nc)
+	var text strings.Builder
+	for {
+		resp, err := http.ReadResponse(in, &http.Request{Method: method})
+		if err != nil {
+			fmt.Fprint(&text, err)
+			return text.String()
+		}
+		body, err := io.ReadAll(resp.Body)
+		if got := resp.Header.Get("Date"); got != "" && got != "mine" {
+			resp.Header.Set("Date", "now")
+		}
+		length := resp.ContentLength
+		if length == int64(len(body)) || err == nil && length == -1 {
+			length = -2 // both are right
+		}
+		resp.Header.Del("Content-Length")
+		fmt.Fprintf(&text, "%s; close %v; length %d %v; %q %v; %v\n", resp.Status, resp.Close, length, fields(resp.Header), body, err, fields(resp.Trailer))
+		if resp.StatusCode >= 200 || resp.StatusCode == 101 {
+			return text.String()
+		}
+	}
+}
+
+func fields(h http.Header) []string {
+	var lines []string
+	for name, values := range h {
+		lines = append(lines, fmt.Sprintf("%s=%q", name, values))
+	}
+	sort.Strings(lines)
+	return lines
+}
+
+// promiseMux has handlers that use what net/http promises them.
+func promiseMux() http.Handler {
+	mux := http.NewServeMux()
+	promiseRequests(mux)
+	promiseResponses(mux)
+	promiseEnds(mux)
+	return mux
+}
+
+func promiseRequests(mux *http.ServeMux) {
+	mux.HandleFunc("/context", func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		server, isServer := ctx.Value(http.ServerContextKey).(*http.Server)
+		local, isAddr := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+		_, port, err := net.SplitHostPort(r.RemoteAddr)
+		_, limited := ctx.Deadline()
+		fmt.Fprintln(w, isServer && server.Handler != nil, isAddr && local.Network() == "tcp", port != "", err, limited, ctx.Err())
+	})
+	mux.HandleFunc("/request", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Host, r.RequestURI, r.Close, r.ContentLength,
+			r.TransferEncoding, r.Body == http.NoBody, r.TLS, fields(r.Header), fields(r.Trailer), r.URL.Query(), r.Pattern)
+	})
+	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
+		before := fields(r.Trailer)
+		body, err := io.ReadAll(r.Body)
+		_, again := r.Body.Read(make([]byte, 1))
+		fmt.Fprintf(w, "%q %v %v %v %v %v %v", body, err, err == io.ErrUnexpectedEOF, again, before, fields(r.Trailer), fields(r.Header))
+	})
+	mux.HandleFunc("/maxbytes", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 5))
+		var tooLarge *http.MaxBytesError
+		fmt.Fprintf(w, "%q %v %v", body, err, errors.As(err, &tooLarge))
+	})
+	mux.HandleFunc("/closed", func(w http.ResponseWriter, r *http.Request) {
+		one := make([]byte, 1)
+		n, err := r.Body.Read(one)
+		closed := r.Body.Close()
+		_, after := r.Body.Read(one)
+		fmt.Fprintln(w, n, err, closed, after == http.ErrBodyReadAfterClose)
+	})
+	mux.HandleFunc("/deadline", func(w http.ResponseWriter, r *http.Request) {
+		err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(-time.Second))
+		_, readErr := r.Body.Read(make([]byte, 1))
+		timeout, ok := readErr.(net.Error)
+		fmt.Fprintln(w, err, ok && timeout.Timeout(), errors.Is(readErr, os.ErrDeadlineExceeded))
+	})
+	mux.HandleFunc("/answers-first", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "first")
+		http.NewResponseController(w).Flush()
+		r.Body.Read(make([]byte, 1))
+	})
+	mux.HandleFunc("/types", func(w http.ResponseWriter, r *http.Request) {
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		_, notifier := w.(http.CloseNotifier)
+		_, writer := w.(io.StringWriter)
+		_, pusher := w.(http.Pusher)
+		_, from := w.(io.ReaderFrom)
+		fmt.Fprintln(w, flusher, hijacker, notifier, writer, pusher, "ReaderFrom", from)
+	})
+	mux.HandleFunc("/controller", func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(struct{ wrapped }{wrapped{w}})
+		far := time.Now().Add(time.Hour)
+		fmt.Fprintln(w, c.SetReadDeadline(far), c.SetWriteDeadline(far), c.EnableFullDuplex(), c.Flush(),
+			c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{}))
+	})
+}
+
+// wrapped is a ResponseWriter as middleware has it.
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func promiseResponses(mux *http.ServeMux) {
+	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a.css>")
+		w.Header().Set("Content-Length", "3")
+		w.WriteHeader(103)
+		w.Header().Add("Link", "</b.css>")
+		w.WriteHeader(103)
+		w.Header().Del("Link")
+		io.WriteString(w, "abc")
+	})
+	mux.HandleFunc("/continue", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(100)
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%q %v", body, err)
+	})
+	mux.HandleFunc("/trailer", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Trailer", "A, B")
+		w.Header().Add("Trailer", "Content-Length, C")
+		w.Header().Set("A", "0")
+		io.WriteString(w, "body")
+		w.Header().Set("A", "1")
+		w.Header().Add("B", "2")
+		w.Header().Add("B", "3")
+		w.Header().Add("D", "not announced")
+	})
+	mux.HandleFunc("/prefix", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "body")
+		w.(http.Flusher).Flush()
+		w.Header().Set(http.TrailerPrefix+"A", "1")
+	})
+	for _, code := range []int{204, 205, 299, 304, 418, 999, 101} {
+		mux.HandleFunc(fmt.Sprintf("/%d", code), func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("ETag", `"a"`)
+			if code == 204 || code == 304 {
+				w.Header().Set("Content-Length", "10")
+			}
+			w.WriteHeader(code)
+			if r.URL.RawQuery == "empty" {
+				w.Write(nil)
+			}
+		})
+	}
+	mux.HandleFunc("/sniff", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.RawQuery {
+		case "none":
+			w.Header()["Content-Type"] = nil
+		case "encoded":
+			w.Header().Set("Content-Encoding", "x")
+		case "length":
+			w.Header().Set("Content-Length", "32")
+		}
+		for _, part := range []string{"<", "!doct", "ype html>", "<title>x</title>!"} {
+			io.WriteString(w, part)
+		}
+		switch r.URL.RawQuery {
+		case "flush":
+			w.(http.Flusher).Flush()
+		case "large":
+			io.WriteString(w, strings.Repeat("x", 100_000))
+		}
+	})
+	mux.HandleFunc("/date", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", "mine")
+		if r.URL.RawQuery == "none" {
+			w.Header()["Date"] = nil
+		}
+	})
+	mux.HandleFunc("/own-server", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Server", "mine") })
+	mux.HandleFunc("/connection", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "h2c")
+		w.WriteHeader(426)
+	})
+	mux.HandleFunc("/bad-length", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "many")
+		io.WriteString(w, "body")
+	})
+}
+
+func promiseEnds(mux *http.ServeMux) {
+	flushIf := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery == "flush" {
+			io.WriteString(w, "some")
+			w.(http.Flusher).Flush()
+		}
+	}
+	mux.HandleFunc("/short", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		if r.URL.RawQuery == "" {
+			io.WriteString(w, "short")
+		}
+	})
+	mux.HandleFunc("/long", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "4")
+		flushIf(w, r)
+		_, err := io.WriteString(w, "too long")
+		if err == http.ErrContentLength && r.URL.RawQuery == "" {
+			io.WriteString(w, "fits")
+		}
+	})
+	mux.HandleFunc("/twice", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(201)
+		w.WriteHeader(500)
+		w.WriteHeader(103)
+	})
+	mux.HandleFunc("/after", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(200)
+		w.Header().Set("Late", "1")
+		w.Header().Set("Content-Type", "text/late")
+		io.WriteString(w, "body")
+	})
+	mux.HandleFunc("/abort", func(w http.ResponseWriter, r *http.Request) {
+		flushIf(w, r)
+		panic(http.ErrAbortHandler)
+	})
+	mux.HandleFunc("/panic", func(w http.ResponseWriter, r *http.Request) {
+		flushIf(w, r)
+		panic("a handler's panic")
+	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
+		flushIf(w, r)
+		if r.URL.RawQuery == "wrote" {
+			w.Header().Set("Content-Length", "8")
+			io.WriteString(w, "some")
+		}
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer nc.Close()
+		if r.URL.RawQuery == "wrote" {
+			io.WriteString(nc, "more")
+			return
+		}
+		_, again := w.Write(nil)
+		_, _, twice := w.(http.Hijacker).Hijack()
+		buffered, _ := rw.Peek(rw.Reader.Buffered())
+		text := fmt.Sprintf("%v %v %v %q", again == http.ErrHijacked, twice == http.ErrHijacked, r.Context().Err(), buffered)
+		fmt.Fprintf(rw, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+		rw.Flush()
+	})
+	mux.HandleFunc("/form", func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(0); err != nil {
+			panic(err)
+		}
+		file := r.MultipartForm.File["f"][0]
+		fmt.Fprint(w, fileName(file))
+	})
+}
+
+// fileName is where the content of a form has been put.
+func fileName(h *multipart.FileHeader) string {
+	f, err := h.Open()
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	if file, ok := f.(*os.File); ok {
+		return file.Name()
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+package knot
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestStatusWithoutBody: a length that the handler has declared does no harm.
+func TestStatusWithoutBody(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			status := 204
+			if x.Query() == "304" {
+				status = 304
+			}
+			x.SetStatus(status)
+			x.SetContentLength(1000)
+			x.AddHeader("ETag", `"a"`)
+			if x.Path() == "/flush" {
+				return x.Flush()
+			}
+			return nil
+		}})
+		p := sv.dial()
+		for _, target := range []string{"/?204", "/?304", "/flush?204", "/flush?304"} {
+			for _, method := range []string{"GET", "HEAD"} {
+				p.send(method + " " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
+				resp, _ := p.response(method)
+				if got, want := fmt.Sprint(resp.StatusCode), target[len(target)-3:]; got != want || resp.Close {
+					t.Errorf("%s %s: status %s, close %v", method, target, got, resp.Close)
+				}
+				if resp.Header.Get("Content-Length") != "" || resp.Header.Get("ETag") != `"a"` {
+					t.Errorf("%s %s: header %v", method, target, resp.Header)
+				}
+			}
+		}
+	})
+}
+
+// TestNoSetterSplitsTheResponse: whatever of the client's a handler passes on.
+func TestNoSetterSplitsTheResponse(t *testing.T) {
+	const evil = "text/html\r\nSet-Cookie: a=b\r\n\r\n<b>\x00\x7f\n"
+	for name, handler := range map[string]Handler{
+		"SetContentType": func(x *Ctx) error {
+			x.SetContentType(evil)
+			_, err := x.WriteString("body")
+			return err
+		},
+		"SetContentType, streamed": func(x *Ctx) error {
+			x.SetContentType(evil)
+			x.WriteString("bo")
+			x.Flush()
+			_, err := x.WriteString("dy")
+			return err
+		},
+		"Send":       func(x *Ctx) error { return x.Send(200, evil, []byte("body")) },
+		"SendString": func(x *Ctx) error { return x.SendString(200, evil, "body") },
+		"AddHeader": func(x *Ctx) error {
+			x.AddHeader("A", evil)
+			return x.SendString(200, "", "body")
+		},
+		"Redirect": func(x *Ctx) error { return x.Redirect(302, evil) },
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, name := range []string{"Content-Type", "A", "Trailer", "Connection", "Date", "Server", "Upgrade", evil} {
+				w.Header().Set(name, evil)
+			}
+			w.Header().Set(http.TrailerPrefix+"B", evil)
+			w.WriteHeader(103)
+			io.WriteString(w, "body")
+			w.(http.Flusher).Flush()
+			w.Header().Set("A", evil)
+		})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Server{Handler: handler, Name: evil}
+			defer s.Close()
+			nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+			s.ServeConn(nc)
+			output := string(nc.output)
+			for _, line := range strings.Split(output, "\r\n") {
+				if strings.HasPrefix(line, "Set-Cookie") || strings.HasPrefix(line, "<b>") || strings.ContainsAny(line, "\r\x00\x7f") {
+					t.Errorf("line %q", line)
+				}
+			}
+			if head, _, _ := strings.Cut(output, "\r\n\r\n"); strings.Count(head, "\n") != strings.Count(head, "\r\n") {
+				t.Errorf("a bare LF in %q", head)
+			}
+		})
+	}
+}
+
+func TestEveryStatusLineHasAPhrase(t *testing.T) {
+	for code := firstStatus; code <= widestStatus; code++ {
+		line := statusLine(code)
+		if _, phrase, _ := strings.Cut(line[len("HTTP/1.1 "):], " "); len(strings.TrimSpace(phrase)) == 0 {
+			t.Errorf("%d: %q", code, line)
+		}
+		if http.StatusText(code) != "" && reasons[code] == "" {
+			t.Errorf("%d has no phrase of its own", code)
+		}
+	}
+}
+
+func TestUpgradeBringsConnection(t *testing.T) {
+	for name, handler := range map[string]Handler{
+		"AddHeader": func(x *Ctx) error {
+			x.AddHeader("Upgrade", "h2c")
+			return x.SendError(426)
+		},
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Upgrade", "h2c")
+			w.Header().Set("Connection", "x-hop, Upgrade")
+			w.Header().Set("X-Hop", "1")
+			w.WriteHeader(426)
+		})),
+	} {
+		everyMode(t, func(t *testing.T, start func(*Server) *served) {
+			p := start(&Server{Handler: handler}).dial()
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, _ := p.response("GET")
+			got := strings.ToLower(strings.Join(resp.Header["Connection"], ", "))
+			want := "upgrade"
+			if name == "net/http" {
+				want = "x-hop, upgrade"
+			}
+			if resp.StatusCode != 426 || resp.Header.Get("Upgrade") != "h2c" || got != want || resp.Close {
+				t.Errorf("%s: %d %v, want Connection %q", name, resp.StatusCode, resp.Header, want)
+			}
+		})
+	}
+}
+
+// TestEveryMethodReachesTheHandler: the server has no say in what methods there are.
+func TestEveryMethodReachesTheHandler(t *testing.T) {
+	methods := []string{"PROPFIND", "MKCOL", "PURGE", "QUERY", "get", "G", "M-SEARCH", "!#$%&'*+-.^_`|~"}
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		native := start(&Server{Handler: echoHandler}).dial()
+		adapted := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s", r.Method, body)
+		}))}).dial()
+		files := start(&Server{Handler: openWith(t, t.TempDir(), FilesConfig{}).Serve}).dial()
+		for _, method := range methods {
+			files.send(method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if resp, _ := files.response(method); resp.StatusCode != 405 || resp.Header.Get("Allow") == "" {
+				t.Errorf("files, %s: status %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+			}
+			native.send("\r\n" + method + " /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+			if _, body := native.response(method); body != method+" /a? h" {
+				t.Errorf("%s: %q", method, body)
+			}
+			adapted.send(method + " / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+			if _, body := adapted.response(method); body != method+" abc" {
+				t.Errorf("adapted %s: %q", method, body)
+			}
+		}
+	})
+}
