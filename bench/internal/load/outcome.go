@@ -23,6 +23,7 @@ type Outcome struct {
 	Sent      time.Duration // when the client did something about it
 	Done      time.Duration // when its fate was known
 	Class     uint8
+	Tries     uint8 // before this one
 	Fate      Fate
 }
 

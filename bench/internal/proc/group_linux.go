@@ -26,17 +26,9 @@ const (
 // NewMemoryGroup makes a group with a limit in bytes: below the caller's own, or else at the
 // top of the hierarchy. The error says why there can be none.
 func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, fmt.Errorf("no cgroups: %w", err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	parents, err := parentsFor("memory")
 	if err != nil {
 		return nil, err
-	}
-	parents := groupParents(string(own), string(mounts))
-	if len(parents) == 0 {
-		return nil, errors.New("no memory cgroups are mounted")
 	}
 	var failed []error
 	for _, parent := range parents {
@@ -49,10 +41,27 @@ func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
 	return nil, fmt.Errorf("no memory cgroup to be had: %w", errors.Join(failed...))
 }
 
+// parentsFor are the folders in which a group of a controller may be made, at least one.
+func parentsFor(controller string) ([]string, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("no cgroups: %w", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	parents := groupParents(string(own), string(mounts), controller)
+	if len(parents) == 0 {
+		return nil, fmt.Errorf("no %s cgroups are mounted", controller)
+	}
+	return parents, nil
+}
+
 // groupParents are the folders in which a group may be made, the best first, out of
 // /proc/self/cgroup and /proc/self/mounts.
-func groupParents(own, mounts string) []string {
-	paths := map[string]string{} // "memory", or "" for version 2
+func groupParents(own, mounts, controller string) []string {
+	paths := map[string]string{} // the controller, or "" for version 2
 	for line := range strings.Lines(own) {
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
 			for _, controller := range strings.Split(f[1], ",") {
@@ -66,11 +75,11 @@ func groupParents(own, mounts string) []string {
 		if len(f) < 4 {
 			continue
 		}
-		path, known := paths["memory"]
+		path, known := paths[controller]
 		switch {
-		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ",memory,"):
+		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ","+controller+","):
 		case f[2] == "cgroup2" && !known:
-			// Version 2 gives memory to groups that have no processes of their own.
+			// Version 2 gives memory and the like to groups that have no processes of their own.
 			path, known = paths[""]
 			path = filepath.Dir(path)
 		default:

@@ -1,0 +1,470 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/people"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// admissionName is the experiment's, the only one with rows and systems to pick from.
+const admissionName = "admission"
+
+// admissionRounds is how often a full run measures each row; a quick one does it once.
+const admissionRounds = 3
+
+// row is one scenario of the matrix. Its load is one of openLoad, peopleLoad, closedLoad and toolLoad.
+type row struct {
+	name     string
+	number   int // x of its samples: from 1 in ordinary life, from 101 under overload
+	needs    needs
+	load     any
+	acts     []act
+	overload bool
+	bytes    bool                                                 // throughput is that of bytes
+	systems  []string                                             // only these; nil: those of systemsOf
+	skip     string                                               // why nobody can do it; "" if somebody can
+	extra    func(s *site, r *admissionResult, e extent) []sample // further samples
+	fit      func() error                                         // whether this machine can do it; may be nil
+}
+
+// extent is what a load was measured against.
+type extent struct {
+	x        float64
+	capacity float64 // requests a second; 0 if it was not asked for
+	offered  float64 // requests a second
+}
+
+// act is something that happens to a server while it is loaded.
+type act struct {
+	at time.Duration // after the load has begun
+	do func(m *matrix, s *site) error
+}
+
+// class is a kind of request.
+type class struct {
+	path    string
+	urgency string  // of the Priority header
+	share   float64 // of the rate
+	source  byte    // last byte of the address that it comes from; 0: any
+	aside   bool    // it does not use what is scarce: neither capacity nor goodput has it
+}
+
+func (c class) text() string {
+	method, target, ok := strings.Cut(c.path, " ")
+	if !ok {
+		method, target = "GET", c.path
+	}
+	urgency := ""
+	if c.urgency != "" {
+		urgency = "Priority: " + c.urgency + "\r\n"
+	}
+	return method + " " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + urgency + "\r\n"
+}
+
+// phase is a time with one rate: per second, or in multiples of capacity.
+type phase struct {
+	span  time.Duration
+	rate  float64
+	times float64
+	burst int
+}
+
+// openLoad is an open loop.
+type openLoad struct {
+	classes  []class
+	phases   []phase
+	from     time.Duration // measured from here on
+	patience time.Duration
+	drain    time.Duration // 0: patience
+	retries  uint8
+	steps    *load.Steps
+	clients  int // of the closed loop that finds the capacity; 0: capacityClients
+}
+
+// peopleLoad is clients that take their time.
+type peopleLoad struct {
+	groups      []people.Group
+	span, drain time.Duration
+}
+
+// closedLoad is a closed loop of impatient or patient clients.
+type closedLoad struct {
+	classes    []class
+	clients    int
+	warm, span time.Duration
+	patient    bool
+	reference  int // clients of the closed loop that finds the capacity
+}
+
+// matrix is the experiment admission.
+type matrix struct {
+	*run
+	steps  int
+	root   string
+	rows   []row
+	known  map[string]*known // capacities
+	limits map[string]int64  // of the oracle, by row
+	seeds  rotation
+}
+
+// runAdmission puts servers with all their defaults through ordinary life and through overload.
+func runAdmission(r *run) error {
+	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	var err error
+	if m.rows, err = pickRows(admissionRows(r.quick), r.rows); err != nil {
+		return err
+	}
+	names := r.systems
+	if len(names) == 0 && r.quick {
+		names = admissionQuick
+	} else if len(names) == 0 {
+		names = admissionSystems
+	}
+	if m.steps, err = r.calibrateBurn(); err != nil {
+		return err
+	}
+	if err := m.writeFiles(); err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, name := range names {
+		system, err := m.system(name)
+		var usage *usageError
+		if errors.As(err, &usage) {
+			return err
+		}
+		if err != nil {
+			r.skip(name, err)
+			continue
+		}
+		contenders = append(contenders, m.contender(system))
+	}
+	if err := m.measureRows(contenders); err != nil {
+		return err
+	}
+	m.compare()
+	m.remarks()
+	return nil
+}
+
+// pickRows numbers the rows and returns those whose names match one of the patterns, or all.
+func pickRows(all []row, patterns []string) ([]row, error) {
+	next := [2]int{1, 101}
+	var names []string
+	for i := range all {
+		half := 0
+		if all[i].overload {
+			half = 1
+		}
+		all[i].number = next[half]
+		next[half]++
+		names = append(names, all[i].name)
+	}
+	if len(patterns) == 0 {
+		return all, nil
+	}
+	var picked []row
+	for _, r := range all {
+		if slices.ContainsFunc(patterns, func(p string) bool { return r.matches(p) }) {
+			picked = append(picked, r)
+		}
+	}
+	for _, p := range patterns {
+		if !slices.ContainsFunc(all, func(r row) bool { return r.matches(p) }) {
+			return nil, &usageError{fmt.Sprintf("no row %q: choose from ordinary, overload, %s", p, strings.Join(names, ", "))}
+		}
+	}
+	return picked, nil
+}
+
+// matches reports whether a pattern is the name of the row or of its half, or one of path.Match.
+func (r *row) matches(pattern string) bool {
+	if pattern == "ordinary" || pattern == "overload" {
+		return r.overload == (pattern == "overload")
+	}
+	ok, _ := path.Match(pattern, r.name)
+	return ok
+}
+
+// measureRows is measure without a budget of time: how long each row takes is its own.
+func (m *matrix) measureRows(contenders []contender) error {
+	rounds := admissionRounds
+	if m.quick {
+		rounds = 1
+	}
+	var points []point
+	byName := map[string]*row{}
+	for i := range m.rows {
+		r := &m.rows[i]
+		byName[r.name] = r
+		if r.skip != "" {
+			m.skip(r.name, errors.New(r.skip))
+			continue
+		}
+		if r.fit != nil {
+			if err := r.fit(); err != nil {
+				m.skip(r.name, err)
+				continue
+			}
+		}
+		points = append(points, point{metric: r.name, x: float64(r.number)})
+	}
+	steps := plan(rounds, points, contenders)
+	out := map[string]bool{}
+	for i, s := range steps {
+		if err := context.Cause(m.ctx); err != nil {
+			return err
+		}
+		name := s.contender.system + " " + s.point.metric
+		if out[name] {
+			continue
+		}
+		began := time.Now()
+		samples, err := s.contender.sample(m.ctx, s.point, 0)
+		if err == nil {
+			err = m.add(s.contender.system, samples)
+		}
+		if err != nil && m.ctx.Err() != nil {
+			return context.Cause(m.ctx)
+		}
+		if err != nil {
+			out[name] = true
+			m.fail(s.contender.system, name, err)
+			continue
+		}
+		fmt.Fprintf(m.progress, "[%*d/%d] %4.1f s  %-22s %-15s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps),
+			time.Since(began).Seconds(), s.point.metric, s.contender.system, inShort(samples))
+	}
+	return nil
+}
+
+// admissionDetails are in the JSON only.
+var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy"}
+
+// inShort is what a sample says, on a line.
+func inShort(samples []sample) string {
+	text := ""
+	for _, one := range samples {
+		if !slices.Contains(admissionDetails, one.metric) {
+			text += fmt.Sprintf("%s %s%s  ", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// contender measures rows on a system; those that it has nothing to do with it lacks.
+func (m *matrix) contender(system admissionSystem) contender {
+	byNumber := map[float64]*row{}
+	for i := range m.rows {
+		byNumber[float64(m.rows[i].number)] = &m.rows[i]
+	}
+	return contender{
+		system: system.name,
+		lacks: func(p point) string {
+			if !byNumber[p.x].wants(system) {
+				return "not for this system"
+			}
+			return ""
+		},
+		sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			return m.sample(ctx, system, *byNumber[p.x])
+		},
+	}
+}
+
+// wants reports whether the row is for the system: nginx serves files, and the oracle is of
+// the rows that have a capacity.
+func (r *row) wants(s admissionSystem) bool {
+	if r.systems != nil {
+		return slices.Contains(r.systems, s.name)
+	}
+	_, open := r.load.(openLoad)
+	return s.family != fileFamily && (s.name != oracleSystem || r.overload && open)
+}
+
+// sample puts a fresh server through a row.
+func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]sample, error) {
+	if err := m.withoutGroup(&r.needs); err != nil {
+		return nil, err
+	}
+	e := extent{x: float64(r.number)}
+	mix, clients := r.capacityMix()
+	if len(mix) > 0 {
+		var err error
+		if e.capacity, err = m.capacity(ctx, system, r.needs, mix, clients); err != nil {
+			return nil, err
+		}
+	}
+	if system.name == oracleSystem {
+		limit, err := m.bestLimit(ctx, system, r, e)
+		if err != nil {
+			return nil, err
+		}
+		r.needs.limit = limit
+	}
+	seen, s, err := m.loaded(ctx, system, r, &e, m.seeds.next(system.name, point{metric: r.name}))
+	if err != nil {
+		return nil, err
+	}
+	if r.overload {
+		return r.underOverload(s, seen, e), nil
+	}
+	return r.inOrdinaryLife(s, seen, e), nil
+}
+
+// withoutGroup changes needs that ask for a memory cgroup where there is none to be had.
+func (m *matrix) withoutGroup(n *needs) error {
+	if n.memory == 0 {
+		return nil
+	}
+	group, err := proc.NewMemoryGroup(n.memory)
+	if err == nil {
+		return group.Close()
+	}
+	m.skip("memory cgroup", err)
+	n.env = append(slices.Clone(n.env), fmt.Sprintf("GOMEMLIMIT=%d", n.memory*9/10))
+	n.watch, n.memory = n.memory, 0
+	return nil
+}
+
+// loaded starts a server, loads it, and ends it.
+func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *admissionResult, s *site, err error) {
+	if s, err = system.start(ctx, r.needs); err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	var watch *memoryWatch
+	if r.needs.watch > 0 {
+		if watch, err = watchMemory(s.child, r.needs.watch); err != nil {
+			return nil, nil, err
+		}
+		defer watch.end()
+	}
+	switch l := r.load.(type) {
+	case toolLoad:
+		seen, err = m.runTool(ctx, s, l)
+	default:
+		kind, spec, span := m.spec(s, r, e, seed)
+		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
+	}
+	if s.killedBy(syscall.SIGKILL, err) {
+		s.dead = true
+		if seen == nil {
+			seen = &admissionResult{Span: time.Second}
+		}
+		return seen, s, nil
+	}
+	return seen, s, err
+}
+
+// killedBy reports whether the server was killed: by the kernel, which has no memory left for
+// it, or by a memoryWatch.
+func (s *site) killedBy(signal syscall.Signal, err error) bool {
+	if err != nil { // it may take a moment to be seen
+		select {
+		case <-s.child.Ended():
+		case <-time.After(time.Second):
+		}
+	}
+	return s.child.KilledBy() == signal
+}
+
+// runClient runs a client of ours on the client core, and acts on the server meanwhile.
+func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, span time.Duration, acts []act) (*admissionResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, span+afterAll, fmt.Errorf("no end after %v", span+afterAll))
+	defer cancel()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	client, err := proc.Start(proc.Command{
+		Path: m.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: []string{workerCommand, "admission", kind, "-spec=" + string(text)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if line, err := client.Line(ctx); err != nil || line != admissionBegins {
+		return nil, fmt.Errorf("client said %q: %w", line, err)
+	}
+	began := time.Now()
+	for _, a := range acts {
+		select {
+		case <-time.After(time.Until(began.Add(a.at))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if err := a.do(m, s); err != nil {
+			return nil, err
+		}
+	}
+	line, err := client.Line(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var seen admissionResult
+	if err := json.Unmarshal([]byte(line), &seen); err != nil {
+		return nil, fmt.Errorf("client said %q: %w", line, err)
+	}
+	return &seen, nil
+}
+
+// compare adds what is a comparison with fifo, out of the medians.
+func (m *matrix) compare() {
+	fifo := map[string]report.Row{}
+	rows := m.samples.Rows()
+	for _, r := range rows {
+		if r.System == "capriccio-fifo" {
+			fifo[fmt.Sprint(r.Metric, r.X)] = r
+		}
+	}
+	slower := map[[2]any]float64{}
+	for _, r := range rows {
+		base, ok := fifo[fmt.Sprint(r.Metric, r.X)]
+		if !ok || r.X > 100 || r.Value <= 0 || base.Value <= 0 {
+			continue
+		}
+		key := [2]any{r.System, r.X}
+		switch r.Metric {
+		case "throughput":
+			slower[key] = max(slower[key], base.Value/r.Value)
+		case "p99":
+			slower[key] = max(slower[key], r.Value/base.Value)
+		}
+	}
+	for _, r := range rows {
+		if ratio, ok := slower[[2]any{r.System, r.X}]; ok && r.Metric == "throughput" {
+			_ = m.samples.Add(r.System, "ordinary-slower", "1", r.X, ratio) // it is a number
+		}
+	}
+}
+
+func (m *matrix) remarks() {
+	m.env.Names = map[int]string{}
+	for _, r := range m.rows {
+		m.env.Names[r.number] = r.name
+	}
+	m.note("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore)
+	m.note("rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's")
+	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
+		latencyTarget, capacityClients)
+	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
+	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)
+	m.details = admissionDetails
+	m.charts = []report.Chart{
+		{Title: "Refused in ordinary life", Metric: "ordinary-refused", XLabel: "row"},
+		{Title: "Goodput in time, share of capacity", Metric: "goodput-share", XLabel: "row"},
+	}
+}
