@@ -80,7 +80,7 @@ type run struct {
 	env      report.Env
 	charts   []report.Chart
 	details  []string // metrics that are in the JSON only
-	failed   error // the first of our own systems': the run goes on and fails at its end
+	failed   error    // the first of our own systems': the run goes on and fails at its end
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
