@@ -250,13 +250,14 @@ func (m *matrix) measureRows(contenders []contender) error {
 }
 
 // admissionDetails are in the JSON only.
-var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy"}
+var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
 
 // inShort is what a sample says, on a line.
 func inShort(samples []sample) string {
 	text := ""
 	for _, one := range samples {
-		if !slices.Contains(admissionDetails, one.metric) {
+		disturbed := one.metric == "others" && one.value > 10 || one.metric == "client-late" && one.value > 5
+		if disturbed || !slices.Contains(admissionDetails, one.metric) {
 			text += fmt.Sprintf("%s %s%s  ", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
 		}
 	}
@@ -461,6 +462,7 @@ func (m *matrix) remarks() {
 	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
 		latencyTarget, capacityClients)
 	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
+	m.note("others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little")
 	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)
 	m.details = admissionDetails
 	m.charts = []report.Chart{

@@ -17,7 +17,9 @@ import (
 func (m *matrix) spec(s *site, r row, e *extent, seed int) (kind string, spec any, span time.Duration) {
 	switch l := r.load.(type) {
 	case openLoad:
-		return "open", l.spec(s.addr, e, seed), l.span() + l.waits()
+		open := l.spec(s.addr, e, seed)
+		open.PIDs = []int{s.child.PID()}
+		return "open", open, l.span() + l.waits()
 	case peopleLoad:
 		return "people", admissionPeople{
 			Config: people.Config{Addr: s.addr, Groups: l.groups, For: l.span, Drain: l.drain}, Target: latencyTarget,
@@ -216,8 +218,18 @@ func (a *admissionResult) inTime(r row) int {
 
 func (a *admissionResult) unserved() int { return a.All.Refused + a.All.Failed + a.All.TimedOut }
 
+// hung has requests count as timed out that people still waited for at the end, unless the
+// row ends in the middle of what it does.
+func (r *row) hung(seen *admissionResult) {
+	if _, ok := r.load.(peopleLoad); ok && !r.bytes {
+		seen.All.TimedOut += seen.All.Pending
+		seen.All.Pending = 0
+	}
+}
+
 // inOrdinaryLife makes samples of a row of the left half.
 func (r *row) inOrdinaryLife(s *site, seen *admissionResult, e extent) []sample {
+	r.hung(seen)
 	all := &seen.All
 	samples := []sample{
 		{"ordinary-refused", "1", e.x, float64(seen.unserved())},
@@ -282,7 +294,10 @@ func (r *row) furtherSamples(s *site, seen *admissionResult, e extent) []sample 
 		samples = append(samples, sample{"p99", "ms", e.x, milliseconds(seen.All.P99)})
 	}
 	if seen.Busy > 0 {
-		samples = append(samples, sample{"client-busy", "%", e.x, seen.Busy})
+		samples = append(samples,
+			sample{"client-busy", "%", e.x, seen.Busy},
+			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)},
+			sample{"others", "%", e.x, seen.Others})
 	}
 	if r.extra != nil {
 		samples = append(samples, r.extra(s, seen, e)...)

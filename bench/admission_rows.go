@@ -56,7 +56,7 @@ func once(n int, path string) openLoad { return bursts(n, sec, path, 100*ms) }
 func waitingRows(d spans) []row {
 	pollers := func(n int) peopleLoad {
 		return peopleLoad{span: d(2500*ms, 10*sec), drain: 2 * sec, groups: []people.Group{{
-			Count: n, Spread: sec, Path: "/do?sleep=1s", Repeat: true, Back: sec, Patience: lifePatience,
+			Count: n, Spread: 100 * ms, Path: "/do?sleep=1s", Repeat: true, Back: sec, Patience: lifePatience,
 		}}}
 	}
 	return []row{
