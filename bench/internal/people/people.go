@@ -14,7 +14,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -220,18 +219,23 @@ func (p *person) visit(at time.Duration) load.Fate {
 // was under way is made again on a new one, as browsers do.
 func (p *person) ask(tag int, path string) load.Fate {
 	fate, err := p.try(tag, path)
-	if err != nil && p.conn != nil && p.conn.used && !errors.Is(err, os.ErrDeadlineExceeded) && p.ctx.Err() == nil {
+	if err != nil && p.conn != nil && p.conn.used && !timedOut(err) && p.ctx.Err() == nil {
 		p.hangUp()
 		fate, err = p.try(tag, path)
 	}
 	if err != nil {
 		p.hangUp()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if timedOut(err) {
 			fate = load.Abandoned
 		}
 	}
 	p.end(tag, fate)
 	return fate
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // errEnded is a stream that ended.
@@ -272,7 +276,7 @@ func (p *person) try(tag int, path string) (load.Fate, error) {
 		fate = load.Refused
 	}
 	if fate == load.Served && p.Stream {
-		return p.listen(c, tag)
+		return p.listen(c, response.Body, tag)
 	}
 	if err := p.read(c, response.Body, fate); err != nil {
 		return load.Lost, err
@@ -347,14 +351,15 @@ func (p *person) send(c *connection, path string) error {
 
 // listen waits for the first event, notes that the request is served, and goes on
 // listening: it returns when the run or the stream has ended.
-func (p *person) listen(c *connection, tag int) (load.Fate, error) {
-	if _, err := c.r.ReadByte(); err != nil {
+func (p *person) listen(c *connection, body io.Reader, tag int) (load.Fate, error) {
+	var first [1]byte
+	if _, err := io.ReadFull(body, first[:]); err != nil {
 		return load.Lost, err
 	}
 	p.end(tag, load.Served)
 	_ = c.SetDeadline(time.Time{})
-	n, err := io.Copy(io.Discard, c.r)
-	p.bytes.Add(n)
+	n, err := io.Copy(io.Discard, body)
+	p.bytes.Add(n + 1)
 	if p.ctx.Err() != nil {
 		return load.Served, nil
 	}
