@@ -26,7 +26,7 @@ const admissionRounds = 3
 // row is one scenario of the matrix. Its load is one of openLoad, peopleLoad, closedLoad and toolLoad.
 type row struct {
 	name     string
-	number   int // x of its samples: from 1 in ordinary life, from 101 under overload
+	number   int // x of its samples, see overloadNumber
 	needs    needs
 	load     any
 	acts     []act
@@ -42,7 +42,8 @@ type row struct {
 type extent struct {
 	x        float64
 	capacity float64 // requests a second; 0 if it was not asked for
-	offered  float64 // requests a second
+	could    float64 // requests a second that could be served in the time measured
+	most     float64 // highest rate that requests came at
 }
 
 // act is something that happens to a server while it is loaded.
@@ -153,14 +154,17 @@ func runAdmission(r *run) error {
 	if err := m.measureRows(contenders); err != nil {
 		return err
 	}
-	m.compare()
 	m.remarks()
+	m.compare()
 	return nil
 }
 
+// overloadNumber is less than the number of any row of overload, and more than that of others.
+const overloadNumber = 100
+
 // pickRows numbers the rows and returns those whose names match one of the patterns, or all.
 func pickRows(all []row, patterns []string) ([]row, error) {
-	next := [2]int{1, 101}
+	next := [2]int{1, overloadNumber + 1}
 	var names []string
 	for i := range all {
 		half := 0
@@ -360,6 +364,9 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
 	}
 	if s.killedBy(syscall.SIGKILL, err) {
+		if !r.overload {
+			return nil, nil, errors.New("the server was killed")
+		}
 		s.dead = true
 		if seen == nil {
 			seen = &admissionResult{Span: time.Second}
@@ -422,34 +429,50 @@ func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, 
 	return &seen, nil
 }
 
-// compare adds what is a comparison with fifo, out of the medians.
+// compare adds what is a comparison of rows or systems, out of the medians.
 func (m *matrix) compare() {
-	fifo := map[string]report.Row{}
 	rows := m.samples.Rows()
-	for _, r := range rows {
-		if r.System == "capriccio-fifo" {
-			fifo[fmt.Sprint(r.Metric, r.X)] = r
+	value := func(system, metric string, x float64) float64 {
+		i := slices.IndexFunc(rows, func(r report.Row) bool { return r.System == system && r.Metric == metric && r.X == x })
+		if i < 0 {
+			return 0
+		}
+		return rows[i].Value
+	}
+	numbers := map[string]float64{}
+	for _, r := range m.rows {
+		numbers[r.name] = float64(r.number)
+	}
+	add := func(system, metric string, x, above, below float64) {
+		if above > 0 && below > 0 {
+			_ = m.samples.Add(system, metric, "1", x, above/below) // it is a number
 		}
 	}
-	slower := map[[2]any]float64{}
+	const fifo = "capriccio-fifo"
 	for _, r := range rows {
-		base, ok := fifo[fmt.Sprint(r.Metric, r.X)]
-		if !ok || r.X > 100 || r.Value <= 0 || base.Value <= 0 {
-			continue
-		}
-		key := [2]any{r.System, r.X}
-		switch r.Metric {
-		case "throughput":
-			slower[key] = max(slower[key], base.Value/r.Value)
-		case "p99":
-			slower[key] = max(slower[key], r.Value/base.Value)
+		kind, _, named := cutLast(m.env.Names[int(r.X)], "-")
+		switch {
+		case r.Metric == "throughput":
+			slower := value(fifo, r.Metric, r.X) / max(r.Value, tiny)
+			if base := value(fifo, "p99", r.X); base > 0 {
+				slower = max(slower, value(r.System, "p99", r.X)/base)
+			}
+			add(r.System, "ordinary-slower", r.X, slower, 1)
+		case r.Metric == "p99" && r.X > overloadNumber && named:
+			add(r.System, "p99-to-0.8x", r.X, r.Value, value(r.System, "p99", numbers[kind+"-0.8x"]))
 		}
 	}
-	for _, r := range rows {
-		if ratio, ok := slower[[2]any{r.System, r.X}]; ok && r.Metric == "throughput" {
-			_ = m.samples.Add(r.System, "ordinary-slower", "1", r.X, ratio) // it is a number
-		}
+}
+
+// tiny stands for nothing where it is divided by.
+const tiny = 1e-3
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, separator); i >= 0 {
+		return s[:i], s[i+len(separator):], true
 	}
+	return s, "", false
 }
 
 func (m *matrix) remarks() {
@@ -461,6 +484,7 @@ func (m *matrix) remarks() {
 	m.note("rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's")
 	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
 		latencyTarget, capacityClients)
+	m.note("p99-to-0.8x: this p99 ÷ that at 0.8 × capacity")
 	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
 	m.note("others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little")
 	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)

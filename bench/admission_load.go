@@ -48,7 +48,7 @@ func (l openLoad) waits() time.Duration {
 	return l.patience
 }
 
-// spec also notes what is offered, on average.
+// spec also notes what of it could be served.
 func (l openLoad) spec(addr string, e *extent, seed int) admissionOpen {
 	spec := admissionOpen{
 		Addr: addr, From: l.from, Patience: l.patience, Drain: l.waits(), Target: latencyTarget,
@@ -60,22 +60,24 @@ func (l openLoad) spec(addr string, e *extent, seed int) admissionOpen {
 			spec.Sources = append(spec.Sources, [4]byte{127, 0, 1, c.source})
 		}
 	}
-	due, measured, at := 0.0, 0.0, time.Duration(0)
+	could, at := 0.0, time.Duration(0)
 	for _, p := range l.phases {
-		rate := p.rate + p.times*e.capacity
+		rate, scarce := p.rate+p.times*e.capacity, 0.0
 		one := load.Phase{For: p.span, Burst: p.burst}
 		for _, c := range l.classes {
 			one.Rates = append(one.Rates, rate*c.share)
-			if !c.aside && at+p.span > l.from {
-				due += rate * c.share * (at + p.span - max(at, l.from)).Seconds()
+			if !c.aside {
+				scarce += rate * c.share
 			}
 		}
 		at += p.span
+		e.most = max(e.most, scarce)
+		if at > l.from {
+			could += min(scarce, e.capacity) * min(p.span, at-l.from).Seconds()
+		}
 		spec.Phases = append(spec.Phases, one)
 	}
-	if measured = (at - l.from).Seconds(); measured > 0 {
-		e.offered = due / measured
-	}
+	e.could = could / (at - l.from).Seconds()
 	return spec
 }
 
@@ -252,19 +254,15 @@ func (r *row) inOrdinaryLife(s *site, seen *admissionResult, e extent) []sample 
 func (r *row) underOverload(s *site, seen *admissionResult, e extent) []sample {
 	samples := []sample{}
 	if e.capacity > 0 {
-		could := e.capacity
-		if e.offered > 0 {
-			could = min(could, e.offered)
-		}
-		goodput := float64(seen.inTime(*r)) / seen.Span.Seconds()
+		could, goodput := e.could, float64(seen.inTime(*r))/seen.Span.Seconds()
 		if _, closed := r.load.(closedLoad); closed {
-			goodput = float64(seen.All.Served) / seen.Span.Seconds()
+			could, goodput = e.capacity, float64(seen.All.Served)/seen.Span.Seconds()
 		}
 		if s.dead {
 			goodput = 0
 		}
 		samples = append(samples, sample{"goodput-share", "%", e.x, 100 * goodput / could})
-		if e.offered > 0 && e.offered <= mostUnrefused*e.capacity {
+		if e.most > 0 && e.most <= mostUnrefused*e.capacity {
 			samples = append(samples, sample{"false-refused", "%", e.x, share(seen.unserved(), seen.All.Due)})
 		}
 		samples = append(samples, sample{"capacity", "/s", e.x, e.capacity})
@@ -299,7 +297,7 @@ func (r *row) furtherSamples(s *site, seen *admissionResult, e extent) []sample 
 			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)},
 			sample{"others", "%", e.x, seen.Others})
 	}
-	if r.extra != nil {
+	if r.extra != nil && !s.dead {
 		samples = append(samples, r.extra(s, seen, e)...)
 	}
 	return samples

@@ -71,7 +71,7 @@ func importantRows(at loadAt) []row {
 // served; the classes' shares are of requests.
 func leastClass(_ *site, r *admissionResult, e extent) []sample {
 	least := 100.0
-	could := min(e.capacity, e.offered) * r.Span.Seconds()
+	could := e.could * r.Span.Seconds()
 	for i, c := range r.Classes {
 		least = min(least, 100*float64(c.InTime)/(could*bimodal[i].share))
 	}
