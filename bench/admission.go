@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/load"
-	"github.com/capriccio-go/capriccio/bench/internal/people"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -32,80 +30,10 @@ type row struct {
 	acts     []act
 	overload bool
 	bytes    bool                                                 // throughput is that of bytes
-	systems  []string                                             // only these; nil: those of systemsOf
+	systems  []string                                             // only these; nil: see wants
 	skip     string                                               // why nobody can do it; "" if somebody can
 	extra    func(s *site, r *admissionResult, e extent) []sample // further samples
 	fit      func() error                                         // whether this machine can do it; may be nil
-}
-
-// extent is what a load was measured against.
-type extent struct {
-	x        float64
-	capacity float64 // requests a second; 0 if it was not asked for
-	could    float64 // requests a second that could be served in the time measured
-	most     float64 // highest rate that requests came at
-}
-
-// act is something that happens to a server while it is loaded.
-type act struct {
-	at time.Duration // after the load has begun
-	do func(m *matrix, s *site) error
-}
-
-// class is a kind of request.
-type class struct {
-	path    string
-	urgency string  // of the Priority header
-	share   float64 // of the rate
-	source  byte    // last byte of the address that it comes from; 0: any
-	aside   bool    // it does not use what is scarce: neither capacity nor goodput has it
-}
-
-func (c class) text() string {
-	method, target, ok := strings.Cut(c.path, " ")
-	if !ok {
-		method, target = "GET", c.path
-	}
-	urgency := ""
-	if c.urgency != "" {
-		urgency = "Priority: " + c.urgency + "\r\n"
-	}
-	return method + " " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + urgency + "\r\n"
-}
-
-// phase is a time with one rate: per second, or in multiples of capacity.
-type phase struct {
-	span  time.Duration
-	rate  float64
-	times float64
-	burst int
-}
-
-// openLoad is an open loop.
-type openLoad struct {
-	classes  []class
-	phases   []phase
-	from     time.Duration // measured from here on
-	patience time.Duration
-	drain    time.Duration // 0: patience
-	retries  uint8
-	steps    *load.Steps
-	clients  int // of the closed loop that finds the capacity; 0: capacityClients
-}
-
-// peopleLoad is clients that take their time.
-type peopleLoad struct {
-	groups      []people.Group
-	span, drain time.Duration
-}
-
-// closedLoad is a closed loop of impatient or patient clients.
-type closedLoad struct {
-	classes    []class
-	clients    int
-	warm, span time.Duration
-	patient    bool
-	reference  int // clients of the closed loop that finds the capacity
 }
 
 // matrix is the experiment admission.

@@ -157,13 +157,8 @@ func (o *closed) draw() int {
 }
 
 func (o *closed) answered(tag int32, r response, now time.Duration) error {
-	o.outcomes[tag].Done = now
-	if r.status == 200 {
-		o.outcomes[tag].Fate = Served
-		return o.ask(now)
-	}
-	o.outcomes[tag].Fate = Refused
-	if o.cfg.Patient && r.retryAfter > 0 {
+	o.outcomes[tag].Fate, o.outcomes[tag].Done = StatusFate(r.status), now
+	if r.status != 200 && o.cfg.Patient && r.retryAfter > 0 {
 		lot := time.Duration(o.random.Float64() * float64(r.retryAfter))
 		heap.Push(&o.away, now+r.retryAfter+lot)
 		return nil

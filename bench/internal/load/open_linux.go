@@ -293,11 +293,7 @@ func (o *open) giveUp(now time.Duration) error {
 }
 
 func (o *open) answered(tag int32, r response, now time.Duration) error {
-	if r.status == 200 {
-		o.finish(tag, Served, now)
-	} else {
-		o.finish(tag, Refused, now)
-	}
+	o.finish(tag, StatusFate(r.status), now)
 	return nil
 }
 

@@ -9,7 +9,7 @@ type Tally struct {
 	Again    int // attempts after the first
 	Served   int // 200
 	InTime   int // … within the target
-	Refused  int // 503
+	Refused  int // 503 or 429
 	Failed   int // any other status, a broken connection, none to be had
 	TimedOut int // the client's patience ended
 	Pending  int // neither answered nor given up when the run ended

@@ -268,13 +268,7 @@ func (p *person) try(tag int, path string) (load.Fate, error) {
 		return load.Lost, err
 	}
 	c.used = true
-	fate := load.Lost
-	switch response.StatusCode {
-	case 200:
-		fate = load.Served
-	case 503:
-		fate = load.Refused
-	}
+	fate := load.StatusFate(response.StatusCode)
 	if fate == load.Served && p.Stream {
 		return p.listen(c, response.Body, tag)
 	}

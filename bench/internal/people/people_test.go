@@ -66,7 +66,7 @@ func TestPeopleAskOnce(t *testing.T) {
 	}
 	cfg.Groups = append(cfg.Groups, Group{Count: 5, Path: "/never", Patience: 20 * ms})
 	got := run(t, cfg)
-	for i, want := range []load.Fate{load.Served, load.Refused, load.Lost, load.Lost, load.Abandoned} {
+	for i, want := range []load.Fate{load.Served, load.Refused, load.Failed, load.Lost, load.Abandoned} {
 		if n := fates(got.Outcomes, uint8(2*i)); n[want] != 5 {
 			t.Errorf("group %d: %v, want 5 of %v", i, n, want)
 		}

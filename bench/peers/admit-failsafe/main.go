@@ -23,14 +23,14 @@ func main() {
 func limited(next http.Handler, prioritized bool) http.Handler {
 	limiter := adaptivelimiter.NewBuilder[*http.Response]()
 	if !prioritized {
-		return unavailable(failsafehttp.NewHandler(next, limiter.Build()))
+		return failsafehttp.NewHandler(next, limiter.Build())
 	}
 	prioritizer := adaptivelimiter.NewPrioritizer()
 	prioritizer.ScheduleCalibrations(context.Background(), 100*time.Millisecond)
 	executor := failsafe.With(limiter.BuildPrioritized(prioritizer))
 	// The handler of failsafehttp does not hand the request's context to its policies, so
 	// each request gets an executor that does.
-	return unavailable(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := priority.Medium
 		switch r.Header.Get("Priority") {
 		case "u=1":
@@ -40,23 +40,5 @@ func limited(next http.Handler, prioritized bool) http.Handler {
 		}
 		ctx := p.AddTo(r.Context())
 		failsafehttp.NewHandlerWithExecutor(next, executor.WithContext(ctx)).ServeHTTP(w, r)
-	}))
-}
-
-// unavailable makes a 503 of the 429 that a refusal is here, so that it counts as one.
-func unavailable(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&translated{w}, r)
 	})
 }
-
-type translated struct{ http.ResponseWriter }
-
-func (t *translated) WriteHeader(status int) {
-	if status == http.StatusTooManyRequests {
-		status = http.StatusServiceUnavailable
-	}
-	t.ResponseWriter.WriteHeader(status)
-}
-
-func (t *translated) Unwrap() http.ResponseWriter { return t.ResponseWriter }
