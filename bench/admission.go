@@ -284,6 +284,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		}
 		defer watch.end()
 	}
+	others := s.watchCore()
 	switch l := r.load.(type) {
 	case toolLoad:
 		seen, err = m.runTool(ctx, s, l)
@@ -291,6 +292,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		kind, spec, span := m.spec(s, r, e, seed)
 		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
 	}
+	s.others = others()
 	if s.killedBy(syscall.SIGKILL, err) {
 		if !r.overload {
 			return nil, nil, errors.New("the server was killed")

@@ -88,9 +88,7 @@ type closedLoad struct {
 func (m *matrix) spec(s *site, r row, e *extent, seed int) (kind string, spec any, span time.Duration) {
 	switch l := r.load.(type) {
 	case openLoad:
-		open := l.spec(s.addr, e, seed)
-		open.PIDs = []int{s.child.PID()}
-		return "open", open, l.span() + l.waits()
+		return "open", l.spec(s.addr, e, seed), l.span() + l.waits()
 	case peopleLoad:
 		return "people", admissionPeople{
 			Config: people.Config{Addr: s.addr, Groups: l.groups, For: l.span, Drain: l.drain}, Target: latencyTarget,
@@ -365,8 +363,10 @@ func (r *row) furtherSamples(s *site, seen *admissionResult, e extent) []sample 
 	if seen.Busy > 0 {
 		samples = append(samples,
 			sample{"client-busy", "%", e.x, seen.Busy},
-			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)},
-			sample{"others", "%", e.x, seen.Others})
+			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)})
+	}
+	if s.others >= 0 {
+		samples = append(samples, sample{"others", "%", e.x, s.others})
 	}
 	if r.extra != nil && !s.dead {
 		samples = append(samples, r.extra(s, seen, e)...)

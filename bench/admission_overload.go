@@ -181,11 +181,21 @@ func memoryRows(d spans, at loadAt) []row {
 			classes: []class{{path: "/do?alloc=1048576&sleep=50ms", share: 1}}, clients: 16_384, warm: d(1500*ms, 5*sec), span: d(1500*ms, 15*sec),
 			patient: true, reference: 512,
 		}},
+		{name: "memory-held-64m", needs: needs{env: []string{"GOMEMLIMIT=64MiB"}, watch: memoryCap}, extra: newcomers,
+			load: peopleLoad{span: 2 * sec, drain: d(sec, 3*sec), groups: []people.Group{
+				{Count: 150, Path: "/wait?alloc=524288", Patience: lifePatience},
+				{Count: 20, At: sec, Spread: sec, Path: "/hello", Patience: sec},
+			}}},
 	}
 }
 
 func bytesServed(_ *site, r *admissionResult, e extent) []sample {
 	return []sample{{"bytes-served", "MB/s", e.x, float64(r.Bytes) / 1e6 / r.Span.Seconds()}}
+}
+
+// newcomers is how many of those who came when memory was held got an answer, whatever it was.
+func newcomers(_ *site, r *admissionResult, e extent) []sample {
+	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
 }
 
 // released is how many of those who waited were let go, and of those who let them go got in.

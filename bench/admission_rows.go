@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/bench/internal/people"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
@@ -63,7 +64,7 @@ func waitingRows(d spans) []row {
 		{name: "pollers-200", load: pollers(200)},
 		{name: "pollers-5000", load: once(5000, "/do?sleep=1s")},
 		{name: "cold-5000", load: once(5000, "/do?sleep=50ms")},
-		{name: "cold-adapt-5000", load: once(5000, adaptPrefix+"/hello"), systems: knotSystems},
+		{name: "cold-adapt-5000", load: once(5000, chores.AdaptPrefix+"/hello")},
 		{name: "sleep-100ms", load: poisson(1000, "/do?sleep=100ms", d(1500*ms, 6*sec))},
 		{name: "sleep-1s", load: poisson(500, "/do?sleep=1s", d(1500*ms, 6*sec))},
 		{name: "sleep-30s", load: patientLoad(poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec)), d)},
@@ -74,9 +75,6 @@ func waitingRows(d spans) []row {
 		{name: "upgraded", skip: "Knot does not upgrade connections"},
 	}
 }
-
-// knotSystems are those that have AdaptHTTP.
-var knotSystems = []string{"capriccio", "capriccio-fifo"}
 
 // patientLoad has clients that wait for half a minute; in a quick run nobody sees the end.
 func patientLoad(l openLoad, d spans) openLoad {
@@ -131,25 +129,25 @@ func toolRows(d spans) []row {
 		tool("wrk-cpu-1ms", "wrk", "/do?cpu=1ms", 100),
 		tool("ab-sleep-50ms", "ab", "/do?sleep=50ms", 200),
 		tool("wrk-file-100k", "wrk", fileOf100KB, 200),
-		tool("wrk-adapt-1000", "wrk", adaptPrefix+"/hello", 1000),
-		tool("wrk-adapt-5000", "wrk", adaptPrefix+"/hello", 5000),
+		tool("wrk-adapt-1000", "wrk", chores.AdaptPrefix+"/hello", 1000),
+		tool("wrk-adapt-5000", "wrk", chores.AdaptPrefix+"/hello", 5000),
 	}
 	rows[0].load = toolLoad{tool: "wrk", path: "/do?sleep=500ms", conns: 100, span: d(2*sec, 6*sec)}
 	rows[3].systems = fileSystems
-	rows[4].systems, rows[5].systems = knotSystems, knotSystems
 	for _, t := range []string{"wrk", "ab", "h2load"} {
 		for _, conns := range []int{1, 10, 100, 1000, 10_000} {
 			one := tool(fmt.Sprintf("%s-hello-%d", t, conns), t, "/hello", conns)
 			if conns == 10_000 { // connecting alone takes a second
 				one.load = toolLoad{tool: t, path: "/hello", conns: conns, span: d(3*sec, 6*sec)}
 			}
+			one.systems = fileSystems
 			rows = append(rows, one)
 		}
 	}
 	return rows
 }
 
-// fileSystems are all but the oracle.
+// fileSystems are those that serve files and the short text: all but the oracle.
 var fileSystems = slices.DeleteFunc(slices.Clone(admissionSystems), func(s string) bool { return s == oracleSystem })
 
 // slowRows are clients that read and write slowly, or much.

@@ -49,6 +49,7 @@ type site struct {
 	group  *proc.MemoryGroup // nil if it is in none
 	quota  *proc.CPUGroup    // likewise
 	beside []*proc.Child     // what acts have started
+	others float64           // what else ran on the server core meanwhile, %; negative if not known
 	dead   bool              // it was killed for the memory that it took
 }
 
@@ -128,6 +129,28 @@ func (m *matrix) program(name, family, path string, env []string, args ...string
 		}
 		return startSite(ctx, name, command, n)
 	}}
+}
+
+// watchCore returns a function that says what else has run on the server core since then,
+// in percent: to some ticks of 10 ms, and -1 if it can't be known, as the server has ended.
+func (s *site) watchCore() func() float64 {
+	used := func() (others time.Duration, err error) {
+		server, err := proc.CPUTime(s.child.PID())
+		if err != nil {
+			return 0, err
+		}
+		busy, err := proc.CoreBusy(serverCore)
+		return busy - server, err
+	}
+	began := time.Now()
+	before, err := used()
+	return func() float64 {
+		now, later := used()
+		if err != nil || later != nil {
+			return -1
+		}
+		return 100 * max(0, now-before).Seconds() / time.Since(began).Seconds()
+	}
 }
 
 // startSite starts a program in the groups that it needs: from its first instruction on, as

@@ -161,11 +161,9 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 			if system.family != fileFamily {
 				want["/do?cpu=10us&sleep=1ms&alloc=5000"] = chores.DoneText
 				want["/lock?n=1&cpu=1us"] = chores.DoneText
+				want[chores.AdaptPrefix+"/hello"] = chores.HelloText
 				want["/backend"] = chores.DoneText
 				want["/bytes?n=2"] = "\x01\x00"
-			}
-			if system.family == knotFamily {
-				want[adaptPrefix+"/hello"] = chores.HelloText
 			}
 			for path, text := range want {
 				response, err := http.Get("http://" + s.addr + path)

@@ -38,9 +38,6 @@ func runAdmissionWorker(args []string, out io.Writer) error {
 	return work(args[1:], out)
 }
 
-// adaptPrefix stands before the paths of chores that are done through AdaptHTTP.
-const adaptPrefix = "/adapt"
-
 // taskWorkers are those of a backend for tasks.
 type taskWorkers struct{ *task.Semaphore }
 
@@ -98,9 +95,10 @@ func taskHost(f *chores.Flags) *chores.Host {
 	return host
 }
 
-// knotChores does the chores of a host, through AdaptHTTP below adaptPrefix, and serves files.
+// knotChores does the chores of a host, or those of goroutines through AdaptHTTP, and serves
+// files.
 func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
-	adapted := knot.AdaptHTTP(http.StripPrefix(adaptPrefix, chores.Handler(chores.NewHost(f), f.Root)))
+	adapted := knot.AdaptHTTP(chores.Handler(chores.NewHost(f), f.Root))
 	var files *knot.Files
 	if f.Root != "" {
 		// Files has the paths of the request, not those below FilesPath: so has the folder.
@@ -114,7 +112,7 @@ func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
 		switch {
 		case files != nil && strings.HasPrefix(path, chores.FilesPath):
 			return files.Serve(x)
-		case strings.HasPrefix(path, adaptPrefix):
+		case strings.HasPrefix(path, chores.AdaptPrefix):
 			return adapted(x)
 		}
 		err := host.Serve(&knotExchange{Ctx: x, path: path})

@@ -21,7 +21,6 @@ const admissionBegins = "begins"
 // admissionOpen is what an open loop is told.
 type admissionOpen struct {
 	Addr     string
-	PIDs     []int // of the server
 	Requests []string
 	Sources  [][4]byte
 	Phases   []load.Phase
@@ -62,7 +61,6 @@ type admissionResult struct {
 	Windows []window      // from the beginning of the run on; open loops only
 	Steps   load.StepTimes
 	Busy    float64 // how much of its core the client used, %; open loops only
-	Others  float64 // … and whatever else ran on the server's core, but for the server
 }
 
 // window is what became of the first attempts that were due in windowTime.
@@ -106,7 +104,7 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 		return err
 	}
 	cfg := load.OpenConfig{
-		Target: load.Target{Addr: addr, PIDs: spec.PIDs, Core: serverCore}, Phases: spec.Phases, From: spec.From, Patience: spec.Patience,
+		Target: load.Target{Addr: addr, Core: serverCore}, Phases: spec.Phases, From: spec.From, Patience: spec.Patience,
 		Drain: spec.Drain, Conns: load.MaxConns, Seed: spec.Seed, Sources: spec.Sources, Retries: spec.Retries,
 	}
 	for _, text := range spec.Requests {
@@ -123,8 +121,7 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 	}
 	r := admissionResult{Windows: make([]window, total/windowTime+1)}
 	r.count(seen.Outcomes, len(spec.Requests), spec.From, total, spec.Target)
-	span := (seen.To - seen.From).Seconds()
-	r.Busy, r.Others = 100*seen.Usage.Client.Seconds()/span, 100*seen.Usage.Others.Seconds()/span
+	r.Busy = 100 * seen.Usage.Client.Seconds() / (seen.To - seen.From).Seconds()
 	for i := range seen.Outcomes {
 		o := &seen.Outcomes[i]
 		if o.Tries > 0 || o.Scheduled >= total {

@@ -34,6 +34,10 @@ const (
 	FilesPath   = "/files/"
 )
 
+// AdaptPrefix before a path has Knot do the chore through AdaptHTTP. To servers of net/http it
+// means nothing.
+const AdaptPrefix = "/adapt"
+
 // HelloText is what HelloPath answers, DoneText what most others do.
 const (
 	HelloText = "Hello, World!"

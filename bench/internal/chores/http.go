@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -89,7 +90,7 @@ type exchange struct {
 	r *http.Request
 }
 
-func (x exchange) Path() string    { return x.r.URL.Path }
+func (x exchange) Path() string    { return strings.TrimPrefix(x.r.URL.Path, AdaptPrefix) }
 func (x exchange) Query() string   { return x.r.URL.RawQuery }
 func (x exchange) Body() io.Reader { return x.r.Body }
 func (x exchange) Flush() error    { return http.NewResponseController(x.w).Flush() }
