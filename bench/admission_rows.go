@@ -12,7 +12,7 @@ import (
 )
 
 // admissionRows are all rows of the matrix, ordinary life first. The order within a half
-// is that of their numbers: append, so that figures of different days compare.
+// is that of their numbers: append to a half, so that figures of different days compare.
 func admissionRows(quick bool) []row {
 	d := func(short, long time.Duration) time.Duration {
 		if quick {
@@ -20,7 +20,7 @@ func admissionRows(quick bool) []row {
 		}
 		return long
 	}
-	rows := slices.Concat(waitingRows(d), burstRows(d), toolRows(d), slowRows(d), disturbedRows(d), laterRows(d))
+	rows := slices.Concat(waitingRows(d), burstRows(d), toolRows(d), slowRows(d), disturbedRows(d))
 	return append(rows, overloadRows(d)...)
 }
 
@@ -228,6 +228,3 @@ func replace(m *matrix, s *site) error {
 	s.child.Signal(syscall.SIGTERM)
 	return nil
 }
-
-// laterRows are for what is added, so that the numbers of the others stay.
-func laterRows(spans) []row { return nil }

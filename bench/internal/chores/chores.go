@@ -258,16 +258,16 @@ func sendBytes(x Exchange, n int) error {
 	return err
 }
 
-var sink uint64
+var sink atomic.Uint64
 
 // Work computes for some steps, of which none can be left out, as each has to wait for the
 // one before.
 //
 //go:noinline
 func Work(steps int) {
-	v := sink
+	v := sink.Load()
 	for range steps {
 		v = v*6364136223846793005 + 1442695040888963407
 	}
-	sink = v
+	sink.Store(v)
 }

@@ -13,7 +13,7 @@ import (
 // they are stopped until the next period begins (cpu.cfs_quota_us of version 1, cpu.max of
 // version 2 of cgroups(7)). It belongs to one goroutine.
 type CPUGroup struct {
-	MemoryGroup
+	group
 }
 
 // quotaPeriod is the kernel's default, which container runtimes take.
@@ -55,5 +55,5 @@ func newCPUGroupIn(parent string, share float64) (*CPUGroup, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
 	}
-	return &CPUGroup{MemoryGroup{dir}}, nil
+	return &CPUGroup{group{dir}}, nil
 }

@@ -14,6 +14,11 @@ import (
 // MemoryGroup is a memory cgroup: its processes, and the pages of files that they were the
 // first to read, have a limit together (cgroups(7)). It belongs to one goroutine.
 type MemoryGroup struct {
+	group
+}
+
+// group is a cgroup of some controller.
+type group struct {
 	dir string
 }
 
@@ -98,7 +103,7 @@ func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &MemoryGroup{dir: dir}
+	g := &MemoryGroup{group{dir}}
 	for _, file := range []string{limitFileV1, limitFileV2} {
 		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -112,15 +117,15 @@ func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
 }
 
 // Add moves a process into the group. What it has used before stays where it is.
-func (g *MemoryGroup) Add(pid int) error {
+func (g *group) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
 // Dir is the group's folder, for JoinGroup.
-func (g *MemoryGroup) Dir() string { return g.dir }
+func (g *group) Dir() string { return g.dir }
 
 // JoinGroup moves the calling process into the group with that folder.
-func JoinGroup(dir string) error { return (&MemoryGroup{dir}).Add(os.Getpid()) }
+func JoinGroup(dir string) error { return (&group{dir}).Add(os.Getpid()) }
 
 // Bytes is what the group uses, files' pages included.
 func (g *MemoryGroup) Bytes() (int64, error) {
@@ -146,7 +151,7 @@ func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
 
 // Close removes the group. Its processes must have ended; the kernel may need a moment to
 // see that.
-func (g *MemoryGroup) Close() error {
+func (g *group) Close() error {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		if err == nil || time.Now().After(end) {
