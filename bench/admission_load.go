@@ -64,6 +64,7 @@ type openLoad struct {
 	from     time.Duration // measured from here on
 	patience time.Duration
 	drain    time.Duration // 0: patience
+	target   time.Duration // 0: latencyTarget
 	retries  uint8
 	steps    *load.Steps
 	clients  int // of the closed loop that finds the capacity; 0: capacityClients
@@ -128,6 +129,9 @@ func (l openLoad) spec(addr string, e *extent, seed int) admissionOpen {
 		if c.source > 0 {
 			spec.Sources = append(spec.Sources, [4]byte{127, 0, 1, c.source})
 		}
+	}
+	if l.target > 0 {
+		spec.Target = l.target
 	}
 	could, at := 0.0, time.Duration(0)
 	for _, p := range l.phases {
@@ -215,7 +219,7 @@ func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, 
 		return 0, err
 	}
 	span := capacitySpan
-	if clients > capacityClients { // they take turns
+	if clients != capacityClients { // they take turns, or long
 		span *= 3
 	}
 	for range capacityAttempts {

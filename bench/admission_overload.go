@@ -142,7 +142,7 @@ func recovered(from time.Duration) func(*site, *admissionResult, extent) []sampl
 	return func(_ *site, r *admissionResult, e extent) []sample {
 		last := int(from / windowTime)
 		for i := last; i < len(r.Windows)-1; i++ {
-			if w := r.Windows[i]; float64(w.InTime) < 0.95*float64(w.Due) {
+			if w := r.Windows[i]; w.Due == 0 || float64(w.InTime) < 0.95*float64(w.Due) {
 				last = i + 1
 			}
 		}
@@ -155,9 +155,10 @@ func recovered(from time.Duration) func(*site, *admissionResult, extent) []sampl
 
 // memoryRows are about memory.
 func memoryRows(d spans, at loadAt) []row {
-	holds := func(classes ...class) openLoad {
+	holds := func(clients int, longest time.Duration, classes ...class) openLoad {
 		l := at(2, classes...)
-		l.clients = 1024
+		l.clients, l.target, l.patience, l.drain = clients, latencyTarget+longest, patience+longest, 300*ms+longest
+		l.phases[0].span, l.from = l.phases[0].span+longest, l.from+longest
 		return l
 	}
 	var readers []people.Group
@@ -169,9 +170,11 @@ func memoryRows(d spans, at loadAt) []row {
 	}
 	const limited = "GOMEMLIMIT=512MiB"
 	return []row{
-		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(
-			class{path: "/do?alloc=262144&sleep=50ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=50ms", share: 0.05})},
-		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, load: holds(
+		// Its capacity is that of clients who take most of the memory: of the time that a
+		// request is held, most is that of large ones.
+		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(56, sec,
+			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},
+		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, load: holds(1024, 200*ms,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.5}, class{path: "/do?alloc=262144&sleep=200ms", share: 0.5})},
 		{name: "responses-256m", needs: needs{memory: 256 << 20}, extra: bytesServed,
 			load: peopleLoad{span: d(3*sec, 12*sec), drain: 100 * ms, groups: readers}},

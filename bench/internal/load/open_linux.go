@@ -210,21 +210,13 @@ func (o *open) due(now time.Duration) (time.Duration, error) {
 		return 0, err
 	}
 	for range issueBatch {
-		if len(o.retries) > 0 && o.retries[0].at <= now {
-			again := o.retries[0]
-			o.retries = o.retries[1:]
-			if err := o.issue(Outcome{Scheduled: now, Sent: now, Class: again.class, Tries: again.tries}); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		if o.next > now {
-			break
-		}
-		if err := o.issue(Outcome{Scheduled: o.next, Sent: now, Class: o.class}); err != nil {
+		sent, err := o.sendDue(now)
+		if err != nil {
 			return 0, err
 		}
-		o.advance(o.next)
+		if !sent {
+			break
+		}
 		now = o.c.now()
 	}
 	next := o.next
@@ -236,6 +228,24 @@ func (o *open) due(now time.Duration) (time.Duration, error) {
 	}
 	o.c.ended = o.draining && len(o.retries) == 0
 	return next, nil
+}
+
+// sendDue sends one request if one is due: a retry last, as there may be more of them than
+// there is time for.
+func (o *open) sendDue(now time.Duration) (sent bool, err error) {
+	if o.next <= now {
+		if err := o.issue(Outcome{Scheduled: o.next, Sent: now, Class: o.class}); err != nil {
+			return false, err
+		}
+		o.advance(o.next)
+		return true, nil
+	}
+	if len(o.retries) == 0 || o.retries[0].at > now {
+		return false, nil
+	}
+	again := o.retries[0]
+	o.retries = o.retries[1:]
+	return true, o.issue(Outcome{Scheduled: now, Sent: now, Class: again.class, Tries: again.tries})
 }
 
 // issue sends a request, on the idle connection used last or on a new one.
