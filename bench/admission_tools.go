@@ -75,6 +75,7 @@ func number(text, expression string) float64 {
 
 // toolResult is a result of what a program counts. A served request is one with a 2xx or 3xx.
 func toolResult(tool, text string, span, p99 time.Duration, served, refused, failed, timedOut float64) (*admissionResult, error) {
+	served = max(served, 0) // a request may have failed in more than one way
 	if served+refused+failed+timedOut == 0 {
 		return nil, fmt.Errorf("%s: nothing counted in %q", tool, text)
 	}
