@@ -41,6 +41,13 @@ func TestFlagsMayStandBeforeAndAfterTheName(t *testing.T) {
 	}
 }
 
+func TestRowsAndSystemsArePicked(t *testing.T) {
+	o, err := parseRun(strings.Fields("admission -rows a,b-* -systems knot"))
+	if err != nil || !slices.Equal(o.rows, []string{"a", "b-*"}) || !slices.Equal(o.systems, []string{"knot"}) {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
 func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                  "usage",
@@ -52,6 +59,7 @@ func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 		"run pipes -fast":   "-fast",
 		"run pipes -out":    "-out",
 		"run -quick=7 pipe": "quick",
+		"run pipes -rows a": "neither -rows nor -systems",
 	} {
 		err := command(t.Context(), strings.Fields(line), io.Discard, io.Discard)
 		var usage *usageError

@@ -42,6 +42,7 @@ var experiments = []experiment{
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
 	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
 	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
+	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
 	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
 }
 
@@ -73,10 +74,13 @@ type run struct {
 	scratch  string        // a folder of the run's own, removed at its end
 	self     string        // the path of this program, for workers
 	reserved time.Duration // of a quick run's time, for what comes after measure
+	rows     []string      // picked; none: all
+	systems  []string      // likewise
 	samples  report.Samples
 	env      report.Env
 	charts   []report.Chart
-	failed   error // the first of our own systems': the run goes on and fails at its end
+	details  []string // metrics that are in the JSON only
+	failed   error    // the first of our own systems': the run goes on and fails at its end
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
@@ -105,13 +109,13 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	}
 	defer os.RemoveAll(scratch)
 	r := &run{
-		ctx: ctx, quick: o.quick, began: time.Now(), progress: progress,
+		ctx: ctx, quick: o.quick, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
 	}
-	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows()}
+	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}

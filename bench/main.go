@@ -3,6 +3,7 @@
 //
 //	go run ./bench list
 //	go run ./bench run NAME [-quick] [-out DIR]
+//	go run ./bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
 //
 // A run prints a table and writes DIR/NAME.json and, where a picture helps,
 // DIR/NAME.svg. README.md tells how to read them and how to add an experiment.
@@ -48,7 +49,8 @@ type usageError struct{ text string }
 func (e *usageError) Error() string { return e.text }
 
 const usageText = `usage: bench list
-       bench run NAME [-quick] [-out DIR]`
+       bench run NAME [-quick] [-out DIR]
+       bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]`
 
 // command carries out a command line. Tables go to out, progress to progress.
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -83,6 +85,8 @@ type options struct {
 	experiment experiment
 	quick      bool
 	dir        string // "" for a new one below the temporary folder
+	rows       []string
+	systems    []string
 }
 
 // parseRun reads the arguments of run; flags may stand before or after NAME.
@@ -92,6 +96,11 @@ func parseRun(args []string) (options, error) {
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
+	list := func(into *[]string) func(string) error {
+		return func(text string) error { *into = strings.Split(text, ","); return nil }
+	}
+	flags.Func("rows", "rows of the experiment, with commas between", list(&o.rows))
+	flags.Func("systems", "systems, with commas between", list(&o.systems))
 	var names []string
 	for rest := args; ; rest = flags.Args()[1:] {
 		if err := flags.Parse(rest); err != nil {
@@ -109,6 +118,9 @@ func parseRun(args []string) (options, error) {
 	for _, e := range experiments {
 		if e.name == names[0] {
 			o.experiment = e
+			if e.name != admissionName && (o.rows != nil || o.systems != nil) {
+				return o, &usageError{e.name + " has neither -rows nor -systems\n" + usageText}
+			}
 			return o, nil
 		}
 	}

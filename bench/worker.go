@@ -26,6 +26,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"hold":            runHold,
 	"knot":            runKnot,
 	"overload":        runOverload,
+	"admission":       runAdmissionWorker,
 	"memory":          runMemoryWorker,
 	"pubsub":          runPubsubWorker,
 	"sched-cost":      runSchedCostWorker,

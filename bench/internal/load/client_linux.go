@@ -48,9 +48,16 @@ type link struct {
 	serial  uint32 // of the socket: an event for an earlier one is stale
 	tag     int32  // of the request under way
 	state   linkState
-	stacked bool   // is in client.idle, whatever its state
+	pool    uint8  // of client.pools
+	stacked bool   // is in its pool's idle, whatever its state
 	request []byte // to send when connected
 	partial []byte // of a response
+}
+
+// pool is the links that start from one address, or from all of sources in turn.
+type pool struct {
+	source [4]byte // 0.0.0.0: any
+	idle   []int32 // a stack; not all of them need still be idle
 }
 
 // client drives links with one thread over epoll(7), for a traffic. Everything in it
@@ -63,7 +70,7 @@ type client struct {
 	ended   bool // set by the traffic: nothing more to do
 	limit   int  // links
 	links   []link
-	idle    []int32 // a stack; not all of them need still be idle
+	pools   []pool
 	closed  []int32 // links to use again
 	dials   int
 	traffic traffic
@@ -85,7 +92,7 @@ func newClient(addr netip.AddrPort, limit int, t traffic) (*client, error) {
 	// Else the kernel lets a timeout run 50 µs longer to save a wake-up. It matters
 	// little, and what it does is measured: see Summary.Late.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	return &client{addr: addr, base: time.Now(), epoll: epoll, limit: limit, traffic: t}, nil
+	return &client{addr: addr, base: time.Now(), epoll: epoll, limit: limit, traffic: t, pools: make([]pool, 1)}, nil
 }
 
 func (c *client) close() {
@@ -143,11 +150,12 @@ func (c *client) wait(timeout time.Duration) (int, unix.Errno) {
 	return max(int(n), 0), errno
 }
 
-// take returns a link that is idle, the one used last.
-func (c *client) take() (i int32, ok bool) {
-	for len(c.idle) > 0 {
-		i := c.idle[len(c.idle)-1]
-		c.idle = c.idle[:len(c.idle)-1]
+// take returns a link of a pool that is idle, the one used last.
+func (c *client) take(from uint8) (i int32, ok bool) {
+	p := &c.pools[from]
+	for len(p.idle) > 0 {
+		i := p.idle[len(p.idle)-1]
+		p.idle = p.idle[:len(p.idle)-1]
 		c.links[i].stacked = false
 		if c.links[i].state == linkIdle {
 			return i, true
@@ -166,21 +174,25 @@ func (c *client) request(i int32, text []byte, tag int32) error {
 // room tells whether dial can make one more connection.
 func (c *client) room() bool { return len(c.closed) > 0 || len(c.links) < c.limit }
 
-// dial makes a connection and then sends a request on it. There must be room.
-func (c *client) dial(text []byte, tag int32) (i int32, err error) {
+// dial makes a connection of a pool and then sends a request on it. There must be room.
+func (c *client) dial(text []byte, tag int32, to uint8) (i int32, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}
 	c.dials++
 	s := socket(fd)
-	if err := s.prepare(c.addr, sources[c.dials%len(sources)]); err != nil && err != unix.EINPROGRESS {
+	source := c.pools[to].source
+	if source == ([4]byte{}) {
+		source = sources[c.dials%len(sources)]
+	}
+	if err := s.prepare(c.addr, source); err != nil && err != unix.EINPROGRESS {
 		s.close()
 		return 0, fmt.Errorf("connect to %v: %w", c.addr, err)
 	}
 	i = c.slot()
 	l := &c.links[i]
-	l.fd, l.state, l.tag, l.request = s, linkConnecting, tag, text
+	l.fd, l.state, l.tag, l.request, l.pool = s, linkConnecting, tag, text, to
 	l.serial++
 	event := unix.EpollEvent{
 		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: i, Pad: int32(l.serial),
@@ -318,7 +330,7 @@ func (c *client) taken(i int32, data []byte) error {
 		l.state = linkIdle
 		if !l.stacked {
 			l.stacked = true
-			c.idle = append(c.idle, i)
+			c.pools[l.pool].idle = append(c.pools[l.pool].idle, i)
 		}
 	}
 	return c.traffic.answered(tag, r, c.now())

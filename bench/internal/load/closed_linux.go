@@ -15,6 +15,7 @@ import (
 type ClosedConfig struct {
 	Target
 	Request []byte
+	Mix     []Share       // if any: each request is one of these, drawn by lot, in place of Request
 	Clients int           // connections
 	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
 	For     time.Duration // measured
@@ -24,6 +25,12 @@ type ClosedConfig struct {
 	Seed    uint64
 	// Measuring, if not nil, is called when measuring begins and when it ends.
 	Measuring func(begins bool)
+}
+
+// Share is a request and how often it comes, beside the others.
+type Share struct {
+	Request []byte
+	Weight  float64
 }
 
 // ClosedResult is what a closed loop measured.
@@ -122,21 +129,36 @@ func (o *closed) due(now time.Duration) (time.Duration, error) {
 func (o *closed) ask(now time.Duration) error {
 	tag := int32(len(o.outcomes))
 	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now})
-	if i, ok := o.c.take(); ok {
-		return o.c.request(i, o.cfg.Request, tag)
+	text := o.cfg.Request
+	if len(o.cfg.Mix) > 0 {
+		class := o.draw()
+		o.outcomes[tag].Class, text = uint8(class), o.cfg.Mix[class].Request
 	}
-	_, err := o.c.dial(o.cfg.Request, tag)
+	if i, ok := o.c.take(0); ok {
+		return o.c.request(i, text, tag)
+	}
+	_, err := o.c.dial(text, tag, 0)
 	return err
 }
 
-func (o *closed) answered(tag int32, r response, now time.Duration) error {
-	o.outcomes[tag].Done = now
-	if r.status == 200 {
-		o.outcomes[tag].Fate = Served
-		return o.ask(now)
+// draw picks a class by its weight.
+func (o *closed) draw() int {
+	total := 0.0
+	for _, s := range o.cfg.Mix {
+		total += s.Weight
 	}
-	o.outcomes[tag].Fate = Refused
-	if o.cfg.Patient && r.retryAfter > 0 {
+	lot := o.random.Float64() * total
+	for class, s := range o.cfg.Mix {
+		if lot -= s.Weight; lot < 0 {
+			return class
+		}
+	}
+	return len(o.cfg.Mix) - 1
+}
+
+func (o *closed) answered(tag int32, r response, now time.Duration) error {
+	o.outcomes[tag].Fate, o.outcomes[tag].Done = StatusFate(r.status), now
+	if r.status != 200 && o.cfg.Patient && r.retryAfter > 0 {
 		lot := time.Duration(o.random.Float64() * float64(r.retryAfter))
 		heap.Push(&o.away, now+r.retryAfter+lot)
 		return nil

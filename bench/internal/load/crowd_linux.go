@@ -92,7 +92,7 @@ func (o *crowd) due(now time.Duration) (time.Duration, error) {
 		}
 		tag := int32(len(o.outcomes))
 		o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now})
-		i, err := o.c.dial(o.cfg.Request, tag)
+		i, err := o.c.dial(o.cfg.Request, tag, 0)
 		if err != nil {
 			return 0, err
 		}
@@ -120,10 +120,7 @@ func (o *crowd) due(now time.Duration) (time.Duration, error) {
 }
 
 func (o *crowd) answered(tag int32, r response, now time.Duration) error {
-	o.finish(tag, Refused, now)
-	if r.status == 200 {
-		o.outcomes[tag].Fate = Served
-	}
+	o.finish(tag, StatusFate(r.status), now)
 	if l := &o.c.links[o.links[tag]]; l.state == linkIdle {
 		o.kept = append(o.kept, kept{o.links[tag], l.serial, now})
 	}

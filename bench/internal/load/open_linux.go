@@ -10,6 +10,9 @@ import (
 type Phase struct {
 	For   time.Duration
 	Rates []float64 // requests per second of each class
+	// Burst, if more than 0, has requests come so many at once, at even distances from
+	// the beginning of the phase on, and not by a Poisson process.
+	Burst int
 }
 
 // OpenConfig describes an open loop: requests come when they come (a Poisson process),
@@ -23,6 +26,21 @@ type OpenConfig struct {
 	Drain    time.Duration // how long after the last phase answers are taken, if some are missing
 	Conns    int           // at most
 	Seed     uint64        // of the times between requests: the same for all servers
+	// Sources, if any, are the addresses that the classes' connections start from.
+	Sources [][4]byte
+	// Retries is how often a request is sent again: at once if patience has ended,
+	// after retryPause if it was refused or lost. Each time it has an outcome of its own.
+	Retries uint8
+}
+
+// retryPause is short beside any patience, and long beside the time that a refusal takes.
+const retryPause = 100 * time.Millisecond
+
+// retry is a request to be sent again.
+type retry struct {
+	at    time.Duration
+	class uint8
+	tries uint8
 }
 
 // OpenResult is what an open loop measured.
@@ -45,6 +63,8 @@ type open struct {
 	waiting  []int32       // tags in the order in which patience ends; some are done with
 	links    []int32       // by tag: the link of a request that is not done with
 	draining bool          // the phases are over
+	burst    int           // how many more come together with the next one
+	retries  []retry       // after refusals, the first one first
 }
 
 // Open runs an open loop.
@@ -59,6 +79,12 @@ func Open(cfg OpenConfig) (OpenResult, error) {
 		return OpenResult{}, err
 	}
 	defer o.c.close()
+	for i, source := range cfg.Sources {
+		if i > 0 {
+			o.c.pools = append(o.c.pools, pool{})
+		}
+		o.c.pools[i].source = source
+	}
 	o.advance(0)
 	if err := o.c.drive(cfg.From); err != nil {
 		return OpenResult{}, err
@@ -91,6 +117,9 @@ func (o *open) check() (expected int, total time.Duration, err error) {
 	if len(o.cfg.Requests) < 1 || len(o.cfg.Requests) > 255 || o.cfg.Patience <= 0 {
 		return 0, 0, fmt.Errorf("load: %d classes (1 to 255), patience %v (more than 0)", len(o.cfg.Requests), o.cfg.Patience)
 	}
+	if n := len(o.cfg.Sources); n > 0 && n != len(o.cfg.Requests) {
+		return 0, 0, fmt.Errorf("load: %d sources for %d classes", n, len(o.cfg.Requests))
+	}
 	for i, p := range o.cfg.Phases {
 		if p.For <= 0 || len(p.Rates) != len(o.cfg.Requests) {
 			return 0, 0, fmt.Errorf("load: phase %d lasts %v and has %d rates, want more than 0 and %d",
@@ -118,7 +147,13 @@ const maxRate = 1e6
 // advance draws the next request, which comes after a time. At the end of a phase the
 // waiting begins anew, which changes nothing: the process has no memory.
 func (o *open) advance(after time.Duration) {
+	if o.burst > 0 {
+		o.burst--
+		o.class = o.draw(o.total())
+		return
+	}
 	for {
+		fresh := after >= o.phaseEnd
 		if after >= o.phaseEnd {
 			if o.phase++; o.phase >= len(o.cfg.Phases) {
 				o.next = never
@@ -126,19 +161,33 @@ func (o *open) advance(after time.Duration) {
 			}
 			o.phaseEnd += o.cfg.Phases[o.phase].For
 		}
-		total := 0.0
-		for _, rate := range o.cfg.Phases[o.phase].Rates {
-			total += rate
-		}
-		if total > 0 {
-			o.next = after + time.Duration(o.random.ExpFloat64()/total*1e9)
+		if total := o.total(); total > 0 {
+			n := o.cfg.Phases[o.phase].Burst
+			switch {
+			case n == 0:
+				o.next = after + time.Duration(o.random.ExpFloat64()/total*1e9)
+			case fresh:
+				o.next = after
+			default:
+				o.next = after + time.Duration(float64(n)/total*1e9)
+			}
 			if o.next < o.phaseEnd {
+				o.burst = max(n-1, 0)
 				o.class = o.draw(total)
 				return
 			}
 		}
 		after = o.phaseEnd
 	}
+}
+
+// total is the rate of all classes now.
+func (o *open) total() float64 {
+	total := 0.0
+	for _, rate := range o.cfg.Phases[o.phase].Rates {
+		total += rate
+	}
+	return total
 }
 
 // draw picks a class by its share of the rate.
@@ -157,32 +206,60 @@ func (o *open) draw(total float64) uint8 {
 const issueBatch = 32
 
 func (o *open) due(now time.Duration) (time.Duration, error) {
-	o.giveUp(now)
+	if err := o.giveUp(now); err != nil {
+		return 0, err
+	}
 	for range issueBatch {
-		if o.next > now {
-			break
-		}
-		if err := o.issue(now); err != nil {
+		sent, err := o.sendDue(now)
+		if err != nil {
 			return 0, err
 		}
-		o.advance(o.next)
+		if !sent {
+			break
+		}
 		now = o.c.now()
 	}
-	if len(o.waiting) > 0 {
-		return min(o.next, o.patienceEnds(o.waiting[0])), nil
+	next := o.next
+	if len(o.retries) > 0 {
+		next = min(next, o.retries[0].at)
 	}
-	o.c.ended = o.draining
-	return o.next, nil
+	if len(o.waiting) > 0 {
+		return min(next, o.patienceEnds(o.waiting[0])), nil
+	}
+	o.c.ended = o.draining && len(o.retries) == 0
+	return next, nil
 }
 
-// issue sends the request that is due, on the idle connection used last or on a new one.
-func (o *open) issue(now time.Duration) error {
-	tag, text := int32(len(o.outcomes)), o.cfg.Requests[o.class]
-	o.outcomes = append(o.outcomes, Outcome{Scheduled: o.next, Sent: now, Class: o.class})
-	i, ok := o.c.take()
+// sendDue sends one request if one is due: a retry last, as there may be more of them than
+// there is time for.
+func (o *open) sendDue(now time.Duration) (sent bool, err error) {
+	if o.next <= now {
+		if err := o.issue(Outcome{Scheduled: o.next, Sent: now, Class: o.class}); err != nil {
+			return false, err
+		}
+		o.advance(o.next)
+		return true, nil
+	}
+	if len(o.retries) == 0 || o.retries[0].at > now {
+		return false, nil
+	}
+	again := o.retries[0]
+	o.retries = o.retries[1:]
+	return true, o.issue(Outcome{Scheduled: now, Sent: now, Class: again.class, Tries: again.tries})
+}
+
+// issue sends a request, on the idle connection used last or on a new one.
+func (o *open) issue(request Outcome) error {
+	tag, text := int32(len(o.outcomes)), o.cfg.Requests[request.Class]
+	o.outcomes = append(o.outcomes, request)
+	from := uint8(0)
+	if len(o.cfg.Sources) > 0 {
+		from = request.Class
+	}
+	i, ok := o.c.take(from)
 	if !ok && !o.c.room() {
 		o.links = append(o.links, -1)
-		o.finish(tag, Unsent, now)
+		o.outcomes[tag].Fate, o.outcomes[tag].Done = Unsent, request.Sent
 		return nil
 	}
 	o.waiting = append(o.waiting, tag)
@@ -190,7 +267,7 @@ func (o *open) issue(now time.Duration) error {
 		o.links = append(o.links, i)
 		return o.c.request(i, text, tag)
 	}
-	i, err := o.c.dial(text, tag)
+	i, err := o.c.dial(text, tag, from)
 	o.links = append(o.links, i)
 	return err
 }
@@ -199,29 +276,34 @@ func (o *open) patienceEnds(tag int32) time.Duration {
 	return o.outcomes[tag].Scheduled + o.cfg.Patience
 }
 
-// giveUp closes the connections of requests that have waited for too long.
-func (o *open) giveUp(now time.Duration) {
+// giveUp closes the connections of requests that have waited for too long, and sends those
+// again that have tries left.
+func (o *open) giveUp(now time.Duration) error {
 	for len(o.waiting) > 0 {
 		tag := o.waiting[0]
 		if o.outcomes[tag].Fate == Pending {
 			if o.patienceEnds(tag) > now {
-				return
+				return nil
 			}
-			o.finish(tag, Abandoned, now)
 			if i := o.links[tag]; o.c.busyWith(i, tag) {
 				o.c.hangUp(i)
 			}
+			o.waiting = o.waiting[1:]
+			o.outcomes[tag].Fate, o.outcomes[tag].Done = Abandoned, now
+			if r := &o.outcomes[tag]; r.Tries < o.cfg.Retries {
+				if err := o.issue(Outcome{Scheduled: now, Sent: now, Class: r.Class, Tries: r.Tries + 1}); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		o.waiting = o.waiting[1:]
 	}
+	return nil
 }
 
 func (o *open) answered(tag int32, r response, now time.Duration) error {
-	if r.status == 200 {
-		o.finish(tag, Served, now)
-	} else {
-		o.finish(tag, Refused, now)
-	}
+	o.finish(tag, StatusFate(r.status), now)
 	return nil
 }
 
@@ -231,5 +313,9 @@ func (o *open) lost(tag int32, _ error, now time.Duration) error {
 }
 
 func (o *open) finish(tag int32, fate Fate, now time.Duration) {
-	o.outcomes[tag].Fate, o.outcomes[tag].Done = fate, now
+	r := &o.outcomes[tag]
+	r.Fate, r.Done = fate, now
+	if fate != Served && r.Tries < o.cfg.Retries {
+		o.retries = append(o.retries, retry{now + retryPause, r.Class, r.Tries + 1})
+	}
 }

@@ -64,9 +64,9 @@ func TestOpenLoopFollowsThePhases(t *testing.T) {
 	o := &open{random: rand.New(rand.NewPCG(3, 1)), phase: -1}
 	o.cfg.Requests = [][]byte{plain, plain}
 	o.cfg.Phases = []Phase{
-		{10 * time.Second, []float64{100, 300}},
-		{5 * time.Second, []float64{0, 0}},
-		{10 * time.Second, []float64{1000, 0}},
+		{For: 10 * time.Second, Rates: []float64{100, 300}},
+		{For: 5 * time.Second, Rates: []float64{0, 0}},
+		{For: 10 * time.Second, Rates: []float64{1000, 0}},
 	}
 	counts := [3][2]int{}
 	sum, squares, n := 0.0, 0.0, 0.0

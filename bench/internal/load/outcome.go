@@ -11,7 +11,8 @@ type Fate uint8
 const (
 	Pending   Fate = iota // not answered when the run ended
 	Served                // 200
-	Refused               // any other status
+	Refused               // 503 or 429
+	Failed                // any other status
 	Lost                  // the connection broke or was closed
 	Abandoned             // the client's patience ended
 	Unsent                // the client had no connection left for it
@@ -23,6 +24,7 @@ type Outcome struct {
 	Sent      time.Duration // when the client did something about it
 	Done      time.Duration // when its fate was known
 	Class     uint8
+	Tries     uint8 // before this one
 	Fate      Fate
 }
 
@@ -35,7 +37,7 @@ type Summary struct {
 	Goodput   float64 // served in the window, not later than the target after they were due
 	Served    float64 // … whenever they were due
 	Refused   float64
-	Lost      float64       // also Abandoned and Unsent
+	Lost      float64       // also Failed, Abandoned and Unsent
 	P50, P99  time.Duration // of what was served
 	Late      time.Duration // 99th percentile of what the client itself came too late
 	Longest   time.Duration // that any request due before the end has waited by then

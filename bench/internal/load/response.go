@@ -14,6 +14,17 @@ type response struct {
 	closes     bool          // the server closes the connection after it
 }
 
+// StatusFate is what a status makes of a request.
+func StatusFate(status int) Fate {
+	switch status {
+	case 200:
+		return Served
+	case 503, 429:
+		return Refused
+	}
+	return Failed
+}
+
 // maxResponse is the longest response that is understood, in bytes.
 const maxResponse = 64 << 10
 

@@ -34,9 +34,9 @@ const (
 
 // Phases are the load's: the two rates are those of low and of high.
 func (s Steps) Phases(low, high float64) []Phase {
-	phases := []Phase{{s.Lead, []float64{low}}}
+	phases := []Phase{{For: s.Lead, Rates: []float64{low}}}
 	for range s.Count {
-		phases = append(phases, Phase{s.High, []float64{high}}, Phase{s.Low, []float64{low}})
+		phases = append(phases, Phase{For: s.High, Rates: []float64{high}}, Phase{For: s.Low, Rates: []float64{low}})
 	}
 	return phases
 }

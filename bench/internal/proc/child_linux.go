@@ -26,7 +26,7 @@ type Command struct {
 // Child is a running process. It belongs to one goroutine, Close apart.
 type Child struct {
 	cmd    *exec.Cmd
-	stdin  io.Closer
+	stdin  io.WriteCloser
 	stdout *bufio.Scanner
 	out    *os.File // what stdout scans
 	stderr *complaint
@@ -94,6 +94,12 @@ func (c *Child) KilledBy() syscall.Signal {
 // Signal sends a signal to the child; one that has ended is no error.
 func (c *Child) Signal(s syscall.Signal) {
 	_ = c.cmd.Process.Signal(s)
+}
+
+// Tell writes a line to the child's standard input.
+func (c *Child) Tell(line string) error {
+	_, err := io.WriteString(c.stdin, line+"\n")
+	return err
 }
 
 // CloseInput closes the child's standard input.

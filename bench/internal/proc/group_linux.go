@@ -14,6 +14,11 @@ import (
 // MemoryGroup is a memory cgroup: its processes, and the pages of files that they were the
 // first to read, have a limit together (cgroups(7)). It belongs to one goroutine.
 type MemoryGroup struct {
+	group
+}
+
+// group is a cgroup of some controller.
+type group struct {
 	dir string
 }
 
@@ -26,17 +31,9 @@ const (
 // NewMemoryGroup makes a group with a limit in bytes: below the caller's own, or else at the
 // top of the hierarchy. The error says why there can be none.
 func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, fmt.Errorf("no cgroups: %w", err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	parents, err := parentsFor("memory")
 	if err != nil {
 		return nil, err
-	}
-	parents := groupParents(string(own), string(mounts))
-	if len(parents) == 0 {
-		return nil, errors.New("no memory cgroups are mounted")
 	}
 	var failed []error
 	for _, parent := range parents {
@@ -49,10 +46,27 @@ func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
 	return nil, fmt.Errorf("no memory cgroup to be had: %w", errors.Join(failed...))
 }
 
+// parentsFor are the folders in which a group of a controller may be made, at least one.
+func parentsFor(controller string) ([]string, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("no cgroups: %w", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	parents := groupParents(string(own), string(mounts), controller)
+	if len(parents) == 0 {
+		return nil, fmt.Errorf("no %s cgroups are mounted", controller)
+	}
+	return parents, nil
+}
+
 // groupParents are the folders in which a group may be made, the best first, out of
 // /proc/self/cgroup and /proc/self/mounts.
-func groupParents(own, mounts string) []string {
-	paths := map[string]string{} // "memory", or "" for version 2
+func groupParents(own, mounts, controller string) []string {
+	paths := map[string]string{} // the controller, or "" for version 2
 	for line := range strings.Lines(own) {
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
 			for _, controller := range strings.Split(f[1], ",") {
@@ -66,11 +80,11 @@ func groupParents(own, mounts string) []string {
 		if len(f) < 4 {
 			continue
 		}
-		path, known := paths["memory"]
+		path, known := paths[controller]
 		switch {
-		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ",memory,"):
+		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ","+controller+","):
 		case f[2] == "cgroup2" && !known:
-			// Version 2 gives memory to groups that have no processes of their own.
+			// Version 2 gives memory and the like to groups that have no processes of their own.
 			path, known = paths[""]
 			path = filepath.Dir(path)
 		default:
@@ -89,7 +103,7 @@ func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &MemoryGroup{dir: dir}
+	g := &MemoryGroup{group{dir}}
 	for _, file := range []string{limitFileV1, limitFileV2} {
 		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -103,15 +117,15 @@ func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
 }
 
 // Add moves a process into the group. What it has used before stays where it is.
-func (g *MemoryGroup) Add(pid int) error {
+func (g *group) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
 // Dir is the group's folder, for JoinGroup.
-func (g *MemoryGroup) Dir() string { return g.dir }
+func (g *group) Dir() string { return g.dir }
 
 // JoinGroup moves the calling process into the group with that folder.
-func JoinGroup(dir string) error { return (&MemoryGroup{dir}).Add(os.Getpid()) }
+func JoinGroup(dir string) error { return (&group{dir}).Add(os.Getpid()) }
 
 // Bytes is what the group uses, files' pages included.
 func (g *MemoryGroup) Bytes() (int64, error) {
@@ -137,7 +151,7 @@ func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
 
 // Close removes the group. Its processes must have ended; the kernel may need a moment to
 // see that.
-func (g *MemoryGroup) Close() error {
+func (g *group) Close() error {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		if err == nil || time.Now().After(end) {

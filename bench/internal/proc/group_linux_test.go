@@ -22,7 +22,7 @@ func TestGroupsAreMadeWhereTheMemoryControllerIs(t *testing.T) {
 		{"0::/\n", mountV2, []string{"/sys/fs/cgroup"}},
 		{"0::/\n", "proc /proc proc rw 0 0\n", nil},
 	} {
-		if got := groupParents(c.own, c.mounts); !slices.Equal(got, c.want) {
+		if got := groupParents(c.own, c.mounts, "memory"); !slices.Equal(got, c.want) {
 			t.Errorf("%q: got %v, want %v", c.own, got, c.want)
 		}
 	}

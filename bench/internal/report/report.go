@@ -34,6 +34,7 @@ type Env struct {
 	Quick   bool              `json:"quick"`
 	Notes   []string          `json:"notes,omitempty"`
 	Skipped map[string]string `json:"skipped,omitempty"` // what was left out, and why
+	Names   map[int]string    `json:"names,omitempty"`   // of the parameter's values, if it only numbers things
 }
 
 // Report is one run of one experiment.
@@ -42,6 +43,8 @@ type Report struct {
 	Commit string `json:"commit"`
 	Env    Env    `json:"env"`
 	Rows   []Row  `json:"rows"`
+	// Details are metrics that WriteTable leaves out.
+	Details []string `json:"-"`
 }
 
 // WriteJSON writes the report, indented.

@@ -109,6 +109,18 @@ func TestJSONHasTheFieldsPromised(t *testing.T) {
 	}
 }
 
+func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
+	r := example(t)
+	r.Env.Names, r.Details = map[int]string{2: "two"}, []string{"rate"}
+	var out bytes.Buffer
+	if err := r.WriteTable(&out, "capriccio"); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, " two 2 ") || !strings.Contains(text, " 1,000 ") || strings.Contains(text, "rate [") {
+		t.Errorf("got:\n%s", text)
+	}
+}
+
 func TestReportWithoutRowsHasAnEmptyList(t *testing.T) {
 	var out bytes.Buffer
 	if err := new(Report).WriteJSON(&out); err != nil {

@@ -54,7 +54,7 @@ func (r *Report) writeMetric(w io.Writer, metric string, ours []string) error {
 	fmt.Fprintf(tab, "x\t%s\t\n", strings.Join(systems, "\t"))
 	for _, x := range xs {
 		our, haveOurs := r.Find(us, metric, x)
-		fmt.Fprintf(tab, "%s\t", Number(x))
+		fmt.Fprintf(tab, "%s\t", r.label(x))
 		for _, system := range systems {
 			row, ok := r.Find(system, metric, x)
 			switch {
@@ -71,11 +71,19 @@ func (r *Report) writeMetric(w io.Writer, metric string, ours []string) error {
 	return tab.Flush()
 }
 
+// label is a parameter, with its name if it has one.
+func (r *Report) label(x float64) string {
+	if name, ok := r.Env.Names[int(x)]; ok {
+		return name + " " + Number(x)
+	}
+	return Number(x)
+}
+
 // metrics lists the metrics in the order of their first rows.
 func (r *Report) metrics() []string {
 	var names []string
 	for _, row := range r.Rows {
-		if !slices.Contains(names, row.Metric) {
+		if !slices.Contains(names, row.Metric) && !slices.Contains(r.Details, row.Metric) {
 			names = append(names, row.Metric)
 		}
 	}

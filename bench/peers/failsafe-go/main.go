@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/peers/burn"
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/bench/peers/ready"
 	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
@@ -24,11 +24,11 @@ func main() {
 	prioritized := flag.Bool("prioritized", false, "look at the Priority header")
 	flag.Parse()
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		burn.Steps(*steps / 2)
+		chores.Work(*steps / 2)
 		if *pause > 0 {
 			time.Sleep(*pause)
 		}
-		burn.Steps(*steps - *steps/2)
+		chores.Work(*steps - *steps/2)
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, "served\n")
 	}))

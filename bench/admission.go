@@ -1,0 +1,426 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// admissionName is the experiment's, the only one with rows and systems to pick from.
+const admissionName = "admission"
+
+// admissionRounds is how often a full run measures each row; a quick one does it once.
+const admissionRounds = 3
+
+// row is one scenario of the matrix. Its load is one of openLoad, peopleLoad, closedLoad and toolLoad.
+type row struct {
+	name     string
+	number   int // x of its samples, see overloadNumber
+	needs    needs
+	load     any
+	acts     []act
+	overload bool
+	bytes    bool                                                 // throughput is that of bytes
+	systems  []string                                             // only these; nil: see wants
+	skip     string                                               // why nobody can do it; "" if somebody can
+	extra    func(s *site, r *admissionResult, e extent) []sample // further samples
+	fit      func() error                                         // whether this machine can do it; may be nil
+}
+
+// matrix is the experiment admission.
+type matrix struct {
+	*run
+	steps  int
+	root   string
+	rows   []row
+	known  map[string]*known // capacities
+	limits map[string]int64  // of the oracle, by row
+	seeds  rotation
+}
+
+// runAdmission puts servers with all their defaults through ordinary life and through overload.
+func runAdmission(r *run) error {
+	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	var err error
+	if m.rows, err = pickRows(admissionRows(r.quick), r.rows); err != nil {
+		return err
+	}
+	names := r.systems
+	if len(names) == 0 && r.quick {
+		names = admissionQuick
+	} else if len(names) == 0 {
+		names = admissionSystems
+	}
+	if m.steps, err = r.calibrateBurn(); err != nil {
+		return err
+	}
+	if err := m.writeFiles(); err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, name := range names {
+		system, err := m.system(name)
+		var usage *usageError
+		if errors.As(err, &usage) {
+			return err
+		}
+		if err != nil {
+			r.skip(name, err)
+			continue
+		}
+		contenders = append(contenders, m.contender(system))
+	}
+	if err := m.measureRows(contenders); err != nil {
+		return err
+	}
+	m.remarks()
+	m.compare()
+	return nil
+}
+
+// overloadNumber is less than the number of any row of overload, and more than that of others.
+const overloadNumber = 100
+
+// pickRows numbers the rows and returns those whose names match one of the patterns, or all.
+func pickRows(all []row, patterns []string) ([]row, error) {
+	next := [2]int{1, overloadNumber + 1}
+	var names []string
+	for i := range all {
+		half := 0
+		if all[i].overload {
+			half = 1
+		}
+		all[i].number = next[half]
+		next[half]++
+		names = append(names, all[i].name)
+	}
+	if len(patterns) == 0 {
+		return all, nil
+	}
+	var picked []row
+	for _, r := range all {
+		if slices.ContainsFunc(patterns, func(p string) bool { return r.matches(p) }) {
+			picked = append(picked, r)
+		}
+	}
+	for _, p := range patterns {
+		if !slices.ContainsFunc(all, func(r row) bool { return r.matches(p) }) {
+			return nil, &usageError{fmt.Sprintf("no row %q: choose from ordinary, overload, %s", p, strings.Join(names, ", "))}
+		}
+	}
+	return picked, nil
+}
+
+// matches reports whether a pattern is the name of the row or of its half, or one of path.Match.
+func (r *row) matches(pattern string) bool {
+	if pattern == "ordinary" || pattern == "overload" {
+		return r.overload == (pattern == "overload")
+	}
+	ok, _ := path.Match(pattern, r.name)
+	return ok
+}
+
+// measureRows is measure without a budget of time: how long each row takes is its own.
+func (m *matrix) measureRows(contenders []contender) error {
+	rounds := admissionRounds
+	if m.quick {
+		rounds = 1
+	}
+	var points []point
+	byName := map[string]*row{}
+	for i := range m.rows {
+		r := &m.rows[i]
+		byName[r.name] = r
+		if r.skip != "" {
+			m.skip(r.name, errors.New(r.skip))
+			continue
+		}
+		if r.fit != nil {
+			if err := r.fit(); err != nil {
+				m.skip(r.name, err)
+				continue
+			}
+		}
+		points = append(points, point{metric: r.name, x: float64(r.number)})
+	}
+	steps := plan(rounds, points, contenders)
+	out := map[string]bool{}
+	for i, s := range steps {
+		if err := context.Cause(m.ctx); err != nil {
+			return err
+		}
+		name := s.contender.system + " " + s.point.metric
+		if out[name] {
+			continue
+		}
+		began := time.Now()
+		samples, err := s.contender.sample(m.ctx, s.point, 0)
+		if err == nil {
+			err = m.add(s.contender.system, samples)
+		}
+		if err != nil && m.ctx.Err() != nil {
+			return context.Cause(m.ctx)
+		}
+		if err != nil {
+			out[name] = true
+			m.fail(s.contender.system, name, err)
+			continue
+		}
+		fmt.Fprintf(m.progress, "[%*d/%d] %4.1f s  %-22s %-15s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps),
+			time.Since(began).Seconds(), s.point.metric, s.contender.system, inShort(samples))
+	}
+	return nil
+}
+
+// admissionDetails are in the JSON only.
+var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
+
+// inShort is what a sample says, on a line.
+func inShort(samples []sample) string {
+	text := ""
+	for _, one := range samples {
+		disturbed := one.metric == "others" && one.value > 10 || one.metric == "client-late" && one.value > 5
+		if disturbed || !slices.Contains(admissionDetails, one.metric) {
+			text += fmt.Sprintf("%s %s%s  ", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// contender measures rows on a system; those that it has nothing to do with it lacks.
+func (m *matrix) contender(system admissionSystem) contender {
+	byNumber := map[float64]*row{}
+	for i := range m.rows {
+		byNumber[float64(m.rows[i].number)] = &m.rows[i]
+	}
+	return contender{
+		system: system.name,
+		lacks: func(p point) string {
+			if !byNumber[p.x].wants(system) {
+				return "not for this system"
+			}
+			return ""
+		},
+		sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			return m.sample(ctx, system, *byNumber[p.x])
+		},
+	}
+}
+
+// wants reports whether the row is for the system: nginx serves files, and the oracle is of
+// the rows that have a capacity.
+func (r *row) wants(s admissionSystem) bool {
+	if r.systems != nil {
+		return slices.Contains(r.systems, s.name)
+	}
+	_, open := r.load.(openLoad)
+	return s.family != fileFamily && (s.name != oracleSystem || r.overload && open)
+}
+
+// sample puts a fresh server through a row.
+func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]sample, error) {
+	if err := m.withoutGroup(&r.needs); err != nil {
+		return nil, err
+	}
+	e := extent{x: float64(r.number)}
+	mix, clients := r.capacityMix()
+	if len(mix) > 0 {
+		var err error
+		if e.capacity, err = m.capacity(ctx, system, r.needs, mix, clients); err != nil {
+			return nil, err
+		}
+	}
+	if system.name == oracleSystem {
+		limit, err := m.bestLimit(ctx, system, r, e)
+		if err != nil {
+			return nil, err
+		}
+		r.needs.limit = limit
+	}
+	seen, s, err := m.loaded(ctx, system, r, &e, m.seeds.next(system.name, point{metric: r.name}))
+	if err != nil {
+		return nil, err
+	}
+	if r.overload {
+		return r.underOverload(s, seen, e), nil
+	}
+	return r.inOrdinaryLife(s, seen, e), nil
+}
+
+// withoutGroup changes needs that ask for a memory cgroup where there is none to be had.
+func (m *matrix) withoutGroup(n *needs) error {
+	if n.memory == 0 {
+		return nil
+	}
+	group, err := proc.NewMemoryGroup(n.memory)
+	if err == nil {
+		return group.Close()
+	}
+	m.skip("memory cgroup", err)
+	n.env = append(slices.Clone(n.env), fmt.Sprintf("GOMEMLIMIT=%d", n.memory*9/10))
+	n.watch, n.memory = n.memory, 0
+	return nil
+}
+
+// loaded starts a server, loads it, and ends it.
+func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *admissionResult, s *site, err error) {
+	if s, err = system.start(ctx, r.needs); err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	var watch *memoryWatch
+	if r.needs.watch > 0 {
+		if watch, err = watchMemory(s.child, r.needs.watch); err != nil {
+			return nil, nil, err
+		}
+		defer watch.end()
+	}
+	others := s.watchCore()
+	switch l := r.load.(type) {
+	case toolLoad:
+		seen, err = m.runTool(ctx, s, l)
+	default:
+		kind, spec, span := m.spec(s, r, e, seed)
+		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
+	}
+	s.others = others()
+	if s.killedBy(syscall.SIGKILL, err) {
+		if !r.overload {
+			return nil, nil, errors.New("the server was killed")
+		}
+		s.dead = true
+		if seen == nil {
+			seen = &admissionResult{Span: time.Second}
+		}
+		return seen, s, nil
+	}
+	return seen, s, err
+}
+
+// killedBy reports whether the server was killed: by the kernel, which has no memory left for
+// it, or by a memoryWatch.
+func (s *site) killedBy(signal syscall.Signal, err error) bool {
+	if err != nil { // it may take a moment to be seen
+		select {
+		case <-s.child.Ended():
+		case <-time.After(time.Second):
+		}
+	}
+	return s.child.KilledBy() == signal
+}
+
+// runClient runs a client of ours on the client core, and acts on the server meanwhile.
+func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, span time.Duration, acts []act) (*admissionResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, span+afterAll, fmt.Errorf("no end after %v", span+afterAll))
+	defer cancel()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	client, err := proc.Start(proc.Command{
+		Path: m.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: []string{workerCommand, "admission", kind, "-spec=" + string(text)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if line, err := client.Line(ctx); err != nil || line != admissionBegins {
+		return nil, fmt.Errorf("client said %q: %w", line, err)
+	}
+	began := time.Now()
+	for _, a := range acts {
+		select {
+		case <-time.After(time.Until(began.Add(a.at))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if err := a.do(m, s); err != nil {
+			return nil, err
+		}
+	}
+	line, err := client.Line(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var seen admissionResult
+	if err := json.Unmarshal([]byte(line), &seen); err != nil {
+		return nil, fmt.Errorf("client said %q: %w", line, err)
+	}
+	return &seen, nil
+}
+
+// compare adds what is a comparison of rows or systems, out of the medians.
+func (m *matrix) compare() {
+	rows := m.samples.Rows()
+	value := func(system, metric string, x float64) float64 {
+		i := slices.IndexFunc(rows, func(r report.Row) bool { return r.System == system && r.Metric == metric && r.X == x })
+		if i < 0 {
+			return 0
+		}
+		return rows[i].Value
+	}
+	numbers := map[string]float64{}
+	for _, r := range m.rows {
+		numbers[r.name] = float64(r.number)
+	}
+	add := func(system, metric string, x, above, below float64) {
+		if above > 0 && below > 0 {
+			_ = m.samples.Add(system, metric, "1", x, above/below) // it is a number
+		}
+	}
+	const fifo = "capriccio-fifo"
+	for _, r := range rows {
+		kind, _, named := cutLast(m.env.Names[int(r.X)], "-")
+		switch {
+		case r.Metric == "throughput":
+			slower := value(fifo, r.Metric, r.X) / max(r.Value, tiny)
+			if base := value(fifo, "p99", r.X); base > 0 {
+				slower = max(slower, value(r.System, "p99", r.X)/base)
+			}
+			add(r.System, "ordinary-slower", r.X, slower, 1)
+		case r.Metric == "p99" && r.X > overloadNumber && named:
+			add(r.System, "p99-to-0.8x", r.X, r.Value, value(r.System, "p99", numbers[kind+"-0.8x"]))
+		}
+	}
+}
+
+// tiny stands for nothing where it is divided by.
+const tiny = 1e-3
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, separator); i >= 0 {
+		return s[:i], s[i+len(separator):], true
+	}
+	return s, "", false
+}
+
+func (m *matrix) remarks() {
+	m.env.Names = map[int]string{}
+	for _, r := range m.rows {
+		m.env.Names[r.number] = r.name
+	}
+	m.note("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore)
+	m.note("rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's")
+	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
+		latencyTarget, capacityClients)
+	m.note("p99-to-0.8x: this p99 ÷ that at 0.8 × capacity")
+	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
+	m.note("others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little")
+	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)
+	m.details = admissionDetails
+	m.charts = []report.Chart{
+		{Title: "Refused in ordinary life", Metric: "ordinary-refused", XLabel: "row"},
+		{Title: "Goodput in time, share of capacity", Metric: "goodput-share", XLabel: "row"},
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/people"
+)
+
+// times is how a load is named: a multiple of capacity.
+func times(name string, x float64) string { return fmt.Sprintf("%s-%gx", name, x) }
+
+// overloadRows are the right half of the matrix.
+func overloadRows(d spans) []row {
+	warm, span := d(500*ms, 1500*ms), d(sec, 4*sec)
+	at := func(x float64, classes ...class) openLoad {
+		return openLoad{
+			classes: classes, phases: []phase{{span: warm + span, times: x}}, from: warm,
+			patience: patience, drain: 300 * ms,
+		}
+	}
+	var rows []row
+	for _, cost := range []string{"200us", "1ms", "5ms"} {
+		for _, x := range []float64{0.8, 1, 2, 5, 10} {
+			rows = append(rows, row{name: times("cpu-"+cost, x), load: at(x, class{path: "/do?cpu=" + cost, share: 1})})
+		}
+	}
+	for _, x := range []float64{0.8, 1, 2, 5, 10} {
+		rows = append(rows, row{name: times("mix", x), load: at(x, bimodal...), extra: leastClass})
+	}
+	for _, kind := range []string{"sleep", "cpu"} {
+		for _, x := range []float64{0.8, 2, 10} {
+			rows = append(rows, row{name: times("lock-"+kind, x), load: at(x, class{path: "/lock?" + kind + "=1ms", share: 1})})
+		}
+	}
+	rows = append(rows, importantRows(at)...)
+	rows = append(rows, timeRows(d)...)
+	rows = append(rows, memoryRows(d, at)...)
+	for i := range rows {
+		rows[i].overload = true
+	}
+	return rows
+}
+
+// loadAt is an open loop at a multiple of capacity.
+type loadAt = func(x float64, classes ...class) openLoad
+
+// importantRows have requests of different rights.
+func importantRows(at loadAt) []row {
+	twoLocks := at(1,
+		class{path: "/lock?n=0&sleep=1ms", share: 2},
+		class{path: "/lock?n=1&sleep=1ms", share: 0.5, aside: true})
+	ranked := func(path string) []class {
+		return []class{{path: path, urgency: leisurely, share: 1.6}, {path: path, urgency: urgent, share: 0.4}}
+	}
+	tenants := []class{}
+	for i := range 9 {
+		tenants = append(tenants, class{path: "/do?cpu=1ms", share: 0.09, source: byte(i + 1)})
+	}
+	tenants = append(tenants, class{path: "/do?cpu=1ms", share: 1, source: 10})
+	return []row{
+		{name: "two-locks", load: twoLocks, extra: inTimeOf("bystanders-served", 1)},
+		{name: "lock-priority", load: at(1, ranked("/lock?sleep=1ms")...), needs: needs{prioritized: true}, extra: inTimeOf("important-served", 1)},
+		{name: "cpu-priority", load: at(1, ranked("/do?cpu=1ms")...), needs: needs{prioritized: true}, extra: inTimeOf("important-served", 1)},
+		{name: "ten-tenants", load: at(1, tenants...), extra: inTimeOf("nine-served", 0, 1, 2, 3, 4, 5, 6, 7, 8)},
+	}
+}
+
+// leastClass is the goodput of the class that gets least of its share of what could be
+// served; the classes' shares are of requests.
+func leastClass(_ *site, r *admissionResult, e extent) []sample {
+	least := 100.0
+	could := e.could * r.Span.Seconds()
+	for i, c := range r.Classes {
+		least = min(least, 100*float64(c.InTime)/(could*bimodal[i].share))
+	}
+	return []sample{{"least-class-share", "%", e.x, least}}
+}
+
+// inTimeOf is the share of some classes' requests that was served in time.
+func inTimeOf(metric string, classes ...int) func(*site, *admissionResult, extent) []sample {
+	return func(_ *site, r *admissionResult, e extent) []sample {
+		due, good := 0, 0
+		for _, i := range classes {
+			due, good = due+r.Classes[i].Due, good+r.Classes[i].InTime
+		}
+		return []sample{{metric, "%", e.x, share(good, due)}}
+	}
+}
+
+// timeRows are about what happens in the course of time.
+func timeRows(d spans) []row {
+	steps := &load.Steps{Target: latencyTarget, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4))}
+	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms, steps: steps}
+	step.phases = append(step.phases, phase{span: steps.Lead, times: stepLow})
+	for range steps.Count {
+		step.phases = append(step.phases, phase{span: steps.High, times: stepHigh}, phase{span: steps.Low, times: stepLow})
+	}
+	minute := openLoad{
+		classes: at("/do?cpu=1ms"), phases: []phase{{span: d(4*sec, time.Minute), times: 2}}, from: sec, patience: patience, drain: 300 * ms,
+	}
+	lead, slow, after := d(sec, 2*sec), d(2500*ms, 5*sec), d(3500*ms, 6*sec)
+	backend := openLoad{
+		classes: at("/backend"), phases: []phase{{span: lead + slow + after, rate: 1200}}, from: lead + slow + 2*sec,
+		patience: patience, drain: 300 * ms, retries: 3,
+	}
+	order := func(text string) func(*matrix, *site) error {
+		return func(_ *matrix, s *site) error { return s.order(text) }
+	}
+	return []row{
+		{name: "step-1.4x", load: step, extra: func(_ *site, r *admissionResult, e extent) []sample {
+			return []sample{{"settle-ms", "ms", e.x, milliseconds(r.Steps.Settle)}, {"recover-ms", "ms", e.x, milliseconds(r.Steps.Recover)}}
+		}},
+		{name: "minute-2x", load: minute, extra: drift},
+		{name: "backend-step", load: backend,
+			acts:  []act{{lead, order("backend 500ms")}, {lead + slow, order("backend 5ms")}},
+			extra: recovered(lead + slow)},
+	}
+}
+
+// drift is the goodput of the last quarter as a share of that of the first, without the
+// first second.
+func drift(_ *site, r *admissionResult, e extent) []sample {
+	windows := r.Windows[int(sec/windowTime):]
+	n := len(windows) / 4
+	if n == 0 {
+		return nil
+	}
+	first, last := 0, 0
+	for i := range n {
+		first += windows[i].InTime
+		last += windows[len(windows)-2-i].InTime // the last one is not whole
+	}
+	return []sample{{"last-to-first", "%", e.x, share(last, first)}}
+}
+
+// recovered is how long after a time it takes until 95 % are served in time again, to the
+// end of the run; the time that is left if they are not. The share served is that from 2 s
+// after it on.
+func recovered(from time.Duration) func(*site, *admissionResult, extent) []sample {
+	return func(_ *site, r *admissionResult, e extent) []sample {
+		last := int(from / windowTime)
+		for i := last; i < len(r.Windows)-1; i++ {
+			if w := r.Windows[i]; w.Due == 0 || float64(w.InTime) < 0.95*float64(w.Due) {
+				last = i + 1
+			}
+		}
+		return []sample{
+			{"goodput-share", "%", e.x, share(r.All.InTime, r.All.Due)},
+			{"normal-after", "s", e.x, (time.Duration(last)*windowTime - from).Seconds()},
+		}
+	}
+}
+
+// memoryRows are about memory.
+func memoryRows(d spans, at loadAt) []row {
+	holds := func(clients int, longest time.Duration, classes ...class) openLoad {
+		l := at(2, classes...)
+		l.clients, l.target, l.patience, l.drain = clients, latencyTarget+longest, patience+longest, 300*ms+longest
+		l.phases[0].span, l.from = l.phases[0].span+longest, l.from+longest
+		return l
+	}
+	var readers []people.Group
+	for i, size := range []int{1 << 10, 16 << 10, 128 << 10, 1 << 20, 8 << 20} {
+		readers = append(readers, people.Group{
+			Count: 80, At: time.Duration(i) * 10 * ms, Path: fmt.Sprintf("/bytes?n=%d", size), ReadRate: 200e3,
+			Repeat: true, Pause: 10 * ms, Back: 500 * ms, Patience: lifePatience,
+		})
+	}
+	const limited = "GOMEMLIMIT=512MiB"
+	return []row{
+		// Its capacity is that of clients who take most of the memory: of the time that a
+		// request is held, most is that of large ones.
+		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(56, sec,
+			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},
+		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, load: holds(1024, 200*ms,
+			class{path: "/do?alloc=262144&sleep=20ms", share: 0.5}, class{path: "/do?alloc=262144&sleep=200ms", share: 0.5})},
+		{name: "responses-256m", needs: needs{memory: 256 << 20}, extra: bytesServed,
+			load: peopleLoad{span: d(3*sec, 12*sec), drain: 100 * ms, groups: readers}},
+		{name: "pollers-hold-256m", needs: needs{env: []string{"GOMEMLIMIT=256MiB"}, watch: memoryCap}, extra: released,
+			load: releasedLoad(200, 2<<20, sec, 1500*ms)},
+		{name: "clients-16384", needs: needs{env: []string{limited}, watch: memoryCap}, load: closedLoad{
+			classes: []class{{path: "/do?alloc=1048576&sleep=50ms", share: 1}}, clients: 16_384, warm: d(1500*ms, 5*sec), span: d(1500*ms, 15*sec),
+			patient: true, reference: 512,
+		}},
+		{name: "memory-held-64m", needs: needs{env: []string{"GOMEMLIMIT=64MiB"}, watch: memoryCap}, extra: newcomers,
+			load: peopleLoad{span: 2 * sec, drain: d(sec, 3*sec), groups: []people.Group{
+				{Count: 150, Path: "/wait?alloc=524288", Patience: lifePatience},
+				{Count: 20, At: sec, Spread: sec, Path: "/hello", Patience: sec},
+			}}},
+	}
+}
+
+func bytesServed(_ *site, r *admissionResult, e extent) []sample {
+	return []sample{{"bytes-served", "MB/s", e.x, float64(r.Bytes) / 1e6 / r.Span.Seconds()}}
+}
+
+// newcomers is how many of those who came when memory was held got an answer, whatever it was.
+func newcomers(_ *site, r *admissionResult, e extent) []sample {
+	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
+}
+
+// released is how many of those who waited were let go, and of those who let them go got in.
+func released(_ *site, r *admissionResult, e extent) []sample {
+	return []sample{
+		{"pollers-released", "%", e.x, share(r.Classes[0].Served, r.Classes[0].Due)},
+		{"releasers-served", "%", e.x, share(r.Classes[2].Served, r.Classes[2].Due)},
+	}
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// The servers of the experiment admission. All do the chores of package chores.
+
+// Families of systems. Each has its own capacity, as the same chore costs more in one.
+const (
+	knotFamily = "knot"
+	httpFamily = "net-http"
+	fileFamily = "nginx" // files only
+)
+
+// oracleSystem is Knot with the best fixed limit of requests inside, found by a sweep.
+const oracleSystem = "oracle"
+
+// admissionPeers are the systems that peers/NAME has the programs of.
+var admissionPeers = map[string]string{
+	"failsafe-go":    "admit-failsafe",
+	"limit-listener": "admit-listener",
+	"go-zero":        "admit-gozero",
+}
+
+// admissionSystems are all systems, in the order of the table's columns.
+var admissionSystems = []string{
+	"capriccio", "capriccio-fifo", "net-http", "failsafe-go", "limit-listener", "go-zero", "nginx", oracleSystem,
+}
+
+// admissionQuick are those of a quick run.
+var admissionQuick = []string{"capriccio", "capriccio-fifo", "net-http"}
+
+// site is a running server of the experiment.
+type site struct {
+	*server
+	group  *proc.MemoryGroup // nil if it is in none
+	quota  *proc.CPUGroup    // likewise
+	beside []*proc.Child     // what acts have started
+	others float64           // what else ran on the server core meanwhile, %; negative if not known
+	dead   bool              // it was killed for the memory that it took
+}
+
+func (s *site) close() error {
+	s.child.Close()
+	for _, child := range s.beside {
+		child.Close()
+	}
+	var failed []error
+	if s.group != nil {
+		failed = append(failed, s.group.Close())
+	}
+	if s.quota != nil {
+		failed = append(failed, s.quota.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// needs are what a row asks of its server beside the defaults.
+type needs struct {
+	env         []string
+	prioritized bool
+	limit       int64   // of the oracle
+	memory      int64   // bytes of a memory cgroup
+	watch       int64   // resident bytes beyond which it is killed, where there is no cgroup
+	quota       float64 // share of the core, by a CPU cgroup
+	addr        string  // to listen on; "": any
+}
+
+// admissionSystem is one of them.
+type admissionSystem struct {
+	name, family string
+	start        func(ctx context.Context, n needs) (*site, error)
+}
+
+// system finds a system, and builds it if it has to be.
+func (m *matrix) system(name string) (admissionSystem, error) {
+	switch name {
+	case "capriccio":
+		return m.ours(name, nil), nil
+	case "capriccio-fifo", oracleSystem:
+		return m.ours(name, []string{capriccio.EnvSched + "=fifo"}), nil
+	case "net-http":
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
+	case "nginx":
+		path, err := findNginx()
+		return admissionSystem{name, fileFamily, func(ctx context.Context, _ needs) (*site, error) {
+			s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(admissionNginx, dir, addr, m.root, chores.HelloText)
+			})
+			return &site{server: s}, err
+		}}, err
+	}
+	peer, ok := admissionPeers[name]
+	if !ok {
+		return admissionSystem{}, &usageError{fmt.Sprintf("no system %q: choose from %s", name, strings.Join(admissionSystems, ", "))}
+	}
+	path, err := m.buildPeer(peer)
+	return m.program(name, httpFamily, path, nil), err
+}
+
+// ours is Knot, with all defaults but for one loop.
+func (m *matrix) ours(name string, env []string) admissionSystem {
+	return m.program(name, knotFamily, m.self, env, workerCommand, "admission", "knot")
+}
+
+// program is a system that is one program, which takes the flags of chores.NewFlags.
+func (m *matrix) program(name, family, path string, env []string, args ...string) admissionSystem {
+	return admissionSystem{name, family, func(ctx context.Context, n needs) (*site, error) {
+		flags := flagPairs("steps", m.steps, "root", m.root, "limit", n.limit, "prioritized", n.prioritized)
+		if n.addr != "" {
+			flags = append(flags, "-addr="+n.addr)
+		}
+		command := proc.Command{
+			Path: path, Args: slices.Concat(args, flags), Core: serverCore,
+			Env: slices.Concat([]string{"GOMAXPROCS=1"}, env, n.env),
+		}
+		return startSite(ctx, name, command, n)
+	}}
+}
+
+// watchCore returns a function that says what else has run on the server core since then,
+// in percent: to some ticks of 10 ms, and -1 if it can't be known, as the server has ended.
+func (s *site) watchCore() func() float64 {
+	used := func() (others time.Duration, err error) {
+		server, err := proc.CPUTime(s.child.PID())
+		if err != nil {
+			return 0, err
+		}
+		busy, err := proc.CoreBusy(serverCore)
+		return busy - server, err
+	}
+	began := time.Now()
+	before, err := used()
+	return func() float64 {
+		now, later := used()
+		if err != nil || later != nil {
+			return -1
+		}
+		return 100 * max(0, now-before).Seconds() / time.Since(began).Seconds()
+	}
+}
+
+// startSite starts a program in the groups that it needs: from its first instruction on, as
+// it may look at their limits when it starts.
+func startSite(ctx context.Context, name string, command proc.Command, n needs) (s *site, err error) {
+	s = &site{}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if s.group != nil {
+			err = errors.Join(err, s.group.Close())
+		}
+		if s.quota != nil {
+			err = errors.Join(err, s.quota.Close())
+		}
+	}()
+	var groups []string
+	if n.memory > 0 {
+		if s.group, err = proc.NewMemoryGroup(n.memory); err != nil {
+			return nil, err
+		}
+		groups = append(groups, s.group.Dir())
+	}
+	if n.quota > 0 {
+		if s.quota, err = proc.NewCPUGroup(n.quota); err != nil {
+			return nil, err
+		}
+		groups = append(groups, s.quota.Dir())
+	}
+	if len(groups) > 0 {
+		command = inGroups(command, groups)
+	}
+	if s.server, err = startCommand(ctx, name, command); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// inGroups has a shell go into cgroups and then become the command.
+func inGroups(command proc.Command, dirs []string) proc.Command {
+	script := ""
+	for _, dir := range dirs {
+		script += "echo $$ >" + dir + "/cgroup.procs && "
+	}
+	command.Args = slices.Concat([]string{"-c", script + `exec "$0" "$@"`, command.Path}, command.Args)
+	command.Path = "/bin/sh"
+	return command
+}
+
+// admissionNginx serves files, and the text of HelloPath, with a limit of connections
+// that is chosen by hand to be far above what any row of files has.
+const admissionNginx = `daemon off;
+master_process off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+events { worker_connections 19900; }
+http {
+	access_log off;
+	error_log %[1]s/error.log crit;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	keepalive_requests 1000000000;
+	keepalive_timeout 1h;
+	default_type text/plain;
+	sendfile on;
+	limit_conn_zone $server_port zone=all:1m;
+	limit_conn_status 503;
+	server {
+		listen %[2]s backlog=4096 reuseport;
+		limit_conn all 15000;
+		location = /hello { return 200 "%[4]s"; }
+		location /files/ { root %[3]s; }
+	}
+}
+`
+
+// Files of the rows that fetch some.
+const (
+	fileOf100KB = chores.FilesPath + "100k"
+	fileOf8MB   = chores.FilesPath + "8m"
+	pagePath    = chores.FilesPath + "page"
+	pageFiles   = 60
+)
+
+// writeFiles makes the folder that servers serve files of.
+func (m *matrix) writeFiles() error {
+	m.root = filepath.Join(m.scratch, "root")
+	if err := os.MkdirAll(m.root+chores.FilesPath, 0o777); err != nil {
+		return err
+	}
+	sizes := map[string]int{fileOf100KB: 100_000, fileOf8MB: 8 << 20, pagePath: 20_000}
+	for i := range pageFiles { // from an icon to a picture
+		sizes[pagePath+"."+strconv.Itoa(i)] = 500 << (i % 9)
+	}
+	for name, size := range sizes {
+		if err := os.WriteFile(filepath.Join(m.root, name), make([]byte, size), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// order has a server of chores do something at once.
+func (s *site) order(text string) error {
+	return s.child.Tell(text)
+}
+
+// spinner is another program on the server core.
+func (m *matrix) spinner() (*proc.Child, error) {
+	return proc.Start(proc.Command{
+		Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Core: serverCore,
+	})
+}
+
+// afterAll is how long a client may take beside its load.
+const afterAll = 30 * time.Second

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/people"
+)
+
+func TestRowsAreNumberedAndPicked(t *testing.T) {
+	for _, quick := range []bool{true, false} {
+		all, err := pickRows(admissionRows(quick), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[any]bool{}
+		for _, r := range all {
+			if seen[r.name] || seen[r.number] {
+				t.Errorf("%s, number %d: there twice", r.name, r.number)
+			}
+			seen[r.name], seen[r.number] = true, true
+			if r.overload != (r.number > overloadNumber) || (r.load == nil) != (r.skip != "") {
+				t.Errorf("%s: number %d, overload %v, load %T, skip %q", r.name, r.number, r.overload, r.load, r.skip)
+			}
+		}
+	}
+	picked, err := pickRows(admissionRows(true), []string{"cpu-1ms-*", "deploy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(picked) != 6 || picked[0].name != "deploy" || picked[1].name != "cpu-1ms-0.8x" || picked[1].number <= overloadNumber {
+		t.Errorf("picked %d rows, the first %+v", len(picked), picked[0])
+	}
+	if left, err := pickRows(admissionRows(true), []string{"ordinary"}); err != nil || slices.ContainsFunc(left, func(r row) bool { return r.overload }) || len(left) < 40 {
+		t.Errorf("%d rows of ordinary life, %v", len(left), err)
+	}
+	var usage *usageError
+	if _, err := pickRows(admissionRows(true), []string{"fly"}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "pollers-200") {
+		t.Errorf("no such row: %v", err)
+	}
+}
+
+// What rows tell clients is what clients accept, but for the times that it takes.
+func TestRowsHaveLoadsThatClientsTake(t *testing.T) {
+	for _, r := range admissionRows(true) {
+		switch l := r.load.(type) {
+		case openLoad:
+			e := extent{capacity: 1000}
+			spec := l.spec("127.0.0.1:1", &e, 1)
+			if len(spec.Requests) == 0 || spec.Patience <= 0 || spec.From >= l.span() || e.could <= 0 != (slices.ContainsFunc(l.phases, func(p phase) bool { return p.times == 0 && p.rate == 0 })) {
+				t.Errorf("%s: %+v, could %v", r.name, spec, e.could)
+			}
+			if len(spec.Sources) > 0 && len(spec.Sources) != len(spec.Requests) {
+				t.Errorf("%s: %d sources for %d classes", r.name, len(spec.Sources), len(spec.Requests))
+			}
+		case peopleLoad:
+			for _, g := range l.groups {
+				if g.Count < 1 || g.Patience <= 0 || g.Path == "" {
+					t.Errorf("%s: %+v", r.name, g)
+				}
+			}
+		}
+	}
+}
+
+func TestLoadIsMultiplesOfCapacity(t *testing.T) {
+	l := openLoad{
+		classes: []class{{path: "/a", share: 2}, {path: "POST /b", urgency: urgent, share: 0.5, aside: true}},
+		phases:  []phase{{span: time.Second, times: 1}, {span: 2 * time.Second, times: 0.25}, {span: time.Second, rate: 100, burst: 5}},
+		from:    500 * time.Millisecond, patience: time.Second,
+	}
+	e := extent{capacity: 1000}
+	got := l.spec("127.0.0.1:1", &e, 3)
+	want := []load.Phase{
+		{For: time.Second, Rates: []float64{2000, 500}}, {For: 2 * time.Second, Rates: []float64{500, 125}},
+		{For: time.Second, Rates: []float64{200, 50}, Burst: 5},
+	}
+	if !slices.EqualFunc(got.Phases, want, func(a, b load.Phase) bool {
+		return a.For == b.For && a.Burst == b.Burst && slices.Equal(a.Rates, b.Rates)
+	}) {
+		t.Errorf("phases %+v, want %+v", got.Phases, want)
+	}
+	// Half a second at capacity, two at half of it, one at 200.
+	if could := (500.0 + 1000 + 200) / 3.5; math.Abs(e.could-could) > 1e-6 || e.most != 2000 {
+		t.Errorf("could %v, at most %v; want %v and 2000", e.could, e.most, could)
+	}
+	if got.Requests[1] != "POST /b HTTP/1.1\r\nHost: 127.0.0.1\r\nPriority: u=1\r\n\r\n" {
+		t.Errorf("request %q", got.Requests[1])
+	}
+	mix, clients := (&row{load: l}).capacityMix()
+	if len(mix) != 1 || mix[0].path != "/a" || clients != capacityClients {
+		t.Errorf("capacity is of %+v with %d clients", mix, clients)
+	}
+}
+
+func TestToolsAreUnderstood(t *testing.T) {
+	const wrk = "Running 1s test\n  Latency Distribution\n     50%  1.26ms\n     99%  25.10ms\n  1230 requests in 1.50s, 1MB read\n" +
+		"  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 230\nRequests/sec:    820.00\n"
+	const ab = "Time taken for tests:   2.000 seconds\nComplete requests:      100\nFailed requests:        30\n" +
+		"   (Connect: 0, Receive: 0, Length: 25, Exceptions: 5)\nNon-2xx responses:      25\n  99%    241\n"
+	const h2load = "finished in 1.00s, 100.00 req/s, 2KB/s\nrequests: 100 total, 110 started, 100 done, 90 succeeded, 10 failed, 3 errored, 1 timeout\n" +
+		"status codes: 90 2xx, 0 3xx, 1 4xx, 6 5xx\n"
+	for tool, c := range map[string]struct {
+		text                             string
+		served, refused, failed, timeout int
+		p99, span                        time.Duration
+	}{
+		"wrk":    {wrk, 1000, 230, 6, 4, 25100 * time.Microsecond, 1500 * time.Millisecond},
+		"ab":     {ab, 70, 25, 5, 0, 241 * time.Millisecond, 2 * time.Second},
+		"h2load": {h2load, 90, 7, 3, 1, 0, time.Second},
+	} {
+		got, err := toolResults[tool](c.text, time.Second)
+		if err != nil {
+			t.Errorf("%s: %v", tool, err)
+			continue
+		}
+		all := got.All
+		if all.Served != c.served || all.Refused != c.refused || all.Failed != c.failed || all.TimedOut != c.timeout || all.P99 != c.p99 || got.Span != c.span {
+			t.Errorf("%s: got %+v", tool, got)
+		}
+		if _, err := toolResults[tool]("nonsense", time.Second); err == nil {
+			t.Errorf("%s: nonsense is no error", tool)
+		}
+	}
+}
+
+// testMatrix is a matrix with short work and files.
+func testMatrix(t *testing.T) *matrix {
+	t.Helper()
+	needTwoCores(t)
+	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	if err := m.writeFiles(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
+	m := testMatrix(t)
+	for _, name := range []string{"capriccio", "capriccio-fifo", "net-http", "nginx", "limit-listener"} {
+		t.Run(name, func(t *testing.T) {
+			system, err := m.system(name)
+			if err != nil {
+				t.Skip(err)
+			}
+			s, err := system.start(t.Context(), needs{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			want := map[string]string{chores.HelloPath: chores.HelloText, fileOf100KB: strings.Repeat("\x00", 100_000)}
+			if system.family != fileFamily {
+				want["/do?cpu=10us&sleep=1ms&alloc=5000"] = chores.DoneText
+				want["/lock?n=1&cpu=1us"] = chores.DoneText
+				want[chores.AdaptPrefix+"/hello"] = chores.HelloText
+				want["/backend"] = chores.DoneText
+				want["/bytes?n=2"] = "\x01\x00"
+			}
+			for path, text := range want {
+				response, err := http.Get("http://" + s.addr + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if err != nil || response.StatusCode != 200 || string(body) != text {
+					t.Errorf("%s: %s, %d bytes, want %d, %v", path, response.Status, len(body), len(text), err)
+				}
+			}
+		})
+	}
+}
+
+// The smallest of each kind of row gives the samples that are promised.
+func TestRowsOfEachKindAreMeasured(t *testing.T) {
+	m := testMatrix(t)
+	little := []class{{path: "/do?sleep=1ms", share: 1}}
+	for _, c := range []struct {
+		row  row
+		want []string
+	}{
+		{row{name: "open", load: openLoad{classes: little, phases: []phase{{span: 200 * ms, rate: 100, burst: 5}}, patience: time.Minute}},
+			[]string{"ordinary-refused", "throughput", "p99", "others"}},
+		{row{name: "people", load: peopleLoad{span: 100 * ms, drain: time.Minute, groups: []people.Group{{Count: 3, Path: "/hello", Patience: time.Minute}}}},
+			[]string{"ordinary-refused", "throughput", "p99"}},
+		{row{name: "overload", overload: true, extra: leastClass, load: openLoad{classes: little, phases: []phase{{span: 200 * ms, times: 0.5}}, patience: time.Minute}},
+			[]string{"goodput-share", "false-refused", "capacity", "least-class-share"}},
+		{row{name: "closed", overload: true, load: closedLoad{classes: little, clients: 20, span: 200 * ms, reference: 4}},
+			[]string{"goodput-share", "capacity"}},
+	} {
+		for _, name := range []string{"capriccio-fifo", "net-http"} {
+			system, err := m.system(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples, err := m.sample(t.Context(), system, c.row)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", c.row.name, name, err)
+			}
+			for _, metric := range c.want {
+				if _, err := value(samples, metric); err != nil {
+					t.Errorf("%s, %s: %v", c.row.name, name, err)
+				}
+			}
+			if n, err := value(samples, "ordinary-refused"); err == nil && n != 0 {
+				t.Errorf("%s, %s: refused %v", c.row.name, name, n)
+			}
+		}
+	}
+}
+
+func TestOracleFindsALimit(t *testing.T) {
+	m := testMatrix(t)
+	system, err := m.system(oracleSystem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := row{name: "x", overload: true, load: openLoad{
+		classes: at("/do?sleep=1ms"), phases: []phase{{span: 100 * ms, rate: 100}}, patience: 200 * ms,
+	}}
+	limit, err := m.bestLimit(t.Context(), system, r, extent{})
+	if err != nil || !slices.Contains(oracleLimits, limit) || m.limits["x"] != limit {
+		t.Errorf("limit %d, %v", limit, err)
+	}
+	if again, err := m.bestLimit(t.Context(), system, r, extent{}); err != nil || again != limit {
+		t.Errorf("asked again: %d, %v; want %d", again, err, limit)
+	}
+}
+
+func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
+	m := testMatrix(t)
+	system, err := m.system("net-http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := row{name: "x", number: overloadNumber + 1, overload: true, extra: released, needs: needs{watch: 1}, load: openLoad{
+		classes: at("/do?sleep=1ms"), phases: []phase{{span: 300 * ms, times: 1}}, patience: 200 * ms,
+	}}
+	samples, err := m.sample(t.Context(), system, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed, err := value(samples, "killed")
+	goodput, missing := value(samples, "goodput-share")
+	if err != nil || missing != nil || killed != 1 || goodput != 0 {
+		t.Errorf("killed %v, goodput-share %v: %v, %v", killed, goodput, err, missing)
+	}
+}
+
+func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
+	m := &matrix{run: testRun(t, true), rows: []row{{name: "a", number: 1}, {name: "b-0.8x", number: 101}, {name: "b-2x", number: 102}}}
+	m.remarks()
+	for _, s := range []struct {
+		system, metric string
+		x, value       float64
+	}{
+		{"capriccio", "throughput", 1, 50}, {"capriccio-fifo", "throughput", 1, 100},
+		{"capriccio", "p99", 1, 30}, {"capriccio-fifo", "p99", 1, 10},
+		{"capriccio", "p99", 101, 10}, {"capriccio", "p99", 102, 25},
+	} {
+		if err := m.samples.Add(s.system, s.metric, "1", s.x, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.compare()
+	got := map[string]float64{}
+	for _, r := range m.samples.Rows() {
+		got[fmt.Sprint(r.System, " ", r.Metric, " ", r.X)] = r.Value
+	}
+	for name, want := range map[string]float64{
+		"capriccio ordinary-slower 1": 3, "capriccio-fifo ordinary-slower 1": 1, "capriccio p99-to-0.8x 102": 2.5,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+func TestTheBackendIsNormalAgainWhenAllIsServedToTheEnd(t *testing.T) {
+	r := &admissionResult{Windows: make([]window, 21)}
+	for i := range r.Windows {
+		r.Windows[i] = window{Due: 100, InTime: 100}
+	}
+	r.Windows[5].InTime, r.Windows[13].InTime, r.Windows[20].InTime = 0, 94, 0 // the last one is not whole
+	if got, err := value(recovered(time.Second)(nil, r, extent{}), "normal-after"); err != nil || got != 0.4 {
+		t.Errorf("normal after %v s, %v; want 0.4", got, err)
+	}
+	r.Windows[13].InTime = 95
+	if got, err := value(recovered(time.Second)(nil, r, extent{}), "normal-after"); err != nil || got != 0 {
+		t.Errorf("normal after %v s, %v; want 0", got, err)
+	}
+}

@@ -1,0 +1,127 @@
+package load
+
+import (
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestBurstsComeTogetherAtEvenDistances(t *testing.T) {
+	o := &open{random: rand.New(rand.NewPCG(3, 1)), phase: -1}
+	o.cfg.Requests = [][]byte{plain, plain}
+	o.cfg.Phases = []Phase{
+		{For: 100 * ms, Rates: []float64{75, 25}, Burst: 3},
+		{For: 50 * ms, Rates: []float64{0, 100}, Burst: 1},
+	}
+	var got []time.Duration
+	for o.advance(0); o.next != never; o.advance(o.next) {
+		got = append(got, o.next)
+	}
+	want := []time.Duration{0, 0, 0, 30 * ms, 30 * ms, 30 * ms, 60 * ms, 60 * ms, 60 * ms, 90 * ms, 90 * ms, 90 * ms,
+		100 * ms, 110 * ms, 120 * ms, 130 * ms, 140 * ms}
+	if !slices.Equal(got, want) {
+		t.Errorf("due at %v, want %v", got, want)
+	}
+}
+
+// tries are how many attempts had which number.
+func tries(all []Outcome, fate Fate) (n [4]int) {
+	for _, o := range all {
+		if o.Fate == fate {
+			n[o.Tries]++
+		}
+	}
+	return n
+}
+
+func TestRefusedRequestsAreSentAgain(t *testing.T) {
+	cfg := openTo(serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{500}, Burst: 5}}
+	cfg.Retries = 2
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := tries(got.Outcomes, Refused); n != [4]int{5, 5, 5, 0} {
+		t.Errorf("refused at first, second and third attempt: %v", n)
+	}
+	for i, o := range got.Outcomes {
+		if o.Tries > 0 && o.Scheduled < retryPause {
+			t.Errorf("attempt %d at %v, less than %v after a refusal", i, o.Scheduled, retryPause)
+		}
+	}
+}
+
+func TestRequestsWithoutAnswerAreSentAgain(t *testing.T) {
+	cfg := openTo(serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{300}, Burst: 3}}
+	cfg.Patience, cfg.Retries = 20*ms, 3
+	got, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := tries(got.Outcomes, Abandoned); n != [4]int{3, 3, 3, 3} {
+		t.Errorf("given up at each attempt: %v", n)
+	}
+}
+
+func TestClassesComeFromTheirSources(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]string{} // source by path; guarded by mu
+	cfg := openTo(serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		mu.Lock()
+		defer mu.Unlock()
+		if before, ok := seen[r.URL.Path]; ok && before != host {
+			host = before + " and " + host
+		}
+		seen[r.URL.Path] = host
+	}))
+	cfg.Requests = [][]byte{[]byte("GET /a HTTP/1.1\r\nHost: x\r\n\r\n"), []byte("GET /b HTTP/1.1\r\nHost: x\r\n\r\n")}
+	cfg.Phases[0].Rates = []float64{500, 500}
+	cfg.Sources = [][4]byte{{127, 0, 1, 1}, {127, 0, 1, 2}}
+	if _, err := Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if seen["/a"] != "127.0.1.1" || seen["/b"] != "127.0.1.2" {
+		t.Errorf("sources %v", seen)
+	}
+	cfg.Sources = cfg.Sources[:1]
+	if _, err := Open(cfg); err == nil {
+		t.Error("one source for two classes is no error")
+	}
+}
+
+func TestClosedLoopDrawsFromItsMix(t *testing.T) {
+	o := &closed{random: rand.New(rand.NewPCG(1, 2))}
+	o.cfg.Mix = []Share{{Weight: 3}, {Weight: 1}}
+	n := [2]int{}
+	for range 4000 {
+		n[o.draw()]++
+	}
+	if math.Abs(float64(n[0])-3000) > 150 {
+		t.Errorf("drew %v, want about 3000 and 1000", n)
+	}
+	cfg := closedTo(serve(t, hello))
+	cfg.Mix = []Share{{Request: plain, Weight: 0}, {Request: plain, Weight: 1}}
+	givenTime(t, func(d time.Duration) (bool, any) {
+		cfg.For = d
+		got, err := Closed(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got.Outcomes {
+			if r.Class != 1 {
+				t.Fatalf("class %d, which has no weight", r.Class)
+			}
+		}
+		return len(got.Outcomes) > 10, len(got.Outcomes)
+	})
+}
