@@ -161,11 +161,14 @@ func TestOptionsBeyondInt32(t *testing.T) {
 	withEpoll(t)
 	c, s := connPair(t, "tcp")
 	defer s.Close()
-	must(t, c.SetReadBuffer(math.MaxInt32+1))
-	must(t, c.SetLinger(math.MaxInt32+1))
+	must(t, c.SetReadBuffer(1<<32+1)) // 1, cut off
+	must(t, c.SetLinger(1<<32))       // 0: reset the connection
 	must(t, c.control("get", "getsockopt", func(fd int) error {
 		if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil || n < 64<<10 {
 			t.Errorf("the receive buffer is %d bytes, %v", n, err)
+		}
+		if l, err := unix.GetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER); err == nil && l.Linger == 0 {
+			t.Errorf("the linger time is 0")
 		}
 		return nil
 	}))
