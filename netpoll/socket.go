@@ -135,7 +135,7 @@ func familyFor(network string, sa *sockaddr) (family int, v6only bool) {
 		return unix.AF_INET, false
 	case network[len(network)-1] == '6':
 		return unix.AF_INET6, true
-	case sa.ip.IsUnspecified() || !sa.ip.IsValid():
+	case sa.wildcard():
 		if haveIPv6() {
 			return unix.AF_INET6, false
 		}
