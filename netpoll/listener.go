@@ -281,12 +281,13 @@ func (ln *Listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SyscallConn implements syscall.Conn. Functions given to it must not park.
+// SyscallConn implements syscall.Conn. Functions given to it must not park. As with
+// package net Control is all that can be done; Read and Write fail with EINVAL.
 func (ln *Listener) SyscallConn() (syscall.RawConn, error) {
 	if ln.d.life.Load()&lifeClosed != 0 {
 		return nil, ln.opError("raw", "", net.ErrClosed)
 	}
-	return &rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}, nil
+	return &rawListener{rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}}, nil
 }
 
 func (ln *Listener) opError(op, call string, err error) error {
