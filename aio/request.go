@@ -174,6 +174,9 @@ func (r *request) perform() (int, error) {
 
 // again says whether r, which has failed, is to be tried once more.
 func (r *request) again() bool {
+	if r.op == opClose {
+		return r.closeAgain()
+	}
 	switch r.errno {
 	case unix.EINTR, unix.ECANCELED: // the kernel cancels when a thread ends, too
 		return true
@@ -191,6 +194,16 @@ func (r *request) again() bool {
 	}
 	r.slow = true
 	return true
+}
+
+// closeAgain is again for a close, whatever has become of which the descriptor is gone, and
+// its number perhaps somebody else's (close(2)): also after EINTR, which is no failure. Only
+// what was cancelled was not begun.
+func (r *request) closeAgain() bool {
+	if r.errno == unix.EINTR {
+		r.errno = 0
+	}
+	return r.errno == unix.ECANCELED
 }
 
 // wait carries out r while the calling task, of l, is parked. An error says that r was
@@ -342,9 +355,6 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		}
 	case opClose:
 		_, _, e = syscall.Syscall(unix.SYS_CLOSE, fd, 0, 0)
-		if e == unix.EINTR {
-			e = 0 // it is closed all the same (close(2))
-		}
 	case opUnlink:
 		_, _, e = syscall.Syscall(unix.SYS_UNLINKAT, fd, p, uintptr(r.flags))
 	case opRename:
