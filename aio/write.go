@@ -70,7 +70,7 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 				continue
 			}
 		}
-		k, err := f.newTransfer(opWrite, p[n:], at).perform()
+		k, err := f.transfer(opWrite, p[n:], at)
 		n += k
 		if err == nil && k == 0 {
 			err = io.ErrUnexpectedEOF
