@@ -13,7 +13,6 @@ import (
 
 var (
 	errNegativeOffset = errors.New("negative offset")
-	errWhence         = errors.New("invalid whence, want io.SeekStart, SeekCurrent or SeekEnd")
 	errAppendAt       = errors.New("WriteAt on a file opened with O_APPEND, which writes at the end only")
 )
 

@@ -422,3 +422,49 @@ func TestResidentOfAnotherUsersFile(t *testing.T) {
 		t.Error("as the owner: not told")
 	}
 }
+
+// A close that a signal interrupted is over: the number may be another file's by then.
+func TestACloseIsNotRepeated(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		for _, e := range []syscall.Errno{unix.EINTR, unix.EIO, unix.ENOSPC, unix.EAGAIN, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL} {
+			f, err := OpenFile(scratch(t, nil), os.O_RDWR, 0)
+			must(t, err)
+			var calls atomic.Int32
+			withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
+				if op != opClose {
+					return n, 0
+				}
+				calls.Add(1)
+				return 0, e
+			})
+			err = f.Close()
+			faults.Store(nil)
+			sysClose(f.fd) // the fault has kept it open
+			if e == unix.EINTR && err != nil || e != unix.EINTR && !errors.Is(err, e) || calls.Load() != 1 {
+				t.Errorf("a close that ended with %v was tried %d times and returned %v", e, calls.Load(), err)
+			}
+		}
+	})
+}
+
+// One that was cancelled, as when the thread that asked for it ends, was not begun.
+func TestACancelledCloseIsRepeated(t *testing.T) {
+	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+		inTask(t, rt, func() {
+			f, err := OpenFile(scratch(t, nil), os.O_RDWR, 0)
+			must(t, err)
+			var calls atomic.Int32
+			withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
+				if op == opClose && calls.Add(1) == 1 {
+					return 0, unix.ECANCELED
+				}
+				return n, 0
+			})
+			must(t, f.Close())
+			faults.Store(nil)
+			if e := sysClose(f.fd); e != unix.EBADF || calls.Load() != 2 {
+				t.Errorf("after a close that was cancelled once and tried %d times another says %v, want EBADF", calls.Load(), e)
+			}
+		})
+	})
+}

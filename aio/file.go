@@ -27,6 +27,7 @@ type File struct {
 	writes  bool          // constant: open for writing
 	direct  bool          // constant: O_DIRECT
 	appends bool          // constant: O_APPEND
+	adopted bool          // constant: made by NewFile, others may use the descriptor too
 	traits  atomic.Uint32 // the bits below; they are only ever set
 	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
 	device  atomic.Uint64 // of the file system; 0: not known
@@ -48,6 +49,7 @@ const (
 	traitRegular                  // a regular file; known once settled
 	traitMemory                   // the file system has no disk
 	traitDisk                     // it has, as far as is known
+	traitPolled                   // the kernel does not wait for what it has not: O_NONBLOCK, not a file
 )
 
 // Open opens a file, or a folder, for reading. It parks unless its path is in memory.
@@ -78,14 +80,17 @@ func OpenAt(dir int, name string, how *unix.OpenHow) (*File, error) {
 	return openAt(int32(dir), name, *how)
 }
 
-// NewFile adopts an open descriptor, which Close will close; name is for error messages.
-// It never parks.
+// NewFile adopts an open descriptor, which Close will close; name is for error messages. Its
+// flags, which it has in common with its duplicates, stay as they are: also one that is
+// non-blocking (O_NONBLOCK) is waited for. It never parks.
 func NewFile(fd int, name string) (*File, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
 		return nil, pathError("adopt", name, err)
 	}
-	return newFile(int32(fd), name, uint64(flags)), nil
+	f := newFile(int32(fd), name, uint64(flags))
+	f.adopted = true
+	return f, nil
 }
 
 func newFile(fd int32, name string, flags uint64) *File {
@@ -179,8 +184,9 @@ func (f *File) Name() string { return f.name }
 func (f *File) DescribeWait() string { return "file " + f.name }
 
 // settle finds out, before f is waited for the first time, what one needs to know for
-// that, and lets it wait: f was opened with O_NONBLOCK, so that opening it did not. It
-// asks only for what the kernel has in memory, so it does not wait.
+// that, and lets it wait: f was opened with O_NONBLOCK, so that opening it did not. An
+// adopted descriptor, which others share, is left as it is. It asks only for what the kernel
+// has in memory, so it does not wait.
 func (f *File) settle() {
 	if f.traits.Load()&traitSettled == 0 {
 		f.settleNow()
@@ -192,20 +198,29 @@ func (f *File) settleNow() {
 	st := statBuffers.Get().(*unix.Statx_t)
 	defer statBuffers.Put(st)
 	traits := uint32(traitSettled)
+	waits := true // for others than a disk
 	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)),
 		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_DIOALIGN, uintptr(unsafe.Pointer(st)), 0)
 	if e == 0 {
 		f.device.Store(unix.Mkdev(st.Dev_major, st.Dev_minor))
-		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
 			traits |= traitRegular
+			waits = false
+		case unix.S_IFDIR:
+			waits = false
 		}
 		if st.Mask&unix.STATX_DIOALIGN != 0 {
 			f.align.Store(uint64(st.Dio_mem_align)<<32 | uint64(st.Dio_offset_align))
 		}
 	}
 	flags, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.fd), unix.F_GETFL, 0)
-	if e == 0 && flags&unix.O_NONBLOCK != 0 {
+	switch {
+	case e != 0 || flags&unix.O_NONBLOCK == 0:
+	case !f.adopted:
 		syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.fd), unix.F_SETFL, flags&^unix.O_NONBLOCK)
+	case waits:
+		traits |= traitPolled
 	}
 	f.traits.Or(traits)
 }

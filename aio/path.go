@@ -5,6 +5,7 @@ package aio
 import (
 	"io"
 	"io/fs"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,38 +58,42 @@ func Mkdir(name string, perm fs.FileMode) error {
 }
 
 // MkdirAll makes a folder and those above it that are missing, with mode perm before
-// umask. It is no error if it is there. It parks.
+// umask. It is no error if it is there; if something else is, that is ENOTDIR. It parks.
 func MkdirAll(name string, perm fs.FileMode) error {
-	err := Mkdir(name, perm)
+	info, err := Stat(name)
+	if err == nil {
+		if info.IsDir() {
+			return nil
+		}
+		return pathError("mkdir", name, unix.ENOTDIR)
+	}
+	if folder := above(name); folder != "" {
+		if err := MkdirAll(folder, perm); err != nil {
+			return err
+		}
+	}
+	err = Mkdir(name, perm)
 	if err == nil {
 		return nil
 	}
-	if is(err, unix.ENOENT) {
-		end := len(name)
-		for end > 0 && name[end-1] == '/' {
-			end--
-		}
-		for end > 0 && name[end-1] != '/' {
-			end--
-		}
-		if end <= 1 {
-			return err
-		}
-		if err := MkdirAll(name[:end-1], perm); err != nil {
-			return err
-		}
-		if err = Mkdir(name, perm); err == nil {
-			return nil
-		}
-	}
-	info, statErr := Stat(name)
-	if statErr == nil && info.IsDir() {
+	// Somebody else was faster, or the name is like "folder/.", which was made with "folder".
+	if info, statErr := Lstat(name); statErr == nil && info.IsDir() {
 		return nil
 	}
-	if statErr == nil && is(err, unix.EEXIST) {
-		return pathError("mkdir", name, unix.ENOTDIR)
-	}
 	return err
+}
+
+// above is the part of the path name in front of its last element, slashes not counted;
+// "" if that is all.
+func above(name string) string {
+	end := len(name)
+	for end > 0 && name[end-1] == '/' {
+		end--
+	}
+	for end > 0 && name[end-1] != '/' {
+		end--
+	}
+	return name[:max(end-1, 0)]
 }
 
 // is says that the error of a path is e.
@@ -97,13 +102,31 @@ func is(err error, e error) bool {
 	return ok && p.Err == e
 }
 
-// Rename moves a file or folder within a file system; what is at the new path, if it may
-// be replaced, is replaced in one step (rename(2)). Errors are *os.LinkError. It parks.
+// Rename moves a file or folder within a file system; what is at the new path is replaced
+// in one step (rename(2)), unless it is a folder: that is EEXIST, even if it is empty. Errors
+// are *os.LinkError. It parks.
 func Rename(from, to string) error {
+	if there, err := Lstat(to); err == nil && there.IsDir() {
+		moved, err := Lstat(from)
+		if err != nil {
+			return linkError("rename", from, to, err.(*fs.PathError).Err)
+		}
+		// The same folder under another name may be one on a file system that does not tell
+		// capital letters from others.
+		if from == to || !sameFile(moved, there) {
+			return linkError("rename", from, to, unix.EEXIST)
+		}
+	}
 	if err := onPaths(opRename, unix.AT_FDCWD, from, to, 0); err != nil {
 		return linkError("rename", from, to, err)
 	}
 	return nil
+}
+
+// sameFile is os.SameFile for what Stat returns.
+func sameFile(a, b fs.FileInfo) bool {
+	x, y := a.Sys().(*syscall.Stat_t), b.Sys().(*syscall.Stat_t)
+	return x.Dev == y.Dev && x.Ino == y.Ino
 }
 
 func wrapPath(op, name string, err error) error {

@@ -156,6 +156,7 @@ func (p *pool) cancel(r *request) {
 	d := r.dev
 	if d == nil {
 		p.mu.Unlock()
+		r.dropped.Store(true)
 		return
 	}
 	d.remove(r)

@@ -79,7 +79,7 @@ func (f *File) readSome(p []byte, off int64, try bool) (int, error) {
 			return n, nil
 		}
 	}
-	n, err := f.newTransfer(opRead, p, off).perform()
+	n, err := f.transfer(opRead, p, off)
 	if err == unix.EINVAL && f.direct {
 		return f.directEnd(off, f.explainDirect(err))
 	}

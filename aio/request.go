@@ -5,6 +5,7 @@ package aio
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -30,12 +31,13 @@ const (
 	opRename // from p below fd to q below fd2
 	opLink   // likewise
 	opMkdir  //
+	opPoll   // wait for the events in mode (poll(2))
 	opFunc   // call fn; never by the ring
 	opcodes
 )
 
 var opNames = [opcodes]string{"read", "write", "sync", "sync", "truncate", "allocate", "stat",
-	"open", "close", "remove", "rename", "link", "mkdir", "call"}
+	"open", "close", "remove", "rename", "link", "mkdir", "poll", "call"}
 
 func (o opcode) String() string { return opNames[o] }
 
@@ -74,6 +76,8 @@ type request struct {
 	res    int           // written before the wake
 	errno  syscall.Errno // likewise
 	forced syscall.Errno // by tests: becomes errno
+
+	dropped atomic.Bool // nobody waits for it any more; for opPoll on a thread
 
 	w          *task.Waiter
 	loop       *task.Loop // of w
@@ -137,6 +141,27 @@ func (f *File) newTransfer(op opcode, p []byte, off int64) *request {
 	return r
 }
 
+// transfer reads or writes p at off, and waits for a file that does not by itself.
+func (f *File) transfer(op opcode, p []byte, off int64) (int, error) {
+	for {
+		n, err := f.newTransfer(op, p, off).perform()
+		if err != unix.EAGAIN || f.traits.Load()&traitPolled == 0 {
+			return n, err
+		}
+		r := newRequest(opPoll, f.fd).on(f)
+		r.mode = unix.POLLIN
+		if op == opWrite {
+			r.mode = unix.POLLOUT
+		}
+		if _, err := r.perform(); err != nil {
+			return 0, err
+		}
+		if f.life.Load()&lifeClosed != 0 {
+			return 0, errClosed
+		}
+	}
+}
+
 // on says that r works on the descriptor of f.
 func (r *request) on(f *File) *request {
 	r.file = f
@@ -174,6 +199,9 @@ func (r *request) perform() (int, error) {
 
 // again says whether r, which has failed, is to be tried once more.
 func (r *request) again() bool {
+	if r.op == opClose {
+		return r.closeAgain()
+	}
 	switch r.errno {
 	case unix.EINTR, unix.ECANCELED: // the kernel cancels when a thread ends, too
 		return true
@@ -191,6 +219,16 @@ func (r *request) again() bool {
 	}
 	r.slow = true
 	return true
+}
+
+// closeAgain is again for a close, whatever has become of which the descriptor is gone, and
+// its number perhaps somebody else's (close(2)): also after EINTR, which is no failure. Only
+// what was cancelled was not begun.
+func (r *request) closeAgain() bool {
+	if r.errno == unix.EINTR {
+		r.errno = 0
+	}
+	return r.errno == unix.ECANCELED
 }
 
 // wait carries out r while the calling task, of l, is parked. An error says that r was
@@ -342,9 +380,6 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		}
 	case opClose:
 		_, _, e = syscall.Syscall(unix.SYS_CLOSE, fd, 0, 0)
-		if e == unix.EINTR {
-			e = 0 // it is closed all the same (close(2))
-		}
 	case opUnlink:
 		_, _, e = syscall.Syscall(unix.SYS_UNLINKAT, fd, p, uintptr(r.flags))
 	case opRename:
@@ -353,10 +388,33 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		_, _, e = syscall.Syscall6(unix.SYS_LINKAT, fd, p, uintptr(r.fd2), q, uintptr(r.flags), 0)
 	case opMkdir:
 		_, _, e = syscall.Syscall(unix.SYS_MKDIRAT, fd, p, uintptr(r.mode))
+	case opPoll:
+		e = r.poll()
 	case opFunc:
 		r.fn()
 	}
 	return int(v), e
+}
+
+// pollTime is how long, in milliseconds, a thread in poll does not see that it is to end.
+const pollTime = 50
+
+// poll waits for events, and returns too when the file is closed.
+func (r *request) poll() syscall.Errno {
+	for r.file.life.Load()&lifeClosed == 0 {
+		if r.dropped.Load() {
+			return unix.ECANCELED
+		}
+		fds := [...]unix.PollFd{{Fd: r.fd, Events: int16(r.mode)}}
+		n, err := unix.Poll(fds[:], pollTime)
+		if n > 0 {
+			return 0
+		}
+		if err != nil && err != unix.EINTR {
+			return err.(syscall.Errno)
+		}
+	}
+	return 0
 }
 
 // openOld is for kernels, and filters, that know no openat2. Without its Resolve flags

@@ -154,6 +154,8 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = uring.OpRenameat, p, q, uint32(r.fd2), r.flags
 	case opLink:
 		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = opLinkat, p, q, uint32(r.fd2), r.flags
+	case opPoll:
+		e.OpCode, e.OpcodeFlags = uring.OpPollAdd, r.mode
 	case opMkdir:
 		e.OpCode, e.Addr, e.Len = uring.OpMkdirat, p, r.mode
 	}

@@ -77,11 +77,12 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 	return r, 0
 }
 
-// vectorNow needs no high half of the offset: both architectures have 64 bits.
+// vectorNow needs no high half of the offset: both architectures have 64 bits. Without a flag
+// that forbids it, it may wait: what is in memory only may be in the swap space.
 func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (int, syscall.Errno) {
 	var r uintptr
 	var e syscall.Errno
-	if v.Len <= rawMax {
+	if v.Len <= rawMax && flag != 0 {
 		r, _, e = syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
 	} else {
 		r, _, e = syscall.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
@@ -95,8 +96,9 @@ func refuses(e syscall.Errno) bool {
 	return e == unix.EOPNOTSUPP || e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM
 }
 
-// sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)).
+// sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)). It
+// tells the Go scheduler, as the last close of a file that was removed frees its blocks.
 func sysClose(fd int32) syscall.Errno {
-	_, _, e := syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
+	_, _, e := syscall.Syscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 	return e
 }

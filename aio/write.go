@@ -70,7 +70,7 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 				continue
 			}
 		}
-		k, err := f.newTransfer(opWrite, p[n:], at).perform()
+		k, err := f.transfer(opWrite, p[n:], at)
 		n += k
 		if err == nil && k == 0 {
 			err = io.ErrUnexpectedEOF
@@ -124,13 +124,11 @@ func (f *File) writeHere(p []byte, n int) (int, error) {
 // WriteString is Write.
 func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 
-// Seek sets the file's position (lseek(2)) and returns it. On a folder, Seek to the
+// Seek sets the file's position (lseek(2)) and returns it. whence may also be one of those
+// that lseek knows besides (SEEK_DATA, SEEK_HOLE); EINVAL is one that it does not know. On a folder, Seek to the
 // start makes ReadDir begin anew. It parks only while another operation uses the
 // position.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
-	if whence < io.SeekStart || whence > io.SeekEnd {
-		return 0, f.fail("seek", errWhence)
-	}
 	if err := f.pos.LockCancel(); err != nil {
 		return 0, f.fail("seek", &contextError{err})
 	}

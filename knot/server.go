@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Defaults of Server.
@@ -155,8 +157,8 @@ func defaultConns() int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 2*DefaultMaxConns {
 		return DefaultMaxConns
 	}
-	files := int(limit.Cur)
-	return max(1, min(DefaultMaxConns, files-min(512, files/4)))
+	files := int64(limit.Cur)
+	return int(max(1, min(DefaultMaxConns, files-task.SpareDescriptors(files))))
 }
 
 // ready fills in the defaults.

@@ -38,6 +38,9 @@ type childReport struct {
 // http.Server. It answers lines on its standard input: "cpu" starts the measurement of
 // CPU time, "end" ends it and the process.
 func runChild(what string) int {
+	if what == sendfileChild {
+		return runSendfileChild()
+	}
 	var logs lockedBuffer
 	what, on, _ := strings.Cut(what, " ")
 	open := NewEpoll

@@ -4,6 +4,7 @@ package netpoll
 
 import (
 	"io"
+	"math"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -253,7 +254,7 @@ func (c *Conn) SetNoDelay(noDelay bool) error {
 // in the background for so many seconds.
 func (c *Conn) SetLinger(sec int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		l := unix.Linger{Onoff: 1, Linger: int32(sec)}
+		l := unix.Linger{Onoff: 1, Linger: int32(min(sec, math.MaxInt32))}
 		if sec < 0 {
 			l = unix.Linger{}
 		}
@@ -298,7 +299,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 
 func (c *Conn) setOption(level, opt, value int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		return unix.SetsockoptInt(fd, level, opt, value)
+		return unix.SetsockoptInt(fd, level, opt, min(value, math.MaxInt32))
 	})
 }
 

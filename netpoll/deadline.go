@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"math"
 	"net"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 var epoch = time.Now()
 
 // deadlines holds both deadlines of a desc and the one alarm that serves them. It is
-// made when the first deadline is set. Times are nanoseconds since epoch, 0 for none.
+// made when the first deadline is set. Times are nanoseconds since epoch, 0 for none;
+// 292 years on, where an int64 ends, is as far as they go.
 //
 // The alarm is set lazily: moving a deadline away, which servers do once per request,
 // leaves it alone; when it rings too early it is set again for what is due then.
@@ -51,18 +53,16 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	if which&flagWriteExpired != 0 {
 		dl.write = at
 	}
-	if at == 0 || dl.armed != 0 && dl.armed <= at {
-		d.unexpire(which)
-		d.mu.Unlock()
+	// Also with an alarm that rings earlier, which may be overdue: the clock tells.
+	if at != 0 && at <= int64(time.Since(epoch)) {
+		d.expire(which)
 		return nil
 	}
-	if at > int64(time.Since(epoch)) {
-		d.unexpire(which)
+	d.unexpire(which)
+	if at != 0 && (dl.armed == 0 || at < dl.armed) {
 		d.arm(dl, at)
-		d.mu.Unlock()
-		return nil
 	}
-	d.expire(which)
+	d.mu.Unlock()
 	return nil
 }
 
@@ -80,7 +80,16 @@ func (d *desc) arm(dl *deadlines, at int64) {
 	dl.armed = at
 	// In this order: whatever passes between the readings makes the alarm late, not early.
 	left := time.Duration(at) - time.Since(epoch)
-	dl.alarm.Set(d.loop, d.loop.Now()+left, d)
+	dl.alarm.Set(d.loop, later(d.loop.Now(), left), d)
+}
+
+// later is now + d, or the end of time if that is later than it: the zero of the loop's
+// clock may be before epoch.
+func later(now, d time.Duration) time.Duration {
+	if at := now + d; d <= 0 || at > now {
+		return at
+	}
+	return math.MaxInt64
 }
 
 // expire marks deadlines as passed and wakes who waits. Caller holds mu; it is unlocked.

@@ -4,10 +4,13 @@ package netpoll
 
 import (
 	"errors"
+	"math"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -65,4 +68,110 @@ func TestDeadlineTakenBackIsNotTheEnd(t *testing.T) {
 		}
 		must(t, join())
 	})
+}
+
+// A deadline further away than the clocks count is none that passes: the connection works,
+// and its loop has nothing to do.
+func TestDeadlineFarAhead(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		for _, at := range []time.Time{
+			time.Now().Add(math.MaxInt64), // 292 years
+			time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC),
+			time.Now().AddDate(200, 0, 0),
+		} {
+			must(t, c.SetDeadline(time.Time{}))
+			must(t, s.SetDeadline(at))
+			must(t, c.SetDeadline(at))
+			reader := spawn(func() {
+				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+					t.Errorf("Read with the deadline %v: %d, %v", at, n, err)
+				}
+			})
+			awaitWaiter(&c.d.read)
+			// The loop's own goroutine is all that runs: a deadline that rings too early and is set
+			// anew makes it go round once more each time.
+			turns := 0
+			done := make(chan struct{})
+			var turn func()
+			turn = func() {
+				if turns++; turns == 50 {
+					close(done)
+					return
+				}
+				c.d.mu.Lock()
+				alarm := c.d.deadlines.alarm.Deadline()
+				c.d.mu.Unlock()
+				if now := c.d.loop.Now(); alarm <= now {
+					t.Errorf("at %v the alarm of a deadline at %v is set to %v", now, at, alarm)
+					turns = 49
+				}
+				c.d.loop.Post(turn)
+			}
+			c.d.loop.Post(turn)
+			<-done
+			_, err := s.Write([]byte("x"))
+			must(t, err)
+			must(t, reader())
+		}
+	})
+}
+
+// A deadline that has passed counts at once, also while the alarm of an earlier one, which
+// nobody has heard yet, is overdue.
+func TestPastDeadlineAfterAnOverdueAlarm(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		inTask(t, rt, func() {
+			c, s := connPair(t, "tcp")
+			defer c.Close()
+			defer s.Close()
+			_, err := s.Write([]byte("data"))
+			must(t, err)
+			buf := make([]byte, 1)
+			for _, set := range []func(time.Time) error{c.SetDeadline, c.SetReadDeadline} {
+				near := time.Now().Add(time.Millisecond)
+				must(t, c.SetReadDeadline(near))
+				for !time.Now().After(near.Add(time.Millisecond)) { // the loop is held: nothing rings
+				}
+				must(t, set(near.Add(time.Microsecond)))
+				if n, err := c.Read(buf); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Read after the deadline: %d, %v, want os.ErrDeadlineExceeded", n, err)
+				}
+				must(t, set(time.Time{}))
+			}
+		})
+	})
+}
+
+func TestTimesTooLongForAnOption(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		-1: -1, 0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, math.MaxInt64: math.MaxInt32,
+	} {
+		if got := seconds(d); got != want {
+			t.Errorf("%v is %d s for the kernel, want %d", d, got, want)
+		}
+	}
+}
+
+// Buffers as large as an int can say are as large as the kernel allows, and no linger time is
+// too long.
+func TestOptionsBeyondInt32(t *testing.T) {
+	withEpoll(t)
+	c, s := connPair(t, "tcp")
+	defer s.Close()
+	must(t, c.SetReadBuffer(1<<32+1)) // 1, cut off
+	must(t, c.SetLinger(1<<32))       // 0: reset the connection
+	must(t, c.control("get", "getsockopt", func(fd int) error {
+		if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil || n < 64<<10 {
+			t.Errorf("the receive buffer is %d bytes, %v", n, err)
+		}
+		if l, err := unix.GetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER); err == nil && l.Linger == 0 {
+			t.Errorf("the linger time is 0")
+		}
+		return nil
+	}))
+	must(t, c.SetLinger(-1))
+	must(t, c.Close())
 }

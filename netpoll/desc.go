@@ -405,11 +405,12 @@ func (d *desc) attempt(sd side, why task.Reason, try func() syscall.Errno) error
 	if sd == writeSide {
 		s, expired = &d.write, flagWriteExpired
 	}
-	if err := d.failed(expired); err != nil {
-		return err
-	}
 	own := d.own()
 	for {
+		// Before each attempt: an event that came with the end makes one worthwhile.
+		if err := d.failed(expired); err != nil {
+			return err
+		}
 		if !s.begin(own) {
 			if err := d.wait(s, expired, why, own, 0); err != nil {
 				return err

@@ -16,16 +16,18 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Dial connects to address. Networks are tcp, tcp4, tcp6 and unix; addresses are those
-// of package net. If a name has several addresses they are tried in turn. The
-// connection belongs to the caller's loop. It parks. The result is a *Conn; errors are
-// *net.OpError: ECONNREFUSED, ENETUNREACH and so on (connect(2)), *net.DNSError.
+// Dial connects to address. Networks are tcp, tcp4, tcp6, unix, udp, udp4, udp6 and
+// unixgram; addresses are those of package net. If a name has several addresses they are
+// tried in turn. An empty host is this machine. The connection belongs to the caller's
+// loop. It parks. The result is a *Conn, of the last four networks a *PacketConn; errors
+// are *net.OpError: ECONNREFUSED, ENETUNREACH and so on (connect(2)), *net.DNSError.
 func Dial(network, address string) (net.Conn, error) {
 	return DialContext(context.Background(), network, address)
 }
 
 // DialTimeout is Dial with a limit for all of it, the look-up of names included; zero
-// or less means none. Its error is then os.ErrDeadlineExceeded and a timeout.
+// or less means none. Its error is then context.DeadlineExceeded, os.ErrDeadlineExceeded
+// and a timeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	if timeout <= 0 {
 		return Dial(network, address)
@@ -33,9 +35,10 @@ func DialTimeout(network, address string, timeout time.Duration) (net.Conn, erro
 	return dial(context.Background(), network, address, time.Now().Add(timeout))
 }
 
-// DialContext is Dial until ctx ends, or the context of the calling task. Once
-// connected, ctx no longer matters. If ctx has a deadline, each address of several gets
-// an equal share of what is left, but at least 2 s.
+// DialContext is Dial until ctx ends, or the context of the calling task; the error is
+// then context.Canceled, or as that of DialTimeout. Once connected, ctx no longer matters.
+// If ctx has a deadline, each address of several gets an equal share of what is left, but
+// at least 2 s.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	return dial(ctx, network, address, deadline)
@@ -49,8 +52,8 @@ func dial(ctx context.Context, network, address string, deadline time.Time) (net
 		}
 		return nil, opError("dial", network, nil, addr, err)
 	}
-	if len(network) < 3 || network != "unix" && network[:3] != "tcp" {
-		return fail(nil, net.UnknownNetworkError(network))
+	if address == "" && isNetwork(network) {
+		return fail(nil, errMissingAddress)
 	}
 	addrs, err := resolve(ctx, network, address, deadline)
 	if err != nil {
@@ -63,22 +66,41 @@ func dial(ctx context.Context, network, address string, deadline time.Time) (net
 	var failed *sockaddr
 	var first error
 	for i := range addrs {
-		until, err := shareOf(deadline, len(addrs)-i)
-		var c *Conn
-		if err == nil {
-			c, err = dialOne(ctx, loop, addrs[i], until)
-		}
+		c, err := dialAddr(ctx, loop, network, addrs[i], deadline, len(addrs)-i)
 		if err == nil {
 			return c, nil
 		}
 		if first == nil {
 			first, failed = err, &addrs[i]
 		}
-		if ctx.Err() != nil || errors.As(err, new(*contextError)) {
+		if ctx.Err() != nil || task.Context().Err() != nil {
 			break
 		}
 	}
 	return fail(failed, first)
+}
+
+// dialAddr connects to the first of n addresses that are left.
+func dialAddr(ctx context.Context, loop *task.Loop, network string, sa sockaddr, deadline time.Time, n int) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, ended(err)
+	}
+	until, err := shareOf(deadline, n)
+	if err != nil {
+		return nil, err
+	}
+	if network[:3] == "udp" || network == "unixgram" {
+		c, err := dialPacket(ctx, loop, network, sa, until)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	c, err := dialOne(ctx, loop, sa, until)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // shareOf is the deadline for the next of n addresses.
@@ -157,12 +179,16 @@ func connect(ctx context.Context, loop *task.Loop, fd int, sa sockaddr, deadline
 		return nil, err
 	}
 	c.remote = sa
-	if e == nil {
-		return c, nil
+	if e != nil {
+		if err := c.awaitConnect(ctx, deadline); err != nil {
+			c.d.close()
+			return nil, err
+		}
 	}
-	if err := c.awaitConnect(ctx, deadline); err != nil {
-		c.d.close()
-		return nil, err
+	if network == "tcp" && sa.wildcard() {
+		if peer, err := peerOf(c.d.fd); err == nil {
+			c.remote = peer
+		}
 	}
 	return c, nil
 }
@@ -196,7 +222,7 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 			return errDialTimeout
 		}
 		if err := task.Sleep(pause); err != nil {
-			return &contextError{err}
+			return ended(err)
 		}
 	}
 }
@@ -228,11 +254,14 @@ func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
 	if !stop() && ctx.Err() != nil {
 		return ended(ctx.Err())
 	}
-	switch err {
-	case nil:
+	var abandoned *contextError
+	switch {
+	case err == nil:
 		return c.d.setDeadline(flagWriteExpired, time.Time{})
-	case os.ErrDeadlineExceeded:
+	case err == os.ErrDeadlineExceeded:
 		return errDialTimeout
+	case errors.As(err, &abandoned):
+		return ended(abandoned.err)
 	}
 	return wrapErrno("connect", err)
 }
@@ -242,8 +271,11 @@ func ended(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errDialTimeout
 	}
-	return &contextError{err}
+	return &dialCanceled{err}
 }
+
+// dialTimeout and dialCanceled stand for two errors that package net does not export, and
+// say the same.
 
 // errDialTimeout is a timeout for everybody who may ask.
 var errDialTimeout error = dialTimeout{}
@@ -256,3 +288,8 @@ func (dialTimeout) Temporary() bool { return true }
 func (dialTimeout) Is(target error) bool {
 	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
 }
+
+type dialCanceled struct{ err error } // err is that of the context
+
+func (*dialCanceled) Error() string   { return "operation was canceled" }
+func (e *dialCanceled) Unwrap() error { return e.err }

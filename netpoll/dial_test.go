@@ -32,7 +32,10 @@ func TestDialErrors(t *testing.T) {
 			{"tcp", "255.255.255.255:1", nil}, // EACCES or ENETUNREACH
 			{"tcp6", "127.0.0.1:1", nil},
 			{"tcp", "name.invalid:1", nil},
-			{"udp", "127.0.0.1:1", net.UnknownNetworkError("udp")},
+			{"ip", "127.0.0.1", net.UnknownNetworkError("ip")},
+			{"unixgram", "@nobody listens here", unix.ECONNREFUSED},
+			{"udp6", "127.0.0.1:1", nil},
+			{"udp", "name.invalid:1", nil},
 		} {
 			c, err := Dial(x.network, x.address)
 			var oe *net.OpError

@@ -172,7 +172,11 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 
 // milliseconds rounds up, so that a short wait does not become a spin.
 func milliseconds(d time.Duration) int {
-	return int(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
+	ms := d / time.Millisecond
+	if d%time.Millisecond != 0 {
+		ms++
+	}
+	return int(min(ms, math.MaxInt32))
 }
 
 // Wake implements task.Poller.

@@ -38,9 +38,9 @@ func (e *pollError) Error() string {
 }
 func (e *pollError) Unwrap() error { return e.e }
 
-// wrapErrno names the system call of a bare errno, as package net does.
+// wrapErrno names the system call of a bare errno, if there is one, as package net does.
 func wrapErrno(call string, err error) error {
-	if e, ok := err.(syscall.Errno); ok {
+	if e, ok := err.(syscall.Errno); ok && call != "" {
 		return os.NewSyscallError(call, e)
 	}
 	return err

@@ -5,6 +5,8 @@ package netpoll
 import (
 	"net"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -316,9 +318,12 @@ func (d *desc) free() {
 	if d.requests != nil {
 		d.requests.release()
 	}
-	if d.flags.Load()&flagLinger != 0 {
+	switch {
+	case d.flags.Load()&flagLinger != 0:
 		go sysClose(d.fd) // may block for as long as SO_LINGER says
-	} else {
+	case d.kind == kindFile:
+		unix.Close(int(d.fd)) // may be a terminal or a device, which takes its time
+	default:
 		sysClose(d.fd)
 	}
 	fdFreed()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -32,6 +33,8 @@ type Listener struct {
 	closed bool               // guarded by mu
 
 	unlink bool // guarded by mu: Close removes the unix socket's file
+
+	fault func() syscall.Errno // by tests, in place of accept4 unless 0; constant
 }
 
 // A ListenConfig says how to listen. The zero value is what Listen uses.
@@ -185,8 +188,16 @@ func (ln *Listener) Accept() (net.Conn, error) {
 // AcceptConn waits for the next connection. It belongs to the loop of the accepting
 // task, or, accepted by a plain goroutine, to the loops of the listener's runtime in
 // turn. TCP connections have TCP_NODELAY and keep-alive set, as those of package net.
-// Errors are *net.OpError: net.ErrClosed, EMFILE, ENFILE, ENOBUFS, ENOMEM, ...;
-// connections that the peer gave up meanwhile (ECONNABORTED) are passed over. It parks.
+// Connections that died in the queue (ECONNABORTED, ECONNRESET, EHOSTUNREACH and others
+// that accept(2) lists as errors of the network) are passed over. It parks.
+//
+// Errors are *net.OpError. Those that end accepting are net.ErrClosed,
+// os.ErrDeadlineExceeded, the error of the calling task's context, and EBADF, EINVAL,
+// ENOTSOCK and EOPNOTSUPP, which say that the descriptor is no listening socket any more.
+// All others are temporary, and Temporary reports so: descriptors or memory are short
+// (EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC), a rule of a firewall or a security module
+// forbade one connection (EPERM, EACCES), or the kernel failed in another way (EIO): wait
+// a little, and accept again, as Serve and http.Server do.
 func (ln *Listener) AcceptConn() (*Conn, error) {
 	l := task.CurrentLoop()
 	if l == nil {
@@ -194,9 +205,36 @@ func (ln *Listener) AcceptConn() (*Conn, error) {
 	}
 	c, err := ln.accept(l)
 	if err != nil {
-		return nil, ln.opError("accept", "accept4", err)
+		return nil, ln.acceptError(err)
 	}
 	return c, nil
+}
+
+func (ln *Listener) acceptError(err error) error {
+	oe := &net.OpError{Op: "accept", Net: ln.network, Addr: ln.Addr(), Err: wrapErrno("accept4", err)}
+	if !lasting(err) && !oe.Temporary() {
+		oe.Err = passing{oe.Err}
+	}
+	return oe
+}
+
+// A passing error of Accept is temporary although package net does not know it as such.
+type passing struct{ error }
+
+func (e passing) Unwrap() error { return e.error }
+func (passing) Timeout() bool   { return false }
+func (passing) Temporary() bool { return true }
+
+// lasting reports whether err ends accepting: who tries again meets it again. What nobody
+// has thought of is not.
+func lasting(err error) bool {
+	for _, e := range [...]error{net.ErrClosed, os.ErrDeadlineExceeded, errPollerClosed, errForeignPoller,
+		unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return errors.As(err, new(*contextError))
 }
 
 func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
@@ -207,7 +245,9 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 	)
 	err := ln.d.attempt(readSide, task.ReasonAccept, func() (e syscall.Errno) {
 		for {
-			fd, salen, e = ln.d.accept(&rsa)
+			if e = ln.injected(); e == 0 {
+				fd, salen, e = ln.d.accept(&rsa)
+			}
 			if !abandoned(e) {
 				return e
 			}
@@ -233,23 +273,21 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 	return c, nil
 }
 
+// injected asks the tests, if there are any.
+func (ln *Listener) injected() syscall.Errno {
+	if ln.fault == nil {
+		return 0
+	}
+	return ln.fault()
+}
+
 // abandoned says that e concerns a connection that died in the queue, not the listener:
 // accept(2) hands out errors that were pending on the new socket.
 func abandoned(e syscall.Errno) bool {
 	switch e {
 	case unix.ECONNABORTED, unix.EPROTO, unix.ENETDOWN, unix.ENOPROTOOPT, unix.EHOSTDOWN,
-		unix.ENONET, unix.EHOSTUNREACH, unix.ENETUNREACH:
+		unix.ENONET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNRESET, unix.ETIMEDOUT:
 		return true
-	}
-	return false
-}
-
-// exhaustion says that err is a shortage that passes.
-func exhaustion(err error) bool {
-	for _, e := range []syscall.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ENOSPC} {
-		if errors.Is(err, e) {
-			return true
-		}
 	}
 	return false
 }
@@ -282,12 +320,13 @@ func (ln *Listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SyscallConn implements syscall.Conn. Functions given to it must not park.
+// SyscallConn implements syscall.Conn. Functions given to it must not park. As with
+// package net Control is all that can be done; Read and Write fail with EINVAL.
 func (ln *Listener) SyscallConn() (syscall.RawConn, error) {
 	if ln.d.life.Load()&lifeClosed != 0 {
 		return nil, ln.opError("raw", "", net.ErrClosed)
 	}
-	return &rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}, nil
+	return &rawListener{rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}}, nil
 }
 
 func (ln *Listener) opError(op, call string, err error) error {

@@ -15,13 +15,16 @@ import (
 )
 
 // A PacketConn sends and receives datagrams over UDP or a unix socket. It implements
-// net.PacketConn and syscall.Conn. Made by ListenPacket; the zero value is of no use.
-// Its methods may be called from any goroutine; ReadFrom and WriteTo may park.
+// net.PacketConn, net.Conn and syscall.Conn. Made by ListenPacket, or by Dial, which
+// connects it to one peer: then it receives from that one only, Write sends to it, and
+// WriteTo fails with net.ErrWriteToConnected. The zero value is of no use. Its methods may
+// be called from any goroutine; Read, ReadFrom, Write and WriteTo may park.
 type PacketConn struct {
 	d       desc
-	network string   // constant: "udp" or "unixgram"
+	network string   // constant: what it was made for
 	family  int      // constant: of the socket
 	local   sockaddr // constant
+	remote  sockaddr // constant: what it is connected to, the zero value: nothing
 	unlink  bool     // constant: the file of a unix socket goes with it
 }
 
@@ -49,7 +52,7 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 	if err != nil {
 		return fail(err)
 	}
-	c, err := bindPacket(fd, loop, sa, family, v6only)
+	c, err := bindPacket(fd, loop, network, sa, family, v6only)
 	if err != nil {
 		unix.Close(fd)
 		return fail(err)
@@ -58,10 +61,9 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 }
 
 // bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
-func bindPacket(fd int, loop *task.Loop, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
-	c := &PacketConn{network: "udp", family: family}
+func bindPacket(fd int, loop *task.Loop, network string, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
+	c := &PacketConn{network: network, family: family}
 	if family == unix.AF_UNIX {
-		c.network = "unixgram"
 		c.unlink = sa.path != "" && sa.path[0] != '@'
 	} else {
 		if family == unix.AF_INET6 {
@@ -88,8 +90,73 @@ func bindPacket(fd int, loop *task.Loop, sa sockaddr, family int, v6only bool) (
 	return c, c.d.init(fd, kindDatagram, loop, true)
 }
 
+// dialPacket makes a PacketConn that is connected to sa (udp(7), unix(7)).
+func dialPacket(ctx context.Context, loop *task.Loop, network string, sa sockaddr, deadline time.Time) (*PacketConn, error) {
+	fd, err := newSocket(int(sa.family), unix.SOCK_DGRAM)
+	if err != nil {
+		return nil, err
+	}
+	c := &PacketConn{network: network, family: int(sa.family)}
+	if sa.family != unix.AF_UNIX {
+		err = setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
+	}
+	if err == nil {
+		err = wrapErrno("connect", startConnect(ctx, fd, &sa, deadline))
+	}
+	if err == nil {
+		c.local, err = localOf(int32(fd))
+		err = wrapErrno("getsockname", err)
+	}
+	if err == nil {
+		c.remote = sa
+		if peer, err := peerOf(int32(fd)); err == nil && sa.family != unix.AF_UNIX && sa.wildcard() {
+			c.remote = peer
+		}
+		c.d.owner = c
+		err = c.d.init(fd, kindDatagram, loop, true)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return c, nil
+}
+
 // DescribeWait implements task.WaitDescriber.
-func (c *PacketConn) DescribeWait() string { return c.network + " socket " + c.local.String() }
+func (c *PacketConn) DescribeWait() string {
+	if c.remote.family != 0 {
+		return c.network + " to " + c.remote.String()
+	}
+	return c.network + " socket " + c.local.String()
+}
+
+// Read implements net.Conn: ReadFrom without the sender. A datagram may be empty, and is
+// no end then; with an empty b none is taken. An error that an earlier datagram has met,
+// as ECONNREFUSED if nobody listens at a connected peer, ends it (udp(7)). It parks.
+func (c *PacketConn) Read(b []byte) (int, error) {
+	var n int
+	var err error
+	if len(b) > 0 {
+		n, err = c.d.receive(b)
+	} else if err = c.d.use(); err == nil {
+		c.d.unuse()
+	}
+	if err != nil {
+		return n, c.opError("read", "read", c.RemoteAddr(), err)
+	}
+	return n, nil
+}
+
+// Write implements net.Conn: it sends b as one datagram to the peer; without one that is
+// EDESTADDRREQ or ENOTCONN. Like Read it may meet the error of an earlier datagram. It
+// parks while the socket's buffer, or for unixgram the receiver's queue, is full.
+func (c *PacketConn) Write(b []byte) (int, error) {
+	n, err := c.d.send(b)
+	if err != nil {
+		return n, c.opError("write", "write", c.RemoteAddr(), err)
+	}
+	return n, nil
+}
 
 // ReadFrom implements net.PacketConn: it receives one datagram and cuts off what does
 // not fit into b (recvfrom(2)). It parks.
@@ -121,7 +188,7 @@ func (c *PacketConn) receiveFrom(b []byte) (int, sockaddr, error) {
 		return e
 	})
 	if err != nil {
-		return 0, sockaddr{}, c.opError("read", "recvfrom", nil, err)
+		return 0, sockaddr{}, c.opError("read", "recvfrom", c.RemoteAddr(), err)
 	}
 	return n, decode(&rsa, salen), nil
 }
@@ -129,20 +196,26 @@ func (c *PacketConn) receiveFrom(b []byte) (int, sockaddr, error) {
 // WriteTo implements net.PacketConn: it sends b as one datagram (sendto(2)). It parks
 // while the socket's buffer, or for unixgram the receiver's queue, is full.
 func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
-	var sa sockaddr
 	switch a := addr.(type) {
 	case *net.UDPAddr:
-		sa = ipSockaddr(a.AddrPort())
+		if a != nil {
+			sa := ipSockaddr(a.AddrPort())
+			return c.sendTo(b, &sa)
+		}
 	case *net.UnixAddr:
-		sa = unixSockaddr(a.Name)
-	default:
-		return 0, c.opError("write", "", addr, unix.EINVAL)
+		if a != nil {
+			sa := unixSockaddr(a.Name)
+			return c.sendTo(b, &sa)
+		}
 	}
-	return c.sendTo(b, &sa)
+	return 0, c.opError("write", "", addr, unix.EINVAL)
 }
 
 // WriteToAddrPort is WriteTo for UDP without an allocation. It parks.
 func (c *PacketConn) WriteToAddrPort(b []byte, addr netip.AddrPort) (int, error) {
+	if !addr.Addr().IsValid() { // in a UDPAddr, but not here, that is this machine
+		return 0, c.opError("write", "", nil, unix.EINVAL)
+	}
 	sa := ipSockaddr(addr)
 	return c.sendTo(b, &sa)
 }
@@ -151,6 +224,9 @@ func (c *PacketConn) sendTo(b []byte, sa *sockaddr) (int, error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
 	err := error(unix.EINVAL)
+	if c.remote.family != 0 {
+		return 0, c.opError("write", "", sa.addr(c.network), net.ErrWriteToConnected)
+	}
 	if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
 		salen, err = sa.encode(&rsa, c.family)
 	}
@@ -194,13 +270,16 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 // Close implements net.PacketConn; see Conn.Close.
 func (c *PacketConn) Close() error {
 	if err := c.d.close(); err != nil {
-		return c.opError("close", "close", nil, err)
+		return c.opError("close", "close", c.RemoteAddr(), err)
 	}
 	return nil
 }
 
 // LocalAddr implements net.PacketConn.
 func (c *PacketConn) LocalAddr() net.Addr { return c.local.addr(c.network) }
+
+// RemoteAddr implements net.Conn; nil if the socket is not connected.
+func (c *PacketConn) RemoteAddr() net.Addr { return c.remote.addr(c.network) }
 
 // SetDeadline implements net.PacketConn.
 func (c *PacketConn) SetDeadline(t time.Time) error {
@@ -215,7 +294,7 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(
 
 func (c *PacketConn) setDeadline(which uint32, t time.Time) error {
 	if err := c.d.setDeadline(which, t); err != nil {
-		return c.opError("set", "", nil, err)
+		return c.opError("set", "", c.RemoteAddr(), err)
 	}
 	return nil
 }

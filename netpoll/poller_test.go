@@ -4,6 +4,7 @@ package netpoll
 
 import (
 	"errors"
+	"math"
 	"net"
 	"runtime"
 	"testing"
@@ -67,8 +68,10 @@ func TestPollTimeout(t *testing.T) {
 		if e, ok := p.(*epoll); ok {
 			e.noPwait2 = true // as on a kernel before 5.11
 			check(300 * time.Microsecond)
-			if ms := milliseconds(time.Nanosecond); ms != 1 {
-				t.Errorf("1ns becomes %d ms, want 1", ms)
+			for d, want := range map[time.Duration]int{1: 1, 1e6: 1, 1e6 + 1: 2, math.MaxInt64: math.MaxInt32} {
+				if ms := milliseconds(d); ms != want {
+					t.Errorf("%v becomes %d ms, want %d", d, ms, want)
+				}
 			}
 		}
 	})

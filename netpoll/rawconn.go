@@ -10,7 +10,8 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A rawConn is what SyscallConn returns.
+// A rawConn is what SyscallConn returns. All its methods fail with net.ErrClosed, and call
+// nothing, once the descriptor is closed.
 type rawConn struct {
 	d    *desc
 	wrap func(op string, err error) error
@@ -63,3 +64,13 @@ func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 	}
 	return nil
 }
+
+// A rawListener is the rawConn of a listener: there is nothing to read or write, and a
+// connection that f accepted would be missing in an Accept that waits.
+type rawListener struct{ rawConn }
+
+// Read fails with EINVAL, as that of package net.
+func (*rawListener) Read(func(fd uintptr) bool) error { return unix.EINVAL }
+
+// Write fails with EINVAL, as that of package net.
+func (*rawListener) Write(func(fd uintptr) bool) error { return unix.EINVAL }

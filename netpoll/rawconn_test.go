@@ -4,11 +4,17 @@ package netpoll
 
 import (
 	"errors"
+	"io"
 	"net"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestSyscallConn(t *testing.T) {
@@ -40,5 +46,89 @@ func TestSyscallConn(t *testing.T) {
 		if err := raw.Control(func(uintptr) {}); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Control after Close: %v, want net.ErrClosed", err)
 		}
+	})
+}
+
+// The RawConn of whatever has been closed fails without calling what it is given.
+func TestRawConnOfClosed(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		packets, err := ListenPacket("udp", "127.0.0.1:0")
+		must(t, err)
+		connected, err := Dial("udp", packets.LocalAddr().String())
+		must(t, err)
+		r, w, err := Pipe()
+		must(t, err)
+		for _, x := range []interface {
+			syscall.Conn
+			io.Closer
+		}{c, s, ln, packets, connected.(*PacketConn), r, w} {
+			raw, err := x.SyscallConn()
+			must(t, err)
+			if _, ok := x.(*Listener); ok {
+				never := func(uintptr) bool { t.Error("the function was called"); return true }
+				if e1, e2 := raw.Read(never), raw.Write(never); e1 != unix.EINVAL || e2 != unix.EINVAL {
+					t.Errorf("Read and Write of a listener: %v, %v, want EINVAL", e1, e2)
+				}
+			}
+			must(t, x.Close())
+			for name, do := range map[string]func(func(uintptr) bool) error{
+				"Control": func(f func(uintptr) bool) error { return raw.Control(func(fd uintptr) { f(fd) }) },
+				"Read":    raw.Read,
+				"Write":   raw.Write,
+			} {
+				err := do(func(uintptr) bool { t.Errorf("%T: %s called its function", x, name); return true })
+				if _, ok := x.(*Listener); ok && name != "Control" {
+					continue
+				}
+				if !errors.Is(err, net.ErrClosed) {
+					t.Errorf("%T: %s after Close: %v, want net.ErrClosed", x, name, err)
+				}
+			}
+			if _, err := x.SyscallConn(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%T: SyscallConn after Close: %v, want net.ErrClosed", x, err)
+			}
+		}
+	})
+}
+
+// A connection that is closed, or whose deadline passes, between two calls of the function
+// does not call it again, whatever event has come meanwhile.
+func TestRawConnClosedBetweenCalls(t *testing.T) {
+	everywhere(t, func(t *testing.T, _ *task.Runtime) {
+		c, s := connPair(t, "unix")
+		defer s.Close()
+		raw, err := c.SyscallConn()
+		must(t, err)
+		var closed func() error
+		for _, x := range []struct {
+			end  func()
+			want error
+		}{
+			{func() { must(t, c.SetReadDeadline(time.Unix(1, 0))) }, os.ErrDeadlineExceeded},
+			{func() {
+				closed = spawn(func() { must(t, c.Close()) })
+				for c.d.flags.Load()&flagClosing == 0 {
+					breathe(100 * time.Microsecond)
+				}
+			}, net.ErrClosed},
+		} {
+			must(t, c.SetReadDeadline(time.Time{}))
+			calls := 0
+			err := raw.Read(func(uintptr) bool {
+				if calls++; calls > 1 {
+					return true
+				}
+				x.end()
+				c.d.read.more() // as an event does
+				return false
+			})
+			if calls != 1 || !errors.Is(err, x.want) {
+				t.Errorf("Read called its function %d times and returned %v, want once and %v", calls, err, x.want)
+			}
+		}
+		must(t, closed())
 	})
 }

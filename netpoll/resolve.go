@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,35 +18,33 @@ import (
 // resolve turns an address of package net's form into socket addresses. Literal ones
 // are parsed in place; names are looked up on an ordinary goroutine while the task
 // waits, so that no loop stops. The look-up ends with ctx, at the deadline, if it is not
-// zero, or with the context of the calling task. An empty host is the wildcard. There
-// is at least one result if the error is nil.
+// zero, or with the context of the calling task. An empty host is no address at all, which
+// is the wildcard to listen on and this machine to connect to. There is at least one
+// result if the error is nil.
 func resolve(ctx context.Context, network, address string, deadline time.Time) ([]sockaddr, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, ended(err)
-	}
-	if !deadline.IsZero() && time.Until(deadline) <= 0 {
-		return nil, errDialTimeout
-	}
-	switch network {
-	case "unix", "unixgram":
-		return []sockaddr{unixSockaddr(address)}, nil
-	case "tcp", "tcp4", "tcp6", "udp", "udp4", "udp6":
-	default:
+	switch {
+	case !isNetwork(network):
 		return nil, net.UnknownNetworkError(network)
+	case strings.HasPrefix(network, "unix"):
+		return []sockaddr{unixSockaddr(address)}, nil
+	case address == "": // to listen on
+		address = ":0"
 	}
 	if ap, err := netip.ParseAddrPort(address); err == nil && ap.Addr().Zone() == "" {
+		// An IPv4 address in IPv6 notation is one, also if it is the wildcard.
+		ap = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 		return fitting(network, address, []sockaddr{ipSockaddr(ap)})
 	}
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
+	own := task.Context()
 	if task.Current() != nil {
 		// The look-up is not a wait of the task, which its context would end.
-		bounded, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		own := task.Context()
-		defer context.AfterFunc(own, func() { cancel(context.Cause(own)) })()
+		bounded, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(own, cancel)()
 		ctx = bounded
 	}
 	if !deadline.IsZero() {
@@ -58,10 +57,28 @@ func resolve(ctx context.Context, network, address string, deadline time.Time) (
 	switch {
 	case err == nil:
 		return fitting(network, address, found)
+	case own.Err() != nil:
+		return nil, lookUpEnded(host, own.Err())
 	case ctx.Err() != nil:
-		return nil, ended(ctx.Err())
+		return nil, lookUpEnded(host, ctx.Err())
 	}
 	return nil, err
+}
+
+// lookUpEnded is what package net makes of a look-up that a context ended with err.
+func lookUpEnded(host string, err error) error {
+	err = ended(err)
+	timeout := err == errDialTimeout
+	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: timeout, IsTemporary: timeout}
+}
+
+// isNetwork reports whether the network is one of those that package netpoll has.
+func isNetwork(network string) bool {
+	switch network {
+	case "tcp", "tcp4", "tcp6", "unix", "udp", "udp4", "udp6", "unixgram":
+		return true
+	}
+	return false
 }
 
 // lookUp may block; it asks net.DefaultResolver.
@@ -71,11 +88,12 @@ func lookUp(ctx context.Context, network, host, service string) ([]sockaddr, err
 		return nil, err
 	}
 	if host == "" {
-		ip := netip.IPv6Unspecified()
-		if network[len(network)-1] == '4' || !haveIPv6() {
-			ip = netip.IPv4Unspecified()
+		// As in package net: to connect to it is to connect to 127.0.0.1.
+		sa := sockaddr{port: uint16(port), family: unix.AF_INET}
+		if network[len(network)-1] == '6' {
+			sa.family = unix.AF_INET6
 		}
-		return []sockaddr{ipSockaddr(netip.AddrPortFrom(ip, uint16(port)))}, nil
+		return []sockaddr{sa}, nil
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -88,10 +106,17 @@ func lookUp(ctx context.Context, network, host, service string) ([]sockaddr, err
 	return found, nil
 }
 
-var errNoSuitableAddress = errors.New("no suitable address found")
+var (
+	errNoSuitableAddress = errors.New("no suitable address found")
+	errMissingAddress    = errors.New("missing address")
+)
 
-// fitting keeps the addresses that the network can carry.
+// fitting keeps the addresses that the network can carry. As in package net the IPv6
+// wildcard stands for that of IPv4 too.
 func fitting(network, address string, all []sockaddr) ([]sockaddr, error) {
+	if len(all) == 1 && all[0].ip == netip.IPv6Unspecified() {
+		all = append(all, sockaddr{ip: netip.IPv4Unspecified(), port: all[0].port, family: unix.AF_INET})
+	}
 	var version int
 	switch network[len(network)-1] {
 	case '4':
@@ -103,14 +128,14 @@ func fitting(network, address string, all []sockaddr) ([]sockaddr, error) {
 	}
 	var fit []sockaddr
 	for _, sa := range all {
-		if sa.ip.Is4In6() && version == unix.AF_INET {
-			sa.ip, sa.family = sa.ip.Unmap(), unix.AF_INET
-		}
 		if int(sa.family) == version {
 			fit = append(fit, sa)
 		}
 	}
 	if len(fit) == 0 {
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			address = host
+		}
 		return nil, &net.AddrError{Err: errNoSuitableAddress.Error(), Addr: address}
 	}
 	return fit, nil

@@ -98,7 +98,7 @@ func (s *fileSend) run() error {
 			}
 			n = min(n, there)
 		}
-		k, err := s.c.d.sendfilePart(s.fd, s.off, n, s.pages != nil)
+		k, err := s.c.d.sendfilePart(s.fd, s.off, n)
 		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
 			if err := s.copy(n); err != nil {
 				return err
@@ -203,20 +203,14 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 }
 
 // sendfilePart makes one attempt to send n bytes of fd. 0 and no error: there was no
-// room, and there is some now; what was in memory before may not be any more. there says
-// that it is in memory, and the Go scheduler need not be told.
-func (d *desc) sendfilePart(fd int, off, n int64, there bool) (int64, error) {
+// room, and there is some now; what was in memory before may not be any more. The Go scheduler
+// is always told, although that takes some 50 ns: nobody can be sure that it is in memory, and
+// a call that waits unseen would stop the garbage collector, and with it the whole process.
+func (d *desc) sendfilePart(fd int, off, n int64) (int64, error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
 		raceWrite(nil)
-		var r uintptr
-		var e syscall.Errno
-		if there {
-			r, _, e = syscall.RawSyscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
-				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
-		} else {
-			r, _, e = syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
-				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
-		}
+		r, _, e := syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
+			uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
 		if e == 0 && r == 0 {
 			return -1, 0
 		}

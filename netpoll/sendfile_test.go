@@ -4,14 +4,21 @@ package netpoll
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -194,4 +201,72 @@ func TestSendFileReadFails(t *testing.T) {
 			t.Error("a directory was sent")
 		}
 	})
+}
+
+// A sendfile that waits, for pages that were evicted after one has looked say, keeps its loop
+// but not the Go scheduler: the garbage collector goes on. Where it does not, the whole process
+// stands still, so a child tries it.
+func TestSendfileThatWaitsStopsNobodyElse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+sendfileChild)
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("the child, whose sendfile waits while it collects garbage: %v, %s", err, out)
+	}
+}
+
+const sendfileChild = "sendfile"
+
+// runSendfileChild collects garbage while a sendfile waits: for room in a pipe, which takes as
+// long as the test lets it, unlike a disk.
+func runSendfileChild() int {
+	runtime.GOMAXPROCS(2)
+	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	check(err)
+	file, err := os.CreateTemp("", "sendfile")
+	check(err)
+	check(os.Remove(file.Name()))
+	_, err = file.Write(make([]byte, 4096))
+	check(err)
+	var p [2]int
+	check(unix.Pipe(p[:]))
+	check(unix.SetNonblock(p[1], true))
+	for err == nil {
+		_, err = unix.Write(p[1], make([]byte, 4096))
+	}
+	check(unix.SetNonblock(p[1], false))
+	d := &desc{fd: int32(p[1]), kind: kindFile, loop: rt.Loop(0), poller: nullRegistrar{}}
+	d.write.p.Store(ready)
+	thread := make(chan int)
+	sent := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		thread <- unix.Gettid()
+		n, err := d.sendfilePart(int(file.Fd()), 0, 4096)
+		if n != 4096 && err == nil {
+			err = io.ErrShortWrite
+		}
+		sent <- err
+	}()
+	in := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+	for {
+		what, err := os.ReadFile(in)
+		check(err)
+		if strings.HasPrefix(string(what), fmt.Sprint(unix.SYS_SENDFILE)+" ") {
+			break
+		}
+		breathe(100 * time.Microsecond)
+	}
+	runtime.GC()
+	select {
+	case err := <-sent:
+		fmt.Println("sendfile did not wait:", err)
+		return 1
+	default:
+	}
+	_, err = unix.Read(p[0], make([]byte, 8192))
+	check(err)
+	check(<-sent)
+	return 0
 }

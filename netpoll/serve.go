@@ -24,12 +24,12 @@ const acceptBatch = 64
 // (SO_REUSEPORT, socket(7)), between which the kernel spreads the connections, so that
 // no loop accepts for another. Unix sockets can't do that: there the loops share one.
 //
-// When descriptors or memory run out, the accept loop of that loop pauses, 5 ms at
-// first and up to 1 s, or until a descriptor of this package is closed, and logs that
-// at most once a second.
+// After a temporary error (see Listener.AcceptConn), as when descriptors or memory run
+// out, the accept task of that loop pauses, 5 ms at first and up to 1 s, or until a
+// descriptor of this package is closed, and logs that at most once a second.
 //
 // Serve parks until ln is closed, and then returns net.ErrClosed, or until the calling
-// task's context ends. Any other error closes ln. Handlers that still run are not
+// task's context ends. Another error that lasts closes ln. Handlers that still run are not
 // waited for.
 func Serve(ln *Listener, handler func(*Conn)) error {
 	return ln.serve(func(c *Conn) { c.d.loop.Start(func() { handler(c) }) })
@@ -145,6 +145,7 @@ func (ln *Listener) keepClone(c *Listener) error {
 		ln.clones = make(map[*Listener]bool)
 	}
 	ln.clones[c] = true
+	c.fault = ln.fault
 	return nil
 }
 
@@ -178,17 +179,17 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 		case err == nil:
 			p.reset()
 			take(c)
-		case exhaustion(err):
-			report.add(ln, err)
-			if err := p.wait(loop, ln); err != nil {
-				return err
-			}
-		default:
-			err = ln.opError("accept", "accept4", err)
+		case lasting(err):
+			err = ln.acceptError(err)
 			if !errors.Is(err, net.ErrClosed) && task.Context().Err() == nil {
 				ln.Close()
 			}
 			return err
+		default:
+			report.add(ln, err)
+			if err := p.wait(loop, ln); err != nil {
+				return err
+			}
 		}
 		if n%acceptBatch == 0 {
 			task.Yield()

@@ -15,7 +15,7 @@ import (
 
 // A sockaddr is the address of a socket: IPv4, IPv6 or unix. The zero value is none.
 type sockaddr struct {
-	ip     netip.Addr // without zone
+	ip     netip.Addr // without zone; the zero value is the wildcard of the family
 	scope  uint32     // IPv6 scope id
 	port   uint16
 	family uint16 // unix.AF_*
@@ -31,6 +31,9 @@ func ipSockaddr(ap netip.AddrPort) sockaddr {
 	}
 	return sa
 }
+
+// wildcard reports whether sa, of an IP network, is every address of this machine.
+func (sa *sockaddr) wildcard() bool { return !sa.ip.IsValid() || sa.ip.IsUnspecified() }
 
 var loopback6 = netip.IPv6Loopback()
 
@@ -68,21 +71,25 @@ func (sa *sockaddr) client() uint32 {
 }
 
 // encode writes sa as a socket of the given family takes it, and returns the length.
-// An IPv4 address on an IPv6 socket is mapped.
+// An IPv4 address on an IPv6 socket is mapped; no address is the wildcard.
 func (sa *sockaddr) encode(rsa *unix.RawSockaddrAny, family int) (uint32, error) {
 	switch {
 	case sa.family == unix.AF_UNIX:
 		return sa.encodeUnix(rsa)
 	case family == unix.AF_INET:
-		if ip := sa.ip.Unmap(); ip.Is4() {
+		ip := sa.ip.Unmap()
+		if !ip.IsValid() {
+			ip = netip.IPv4Unspecified()
+		}
+		if ip.Is4() {
 			p := (*unix.RawSockaddrInet4)(unsafe.Pointer(rsa))
 			*p = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(sa.port), Addr: ip.As4()}
 			return unix.SizeofSockaddrInet4, nil
 		}
-	case family == unix.AF_INET6 && sa.ip.IsValid():
+	case family == unix.AF_INET6:
 		p := (*unix.RawSockaddrInet6)(unsafe.Pointer(rsa))
 		ip := sa.ip
-		if ip == netip.IPv4Unspecified() {
+		if !ip.IsValid() || ip == netip.IPv4Unspecified() {
 			ip = netip.IPv6Unspecified()
 		}
 		*p = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swapPort(sa.port), Addr: ip.As16(), Scope_id: sa.scope}
@@ -172,11 +179,13 @@ func (sa *sockaddr) addr(network string) net.Addr {
 }
 
 func (sa *sockaddr) String() string {
-	switch sa.family {
-	case 0:
+	switch {
+	case sa.family == 0:
 		return "?"
-	case unix.AF_UNIX:
+	case sa.family == unix.AF_UNIX:
 		return sa.path
+	case !sa.ip.IsValid():
+		return ":" + strconv.Itoa(int(sa.port))
 	}
 	return sa.addrPort().String()
 }

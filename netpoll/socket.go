@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -100,12 +101,17 @@ func setKeepAlive(fd int, c net.KeepAliveConfig) error {
 	return nil
 }
 
-// seconds rounds up, away from zero.
+// seconds rounds up, away from zero. What an option has no room for is MaxInt32, which the
+// kernel refuses or cuts down.
 func seconds(d time.Duration) int {
 	if d < 0 {
 		return -1
 	}
-	return int((d + time.Second - 1) / time.Second)
+	s := d / time.Second
+	if d%time.Second != 0 {
+		s++
+	}
+	return int(min(s, math.MaxInt32))
 }
 
 // haveIPv6 says whether IPv6 sockets can be made and bound here.
@@ -129,7 +135,7 @@ func familyFor(network string, sa *sockaddr) (family int, v6only bool) {
 		return unix.AF_INET, false
 	case network[len(network)-1] == '6':
 		return unix.AF_INET6, true
-	case sa.ip.IsUnspecified() || !sa.ip.IsValid():
+	case sa.wildcard():
 		if haveIPv6() {
 			return unix.AF_INET6, false
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Bounds of the pause of an accept loop that ran out of descriptors or memory.
+// Bounds of the pause of an accept loop that met a temporary error: it ran out of
+// descriptors or memory, most likely.
 const (
 	minPause = 5 * time.Millisecond
 	maxPause = time.Second

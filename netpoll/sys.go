@@ -153,7 +153,8 @@ func sysAccept(fd int32, rsa *unix.RawSockaddrAny) (nfd int32, salen uint32, e s
 	}
 }
 
-// sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)).
+// sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)). It is
+// for sockets and pipes, which close at once.
 func sysClose(fd int32) {
 	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 }

@@ -346,7 +346,7 @@ func (p *Resource) mayRun(n Node, ready int) int {
 	switch {
 	case size > 0:
 	case nd.due == noTime:
-		nd.due = p.now + p.cfg.Floor
+		nd.due = p.now + min(p.cfg.Floor, math.MaxInt64-p.now)
 	case p.now >= nd.due:
 		size = 1
 		p.loans = p.loans[:0]

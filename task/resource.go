@@ -39,6 +39,12 @@ var (
 	progress = mustResource("progress", "")
 )
 
+// SpareDescriptors is how many of limit descriptors a server leaves for files, listeners and
+// the rest when it counts how many connections it may have: 512, or a quarter if that is
+// less. A scheduler that holds what takes descriptors back begins when half of them are used,
+// so that a connection too many is answered by the server and not left waiting.
+func SpareDescriptors(limit int64) int64 { return min(512, max(limit, 0)/4) }
+
 // Progress says that the calling task has done n more of what the program is for:
 // answered n requests, say. It never parks.
 func Progress(n int) { progress.Acquire(int64(n)) }

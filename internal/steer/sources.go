@@ -71,7 +71,11 @@ func (s *Steering) addDeclared() error {
 				s.ledger.SetLimit(id, limit)
 			}
 		case s.resource[i] < 0 && limit != 0:
-			id, err := s.ledger.Add(ressched.Spec{Name: r.Name(), Limit: max(limit, 0), Held: r == task.Descriptors})
+			spec := ressched.Spec{Name: r.Name(), Limit: max(limit, 0), Held: r == task.Descriptors}
+			if r == task.Descriptors && limit > 0 {
+				spec.Target, spec.Margin = descriptorsTarget(r.Limit())
+			}
+			id, err := s.ledger.Add(spec)
 			if err != nil {
 				return err
 			}
@@ -81,6 +85,17 @@ func (s *Steering) addDeclared() error {
 		}
 	}
 	return nil
+}
+
+// descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
+// shares of the limit: 95 and 90 %, but, where they are many, not before the connections that a
+// server takes by itself have used what is theirs (task.SpareDescriptors).
+func descriptorsTarget(limit int64) (target, margin float64) {
+	spare := float64(task.SpareDescriptors(limit)) / float64(limit)
+	if target = 1 - spare/2; target <= 0.95 {
+		return 0.95, 0.05
+	}
+	return target, spare / 4
 }
 
 // Start begins the regular work, if there is any, which ends when the runtime that is steered

@@ -1,0 +1,160 @@
+//go:build linux
+
+package aio
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// sharedPipe is a pipe of which the ends in f are adopted, and have duplicates that others
+// use; both are non-blocking.
+func sharedPipe(t *testing.T) (f [2]*File, others [2]int) {
+	var p [2]int
+	must(t, unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
+	for i := range p {
+		var err error
+		others[i], err = unix.FcntlInt(uintptr(p[i]), unix.F_DUPFD_CLOEXEC, 0)
+		must(t, err)
+		f[i], err = NewFile(p[i], "pipe")
+		must(t, err)
+	}
+	t.Cleanup(func() {
+		unix.Close(others[0])
+		unix.Close(others[1])
+	})
+	return f, others
+}
+
+func wantNonBlocking(t *testing.T, fd int) {
+	t.Helper()
+	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+		t.Errorf("the flags are %#x, %v: O_NONBLOCK is gone", flags, err)
+	}
+}
+
+// beside runs do as a task, or, without a runtime, on a goroutine.
+func beside(do func()) (join func()) {
+	if task.Current() != nil {
+		beside := task.Go(do)
+		return func() { beside.Join() }
+	}
+	var wg sync.WaitGroup
+	wg.Go(do)
+	return wg.Wait
+}
+
+func polled(f *File) func() bool {
+	return func() bool { return f.traits.Load()&traitPolled != 0 }
+}
+
+// rested is eventually for tasks too.
+func rested(t *testing.T, reached func() bool) {
+	for !reached() {
+		if task.Current() != nil {
+			task.Yield()
+		} else {
+			breathe()
+		}
+	}
+}
+
+// A non-blocking descriptor that others share stays so, and is waited for nevertheless.
+func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, others := sharedPipe(t)
+		b := make([]byte, 10)
+		join := beside(func() {
+			if n, err := f[0].Read(b); string(b[:n]) != "hello" || err != nil {
+				t.Errorf("Read: %q, %v", b[:n], err)
+			}
+		})
+		rested(t, polled(f[0]))
+		wantNonBlocking(t, others[0])
+		_, err := unix.Write(others[1], []byte("hello"))
+		must(t, err)
+		join()
+		// The other way round: more than the pipe takes.
+		data := content(300_000)
+		join = beside(func() {
+			if n, err := f[1].Write(data); n != len(data) || err != nil {
+				t.Errorf("Write: %d, %v", n, err)
+			}
+		})
+		rested(t, polled(f[1]))
+		wantNonBlocking(t, others[1])
+		got := 0
+		buf := make([]byte, 64<<10)
+		for got < len(data) {
+			n, err := f[0].Read(buf)
+			must(t, err)
+			if string(buf[:n]) != string(data[got:got+n]) {
+				t.Fatalf("after %d bytes the pipe has others than were written", got)
+			}
+			got += n
+		}
+		join()
+		must(t, f[0].Close())
+		must(t, f[1].Close())
+		wantNonBlocking(t, others[0])
+		wantNonBlocking(t, others[1])
+	})
+}
+
+// Closing an adopted descriptor, or the end of the task's context, ends a wait for it.
+func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f, _ := sharedPipe(t)
+		defer f[1].Close()
+		if task.Current() != nil {
+			ctx, cancel := context.WithCancel(context.Background())
+			reader, err := task.Spawn(task.Options{Context: ctx}, func() {
+				if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+					t.Errorf("Read in a cancelled task: %v, want context.Canceled", err)
+				}
+			})
+			must(t, err)
+			rested(t, polled(f[0]))
+			cancel()
+			must(t, reader.Join())
+		}
+		join := beside(func() {
+			if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
+				t.Errorf("Read of a closed file: %v, want fs.ErrClosed", err)
+			}
+		})
+		rested(t, polled(f[0]))
+		must(t, f[0].Close())
+		join()
+	})
+}
+
+// A file on a disk is read as always.
+func TestAnAdoptedFile(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		name := scratch(t, []byte("content"))
+		fd, err := unix.Open(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		must(t, err)
+		f, err := NewFile(fd, name)
+		must(t, err)
+		b := make([]byte, 7)
+		_, err = f.ReadAt(b, 0)
+		must(t, err)
+		must(t, f.Sync()) // waits
+		wantNonBlocking(t, fd)
+		_, err = f.WriteAt([]byte("C"), 0)
+		must(t, err)
+		if string(b) != "content" || polled(f)() {
+			t.Errorf("read %q; waits for it like a pipe: %v", b, polled(f)())
+		}
+		must(t, f.Close())
+	})
+}

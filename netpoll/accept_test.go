@@ -1,0 +1,153 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// temporary is what accept4(2) may fail with, once, and work the next time.
+var temporary = []syscall.Errno{unix.EIO, unix.EPERM, unix.EACCES, unix.ENOBUFS, unix.ENOMEM, unix.EMFILE,
+	unix.ENFILE, unix.ENOSPC, unix.EUCLEAN, unix.ENOSR}
+
+// failing makes accepting fail with each of errs, once.
+func failing(ln *Listener, errs ...syscall.Errno) (met *atomic.Int32) {
+	met = new(atomic.Int32)
+	ln.fault = func() syscall.Errno {
+		if n := int(met.Add(1)); n <= len(errs) {
+			return errs[n-1]
+		}
+		return 0
+	}
+	return met
+}
+
+// A server is not ended by an error of accept4 that passes: it logs, waits and goes on.
+func TestServersGoOnAfterAcceptErrors(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		for name, serve := range map[string]func(*Listener) error{
+			"Serve":       func(ln *Listener) error { return Serve(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
+			"ServeInline": func(ln *Listener) error { return ServeInline(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
+		} {
+			var log lockedBuffer
+			ln, err := ListenConfig{Log: slog.New(slog.NewTextHandler(&log, nil))}.Listen(context.Background(), "tcp", "127.0.0.1:0")
+			must(t, err)
+			met := failing(ln, temporary[:4]...)
+			var served error
+			server := rt.Go(func() { served = serve(ln) })
+			for i := range 10 {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				must(t, err)
+				if b, err := io.ReadAll(c); string(b) != "hi" {
+					t.Errorf("%s: client %d got %q, %v", name, i, b, err)
+				}
+				c.Close()
+			}
+			if met.Load() < 4 {
+				t.Errorf("%s: accept4 failed %d times, want 4", name, met.Load())
+			}
+			if !strings.Contains(log.String(), "accept fails for now") || !strings.Contains(log.String(), "addr") && !strings.Contains(log.String(), ln.Addr().String()) {
+				t.Errorf("%s: the log says %q, want the failure and the listener", name, log.String())
+			}
+			must(t, ln.Close())
+			must(t, server.Join())
+			if !errors.Is(served, net.ErrClosed) {
+				t.Errorf("%s returned %v, want net.ErrClosed", name, served)
+			}
+		}
+	})
+}
+
+// Errors that last end a server and close the listener.
+func TestServersEndWithALastingError(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, e := range []syscall.Errno{unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP} {
+			ln, err := Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			failing(ln, e)
+			c, err := net.Dial("tcp", ln.Addr().String()) // something to accept
+			must(t, err)
+			if err := Serve(ln, nil); !errors.Is(err, e) {
+				t.Errorf("Serve after %v returned %v", e, err)
+			}
+			c.Close()
+			if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Close after %v: %v, want that it is closed already", e, err)
+			}
+		}
+	})
+}
+
+// Accept's errors say whether they pass, which is what http.Server goes by.
+func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		c, err := net.Dial("tcp", ln.Addr().String()) // something to accept
+		must(t, err)
+		defer c.Close()
+		check := func(want error, passes bool) {
+			_, err := ln.Accept()
+			var oe *net.OpError
+			if !errors.Is(err, want) || !errors.As(err, &oe) || oe.Op != "accept" {
+				t.Errorf("Accept: %v, want a *net.OpError with %v", err, want)
+			} else if oe.Temporary() != passes || oe.Timeout() {
+				t.Errorf("%v: temporary %v, want %v; timeout %v", err, oe.Temporary(), passes, oe.Timeout())
+			}
+			if e, ok := want.(syscall.Errno); ok && !strings.HasSuffix(fmt.Sprint(err), ": accept4: "+e.Error()) {
+				t.Errorf("the error of %v is %q", want, err)
+			}
+		}
+		for _, e := range temporary {
+			failing(ln, e)
+			check(e, true)
+		}
+		for _, e := range []syscall.Errno{unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP} {
+			failing(ln, e)
+			check(e, false)
+		}
+		// Connections that died in the queue are nobody's error.
+		met := failing(ln, unix.ECONNABORTED, unix.ECONNRESET, unix.ETIMEDOUT, unix.EPROTO, unix.EHOSTUNREACH, unix.EIO)
+		check(unix.EIO, true)
+		if met.Load() != 6 {
+			t.Errorf("Accept tried %d times, want 6", met.Load())
+		}
+		must(t, ln.Close())
+		check(net.ErrClosed, false)
+	})
+}
+
+func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
+	withEpoll(t)
+	ln, err := Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	failing(ln, unix.EIO, unix.EPERM, unix.ENOBUFS)
+	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	done := make(chan error)
+	go func() { done <- server.Serve(ln) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + ln.Addr().String())
+	if err != nil {
+		t.Error(err)
+	} else {
+		resp.Body.Close()
+	}
+	must(t, server.Close())
+	if err := <-done; err != http.ErrServerClosed {
+		t.Errorf("Serve returned %v, want http.ErrServerClosed", err)
+	}
+}

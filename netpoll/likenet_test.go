@@ -1,0 +1,377 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A library is package net or this one, for what both are to do alike.
+type library struct {
+	name         string
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	listen       func(network, address string) (net.Listener, error)
+	listenPacket func(network, address string) (net.PacketConn, error)
+}
+
+var (
+	packageNet = library{"net", (&net.Dialer{}).DialContext, net.Listen, net.ListenPacket}
+	ours       = library{"netpoll", DialContext,
+		func(network, address string) (net.Listener, error) {
+			ln, err := Listen(network, address)
+			if err != nil {
+				return nil, err
+			}
+			return ln, nil
+		},
+		func(network, address string) (net.PacketConn, error) {
+			c, err := ListenPacket(network, address)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		}}
+)
+
+// likeNet runs do with both, and compares what it writes down.
+func likeNet(t *testing.T, name string, do func(n library, note func(format string, args ...any))) {
+	t.Helper()
+	var got [2]strings.Builder
+	for i, n := range []library{packageNet, ours} {
+		do(n, func(format string, args ...any) { fmt.Fprintf(&got[i], format+"\n", args...) })
+	}
+	if want, got := got[0].String(), got[1].String(); got != want {
+		t.Errorf("%s: package net:\n%s\nthis one:\n%s", name, want, got)
+	}
+}
+
+// shape describes an error as far as it is to be that of package net, without what it is
+// besides: ports, which differ, are left out by hide.
+func shape(err error, hide ...string) string {
+	if err == nil {
+		return "no error"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q canceled=%v exceeded=%v", err, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded))
+	var ne net.Error
+	if errors.As(err, &ne) {
+		fmt.Fprintf(&b, " timeout=%v temporary=%v", ne.Timeout(), ne.Temporary())
+	}
+	if oe, ok := err.(*net.OpError); ok {
+		fmt.Fprintf(&b, " op=%s net=%s source=%v addr=%v", oe.Op, oe.Net, oe.Source, oe.Addr)
+		switch inner := oe.Err.(type) {
+		case *os.SyscallError, *net.DNSError, *net.AddrError, net.UnknownNetworkError:
+			fmt.Fprintf(&b, " in it %T", inner)
+		}
+	}
+	s := b.String()
+	for _, h := range hide {
+		s = strings.ReplaceAll(s, h, "_")
+	}
+	return s
+}
+
+// Dials that a deadline or their context ends say what those of package net say.
+func TestEndedDialsAreLikeNets(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		full := fullListener(t)
+		past := func() (context.Context, context.CancelFunc) {
+			return context.WithDeadline(context.Background(), time.Now().Add(-time.Minute))
+		}
+		soon := func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 5*time.Millisecond)
+		}
+		canceled := func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx, cancel
+		}
+		canceledSoon := func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(5*time.Millisecond, cancel)
+			return ctx, cancel
+		}
+		check := func() {
+			for name, x := range map[string]struct {
+				ctx              func() (context.Context, context.CancelFunc)
+				network, address string
+			}{
+				"past deadline":               {past, "tcp", full},
+				"past deadline, unix":         {past, "unix", "/does/not/exist"},
+				"past deadline, udp":          {past, "udp", "127.0.0.1:1"},
+				"past deadline, name":         {past, "tcp", "name.invalid:1"},
+				"past deadline, bad address":  {past, "tcp", "127.0.0.1"},
+				"past deadline, bad network":  {past, "nonsense", "127.0.0.1:1"},
+				"deadline":                    {soon, "tcp", full},
+				"canceled before":             {canceled, "tcp", full},
+				"canceled before, unixgram":   {canceled, "unixgram", "/does/not/exist"},
+				"canceled before, udp":        {canceled, "udp", "127.0.0.1:1"},
+				"canceled before, name":       {canceled, "tcp", "name.invalid:1"},
+				"canceled before, no address": {canceled, "tcp", ""},
+				"no unix address":             {canceled, "unix", ""},
+				"no address, bad network":     {canceled, "nonsense", ""},
+				"canceled":                    {canceledSoon, "tcp", full},
+			} {
+				likeNet(t, name, func(n library, note func(string, ...any)) {
+					ctx, cancel := x.ctx()
+					defer cancel()
+					c, err := n.dial(ctx, x.network, x.address)
+					what := shape(err)
+					if name == "deadline" { // chance decides if package net says so
+						what = strings.Replace(what, "exceeded=true", "exceeded=false", 1)
+					}
+					note("%v, %v", c, what)
+				})
+			}
+		}
+		check()
+		inTask(t, rt, check)
+	})
+}
+
+// The context of the task ends a dial like the one that it is given, a cause being kept.
+func TestDialOfACancelledTask(t *testing.T) {
+	rt := withEpoll(t)
+	full := fullListener(t)
+	cause := errors.New("no more")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	dialer, err := rt.Spawn(task.Options{Context: ctx}, func() {
+		_, err := Dial("tcp", full)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), full+": operation was canceled") {
+			t.Errorf("Dial in a task that is cancelled: %v, want context.Canceled and the cause", err)
+		}
+		for _, address := range []string{full, "name.invalid:1"} {
+			if _, err = Dial("tcp", address); !errors.Is(err, context.Canceled) {
+				t.Errorf("Dial of %s in a cancelled task: %v, want context.Canceled", address, err)
+			}
+		}
+	})
+	must(t, err)
+	time.AfterFunc(5*time.Millisecond, func() { cancel(cause) })
+	must(t, dialer.Join())
+}
+
+// An empty host, and an IPv4 wildcard in any notation, mean what they mean to package net.
+func TestWildcardsAreLikeNets(t *testing.T) {
+	withEpoll(t)
+	for _, listen := range []string{"127.0.0.1:0", "[::1]:0", ":0", "0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0", "[::ffff:127.0.0.1]:0", ""} {
+		for _, dial := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"} {
+			if !haveIPv6() && strings.Contains(listen+dial, "::") {
+				continue
+			}
+			for _, network := range []string{"tcp", "tcp4", "tcp6"} {
+				likeNet(t, fmt.Sprintf("%s: listen on %s, dial %s", network, listen, dial), func(n library, note func(string, ...any)) {
+					dialWildcard(n, network, listen, dial, note)
+				})
+			}
+		}
+	}
+}
+
+// dialWildcard listens on one address, and dials another with the same port.
+func dialWildcard(n library, network, listen, dial string, note func(string, ...any)) {
+	ln, err := n.listen(network, listen)
+	if err != nil {
+		note("listen: %s", shape(err))
+		return
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	note("listens on %s", strings.TrimSuffix(ln.Addr().String(), port))
+	c, err := n.dial(context.Background(), network, net.JoinHostPort(dial, port))
+	if err != nil {
+		note("dial: %s", shape(err, port))
+		return
+	}
+	defer c.Close()
+	note("connects to %s", strings.TrimSuffix(c.RemoteAddr().String(), port))
+	s, err := ln.Accept()
+	if err != nil {
+		note("accept: %s", shape(err))
+		return
+	}
+	s.Close()
+}
+
+// A socket connected to a peer reads, writes and fails as that of package net.
+func TestConnectedPacketsAreLikeNets(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		check := func() {
+			for _, network := range networks("udp", "udp4", "udp6", "unixgram") {
+				likeNet(t, network, func(n library, note func(string, ...any)) { talk(t, n, network, note) })
+			}
+		}
+		check()
+		inTask(t, rt, check)
+	})
+}
+
+// talk connects to a peer and does what can be done with the connection.
+func talk(t *testing.T, n library, network string, note func(string, ...any)) {
+	peer, err := n.listenPacket(network, testAddress(t, network))
+	must(t, err)
+	defer peer.Close()
+	to := peer.LocalAddr()
+	c, err := n.dial(context.Background(), network, to.String())
+	must(t, err)
+	hide := []string{to.String(), c.LocalAddr().String()}
+	errorOf := func(what string, n int, err error) { note("%s: %d %s", what, n, shape(err, hide...)) }
+	note("%s %s, peer %v %v", c.LocalAddr().Network(), c.RemoteAddr().Network(), c.RemoteAddr().String() == to.String(), peer.(net.Conn).RemoteAddr())
+	for _, message := range []string{"hello", ""} {
+		k, err := c.Write([]byte(message))
+		errorOf("write", k, err)
+		buf := make([]byte, 10)
+		k, from, err := peer.ReadFrom(buf)
+		errorOf("peer reads", k, err)
+		note("%q, from the connection %v", buf[:k], from == nil || from.String() == c.LocalAddr().String())
+	}
+	pc := c.(net.PacketConn)
+	k, err := pc.WriteTo([]byte("x"), to)
+	errorOf("write to", k, err)
+	k, err = pc.WriteTo([]byte("x"), &net.IPAddr{})
+	errorOf("write to another kind of address", k, err)
+	k, err = peer.(net.Conn).Write([]byte("x"))
+	errorOf("the peer, which is not connected, writes", k, err)
+	if network != "unixgram" { // the connection has no name there that the peer could send to
+		converse(c, peer, errorOf, note)
+	}
+	must(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
+	k, err = c.Read(make([]byte, 1))
+	errorOf("read until the deadline", k, err)
+	_, _, err = pc.ReadFrom(make([]byte, 1))
+	errorOf("read from after the deadline", 0, err)
+	k, err = c.Read(nil)
+	errorOf("read nothing", k, err)
+	must(t, c.SetDeadline(time.Time{}))
+	must(t, c.Close())
+	k, err = c.Read(make([]byte, 1))
+	errorOf("read after close", k, err)
+	k, err = c.Read(nil)
+	errorOf("read nothing after close", k, err)
+	k, err = c.Write(nil)
+	errorOf("write after close", k, err)
+	errorOf("second close", 0, c.Close())
+	// One of package net, whose socket is gone when Close returns: poll(2) may hold on to it.
+	peer, err = net.ListenPacket(network, testAddress(t, network))
+	must(t, err)
+	defer peer.Close()
+	c, err = n.dial(context.Background(), network, peer.LocalAddr().String())
+	must(t, err)
+	defer c.Close()
+	must(t, peer.Close())
+	hide = []string{peer.LocalAddr().String(), c.LocalAddr().String()}
+	if network == "unixgram" {
+		k, err = c.Write([]byte("nobody listens any more"))
+		errorOf("write", k, err)
+	} else {
+		refusals(c, errorOf)
+	}
+}
+
+// converse has the peer send to the connection, and a stranger, who is not heard.
+func converse(c net.Conn, peer net.PacketConn, errorOf func(string, int, error), note func(string, ...any)) {
+	for _, message := range []string{"", "answer", "cut off", "last"} {
+		k, err := peer.WriteTo([]byte(message), c.LocalAddr())
+		errorOf("peer writes", k, err)
+	}
+	k, err := c.Read(nil) // takes none
+	errorOf("read nothing", k, err)
+	k, err = c.Read(make([]byte, 5))
+	errorOf("read an empty datagram", k, err)
+	buf := make([]byte, 6)
+	k, from, err := c.(net.PacketConn).ReadFrom(buf)
+	errorOf("read from", k, err)
+	note("%q from the peer %v", buf[:k], from != nil && from.String() == c.RemoteAddr().String())
+	k, err = c.Read(buf[:3])
+	errorOf("read a part", k, err)
+	k, err = c.Read(buf)
+	errorOf("read the next", k, err)
+	note("%q", buf[:k])
+}
+
+// refusals meets the answer to a datagram that nobody takes (ICMP, port unreachable): the
+// next call has the error, whichever it is, and the one after that has not.
+func refusals(c net.Conn, errorOf func(string, int, error)) {
+	k, err := c.Write([]byte("nobody listens any more"))
+	errorOf("write to nobody", k, err)
+	k, err = c.Read(make([]byte, 1))
+	errorOf("read the refusal", k, err)
+	k, err = c.Write([]byte("nobody"))
+	errorOf("write to nobody again", k, err)
+	k, err = c.Write([]byte("nobody"))
+	errorOf("write meets the refusal", k, err)
+	k, err = c.Write([]byte("nobody"))
+	errorOf("write once more", k, err)
+	_, _, err = c.(net.PacketConn).ReadFrom(make([]byte, 1))
+	errorOf("read from meets the refusal", 0, err)
+}
+
+// Reading waits, and a refusal or Close ends that.
+func TestConnectedPacketWaits(t *testing.T) {
+	both(t, func(t *testing.T) {
+		peer, err := net.ListenPacket("udp", "127.0.0.1:0") // gone at once when it is closed
+		must(t, err)
+		nc, err := Dial("udp", peer.LocalAddr().String())
+		must(t, err)
+		c := nc.(*PacketConn)
+		for _, x := range []struct {
+			end  func()
+			want error
+		}{
+			{func() { _, err := peer.WriteTo([]byte("x"), c.LocalAddr()); must(t, err) }, nil},
+			{func() { must(t, peer.Close()); _, err := c.Write(nil); must(t, err) }, unix.ECONNREFUSED},
+			{func() { must(t, c.Close()) }, net.ErrClosed},
+		} {
+			reader := spawn(func() {
+				if n, err := c.Read(make([]byte, 2)); !errors.Is(err, x.want) || x.want == nil && n != 1 {
+					t.Errorf("Read returned %d, %v, want %v", n, err, x.want)
+				}
+			})
+			awaitWaiter(&c.d.read)
+			x.end()
+			must(t, reader())
+		}
+	})
+}
+
+// No address at all in a UDPAddr is this machine, as for package net; no UDPAddr is an error.
+func TestWriteToNoAddress(t *testing.T) {
+	withEpoll(t)
+	for _, network := range networks("udp4", "udp6", "udp") {
+		likeNet(t, network, func(n library, note func(string, ...any)) {
+			c, err := n.listenPacket(network, ":0")
+			must(t, err)
+			defer c.Close()
+			port := c.LocalAddr().(*net.UDPAddr).Port
+			k, err := c.WriteTo([]byte("x"), &net.UDPAddr{Port: port})
+			note("%d, %s", k, shape(err))
+			must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+			k, from, err := c.ReadFrom(make([]byte, 2))
+			note("%d, from itself %v, %s", k, from.(*net.UDPAddr).Port == port, shape(err))
+			_, err = c.WriteTo([]byte("x"), nil)
+			note("to nil: an error %v", err != nil)
+			_, err = c.WriteTo([]byte("x"), (*net.UDPAddr)(nil))
+			note("to a nil address: an error %v", err != nil)
+			_, err = c.WriteTo([]byte("x"), (*net.UnixAddr)(nil))
+			note("to a nil address: an error %v", err != nil)
+			if theirs, ok := c.(*net.UDPConn); ok {
+				_, err = theirs.WriteToUDPAddrPort([]byte("x"), netip.AddrPort{})
+			} else {
+				_, err = c.(*PacketConn).WriteToAddrPort([]byte("x"), netip.AddrPort{})
+			}
+			note("to no AddrPort: an error %v", err != nil)
+		})
+	}
+}
