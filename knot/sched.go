@@ -72,7 +72,7 @@ func makeEntrance() *task.Entrance {
 // meanwhile, then c is served as far as that goes.
 func (c *conn) enter() {
 	err := requests.EnterFrom(c.client())
-	c.inside, c.refused = err == nil, errors.Is(err, task.ErrRefused)
+	c.inside, c.refused = err == nil, refused(err)
 }
 
 // client tells the client of c from others for the entrance; 0: nobody knows.
@@ -89,6 +89,8 @@ func (c *conn) client() uint32 {
 		}
 	}
 }
+
+func refused(err error) bool { return errors.Is(err, task.ErrRefused) }
 
 // retryAfter is how long a refused client is asked to wait, in seconds: not all of them the
 // same time, or they would come back together.

@@ -182,7 +182,7 @@ func (x *Ctx) serveRequest() {
 		// The client may or may not send it: don't wait for it.
 		x.closing = true
 		err = bodyTooLarge
-	case !x.mayEnter():
+	case !x.mayEnter() || !x.mayGoOn():
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
@@ -211,6 +211,38 @@ func (x *Ctx) mayEnter() bool {
 	}
 	return !c.refused
 }
+
+// mayGoOn is mayEnter once it is known what the request is for.
+func (x *Ctx) mayGoOn() bool {
+	return !x.c.inside || !refused(requests.As(x.route()))
+}
+
+// route is a number for the requests that are likely to be handled alike: the method and the path,
+// without its parts that have digits in them, as they tend to name one thing of many.
+func (x *Ctx) route() uint32 {
+	h := uint32(2166136261)
+	add := func(b byte) { h = (h ^ uint32(b)) * 16777619 }
+	add(byte(x.head.method))
+	start := h
+	digits := false
+	for i := 0; i < len(x.path) && i < maxRoute; i++ {
+		switch b := x.path[i]; {
+		case b == '/':
+			start, digits = h, false
+			add(b)
+		case digits:
+		case '0' <= b && b <= '9':
+			h, digits = start, true
+			add('#')
+		default:
+			add(b)
+		}
+	}
+	return h | 1 // not 0
+}
+
+// maxRoute is how many bytes of a path count for its route.
+const maxRoute = 128
 
 // conclude is what every answered request ends with.
 func (x *Ctx) conclude() {

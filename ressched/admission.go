@@ -27,6 +27,7 @@ type Queue struct {
 	Starting int           // that were let in and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
+	Full     bool          // nobody can be let in now
 }
 
 // A Cause says why tasks were refused.
@@ -37,12 +38,13 @@ const (
 	CauseLine  Cause = iota // more come than can be served, see Line
 	CauseStuck              // there is no room, and nobody has left for a while
 	CauseWait               // they had waited longer than anybody waits
+	CausePile               // they would come to a place where more wait than go on, see Pile
 	causes
 )
 
 // String is what a log line says.
 func (c Cause) String() string {
-	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long"}[c]
+	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
 }
 
 // stuckAfter is how long nobody may have been let in, nor left, for newcomers to wait.
@@ -56,6 +58,9 @@ type Admission struct {
 	refuse    bool
 	loop      int
 	entrances []entrance // by Node; without gate: not an entrance
+
+	piles []Pile
+	doors []entrance // of the piles, without gates
 
 	admitted, deferred uint64
 	refused            [causes]atomic.Uint64 // changed by the loop only
@@ -106,10 +111,42 @@ func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 		return Admit
 	}
 	e := &a.entrances[n]
-	e.line.Look(now, q.Waiting, e.gate.ledger.tight.Load())
+	return a.next(now, e, q, e.gate.ledger.tight.Load())
+}
+
+// NextAtDoor is Next for those who are kept out because too many wait at a place inside, see
+// Piled.
+func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
+	if pile >= len(a.doors) {
+		return Admit
+	}
+	return a.next(now, &a.doors[pile], q, false)
+}
+
+// Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
+// there, 0 if any number.
+func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
+	for pile >= len(a.piles) {
+		a.piles = append(a.piles, Pile{})
+		a.doors = append(a.doors, entrance{})
+	}
+	p, door := &a.piles[pile], &a.doors[pile]
+	p.Update(now, waiting, departed, waited, out)
+	if departed > 0 {
+		door.progress, door.stuck = now, false
+	}
+	return p.Limit()
+}
+
+// next decides about those who wait at e.
+func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
+	e.line.Look(now, q.Waiting, tight)
 	if a.refuse && e.line.Refuses(q.Oldest) && e.refusals < e.line.AtOnce() {
 		cause := CauseLine
-		if e.line.State() != Overloaded {
+		switch {
+		case e.gate == nil:
+			cause = CausePile
+		case e.line.State() != Overloaded:
 			cause = CauseWait
 		}
 		e.line.Refused()
@@ -121,12 +158,14 @@ func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 	if q.Starting >= e.line.Starting() {
 		return Defer
 	}
-	if !e.gate.admit(now, e.share) {
+	if q.Full || e.gate != nil && !e.gate.admit(now, e.share) {
 		return a.full(now, e, q)
 	}
 	e.deferred = false
 	e.progress, e.stuck = now, false
-	a.admitted++
+	if e.gate != nil {
+		a.admitted++
+	}
 	e.line.Admitted(now, q.Waiting-1)
 	if e.line.Newest(q.Front) {
 		return AdmitNewest
@@ -172,7 +211,7 @@ func (a *Admission) Line(n Node) *Line {
 func (a *Admission) Refused(c Cause) uint64 { return a.refused[c].Load() }
 
 // Causes are all there are.
-func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait} }
+func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait, CausePile} }
 
 // Report adds the counters to r.
 func (a *Admission) Report(r *Report) {

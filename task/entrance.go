@@ -87,6 +87,9 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := here(); l != nil && l.admission != nil {
+		if l.cur != nil && l.cur.worker.heading != 0 {
+			l.headsNowhere(l.cur.worker)
+		}
 		l.left(e.index)
 	}
 }
@@ -251,7 +254,10 @@ func (l *Loop) serve(q *line) {
 		case oldest.gone && l.now-oldest.since > goneAfter:
 			v = VerdictRefuse
 		default:
-			v = l.admission.Next(l.now, q.index, Queue{Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since})
+			v = l.admission.Next(l.now, q.index, Queue{
+				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
+				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(),
+			})
 		}
 		switch v {
 		case VerdictDefer:
@@ -282,6 +288,10 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 		return
 	}
 	q.starts(x.t, v)
+	if q.index >= doorIndex && v != VerdictRefuse {
+		i := q.index - doorIndex
+		l.piles[i].heads(i, x.t.worker)
+	}
 	l.notify(x.t)
 }
 
@@ -294,7 +304,7 @@ func (l *Loop) startAt(q *line, t *Task, v Verdict) {
 // arrived is called when t, which was let in or refused in a line, runs, or when it ends without
 // having asked.
 func (l *Loop) arrived(t *Task) {
-	q := l.lines[t.startsAt-1]
+	q := l.lineAt(t.startsAt)
 	t.startsAt = 0
 	if t.verdict != VerdictRefuse {
 		q.starting--
@@ -308,7 +318,7 @@ func (l *Loop) arrived(t *Task) {
 func (l *Loop) neverEntered(t *Task) {
 	entrance, in := int(t.startsAt)-1, t.verdict != VerdictRefuse
 	l.arrived(t)
-	if in && l.admission != nil {
+	if in && l.admission != nil && entrance < doorIndex {
 		l.left(entrance)
 	}
 }

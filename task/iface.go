@@ -113,6 +113,7 @@ type Queue struct {
 	Starting int           // tasks that were let in and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
+	Full     bool          // nobody can be let in now, see Bottlenecks
 }
 
 // A Verdict is what an Admission decides.

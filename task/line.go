@@ -164,4 +164,9 @@ func (x *inLine) withdraw(*Waiter) bool {
 }
 
 // DescribeWait implements WaitDescriber.
-func (x *inLine) DescribeWait() string { return Entrances()[x.line.index].name }
+func (x *inLine) DescribeWait() string {
+	if x.line.index >= doorIndex {
+		return "a place inside where too many wait"
+	}
+	return Entrances()[x.line.index].name
+}

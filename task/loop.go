@@ -15,20 +15,21 @@ import (
 // Fields without a remark are loop-private: only the loop's own goroutine and its
 // workers touch them, one of which runs at a time.
 type Loop struct {
-	rt         *Runtime     // fixed
-	index      int          // fixed
-	enrolled   bool         // its goroutines are in members; see registry
-	poller     Poller       // fixed
-	observer   Observer     // fixed, may be nil
-	observed   bool         // fixed: there is an observer
-	policy     Policy       // fixed, nil: FIFO over all nodes
-	cohorts    CohortPolicy // fixed: policy, if it is one, else nil
-	newest     bool         // fixed: see CohortPolicy.NewestFirst
-	admission  Admission    // fixed, nil: everybody is let in
-	lockThread bool         // fixed
-	shared     bool         // fixed: there are other loops in the runtime
-	plain      bool         // fixed: no policy, and not hub
-	hub        bool         // fixed: tasks switch to each other through the loop's own goroutine
+	rt          *Runtime     // fixed
+	index       int          // fixed
+	enrolled    bool         // its goroutines are in members; see registry
+	poller      Poller       // fixed
+	observer    Observer     // fixed, may be nil
+	observed    bool         // fixed: there is an observer
+	policy      Policy       // fixed, nil: FIFO over all nodes
+	cohorts     CohortPolicy // fixed: policy, if it is one, else nil
+	newest      bool         // fixed: see CohortPolicy.NewestFirst
+	admission   Admission    // fixed, nil: everybody is let in
+	bottlenecks Bottlenecks  // fixed: admission, if it is one, else nil
+	lockThread  bool         // fixed
+	shared      bool         // fixed: there are other loops in the runtime
+	plain       bool         // fixed: no policy, and not hub
+	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
 
 	party coro.Party // the loop's own goroutine
 	g     uintptr    // its identity
@@ -57,6 +58,8 @@ type Loop struct {
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
 	lines      []*line       // who waits at the entrances, by index
+	piles      []*pile       // nodes that are watched; nil: none
+	piledAt    time.Duration // when the piles were last looked at
 	now        time.Duration // of the clock, when the turn began
 	budget     int           // steps left until the loop's own goroutine is to run
 	turnStart  uint64        // cycles when the turn's first task began
@@ -154,6 +157,9 @@ func (l *Loop) run() {
 		if l.lines != nil {
 			l.serveLines()
 		}
+		if l.piles != nil {
+			l.lookAtPiles()
+		}
 		l.pollOnce()
 		l.runReady()
 	}
@@ -187,6 +193,11 @@ func (l *Loop) holdsBack() bool {
 func (l *Loop) anyInLine() bool {
 	for _, q := range l.lines {
 		if q.n > 0 {
+			return true
+		}
+	}
+	for _, p := range l.piles {
+		if p.door.n > 0 {
 			return true
 		}
 	}
@@ -281,6 +292,9 @@ func (l *Loop) makeReady(t *Task) {
 	t.state = stateQueued
 	if l.observed {
 		l.observer.Ready(t)
+		if l.piles != nil {
+			l.pileDown(t)
+		}
 	}
 	l.enqueue(t)
 }

@@ -188,6 +188,7 @@ func (rt *Runtime) makeLoops() error {
 		}
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
+			l.bottlenecks, _ = l.admission.(Bottlenecks)
 		}
 		l.hub = rt.cfg.NoHandOver
 		l.plain = l.policy == nil && !l.hub

@@ -196,6 +196,9 @@ func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 		}
 		t.seen = true
 		t.node = l.observer.Parked(t, why, print+uint64(why))
+		if l.piles != nil {
+			l.pileUp(t)
+		}
 	}
 	t.state = stateParked
 	if cancellable && t.cancelled {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -14,6 +15,11 @@ type worker struct {
 	g    uintptr        // identity; 0 until it first runs
 	task *Task          // what it runs or is to run; nil: idle
 	note unsafe.Pointer // the observer's, about task
+
+	// Of the task, see pile.
+	piled   time.Duration // when it began to wait there
+	kind    uint32        // what Entrance.As has said
+	heading uint8         // bits of the piles that it was let in for and has not reached
 }
 
 const (
@@ -201,6 +207,10 @@ func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
 	if t.startsAt != 0 {
 		l.neverEntered(t)
+	}
+	if w := t.worker; w.kind != 0 {
+		l.headsNowhere(w)
+		w.kind = 0
 	}
 	if l.observed {
 		l.observer.Finished(t)

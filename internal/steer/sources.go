@@ -142,6 +142,7 @@ func (s *Steering) run(rt *task.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
+		s.watchPiles(rt)
 		tick.Reset(pause)
 	}
 }

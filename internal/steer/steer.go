@@ -65,6 +65,7 @@ type Steering struct {
 	complained bool
 	self       *selfWatch
 	refusals   refusalLog
+	piles      map[pileKey]pileSeen
 	collected  time.Duration // when there was last something new about the heap
 }
 
@@ -219,10 +220,18 @@ var verdicts = [...]task.Verdict{
 }
 
 func (a *admission) Next(now time.Duration, entrance int, q task.Queue) task.Verdict {
+	if entrance >= task.MaxEntrances {
+		return verdicts[a.a.NextAtDoor(now, entrance-task.MaxEntrances, ressched.Queue(q))]
+	}
 	for ; a.known <= entrance; a.known++ {
 		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
 	}
 	return verdicts[a.a.Next(now, ressched.Node(entrance), ressched.Queue(q))]
+}
+
+// Piled implements task.Bottlenecks.
+func (a *admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
+	return a.a.Piled(now, pile, waiting, departed, waited, out)
 }
 
 func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, ressched.Node(entrance)) }

@@ -1,0 +1,42 @@
+package steer
+
+import (
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A pileKey is a node on one loop.
+type pileKey struct {
+	loop int
+	node task.NodeID
+}
+
+// pileTasks is how many tasks must wait at a node for it to be looked at.
+const pileTasks = 16
+
+// watchPiles has loops watch the nodes where tasks have become more twice in a row.
+func (s *Steering) watchPiles(rt *task.Runtime) {
+	was := s.piles
+	s.piles = nil
+	for _, w := range s.cfg.Graph.Waiting(pileTasks) {
+		k := pileKey{w.Loop, w.Node}
+		before := was[k]
+		now := pileSeen{tasks: w.Tasks}
+		if w.Tasks > before.tasks && before.tasks > 0 {
+			now.grew = before.grew + 1
+		}
+		if s.piles == nil {
+			s.piles = map[pileKey]pileSeen{}
+		}
+		s.piles[k] = now
+		if now.grew >= 2 {
+			l := rt.Loop(w.Loop)
+			l.Post(func() { l.Watch(w.Node) })
+		}
+	}
+}
+
+// A pileSeen is how many tasks were at a node, and how many times in a row they had become more.
+type pileSeen struct {
+	tasks uint64
+	grew  int
+}
