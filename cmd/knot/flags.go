@@ -43,7 +43,8 @@ For example:
 
 A folder is shown by its index.html; there are no listings. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
-links are followed only as long as they stay inside.
+links are followed only as long as they stay inside and lead to no such name.
+FOLDER itself may be a link; if it is switched to another folder, that is served.
 
 Small files that are asked for often are kept in memory (-cache, -cache-file-max),
 others are sent from the system's page cache. Every file is compared with the one on
