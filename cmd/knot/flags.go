@@ -94,7 +94,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
 	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	set.fileFlags(flags)
@@ -218,8 +218,8 @@ func (set *settings) checkLimits() error {
 	switch {
 	case s.MaxHead < minMaxHead:
 		return fmt.Errorf("-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
-	case s.MaxConns < 0:
-		return fmt.Errorf("-max-conns %d is negative", s.MaxConns)
+	case s.MaxConns < -1:
+		return fmt.Errorf("-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
 	}
 	for _, limit := range []struct {
 		flag string

@@ -7,8 +7,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 )
 
 // keepOpen is a log that is not ours to close.
@@ -95,6 +94,7 @@ func onHangup(log io.Writer, errorLog *slog.Logger, end func()) (stop func()) {
 // terminalGone reports whether fd is a terminal that was hung up: every ioctl then fails with
 // EIO.
 func terminalGone(fd int) bool {
-	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	return err == unix.EIO
+	var attributes syscall.Termios
+	_, _, err := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TCGETS, uintptr(unsafe.Pointer(&attributes)))
+	return err == syscall.EIO
 }

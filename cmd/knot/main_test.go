@@ -122,7 +122,7 @@ func TestErrorsAreClear(t *testing.T) {
 		{[]string{"-root", site, "-addr", "::1"}, exitFailed, "Did you mean -addr [::1]:8080?"},
 		{[]string{"-root", site, "-addr", "[::1]"}, exitFailed, "Did you mean -addr [::1]:8080?"},
 		{[]string{"-root", site, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
-		{[]string{"-root", site, "-max-conns", "-1"}, exitUsage, "-max-conns -1 is negative"},
+		{[]string{"-root", site, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
 		{[]string{"-root", site, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},
 		{[]string{"-root", site, "-poller", "kqueue"}, exitFailed, "kqueue"},
 		{[]string{"-root", site, "-log", site + "/none/x.log"}, exitFailed, "none/x.log"},

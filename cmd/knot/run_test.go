@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -185,5 +186,32 @@ func TestNoLimits(t *testing.T) {
 	s := set.server
 	if s.IdleTimeout >= 0 || s.ShutdownTimeout >= 0 || s.HeadTimeout != knot.DefaultHeadTimeout || s.MaxHead != 256 {
 		t.Errorf("idle %v, grace %v, head %v, %d", s.IdleTimeout, s.ShutdownTimeout, s.HeadTimeout, s.MaxHead)
+	}
+}
+
+// TestStopAnswersWhoHasConnected: a client that has a connection when the stop signal comes gets an
+// answer, whether knot has noticed the signal yet or not.
+func TestStopAnswersWhoHasConnected(t *testing.T) {
+	p := start(t, "-root", site)
+	var all []net.Conn
+	for range 64 {
+		nc, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		all = append(all, nc)
+	}
+	p.stop()
+	for _, nc := range all {
+		io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
+		answer, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.Contains(string(answer), "Bowline") {
+			t.Errorf("%.100q, %v", answer, err)
+		}
+		nc.Close()
+	}
+	if code := p.code(); code != exitOK || p.stderr.all() != "" {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
 	}
 }
