@@ -21,19 +21,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.ready()
 	s.track(ln) // clients may come from now on
-	ended := make(chan error, 1)
+	until, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
-	spawnApart(func() { ended <- s.Serve(ln) })
-	offload(func() {
-		select {
-		case err = <-ended:
-		case <-ctx.Done():
-		}
-	})
-	if err != nil {
+	spawnApart(func() { end(s.Serve(ln)) })
+	await(until)
+	if ctx.Err() == nil && until.Err() != nil {
 		s.Close()
-		return err
+		return context.Cause(until)
 	}
 	grace := orDefault(s.ShutdownTimeout, DefaultShutdownTimeout, 0)
 	limit, cancel := context.WithTimeout(context.Background(), grace)
