@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -261,3 +263,45 @@ func TestShutdownOfAnyListener(t *testing.T) {
 }
 
 var _ interface{ Drain(context.Context) error } = (*netpoll.Listener)(nil)
+
+// failing is a listener that cannot accept at first.
+type failing struct {
+	queued
+	errs []error // of the first calls; only Serve's caller touches it
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
+	return l.queued.Accept()
+}
+
+// TestAcceptErrorsDoNotEndTheServer, known or not: each is logged, and Accept called again.
+func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
+	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
+	ln := &failing{queued: queued{clients: make(chan net.Conn), closed: make(chan struct{})}, errs: errs}
+	var log lockedBuffer
+	s := &Server{Handler: doneHandler, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	client, server := net.Pipe()
+	ln.clients <- server
+	down := startDown(&served{Server: s})
+	if err := wantLast(client); err != nil {
+		t.Error(err)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Errorf("Serve: %v", err)
+	}
+	for _, err := range errs {
+		if !strings.Contains(log.String(), err.Error()) {
+			t.Errorf("%v is not in the log: %s", err, &log)
+		}
+	}
+}
