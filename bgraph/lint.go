@@ -64,7 +64,8 @@ type LintOptions struct {
 	ReadyLimit  time.Duration
 	StarveLimit time.Duration
 	// WaitLimit is how long a task may wait for other tasks (10 min). In a graph that
-	// covers less, nine tenths of its time are too long, and at least 1 min.
+	// covers less, nine tenths of its time are too long, and at least 1 min. For a lock
+	// 2 s are too long if every other task waits for a task too, or listens.
 	WaitLimit time.Duration
 	// LeakShare is the share of what was taken of a resource that need not come back
 	// (0.05), besides what tasks hold for good reason.

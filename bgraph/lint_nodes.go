@@ -175,13 +175,14 @@ func pileAdvice(reason string) string {
 // stuck finds tasks that have waited for other tasks for so long that nothing is
 // likely to come.
 func (l *linter) stuck() {
+	deadlocked := l.deadlocked()
 	limit := Nanos(l.o.WaitLimit)
 	if l.s.Span < limit {
 		limit = max(l.s.Span/10*9, Nanos(min(time.Minute, l.o.WaitLimit)))
 	}
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
-		if !isPlace(n.Key) || n.Now <= 0 || n.Oldest < limit {
+		if !isPlace(n.Key) || n.Now <= 0 || n.Oldest < limit || deadlocked[n.Key] {
 			continue
 		}
 		f := Finding{Severity: SeverityWarning, Check: CheckStuck, Node: n.Key}

@@ -231,6 +231,39 @@ func TestLintStuck(t *testing.T) {
 	}
 }
 
+// TestLintDeadlock: a lock that is waited for while nothing else goes on.
+func TestLintDeadlock(t *testing.T) {
+	still := func(sc scene) {
+		for i := range sc.Nodes {
+			n := &sc.Nodes[i]
+			switch n.Reason {
+			case "join", "accept", "channel receive":
+			case "offload":
+				if n.Key == kOffload {
+					n.Now = 0
+				}
+			case "mutex":
+				n.Oldest = Nanos(3 * time.Second)
+			default:
+				n.Now = 0
+			}
+		}
+	}
+	but := func(change func(sc scene)) func(sc scene) {
+		return func(sc scene) { still(sc); change(sc) }
+	}
+	for _, c := range []lintCase{
+		{"all at rest", still, "error stuck", kLock, []string{"a deadlock: 2 of the tasks", "one for 3s"}},
+		{"not for long", but(func(sc scene) { sc.at(kLock).Oldest = Nanos(time.Second) }), "", 0, nil},
+		{"no lock", but(func(sc scene) { sc.at(kLock).Now = 0 }), "", 0, nil},
+		{"a client is being read from", but(func(sc scene) { sc.at(kRead).Now = 1 }), "", 0, nil},
+		{"a task sleeps", but(func(sc scene) { sc.at(kTick).Now = 1 }), "", 0, nil},
+		{"a function is offloaded", but(func(sc scene) { sc.at(kOffload).Now = 1 }), "", 0, nil},
+	} {
+		c.run(t)
+	}
+}
+
 func TestLintReadyQueues(t *testing.T) {
 	for _, c := range []lintCase{
 		{"saturated", func(sc scene) {

@@ -3,6 +3,7 @@ package knot
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -33,7 +34,9 @@ const (
 
 // AccessLog writes one line per request. Lines are buffered and written in the
 // background, by a goroutine that exists only while there is something to
-// write. Everything that comes from the client is escaped. Safe from anywhere.
+// write. Everything that comes from the client is escaped. Lines that get lost, because
+// w fails or is too slow, are reported in the server's error log, once a minute at most.
+// Safe from anywhere.
 type AccessLog struct {
 	w      io.Writer
 	format LogFormat
@@ -48,12 +51,30 @@ type AccessLog struct {
 	urgent  bool        // ... without delay; guarded by mu
 	dropped uint64      // guarded by mu
 	err     error       // first failed write; guarded by mu
+
+	errorLog *slog.Logger // of the server that has recorded last; guarded by mu
+	trouble  trouble      // guarded by writing
+
+	now func() time.Time // fixed
+}
+
+// logTroubleEvery is how often lost lines are reported while more get lost.
+const logTroubleEvery = time.Minute
+
+// trouble is what has been said about lost lines. Guarded by its owner's lock.
+//
+//	fine ──lines lost──▶ told ──none lost for once──▶ fine
+//	                     told ──more lost, a minute later──▶ told again
+type trouble struct {
+	told    time.Time // when lost lines were last reported; zero: fine
+	failed  uint64    // lines lost in writes that failed, since then
+	dropped uint64    // value of AccessLog.dropped that has been reported
 }
 
 // NewAccessLog writes to w, one Write at a time. The caller closes w after
 // Close.
 func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
-	return &AccessLog{w: w, format: format}
+	return &AccessLog{w: w, format: format, now: time.Now}
 }
 
 // record takes up the request that has just been answered.
@@ -61,6 +82,7 @@ func (l *AccessLog) record(x *Ctx) {
 	host, now := x.c.remoteHost(), x.srv.clock.stamp()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.errorLog = x.srv.errorLog()
 	if len(l.buf) >= logMaxSize {
 		l.dropped++
 		return
@@ -160,7 +182,12 @@ func (l *AccessLog) Flush() error {
 	l.mu.Unlock()
 	var err error
 	if len(full) > 0 {
-		_, err = l.w.Write(full)
+		var n int
+		n, err = l.w.Write(full)
+		if err == nil && n < len(full) {
+			err = io.ErrShortWrite
+		}
+		l.report(full[min(max(n, 0), len(full)):], err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,6 +198,33 @@ func (l *AccessLog) Flush() error {
 		l.err = err
 	}
 	return l.err
+}
+
+// report puts a line into the error log when access log lines begin to get lost, at most once
+// a minute while more do, and when they are written again. lost is what a Write that failed
+// with err has left. The caller holds writing.
+func (l *AccessLog) report(lost []byte, err error) {
+	l.mu.Lock()
+	dropped, log := l.dropped, l.errorLog
+	l.mu.Unlock()
+	t := &l.trouble
+	if err != nil {
+		t.failed += uint64(bytes.Count(lost, []byte{'\n'}))
+	}
+	now, slow := l.now(), dropped-t.dropped
+	switch {
+	case log == nil:
+	case err == nil && slow == 0 && !t.told.IsZero():
+		log.Info("knot: the access log is written again", "lines_lost", t.failed)
+		*t = trouble{dropped: dropped}
+	case err == nil && slow == 0, !t.told.IsZero() && now.Sub(t.told) < logTroubleEvery:
+	case err != nil:
+		log.Error("knot: the access log can't be written, lines are lost", "error", err, "lines_lost", t.failed+slow)
+		*t = trouble{told: now, dropped: dropped}
+	default:
+		log.Warn("knot: the access log is written too slowly, lines are lost", "lines_lost", t.failed+slow)
+		*t = trouble{told: now, dropped: dropped}
+	}
 }
 
 // Dropped is how many lines were lost because w was too slow.

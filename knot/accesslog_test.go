@@ -3,11 +3,14 @@ package knot
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestAccessLogLines(t *testing.T) {
@@ -114,4 +117,63 @@ func TestAccessLogFromManyConnections(t *testing.T) {
 			t.Errorf("%d lines, want %d", n, clients*requests)
 		}
 	})
+}
+
+// fickleWriter writes half of what it is given and fails, as long as fail is set.
+type fickleWriter struct{ fail error }
+
+func (w *fickleWriter) Write(p []byte) (int, error) {
+	if w.fail != nil {
+		return len(p) / 2, w.fail
+	}
+	return len(p), nil
+}
+
+// TestLostLogLinesAreReported: when it begins, once a minute, and when it is over.
+func TestLostLogLinesAreReported(t *testing.T) {
+	w := new(fickleWriter)
+	now := time.Unix(1e9, 0)
+	log := NewAccessLog(w, LogCommon)
+	log.now = func() time.Time { return now }
+	var said lockedBuffer
+	s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.NewTextHandler(&said, nil))}
+	defer s.Close()
+	request := func(lines int) {
+		for range lines {
+			s.ServeConn(newScriptConn([]byte("GET /a HTTP/1.0\r\n\r\n"), nil, 1))
+		}
+		log.Flush()
+	}
+	seen := 0
+	reported := func(what, want string) {
+		t.Helper()
+		got := said.String()[seen:]
+		seen += len(got)
+		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	request(1)
+	reported("all is well", "")
+	w.fail = syscall.ENOSPC
+	request(4) // two of them are written
+	reported("the first failure", `level=ERROR msg="knot: the access log can't be written, lines are lost" error="no space left on device" lines_lost=2`)
+	request(2)
+	reported("soon after", "")
+	now = now.Add(logTroubleEvery)
+	request(4)
+	reported("a minute later", "lines_lost=3")
+	w.fail = nil
+	request(1)
+	reported("written again", "level=INFO")
+	request(1)
+	reported("and on", "")
+	log.mu.Lock()
+	log.dropped += 7
+	log.mu.Unlock()
+	request(1)
+	reported("too slow", `level=WARN msg="knot: the access log is written too slowly, lines are lost" lines_lost=7`)
+	if err := log.Close(); err != syscall.ENOSPC {
+		t.Errorf("Close: %v", err)
+	}
 }

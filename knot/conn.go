@@ -24,12 +24,15 @@ type readableAt interface {
 
 // States of a connection. Whoever moves it out of connIdle owns what follows.
 //
+//	connFresh ←─→ connActive   the connection's own task
 //	connIdle ←──→ connActive   the connection's own task
 //	connIdle ───→ connClosed   Shutdown; the task only cleans up
 //
-// A lingering connection stays active: Shutdown waits for it.
+// A lingering connection stays active: Shutdown waits for it. For a fresh one too: its
+// request may be on the way.
 const (
-	connIdle uint32 = iota // waits for a request with nothing buffered
+	connFresh uint32 = iota // waits for its first request with nothing buffered
+	connIdle                // waits for another request with nothing buffered
 	connActive
 	connClosed
 )
@@ -106,18 +109,23 @@ func (c *conn) onReadable() error {
 	return c.waiter.OnReadable(c.again)
 }
 
-// idle marks the connection as closable by Shutdown. If the server is stopping
-// the connection lingers instead, or is closed; then idle returns false.
+// idle marks the connection as closable by Shutdown, once it has had a request. If the
+// server is stopping such a connection lingers instead, or is closed; then idle returns
+// false.
 func (c *conn) idle() bool {
 	if c.lingering {
 		return true
 	}
 	c.armIdle()
+	if !c.served {
+		c.state.Store(connFresh)
+		return true
+	}
 	c.state.Store(connIdle)
-	if c.srv.stopping.Load() {
-		// Shutdown may have missed it; if not, it only closed nc. A client that
-		// has sent its next request already must still get the last answer.
-		if c.served && c.state.CompareAndSwap(connIdle, connActive) && c.linger() {
+	if c.srv.stopping.Load() && !unread(c.nc) {
+		// Shutdown may have missed it; if not, it only closed nc. The client must
+		// still get the last answer.
+		if c.state.CompareAndSwap(connIdle, connActive) && c.linger() {
 			return true
 		}
 		c.state.Store(connClosed)
@@ -127,11 +135,16 @@ func (c *conn) idle() bool {
 	return true
 }
 
+// awake takes up a connection that was at rest. It returns false if Shutdown has closed it.
+func (c *conn) awake() bool {
+	return c.state.CompareAndSwap(connIdle, connActive) || c.state.CompareAndSwap(connFresh, connActive)
+}
+
 // turn reads and serves all that is there. It returns true if the connection
 // rests, false if it is closed or somebody else's.
 func (c *conn) turn() bool {
 	c.inside, c.refused = false, false
-	if c.entersFirst() && c.state.Load() == connIdle {
+	if c.entersFirst() && c.state.Load() <= connIdle {
 		c.enter() // there is something to read; who has to wait needs no buffer yet
 	}
 	x := c.srv.borrow(c)

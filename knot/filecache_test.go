@@ -377,7 +377,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		t.Skip(err)
 	}
 	for {
-		fd, err := unix.Dup(f.root)
+		fd, err := unix.Dup(f.root.fd)
 		if err != nil {
 			break
 		}
@@ -388,7 +388,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	f.caches.empty()
 	for {
-		fd, err := unix.Dup(f.root)
+		fd, err := unix.Dup(f.root.fd)
 		if err != nil {
 			break
 		}

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"errors"
 	"io"
 	"sync"
 	"unsafe"
@@ -24,25 +25,32 @@ const (
 // openWay is a way to open: first with what the kernel has in memory, then at any cost.
 type openWay struct{ quick, full unix.OpenHow }
 
+// openWays are those to open a path without links on it, and one that may have some.
+type openWays struct{ plain, linked openWay }
+
 var (
-	toRead = openWay{
-		unix.OpenHow{Flags: openFlags, Resolve: resolveSafe | resolveCached},
-		unix.OpenHow{Flags: openFlags, Resolve: resolveSafe},
-	}
+	toRead = waysTo(openFlags)
 	// toLook needs no right to read and finds only out what is there.
-	toLook = openWay{
-		unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveSafe | resolveCached},
-		unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveSafe},
-	}
+	toLook = waysTo(unix.O_PATH | unix.O_CLOEXEC)
 )
+
+func waysTo(flags uint64) openWays {
+	way := func(resolve uint64) openWay {
+		return openWay{
+			unix.OpenHow{Flags: flags, Resolve: resolve | resolveCached},
+			unix.OpenHow{Flags: flags, Resolve: resolve},
+		}
+	}
+	return openWays{way(resolveSafe | unix.RESOLVE_NO_SYMLINKS), way(resolveSafe)}
+}
 
 // probe finds out what the kernel, or a seccomp filter, allows.
 func (f *Files) probe() {
 	here := []byte(".\x00")
-	fd, err := openat2(f.root, here, &toLook.quick)
+	fd, err := openat2(f.root.fd, here, &toLook.plain.quick)
 	if err == unix.EINVAL || err == unix.EAGAIN {
 		f.cached = err == unix.EAGAIN
-		fd, err = openat2(f.root, here, &toLook.full)
+		fd, err = openat2(f.root.fd, here, &toLook.plain.full)
 	} else {
 		f.cached = err == nil
 	}
@@ -70,27 +78,53 @@ func openat2(dir int, name []byte, how *unix.OpenHow) (int, error) {
 
 // open opens what the path of x names, and leaves that name in x.name, with a NUL. The
 // file is nil if it did not have to wait for a disk; it may park to do so.
-func (f *Files) open(x *Ctx, how *openWay) (fd int, file *aio.File, err error) {
+func (f *Files) open(x *Ctx, how *openWays) (fd int, file *aio.File, err error) {
 	x.name = append(x.name[:0], x.path[1:]...)
 	if x.path[len(x.path)-1] == '/' {
 		x.name = append(x.name, "index.html"...)
 	}
 	x.name = append(x.name, 0)
-	if f.cached && !f.walks {
-		fd, err = openat2(f.root, x.name, &how.quick)
+	if f.walks {
+		name := string(x.name[:len(x.name)-1])
+		offload(func() { fd, err = f.walk(name) })
+		return fd, nil, err
+	}
+	fd, file, err = f.openThere(x, &how.plain)
+	if !errors.Is(err, unix.ELOOP) {
+		return fd, file, err
+	}
+	// There is a link on the way. It may lead to what its own name does not show.
+	if fd, file, err = f.openThere(x, &how.linked); err != nil {
+		return -1, nil, err
+	}
+	if !f.root.shows(fd) {
+		closeEither(fd, file)
+		return -1, nil, Status(404)
+	}
+	return fd, file, nil
+}
+
+// openThere opens x.name.
+func (f *Files) openThere(x *Ctx, how *openWay) (fd int, file *aio.File, err error) {
+	if f.cached {
+		fd, err = openat2(f.root.fd, x.name, &how.quick)
 		if err != unix.EAGAIN {
 			return fd, nil, err
 		}
 	}
-	name := string(x.name[:len(x.name)-1])
-	if f.walks {
-		offload(func() { fd, err = f.walk(name) })
-		return fd, nil, err
-	}
-	if file, err = aio.OpenAt(f.root, name, &toRead.full); err != nil {
+	if file, err = aio.OpenAt(f.root.fd, string(x.name[:len(x.name)-1]), &how.full); err != nil {
 		return -1, nil, err
 	}
 	return descriptorOf(file), file, nil
+}
+
+// closeEither closes file, or, if that is nil, fd.
+func closeEither(fd int, file *aio.File) {
+	if file != nil {
+		file.Close()
+		return
+	}
+	unix.Close(fd)
 }
 
 // descriptorOf returns a number that is good until file is closed.
@@ -105,7 +139,7 @@ func descriptorOf(file *aio.File) int {
 // walk opens name one component at a time and follows no link, for kernels
 // without openat2. name is clean: it has no "." and no "..".
 func (f *Files) walk(name string) (int, error) {
-	dir, mine := f.root, false
+	dir, mine := f.root.fd, false
 	for {
 		i := 0
 		for i < len(name) && name[i] != '/' {

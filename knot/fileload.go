@@ -76,12 +76,12 @@ const coarse = int64(50 * time.Millisecond)
 
 // find returns the file that x asks for, to be released by the caller. It may park.
 func (f *Files) find(x *Ctx) (*entry, error) {
-	c := f.caches
+	c, now := f.caches, f.now()
+	f.follow(x, now)
 	if c == nil {
 		e, _, err := f.openEntry(x, nil)
 		return e, err
 	}
-	now := f.now()
 	for {
 		e, fl, mine := c.get(x.path, now)
 		if mine {
@@ -97,7 +97,8 @@ func (f *Files) find(x *Ctx) (*entry, error) {
 			}
 		}
 		// What was opened after the request came is new enough.
-		if age := now - e.checked.Load(); age < 0 || age < f.revalidate || f.stillThere(x, e, now) {
+		checked := e.checked.Load()
+		if (now-checked < f.revalidate || now < checked) && checked > f.root.switched.Load() || f.stillThere(x, e, now) {
 			return e, nil
 		}
 		e.drop()
@@ -120,11 +121,7 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64) bool {
 	}
 	var id identity
 	err = id.read(fd)
-	if file != nil {
-		file.Close()
-	} else {
-		unix.Close(fd)
-	}
+	closeEither(fd, file)
 	if err != nil || id != e.id {
 		return false
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"os"
 	"sync"
 	"time"
 
@@ -35,8 +34,8 @@ type FilesConfig struct {
 	// (getrlimit(2)), 16 to 4096. Negative: none.
 	OpenFiles int
 	// Revalidate is for how long what is kept is used before it is compared again with
-	// what is on disk, which costs three system calls. Negative: it is compared at every
-	// request.
+	// what is on disk, which costs three system calls, and as many for the root. Negative:
+	// it is compared at every request.
 	Revalidate time.Duration
 }
 
@@ -48,8 +47,10 @@ type FilesConfig struct {
 // index.html and redirected to their trailing slash; there is no listing.
 //
 // Symbolic links: on Linux 5.6 and later links are followed as long as they
-// stay below the root the whole way, so absolute ones are not (403). On older
-// kernels no link is followed.
+// stay below the root the whole way, so absolute ones are not (403), and lead to
+// nothing whose own name, or that of a folder it is in, begins with a dot (404). That
+// needs proc(5) at /proc; without it, and on older kernels, no link is followed. The
+// root itself may be a link to anywhere.
 //
 // Contents of small files are kept in memory, other files are kept open, as
 // FilesConfig says. A file that was changed, replaced, deleted or forbidden is
@@ -61,7 +62,7 @@ type FilesConfig struct {
 // anything that would have to wait for a disk is done elsewhere while the task
 // is parked.
 type Files struct {
-	root       int  // O_PATH descriptor; fixed until Close
+	root       fileRoot
 	walks      bool // no openat2: walk the path; fixed
 	cached     bool // the kernel has RESOLVE_CACHED; fixed
 	fileMax    int64
@@ -77,22 +78,24 @@ type Files struct {
 }
 
 // OpenFiles opens the root with the defaults of FilesConfig. It fails if root is
-// not a directory. The root is the directory itself from now on, whatever happens
-// to its name.
+// not a directory, or one in which nothing can be opened. The name is looked up again,
+// as often as files are compared with what is on disk: if it is a link that was switched,
+// or another directory has taken its place, that is served from then on; if it leads
+// nowhere, the directory that it was, and the error log of the server says so.
 func OpenFiles(root string) (*Files, error) { return OpenFilesWith(root, FilesConfig{}) }
 
 // OpenFilesWith is OpenFiles with caches as config says.
 func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
-	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root, Err: err}
-	}
-	f := &Files{root: fd}
-	f.probe()
-	if err := f.configure(config); err != nil {
-		unix.Close(fd)
+	f := new(Files)
+	if err := f.root.open(root); err != nil {
 		return nil, err
 	}
+	f.probe()
+	if err := f.configure(config); err != nil {
+		unix.Close(f.root.fd)
+		return nil, err
+	}
+	f.root.checked.Store(f.now())
 	// Package mime reads the system's tables at the first use: not in a task.
 	mime.TypeByExtension(".knot")
 	return f, nil
@@ -140,7 +143,7 @@ func (f *Files) Close() error {
 	if f.caches != nil {
 		f.caches.close()
 	}
-	return unix.Close(f.root)
+	return unix.Close(f.root.fd)
 }
 
 // Stats returns the counters of the caches. Safe from anywhere.

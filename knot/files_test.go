@@ -45,6 +45,7 @@ func makeSite(t *testing.T) string {
 	write("root/sub/index.html", "<p>sub")
 	write("root/sub/b", "no extension")
 	write("root/bare/c.txt", "c")
+	write("root/linked/c.txt", "c")
 	write("root/big.bin", string(bytes.Repeat([]byte("0123456789abcdef"), 50_000)))
 	for link, target := range map[string]string{
 		"root/inside":      "a.txt",
@@ -56,6 +57,16 @@ func makeSite(t *testing.T) string {
 		"root/updir":       "..",
 		"root/loop":        "loop",
 		"root/sub/linkdir": "../bare",
+		// What these lead to must not be served under its own name either.
+		"root/to-hidden":         ".hidden",
+		"root/to-git":            ".git",
+		"root/sub/to-config":     "../.git/config",
+		"root/twice":             "sub/to-config",
+		"root/linked/index.html": "../.hidden",
+		"root/to-backslash":      "back\\slash.txt",
+		"root/to-wk":             ".well-known/x.txt",
+		"root/to-wk-hidden":      ".well-known/.y",
+		"root/through-git":       ".git/../a.txt",
 	} {
 		if err := os.Symlink(target, filepath.Join(top, link)); err != nil {
 			t.Fatal(err)
@@ -95,9 +106,9 @@ func everyFileMode(t *testing.T, fn func(t *testing.T, sv *served, walks bool)) 
 
 func TestFiles(t *testing.T) {
 	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
-		linked := "200"
+		linked, hidden := "200", "404"
 		if walks {
-			linked = "403"
+			linked, hidden = "403", "403"
 		}
 		p := sv.dial()
 		for _, test := range []struct{ target, status, ctype, body string }{
@@ -135,6 +146,17 @@ func TestFiles(t *testing.T) {
 			{"/outside", "403", "", ""},
 			{"/absolute", "403", "", ""},
 			{"/loop", "403", "", ""},
+			{"/to-hidden", hidden, "", ""},
+			{"/to-git/config", "404", "", ""},
+			{"/to-git/", "404", "", ""},
+			{"/to-git", hidden, "", ""},
+			{"/sub/to-config", hidden, "", ""},
+			{"/twice", hidden, "", ""},
+			{"/linked/", hidden, "", ""},
+			{"/to-backslash", hidden, "", ""},
+			{"/to-wk", linked, "", ""},
+			{"/to-wk-hidden", hidden, "", ""},
+			{"/through-git", linked, "", ""},
 		} {
 			p.send("GET " + test.target + " HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, body := p.response("GET")

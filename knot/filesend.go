@@ -1,10 +1,15 @@
 package knot
 
 import (
+	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -136,14 +141,35 @@ func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, err
 	*p = entryPages{}
 	x.out = x.out[:0]
 	x.resp.start = -1
-	var op *net.OpError
-	if errors.As(err, &op) {
+	switch {
+	case err == io.ErrUnexpectedEOF:
+		err = nil // the caller says it
+	case err != nil && !ofDisk(err):
 		x.writeErr = err
 	}
-	if err == io.ErrUnexpectedEOF {
-		err = nil
-	}
 	return sent, err
+}
+
+// ofDisk reports whether an error of SendFile is about the file, and so one that somebody has to
+// hear of; not about a client that has gone or is too slow, nor about the server's end.
+func ofDisk(err error) bool {
+	if timedOut(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var path *fs.PathError // of package aio
+	if errors.As(err, &path) {
+		return true
+	}
+	// sendfile(2) has errors of both sides. What a socket reports is in ip(7), tcp(7) and
+	// unix(7).
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	switch errno {
+	case 0, unix.EPIPE, unix.ECONNRESET, unix.ECONNABORTED, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT, unix.ENETDOWN,
+		unix.ENETUNREACH, unix.ENETRESET, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENOPROTOOPT, unix.EPROTO, unix.ENOBUFS, unix.EPERM:
+		return false
+	}
+	return true
 }
 
 // sendCopied sends through a buffer.

@@ -125,7 +125,12 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 			down <- sv.Shutdown(ctx)
 		}()
 		idle.wantClosed()
+		fresh.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if resp, body := fresh.response("GET"); body != "done" || !resp.Close {
+			t.Errorf("the first request of a connection: body %q, close %v", body, resp.Close)
+		}
 		fresh.wantClosed()
+		fresh.nc.Close()
 		leave <- true
 		resp, body := busy.response("GET")
 		if resp.StatusCode != 200 || body != "done" || !resp.Close {

@@ -20,19 +20,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	s.ready()
-	ended := make(chan error, 1)
+	s.track(ln) // clients may come from now on
+	until, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
-	spawnApart(func() { ended <- s.Serve(ln) })
-	offload(func() {
-		select {
-		case err = <-ended:
-		case <-ctx.Done():
-		}
-	})
-	if err != nil {
+	spawnApart(func() { end(s.Serve(ln)) })
+	await(until)
+	if ctx.Err() == nil && until.Err() != nil {
 		s.Close()
-		return err
+		return context.Cause(until)
 	}
 	grace := orDefault(s.ShutdownTimeout, DefaultShutdownTimeout, 0)
 	limit, cancel := context.WithTimeout(context.Background(), grace)
@@ -112,7 +109,8 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			spawn(func() { s.ServeConn(nc) })
+			s.accepted.Add(1)
+			spawn(func() { s.serveConn(nc) })
 			continue
 		case s.stopping.Load() || errors.Is(err, net.ErrClosed):
 			return err
@@ -126,10 +124,13 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 	}
 }
 
-// track makes stop close ln.
+// track lets Shutdown and Close close ln. It reports whether ln is to be served.
 func (s *Server) track(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, known := s.listeners[ln]; known && !s.closed {
+		return true
+	}
 	if s.stopping.Load() {
 		return false
 	}
@@ -144,77 +145,5 @@ func (s *Server) untrack(ln net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, ln)
-}
-
-// Shutdown stops the server gracefully: listeners and idle connections are
-// closed at once; a response under way is completed, carries Connection: close
-// and is the last of its connection. If ctx ends first, Context of the
-// requests still under way ends, their connections are closed, and Shutdown
-// returns the error of ctx. The end of the calling task's own context does not
-// cut it short. It parks.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.ready()
-	s.stop()
-	var err error
-	offload(func() {
-		select {
-		case <-s.drained:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	})
-	s.abort()
-	return err
-}
-
-// Close closes listeners and connections at once. What handlers are doing goes
-// on until they next use their connection or Context. It may park for a
-// moment.
-func (s *Server) Close() error {
-	s.ready()
-	s.stop()
-	s.abort()
-	return nil
-}
-
-// stop closes what has nothing under way.
-func (s *Server) stop() {
-	s.stopping.Store(true)
-	s.mu.Lock()
-	var idle []*conn
-	for c := s.first; c != nil; c = c.next {
-		if c.state.CompareAndSwap(connIdle, connClosed) {
-			idle = append(idle, c)
-		}
-	}
-	var listeners []net.Listener
-	for ln := range s.listeners {
-		listeners = append(listeners, ln)
-	}
-	if s.count == 0 {
-		s.noneLeft()
-	}
-	s.mu.Unlock()
-	for _, ln := range listeners {
-		ln.Close()
-	}
-	// The task that each of these wakes does the rest.
-	for _, c := range idle {
-		c.nc.Close()
-	}
-}
-
-// abort closes every connection, whatever it is doing.
-func (s *Server) abort() {
-	s.cancel()
-	s.clock.close()
-	s.mu.Lock()
-	var all []*conn
-	for c := s.first; c != nil; c = c.next {
-		all = append(all, c)
-	}
-	s.mu.Unlock()
-	for _, c := range all {
-		c.nc.Close()
-	}
+	s.checkDrained()
 }

@@ -16,6 +16,9 @@ import (
 // offload runs blocking fn away from the loop while the task waits.
 func offload(fn func()) { task.Offload(fn) }
 
+// await waits until ctx ends, or the context of the calling task.
+func await(ctx context.Context) { task.Await(ctx) }
+
 // yield lets other tasks of the loop run.
 func yield() { task.Yield() }
 

@@ -64,8 +64,9 @@ type Server struct {
 	// The connection is closed. Negative: for ever.
 	WriteTimeout time.Duration
 
-	// ShutdownTimeout is how long Run waits for requests under way when it is
-	// told to stop. Negative: not at all.
+	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of
+	// clients that have connected, when it is told to stop, see Shutdown. Negative: not at
+	// all.
 	ShutdownTimeout time.Duration
 
 	// MaxConns is how many connections are served at a time; further ones get
@@ -98,15 +99,18 @@ type Server struct {
 	handler Handler // fixed by once
 	clock   clock
 
-	// stopping: answer what is under way and take nothing new. atomic
+	// stopping: answer what is under way, and whoever has connected; each answer is the last
+	// of its connection. atomic
 	stopping atomic.Bool
+	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
 
 	mu        sync.Mutex
-	listeners map[net.Listener]struct{} // guarded by mu
+	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
 	first     *conn                     // all connections; guarded by mu
 	count     int                       // guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
-	drained   chan struct{}             // closed when stopping and count is 0; guarded by mu
+	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
+	closed    bool                      // no connection is taken up any more; guarded by mu
 	ctx       context.Context           // fixed by once
 	cancel    context.CancelFunc        // fixed by once
 }
@@ -222,6 +226,15 @@ func giveBack(x *Ctx) {
 // time. Call it in the connection's own task or goroutine.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.ready()
+	if s.stopping.Load() {
+		nc.Close()
+		return
+	}
+	s.serveConn(nc)
+}
+
+// serveConn is ServeConn for connections that Serve has accepted, in a shutdown too.
+func (s *Server) serveConn(nc net.Conn) {
 	c := s.newConn(nc)
 	switch s.admit(c) {
 	case admitted:
@@ -253,7 +266,7 @@ func (s *Server) admit(c *conn) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	max := s.limits.conns
-	if s.stopping.Load() || max > 0 && s.count >= max+max/8+8 {
+	if s.closed || max > 0 && s.count >= max+max/8+8 {
 		return dropped
 	}
 	s.count++
@@ -313,13 +326,15 @@ func (s *Server) forget(c *conn) {
 	}
 	c.next, c.prev = nil, nil
 	s.count--
-	if s.count == 0 && s.stopping.Load() {
-		s.noneLeft()
-	}
+	s.checkDrained()
 }
 
-// noneLeft needs mu.
-func (s *Server) noneLeft() {
+// checkDrained needs mu.
+func (s *Server) checkDrained() {
+	if !s.stopping.Load() || s.count > 0 || len(s.listeners) > 0 {
+		return
+	}
+	s.closed = true
 	select {
 	case <-s.drained:
 	default:

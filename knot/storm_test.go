@@ -292,6 +292,13 @@ func stormOfPipelining(t *testing.T, start func(*testing.T, int, ...string) *kno
 	if err != io.EOF || got != stormHuge {
 		t.Errorf("%d of %d bytes, %v", got, stormHuge, err)
 	}
+	// Nobody has told the client that it should not ask again.
+	if resp, err = http.ReadResponse(r, nil); err != nil {
+		t.Fatal("no answer to the request behind: ", err)
+	}
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || !resp.Close || err != nil {
+		t.Errorf("then status %d, Connection: close %v, %q, %v", resp.StatusCode, resp.Close, body, err)
+	}
 	if rest, err := io.ReadAll(r); len(rest) > 0 || err != nil {
 		t.Errorf("then %q, %v", rest, err)
 	}

@@ -37,7 +37,7 @@ func (x *Ctx) turn() verdict {
 	if c.lingering {
 		return c.lingerRead(n, err)
 	}
-	if !c.state.CompareAndSwap(connIdle, connActive) {
+	if !c.awake() {
 		return turnClose
 	}
 	if n == 0 {

@@ -28,9 +28,10 @@ type Listener struct {
 	family  int      // constant: of the socket
 	cfg     ListenConfig
 
-	mu     sync.Mutex
-	clones map[*Listener]bool // guarded by mu: made by Serve, closed by Close
-	closed bool               // guarded by mu
+	mu      sync.Mutex
+	clones  map[*Listener]bool // guarded by mu: made by Serve, closed by Close
+	cloning int                // guarded by mu: calls of Serve that are making some
+	closed  bool               // guarded by mu
 
 	unlink bool // guarded by mu: Close removes the unix socket's file
 

@@ -67,6 +67,8 @@ func (ln *Listener) serve(take func(*Conn)) error {
 
 // forLoops returns one listener for each loop; the one of ln's own loop is ln.
 func (ln *Listener) forLoops(rt *task.Runtime) ([]*Listener, error) {
+	ln.addCloning(1)
+	defer ln.addCloning(-1)
 	each := make([]*Listener, rt.Loops())
 	for i := range each {
 		l := rt.Loop(i)

@@ -52,3 +52,6 @@ func (t *Task) withdraw(w *Waiter) bool {
 	defer e.mu.Unlock()
 	return e.joiners.remove(w)
 }
+
+// holder is who a Join waits for.
+func (t *Task) holder() *Task { return t }

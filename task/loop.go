@@ -55,6 +55,7 @@ type Loop struct {
 	chargeNode NodeID        // at which they were taken
 	chargeFrom uint64        // cycles when they began
 	withheld   bool          // the policy has none of the queued tasks run now
+	woke       bool          // plain goroutines have been woken here since l last let them run
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
 	lines      []*line       // who waits at the entrances, by index
@@ -250,6 +251,16 @@ func (l *Loop) pollOnce() {
 		return
 	}
 	if l.closing && l.tasks == nil {
+		return
+	}
+	if l.woke && !l.rt.cfg.LockThreads {
+		// Plain goroutines are ready, on the processor that l runs on. Let them have it
+		// now: if l slept instead, another thread would have to be woken to run them.
+		l.woke = false
+		runtime.Gosched()
+		if l.poller.Active() {
+			l.poll(0)
+		}
 		return
 	}
 	// Whoever sends or spawns something now sees that l is about to sleep.

@@ -165,3 +165,11 @@ func (m *Mutex) withdraw(w *Waiter) bool {
 	defer m.g.exit(l)
 	return m.waiters.remove(w)
 }
+
+// holder is the task that m is held by, nil if that is none or can't be told.
+func (m *Mutex) holder() *Task {
+	l := here()
+	m.g.enter(l)
+	defer m.g.exit(l)
+	return m.owner
+}

@@ -72,3 +72,11 @@ func (o *Once) withdraw(w *Waiter) bool {
 	defer o.g.exit(l)
 	return o.waiters.remove(w)
 }
+
+// holder is the task that o is held by, nil if that is none or can't be told.
+func (o *Once) holder() *Task {
+	l := here()
+	o.g.enter(l)
+	defer o.g.exit(l)
+	return o.runner
+}

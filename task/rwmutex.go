@@ -161,3 +161,11 @@ func (rw *RWMutex) withdraw(w *Waiter) bool {
 	rw.admit(l) // those behind may now enter
 	return true
 }
+
+// holder is the task that rw is held by, nil if that is none or can't be told.
+func (rw *RWMutex) holder() *Task {
+	l := here()
+	rw.g.enter(l)
+	defer rw.g.exit(l)
+	return rw.writer
+}

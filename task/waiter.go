@@ -129,10 +129,6 @@ func (w *Waiter) parkFully(why Reason, on any) {
 // on the loop of the waiting task it costs a few nanoseconds, elsewhere it takes a
 // lock and, if that loop sleeps, a system call.
 func (w *Waiter) Wake() {
-	if w.task == nil {
-		w.thread().woken <- struct{}{}
-		return
-	}
 	w.wakeFrom(here())
 }
 
@@ -142,6 +138,9 @@ func (w *Waiter) wakeFrom(l *Loop) {
 	switch {
 	case t == nil:
 		w.thread().woken <- struct{}{}
+		if l != nil {
+			l.woke = true
+		}
 	case t.loop == l:
 		l.notify(t)
 	default:

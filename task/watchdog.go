@@ -1,7 +1,6 @@
 package task
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,7 +25,10 @@ type watchdog struct {
 	reported atomic.Int64 // when the last report was made, loop clock
 	muted    atomic.Int64 // reports not made since then
 	overruns atomic.Uint64
-	deadlock string // private to the goroutine: the last one reported
+
+	deadlock string    // private to the goroutine: the last one reported
+	knot     string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
+	lastBusy time.Time // private to the goroutine: of lookBusy
 }
 
 // A sighting is the step at which the watchdog first saw a loop.
@@ -77,6 +79,7 @@ func (w *watchdog) run() {
 		case <-tick.C:
 		}
 		if w.look() {
+			w.lookBusy(time.Now())
 			continue
 		}
 		tick.Stop()
@@ -138,7 +141,7 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 		o.Overran("", lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
-		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", stack)
+		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", l.logStack(stack))
 }
 
 // mayReport limits the rate of reports.
@@ -182,7 +185,16 @@ func (l *Loop) reportOverrun() {
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
 		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit,
-		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", stack)
+		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
+}
+
+// logStack is what the log has of the stack of a step: nothing if an observer keeps it, as
+// then people who only run the program are spared many lines.
+func (l *Loop) logStack(stack string) string {
+	if _, ok := l.observer.(OverrunObserver); ok {
+		return "in the dump of the blocking graph"
+	}
+	return stack
 }
 
 // runningStacks returns the stacks of the goroutines that are not parked and run tasks.
@@ -248,40 +260,4 @@ func (w *watchdog) wokeUp() {
 		default:
 		}
 	}
-}
-
-// checkDeadlock reports if all tasks wait for something that only other tasks can do.
-func (w *watchdog) checkDeadlock() {
-	all := w.rt.Tasks()
-	if all == nil {
-		return
-	}
-	var text strings.Builder
-	for i, t := range all {
-		if t.State != "parked" || t.Reason.external() {
-			return
-		}
-		if i < 100 {
-			fmt.Fprintf(&text, "\n  task %s #%d on loop %d waits: %v %s", t.Name, t.ID, t.Loop, t.Reason, t.On)
-		}
-	}
-	if len(all) == 0 || w.rt.canWake() || text.String() == w.deadlock {
-		return
-	}
-	w.deadlock = text.String()
-	w.rt.log.Error("task: deadlock: all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)",
-		"tasks", len(all), "waits", w.deadlock)
-}
-
-// canWake says whether a timer, an event or an offloaded function may still come.
-func (rt *Runtime) canWake() bool {
-	var yes atomic.Bool
-	rt.onLoops(func(l *Loop) {
-		if l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load() {
-			yes.Store(true)
-		}
-	})
-	rt.offload.mu.Lock()
-	defer rt.offload.mu.Unlock()
-	return yes.Load() || rt.offload.running > 0
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
+	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/ressched/probe"
@@ -39,7 +43,8 @@ For example:
 
 A folder is shown by its index.html; there are no listings. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
-links are followed only as long as they stay inside.
+links are followed only as long as they stay inside and lead to no such name.
+FOLDER itself may be a link; if it is switched to another folder, that is served.
 
 Small files that are asked for often are kept in memory (-cache, -cache-file-max),
 others are sent from the system's page cache. Every file is compared with the one on
@@ -47,9 +52,11 @@ disk before it is used again, but at most every -revalidate: so long an old one 
 served. To change a file, write a new one and rename it to the old name; a file that is
 rewritten in place may be sent half old and half new.
 
-Knot stops on Ctrl-C or SIGTERM: it answers the requests under way, for the time
-that -grace says, and takes no new ones. A second signal stops it at once. On SIGHUP
-it opens the file that -log says anew: rename the old one before.
+Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the requests
+under way and the first one of each client that has connected already, and takes no new
+connections. A second signal stops it at once. On SIGHUP it opens the file that -log says
+anew: rename the old one before. Without such a file SIGHUP stops it only when its terminal
+is gone.
 
 To see what it is doing, open the address that -admin says in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
@@ -58,6 +65,13 @@ and writes all of that to the file that -dump says, for bgdump.
 Flags:
 
 `
+
+// errVersion is what parse returns after printing the version.
+var errVersion = errors.New("the version was asked for")
+
+// minMaxHead is the least that -max-head may say, in bytes: a browser's shortest request
+// has more than a line.
+const minMaxHead = 256
 
 // parse reads the command line. It returns flag.ErrHelp after printing the
 // help that was asked for.
@@ -75,16 +89,17 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll or poll (default: the best there is)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
 	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
-	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request")
-	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request")
-	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request")
-	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response")
-	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests under way may take after a stop signal")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows")
+	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request; 0 means for ever")
+	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request; 0 means for ever")
+	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
+	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
+	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	set.fileFlags(flags)
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
+	version := flags.Bool("version", false, "print the version and stop")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)
@@ -93,8 +108,32 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		return nil, err
 	case err != nil:
 		return nil, err
+	case *version:
+		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
+		return nil, errVersion
 	}
 	return set, set.check(flags, *format)
+}
+
+// versionText is what the go command noted in the program about its source.
+func versionText(info *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "knot, version unknown"
+	}
+	text := "knot " + cmp.Or(info.Main.Version, "(devel)")
+	commit, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
+		}
+	}
+	if commit != "" {
+		text += fmt.Sprintf(" (commit %.12s%s)", commit, changed)
+	}
+	return fmt.Sprintf("%s, %s %s/%s", text, info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }
 
 func (set *settings) fileFlags(flags *flag.FlagSet) {
@@ -161,10 +200,39 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 	default:
 		return fmt.Errorf("-log-format %q; want combined or common", format)
 	}
+	if err := set.checkLimits(); err != nil {
+		return err
+	}
 	s := set.server
 	for i := range len(s.Name) {
 		if s.Name[i] < 0x20 || s.Name[i] >= 0x7f {
 			return fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name)
+		}
+	}
+	return nil
+}
+
+// checkLimits turns what the flags say about limits into what Server says.
+func (set *settings) checkLimits() error {
+	s := set.server
+	switch {
+	case s.MaxHead < minMaxHead:
+		return fmt.Errorf("-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
+	case s.MaxConns < -1:
+		return fmt.Errorf("-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
+	}
+	for _, limit := range []struct {
+		flag string
+		time *time.Duration
+	}{
+		{"-idle-timeout", &s.IdleTimeout}, {"-head-timeout", &s.HeadTimeout}, {"-body-timeout", &s.BodyTimeout},
+		{"-write-timeout", &s.WriteTimeout}, {"-grace", &s.ShutdownTimeout},
+	} {
+		if *limit.time < 0 {
+			return fmt.Errorf("%s %v is negative", limit.flag, *limit.time)
+		}
+		if *limit.time == 0 {
+			*limit.time = -1 // there 0 stands for the default
 		}
 	}
 	return nil

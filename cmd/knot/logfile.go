@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // keepOpen is a log that is not ours to close.
@@ -58,11 +59,13 @@ func (l *logFile) Close() error {
 	return l.file.Close()
 }
 
-// reopenOnHangup opens log anew at each SIGHUP until stop is called.
-func reopenOnHangup(log io.WriteCloser, errorLog *slog.Logger) (stop func()) {
-	l, ok := log.(*logFile)
-	if !ok {
-		return func() {}
+// onHangup says what SIGHUP does until stop is called; by itself it would end the process at
+// once. If log is a file, that is opened anew. Otherwise there is nothing to do, unless the
+// terminal is gone that knot was started from: then end is called.
+func onHangup(log io.Writer, errorLog *slog.Logger, end func()) (stop func()) {
+	file, _ := log.(*logFile)
+	if file == nil && signal.Ignored(syscall.SIGHUP) {
+		return func() {} // nohup(1)
 	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -70,8 +73,14 @@ func reopenOnHangup(log io.WriteCloser, errorLog *slog.Logger) (stop func()) {
 	go func() {
 		defer close(ended)
 		for range hangups {
-			if err := l.reopen(); err != nil {
-				errorLog.Error("knot: access log can't be opened anew", "error", err)
+			if file != nil {
+				if err := file.reopen(); err != nil {
+					errorLog.Error("knot: the access log can't be opened anew; the old file stays in use", "error", err)
+				}
+			} else if terminalGone(int(os.Stdin.Fd())) {
+				end()
+			} else {
+				errorLog.Info("knot: SIGHUP: there is no log file (-log) to open anew")
 			}
 		}
 	}()
@@ -80,4 +89,12 @@ func reopenOnHangup(log io.WriteCloser, errorLog *slog.Logger) (stop func()) {
 		close(hangups)
 		<-ended
 	}
+}
+
+// terminalGone reports whether fd is a terminal that was hung up: every ioctl then fails with
+// EIO.
+func terminalGone(fd int) bool {
+	var attributes syscall.Termios
+	_, _, err := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TCGETS, uintptr(unsafe.Pointer(&attributes)))
+	return err == syscall.EIO
 }

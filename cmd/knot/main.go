@@ -9,9 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -37,14 +40,15 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	set, err := parse(args, stdout, stderr)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, flag.ErrHelp), errors.Is(err, errVersion):
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
 	}
 	if err := serve(ctx, set, stdout, stderr); err != nil {
-		fmt.Fprintln(stderr, "knot:", explain(err, set))
+		// The library's errors name their package, which is called as the program is.
+		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
 		return exitFailed
 	}
 	return exitOK
@@ -60,18 +64,19 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 	server.Handler = files.Serve
 	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
 	server.ErrorLog = errorLog
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var out io.WriteCloser // nil: no access log
 	if set.log != "" {
-		out, err := openLog(set.log, stdout)
-		if err != nil {
+		if out, err = openLog(set.log, stdout); err != nil {
 			return err
 		}
 		server.AccessLog = knot.NewAccessLog(out, set.format)
-		stop := reopenOnHangup(out, errorLog)
-		defer func() {
-			stop()
-			err = errors.Join(err, server.AccessLog.Close(), out.Close())
-		}()
+		// Deferred before what uses the log, so that it is the last to end. Its errors are
+		// those of the program.
+		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
 	}
+	defer onHangup(out, errorLog, cancel)()
 	root := set.root
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
@@ -136,6 +141,10 @@ func explain(err error, set *settings) string {
 		return fmt.Sprintf("there is no folder %s (-root)", set.root)
 	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOTDIR):
 		return fmt.Sprintf("%s is not a folder (-root)", set.root)
+	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.EACCES):
+		return fmt.Sprintf("the files of %s can't be opened: this user has no right to (-root)", set.root)
+	case meant(err) != "":
+		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, meant(err))
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with %s; with port 0 a free one is taken.", err, addr, flag)
 	case errors.Is(err, syscall.ENOMEM) && !errors.As(err, &path):
@@ -144,4 +153,22 @@ func explain(err error, set *settings) string {
 		return fmt.Sprintf("%v\nPorts below 1024 need special rights. Choose another one with %s.", err, flag)
 	}
 	return err.Error()
+}
+
+// meant is the address that somebody may have had in mind who gave one without a port, or an
+// IPv6 address without brackets; "" if err is about something else.
+func meant(err error) string {
+	var wrong *net.AddrError
+	if !errors.As(err, &wrong) {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(knot.DefaultAddr)
+	addr := strings.Trim(wrong.Addr, "[]")
+	if number, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		return fmt.Sprintf(":%d", number)
+	}
+	if _, err := netip.ParseAddr(addr); err == nil || wrong.Err == "missing port in address" {
+		return net.JoinHostPort(addr, port)
+	}
+	return ""
 }

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A program is knot under test, run within the test's process.
+type program struct {
+	t      *testing.T
+	url    string
+	stderr *lines
+	stop   func() // the first stop signal
+	code   func() int
+}
+
+// start runs knot on a free port; it must serve.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	p := &program{t: t, stderr: &lines{each: make(chan string, 1000)}, stop: stop}
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, p.stderr)
+		w.Close()
+	}()
+	p.code = sync.OnceValue(func() int { return <-code })
+	out := bufio.NewReader(r)
+	line, err := out.ReadString('\n')
+	p.url = regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
+	if err != nil || p.url == "" {
+		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.all())
+	}
+	go io.Copy(io.Discard, out)
+	return p
+}
+
+func (p *program) get(path string) string {
+	p.t.Helper()
+	resp, err := http.Get(p.url + path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// lines takes what is written, and passes it on write by write.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+	each chan string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.text.Write(p)
+	l.mu.Unlock()
+	l.each <- string(p)
+	return len(p), nil
+}
+
+func (l *lines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestAccessLogThatFails: it is said while knot runs, and it is what it exits with.
+func TestAccessLogThatFails(t *testing.T) {
+	p := start(t, "-root", site, "-log", "/dev/full")
+	p.get("/notes.txt")
+	if line := <-p.stderr.each; !strings.Contains(line, "access log can't be written") || !strings.Contains(line, "no space left") {
+		t.Errorf("it says %q", line)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitFailed || !strings.Contains(p.stderr.all(), "knot: write /dev/full: no space left on device\n") {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}
+
+// TestHangupWithoutALogFile is no reason to stop.
+func TestHangupWithoutALogFile(t *testing.T) {
+	for _, args := range [][]string{{"-root", site}, {"-root", site, "-log", "-"}} {
+		p := start(t, args...)
+		syscall.Kill(os.Getpid(), syscall.SIGHUP)
+		if line := <-p.stderr.each; !strings.Contains(line, "no log file") {
+			t.Errorf("%q: it says %q", args, line)
+		}
+		if !strings.Contains(p.get("/notes.txt"), "Bowline") {
+			t.Errorf("%q: it does not serve any more", args)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		p.stop()
+		if code := p.code(); code != exitOK {
+			t.Errorf("%q: exit code %d, %s", args, code, p.stderr.all())
+		}
+	}
+}
+
+// TestTerminalGone: only a terminal that was hung up is one.
+func TestTerminalGone(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals here:", err)
+	}
+	defer master.Close()
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
+	if errno != 0 {
+		t.Skip("TIOCGPTPEER:", errno)
+	}
+	defer unix.Close(int(slave))
+	if terminalGone(int(slave)) {
+		t.Error("gone while it is there")
+	}
+	master.Close()
+	if !terminalGone(int(slave)) {
+		t.Error("not gone after a hang-up")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if terminalGone(int(null.Fd())) {
+		t.Error(os.DevNull + " is a terminal")
+	}
+}
+
+// TestErrorsNameKnotOnce although the library's errors begin with its name.
+func TestErrorsNameKnotOnce(t *testing.T) {
+	var stderr lines
+	stderr.each = make(chan string, 10)
+	args := []string{"-root", site, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
+	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.all(), "knot: no address space") {
+		t.Errorf("exit code %d, %q", code, stderr.all())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr lines
+	stdout.each = make(chan string, 10)
+	if code := run(context.Background(), []string{"-version"}, &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.all(), "knot ") || !strings.Contains(stdout.all(), ", go") {
+		t.Errorf("exit code %d, %q, %q", code, stdout.all(), stderr.all())
+	}
+	info := &debug.BuildInfo{GoVersion: "go1.2", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	if got, want := versionText(info, true), "knot v1.2.3 (commit 0123456789ab, changed), go1.2 "; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q...", got, want)
+	}
+}
+
+// TestNoLimits: 0 is the natural word for none, and the library's for the default.
+func TestNoLimits(t *testing.T) {
+	set, err := parse([]string{"-root", filepath.Clean(site), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := set.server
+	if s.IdleTimeout >= 0 || s.ShutdownTimeout >= 0 || s.HeadTimeout != knot.DefaultHeadTimeout || s.MaxHead != 256 {
+		t.Errorf("idle %v, grace %v, head %v, %d", s.IdleTimeout, s.ShutdownTimeout, s.HeadTimeout, s.MaxHead)
+	}
+}
+
+// TestStopAnswersWhoHasConnected: a client that has a connection when the stop signal comes gets an
+// answer, whether knot has noticed the signal yet or not.
+func TestStopAnswersWhoHasConnected(t *testing.T) {
+	p := start(t, "-root", site)
+	var all []net.Conn
+	for range 64 {
+		nc, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		all = append(all, nc)
+	}
+	p.stop()
+	for _, nc := range all {
+		io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
+		answer, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.Contains(string(answer), "Bowline") {
+			t.Errorf("%.100q, %v", answer, err)
+		}
+		nc.Close()
+	}
+	if code := p.code(); code != exitOK || p.stderr.all() != "" {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}

@@ -1,0 +1,176 @@
+package knot
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// layReleases makes two folders with the same files, and a link to the first.
+func layReleases(t *testing.T) (top, current string) {
+	t.Helper()
+	top, err := os.MkdirTemp("", "knot") // a folder for all users, see asNobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	current = filepath.Join(top, "current")
+	err = errors.Join(os.Chmod(top, 0o755), os.Symlink("1", current))
+	for _, release := range []string{"1", "2"} {
+		dir := filepath.Join(top, release)
+		err = errors.Join(err, os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "f"), []byte("release "+release), 0o644))
+		aged(t, filepath.Join(dir, "f"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top, current
+}
+
+// switchLink makes the link current lead to target in one step.
+func switchLink(t *testing.T, current, target string) {
+	t.Helper()
+	fresh := current + ".new"
+	if err := errors.Join(os.Symlink(target, fresh), os.Rename(fresh, current)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRootIsLookedUpAnew: what its name leads to is served, as soon as a change of a file would
+// show, however files are kept and found.
+func TestRootIsLookedUpAnew(t *testing.T) {
+	const old, fresh = "release 1", "release 2"
+	for _, kept := range keepings {
+		for _, walks := range []bool{false, true} {
+			for _, change := range []struct {
+				name, want, says string
+				do               func(t *testing.T, top, current string)
+			}{
+				{"nothing", old, "", func(*testing.T, string, string) {}},
+				{"a link is switched", fresh, "", func(t *testing.T, top, current string) { switchLink(t, current, "2") }},
+				{"a link becomes a folder", fresh, "", func(t *testing.T, top, current string) {
+					if err := errors.Join(os.Remove(current), os.Rename(filepath.Join(top, "2"), current)); err != nil {
+						t.Fatal(err)
+					}
+				}},
+				{"the link is gone", old, "no such file", func(t *testing.T, top, current string) { os.Remove(current) }},
+				{"it leads to a file", old, "not a directory", func(t *testing.T, top, current string) { switchLink(t, current, "2/f") }},
+				{"it leads to a folder that is forbidden", old, "permission denied", func(t *testing.T, top, current string) {
+					if err := os.Chmod(filepath.Join(top, "2"), 0); err != nil {
+						t.Fatal(err)
+					}
+					switchLink(t, current, "2")
+				}},
+			} {
+				t.Run(fmt.Sprint(kept.name, "/walks=", walks, "/", change.name), func(t *testing.T) {
+					top, current := layReleases(t)
+					f := openWith(t, current, kept.config)
+					f.walks = f.walks || walks
+					now := int64(1)
+					f.now = func() int64 { return now }
+					f.root.checked.Store(now)
+					fds := countFDs()
+					var log lockedBuffer
+					s := &Server{Handler: f.Serve, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+					defer s.Close()
+					ask := func() string {
+						nc := newScriptConn([]byte("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), nil, 1)
+						s.ServeConn(nc)
+						_, body, _ := strings.Cut(string(nc.output), "\r\n\r\n")
+						return body
+					}
+					if got := ask(); got != old {
+						t.Fatalf("at first: %q", got)
+					}
+					change.do(t, top, current)
+					asNobody(t, func() {
+						now += int64(time.Second) - 1
+						if got := ask(); got != old {
+							t.Errorf("before it was looked up: %q", got)
+						}
+						now++
+						for range 3 {
+							if got := ask(); got != change.want {
+								t.Errorf("got %q, want %q", got, change.want)
+							}
+							now += int64(time.Second)
+						}
+					})
+					if said := log.String(); strings.Count(said, "\n") != min(1, len(change.says)) || !strings.Contains(said, change.says) {
+						t.Errorf("it says %q, want one line with %q", said, change.says)
+					}
+					if n := countFDs(); n > fds+1 {
+						t.Errorf("%d descriptors, before %d", n, fds)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRootAtEveryRequest, if that is what Revalidate says.
+func TestRootAtEveryRequest(t *testing.T) {
+	_, current := layReleases(t)
+	f := openWith(t, current, FilesConfig{Revalidate: -1})
+	for _, release := range []string{"1", "2", "1", "2"} {
+		switchLink(t, current, release)
+		if got := askBody(t, f, "/f", "200"); got != "release "+release {
+			t.Errorf("%q after a switch to %s", got, release)
+		}
+	}
+}
+
+// TestFileOpenedBeforeTheSwitch: an entry that was compared a moment before the root was switched is
+// not served for as long again.
+func TestFileOpenedBeforeTheSwitch(t *testing.T) {
+	_, current := layReleases(t)
+	f := openWith(t, current, FilesConfig{})
+	now := int64(1)
+	f.now = func() int64 { return now }
+	f.root.checked.Store(now)
+	now += int64(time.Second) - 10
+	askBody(t, f, "/f", "200") // good until almost two seconds
+	switchLink(t, current, "2")
+	now += 10
+	if got := askBody(t, f, "/f", "200"); got != "release 2" {
+		t.Errorf("%q after the root was looked up", got)
+	}
+}
+
+func TestRootThatCannotBeUsed(t *testing.T) {
+	top, current := layReleases(t)
+	if err := os.Chmod(filepath.Join(top, "2"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		filepath.Join(top, "none"): unix.ENOENT,
+		filepath.Join(top, "1/f"):  unix.ENOTDIR,
+		filepath.Join(top, "2"):    unix.EACCES,
+	} {
+		asNobody(t, func() {
+			fds := countFDs()
+			f, err := OpenFiles(name)
+			if path := (*os.PathError)(nil); !errors.Is(err, want) || !errors.As(err, &path) || path.Path != name {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+			if err == nil {
+				f.Close()
+			}
+			if n := countFDs(); n != fds {
+				t.Errorf("%s: %d descriptors, before %d", name, n, fds)
+			}
+		})
+	}
+	f, err := OpenFiles(current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}

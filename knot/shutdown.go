@@ -1,0 +1,153 @@
+package knot
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Shutdown stops the server gracefully. Connections that wait for another request are closed
+// at once. A response under way is completed. Who has connected already, accepted or not, may
+// send one request, as long as HeadTimeout and ctx allow. All these responses carry
+// Connection: close and are the last of their connections. New connections are not
+// taken: a *netpoll.Listener is drained as its Drain says; of any other listener, of crypto/tls
+// for instance, it can't be told whether clients wait, and it is closed when Accept has
+// returned none for 10 ms.
+//
+// If ctx ends first, Context of the requests still under way ends, their connections are
+// closed, and Shutdown returns the error of ctx; it returns nil if no request was. The
+// end of the calling task's own context does not cut it short. It parks.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.ready()
+	s.stopping.Store(true)
+	s.closeIdle()
+	var err error
+	offload(func() {
+		for _, ln := range s.tracked() {
+			s.drain(ctx, ln)
+		}
+		s.mu.Lock()
+		s.checkDrained()
+		s.mu.Unlock()
+		select {
+		case <-s.drained:
+		case <-ctx.Done():
+			if s.busy() {
+				err = ctx.Err()
+			}
+		}
+	})
+	s.abort()
+	return err
+}
+
+// Close closes listeners and connections at once. What handlers are doing goes
+// on until they next use their connection or Context. It may park for a
+// moment.
+func (s *Server) Close() error {
+	s.ready()
+	s.stopping.Store(true)
+	s.abort()
+	return nil
+}
+
+func (s *Server) tracked() (all []net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ln := range s.listeners {
+		all = append(all, ln)
+	}
+	return all
+}
+
+const (
+	// acceptQuiet is for how long Accept must have returned nothing before a listener is
+	// closed of which nothing else can be told.
+	acceptQuiet = 10 * time.Millisecond
+	// acceptMost is after what time it is closed in any case, as clients go on coming in.
+	acceptMost = time.Second
+)
+
+// drain closes ln when nobody waits to be accepted any more. It blocks, as it is called by a
+// plain goroutine.
+func (s *Server) drain(ctx context.Context, ln net.Listener) {
+	if own, ok := ln.(interface{ Drain(context.Context) error }); ok {
+		own.Drain(ctx)
+		return
+	}
+	defer ln.Close()
+	most := time.After(acceptMost)
+	for seen := s.accepted.Load(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-most:
+			return
+		case <-time.After(acceptQuiet):
+		}
+		now := s.accepted.Load()
+		if now == seen {
+			return
+		}
+		seen = now
+	}
+}
+
+// closeIdle closes the connections that wait for another request, but not those on which one
+// has come and is about to be read.
+func (s *Server) closeIdle() {
+	s.mu.Lock()
+	var idle []*conn
+	for c := s.first; c != nil; c = c.next {
+		if c.state.Load() == connIdle {
+			idle = append(idle, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range idle {
+		if !unread(c.nc) && c.state.CompareAndSwap(connIdle, connClosed) {
+			c.nc.Close() // its task, which that wakes, does the rest
+		}
+	}
+}
+
+// unread reports whether a client has sent something that nobody has read; false if that
+// can't be told.
+func unread(nc net.Conn) bool {
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
+		nc = secure.NetConn()
+	}
+	c, ok := nc.(interface{ Unread() bool })
+	return ok && c.Unread()
+}
+
+// busy reports whether anything but fresh connections is left.
+func (s *Server) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := s.first; c != nil; c = c.next {
+		if c.state.Load() != connFresh {
+			return true
+		}
+	}
+	return false
+}
+
+// abort closes every listener and every connection, whatever it is doing.
+func (s *Server) abort() {
+	s.cancel()
+	s.clock.close()
+	s.mu.Lock()
+	s.closed = true
+	var all []*conn
+	for c := s.first; c != nil; c = c.next {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, ln := range s.tracked() {
+		ln.Close()
+	}
+	for _, c := range all {
+		c.nc.Close()
+	}
+}

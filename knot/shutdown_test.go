@@ -1,0 +1,307 @@
+package knot
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+const smallRequest = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+
+func doneHandler(x *Ctx) error { return x.SendString(200, "text/plain", "done") }
+
+// startDown begins a Shutdown that has as long as it needs, once the server listens, and
+// returns when it has begun.
+func startDown(sv *served) (down chan error) {
+	down = make(chan error, 1)
+	for len(sv.tracked()) == 0 {
+		runtime.Gosched()
+	}
+	go func() { down <- sv.Shutdown(context.Background()) }()
+	for !sv.stopping.Load() {
+		runtime.Gosched()
+	}
+	return down
+}
+
+// wantLast sends a request, whose answer must be complete and the last of its connection.
+func wantLast(nc net.Conn) error {
+	if _, err := io.WriteString(nc, smallRequest); err != nil {
+		return fmt.Errorf("sending: %w", err)
+	}
+	r := bufio.NewReader(nc)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != "done" || !resp.Close {
+		return fmt.Errorf("body %q, %v, Connection: close %v", body, err, resp.Close)
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		return fmt.Errorf("after the answer: %w", err)
+	}
+	return nil
+}
+
+// TestShutdownAnswersWhoHasConnected: accepted or still in the backlog, and sent before or after it
+// began.
+func TestShutdownAnswersWhoHasConnected(t *testing.T) {
+	const clients = 64
+	for _, loops := range []int{1, 3} {
+		for round := range 10 {
+			t.Run(fmt.Sprint(loops, " loops, round ", round), func(t *testing.T) {
+				checkLeaks(t)
+				sv := startServer(t, &Server{Handler: doneHandler}, loops)
+				all := make([]net.Conn, clients)
+				for i := range all {
+					all[i] = sv.dial().nc
+				}
+				down := startDown(sv)
+				answers := make(chan error)
+				for _, nc := range all {
+					go func() { answers <- wantLast(nc) }()
+				}
+				for range all {
+					if err := <-answers; err != nil {
+						t.Error(err)
+					}
+				}
+				for _, nc := range all {
+					nc.Close()
+				}
+				if err := <-down; err != nil {
+					t.Errorf("Shutdown: %v", err)
+				}
+				if _, err := net.Dial("tcp", sv.addr); !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("a client after the shutdown: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestShutdownWhileClientsConnect: whoever gets a connection gets an answer.
+func TestShutdownWhileClientsConnect(t *testing.T) {
+	const clients = 64
+	checkLeaks(t)
+	sv := startServer(t, &Server{Handler: doneHandler}, 2)
+	answers, begun := make(chan error), make(chan bool, clients)
+	for range clients {
+		go func() {
+			nc, err := net.DialTimeout("tcp", sv.addr, 100*time.Millisecond)
+			begun <- true
+			if err != nil {
+				answers <- nil // kept out, or refused
+				return
+			}
+			defer nc.Close()
+			answers <- wantLast(nc)
+		}()
+	}
+	<-begun
+	down := startDown(sv)
+	for range clients {
+		// Who was served before it began may be told nothing; that is checked above.
+		if err := <-answers; err != nil && err.Error() != `body "done", <nil>, Connection: close false` {
+			t.Error(err)
+		}
+	}
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// TestShutdownReadsWhatHasCome: a connection that waited for another request is not closed
+// when that has come and nobody has had the time to look.
+func TestShutdownReadsWhatHasCome(t *testing.T) {
+	checkLeaks(t)
+	entered, leave := make(chan bool), make(chan bool)
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		if x.Path() == "/hold" {
+			entered <- true
+			<-leave // holds the only loop
+		}
+		return doneHandler(x)
+	}}, 1)
+	kept, idle, holder := sv.dial(), sv.dial(), sv.dial()
+	for _, p := range []*peer{kept, idle} {
+		p.send(smallRequest)
+		p.response("GET")
+	}
+	for resting := 0; resting < 2; { // the responses are read before their connections rest
+		sv.mu.Lock()
+		resting = 0
+		for c := sv.first; c != nil; c = c.next {
+			if c.state.Load() == connIdle {
+				resting++
+			}
+		}
+		sv.mu.Unlock()
+		runtime.Gosched()
+	}
+	holder.send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-entered
+	answer := make(chan error, 1)
+	go func() { answer <- wantLast(kept.nc) }()
+	for waiting := false; !waiting; runtime.Gosched() {
+		sv.mu.Lock()
+		for c := sv.first; c != nil; c = c.next {
+			waiting = waiting || c.state.Load() == connIdle && unread(c.nc)
+		}
+		sv.mu.Unlock()
+	}
+	down := startDown(sv)
+	idle.wantClosed() // that needs no loop
+	leave <- true
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	kept.nc.Close()
+	if resp, _ := holder.response("GET"); !resp.Close {
+		t.Error("the response that was under way does not say that it is the last")
+	}
+	holder.nc.Close()
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// TestShutdownOfSilentClients: at its end they are no requests under way.
+func TestShutdownOfSilentClients(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: doneHandler})
+		p := sv.dial()
+		for sv.Conns() < 1 {
+			runtime.Gosched()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if err := sv.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		p.wantClosed()
+	})
+}
+
+// TestShutdownClosesNewConnectionsOfOthers: those that a program brings itself.
+func TestShutdownClosesNewConnectionsOfOthers(t *testing.T) {
+	s := &Server{Handler: doneHandler}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	nc := newScriptConn([]byte(smallRequest), nil, 1)
+	s.ServeConn(nc)
+	if len(nc.output) > 0 || s.Conns() != 0 {
+		t.Errorf("served %q, %d connections", nc.output, s.Conns())
+	}
+}
+
+// queued is a listener, without Drain, of which three clients wait to be accepted.
+type queued struct {
+	net.Listener
+	clients chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (l *queued) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.clients:
+		return nc, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *queued) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *queued) Addr() net.Addr { return scriptAddr{} }
+
+// TestShutdownOfAnyListener goes on accepting as long as clients come in.
+func TestShutdownOfAnyListener(t *testing.T) {
+	ln := &queued{clients: make(chan net.Conn), closed: make(chan struct{})}
+	s := &Server{Handler: doneHandler}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	first, server := net.Pipe()
+	ln.clients <- server
+	down := startDown(&served{Server: s})
+	second, server := net.Pipe()
+	select {
+	case ln.clients <- server: // as long as it is open: that is up to the machine
+		if err := wantLast(second); err != nil {
+			t.Error(err)
+		}
+	case <-ln.closed:
+	}
+	if err := wantLast(first); err != nil {
+		t.Error(err)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+var _ interface{ Drain(context.Context) error } = (*netpoll.Listener)(nil)
+
+// failing is a listener that cannot accept at first.
+type failing struct {
+	queued
+	errs []error // of the first calls; only Serve's caller touches it
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
+	return l.queued.Accept()
+}
+
+// TestAcceptErrorsDoNotEndTheServer, known or not: each is logged, and Accept called again.
+func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
+	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
+	ln := &failing{queued: queued{clients: make(chan net.Conn), closed: make(chan struct{})}, errs: errs}
+	var log lockedBuffer
+	s := &Server{Handler: doneHandler, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	client, server := net.Pipe()
+	ln.clients <- server
+	down := startDown(&served{Server: s})
+	if err := wantLast(client); err != nil {
+		t.Error(err)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Errorf("Serve: %v", err)
+	}
+	for _, err := range errs {
+		if !strings.Contains(log.String(), err.Error()) {
+			t.Errorf("%v is not in the log: %s", err, &log)
+		}
+	}
+}

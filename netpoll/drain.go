@@ -1,0 +1,156 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+const (
+	// drainPause is between two looks at the backlogs. A handshake that had begun before
+	// has as long to end.
+	drainPause = 2 * time.Millisecond
+	// drainQuiet is how many looks in a row must find nothing.
+	drainQuiet = 2
+	// drainOpen is for how long backlogs are waited for if new clients can't be kept out.
+	drainOpen = time.Second
+)
+
+// Drain lets no new connection in, waits until those that wait to be accepted have been, and
+// then closes ln, as Close does. Somebody must go on accepting meanwhile: Serve, ServeInline
+// or callers of Accept. If ctx ends first, ln is closed at once, which resets the
+// connections that are left, and the error of ctx is returned.
+//
+// Clients that try to connect to a TCP listener meanwhile get no answer: they try again
+// after a second, and are refused or come to whoever listens there then. That takes a
+// filter on the socket (SO_ATTACH_FILTER, socket(7)). Where it can't be had, and with unix
+// sockets, whose file is removed first, clients may go on coming in, and Drain waits for a
+// second at most.
+//
+// It parks, and does not end early when the task is cancelled.
+func (ln *Listener) Drain(ctx context.Context) error {
+	var err error
+	task.Offload(func() { err = ln.drain(ctx) })
+	if closed := ln.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// drain is for a plain goroutine.
+func (ln *Listener) drain(ctx context.Context) error {
+	if ln.family == unix.AF_UNIX {
+		ln.removeFile()
+	}
+	began := time.Now()
+	tick := time.NewTicker(drainPause)
+	defer tick.Stop()
+	for quiet := 0; quiet < drainQuiet; {
+		all, complete := ln.all()
+		empty, alone := complete, true
+		for _, each := range all {
+			alone = each.refuseNew() && alone
+			empty = each.d.backlogEmpty() && empty
+		}
+		quiet++
+		if !empty {
+			quiet = 0
+		}
+		if !alone && time.Since(began) > drainOpen {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// all returns ln and its clones; complete is false if there are going to be more, which may have
+// clients already.
+func (ln *Listener) all() (all []*Listener, complete bool) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	all = append(all, ln)
+	for c := range ln.clones {
+		all = append(all, c)
+	}
+	return all, ln.cloning == 0
+}
+
+func (ln *Listener) addCloning(n int) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.cloning += n
+}
+
+// onlyBegun is a filter that drops TCP segments with SYN and without ACK (RFC 9293, 3.1): new
+// clients. What belongs to a handshake that has begun passes. The connections that come of
+// it inherit the filter, to which such segments mean nothing.
+var onlyBegun = []unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13}, // the flags
+	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x12},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 0x02, Jt: 0, Jf: 1},
+	{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
+}
+
+// refuseNew keeps new clients out, and reports whether it could.
+func (ln *Listener) refuseNew() bool {
+	if ln.family == unix.AF_UNIX {
+		return false
+	}
+	if ln.d.use() != nil {
+		return true // closed
+	}
+	defer ln.d.unuse()
+	return unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+		Len: uint16(len(onlyBegun)), Filter: &onlyBegun[0],
+	}) == nil
+}
+
+// backlogEmpty reports whether nobody waits to be accepted. A closed listener is empty.
+func (d *desc) backlogEmpty() bool {
+	if d.use() != nil {
+		return true
+	}
+	defer d.unuse()
+	if r := d.requests; r != nil && r.accepted != nil {
+		r.mu.Lock()
+		taken := r.accepted.len()
+		r.mu.Unlock()
+		if taken > 0 {
+			return false
+		}
+	}
+	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLIN}}
+	_, err := unix.Poll(look, 0)
+	return err == nil && look[0].Revents&unix.POLLIN == 0
+}
+
+// Unread reports whether the peer has sent something, or has ended its side, that nobody has
+// read yet. It never parks.
+func (c *Conn) Unread() bool {
+	if c.d.use() != nil {
+		return false
+	}
+	defer c.d.unuse()
+	if r := c.d.requests; r != nil && c.d.kind == kindTCP {
+		r.mu.Lock()
+		kept := r.held > 0 || r.ended
+		r.mu.Unlock()
+		if kept {
+			return true
+		}
+	}
+	var b [1]byte
+	_, e := sysRecv(c.d.fd, b[:], unix.MSG_PEEK)
+	return e == 0
+}

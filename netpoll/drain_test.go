@@ -1,0 +1,145 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// TestDrain: who was in the backlog is served, and nobody after.
+func TestDrain(t *testing.T) {
+	const clients = 32
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, rt *task.Runtime) {
+				address := "127.0.0.1:0"
+				if network == "unix" {
+					address = filepath.Join(t.TempDir(), "s")
+				}
+				ln, err := Listen(network, address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				address = ln.Addr().String()
+				var all []net.Conn
+				for range clients {
+					nc, err := net.Dial(network, address)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer nc.Close()
+					all = append(all, nc)
+				}
+				drained, served := make(chan error, 1), make(chan error, 1)
+				go func() { drained <- ln.Drain(context.Background()) }()
+				go func() {
+					served <- Serve(ln, func(c *Conn) {
+						defer c.Close()
+						io.WriteString(c, "hello")
+					})
+				}()
+				for _, nc := range all {
+					nc.SetDeadline(time.Now().Add(time.Minute))
+					if got, err := io.ReadAll(nc); string(got) != "hello" {
+						t.Errorf("%q, %v", got, err)
+					}
+				}
+				if err := <-drained; err != nil {
+					t.Errorf("Drain: %v", err)
+				}
+				if err := <-served; !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Serve: %v", err)
+				}
+				if nc, err := net.Dial(network, address); err == nil {
+					nc.Close()
+					t.Error("a client after Drain")
+				}
+			})
+		})
+	}
+}
+
+// TestDrainKeepsNewClientsOut while those in the backlog wait.
+func TestDrainKeepsNewClientsOut(t *testing.T) {
+	settings()[0].start(t)
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		if address[0] == '[' && !haveIPv6() {
+			continue
+		}
+		ln, err := Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := ln.Addr().String()
+		if address == ":0" {
+			_, port, _ := net.SplitHostPort(to)
+			to = net.JoinHostPort("127.0.0.1", port)
+		}
+		first, err := net.Dial("tcp", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		drained := make(chan error, 1)
+		go func() { drained <- ln.Drain(ctx) }()
+		for kept := false; !kept; { // until the filter is there
+			nc, err := net.DialTimeout("tcp", to, 100*time.Millisecond)
+			kept = errors.Is(err, os.ErrDeadlineExceeded)
+			if err == nil {
+				nc.Close()
+			}
+		}
+		cancel()
+		if err := <-drained; err != context.Canceled {
+			t.Errorf("Drain: %v", err)
+		}
+		// Nobody has accepted the first, which is reset.
+		if _, err := first.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a client whom nobody accepts: %v", err)
+		}
+	}
+}
+
+// TestUnread on every poller, as some receive before anybody reads.
+func TestUnread(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		ours, theirs := connPair(t, "tcp")
+		if ours.Unread() {
+			t.Error("nothing was sent")
+		}
+		buf := make([]byte, 10)
+		for _, text := range []string{"a", "bc"} {
+			if _, err := io.WriteString(theirs, text); err != nil {
+				t.Fatal(err)
+			}
+			for !ours.Unread() {
+				breathe(time.Millisecond)
+			}
+			if n, err := ours.Read(buf); string(buf[:n]) != text {
+				t.Errorf("%q, %v", buf[:n], err)
+			}
+			if ours.Unread() {
+				t.Error("all was read")
+			}
+		}
+		theirs.Close()
+		for !ours.Unread() {
+			breathe(time.Millisecond)
+		}
+		ours.Close()
+		if ours.Unread() {
+			t.Error("closed")
+		}
+	})
+}
