@@ -124,8 +124,10 @@ func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
 // Unlink gives the running task its worker back.
 func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l := m.loop
-	if !coro.RunsFree(&l.curG) && l.unlockThread() {
-		refusal = threadLockRefusal
+	if !coro.RunsFree(&l.curG) {
+		if locked, _ := l.unlockThread(); locked {
+			refusal = threadLockRefusal
+		}
 	}
 	w := m.below
 	m.below = nil

@@ -252,7 +252,7 @@ func (w *watchdog) wokeUp() {
 
 // checkDeadlock reports if all tasks wait for something that only other tasks can do.
 func (w *watchdog) checkDeadlock() {
-	all := w.rt.Tasks()
+	all := w.rt.tasks(w.stop)
 	if all == nil {
 		return
 	}
@@ -265,7 +265,7 @@ func (w *watchdog) checkDeadlock() {
 			fmt.Fprintf(&text, "\n  task %s #%d on loop %d waits: %v %s", t.Name, t.ID, t.Loop, t.Reason, t.On)
 		}
 	}
-	if len(all) == 0 || w.rt.canWake() || text.String() == w.deadlock {
+	if len(all) == 0 || w.rt.canWake(w.stop) || text.String() == w.deadlock {
 		return
 	}
 	w.deadlock = text.String()
@@ -274,9 +274,9 @@ func (w *watchdog) checkDeadlock() {
 }
 
 // canWake says whether a timer, an event or an offloaded function may still come.
-func (rt *Runtime) canWake() bool {
+func (rt *Runtime) canWake(stop <-chan struct{}) bool {
 	var yes atomic.Bool
-	rt.onLoops(func(l *Loop) {
+	rt.onLoops(stop, func(l *Loop) {
 		if l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load() {
 			yes.Store(true)
 		}
