@@ -176,9 +176,7 @@ func TestShutdownUnwindsPulls(t *testing.T) {
 		})
 	}
 	waitParked(t, rt, 3, ReasonMutex)
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	rt.Close()
 	once.Wait()
 	check()
 }
