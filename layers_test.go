@@ -16,6 +16,7 @@ import (
 var layers = map[string]string{
 	".":                              "task stackchunk netpoll bgraph golang.org/x/sys/unix internal/steer",
 	"internal/coro":                  "",
+	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/sim":                   "task",
 	"internal/sim/programs":          "internal/sim stackchunk task",
@@ -46,7 +47,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "bgraph internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "aio bgraph internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
 
 const module = "github.com/capriccio-go/capriccio"
 

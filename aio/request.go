@@ -235,6 +235,7 @@ func (r *request) closeAgain() bool {
 // given up. If the runtime ends meanwhile, the task does not return from here, but what
 // r points to is no longer in use then.
 func (r *request) wait(l *task.Loop) error {
+	task.CheckWait()
 	r.w, r.loop, r.state = task.Self(), l, stateIdle
 	if f := r.file; f != nil && !f.begin(r) {
 		return errClosed

@@ -103,16 +103,39 @@ func sideOf(s *Snapshot) Side {
 	return Side{Program: s.Program, Span: s.Span, Sampling: s.Sampling}
 }
 
-// successors returns for each node of before which node of after is the same.
+// successors returns for each node of before which node of after is the same: that with
+// the same key; else the only one with the same functions, as lines may have been added;
+// else the only one with the same functions when literals go by what they are written in,
+// as the compiler may have changed.
 func successors(before, after *Snapshot) map[Key]Key {
 	out := make(map[Key]Key, len(before.Nodes))
+	taken := make(map[Key]bool, len(before.Nodes))
+	for i := range before.Nodes {
+		if k := before.Nodes[i].Key; after.Node(k) != nil {
+			out[k] = k
+			taken[k] = true
+		}
+	}
+	matchBy(before, after, out, taken, func(f *Frame) string { return f.Function })
+	matchBy(before, after, out, taken, func(f *Frame) string {
+		if in, literal := enclosing(f.Function); literal {
+			return in
+		}
+		return f.Function
+	})
+	return out
+}
+
+// matchBy adds to out, and to taken, the nodes that have no successor or predecessor yet
+// and are alone in each snapshot with their reason, label and functions as named by name.
+func matchBy(before, after *Snapshot, out map[Key]Key, taken map[Key]bool, name func(*Frame) string) {
 	type match struct {
 		before, after   Key
 		nBefore, nAfter int
 	}
 	lonely := map[string]*match{}
 	of := func(n *Node) *match {
-		id := identity(n)
+		id := identity(n, name)
 		if lonely[id] == nil {
 			lonely[id] = new(match)
 		}
@@ -120,16 +143,14 @@ func successors(before, after *Snapshot) map[Key]Key {
 	}
 	for i := range before.Nodes {
 		n := &before.Nodes[i]
-		if after.Node(n.Key) != nil {
-			out[n.Key] = n.Key
-			continue
+		if _, known := out[n.Key]; !known {
+			m := of(n)
+			m.before = n.Key
+			m.nBefore++
 		}
-		m := of(n)
-		m.before = n.Key
-		m.nBefore++
 	}
 	for i := range after.Nodes {
-		if n := &after.Nodes[i]; before.Node(n.Key) == nil {
+		if n := &after.Nodes[i]; !taken[n.Key] {
 			m := of(n)
 			m.after = n.Key
 			m.nAfter++
@@ -138,17 +159,17 @@ func successors(before, after *Snapshot) map[Key]Key {
 	for _, m := range lonely {
 		if m.nBefore == 1 && m.nAfter == 1 {
 			out[m.before] = m.after
+			taken[m.after] = true
 		}
 	}
-	return out
 }
 
 // identity is what a node keeps when lines are added to its functions.
-func identity(n *Node) string {
+func identity(n *Node, name func(*Frame) string) string {
 	var b strings.Builder
 	b.WriteString(n.Reason + "\x00" + n.Label)
 	for i := range n.Stack {
-		b.WriteString("\x00" + n.Stack[i].Function)
+		b.WriteString("\x00" + name(&n.Stack[i]))
 	}
 	return b.String()
 }

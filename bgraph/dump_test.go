@@ -182,7 +182,7 @@ func TestDecodeKnowsWhatIsNoDump(t *testing.T) {
 		{title + `{"span_ns":"1s"}`, "span_ns is a JSON string; want one that fits bgraph.Nanos"},
 		{title + `{"span_ns":1.5}`, "span_ns is a JSON number 1.5"},
 		{title + `{"span_ns":99999999999999999999}`, "span_ns is a JSON number 9999"},
-		{title + `{"nodes":[{"arrivals":-1}]}`, "nodes.arrivals is a JSON number -1; want one that fits uint64"},
+		{title + `{"nodes":[{"arrivals":-1}]}`, "arrivals is a JSON number -1; want one that fits uint64"},
 		{title + `{"edges":[{"recent":{"mean":1e999}}]}`, "recent.mean is a JSON number 1e999"},
 		{title + `{"nodes":[{"key":"12"}]}`, "want 16 hexadecimal digits"},
 		{title + `{"nodes":[{"key":"\u001b[2J"}]}`, `"\x1b[2J"`},

@@ -5,7 +5,6 @@ import (
 	"io"
 	"reflect"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/task"
@@ -54,10 +53,7 @@ func newPlace(why task.Reason, label string, pcs []uintptr) *place {
 	h := fnv.New64a()
 	io.WriteString(h, p.reason+"\x00"+label)
 	for _, f := range p.symbolise() { // only its hash is kept
-		io.WriteString(h, "\x00"+f.Function)
-		if !ofRuntime(f.Function) { // so that a new version of the runtime leaves the key as it is
-			io.WriteString(h, "\x00"+strconv.Itoa(f.Offset))
-		}
+		io.WriteString(h, f.keyPart())
 	}
 	p.key = Key(h.Sum64())
 	if p.key < reservedKeys {

@@ -139,10 +139,10 @@ func (c *Chunk) adapt() {
 
 // ended is deferred by serve. A Goexit goes on from there through body.
 func (c *Chunk) ended() {
-	if c.outcome == returned {
+	if c.outcome != running { // f has ended before
 		return
 	}
-	if v := recover(); v != nil {
+	if v := recover(); v != nil || !coro.ByGoexit() {
 		c.outcome = panicked
 		c.value = v
 		c.member.Panicked(v)

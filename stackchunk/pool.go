@@ -61,6 +61,18 @@ const (
 
 func sizeOf(class int) Bytes { return minSize << class }
 
+// overhead is at most what a chunk's own frames and the Go runtime's below take: more in
+// a program that was built without optimisations (-gcflags='all=-N -l', for a debugger).
+var overhead = func() Bytes {
+	if at := coro.Depth(); inlinedDepth() != at {
+		return unoptimized
+	}
+	return optimized
+}()
+
+// inlinedDepth is the depth of its caller's frame, if that has it inlined.
+func inlinedDepth() uintptr { return coro.Depth() }
+
 // roomOf is what a function on a chunk finds at least.
 func roomOf(class int) Bytes { return sizeOf(class) - overhead - reserve }
 
@@ -169,7 +181,7 @@ func (p *Pool) takeNew(class int) *Chunk {
 	c.class = class
 	c.size = sizeOf(class)
 	c.room = roomOf(class)
-	c.least = uintptr(c.size) - overhead
+	c.least = uintptr(c.size - overhead)
 	c.most = uintptr(c.size)
 	k := &p.counts.class[class]
 	c.counts = k

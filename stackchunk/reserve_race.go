@@ -5,6 +5,7 @@ package stackchunk
 const (
 	// reserve is what the Go runtime keeps free at the end of a stack.
 	reserve = 2048
-	// overhead is at most what a chunk's own frames and the Go runtime's below take.
-	overhead = 1024
+	// See overhead.
+	optimized   = 1024
+	unoptimized = 2048
 )

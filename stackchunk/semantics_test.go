@@ -358,3 +358,27 @@ func TestARuntimeIsMadeWhileChunksAreInUse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// With GODEBUG=panicnil=1, recover returns nil for a panic too.
+func TestAPanicWithNilGoesOnInTheCaller(t *testing.T) {
+	needChunks(t)
+	t.Setenv("GODEBUG", "panicnil=1")
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		for range 3 { // the chunk serves on
+			calls, returned := 0, false
+			func() {
+				defer func() {
+					if v := recover(); v != nil {
+						t.Errorf("panicked with %v", v)
+					}
+				}()
+				stackchunk.Call(large, func() { calls++; panic(nil) })
+				returned = true
+			}()
+			if calls != 1 || returned {
+				t.Errorf("the function ran %d times; the caller went on: %v", calls, returned)
+			}
+		}
+	})
+}

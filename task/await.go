@@ -10,9 +10,9 @@ func Await(ctx context.Context) error {
 		<-ctx.Done()
 		return contextError(ctx)
 	}
-	w := Self()
-	stop := context.AfterFunc(ctx, w.Wake)
-	if err := w.Park(ReasonContext, nil); err != nil {
+	w := selfOn(l)
+	stop := afterContext(context.AfterFunc(ctx, w.Wake))
+	if err := w.Park(ReasonContext, stop); err != nil {
 		if stop() {
 			return err
 		}
@@ -20,6 +20,11 @@ func Await(ctx context.Context) error {
 	}
 	return contextError(ctx)
 }
+
+// An afterContext is what context.AfterFunc returns, as the withdrawer of an Await.
+type afterContext func() bool
+
+func (stop afterContext) withdraw(*Waiter) bool { return stop() }
 
 // Under calls fn with ctx as the innermost context of the calling task: waits in fn end
 // with the error of ctx when ctx ends, and tasks spawned in fn belong to ctx. The

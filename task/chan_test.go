@@ -483,3 +483,51 @@ func TestRecvInTimeOrNot(t *testing.T) {
 		}
 	})
 }
+
+// A Case may stand in a Select twice, and in several at once.
+func TestSelectWithOneCaseTwice(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		c := NewChan[int](0)
+		var v int
+		receive, send := c.RecvCase(&v), c.SendCase(7)
+		k := rt.Go(func() {
+			if i, err := Select(receive, receive); i < 0 || i > 1 || err != nil || v != 5 {
+				t.Errorf("Select = %d, %v, received %d", i, err, v)
+			}
+		})
+		waitParked(t, rt, 1, ReasonSelect)
+		if err := c.Send(5); err != nil {
+			t.Error(err)
+		}
+		k.Join()
+		var senders []*Task
+		for range 3 {
+			senders = append(senders, rt.Go(func() {
+				if _, err := Select(send, send); err != nil {
+					t.Error(err)
+				}
+			}))
+		}
+		waitParked(t, rt, 3, ReasonSelect)
+		for range 3 {
+			if got, err := c.Recv(); got != 7 || err != nil {
+				t.Errorf("received %d, %v", got, err)
+			}
+		}
+		for _, k := range senders {
+			k.Join()
+		}
+		k = GoContext(waitCtx(t, time.Millisecond), func() {
+			if i, err := Select(receive, receive); i != -1 || err == nil {
+				t.Errorf("Select = %d, %v", i, err)
+			}
+		})
+		k.Join()
+		if c.recvq.head != nil || c.sendq.head != nil {
+			t.Error("somebody is left in the queue")
+		}
+		if ok, err := c.TrySend(1); ok || err != nil { // the guard is free
+			t.Errorf("TrySend = %v, %v", ok, err)
+		}
+	})
+}

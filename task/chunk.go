@@ -41,14 +41,18 @@ var chunksIndex = uint(stackChunks.index)
 func init() {
 	stackchunk.SetHosts(func() (*stackchunk.Pool, bool) {
 		l := soleLoop.Load()
-		if l == nil || !coro.RunsFree(&l.curG) { // this is here, which is not inlined
-			l = hereSlow()
+		free := l != nil && coro.RunsFree(&l.curG) // this is here, which is not inlined
+		if !free {
+			if l = hereSlow(); l == nil {
+				return nil, false
+			}
+			at := coro.Running(&l.curG) // not Here: inside of an iter.Pull
+			free = at&coro.Here != 0 && (l.lockThread || at&coro.ThreadLocked == 0)
 		}
-		if l == nil || l.cur == nil {
+		if l.cur == nil {
 			return nil, false
 		}
-		locked := l.lockSeen && !l.lockThread && coro.Running(&l.curG)&coro.ThreadLocked != 0
-		return l.chunks, !locked && !l.hub
+		return l.chunks, free && !l.hub
 	})
 }
 
@@ -124,8 +128,10 @@ func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
 // Unlink gives the running task its worker back.
 func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l := m.loop
-	if !coro.RunsFree(&l.curG) && l.unlockThread() {
-		refusal = threadLockRefusal
+	if !coro.RunsFree(&l.curG) {
+		if locked, _ := l.unlockThread(); locked {
+			refusal = threadLockRefusal
+		}
 	}
 	w := m.below
 	m.below = nil

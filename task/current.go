@@ -3,6 +3,7 @@ package task
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -19,21 +20,51 @@ func here() *Loop {
 // hereSlow is here for the goroutines of several loops, for plain goroutines, and for
 // tasks that are locked to their thread, of which it leaves a note.
 func hereSlow() *Loop {
+	g := coro.G()
 	l := soleLoop.Load()
 	if l == nil {
-		l = members.find(coro.G())
+		l = members.find(g)
 	}
-	if l == nil {
-		return nil
+	s := coro.State(0)
+	if l != nil {
+		s = coro.Running(&l.curG)
 	}
-	s := coro.Running(&l.curG)
 	if s&coro.Here == 0 {
-		return nil
+		if l = pulledBy(g); l == nil {
+			return nil
+		}
+		s = coro.Running(&l.curG)
 	}
 	if s&coro.ThreadLocked != 0 {
 		l.lockSeen = true
 	}
 	return l
+}
+
+// maxPulls is how many iter.Pulls may be nested in a task.
+const maxPulls = 64
+
+// pulledBy returns the loop of the task that waits in the next or stop of an iter.Pull for
+// the goroutine g, the caller, nil if there is none. Such a goroutine runs for the task: when
+// it waits, it is parked in the task's place (see coro.Switch), and when the wait is over it
+// is what is resumed. l.curG remains that of the task's own goroutine.
+func pulledBy(g uintptr) *Loop {
+	for range maxPulls {
+		if g = coro.Puller(g); g == 0 {
+			return nil
+		}
+		l := soleLoop.Load()
+		if l == nil {
+			l = members.find(g)
+		}
+		if l != nil && uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG)))) == g {
+			if l.hub {
+				panic("task: a wait inside of an iter.Pull needs direct switches between tasks, which are off (Config.NoHandOver)")
+			}
+			return l
+		}
+	}
+	return nil
 }
 
 // soleLoop is the loop of a process that has only one; nil if there are none or

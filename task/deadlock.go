@@ -52,7 +52,7 @@ func (w *watchdog) checkDeadlock() {
 	if w.rt.stopping() {
 		return
 	}
-	all, order := w.rt.waits()
+	all, order := w.rt.waits(w.stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
 		listens = listens || all[t].ends == endsByClients
@@ -66,12 +66,12 @@ func (w *watchdog) checkDeadlock() {
 		w.deadlock = text
 		w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", text)
 	}
-	if quiet && !listens && !w.rt.canWake() {
+	if quiet && !listens && !w.rt.canWake(w.stop) {
 		tell(order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)")
 		return
 	}
 	certain, likely := stuckTasks(all, order, false), stuckTasks(all, order, true)
-	if quiet && len(likely) > len(certain) && !w.rt.timersOrOffloads() {
+	if quiet && len(likely) > len(certain) && !w.rt.timersOrOffloads(w.stop) {
 		tell(likely, "tasks wait for locks whose holders wait too, and nothing but new clients can come (a plain goroutine still could help)")
 		return
 	}
@@ -95,7 +95,7 @@ func (w *watchdog) lookBusy(now time.Time) {
 	if first || n > busyTasks {
 		return
 	}
-	all, order := w.rt.waits()
+	all, order := w.rt.waits(w.stop)
 	found := stuckTasks(all, order, false)
 	text := describe(found, all)
 	if len(found) > 0 && text == w.knot && text != w.deadlock {
@@ -110,12 +110,12 @@ func (rt *Runtime) stopping() bool { return rt.ctx.Err() != nil }
 
 // waits describes the tasks that have started, loop by loop; nil if a loop does not
 // answer.
-func (rt *Runtime) waits() (all map[*Task]*waiting, order []*Task) {
+func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []*Task) {
 	all = make(map[*Task]*waiting)
 	var mu sync.Mutex
 	each := make([][]*Task, len(rt.loops)) // guarded by mu: in an order that is the same next time
 	answers := 0                           // guarded by mu
-	rt.onLoops(func(l *Loop) {
+	rt.onLoops(stop, func(l *Loop) {
 		var own []*Task
 		var what []*waiting
 		for t := l.tasks; t != nil; t = t.allNext {
@@ -223,22 +223,22 @@ func describe(tasks []*Task, all map[*Task]*waiting) string {
 }
 
 // canWake reports whether a timer, an event or an offloaded function may still come.
-func (rt *Runtime) canWake() bool {
-	return rt.any(func(l *Loop) bool {
+func (rt *Runtime) canWake(stop <-chan struct{}) bool {
+	return rt.any(stop, func(l *Loop) bool {
 		return l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load()
 	})
 }
 
 // timersOrOffloads is canWake without what begins new work only: descriptors that somebody
 // listens on, and their deadlines.
-func (rt *Runtime) timersOrOffloads() bool {
-	return rt.any(func(l *Loop) bool { return l.wheel.hasTimer() || l.inbox.pending.Load() })
+func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
+	return rt.any(stop, func(l *Loop) bool { return l.wheel.hasTimer() || l.inbox.pending.Load() })
 }
 
 // any reports whether fn is true of a loop, or a function is offloaded.
-func (rt *Runtime) any(fn func(l *Loop) bool) bool {
+func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	var yes atomic.Bool
-	rt.onLoops(func(l *Loop) {
+	rt.onLoops(stop, func(l *Loop) {
 		if fn(l) {
 			yes.Store(true)
 		}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -88,6 +89,21 @@ func (l *Loop) drainInbox() {
 	if cap(b.out) > keep {
 		b.out = nil
 	}
+}
+
+// takeWake takes a Wake of t, which is running, out of the inbox. It reports whether
+// there was one.
+func (b *inbox) takeWake(t *Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, m := range b.in {
+		if m.kind == msgWake && m.t == t {
+			b.in = slices.Delete(b.in, i, i+1)
+			t.notified = true
+			return true
+		}
+	}
+	return false
 }
 
 // closeInbox refuses further messages and returns those that nobody will act on.

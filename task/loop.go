@@ -227,7 +227,7 @@ func (l *Loop) runReady() {
 			l.toStart = l.pick()
 		}
 	}
-	l.stats.noteTurn(int(l.switches-before), coro.Cycles()-l.turnStart)
+	l.stats.noteTurn(int(l.switches-before), cyclesBetween(l.turnStart, coro.Cycles()))
 }
 
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
@@ -379,33 +379,64 @@ func (l *Loop) switchTo(from *coro.Party, next *Task) {
 	coro.Switch(from, l.prepare(next))
 }
 
+// maxThreadLocks is how many nested calls of runtime.LockOSThread are undone.
+const maxThreadLocks = 1024
+
 // unlockThread undoes runtime.LockOSThread by the running task: switching away from it
-// would end the process. It returns whether there was anything to undo.
-func (l *Loop) unlockThread() (locked bool) {
+// would end the process. locked reports whether there was anything to undo, and free
+// whether it has been: in a function that C has called, the Go runtime itself locks the
+// thread, and UnlockOSThread does nothing.
+func (l *Loop) unlockThread() (locked, free bool) {
 	l.lockSeen = false
-	for !l.lockThread && coro.Running(&l.curG)&coro.ThreadLocked != 0 {
+	if l.lockThread {
+		return false, true
+	}
+	for range maxThreadLocks {
+		if coro.Running(&l.curG)&coro.ThreadLocked == 0 {
+			return locked, true
+		}
 		runtime.UnlockOSThread()
 		locked = true
 	}
-	return locked
+	l.lockSeen = true
+	return true, false
+}
+
+// CheckWait panics if Park would, because the calling task is tied to its thread. It is for
+// those who can't take back at once what they publish before they call Park. It may be
+// called from any goroutine, and never parks.
+func CheckWait() {
+	if l := here(); l != nil && l.lockSeen && l.cur != nil {
+		l.cur.refuseThreadLock(nil)
+	}
 }
 
 // refuseThreadLock panics if t, which is about to wait for on, has locked its goroutine
-// to the thread. Only if what it waits for has been given to it already, t goes on,
-// without the lock on the thread.
+// to the thread or runs a function that C has called. Only if what it waits for has been
+// given to it already, t goes on, without its own lock on the thread.
 func (t *Task) refuseThreadLock(on any) {
 	l := t.loop
-	if !l.unlockThread() {
+	locked, free := l.unlockThread()
+	if !locked {
 		return
 	}
-	if d, ok := on.(withdrawer); ok && !d.withdraw(&t.wait) {
-		l.rt.log.Error(threadLockRefusal, "task", t.String())
+	refusal := threadLockRefusal
+	if !free {
+		refusal = callbackRefusal
+	}
+	if d, ok := on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
+		l.rt.log.Error(refusal, "task", t.String())
+		for !free && !t.notified && !l.inbox.takeWake(t) { // it can't park to let the loop deliver that
+			runtime.Gosched()
+		}
 		return
 	}
 	if u, ok := on.(Unwinder); ok {
 		u.Unwound(&t.wait)
 	}
-	panic(threadLockRefusal)
+	panic(refusal)
 }
+
+const callbackRefusal = "task: a task must not wait in a function that C has called (cgo), which ties the whole loop to the thread; call C in task.Offload"
 
 const threadLockRefusal = "task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there"

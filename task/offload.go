@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // An offloader runs functions on ordinary goroutines, at most limit at a time.
@@ -19,13 +21,15 @@ type offloadJob struct {
 	o        *offloader
 	fn       func()
 	w        *Waiter
+	queued   bool        // guarded by o.mu: fn has not begun
 	panicked *PanicError // written before the wake
 }
 
 // Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
 // block natively: a system call, a Go channel, cgo, a library that does its own I/O.
-// It parks, and does not end early when the task is cancelled, because fn may be using
-// the caller's variables. If Config.OffloadLimit functions are running already, fn
+// It parks, and does not end early when the task is cancelled or the runtime shut down,
+// because fn may be using the caller's variables and buffers; only what has not begun when
+// the runtime is shut down is never run. If Config.OffloadLimit functions are running already, fn
 // waits for its turn. A panic of fn panics in the caller, with a *PanicError. fn is not
 // part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
@@ -35,6 +39,9 @@ func Offload(fn func()) {
 		return
 	}
 	t := l.current()
+	if l.lockSeen { // before fn has begun, which can't be taken back
+		t.refuseThreadLock(nil)
+	}
 	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait}
 	l.rt.offload.submit(j)
 	t.park(ReasonOffload, j, false)
@@ -46,6 +53,7 @@ func Offload(fn func()) {
 func (o *offloader) submit(j *offloadJob) {
 	o.mu.Lock()
 	if o.running >= o.limit {
+		j.queued = true
 		o.queue = append(o.queue, j)
 		o.mu.Unlock()
 		return
@@ -77,6 +85,7 @@ func (o *offloader) next() *offloadJob {
 		return nil
 	}
 	j := o.queue[0]
+	j.queued = false
 	o.queue[0] = nil
 	o.queue = o.queue[1:]
 	return j
@@ -87,7 +96,7 @@ func (j *offloadJob) run() {
 	defer func() {
 		if !returned {
 			v := recover()
-			if v == nil {
+			if v == nil && coro.ByGoexit() {
 				v = ErrGoexit
 			}
 			j.panicked = &PanicError{Task: fmt.Sprintf("%v (offloaded)", j.w.task), Value: v, Stack: debug.Stack()}
@@ -98,11 +107,21 @@ func (j *offloadJob) run() {
 	returned = true
 }
 
-// withdraw is for the end of the runtime: a job that has not begun never will. One
-// that runs is not waited for, as it might do so for ever.
+// withdraw is for the end of the runtime: a job that has not begun never will. One that
+// runs is waited for: the deferred functions of the task may give away what it writes to.
 func (j *offloadJob) withdraw(*Waiter) bool {
 	j.o.mu.Lock()
 	defer j.o.mu.Unlock()
+	if !j.queued {
+		return false
+	}
 	j.o.queue = slices.DeleteFunc(j.o.queue, func(q *offloadJob) bool { return q == j })
 	return true
+}
+
+// started is how many functions run.
+func (o *offloader) started() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.running
 }

@@ -227,3 +227,24 @@ func TestRefusedWaitIsTakenBack(t *testing.T) {
 		k.Join()
 	})
 }
+
+// With GODEBUG=panicnil=1, panic(nil) is a panic too, though recover returns nil.
+func TestPanicWithNil(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	var seen atomic.Int32
+	rt := newRuntime(t, 1, func(c *Config) { c.OnPanic = func(*PanicError) { seen.Add(1) } })
+	var p *PanicError
+	if err := rt.Go(func() { panic(nil) }).Join(); !errors.As(err, &p) || p.Value != nil || seen.Load() != 1 {
+		t.Errorf("Join returned %v, the handler ran %d times", err, seen.Load())
+	}
+	if err := rt.Go(func() { Offload(func() { panic(nil) }) }).Join(); !errors.As(err, &p) || errors.Is(err, ErrGoexit) {
+		t.Errorf("offloaded: Join returned %v", err)
+	}
+	if err := rt.Go(runtime.Goexit).Join(); err != ErrGoexit {
+		t.Errorf("Goexit: Join returned %v", err)
+	}
+	err := rt.Go(func() { defer func() { recover(); runtime.Goexit() }(); panic(1) }).Join()
+	if err != ErrGoexit || seen.Load() != 2 {
+		t.Errorf("Goexit after a panic: Join returned %v, the handler ran %d times", err, seen.Load())
+	}
+}

@@ -154,10 +154,19 @@ func (l *Loop) endGrant() {
 func (l *Loop) endStep() {
 	now := coro.Cycles()
 	if l.charging {
-		l.policy.Charge(l.chargeNode, now-l.chargeFrom)
+		l.policy.Charge(l.chargeNode, cyclesBetween(l.chargeFrom, now))
 		l.charging = false
 	}
 	l.chargeFrom = now
+}
+
+// cyclesBetween is to - from; 0 if that is less than 0, as the counters of two processors
+// may differ a little.
+func cyclesBetween(from, to uint64) uint64 {
+	if to < from {
+		return 0
+	}
+	return to - from
 }
 
 func (l *Loop) pickByPolicy() *Task {

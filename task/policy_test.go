@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A nodePolicy takes the ready node that comes last, and keeps accounts.
@@ -156,7 +158,9 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
 		wg.Go(func() { s.Acquire(1); note("semaphore") })
 		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
-		Sleep(1)
+		for c.waiters.head == c.waiters.tail || s.waiters.head == nil { // two and one
+			Sleep(1)
+		}
 		wg.Go(func() { note("new") })
 		c.Broadcast()
 		s.Release(1)
@@ -242,4 +246,41 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
 	l := &Loop{policy: &nodePolicy{t: t, ready: map[NodeID]int{0: 1}, pick: func(map[NodeID]int) NodeID { return 7 }}, queued: 1}
 	mustPanic(t, "a node where no task is ready", func() { l.pickByPolicy() })
+}
+
+// A cycle counter that goes back a little, from one processor to another, charges nothing.
+func TestChargeWhenTheCounterGoesBack(t *testing.T) {
+	p := &chargePolicy{}
+	l := &Loop{policy: p, charging: true, chargeFrom: coro.Cycles() + 1<<40}
+	l.endStep()
+	if len(p.charged) != 1 || p.charged[0] != 0 {
+		t.Errorf("charged %v, want [0]", p.charged)
+	}
+	before := l.chargeFrom
+	l.charging = true
+	for coro.Cycles() <= before {
+	}
+	l.endStep()
+	if got := p.charged[1]; got == 0 || got > 1<<40 {
+		t.Errorf("charged %d for the next step", got)
+	}
+}
+
+// A chargePolicy keeps what it is told of costs.
+type chargePolicy struct {
+	Policy
+	charged []uint64
+}
+
+func (p *chargePolicy) Charge(_ NodeID, cycles uint64) { p.charged = append(p.charged, cycles) }
+
+func TestWorkersThatSwitchThroughTheLoopArePlain(t *testing.T) {
+	for _, hub := range []bool{false, true} {
+		rt := newRuntime(t, 1, func(c *Config) { c.NoHandOver = hub })
+		run(t, rt, func() {
+			if got := rt.Loop(0).cur.worker.Plain(); got != hub {
+				t.Errorf("NoHandOver %v: plain %v", hub, got)
+			}
+		})
+	}
 }

@@ -36,7 +36,8 @@ type Config struct {
 	// switches do not work: New then sets it, and says so in the log.
 	NoHandOver bool
 	// LockThreads ties each loop to one operating system thread. Tasks that call
-	// runtime.LockOSThread are then not found out, and end the process.
+	// runtime.LockOSThread, or wait in a function that C has called, are then not found
+	// out, and end the process.
 	LockThreads bool
 	// OnPanic is called on a panicking task, after its deferred functions have run.
 	// If it returns, the task ends and the others go on. nil: the panic is printed
@@ -141,9 +142,11 @@ func New(cfg Config) (*Runtime, error) {
 	if rt.log == nil {
 		rt.log = slog.Default()
 	}
-	if err := coro.Check(); err != nil && !rt.cfg.NoHandOver {
-		rt.log.Warn("task: tasks will switch through their loop", "because", err)
-		rt.cfg.NoHandOver = true
+	if !rt.cfg.NoHandOver { // else nothing that Check tries is leant on
+		if err := coro.Check(); err != nil {
+			rt.log.Warn("task: tasks will switch through their loop", "because", err)
+			rt.cfg.NoHandOver = true
+		}
 	}
 	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
 	rt.offload.limit = cfg.OffloadLimit

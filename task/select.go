@@ -9,12 +9,15 @@ import (
 )
 
 // A Case is one of the communications of a Select. Make it with the methods RecvCase
-// and SendCase of a channel; it may be used again.
+// and SendCase of a channel; it may be used again, by several at once, and may stand more
+// than once in one Select.
 type Case interface {
 	guard() *guard
 	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
-	enqueue(w *Waiter, s *selection, index int)    // inside the guard
-	dequeue(l *Loop, fired bool) (err error)       // outside of the guard
+	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
+	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
+	enqueue(w *Waiter, s *selection, index int) (n any)
+	dequeue(l *Loop, n any, fired bool) (err error)
 }
 
 // A selection is one Select that waits.
@@ -65,10 +68,12 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 		return -1, nil
 	}
 	s := new(selection)
-	w := Self()
+	w := selfOn(l)
 	defer w.Release()
+	var few [8]any
+	nodes := few[:0]
 	for i, c := range cases {
-		c.enqueue(w, s, i)
+		nodes = append(nodes, c.enqueue(w, s, i))
 	}
 	exitAll(l, guards)
 	err := w.Park(ReasonSelect, s)
@@ -78,7 +83,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	}
 	fired := int(s.fired.Load()) - 1
 	for i, c := range cases {
-		if e := c.dequeue(l, i == fired); i == fired {
+		if e := c.dequeue(l, nodes[i], i == fired); i == fired {
 			err = e
 		}
 	}
@@ -105,7 +110,6 @@ func guardsOf(cases []Case, guards []heldGuard) []heldGuard {
 type recvCase[T any] struct {
 	c    *Chan[T]
 	into *T
-	n    *chanNode[T]
 }
 
 // RecvCase is a Case that receives into *into, which may be nil.
@@ -142,15 +146,15 @@ func (r *recvCase[T]) try(l *Loop) (bool, *Waiter, error) {
 	return true, w, nil
 }
 
-func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) {
-	r.n = r.c.node(w)
-	r.n.sel, r.n.index = s, index
-	r.c.recvq.push(r.n)
+func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) any {
+	n := r.c.node(w)
+	n.sel, n.index = s, index
+	r.c.recvq.push(n)
+	return n
 }
 
-func (r *recvCase[T]) dequeue(l *Loop, fired bool) (err error) {
-	n := r.n
-	r.n = nil
+func (r *recvCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+	n := node.(*chanNode[T])
 	r.c.g.enter(l)
 	r.c.recvq.remove(n)
 	r.c.g.exit(l)
@@ -169,7 +173,6 @@ func (r *recvCase[T]) dequeue(l *Loop, fired bool) (err error) {
 type sendCase[T any] struct {
 	c *Chan[T]
 	v T
-	n *chanNode[T]
 }
 
 // SendCase is a Case that sends v.
@@ -193,16 +196,16 @@ func (s *sendCase[T]) try(l *Loop) (bool, *Waiter, error) {
 	return true, nil, nil
 }
 
-func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) {
-	s.n = s.c.node(w)
-	s.n.value = s.v
-	s.n.sel, s.n.index = sel, index
-	s.c.sendq.push(s.n)
+func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) any {
+	n := s.c.node(w)
+	n.value = s.v
+	n.sel, n.index = sel, index
+	s.c.sendq.push(n)
+	return n
 }
 
-func (s *sendCase[T]) dequeue(l *Loop, fired bool) (err error) {
-	n := s.n
-	s.n = nil
+func (s *sendCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+	n := node.(*chanNode[T])
 	s.c.g.enter(l)
 	s.c.sendq.remove(n)
 	s.c.g.exit(l)

@@ -17,9 +17,11 @@ func (rt *Runtime) Close() error {
 // Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
 // cancels those that are left (their waits return ErrShutdown) and waits for
 // Config.Grace; then it makes every wait end its task, running its deferred functions,
-// as runtime.Goexit does; at last it ends the loops and closes the pollers. After it,
-// nothing of the runtime is left, except for tasks that never wait and functions that
-// are still offloaded; the error says how many of the former there are, on which loops. It must be called on a plain
+// as runtime.Goexit does, and waits for Config.Grace once more; at last it ends the loops
+// and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
+// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
+// that never wait and those whose offloaded function still runs, with their loops; the
+// error says how many there are, and where. It must be called on a plain
 // goroutine. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
 	if here() != nil {
@@ -36,7 +38,7 @@ func (rt *Runtime) Shutdown(ctx context.Context) error {
 func (rt *Runtime) shutdown(ctx context.Context) error {
 	idle := rt.waitIdle(ctx)
 	rt.cancel(ErrShutdown)
-	rt.onLoops(func(l *Loop) {
+	rt.post(func(l *Loop) {
 		l.cancelAll = true
 		for t := l.tasks; t != nil; t = t.allNext {
 			l.cancel(t)
@@ -47,7 +49,7 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 		idle = rt.waitIdle(grace)
 		stop()
 	}
-	rt.onLoops(func(l *Loop) {
+	rt.post(func(l *Loop) {
 		l.unwinding = true
 		for t := l.tasks; t != nil; t = t.allNext {
 			if t.state == stateParked {
@@ -76,16 +78,22 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	return err
 }
 
-// onLoops runs fn on the own goroutine of every loop and waits for those that answer
-// within the grace time; a loop held by a task does so later.
-func (rt *Runtime) onLoops(fn func(l *Loop)) {
-	done := make(chan struct{}, len(rt.loops))
-	n := 0
+// post runs fn on the own goroutine of every loop: of one that a task holds, later, but
+// before all that is posted after it. It returns for how many loops.
+func (rt *Runtime) post(fn func(l *Loop)) (n int) {
 	for _, l := range rt.loops {
-		if l.Post(func() { fn(l); done <- struct{}{} }) {
+		if l.Post(func() { fn(l) }) {
 			n++
 		}
 	}
+	return n
+}
+
+// onLoops is post that waits until all loops have answered, at most for the grace time
+// and until stop is closed.
+func (rt *Runtime) onLoops(stop <-chan struct{}, fn func(l *Loop)) {
+	done := make(chan struct{}, len(rt.loops))
+	n := rt.post(func(l *Loop) { fn(l); done <- struct{}{} })
 	timeout := time.NewTimer(rt.cfg.Grace)
 	defer timeout.Stop()
 	for ; n > 0; n-- {
@@ -93,25 +101,25 @@ func (rt *Runtime) onLoops(fn func(l *Loop)) {
 		case <-done:
 		case <-timeout.C:
 			return
+		case <-stop:
+			return
 		}
 	}
 }
 
-// waitIdle waits until no loop has a task, as seen twice in a row, or ctx ends.
+// waitIdle waits until no loop has a task, as seen twice in a row, or ctx ends. It does
+// not outlast ctx for a loop that a task holds.
 func (rt *Runtime) waitIdle(ctx context.Context) bool {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for quiet := 0; ; {
-		if rt.countTasks() == 0 {
+	for quiet := 0; ctx.Err() == nil; {
+		if rt.countTasks(ctx) == 0 {
 			quiet++
 		} else {
 			quiet = 0
 		}
 		if quiet == 2 {
 			return true
-		}
-		if ctx.Err() != nil {
-			return false
 		}
 		if quiet == 0 {
 			select {
@@ -120,13 +128,14 @@ func (rt *Runtime) waitIdle(ctx context.Context) bool {
 			}
 		}
 	}
+	return false
 }
 
 // countTasks counts the tasks, started or not, on all loops; a loop that does not
-// answer counts as having one.
-func (rt *Runtime) countTasks() int {
+// answer before ctx ends counts as having one.
+func (rt *Runtime) countTasks(ctx context.Context) int {
 	counts := make(chan int, len(rt.loops))
-	rt.onLoops(func(l *Loop) {
+	rt.onLoops(ctx.Done(), func(l *Loop) {
 		n := int(l.taskCount)
 		if l.anyReady() || l.inbox.pending.Load() {
 			n++
@@ -144,7 +153,7 @@ func (rt *Runtime) countTasks() int {
 	return total
 }
 
-// stuckError names the tasks that hold their loops.
+// stuckError says where tasks are left.
 func (rt *Runtime) stuckError() error {
 	var names []string
 	for _, l := range rt.loops {
@@ -152,7 +161,8 @@ func (rt *Runtime) stuckError() error {
 			names = append(names, fmt.Sprintf("%d on loop %d", n, l.index))
 		}
 	}
-	return fmt.Errorf("task: shutdown: tasks that never wait are still running (%s); their loops were left to them", strings.Join(names, ", "))
+	return fmt.Errorf("task: shutdown: tasks are left that never wait, or whose offloaded function still runs, of which there are %d (tasks: %s); their loops were left to them",
+		rt.offload.started(), strings.Join(names, ", "))
 }
 
 // finishLoop runs at the end of a loop's goroutine, after its workers.

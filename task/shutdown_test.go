@@ -165,8 +165,10 @@ func TestShutdownUnwinds(t *testing.T) {
 		}
 		waits := o.waits(t)
 		var tasks []*Task
+		var begun atomic.Int32
 		for i := range 3 * len(waits) {
 			tasks = append(tasks, GoOn(rt.Loop(i%loops), func() {
+				begun.Add(1)
 				defer deferred.Add(1)
 				defer done()
 				waits[i%len(waits)]()
@@ -179,9 +181,8 @@ func TestShutdownUnwinds(t *testing.T) {
 			o.heldRW.RLock() // behind writers, who are never to come
 			pass(&o.held)
 		}()
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		waitFor(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })
+		rt.Close() // on a slow machine the grace time is too short for all to end
 		for i, k := range tasks {
 			if err := k.Join(); !errors.Is(err, ErrGoexit) {
 				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
@@ -241,14 +242,78 @@ func TestShutdownWhileOffloaded(t *testing.T) {
 		})
 	}
 	<-running
-	if err := rt.Close(); err != nil {
-		t.Error(err)
+	if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "of which there are 1 ") {
+		t.Errorf("Close returned %v", err)
 	}
 	close(release)
 	check()
 	if second.Load() {
 		t.Error("a function was run for a task that had ended")
 	}
+}
+
+// What an offloaded function writes to is not given away before it has ended: not by
+// the deferred functions of its task when the runtime is shut down.
+func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace)
+	release, running := make(chan struct{}), make(chan struct{})
+	var inUse, ended atomic.Bool
+	k := rt.Go(func() {
+		defer func() {
+			if inUse.Load() {
+				t.Error("the buffer was given away while the function used it")
+			}
+			ended.Store(true)
+		}()
+		inUse.Store(true)
+		Offload(func() { close(running); <-release; inUse.Store(false) })
+		Sleep(time.Hour)
+		t.Error("a wait came back after the shutdown")
+	})
+	<-running
+	rt.Close()
+	if ended.Load() {
+		t.Error("the task had ended before its function")
+	}
+	close(release)
+	if err := k.Join(); !errors.Is(err, ErrGoexit) || !ended.Load() {
+		t.Errorf("Join returned %v", err)
+	}
+	check()
+}
+
+// A loop that a task holds costs Close no more than the time that it is given: nothing
+// else waits for it, least of all for Config.Grace, which is an hour here.
+func TestAHeldLoopDoesNotHoldTheShutdown(t *testing.T) {
+	rt, check := closing(t, 2, func(c *Config) { c.Grace = time.Hour })
+	started, free := make(chan struct{}), make(chan struct{})
+	hog := GoOn(rt.Loop(1), func() { close(started); <-free }) // natively, so that it holds its loop
+	<-started
+	done := make(chan bool)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		idle := rt.waitIdle(ctx) || rt.waitIdle(cancelled())
+		stop := make(chan struct{})
+		close(stop)
+		done <- idle || rt.tasks(stop) == nil || rt.canWake(stop)
+	}()
+	select {
+	case bad := <-done:
+		if bad {
+			t.Error("the runtime was idle, nothing was known of its tasks, or something could wake them")
+		}
+	case <-time.After(time.Minute):
+		t.Error("a loop that is held was waited for")
+	}
+	close(free)
+	if err := hog.Join(); err != nil {
+		t.Error(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
 }
 
 func TestTaskThatNeverWaitsIsReported(t *testing.T) {

@@ -31,7 +31,7 @@ func Sleep(d time.Duration) error {
 	s := l.takeSleeper()
 	s.t = t
 	l.wheel.add(&s.timer, after(l.rt.clock.Now(), d))
-	err := t.park(ReasonSleep, nil, true)
+	err := t.park(ReasonSleep, s, true)
 	l.wheel.remove(&s.timer)
 	l.putSleeper(s)
 	return err
@@ -66,6 +66,9 @@ func (l *Loop) takeSleeper() *sleeper {
 }
 
 func (s *sleeper) expire() { s.t.loop.notify(s.t) }
+
+// Unwound implements Unwinder.
+func (s *sleeper) Unwound(*Waiter) { s.t.loop.wheel.remove(&s.timer) }
 
 func (l *Loop) putSleeper(s *sleeper) {
 	s.t = nil
@@ -133,13 +136,23 @@ func (a *Alarm) Deadline() time.Duration { return time.Duration(a.deadline.Load(
 
 // queue puts the timer where the deadline is. Own loop only.
 func (a *Alarm) queue() {
-	at := a.deadline.Load()
-	if at == 0 {
-		return
+	for at := a.deadline.Load(); at != 0; {
+		at = a.queueFor(at)
 	}
+}
+
+// queueFor puts the timer where the deadline was when it was read, and returns the one
+// that has been set since if the timer is too late for that, else 0. A Set at the same
+// time either finds the new queuedAt or its deadline is found here: each side stores
+// before it loads.
+func (a *Alarm) queueFor(at int64) (earlier int64) {
 	a.loop.wheel.remove(&a.timer)
 	a.loop.wheel.add(&a.timer, time.Duration(at))
 	a.queuedAt.Store(at)
+	if now := a.deadline.Load(); now < at {
+		return now
+	}
+	return 0
 }
 
 func (a *Alarm) expire() {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
@@ -284,4 +287,54 @@ func TestAlarmFromSeveralLoops(t *testing.T) {
 		}
 		_ = got
 	}
+}
+
+// A deadline that is set while the alarm's timer is being moved is not lost: the Set has
+// found the place that the timer is leaving.
+func TestAlarmSetWhileItsTimerMoves(t *testing.T) {
+	rt, clock := newSimRuntime(t, 1, false)
+	l := rt.Loop(0)
+	var rung atomic.Int32
+	ring := RingFunc(func() { rung.Add(1) })
+	var a Alarm
+	run(t, rt, func() {
+		now := l.Now()
+		a.Set(l, now+10*time.Millisecond, ring)
+		a.Set(l, now+time.Hour, ring) // leaves the timer where it is
+		read := a.deadline.Load()     // the first load of queue
+		a.Set(l, now+50*time.Millisecond, ring)
+		for read != 0 { // the rest of it
+			read = a.queueFor(read)
+		}
+	})
+	clock.Advance(60 * time.Millisecond)
+	waitFor(t, "the alarm rings", func() bool { run(t, rt, func() {}); return rung.Load() == 1 })
+}
+
+// A sleep that ended without returning leaves no timer, which would end a later wait.
+func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("thread locks are not seen without the assembly stubs")
+	}
+	rt := newRuntime(t, 1)
+	l := rt.Loop(0)
+	run(t, rt, func() {
+		mustPanic(t, "asleep with a locked thread", func() {
+			runtime.LockOSThread()
+			Sleep(time.Hour)
+		})
+		mustPanic(t, "awaiting with a locked thread", func() {
+			runtime.LockOSThread()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			Await(ctx)
+		})
+		if l.wheel.count != 0 {
+			t.Errorf("%d timers are left", l.wheel.count)
+		}
+		Yield() // what cancel has sent would arrive now
+		if l.cur.notified {
+			t.Error("a wait that is over has woken the task")
+		}
+	})
 }

@@ -20,9 +20,14 @@ func (rt *Runtime) Tasks() []TaskInfo {
 	if here() != nil {
 		return nil
 	}
+	return rt.tasks(nil)
+}
+
+// tasks is Tasks that ends when stop is closed; it returns what it knows then.
+func (rt *Runtime) tasks(stop <-chan struct{}) []TaskInfo {
 	var mu sync.Mutex
 	all := []TaskInfo{}
-	rt.onLoops(func(l *Loop) {
+	rt.onLoops(stop, func(l *Loop) {
 		var own []TaskInfo
 		for t := l.tasks; t != nil; t = t.allNext {
 			own = append(own, t.describe())
@@ -33,7 +38,7 @@ func (rt *Runtime) Tasks() []TaskInfo {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return all
+	return all[:len(all):len(all)] // a loop that was held may still add to it
 }
 
 func (t *Task) describe() TaskInfo {

@@ -197,14 +197,15 @@ func (l *Loop) logStack(stack string) string {
 	return stack
 }
 
-// runningStacks returns the stacks of the goroutines that are not parked and run tasks.
+// runningStacks returns the stacks of the goroutines that are not parked and run tasks, or
+// iterators of iter.Pull, which may run for one.
 func runningStacks() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	var out []string
 	for _, g := range strings.Split(string(buf), "\n\n") {
 		head, _, _ := strings.Cut(g, "\n")
-		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, "task.(*worker).runTask") || strings.Contains(g, chunkRoot+"(")) {
+		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, "task.(*worker).runTask") || strings.Contains(g, chunkRoot+"(") || strings.Contains(g, "\ncreated by iter.Pull")) {
 			out = append(out, g)
 		}
 	}

@@ -148,10 +148,10 @@ func TestDeadlockCheck(t *testing.T) {
 	waitParked(t, rt, 1, ReasonChanRecv)
 
 	timer := AfterFunc(time.Hour, func() {})
-	waitFor(t, "the timer is queued", rt.canWake)
+	waitFor(t, "the timer is queued", func() bool { return rt.canWake(nil) })
 	check("a timer is pending", 0)
 	timer.Stop()
-	waitFor(t, "the timer is gone", func() bool { return !rt.canWake() })
+	waitFor(t, "the timer is gone", func() bool { return !rt.canWake(nil) })
 
 	holder := rt.Loop(1).Poller().(interface{ Hold(int32) })
 	holder.Hold(1)
@@ -164,7 +164,7 @@ func TestDeadlockCheck(t *testing.T) {
 	check("a function is offloaded", 0)
 	close(release)
 	offloaded.Join()
-	waitFor(t, "the offloader rests", func() bool { return !rt.canWake() })
+	waitFor(t, "the offloader rests", func() bool { return !rt.canWake(nil) })
 
 	w := make(chan *Waiter, 1)
 	outside := rt.Go(func() { s := Self(); w <- s; s.Park(ReasonAccept, nil); s.Release() })

@@ -36,7 +36,11 @@ func (l *Loop) newWorker() *worker {
 	if l.body == nil {
 		l.body = l.runWorker
 	}
-	w.Init(l.body)
+	if l.hub {
+		w.InitPlain(l.body)
+	} else {
+		w.Init(l.body)
+	}
 	l.workers++
 	return w
 }
@@ -176,7 +180,7 @@ func (w *worker) runTask(l *Loop, t *Task) {
 	var failure error
 	defer func() {
 		if !returned {
-			if v := recover(); v != nil {
+			if v := recover(); v != nil || !coro.ByGoexit() {
 				l.taskPanicked(t, v)
 				return
 			}

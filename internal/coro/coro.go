@@ -38,6 +38,7 @@ type slot struct {
 	bounce *slot          // where the goroutine woken here must go on to at once; see Leave
 	due    uint8          // which of the ends
 	mark   uint8          // the user's, see Coro.Mark
+	plain  bool           // see InitPlain
 }
 
 const (
@@ -108,12 +109,30 @@ func (c *Coro) Init(body func(yield func(struct{}) bool)) {
 	c.at = &c.own
 }
 
+// InitPlain is Init for a Go release with which Check fails: the ends of the pull are then
+// called as what they are, which costs a call more, and only by the goroutine that each was
+// made for if all switches are between a coroutine and its ring's own goroutine (except
+// where Leave replaces a goroutine that runtime.Goexit ends).
+func (c *Coro) InitPlain(body func(yield func(struct{}) bool)) {
+	c.own.plain = true
+	next, _ := iter.Pull(body)
+	c.own.ends[nextDue], _ = plainEnds(next, nil)
+	c.at = &c.own
+}
+
+// Plain reports whether c was made by InitPlain.
+func (c *Coro) Plain() bool { return c.own.plain }
+
 // Mark is a byte for the user of c; it costs no memory.
 func (c *Coro) Mark() *uint8 { return &c.own.mark }
 
 // Enter is the first thing that the body of c calls.
 func (c *Coro) Enter(yield func(struct{}) bool) {
-	_, c.own.ends[yieldDue] = asEnds(nil, yield)
+	if c.own.plain {
+		_, c.own.ends[yieldDue] = plainEnds(nil, yield)
+	} else {
+		_, c.own.ends[yieldDue] = asEnds(nil, yield)
+	}
 	if c.own.bounce != nil {
 		c.own.goOn(&c.Party)
 	}

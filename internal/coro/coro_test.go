@@ -369,3 +369,40 @@ func BenchmarkPull(b *testing.B) {
 	done = true
 	next()
 }
+
+// The ring of a runtime without direct switches does not lean on how functions of
+// different types are called.
+func TestPlainCoroutines(t *testing.T) {
+	cast := asEnds
+	defer func() { asEnds = cast }()
+	asEnds = func(func() (struct{}, bool), func(struct{}) bool) (n, y func() bool) {
+		panic("the ends of a plain coroutine were given another type")
+	}
+	before := runtime.NumGoroutine()
+	var loop Party
+	var members [3]Coro
+	closing, ran := false, 0
+	for i := range members {
+		c := &members[i]
+		c.InitPlain(func(yield func(struct{}) bool) {
+			c.Enter(yield)
+			for !closing {
+				ran++
+				Switch(&c.Party, &loop)
+			}
+		})
+	}
+	for range 10 {
+		for i := range members {
+			Switch(&loop, &members[i].Party)
+		}
+	}
+	closing = true
+	for i := range members {
+		Switch(&loop, &members[i].Party)
+	}
+	if ran != 30 {
+		t.Errorf("they ran %d times, want 30", ran)
+	}
+	waitGoroutines(t, before)
+}

@@ -10,7 +10,8 @@ import (
 // of an iter.Pull may be called by goroutines other than those that they were made
 // for, and in the way that asEnds calls them. The Go documentation does not promise
 // it. The answer is found out once, by switching round a small ring. If it is an
-// error, only switches between a coroutine and its ring's own goroutine may be used.
+// error, only coroutines made by InitPlain may be used, and only switches between one and its
+// ring's own goroutine.
 var Check = sync.OnceValue(func() error {
 	result := make(chan error, 1)
 	go func() {

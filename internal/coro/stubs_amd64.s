@@ -157,3 +157,31 @@ word:
 
 done:
 	RET
+
+// func Puller(of uintptr) uintptr
+//
+// The stack of that goroutine, if that is not the caller, may be moved meanwhile: what was read from it
+// counts only if its base is still where it was. 8 is where g keeps that, g.stack.hi.
+TEXT ·Puller(SB), NOSPLIT, $0-16
+	MOVQ  of+0(FP), AX
+	MOVQ  $0, ret+8(FP)
+	MOVQ  ·pull+8(SB), BX // startAt
+	MOVQ  ·pull+0(SB), CX // start
+	MOVQ  ·pull+16(SB), SI // coroAt
+	TESTQ BX, BX
+	JZ    done
+	CMPQ  (AX)(BX*1), CX
+	JNE   done
+
+again:
+	MOVQ 8(AX), DX
+	MOVQ DX, DI
+	SUBQ SI, DI
+	MOVQ (DI), R8 // the coro
+	CMPQ 8(AX), DX
+	JNE  again
+	MOVQ (R8), R8
+	MOVQ R8, ret+8(FP)
+
+done:
+	RET

@@ -143,3 +143,31 @@ word:
 
 done:
 	RET
+
+// func Puller(of uintptr) uintptr
+//
+// See stubs_amd64.s.
+TEXT ·Puller(SB), NOSPLIT, $0-16
+	MOVD of+0(FP), R0
+	MOVD ZR, ret+8(FP)
+	MOVD ·pull+8(SB), R1  // startAt
+	MOVD ·pull+0(SB), R2  // start
+	MOVD ·pull+16(SB), R3 // coroAt
+	CBZ  R1, done
+	MOVD (R0)(R1), R4
+	CMP  R4, R2
+	BNE  done
+
+again:
+	MOVD 8(R0), R4
+	SUB  R3, R4, R5
+	MOVD (R5), R6
+	DMB  $0x9 // loads before later loads
+	MOVD 8(R0), R7
+	CMP  R7, R4
+	BNE  again
+	MOVD (R6), R6
+	MOVD R6, ret+8(FP)
+
+done:
+	RET

@@ -77,3 +77,6 @@ func lookAhead(soon, next uintptr, at *slot, end unsafe.Pointer) {}
 
 // Prefetch does nothing here.
 func Prefetch(p unsafe.Pointer) {}
+
+// Puller is not known here.
+func Puller(of uintptr) uintptr { return 0 }

@@ -1,0 +1,143 @@
+//go:build cgo
+
+package fromc_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/fromc"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func newRuntime(t *testing.T, loops int) *task.Runtime {
+	t.Helper()
+	if !coro.Exact {
+		t.Skip("a thread lock is not seen without the assembly stubs")
+	}
+	rt, err := task.New(task.Config{
+		Loops:     loops,
+		NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnPanic:   func(*task.PanicError) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+// A wait in a function that C has called panics with a sentence, instead of stopping the
+// loop, and takes back what it has begun.
+func TestWaitsInAFunctionCalledFromC(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		rt := newRuntime(t, loops)
+		var mu task.Mutex
+		mu.Lock()
+		c := task.NewChan[int](0)
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, wait := range map[string]func(){
+			"yield":   task.Yield,
+			"sleep":   func() { task.Sleep(time.Hour) },
+			"lock":    mu.Lock,
+			"send":    func() { c.Send(1) },
+			"receive": func() { c.Recv() },
+			"select":  func() { task.Select(c.RecvCase(nil), c.SendCase(1)) },
+			"offload": func() { task.Offload(func() { t.Error("was offloaded") }) },
+			"file":    func() { aio.ReadFile(file + ".none") },
+			"locked":  func() { runtime.LockOSThread(); runtime.LockOSThread(); mu.Lock() },
+			"chunk":   func() { stackchunk.Call(100<<10, mu.Lock) },
+		} {
+			began := false
+			k := task.GoOn(rt.Loop(0), func() {
+				fromc.Call(func() { began = true; wait() })
+			})
+			err := k.Join()
+			var p *task.PanicError
+			if !errors.As(err, &p) || !strings.Contains(p.Error(), "cgo") || !strings.Contains(p.Error(), "Offload") || !began {
+				t.Errorf("%s: Join returned %v", name, err)
+			}
+		}
+		if ok, _ := c.TrySend(1); ok {
+			t.Error("somebody still receives")
+		}
+		if _, ok, _ := c.TryRecv(); ok {
+			t.Error("somebody still sends")
+		}
+		mu.Unlock()
+		if !mu.TryLock() {
+			t.Error("the lock went to a task that had ended")
+		}
+	}
+}
+
+// What needs no wait works there, and so does the task afterwards.
+func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var mu task.Mutex
+	k := rt.Go(func() {
+		for range 100 {
+			fromc.Call(func() {
+				mu.Lock()
+				task.Start(func() {})
+				mu.Unlock()
+			})
+			task.Yield()
+			func() {
+				defer func() { recover() }()
+				fromc.Call(task.Yield)
+			}()
+			task.Yield()
+		}
+		fromc.Call(runtime.Goexit)
+	})
+	if err := k.Join(); err != task.ErrGoexit {
+		t.Errorf("Join returned %v", err)
+	}
+}
+
+// A lock that is handed over by another thread in the moment in which the wait for it is
+// refused is held afterwards, or was not given.
+func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
+	rt := newRuntime(t, 1)
+	for range 200 {
+		var mu task.Mutex
+		mu.Lock()
+		go mu.Unlock()
+		k := rt.Go(func() {
+			held := false
+			func() {
+				defer func() { recover() }()
+				fromc.Call(func() { mu.Lock(); held = true })
+			}()
+			task.Yield()
+			if held {
+				mu.Unlock()
+			}
+		})
+		if err := k.Join(); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		mu.Unlock()
+	}
+}
