@@ -98,7 +98,7 @@ func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
 func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
 
 func (c *Conn) shutdown(how int) error {
-	return c.control("close", "shutdown", func(fd int) error { return unix.Shutdown(fd, how) })
+	return c.control("close", "shutdown", func(fd int) error { return shutdown(fd, how) })
 }
 
 // OnReadable runs fn as a new task on the connection's loop, once, when a Read would
@@ -284,7 +284,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 
 func (c *Conn) setOption(level, opt, value int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		return unix.SetsockoptInt(fd, level, opt, value)
+		return setOption(fd, level, opt, value)
 	})
 }
 
