@@ -335,6 +335,9 @@ func (s *shard) endHeap(o *note, e *edge) {
 }
 
 func (s *shard) allocated() uint64 {
+	if read := s.g.cfg.Allocated; read != nil {
+		return read()
+	}
 	metrics.Read(s.heap[:])
 	return s.heap[0].Value.Uint64()
 }

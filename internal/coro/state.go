@@ -25,6 +25,9 @@ var simulated *atomic.Uint64
 // for simulations, and may be called only while no runtime runs in the process.
 func SimulateCycles(now *atomic.Uint64) { simulated = now }
 
+// Simulated reports whether SimulateCycles is in force.
+func Simulated() bool { return simulated != nil }
+
 // Cycles reads a counter of processor time: the CPU's own (amd64: TSC, arm64: CNTVCT_EL0),
 // whose rate is constant but differs between machines, see CyclesPerSecond; or that of
 // SimulateCycles.

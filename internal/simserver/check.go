@@ -16,6 +16,9 @@ type counts struct {
 func count() counts {
 	c := counts{inUse: map[string]int64{}}
 	for _, r := range task.Resources() {
+		if r.Name() == "progress" { // only grows
+			continue
+		}
 		c.inUse[r.Name()] = r.InUse()
 	}
 	return c

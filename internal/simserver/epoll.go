@@ -173,8 +173,12 @@ func (n *Network) EpollWait(set int, events []unix.EpollEvent, timeout time.Dura
 		return 0, unix.EBADF
 	}
 	c := s.cpu
+	if w.running == nil { // the loop starts, beside others
+		w.wait(c, timeout)
+		return uintptr(s.take(events)), 0
+	}
 	w.charge(costPoll)
-	if w.running == c && time.Duration(w.clock.Load())-c.since > quantum {
+	if time.Duration(w.clock.Load())-c.since > quantum {
 		w.pay(c)
 	}
 	if k := s.take(events); k > 0 || timeout == 0 {

@@ -18,6 +18,7 @@ type Memory struct {
 	// All guarded by World.mu.
 	limit   int // bytes, GOMEMLIMIT; 0: none
 	live    int
+	total   uint64 // allocated so far
 	garbage int
 	marked  int // live at the end of the last collection
 	cycles  uint64
@@ -43,6 +44,7 @@ func (m *Memory) Hold(n int) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	m.live += n
+	m.total += uint64(n)
 	m.most = max(m.most, m.live)
 	goal := max(2*m.marked, leastHeap)
 	if m.limit > 0 {
@@ -92,6 +94,13 @@ func (m *Memory) Held() int {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	return m.live
+}
+
+// allocated is how many bytes have been allocated.
+func (m *Memory) allocated() uint64 {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.total
 }
 
 // runtime is what the Go runtime would say, once the process is not stopped.

@@ -122,10 +122,11 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	})
 	s.unanswered(end)
 	r := &Result{Clients: s.Clients, Took: s.since(), Killed: s.Memory.Killed(), Most: s.Memory.most}
+	r.Trace, r.Events = s.trace, s.steps // at the end other goroutines run beside the loops
 	r.Busy = s.Busy().Seconds() / r.Took.Seconds() / float64(s.cfg.Loops)
 	s.stop()
 	s.leaks()
-	r.Broken, r.Trace, r.Events = s.broken, s.trace, s.steps
+	r.Broken = s.broken
 	return r
 }
 
@@ -142,7 +143,7 @@ func (s *Server) start() error {
 		out = io.Discard
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	graph := bgraph.New(bgraph.Config{})
+	graph := bgraph.New(bgraph.Config{Allocated: s.Memory.allocated})
 	cfg := task.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,
 		NewObserver: graph.Observe,
@@ -176,6 +177,7 @@ func (s *Server) start() error {
 	if s.Runtime, err = task.New(cfg); err != nil {
 		return err
 	}
+	synctest.Wait() // until all loops wait
 	if steering != nil {
 		steering.Start(s.Runtime)
 	}

@@ -107,7 +107,12 @@ func (w *World) post(at time.Duration, fn func()) *event {
 
 func (w *World) push(e *event) *event {
 	w.posted++
-	e.tie, e.number = w.rnd.Uint64(), w.posted
+	e.number = w.posted
+	if e.cpu == nil {
+		e.tie = w.rnd.Uint64()
+	} else { // it may be pushed while several loops start, in any order
+		e.tie = w.seed ^ (uint64(e.at)<<8+uint64(e.cpu.index)+1)*0x9e3779b97f4a7c15
+	}
 	heap.Push(&w.events, e)
 	select {
 	case w.kick <- struct{}{}:
