@@ -12,7 +12,7 @@ import (
 // A Path is how the network between a client and the server behaves.
 type Path struct {
 	Latency time.Duration // one way
-	Split   int           // the most bytes that arrive at once; 0: as they are sent
+	Split   int           // bytes that arrive at once, about; 0: as they are sent
 	UpRate  int           // bytes a second that the client sends; 0: as fast as can be
 	Rate    int           // bytes a second that the client takes; 0: as fast as can be
 	InRoom  int           // bytes of the server's receive buffer; 0: 128 KiB
@@ -136,7 +136,7 @@ func (l *Link) pump() {
 			return // roomAgain goes on
 		}
 		if l.path.Split > 0 {
-			k = min(k, 1+l.w.rnd.IntN(l.path.Split))
+			k = min(k, len(l.unsent)/100+1+l.w.rnd.IntN(l.path.Split))
 		}
 		if l.path.UpRate > 0 {
 			k = min(k, max(l.path.UpRate/50, 1))

@@ -23,7 +23,7 @@ import (
 //	h  holds so many bytes from now  z  sends so many bytes in the end
 //	l  works so many µs under a lock b  sleeps so many µs at a backend with few workers
 //	r  reads so many bytes of a file p  writes them to one
-//	e  reads the body                c  sends so many pieces, 10 ms apart
+//	e  reads the body                c  sends so many pieces, 100 ms apart
 //	x  panics
 type Mix struct {
 	w       *World
@@ -178,7 +178,7 @@ func (t *mixTask) stream(n int) error {
 		if err := x.Flush(); err != nil {
 			return err
 		}
-		if err := task.Sleep(10 * time.Millisecond); err != nil {
+		if err := task.Sleep(100 * time.Millisecond); err != nil {
 			return err
 		}
 	}

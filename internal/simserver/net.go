@@ -281,3 +281,10 @@ func (n *Network) Open() int {
 	defer n.w.mu.Unlock()
 	return len(n.fds)
 }
+
+// SetFaults says how often something goes wrong from now on.
+func (w *World) SetFaults(f Faults) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Net.faults = f
+}

@@ -28,6 +28,7 @@ type World struct {
 	posted  uint64
 	running *cpu
 	stopped time.Duration // until when the process is stopped
+	quota   quota
 	cpus    []*cpu
 	trace   uint64   // hash of what has happened
 	steps   uint64   // events carried out
@@ -47,6 +48,31 @@ type cpu struct {
 	armed   uint64        // number of the event that ends the wait
 	since   time.Duration // when it was resumed
 	busy    time.Duration // time it has run in all
+}
+
+// A quota is how much processor time the process may have in each period of 100 ms, as in
+// a control group (cpu.max). Guarded by World.mu.
+type quota struct {
+	share float64 // of one processor; 0: all there is
+	from  time.Duration
+	used  time.Duration
+}
+
+const quotaPeriod = 100 * time.Millisecond
+
+// spend takes d from the quota. If that is used up, it returns when there is more.
+func (q *quota) spend(now, d time.Duration) time.Duration {
+	if q.share == 0 {
+		return now
+	}
+	if now-q.from >= quotaPeriod {
+		q.from, q.used = now/quotaPeriod*quotaPeriod, 0
+	}
+	q.used += d
+	if q.used < time.Duration(q.share*float64(quotaPeriod)) {
+		return now
+	}
+	return q.from + quotaPeriod
 }
 
 // An event is something to be done at a time: fn by the conductor, or the resumption of
@@ -191,8 +217,9 @@ func (w *World) resume(e *event, now time.Duration) {
 	case c.armed != e.number: // it has been resumed by something else
 		w.mu.Unlock()
 		return
-	case now < w.stopped:
-		c.armed = w.push(&event{at: w.stopped, cpu: c}).number
+	}
+	if may := max(w.stopped, w.quota.spend(now, 0)); now < may {
+		c.armed = w.push(&event{at: may, cpu: c}).number
 		w.mu.Unlock()
 		return
 	}
@@ -223,6 +250,7 @@ func (w *World) pay(c *cpu) {
 	}
 	until := time.Duration(w.clock.Load())
 	c.busy += until - c.since
+	w.quota.spend(until, until-c.since)
 	c.armed = w.push(&event{at: until, cpu: c}).number
 	w.mu.Unlock()
 	<-c.resume
@@ -249,7 +277,9 @@ func (w *World) Work(d time.Duration) {
 // The caller holds mu before and after.
 func (w *World) wait(c *cpu, timeout time.Duration) {
 	if w.running == c {
-		c.busy += time.Duration(w.clock.Load()) - c.since
+		now := time.Duration(w.clock.Load())
+		c.busy += now - c.since
+		w.quota.spend(now, now-c.since)
 	}
 	c.waiting, c.armed = true, 0
 	if timeout >= 0 {
@@ -268,6 +298,13 @@ func (w *World) wake(c *cpu) {
 	c.waiting = false
 	latency := time.Duration(1000 + w.rnd.IntN(20_000)) // to get a processor
 	c.armed = w.push(&event{at: w.Now() + latency, cpu: c}).number
+}
+
+// SetQuota gives the process a share of one processor; 0: it has all of them.
+func (w *World) SetQuota(share float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quota.share = share
 }
 
 // Stop stops the process for d, as SIGSTOP does: the clock goes on, and so do the clients
