@@ -29,9 +29,12 @@ type Mix struct {
 	w       *World
 	lock    task.Mutex
 	backend *task.Semaphore
-	folder  string // of files; "": there are none
-	files   int    // written so far
-	inside  int    // requests in the handler; one loop's goroutine runs at a time
+	folder  string        // of files; "": there are none
+	locked  time.Duration // for how long in all
+	served  time.Duration // by all workers of the backend together
+	workers int
+	files   int // written so far
+	inside  int // requests in the handler; one loop's goroutine runs at a time
 }
 
 // fileSize is the size of the file that r reads.
@@ -39,14 +42,20 @@ const fileSize = 256 << 10
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), folder: folder}
+	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
 	if folder == "" {
 		return m, nil
 	}
 	return m, os.WriteFile(filepath.Join(folder, "in"), make([]byte, fileSize), 0o600)
 }
 
-// A task is one request in the handler.
+// gauges has the lock and the backend watched.
+func (m *Mix) gauges(s *Server) {
+	s.Gauge("lock", true, func() float64 { return m.locked.Seconds() })
+	s.Gauge("backend", true, func() float64 { return m.served.Seconds() / float64(m.workers) })
+}
+
+// A mixTask is one request in the handler.
 type mixTask struct {
 	m    *Mix
 	x    *knot.Ctx
@@ -105,12 +114,16 @@ func (t *mixTask) step(what byte, n int) error {
 	case 'l':
 		m.lock.Lock()
 		defer m.lock.Unlock()
+		began := m.w.Now()
 		m.w.Work(d)
+		m.locked += m.w.Now() - began
 	case 'b':
 		if err := m.backend.Acquire(1); err != nil {
 			return err
 		}
 		defer m.backend.Release(1)
+		began := m.w.Now()
+		defer func() { m.served += m.w.Now() - began }()
 		return task.Sleep(d)
 	case 'r':
 		return t.readFile(n)

@@ -143,7 +143,7 @@ func stopped(d time.Duration) func(*Server, time.Duration) time.Duration {
 }
 
 func (x row) run(t *testing.T, scheduler string) *Result {
-	cfg := Config{Seed: 1, Scheduler: scheduler, Patience: time.Minute}
+	cfg := Config{Seed: 1, Scheduler: scheduler, Patience: time.Minute, MayRefuse: true}
 	cfg.Handler = func(w *World) knot.Handler {
 		m, err := newMix(w, "", 1)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -29,7 +30,11 @@ func runSeed(t *testing.T, seed uint64, folder string) {
 		}
 		return mix.Serve
 	}
-	r := Run(t, sc.Config, sc.play)
+	sc.MayRefuse = !admissionSettled
+	r := Run(t, sc.Config, func(s *Server) time.Duration {
+		mix.gauges(s)
+		return sc.play(s)
+	})
 	if mix.inside != 0 {
 		r.Broken = append(r.Broken, "requests are inside the handler after the end")
 	}

@@ -40,6 +40,8 @@ type Config struct {
 	// 30 s. What handlers and clients take for themselves is to be added.
 	Patience time.Duration
 	Log      io.Writer // of the server; nil: none
+	// MayRefuse says that a 503 while nothing is scarce is no fault.
+	MayRefuse bool
 }
 
 // A Server is a simulated server that runs.
@@ -51,6 +53,7 @@ type Server struct {
 
 	cfg    Config
 	before counts
+	gauges []*gauge
 }
 
 // A Result is what has become of a run.
@@ -113,6 +116,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 		t.Fatalf("seed %d: %v", s.seed, err)
 	}
 	s.Clients = newClients(s.World, port)
+	s.gauge()
 	until := play(s)
 	end := max(until, s.Now()) + s.cfg.Patience
 	s.watch(end)
