@@ -165,7 +165,7 @@ func sysSendMsg(fd int32, iov []unix.Iovec, size int) (int, syscall.Errno) {
 		var r uintptr
 		var e syscall.Errno
 		if k := kernel.Net; k != nil {
-			r, e = k.SendMsg(fd, iov)
+			r, e = k.SendMsg(fd, kernel.Unseen(iov))
 		} else if size <= rawMax {
 			r, _, e = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
 		} else {

@@ -150,7 +150,7 @@ func eventToken(ev *unix.EpollEvent) uint64 {
 // without telling the Go scheduler.
 func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 	if k := kernel.Net; k != nil {
-		n, e := k.EpollWait(p.fd, p.events[:], timeout)
+		n, e := k.EpollWait(p.fd, kernel.Unseen(p.events[:]), timeout)
 		return int(n), e
 	}
 	buf := uintptr(unsafe.Pointer(&p.events[0]))

@@ -197,7 +197,7 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
 		raceWrite(b)
 		if k := kernel.Net; k != nil {
-			n, e := k.Send(d.fd, b)
+			n, e := k.Send(d.fd, kernel.Unseen(b))
 			return int64(n), e
 		}
 		r, _, e := syscall.Syscall6(unix.SYS_SENDTO, uintptr(d.fd),

@@ -64,10 +64,10 @@ type Files interface {
 	Wait(fd int32, op string, n int) (int, syscall.Errno)
 }
 
-// Unseen is b, of which the compiler does not see that it may be kept, so that it can
+// Unseen is s, of which the compiler does not see that it may be kept, so that it can
 // stay on the stack.
-func Unseen(b []byte) []byte {
-	return unsafe.Slice(UnseenAt(unsafe.SliceData(b)), len(b))
+func Unseen[T any](s []T) []T {
+	return unsafe.Slice(UnseenAt(unsafe.SliceData(s)), len(s))
 }
 
 // UnseenAt is Unseen for one variable.
