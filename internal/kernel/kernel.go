@@ -51,6 +51,9 @@ type Network interface {
 	EpollWait(set int, events []unix.EpollEvent, timeout time.Duration) (n uintptr, e syscall.Errno)
 	Eventfd() (fd uintptr, e syscall.Errno)
 	EventfdWrite(fd int) syscall.Errno
+
+	// Epoch is a time before all times of the simulation.
+	Epoch() time.Time
 }
 
 // A Files decides about transfers of files, whose bytes are in real ones. The methods

@@ -49,6 +49,9 @@ func (s *Server) unanswered(end time.Duration) {
 	if s.since() < end {
 		return
 	}
+	if n := s.Net.Sockets(); n > 0 {
+		s.fault("%d connections are open at the server, %d at its clients", n, s.Clients.open)
+	}
 	for r := range s.Clients.pending {
 		s.fault("request %s (body %d) of %v has neither been answered nor its connection closed", r.Path, r.Body, r.Sent)
 	}

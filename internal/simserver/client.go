@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Request is one request of a simulated client. Its fields are the conductor's once it
@@ -100,6 +102,9 @@ func (s *Session) ended(e syscall.Errno) {
 	if e != 0 {
 		why = e.Error()
 	}
+	if len(s.waiting) > 0 && !s.inBody && !s.lastOne && e != unix.ECONNABORTED && e != unix.ETIMEDOUT && !s.c.Dropped {
+		s.w.fault("the connection ended (%s) with no answer to request %s of %v", why, s.waiting[0].Path, s.waiting[0].Sent)
+	}
 	s.fail(why)
 	if s.Lost != nil {
 		s.Lost()
@@ -173,6 +178,34 @@ func (s *Session) head(r *Request, head []byte) {
 			s.lastOne = true
 		}
 	}
+}
+
+// A mute is a client that says nothing, or not enough.
+type mute struct {
+	c     *Clients
+	link  *Link
+	says  string
+	since time.Duration
+}
+
+func (m *mute) connected()        { m.link.Send([]byte(m.says)) }
+func (m *mute) received(b []byte) {}
+func (m *mute) ended(syscall.Errno) {
+	m.link.Close()
+	m.c.open--
+}
+
+// Mute opens a connection, sends a text, and leaves it to the server to end it, which has to
+// be done within the given time.
+func (c *Clients) Mute(path Path, says string, within time.Duration) {
+	m := &mute{c: c, says: says, since: c.w.Now()}
+	c.open++
+	m.link = c.w.Connect(c.Port, path, m)
+	c.w.After(within, func() {
+		if m.link.alive() {
+			c.w.fault("a client that has sent %q at %v and no more is still connected", says, m.since)
+		}
+	})
 }
 
 // body takes what there is of the body; true: that was the end.

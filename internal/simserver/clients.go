@@ -13,6 +13,9 @@ import (
 type Clients struct {
 	w    *World
 	Port uint16
+	// Dropped says that the server may close connections without an answer: it has more
+	// than it may have.
+	Dropped bool
 
 	pending  map[*Request]bool
 	begun    int

@@ -36,6 +36,7 @@ type Network struct {
 	ports   map[uint16][]*listener
 	somax   int
 	links   int
+	sockets int // accepted and open
 	faults  Faults
 	inUse   int // bytes in the buffers of sockets
 	refused int // connections dropped because the backlog was full
@@ -96,6 +97,9 @@ func (l *listener) level() uint32 {
 	}
 	return 0
 }
+
+// Epoch is when the world began.
+func (n *Network) Epoch() time.Time { return n.w.began.Add(-time.Second) }
 
 func (n *Network) Socket(family, typ int) (uintptr, syscall.Errno) {
 	n.w.mu.Lock()
@@ -210,6 +214,7 @@ func (n *Network) Accept(fd int32, sa *unix.RawSockaddrAny) (uintptr, uint32, sy
 	l.queue = l.queue[1:]
 	s.fd, _ = n.open(s)
 	s.accepted = true
+	n.sockets++
 	*(*unix.RawSockaddrInet4)(unsafe.Pointer(sa)) = s.link.address()
 	n.w.note("accept", uint64(s.fd), uint64(s.link.id))
 	return uintptr(s.fd), unix.SizeofSockaddrInet4, 0
@@ -258,6 +263,7 @@ func (n *Network) Close(fd int) syscall.Errno {
 		x.queue = nil
 	case *socket:
 		x.leaveSets()
+		n.sockets--
 		x.close()
 	case *eventfd:
 		x.leaveSets()
@@ -280,6 +286,13 @@ func (n *Network) Open() int {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	return len(n.fds)
+}
+
+// Sockets is the number of connections that the server has not closed.
+func (n *Network) Sockets() (open int) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return n.sockets
 }
 
 // SetFaults says how often something goes wrong from now on.

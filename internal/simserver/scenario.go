@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/steer"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // A Scenario is a server and its clients, drawn from a seed.
@@ -19,6 +20,8 @@ type Scenario struct {
 	disk    func(d *Disk)
 	stops   []stop
 	workers int // of the backend
+	mutes   []string
+	within  time.Duration // in which the server ends these
 	text    []string
 }
 
@@ -51,6 +54,9 @@ func NewScenario(seed uint64) *Scenario {
 			sc.stops = append(sc.stops, stop{time.Duration(r.IntN(300)) * time.Millisecond, time.Duration(1+r.IntN(300)) * time.Millisecond})
 		}
 	}
+	if r.IntN(5) == 0 {
+		sc.drawMutes(r)
+	}
 	for range 1 + r.IntN(3) {
 		sc.parts = append(sc.parts, sc.drawPart(r))
 	}
@@ -70,6 +76,24 @@ func (sc *Scenario) drawFaults(r *rand.Rand) {
 	sc.Faults = Faults{Interrupt: p(), Short: p(), Spurious: p(), Stale: p(), Abort: p() / 10, Steal: p() / 10}
 	latency, cold, broken, full := time.Duration(1+r.IntN(5000))*time.Microsecond, r.Float64(), p(), r.IntN(4) == 0
 	sc.disk = func(d *Disk) { d.Set(latency, cold, broken, full) }
+}
+
+// drawMutes draws clients that the server has to get rid of, and when it does.
+func (sc *Scenario) drawMutes(r *rand.Rand) {
+	d := func() time.Duration { return time.Duration(50+r.IntN(3000)) * time.Millisecond }
+	head, idle, body := d(), d(), d()
+	sc.Change = func(k *knot.Server) { k.HeadTimeout, k.IdleTimeout, k.BodyTimeout = head, idle, body }
+	sc.within = 2*(head+idle+body) + 5*time.Second
+	for range 1 + r.IntN(5) {
+		sc.mutes = append(sc.mutes, []string{
+			"", "G", "GET / HTTP/1.1\r\nHost", "GET /?w10 HTTP/1.1\r\nHost: a\r\n\r\n",
+			"GET /?w10 HTTP/1.1\r\nHost: a\r\n\r\nGET",
+			"POST /?e0 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
+			"POST /?w1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
+			"nonsense\r\n\r\n",
+		}[r.IntN(8)])
+	}
+	sc.text = append(sc.text, fmt.Sprintf("mute clients %q; head %v, idle %v, body %v", sc.mutes, head, idle, body))
 }
 
 func (sc *Scenario) drawPart(r *rand.Rand) part {
@@ -141,7 +165,11 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 // play is for Run.
 func (sc *Scenario) play(s *Server) (until time.Duration) {
 	sc.disk(s.Disk)
+	s.Clients.Dropped = sc.FDs > 0
 	from := s.Now()
+	for _, says := range sc.mutes {
+		s.At(from+s.Below(300*time.Millisecond), func() { s.Clients.Mute(Path{Latency: time.Millisecond}, says, sc.within) })
+	}
 	for i := range sc.parts {
 		p := &sc.parts[i]
 		until = max(until, from+p.until)

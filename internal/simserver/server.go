@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -122,7 +124,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	s.watch(end)
 	s.Drive(func() bool {
 		now := s.since()
-		return now >= until && len(s.Clients.pending) == 0 && s.Clients.open == 0 || now >= end || s.brokenAlready()
+		return now >= until && len(s.Clients.pending) == 0 && s.Clients.open == 0 && s.Net.Sockets() == 0 || now >= end || s.brokenAlready()
 	})
 	s.unanswered(end)
 	r := &Result{Clients: s.Clients, Took: s.since(), Killed: s.Memory.Killed(), Most: s.Memory.most}
@@ -242,6 +244,7 @@ func (s *Server) stop() {
 	if !closed(done)() {
 		buf := make([]byte, 1<<20)
 		s.fault("the server does not stop\n%s", buf[:runtime.Stack(buf, true)])
+		fmt.Fprintf(os.Stderr, "simserver: seed %d: %s\n", s.seed, strings.Join(s.broken, "\n")) // the bubble is about to panic
 	}
 }
 
