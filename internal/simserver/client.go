@@ -51,6 +51,7 @@ type Session struct {
 	in      []byte
 	left    int  // bytes of the present body to come; -1: chunked
 	inBody  bool // of waiting[0]
+	half    bool // CloseWrite was called
 	lastOne bool // the server said that it closes
 	// Lost is called when the connection has ended; may be nil.
 	Lost func()
@@ -69,6 +70,17 @@ func (s *Session) connected() {
 	if len(s.queued) > 0 {
 		s.link.Send(s.queued)
 		s.queued = nil
+	}
+	if s.half {
+		s.link.CloseWrite()
+	}
+}
+
+// CloseWrite ends the client's side of the connection behind what it has sent.
+func (s *Session) CloseWrite() {
+	s.half = true
+	if s.up {
+		s.link.CloseWrite()
 	}
 }
 

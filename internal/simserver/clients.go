@@ -89,6 +89,7 @@ type Habit struct {
 	Pause     time.Duration // before it does
 	Leave     float64       // probability that it leaves before the answer has come
 	Abort     bool          // by a reset
+	Half      bool          // it ends its side after its requests, and still wants the answers
 }
 
 // Once sends what h makes on a connection of its own; done is called when that has ended,
@@ -122,6 +123,9 @@ func (c *Clients) attempt(h *Habit, tries int, done func()) {
 	}
 	c.impatient(s, h)
 	s.Send(all...)
+	if h.Half {
+		s.CloseWrite()
+	}
 }
 
 // impatient has the client of s leave when it has waited too long, or by chance.
@@ -130,7 +134,11 @@ func (c *Clients) impatient(s *Session, h *Habit) {
 		c.w.After(h.Timeout, func() { s.Close("timed out", h.Abort) })
 	}
 	if h.Leave > 0 && c.w.Chance(h.Leave) {
-		c.w.After(c.w.Exp(20*time.Millisecond), func() { s.Close("left", h.Abort) })
+		after := c.w.Exp(20 * time.Millisecond)
+		if c.w.Chance(0.2) {
+			after = 3 * h.Path.Latency // as soon as it has sent
+		}
+		c.w.After(after, func() { s.Close("left", h.Abort) })
 	}
 }
 

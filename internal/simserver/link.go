@@ -42,6 +42,7 @@ type Link struct {
 	fin    bool // nothing follows unsent
 	finned bool
 	left   bool // the client is gone
+	leftAt time.Duration
 	over   bool // ended has been called, or is about to be
 
 	arrives time.Duration // of the last bytes on their way to the server
@@ -293,7 +294,7 @@ func (l *Link) Close() {
 	if l.left {
 		return
 	}
-	l.left, l.fin = true, true
+	l.left, l.fin, l.leftAt = true, true, l.w.Now()
 	if l.s == nil {
 		return
 	}
@@ -311,7 +312,7 @@ func (l *Link) Abort() {
 	if l.left {
 		return
 	}
-	l.left = true
+	l.left, l.leftAt = true, l.w.Now()
 	if l.s != nil {
 		l.abort()
 	}

@@ -288,6 +288,24 @@ func (n *Network) Open() int {
 	return len(n.fds)
 }
 
+// forgotten is a connection whose client has gone, as the server's kernel knows since
+// before the given time, and that the server has not closed; nil if there is none.
+func (n *Network) forgotten(before time.Duration) *Link {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	var oldest *Link
+	for _, x := range n.fds {
+		s, ok := x.(*socket)
+		if !ok || !s.link.left || !s.inEnd && !s.reset {
+			continue
+		}
+		if l := s.link; l.leftAt < before && (oldest == nil || l.id < oldest.id) {
+			oldest = l
+		}
+	}
+	return oldest
+}
+
 // Sockets is the number of connections that the server has not closed.
 func (n *Network) Sockets() (open int) {
 	n.w.mu.Lock()

@@ -147,6 +147,7 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 	maybe(1, 6, func() { h.Pipeline = 1 + r.IntN(5) })
 	maybe(1, 3, func() { h.Leave = r.Float64() })
 	maybe(1, 2, func() { h.Abort = true })
+	maybe(1, 6, func() { h.Half = true })
 	maybe(1, 4, func() {
 		h.Timeout = time.Duration(1+r.IntN(500)) * time.Millisecond
 		h.Retries, h.Pause = r.IntN(4), time.Duration(r.IntN(50))*time.Millisecond
