@@ -142,7 +142,7 @@ func (l *Link) pump() {
 		if l.path.UpRate > 0 {
 			k = min(k, max(l.path.UpRate/50, 1))
 		}
-		b := append([]byte(nil), l.unsent[:k]...)
+		b := l.unsent[:k:k]
 		l.unsent = l.unsent[k:]
 		s.flying += k
 		l.arrive(now, func() { s.arrived(b) })
@@ -238,8 +238,8 @@ func (l *Link) deliver() {
 	if l.path.Rate > 0 {
 		k = min(k, max(l.path.Rate/int(time.Second/readEvery), 1))
 	}
-	b := append([]byte(nil), s.out[:k]...)
-	s.out = s.out[:copy(s.out, s.out[k:])]
+	b := s.out[:k:k]
+	s.out = s.out[k:]
 	w.Net.inUse -= k
 	s.offerRoom()
 	if len(s.out) > 0 {

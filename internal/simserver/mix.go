@@ -33,8 +33,9 @@ type Mix struct {
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
 	workers int
-	files   int // written so far
-	inside  int // requests in the handler; one loop's goroutine runs at a time
+	zeros   []byte // to send
+	files   int    // written so far
+	inside  int    // requests in the handler; one loop's goroutine runs at a time
 }
 
 // fileSize is the size of the file that r reads.
@@ -95,7 +96,10 @@ func (m *Mix) Serve(x *knot.Ctx) error {
 	if t.done {
 		return nil
 	}
-	return x.Send(200, "application/octet-stream", make([]byte, t.size))
+	if len(m.zeros) < t.size {
+		m.zeros = make([]byte, t.size)
+	}
+	return x.Send(200, "application/octet-stream", m.zeros[:t.size])
 }
 
 func (t *mixTask) step(what byte, n int) error {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,7 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 		t.Fatal("simserver: another simulation runs in this process")
 	}
 	defer exclusive.Store(false)
+	defer steady()()
 	if err := coro.Check(); err != nil { // outside of the bubble: it is done once
 		t.Fatal(err)
 	}
@@ -106,6 +108,21 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 		r = s.run(t, play)
 	})
 	return r
+}
+
+// steady takes away what would make two runs of one seed differ: pools (sync.Pool) that an
+// earlier run has filled, that a garbage collection empties at any time, or that each
+// processor has its own of. The collector runs only if memory is short.
+func steady() (restore func()) {
+	const enough = 1 << 30
+	runtime.GC()
+	runtime.GC() // pools are empty after the second
+	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
+	return func() {
+		debug.SetMemoryLimit(limit)
+		debug.SetGCPercent(percent)
+		runtime.GOMAXPROCS(procs)
+	}
 }
 
 func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
@@ -197,7 +214,7 @@ func (s *Server) start() error {
 	}
 	var failed error
 	_, err = s.Runtime.Spawn(task.Options{Name: "main"}, func() {
-		ln, err := netpoll.Listen("tcp", fmt.Sprintf("10.0.0.1:%d", port))
+		ln, err := netpoll.ListenConfig{Log: log}.Listen(s.Runtime.Context(), "tcp", fmt.Sprintf("10.0.0.1:%d", port))
 		if err != nil {
 			failed = err
 			close(ready)

@@ -80,7 +80,7 @@ func (n *Network) Recv(fd int32, b []byte, flags int) (uintptr, syscall.Errno) {
 	case len(s.in) > 0:
 		k := copy(b, s.in)
 		if flags&unix.MSG_PEEK == 0 {
-			s.in = s.in[:copy(s.in, s.in[k:])]
+			s.in = s.in[k:]
 			n.inUse -= k
 			n.w.charge(time.Duration(k) * costKiB / 1024)
 			s.link.roomAgain()
@@ -141,11 +141,12 @@ func (s *socket) offerRoom() {
 	}
 }
 
-// sent adds to what the client is to get.
-func (s *socket) sent(b []byte) {
-	s.out = append(s.out, b...)
-	s.n.inUse += len(b)
-	s.n.w.charge(costSend + time.Duration(len(b))*costKiB/1024)
+// take adds to what the client is to get; sent has it get there.
+func (s *socket) take(b []byte) { s.out = append(s.out, b...) }
+
+func (s *socket) sent(n int) {
+	s.n.inUse += n
+	s.n.w.charge(costSend + time.Duration(n)*costKiB/1024)
 	s.link.deliverLater()
 }
 
@@ -157,7 +158,8 @@ func (n *Network) Send(fd int32, b []byte) (uintptr, syscall.Errno) {
 		return 0, e
 	}
 	k := s.room(len(b))
-	s.sent(b[:k])
+	s.take(b[:k])
+	s.sent(k)
 	return uintptr(k), 0
 }
 
@@ -168,12 +170,19 @@ func (n *Network) SendMsg(fd int32, vector []unix.Iovec) (uintptr, syscall.Errno
 	if e := s.writable(); e != 0 {
 		return 0, e
 	}
-	var all []byte
-	for _, v := range vector {
-		all = append(all, unsafe.Slice(v.Base, int(v.Len))...)
+	size := 0
+	for i := range vector {
+		size += int(vector[i].Len)
 	}
-	k := s.room(len(all))
-	s.sent(all[:k])
+	k := s.room(size)
+	left := k
+	for i := range vector {
+		b := unsafe.Slice(vector[i].Base, int(vector[i].Len))
+		b = b[:min(left, len(b))]
+		s.take(b)
+		left -= len(b)
+	}
+	s.sent(k)
 	return uintptr(k), 0
 }
 
@@ -190,7 +199,8 @@ func (n *Network) SendFile(fd, file int, off int64, size int) (uintptr, syscall.
 		return 0, err.(syscall.Errno)
 	}
 	if k > 0 {
-		s.sent(b[:k])
+		s.take(b[:k])
+		s.sent(k)
 	}
 	return uintptr(k), 0
 }
