@@ -57,10 +57,6 @@ func (s *Server) unanswered(end time.Duration) {
 	}
 }
 
-// forgetful is how long a server may keep the connection of a client that has gone; less
-// than its time limits, which end everything at some time.
-const forgetful = 8 * time.Second
-
 // watch looks every second whether there is progress: what has come from clients is read,
 // or waits at an entrance for less than Patience.
 func (s *Server) watch(end time.Duration) {
@@ -75,7 +71,7 @@ func (s *Server) watch(end time.Duration) {
 				s.fault("request %s of %v still waits", r.Path, r.Sent)
 			}
 		}
-		if l := s.Net.forgotten(now - forgetful); l != nil {
+		if l := s.Net.forgotten(now - s.cfg.Forgetful); l != nil {
 			s.fault("client %d has gone at %v; the server has not closed the connection", l.id, l.leftAt)
 		}
 		s.After(time.Second, look)

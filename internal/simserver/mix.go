@@ -22,6 +22,7 @@ import (
 //	w  works so many µs              s  sleeps so many µs
 //	h  holds so many bytes from now  z  sends so many bytes in the end
 //	l  works so many µs under a lock b  sleeps so many µs at a backend with few workers
+//	k  sleeps so many µs under it
 //	r  reads so many bytes of a file p  writes them to one
 //	e  reads the body                c  sends so many pieces, 100 ms apart
 //	x  panics
@@ -121,6 +122,14 @@ func (t *mixTask) step(what byte, n int) error {
 		began := m.w.Now()
 		m.w.Work(d)
 		m.locked += m.w.Now() - began
+	case 'k':
+		if err := m.lock.LockCancel(); err != nil {
+			return err
+		}
+		defer m.lock.Unlock()
+		began := m.w.Now()
+		defer func() { m.locked += m.w.Now() - began }()
+		return task.Sleep(d)
 	case 'b':
 		if err := m.backend.Acquire(1); err != nil {
 			return err

@@ -112,7 +112,7 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 	var steps []string
 	add := func(what byte, n int) { steps = append(steps, fmt.Sprintf("%c%d", what, n)) }
 	for range r.IntN(4) {
-		switch r.IntN(9) {
+		switch r.IntN(10) {
 		case 0, 1, 2:
 			add('w', r.IntN(2000))
 		case 3, 4:
@@ -124,6 +124,8 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 		case 7:
 			add('b', r.IntN(20_000))
 		case 8:
+			add('k', r.IntN(2000))
+		case 9:
 			add([]byte("rrrp")[r.IntN(4)], 1+r.IntN(64<<10))
 		}
 	}

@@ -42,7 +42,10 @@ type Config struct {
 	// Patience is how long a request may take before that is a fault of the server;
 	// 30 s. What handlers and clients take for themselves is to be added.
 	Patience time.Duration
-	Log      io.Writer // of the server; nil: none
+	// Forgetful is for how long the server may keep the connection of a client that has
+	// gone; 8 s, which is less than its time limits, that end everything at some time.
+	Forgetful time.Duration
+	Log       io.Writer // of the server; nil: none
 	// MayRefuse says that a 503 while nothing is scarce is no fault.
 	MayRefuse bool
 }
@@ -88,6 +91,9 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 30 * time.Second
+	}
+	if cfg.Forgetful == 0 {
+		cfg.Forgetful = 8 * time.Second
 	}
 	if !exclusive.CompareAndSwap(false, true) {
 		t.Fatal("simserver: another simulation runs in this process")
