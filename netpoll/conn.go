@@ -70,6 +70,20 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// ReadNow reads what has been received, without waiting and whatever the read deadline is:
+// recv(2), one call. If there is nothing the error is os.ErrDeadlineExceeded. It returns
+// ErrBusy while somebody else reads, and never parks.
+func (c *Conn) ReadNow(b []byte) (int, error) {
+	n, err := c.d.receiveNow(b)
+	if err != nil {
+		return n, c.opError("read", "read", err)
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 // Write implements net.Conn: it returns when all of b has been handed to the kernel,
 // or with what failed: EPIPE, ECONNRESET and so on (send(2)). It parks while the
 // socket's buffer is full.
