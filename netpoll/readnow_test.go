@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func readNow(t *testing.T) {
 
 // readNowSoon calls ReadNow until there is something.
 func readNowSoon(c *Conn, b []byte) (int, error) {
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(10 * time.Second); ; task.Yield() {
 		n, err := c.ReadNow(b)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
 			return n, err

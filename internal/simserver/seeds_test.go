@@ -13,6 +13,7 @@ import (
 
 var (
 	seeds   = flag.Int("sim.seeds", 200, "number of random scenarios")
+	first   = flag.Uint64("sim.first", 1, "the first of them")
 	oneSeed = flag.Uint64("sim.seed", 0, "run this seed only, and say more")
 )
 
@@ -57,7 +58,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	for seed := range uint64(*seeds) {
-		runSeed(t, seed+1, folder)
+		runSeed(t, *first+seed, folder)
 		if t.Failed() {
 			return
 		}
