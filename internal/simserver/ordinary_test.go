@@ -166,6 +166,9 @@ func (r *Result) String() string {
 }
 
 func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
+	if raceEnabled {
+		t.Skip("these are many requests; the seeds look for races")
+	}
 	for _, x := range ordinary {
 		t.Run(x.name, func(t *testing.T) {
 			r := x.run(t, "")

@@ -53,6 +53,9 @@ func runSeed(t *testing.T, seed uint64, folder string) {
 // is broken.
 func TestSeeds(t *testing.T) {
 	folder := t.TempDir()
+	if raceEnabled || testing.Short() {
+		*seeds = min(*seeds, 20)
+	}
 	if *oneSeed != 0 {
 		runSeed(t, *oneSeed, folder)
 		return
