@@ -114,7 +114,7 @@ func (s *Session) ended(e syscall.Errno) {
 	if e != 0 {
 		why = e.Error()
 	}
-	if len(s.waiting) > 0 && !s.inBody && !s.lastOne && e != unix.ECONNABORTED && e != unix.ETIMEDOUT && !s.c.Dropped {
+	if len(s.waiting) > 0 && !s.inBody && !s.lastOne && e != unix.ECONNABORTED && e != unix.ETIMEDOUT && !s.c.Dropped && !s.link.crossed() {
 		s.w.fault("the connection ended (%s) with no answer to request %s of %v", why, s.waiting[0].Path, s.waiting[0].Sent)
 	}
 	s.fail(why)

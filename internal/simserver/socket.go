@@ -217,6 +217,7 @@ func (s *socket) finish() {
 // something that was not read, which resets the connection.
 func (s *socket) close() {
 	s.closed = true
+	s.link.raced = s.link.raced || len(s.in) == 0 && (s.flying > 0 || len(s.link.unsent) > 0)
 	if len(s.in) > 0 {
 		s.n.inUse -= len(s.in)
 		s.in = nil
