@@ -17,6 +17,7 @@ import (
 type Request struct {
 	Path string
 	Body int // bytes of a POST; 0: a GET
+	Want int // bytes of the answer with status 200, those of pattern; 0: not known
 	// Done is called when the request has ended, on the conductor; may be nil.
 	Done func(*Request)
 
@@ -192,6 +193,15 @@ func (s *Session) head(r *Request, head []byte) {
 	}
 }
 
+// pattern is what answers consist of.
+var pattern = func() []byte {
+	b := make([]byte, 1<<20)
+	for i := range b {
+		b[i] = byte(i) ^ byte(i>>8)*31 ^ byte(i>>16)*57
+	}
+	return b
+}()
+
 // A mute is a client that says nothing, or not enough.
 type mute struct {
 	c     *Clients
@@ -224,6 +234,9 @@ func (c *Clients) Mute(path Path, says string, within time.Duration) {
 func (s *Session) body(r *Request) bool {
 	if s.left >= 0 {
 		k := min(s.left, len(s.in))
+		if r.Status == 200 && r.Want > 0 && (r.Got+k > r.Want || !bytes.Equal(s.in[:k], pattern[r.Got:r.Got+k])) {
+			s.c.w.fault("the answer to %s is wrong in the %d bytes from %d on", r.Path, k, r.Got)
+		}
 		s.left -= k
 		r.Got += k
 		s.in = s.in[k:]

@@ -49,6 +49,9 @@ func (c *Clients) end(r *Request, status int, why string) {
 	} else {
 		c.Statuses[status]++
 	}
+	if status == 200 && r.Want > 0 && r.Got != r.Want {
+		c.w.fault("the answer to %s has %d bytes, want %d", r.Path, r.Got, r.Want)
+	}
 	switch {
 	case status == 200:
 		c.Late = append(c.Late, r.Took())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,21 +35,51 @@ type Mix struct {
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
 	workers int
-	zeros   []byte // to send
-	files   int    // written so far
-	inside  int    // requests in the handler; one loop's goroutine runs at a time
+	static  *knot.Files // nil: there are none
+	adapted knot.Handler
+	files   int // written so far
+	inside  int // requests in the handler; one loop's goroutine runs at a time
 }
 
 // fileSize is the size of the file that r reads.
-const fileSize = 256 << 10
+const (
+	fileSize  = 256 << 10
+	smallSize = 3000
+)
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
 	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
+	m.adapted = knot.AdaptHTTP(http.HandlerFunc(m.serveHTTP))
 	if folder == "" {
 		return m, nil
 	}
-	return m, os.WriteFile(filepath.Join(folder, "in"), make([]byte, fileSize), 0o600)
+	for name, size := range map[string]int{"in": fileSize, "large": fileSize, "small": smallSize} {
+		if err := os.WriteFile(filepath.Join(folder, name), pattern[:size], 0o600); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	m.static, err = knot.OpenFilesWith(folder, knot.FilesConfig{CacheBytes: 1 << 20, CacheFileMax: smallSize, OpenFiles: 4, Revalidate: 20 * time.Millisecond})
+	return m, err
+}
+
+// close is called in the bubble.
+func (m *Mix) close() {
+	if m.static != nil {
+		m.static.Close()
+	}
+}
+
+// serveHTTP is what requests for /http get: their body is read, and after a while they are
+// answered.
+func (m *Mix) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	time.Sleep(time.Millisecond)
+	w.Header().Set("Content-Length", strconv.Itoa(smallSize))
+	w.Write(pattern[:smallSize])
 }
 
 // gauges has the lock and the backend watched.
@@ -76,6 +107,12 @@ func (m *Mix) Serve(x *knot.Ctx) error {
 			m.w.Memory.Release(t.held)
 		}
 	}()
+	switch x.Path() {
+	case "/small", "/large":
+		return m.static.Serve(x)
+	case "/http":
+		return m.adapted(x)
+	}
 	q := x.Query()
 	for len(q) > 0 {
 		step := q
@@ -97,10 +134,15 @@ func (m *Mix) Serve(x *knot.Ctx) error {
 	if t.done {
 		return nil
 	}
-	if len(m.zeros) < t.size {
-		m.zeros = make([]byte, t.size)
+	return x.Send(200, "application/octet-stream", m.bytes(t.size))
+}
+
+// bytes are n bytes to send.
+func (m *Mix) bytes(n int) []byte {
+	if n <= len(pattern) {
+		return pattern[:n]
 	}
-	return x.Send(200, "application/octet-stream", m.zeros[:t.size])
+	return make([]byte, n)
 }
 
 func (t *mixTask) step(what byte, n int) error {

@@ -135,14 +135,17 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 		maybe(1, 3, func() { h.Path.UpRate = 50_000 + r.IntN(1_000_000) })
 	}
 	maybe(1, 50, func() { add('x', 0) })
+	size := 0
 	switch r.IntN(8) {
 	case 0:
 		add('c', 1+r.IntN(20))
 	case 1, 2:
-		add('z', r.IntN(300_000))
+		size = r.IntN(300_000)
+		add('z', size)
 		maybe(1, 2, func() { h.Path.Rate = 100_000 + r.IntN(1_000_000) })
 	default:
-		add('z', r.IntN(4096))
+		size = r.IntN(4096)
+		add('z', size)
 	}
 	p.steps = strings.Join(steps, ".")
 	maybe(1, 2, func() { h.KeepAlive = true })
@@ -160,7 +163,16 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 	} else {
 		p.n = 1 + r.IntN(30)
 	}
-	h.Make = func() *Request { return &Request{Path: "/?" + p.steps, Body: p.body} }
+	path, want := "/?"+p.steps, size
+	if r.IntN(6) == 0 {
+		path = []string{"/small", "/large", "/http"}[r.IntN(3)]
+		want = map[string]int{"/small": smallSize, "/large": fileSize, "/http": smallSize}[path]
+		p.steps = path
+		if path != "/http" {
+			p.body = 0
+		}
+	}
+	h.Make = func() *Request { return &Request{Path: path, Body: p.body, Want: want} }
 	sc.text = append(sc.text, fmt.Sprintf("%v to %v: rate %.0f or %d clients, %q, body %d, %+v", p.start, p.until, p.rate, p.n, p.steps, p.body, h.Path))
 	return p
 }

@@ -46,6 +46,8 @@ type Config struct {
 	// gone; 8 s, which is less than its time limits, that end everything at some time.
 	Forgetful time.Duration
 	Log       io.Writer // of the server; nil: none
+	// Done is called when the server has ended; nil: nothing is.
+	Done func()
 	// MayRefuse says that a 503 while nothing is scarce is no fault.
 	MayRefuse bool
 }
@@ -154,6 +156,9 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	r.Trace, r.Events = s.trace, s.steps // at the end other goroutines run beside the loops
 	r.Busy = s.Busy().Seconds() / r.Took.Seconds() / float64(s.cfg.Loops)
 	s.stop()
+	if s.cfg.Done != nil {
+		s.cfg.Done()
+	}
 	s.leaks()
 	r.Broken = s.broken
 	return r
