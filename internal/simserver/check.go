@@ -33,6 +33,11 @@ func (s *Server) leaks() {
 			s.fault("%d of %q are in use after the end, %d were before", n, name, was)
 		}
 	}
+	for _, e := range task.Entrances() {
+		if n := e.Clients(); n != 0 {
+			s.fault("entrance %q still has %d clients", e.Name(), n)
+		}
+	}
 	if n := s.Net.Open(); n != 0 {
 		s.fault("%d descriptors are open after the end", n)
 	}

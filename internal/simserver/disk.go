@@ -35,7 +35,7 @@ func (d *Disk) Set(latency time.Duration, cold, broken float64, full bool) {
 func (d *Disk) Now(fd int32, write bool, n int) (int, syscall.Errno) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	if write || d.w.rnd.Float64() < d.cold {
+	if write || d.w.draw().Float64() < d.cold {
 		return 0, unix.EAGAIN // what is written goes by the disk, where it may fail
 	}
 	d.w.charge(costSmall + time.Duration(n)*costKiB/1024)
@@ -46,15 +46,15 @@ func (d *Disk) Now(fd int32, write bool, n int) (int, syscall.Errno) {
 func (d *Disk) Wait(fd int32, op string, n int) (int, syscall.Errno) {
 	d.w.mu.Lock()
 	d.waits++
-	took := time.Duration(d.w.rnd.ExpFloat64()*float64(d.latency)) + 1
+	took := time.Duration(d.w.draw().ExpFloat64()*float64(d.latency)) + 1
 	var e syscall.Errno
 	switch {
 	case op == "write" && d.full:
 		e = unix.ENOSPC
-	case (op == "read" || op == "write" || op == "sync") && d.w.rnd.Float64() < d.broken:
+	case (op == "read" || op == "write" || op == "sync") && d.w.draw().Float64() < d.broken:
 		e = unix.EIO
 	case op == "write" && n > 1 && d.w.Net.chance(d.w.Net.faults.Short):
-		n = 1 + d.w.rnd.IntN(n-1)
+		n = 1 + d.w.draw().IntN(n-1)
 	}
 	d.w.mu.Unlock()
 	time.Sleep(took)

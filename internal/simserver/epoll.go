@@ -61,7 +61,7 @@ func (i *item) leave() {
 	if len(s.old) < keptOld {
 		s.old = append(s.old, i.event)
 	} else {
-		s.old[s.n.w.rnd.IntN(keptOld)] = i.event
+		s.old[s.n.w.draw().IntN(keptOld)] = i.event
 	}
 }
 
@@ -192,7 +192,7 @@ func (n *Network) EpollWait(set int, events []unix.EpollEvent, timeout time.Dura
 	}
 	w.wait(c, timeout)
 	if n.chance(n.faults.Steal) {
-		w.charge(time.Duration(w.rnd.ExpFloat64() * float64(time.Millisecond)))
+		w.charge(time.Duration(w.draw().ExpFloat64() * float64(time.Millisecond)))
 	}
 	return uintptr(s.take(events)), 0
 }
@@ -201,7 +201,7 @@ func (n *Network) EpollWait(set int, events []unix.EpollEvent, timeout time.Dura
 func (s *epollSet) take(events []unix.EpollEvent) int {
 	n, w := s.n, s.n.w
 	if len(s.all) > 0 && n.chance(n.faults.Spurious) {
-		i := s.all[w.rnd.IntN(len(s.all))]
+		i := s.all[w.draw().IntN(len(s.all))]
 		if i.event.Fd != 0 || i.event.Pad != 0 { // not the waker's
 			events[0] = i.event
 			events[0].Events &= unix.EPOLLIN | unix.EPOLLOUT
@@ -209,7 +209,7 @@ func (s *epollSet) take(events []unix.EpollEvent) int {
 		}
 	}
 	if len(s.old) > 0 && n.chance(n.faults.Stale) {
-		events[0] = s.old[w.rnd.IntN(len(s.old))]
+		events[0] = s.old[w.draw().IntN(len(s.old))]
 		events[0].Events &= unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLHUP
 		return 1
 	}

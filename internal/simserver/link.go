@@ -56,7 +56,7 @@ func (w *World) Connect(port uint16, path Path, e end) *Link {
 	defer w.mu.Unlock()
 	w.Net.links++
 	l := &Link{w: w, id: w.Net.links, path: path, end: e, port: port}
-	w.post(w.Now()+path.Latency, l.syn)
+	w.post(w.now()+path.Latency, l.syn)
 	return l
 }
 
@@ -78,7 +78,7 @@ func (l *Link) syn() {
 		l.lost(unix.ECONNREFUSED)
 		return
 	}
-	ln := all[w.rnd.IntN(len(all))]
+	ln := all[w.draw().IntN(len(all))]
 	if len(ln.queue) >= ln.backlog {
 		w.Net.refused++
 		l.tries++
@@ -86,7 +86,7 @@ func (l *Link) syn() {
 			l.lost(unix.ETIMEDOUT)
 			return
 		}
-		w.post(w.Now()+time.Second<<(l.tries-1), l.syn)
+		w.post(w.now()+time.Second<<(l.tries-1), l.syn)
 		return
 	}
 	s := &socket{n: w.Net, link: l, port: l.port, inRoom: 128 << 10, outRoom: 256 << 10}
@@ -100,7 +100,7 @@ func (l *Link) syn() {
 	ln.queue = append(ln.queue, s)
 	ln.changed()
 	w.note("syn", uint64(l.id))
-	w.post(w.Now()+l.path.Latency, func() {
+	w.post(w.now()+l.path.Latency, func() {
 		if l.alive() {
 			l.end.connected()
 		}
@@ -140,14 +140,14 @@ func (l *Link) pump() {
 	if s == nil || l.pumping || s.reset {
 		return
 	}
-	now := l.w.Now()
+	now := l.w.now()
 	for len(l.unsent) > 0 {
 		k := min(len(l.unsent), s.inRoom-len(s.in)-s.flying)
 		if k <= 0 {
 			return // roomAgain goes on
 		}
 		if l.path.Split > 0 {
-			k = min(k, len(l.unsent)/100+1+l.w.rnd.IntN(l.path.Split))
+			k = min(k, len(l.unsent)/100+1+l.w.draw().IntN(l.path.Split))
 		}
 		if l.path.UpRate > 0 {
 			k = min(k, max(l.path.UpRate/50, 1))
@@ -174,7 +174,7 @@ func (l *Link) pump() {
 
 func (l *Link) pumpAfter(d time.Duration) {
 	l.pumping = true
-	l.w.post(l.w.Now()+d, func() {
+	l.w.post(l.w.now()+d, func() {
 		l.w.mu.Lock()
 		defer l.w.mu.Unlock()
 		l.pumping = false
@@ -185,7 +185,7 @@ func (l *Link) pumpAfter(d time.Duration) {
 // arrive has fn called, with World.mu held, when what is sent now gets to the server: not
 // before what was sent earlier.
 func (l *Link) arrive(now time.Duration, fn func()) {
-	jitter := time.Duration(l.w.rnd.IntN(int(l.path.Latency/8) + 100))
+	jitter := time.Duration(l.w.draw().IntN(int(l.path.Latency/8) + 100))
 	l.arrives = max(l.arrives+1, now+l.path.Latency+jitter)
 	l.w.post(l.arrives, func() {
 		l.w.mu.Lock()
@@ -220,7 +220,7 @@ func (l *Link) roomAgain() {
 func (l *Link) deliverLater() {
 	if s := l.s; !s.moving && !l.over {
 		s.moving = true
-		l.w.post(l.w.Now()+l.path.Latency+time.Duration(l.w.rnd.IntN(1000)), l.deliver)
+		l.w.post(l.w.now()+l.path.Latency+time.Duration(l.w.draw().IntN(1000)), l.deliver)
 	}
 }
 
@@ -234,7 +234,7 @@ func (l *Link) deliver() {
 	if l.left || l.over {
 		w.Net.inUse -= len(s.out)
 		if len(s.out) > 0 && !s.closed { // nobody is there: it is answered by a reset
-			w.post(w.Now()+l.path.Latency, func() {
+			w.post(w.now()+l.path.Latency, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				s.resetByClient()
@@ -254,7 +254,7 @@ func (l *Link) deliver() {
 	s.offerRoom()
 	if len(s.out) > 0 {
 		s.moving = true
-		w.post(w.Now()+readEvery, l.deliver)
+		w.post(w.now()+readEvery, l.deliver)
 	}
 	last := s.outEnd && len(s.out) == 0
 	if last {
@@ -281,7 +281,7 @@ func (l *Link) lost(e syscall.Errno) {
 		s.out = nil
 	}
 	left := l.left
-	l.w.post(l.w.Now()+l.path.Latency, func() {
+	l.w.post(l.w.now()+l.path.Latency, func() {
 		if !left {
 			l.end.ended(e)
 		}
@@ -304,7 +304,7 @@ func (l *Link) Close() {
 	if l.left {
 		return
 	}
-	l.left, l.fin, l.leftAt = true, true, l.w.Now()
+	l.left, l.fin, l.leftAt = true, true, l.w.now()
 	if l.s == nil {
 		return
 	}
@@ -322,7 +322,7 @@ func (l *Link) Abort() {
 	if l.left {
 		return
 	}
-	l.left, l.leftAt = true, l.w.Now()
+	l.left, l.leftAt = true, l.w.now()
 	if l.s != nil {
 		l.abort()
 	}
@@ -331,7 +331,7 @@ func (l *Link) Abort() {
 func (l *Link) abort() {
 	s := l.s
 	l.unsent = nil
-	l.arrive(l.w.Now(), s.resetByClient)
+	l.arrive(l.w.now(), s.resetByClient)
 }
 
 // resetByClient is the arrival of a reset: what was received is gone too.

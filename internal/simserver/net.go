@@ -76,7 +76,7 @@ func (n *Network) open(x any) (int, syscall.Errno) {
 }
 
 // chance is true with probability p.
-func (n *Network) chance(p float64) bool { return p > 0 && n.w.rnd.Float64() < p }
+func (n *Network) chance(p float64) bool { return p > 0 && n.w.draw().Float64() < p }
 
 // interrupted is asked by calls that may fail with EINTR.
 func (n *Network) interrupted() bool { return n.chance(n.faults.Interrupt) }

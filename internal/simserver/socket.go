@@ -118,8 +118,8 @@ func (s *socket) writable() syscall.Errno {
 func (s *socket) room(size int) int {
 	k := min(size, s.outRoom-len(s.out))
 	if k > 1 && s.n.chance(s.n.faults.Short) {
-		k = 1 + s.n.w.rnd.IntN(k-1)
-		s.n.w.post(s.n.w.Now()+time.Duration(s.n.w.rnd.IntN(int(time.Millisecond))), s.roomLater)
+		k = 1 + s.n.w.draw().IntN(k-1)
+		s.n.w.post(s.n.w.now()+time.Duration(s.n.w.draw().IntN(int(time.Millisecond))), s.roomLater)
 	}
 	if k < size {
 		s.noSpace = true

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing/synctest"
 	"time"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A World is one simulation. Fields without a word are fixed.
@@ -24,6 +26,7 @@ type World struct {
 
 	mu      sync.Mutex
 	rnd     *rand.Rand // guarded by mu, as is all below
+	aside   *rand.Rand // for goroutines beside a loop that runs
 	events  eventHeap
 	posted  uint64
 	running *cpu
@@ -48,6 +51,7 @@ type cpu struct {
 	armed   uint64        // number of the event that ends the wait
 	since   time.Duration // when it was resumed
 	busy    time.Duration // time it has run in all
+	reached time.Duration // when it began to wait
 }
 
 // A quota is how much processor time the process may have in each period of 100 ms, as in
@@ -109,7 +113,7 @@ func (h *eventHeap) Pop() any {
 func newWorld(seed uint64) *World {
 	w := &World{
 		seed: seed, began: time.Now(), kick: make(chan struct{}, 1),
-		rnd: rand.New(rand.NewPCG(seed, 0x5eed)),
+		rnd: rand.New(rand.NewPCG(seed, 0x5eed)), aside: rand.New(rand.NewPCG(seed, 0xa51de)),
 	}
 	w.Net = newNetwork(w)
 	w.Disk = newDisk(w)
@@ -135,7 +139,7 @@ func (w *World) push(e *event) *event {
 	w.posted++
 	e.number = w.posted
 	if e.cpu == nil {
-		e.tie = w.rnd.Uint64()
+		e.tie = w.draw().Uint64()
 	} else { // it may be pushed while several loops start, in any order
 		e.tie = w.seed ^ (uint64(e.at)<<8+uint64(e.cpu.index)+1)*0x9e3779b97f4a7c15
 	}
@@ -235,9 +239,30 @@ func (w *World) resume(e *event, now time.Duration) {
 	w.mu.Unlock()
 }
 
+// beside reports whether the caller is neither the conductor nor the loop that runs, but a
+// goroutine that runs beside that. What it does must not depend on how far the loop is.
+// The caller holds mu.
+func (w *World) beside() bool { return w.running != nil && task.CurrentLoop() == nil }
+
+// draw is where random numbers come from, and now the time of what the caller does. The
+// caller holds mu.
+func (w *World) draw() *rand.Rand {
+	if w.beside() {
+		return w.aside
+	}
+	return w.rnd
+}
+
+func (w *World) now() time.Duration {
+	if w.beside() {
+		return w.since()
+	}
+	return w.Now()
+}
+
 // charge says that the running loop has worked for d. The caller holds mu.
 func (w *World) charge(d time.Duration) {
-	if w.running != nil {
+	if w.running != nil && !w.beside() {
 		w.clock.Add(uint64(d))
 	}
 }
@@ -266,8 +291,8 @@ func (w *World) Work(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.running
-	if c == nil {
-		return // a plain goroutine, whose processor time is not simulated
+	if c == nil || w.beside() {
+		return // the processor time of other goroutines is not simulated
 	}
 	w.charge(d)
 	w.pay(c)
@@ -281,7 +306,7 @@ func (w *World) wait(c *cpu, timeout time.Duration) {
 		c.busy += now - c.since
 		w.quota.spend(now, now-c.since)
 	}
-	c.waiting, c.armed = true, 0
+	c.waiting, c.armed, c.reached = true, 0, w.Now()
 	if timeout >= 0 {
 		c.armed = w.push(&event{at: w.Now() + timeout, cpu: c}).number
 	}
@@ -296,8 +321,8 @@ func (w *World) wake(c *cpu) {
 		return
 	}
 	c.waiting = false
-	latency := time.Duration(1000 + w.rnd.IntN(20_000)) // to get a processor
-	c.armed = w.push(&event{at: w.Now() + latency, cpu: c}).number
+	latency := time.Duration(1000 + w.draw().IntN(20_000)) // to get a processor
+	c.armed = w.push(&event{at: max(w.now(), c.reached) + latency, cpu: c}).number
 }
 
 // SetQuota gives the process a share of one processor; 0: it has all of them.
