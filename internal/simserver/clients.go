@@ -3,7 +3,6 @@
 package simserver
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
@@ -19,7 +18,8 @@ type Clients struct {
 
 	pending  map[*Request]bool
 	begun    int
-	open     int // sessions
+	open     int  // sessions
+	over     bool // no more requests are to be sent
 	Statuses map[int]int
 	Failures map[string]int
 	// Late has the times that requests with status 200 took.
@@ -72,14 +72,6 @@ func (c *Clients) Quantile(q float64) time.Duration {
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// Failed is how many requests were not answered, for the given reasons.
-func (c *Clients) failed() (n int) {
-	for _, why := range slices.Collect(maps.Keys(c.Failures)) {
-		n += c.Failures[why]
-	}
-	return n
-}
-
 // A Habit is how clients behave.
 type Habit struct {
 	Path      Path
@@ -100,6 +92,9 @@ type Habit struct {
 func (c *Clients) Once(h *Habit, done func()) { c.attempt(h, h.Retries, done) }
 
 func (c *Clients) attempt(h *Habit, tries int, done func()) {
+	if c.over {
+		return
+	}
 	s := c.Open(h.Path)
 	n := max(h.Pipeline, 1)
 	all := make([]*Request, n)
@@ -151,7 +146,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 	var resting []*Session
 	var next func()
 	next = func() {
-		if c.w.Now() >= until {
+		if c.w.Now() >= until || c.over {
 			for _, s := range resting {
 				s.Close("", false)
 			}
@@ -203,7 +198,7 @@ func (c *Clients) ClosedLoop(h *Habit, n int, within, until time.Duration) {
 }
 
 func (c *Clients) loop(h *Habit, s *Session, until time.Duration) {
-	if c.w.Now() >= until {
+	if c.w.Now() >= until || c.over {
 		if s != nil {
 			s.Close("", false)
 		}

@@ -19,7 +19,6 @@ type Disk struct {
 	cold    float64       // share of reads that memory does not have
 	full    bool          // writes fail with ENOSPC
 	broken  float64       // share of operations that fail with EIO
-	waits   int
 }
 
 func newDisk(w *World) *Disk { return &Disk{w: w, latency: 200 * time.Microsecond} }
@@ -45,7 +44,6 @@ func (d *Disk) Now(fd int32, write bool, n int) (int, syscall.Errno) {
 // Wait implements kernel.Files.
 func (d *Disk) Wait(fd int32, op string, n int) (int, syscall.Errno) {
 	d.w.mu.Lock()
-	d.waits++
 	took := time.Duration(d.w.draw().ExpFloat64()*float64(d.latency)) + 1
 	var e syscall.Errno
 	switch {

@@ -80,7 +80,6 @@ func (l *Link) syn() {
 	}
 	ln := all[w.draw().IntN(len(all))]
 	if len(ln.queue) >= ln.backlog {
-		w.Net.refused++
 		l.tries++
 		if l.tries > 6 {
 			l.lost(unix.ETIMEDOUT)

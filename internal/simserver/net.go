@@ -39,7 +39,6 @@ type Network struct {
 	sockets int // accepted and open
 	faults  Faults
 	inUse   int // bytes in the buffers of sockets
-	refused int // connections dropped because the backlog was full
 }
 
 // Faults says how often something goes wrong that may: each is a probability.
@@ -81,10 +80,9 @@ func (n *Network) chance(p float64) bool { return p > 0 && n.w.draw().Float64() 
 // interrupted is asked by calls that may fail with EINTR.
 func (n *Network) interrupted() bool { return n.chance(n.faults.Interrupt) }
 
-// A listener is a socket that listens. family and port are set by Bind.
+// A listener is a socket that may listen. Bind sets the port.
 type listener struct {
 	pollable
-	bound   bool
 	port    uint16
 	backlog int
 	queue   []*socket
@@ -119,7 +117,7 @@ func (n *Network) Bind(fd int, sa *unix.RawSockaddrAny, _ uint32) syscall.Errno 
 		return unix.EBADF
 	}
 	p := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
-	l.port, l.bound = p.Port<<8|p.Port>>8, true
+	l.port = p.Port<<8 | p.Port>>8
 	return 0
 }
 
@@ -213,7 +211,6 @@ func (n *Network) Accept(fd int32, sa *unix.RawSockaddrAny) (uintptr, uint32, sy
 	s := l.queue[0]
 	l.queue = l.queue[1:]
 	s.fd, _ = n.open(s)
-	s.accepted = true
 	n.sockets++
 	*(*unix.RawSockaddrInet4)(unsafe.Pointer(sa)) = s.link.address()
 	n.w.note("accept", uint64(s.fd), uint64(s.link.id))

@@ -155,6 +155,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	r := &Result{Clients: s.Clients, Took: s.since(), Killed: s.Memory.Killed(), Most: s.Memory.most}
 	r.Trace, r.Events = s.trace, s.steps // at the end other goroutines run beside the loops
 	r.Busy = s.Busy().Seconds() / r.Took.Seconds() / float64(s.cfg.Loops)
+	s.Clients.over = true
 	s.stop()
 	if s.cfg.Done != nil {
 		s.cfg.Done()
@@ -260,7 +261,7 @@ func (s *Server) stop() {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := s.Knot.Shutdown(ctx); err != nil && s.quiet() {
+		if err := s.Knot.Shutdown(ctx); err != nil && !s.brokenAlready() {
 			s.fault("Shutdown of a server with nothing to do: %v", err)
 		}
 		if err := s.Runtime.Close(); err != nil {
@@ -275,6 +276,3 @@ func (s *Server) stop() {
 		fmt.Fprintf(os.Stderr, "simserver: seed %d: %s\n", s.seed, strings.Join(s.broken, "\n")) // the bubble is about to panic
 	}
 }
-
-// quiet says that nobody wants anything of the server.
-func (s *Server) quiet() bool { return len(s.broken) == 0 }

@@ -13,11 +13,10 @@ import (
 // A socket is the server's end of a connection. Guarded by World.mu.
 type socket struct {
 	pollable
-	n        *Network
-	link     *Link
-	port     uint16
-	fd       int
-	accepted bool
+	n    *Network
+	link *Link
+	port uint16
+	fd   int
 
 	in       []byte // received and not read yet
 	inRoom   int
