@@ -43,7 +43,7 @@ type Link struct {
 	finned bool
 	left   bool // the client is gone
 	leftAt time.Duration
-	raced  bool // the server closed while something was on its way to it
+	raced  bool // the server ended its side while something was on its way to it
 	over   bool // ended has been called, or is about to be
 
 	arrives time.Duration // of the last bytes on their way to the server
@@ -120,12 +120,12 @@ func (l *Link) Send(b []byte) {
 	if l.left || l.over {
 		return
 	}
-	l.raced = l.raced || l.s != nil && l.s.closed
+	l.raced = l.raced || l.s != nil && l.s.outEnd
 	l.unsent = append(l.unsent, b...)
 	l.pump()
 }
 
-// crossed reports whether the server closed the connection before it could know of all that
+// crossed reports whether the server ended its side of the connection before it could know of all that
 // the client has sent.
 func (l *Link) crossed() bool {
 	l.w.mu.Lock()

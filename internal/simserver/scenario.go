@@ -16,7 +16,6 @@ import (
 type Scenario struct {
 	Config
 	parts   []part
-	until   time.Duration
 	disk    func(d *Disk)
 	stops   []stop
 	workers int // of the backend
@@ -80,7 +79,7 @@ func (sc *Scenario) drawFaults(r *rand.Rand) {
 
 // drawMutes draws clients that the server has to get rid of, and when it does.
 func (sc *Scenario) drawMutes(r *rand.Rand) {
-	d := func() time.Duration { return time.Duration(50+r.IntN(3000)) * time.Millisecond }
+	d := func() time.Duration { return time.Duration(250+r.IntN(3000)) * time.Millisecond }
 	head, idle, body := d(), d(), d()
 	sc.Change = func(k *knot.Server) { k.HeadTimeout, k.IdleTimeout, k.BodyTimeout = head, idle, body }
 	sc.within = 2*(head+idle+body) + 5*time.Second

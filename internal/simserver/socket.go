@@ -208,6 +208,7 @@ func (n *Network) SendFile(fd, file int, off int64, size int) (uintptr, syscall.
 func (s *socket) finish() {
 	if !s.outEnd {
 		s.outEnd = true
+		s.link.raced = s.link.raced || len(s.in) == 0 && (s.flying > 0 || len(s.link.unsent) > 0)
 		s.link.deliverLater()
 	}
 }
@@ -216,7 +217,6 @@ func (s *socket) finish() {
 // something that was not read, which resets the connection.
 func (s *socket) close() {
 	s.closed = true
-	s.link.raced = s.link.raced || len(s.in) == 0 && (s.flying > 0 || len(s.link.unsent) > 0)
 	if len(s.in) > 0 {
 		s.n.inUse -= len(s.in)
 		s.in = nil
