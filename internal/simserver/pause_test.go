@@ -11,7 +11,7 @@ import (
 )
 
 // What comes before a time limit is served although the process was stopped until after
-// it. (Found by seed 473.)
+// it. A random scenario found that it was not.
 func TestWhatComesWhileTheProcessIsStoppedIsServed(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	for name, says := range map[string][2]string{
