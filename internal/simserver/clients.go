@@ -13,7 +13,7 @@ type Clients struct {
 	w    *World
 	Port uint16
 	// Dropped says that the server may close connections without an answer: it has more
-	// than it may have.
+	// than it may have, or can't go on with an answer that it has begun.
 	Dropped bool
 
 	pending  map[*Request]bool

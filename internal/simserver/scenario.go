@@ -18,7 +18,8 @@ type Scenario struct {
 	parts   []part
 	disk    func(d *Disk)
 	stops   []stop
-	workers int // of the backend
+	workers int  // of the backend
+	torn    bool // large files may be cut off, by a broken disk
 	mutes   []string
 	within  time.Duration // in which the server ends these
 	text    []string
@@ -74,7 +75,7 @@ func (sc *Scenario) drawFaults(r *rand.Rand) {
 	}
 	sc.Faults = Faults{Interrupt: p(), Short: p(), Spurious: p(), Stale: p(), Abort: p() / 10, Steal: p() / 10}
 	latency, cold, broken, full := time.Duration(1+r.IntN(5000))*time.Microsecond, r.Float64(), p(), r.IntN(4) == 0
-	sc.disk = func(d *Disk) { d.Set(latency, cold, broken, full) }
+	sc.disk, sc.torn = func(d *Disk) { d.Set(latency, cold, broken, full) }, broken > 0
 }
 
 // drawMutes draws clients that the server has to get rid of, and when it does.
@@ -179,7 +180,7 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 // play is for Run.
 func (sc *Scenario) play(s *Server) (until time.Duration) {
 	sc.disk(s.Disk)
-	s.Clients.Dropped = sc.FDs > 0
+	s.Clients.Dropped = sc.FDs > 0 || sc.torn && strings.Contains(sc.String(), `"/large"`)
 	from := s.Now()
 	for _, says := range sc.mutes {
 		s.At(from+s.Below(300*time.Millisecond), func() { s.Clients.Mute(Path{Latency: time.Millisecond}, says, sc.within) })
