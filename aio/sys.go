@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // rawMax is the largest transfer, in bytes, done without telling the Go scheduler.
@@ -38,8 +40,14 @@ const (
 
 var faults atomic.Pointer[fault]
 
-// inject asks the tests, if there are any.
+// inject asks the tests or a simulation, if there are any.
 func inject(op opcode, where via, fd int32, n int) (int, syscall.Errno) {
+	if d := kernel.Disk; d != nil {
+		if where == viaLoop {
+			return d.Now(fd, op == opWrite, n)
+		}
+		return d.Wait(fd, op.String(), n)
+	}
 	if f := faults.Load(); f != nil {
 		return (*f)(op, where, fd, n)
 	}
@@ -82,6 +90,9 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (int, syscall.Errno) {
 	var r uintptr
 	var e syscall.Errno
+	if kernel.Disk != nil {
+		flag = 0 // it has said what is in memory
+	}
 	if v.Len <= rawMax && flag != 0 {
 		r, _, e = syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
 	} else {

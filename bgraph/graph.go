@@ -21,6 +21,9 @@ type Config struct {
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
 	// which costs half a microsecond each time; 0: 320; negative: never.
 	HeapEvery int
+	// Allocated returns how many bytes of heap the process has allocated so far. It is
+	// called on the loops and must not park. nil: the runtime/metrics.
+	Allocated func() uint64
 	// MaxNodes bounds the nodes, MaxEdges the edges of each loop. What does not find
 	// room is counted, see Overflow. 0: 4096 and 16384.
 	MaxNodes int

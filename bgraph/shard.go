@@ -307,7 +307,7 @@ func (s *shard) Finished(t *task.Task) {
 	s.free = o
 }
 
-// enoughStack is what reading the heap's size takes of the stack, in bytes: a task that
+// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes: a task that
 // has less left would grow its stack for the sake of a statistic.
 const enoughStack = 1500
 
@@ -317,7 +317,7 @@ func (s *shard) beginHeap(o *note) {
 		return
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
-	if coro.Headroom() < enoughStack && o.at.stats.departures > learning {
+	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.at.stats.departures > learning {
 		return
 	}
 	o.heap = s.allocated()
@@ -335,6 +335,9 @@ func (s *shard) endHeap(o *note, e *edge) {
 }
 
 func (s *shard) allocated() uint64 {
+	if read := s.g.cfg.Allocated; read != nil {
+		return read()
+	}
 	metrics.Read(s.heap[:])
 	return s.heap[0].Value.Uint64()
 }

@@ -151,6 +151,9 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	}
 	n, err := x.c.nc.Read(p)
 	x.busyReads()
+	if n == 0 && timedOut(err) {
+		n = x.c.late(p)
+	}
 	switch {
 	case n > 0:
 		if x.w < len(x.in) && &p[0] == &x.in[x.w] {

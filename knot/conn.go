@@ -289,5 +289,19 @@ func (c *conn) lingerRead(n int, err error) verdict {
 	return turnRest
 }
 
+// late reads what there is although a read has met its deadline: it may have come in time,
+// while the process stood still.
+func (c *conn) late(b []byte) int {
+	now, ok := c.nc.(interface{ ReadNow(b []byte) (int, error) })
+	if !ok {
+		return 0
+	}
+	n, _ := now.ReadNow(b) // an error shows again in the next read
+	if n > 0 {
+		c.clearRead()
+	}
+	return n
+}
+
 // timedOut says whether a read or write failed at its deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -40,10 +40,13 @@ func (x *Ctx) turn() verdict {
 	if !c.awake() {
 		return turnClose
 	}
-	if n == 0 {
-		if timedOut(err) && c.overslept() {
+	if n == 0 && timedOut(err) {
+		if c.overslept() {
 			return turnRest
 		}
+		n = c.late(x.in)
+	}
+	if n == 0 {
 		return turnClose
 	}
 	if x.srv.Priority == nil && !c.inside && !c.refused {
@@ -92,6 +95,9 @@ func (x *Ctx) fillHead(by int64) verdict {
 		c.enter()
 	}
 	x.busyReads()
+	if n == 0 && timedOut(err) {
+		n = c.late(x.in[x.w:])
+	}
 	x.w += n
 	switch {
 	case n > 0:

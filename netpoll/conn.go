@@ -71,6 +71,20 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// ReadNow reads what has been received, without waiting and whatever the read deadline is:
+// recv(2), one call. If there is nothing the error is os.ErrDeadlineExceeded. It returns
+// ErrBusy while somebody else reads, and never parks.
+func (c *Conn) ReadNow(b []byte) (int, error) {
+	n, err := c.d.receiveNow(b)
+	if err != nil {
+		return n, c.opError("read", "read", err)
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 // Write implements net.Conn: it returns when all of b has been handed to the kernel,
 // or with what failed: EPIPE, ECONNRESET and so on (send(2)). It parks while the
 // socket's buffer is full.
@@ -99,7 +113,7 @@ func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
 func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
 
 func (c *Conn) shutdown(how int) error {
-	return c.control("close", "shutdown", func(fd int) error { return unix.Shutdown(fd, how) })
+	return c.control("close", "shutdown", func(fd int) error { return shutdown(fd, how) })
 }
 
 // OnReadable runs fn as a new task on the connection's loop, once, when a Read would
@@ -299,7 +313,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 
 func (c *Conn) setOption(level, opt, value int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		return unix.SetsockoptInt(fd, level, opt, min(value, math.MaxInt32))
+		return setOption(fd, level, opt, min(value, math.MaxInt32))
 	})
 }
 

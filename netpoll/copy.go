@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -163,7 +164,9 @@ func sysSendMsg(fd int32, iov []unix.Iovec, size int) (int, syscall.Errno) {
 	for {
 		var r uintptr
 		var e syscall.Errno
-		if size <= rawMax {
+		if k := kernel.Net; k != nil {
+			r, e = k.SendMsg(fd, kernel.Unseen(iov))
+		} else if size <= rawMax {
 			r, _, e = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
 		} else {
 			r, _, e = syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)

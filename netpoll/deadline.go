@@ -7,12 +7,22 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// epoch is the zero of the times kept here; it makes them small enough for an int64 of
-// nanoseconds without a reading of the clock.
-var epoch = time.Now()
+// started makes the times kept here small enough for an int64 of nanoseconds without a
+// reading of the clock.
+var started = time.Now()
+
+// epoch is the zero of these times. In a simulation, where no clock is monotonic, it is
+// in the simulated time.
+func epoch() time.Time {
+	if k := kernel.Net; k != nil {
+		return k.Epoch()
+	}
+	return started
+}
 
 // deadlines holds both deadlines of a desc and the one alarm that serves them. It is
 // made when the first deadline is set. Times are nanoseconds since epoch, 0 for none;
@@ -35,7 +45,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	}
 	var at int64
 	if !t.IsZero() {
-		at = max(int64(t.Sub(epoch)), 1)
+		at = max(int64(t.Sub(epoch())), 1)
 	}
 	d.mu.Lock()
 	dl := d.deadlines
@@ -54,7 +64,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		dl.write = at
 	}
 	// Also with an alarm that rings earlier, which may be overdue: the clock tells.
-	if at != 0 && at <= int64(time.Since(epoch)) {
+	if at != 0 && at <= int64(time.Since(epoch())) {
 		d.expire(which)
 		return nil
 	}
@@ -79,7 +89,7 @@ func (d *desc) arm(dl *deadlines, at int64) {
 	}
 	dl.armed = at
 	// In this order: whatever passes between the readings makes the alarm late, not early.
-	left := time.Duration(at) - time.Since(epoch)
+	left := time.Duration(at) - time.Since(epoch())
 	dl.alarm.Set(d.loop, later(d.loop.Now(), left), d)
 }
 
@@ -109,7 +119,7 @@ func (d *desc) expire(which uint32) {
 func (d *desc) Ring() {
 	d.mu.Lock()
 	dl := d.deadlines
-	now := int64(time.Since(epoch))
+	now := int64(time.Since(epoch()))
 	var which uint32
 	var next int64
 	for _, x := range [...]struct {

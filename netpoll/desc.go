@@ -346,6 +346,35 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	return n, err
 }
 
+// receiveNow is receive that does not wait. It leaves the slot alone: that may say ready
+// when nothing is left, which is a false alarm.
+func (d *desc) receiveNow(b []byte) (n int, err error) {
+	ok, err := d.tryLock(readSide)
+	if err != nil {
+		return 0, err
+	}
+	if !ok || d.read.p.Load() == hooked {
+		if ok {
+			d.unlock(readSide)
+		}
+		return 0, ErrBusy
+	}
+	var e syscall.Errno
+	if r := d.requests; r != nil && d.kind == kindTCP {
+		n, _, e = r.take(b, d.own())
+	} else {
+		n, e = sysRecv(d.fd, b, 0)
+	}
+	d.unlock(readSide)
+	switch e {
+	case 0:
+		return n, nil
+	case unix.EAGAIN:
+		return 0, os.ErrDeadlineExceeded
+	}
+	return 0, e
+}
+
 // send writes all of b, parking whenever the kernel's buffer is full.
 func (d *desc) send(b []byte) (sent int, err error) {
 	if err := d.lock(writeSide); err != nil {

@@ -230,7 +230,7 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 // awaitConnect parks until the kernel has connected or failed.
 func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
 	c.d.setDeadline(flagWriteExpired, deadline)
-	stop := context.AfterFunc(ctx, func() { c.d.setDeadline(flagWriteExpired, epoch) })
+	stop := context.AfterFunc(ctx, func() { c.d.setDeadline(flagWriteExpired, epoch()) })
 	err := c.d.attempt(writeSide, task.ReasonConnect, func() syscall.Errno {
 		e, err := unix.GetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		if err != nil {

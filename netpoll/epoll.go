@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -37,20 +38,20 @@ type epoll struct {
 // NewEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
 // *os.SyscallError: EMFILE, ENFILE, ENOMEM (epoll_create1(2), eventfd(2)).
 func NewEpoll() (task.Poller, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	fd, err := epollCreate()
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	p := &epoll{fd: fd}
 	if err := p.waker.open(); err != nil {
-		unix.Close(fd)
+		closeFD(fd)
 		return nil, err
 	}
 	// Edge triggered, each write is an event of its own: nobody needs to read it.
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
-	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, p.waker.fd, &ev); err != nil {
+	if err := epollAdd(fd, p.waker.fd, &ev); err != nil {
 		p.waker.close()
-		unix.Close(fd)
+		closeFD(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
 	return p, nil
@@ -148,6 +149,10 @@ func eventToken(ev *unix.EpollEvent) uint64 {
 // wait is epoll_pwait2 where the timeout needs it. A poll that does not wait is done
 // without telling the Go scheduler.
 func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
+	if k := kernel.Net; k != nil {
+		n, e := k.EpollWait(p.fd, kernel.Unseen(p.events[:]), timeout)
+		return int(n), e
+	}
 	buf := uintptr(unsafe.Pointer(&p.events[0]))
 	if timeout == 0 {
 		n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, 0, 0, 0)
@@ -191,7 +196,7 @@ func (p *epoll) Close() error {
 	err := p.ringHost.close()
 	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
-		return os.NewSyscallError("close", unix.Close(p.fd))
+		return os.NewSyscallError("close", closeFD(p.fd))
 	}))
 }
 
@@ -205,7 +210,7 @@ func (p *epoll) register(d *desc) error {
 		if d.flags.Load()&flagExclusive != 0 {
 			ev.Events = unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE
 		}
-		return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(d.fd), &ev))
+		return os.NewSyscallError("epoll_ctl", epollAdd(p.fd, int(d.fd), &ev))
 	})
 }
 
@@ -214,7 +219,7 @@ func (p *epoll) register(d *desc) error {
 func (p *epoll) deregister(d *desc) {
 	p.table.remove(d, func() {
 		if d.flags.Load()&flagShared != 0 {
-			unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, int(d.fd), nil)
+			epollDelete(p.fd, int(d.fd))
 		}
 	})
 }

@@ -100,7 +100,7 @@ func (lc ListenConfig) listenOn(l *task.Loop, network string, sa sockaddr) (*Lis
 	}
 	ln, err := lc.setUp(fd, l, network, sa, family, v6only)
 	if err != nil {
-		unix.Close(fd)
+		closeFD(fd)
 		return nil, err
 	}
 	return ln, nil
@@ -133,7 +133,7 @@ func (lc ListenConfig) setUp(fd int, l *task.Loop, network string, sa sockaddr, 
 	if backlog <= 0 {
 		backlog = maxBacklog
 	}
-	if err := unix.Listen(fd, backlog); err != nil {
+	if err := listenOn(fd, backlog); err != nil {
 		return nil, wrapErrno("listen", err)
 	}
 	local, err := localOf(int32(fd))

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -195,6 +196,10 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 	}
 	sent, err := d.part(func() (int64, syscall.Errno) {
 		raceWrite(b)
+		if k := kernel.Net; k != nil {
+			n, e := k.Send(d.fd, kernel.Unseen(b))
+			return int64(n), e
+		}
 		r, _, e := syscall.Syscall6(unix.SYS_SENDTO, uintptr(d.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
 		return int64(r), e
@@ -209,8 +214,14 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 func (d *desc) sendfilePart(fd int, off, n int64) (int64, error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
 		raceWrite(nil)
-		r, _, e := syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
-			uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
+		var r uintptr
+		var e syscall.Errno
+		if k := kernel.Net; k != nil {
+			r, e = k.SendFile(int(d.fd), fd, off, int(n))
+		} else {
+			r, _, e = syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
+				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
+		}
 		if e == 0 && r == 0 {
 			return -1, 0
 		}

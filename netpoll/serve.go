@@ -106,7 +106,7 @@ func (ln *Listener) clone(l *task.Loop) (*Listener, error) {
 		cfg.ReusePort = true
 		network := "tcp"
 		if ln.family == unix.AF_INET6 {
-			if only, _ := unix.GetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY); only != 0 {
+			if only, _ := option(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY); only != 0 {
 				network = "tcp6"
 			}
 		} else {
@@ -163,7 +163,7 @@ func (ln *Listener) dropClones(each []*Listener) {
 		delete(ln.clones, c)
 		ln.mu.Unlock()
 		if c.d.flags.Load()&flagShared == 0 && c.d.use() == nil {
-			unix.Shutdown(int(c.d.fd), unix.SHUT_RDWR)
+			shutdown(int(c.d.fd), unix.SHUT_RDWR)
 			c.d.unuse()
 		}
 		c.d.close()

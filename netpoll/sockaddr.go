@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // A sockaddr is the address of a socket: IPv4, IPv6 or unix. The zero value is none.
@@ -217,6 +219,13 @@ func peerOf(fd int32) (sockaddr, error) { return askAddr(unix.SYS_GETPEERNAME, f
 
 func askAddr(call uintptr, fd int32) (sockaddr, error) {
 	var rsa unix.RawSockaddrAny
+	if k := kernel.Net; k != nil {
+		salen, e := k.Name(fd, call == unix.SYS_GETPEERNAME, kernel.UnseenAt(&rsa))
+		if e != 0 {
+			return sockaddr{}, e
+		}
+		return decode(&rsa, salen), nil
+	}
 	salen := uint32(unix.SizeofSockaddrAny)
 	_, _, e := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(unsafe.Pointer(&salen)))
 	if e != 0 {

@@ -8,9 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +39,7 @@ func ownLoop() (*task.Loop, error) {
 }
 
 func newSocket(family, typ int) (int, error) {
-	fd, err := unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := openSocket(family, typ)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
@@ -54,14 +52,14 @@ func bindTo(fd int, sa *sockaddr, family int) error {
 	if err != nil {
 		return wrapErrno("bind", err)
 	}
-	if _, _, e := syscall.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(salen)); e != 0 {
+	if e := bindSocket(fd, &rsa, salen); e != 0 {
 		return os.NewSyscallError("bind", e)
 	}
 	return nil
 }
 
 func setInt(fd, level, opt, value int) error {
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, level, opt, value))
+	return os.NewSyscallError("setsockopt", setOption(fd, level, opt, value))
 }
 
 // setStreamDefaults makes fd like the TCP sockets of package net: no delay, keep-alive.
@@ -120,7 +118,7 @@ var haveIPv6 = sync.OnceValue(func() bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	sa := sockaddr{ip: loopback6, family: unix.AF_INET6}
 	return bindTo(fd, &sa, unix.AF_INET6) == nil
 })

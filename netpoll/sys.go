@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // rawMax is the largest transfer, in bytes, done without telling the Go scheduler.
@@ -24,7 +26,9 @@ func sysRecv(fd int32, b []byte, flags int) (int, syscall.Errno) {
 	for {
 		var r uintptr
 		var e syscall.Errno
-		if len(b) <= rawMax {
+		if k := kernel.Net; k != nil {
+			r, e = k.Recv(fd, kernel.Unseen(b), flags)
+		} else if len(b) <= rawMax {
 			r, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd),
 				uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
 		} else {
@@ -47,7 +51,9 @@ func sysSend(fd int32, b []byte) (int, syscall.Errno) {
 	for {
 		var r uintptr
 		var e syscall.Errno
-		if len(b) <= rawMax {
+		if k := kernel.Net; k != nil {
+			r, e = k.Send(fd, kernel.Unseen(b))
+		} else if len(b) <= rawMax {
 			r, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
 				uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
 		} else {
@@ -140,9 +146,15 @@ func sysSendTo(fd int32, b []byte, rsa *unix.RawSockaddrAny, salen uint32) sysca
 
 func sysAccept(fd int32, rsa *unix.RawSockaddrAny) (nfd int32, salen uint32, e syscall.Errno) {
 	for {
-		salen = unix.SizeofSockaddrAny
-		r, _, e := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(rsa)),
-			uintptr(unsafe.Pointer(&salen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+		var r uintptr
+		var e syscall.Errno
+		if k := kernel.Net; k != nil {
+			r, salen, e = k.Accept(fd, kernel.UnseenAt(rsa))
+		} else {
+			salen = unix.SizeofSockaddrAny
+			r, _, e = syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(rsa)),
+				uintptr(unsafe.Pointer(&salen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+		}
 		if e == 0 {
 			raceRead(nil, 0)
 			return int32(r), salen, 0
@@ -156,5 +168,9 @@ func sysAccept(fd int32, rsa *unix.RawSockaddrAny) (nfd int32, salen uint32, e s
 // sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)). It is
 // for sockets and pipes, which close at once.
 func sysClose(fd int32) {
+	if k := kernel.Net; k != nil {
+		k.Close(int(fd))
+		return
+	}
 	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 }

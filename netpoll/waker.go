@@ -21,7 +21,7 @@ type waker struct {
 }
 
 func (k *waker) open() error {
-	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	fd, err := openEventfd()
 	if err != nil {
 		return os.NewSyscallError("eventfd", err)
 	}
@@ -39,10 +39,8 @@ func (k *waker) wake() error {
 	if k.closed {
 		return nil
 	}
-	one := uint64(1)
 	for {
-		_, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(k.fd), uintptr(unsafe.Pointer(&one)), 8)
-		switch e {
+		switch e := writeEventfd(k.fd); e {
 		case 0, unix.EAGAIN: // EAGAIN: the counter is full, so the eventfd is readable
 			return nil
 		case unix.EINTR:
@@ -69,6 +67,6 @@ func (k *waker) close() {
 	defer k.mu.Unlock()
 	if !k.closed {
 		k.closed = true
-		unix.Close(k.fd)
+		closeFD(k.fd)
 	}
 }

@@ -33,9 +33,9 @@ type threadWaiter struct {
 	woken chan struct{} // capacity 1, so that Wake never blocks
 }
 
-var threadWaiters = sync.Pool{New: func() any {
-	return &threadWaiter{woken: make(chan struct{}, 1)}
-}}
+var threadWaiters = sync.Pool{New: func() any { return newThreadWaiter() }}
+
+func newThreadWaiter() *threadWaiter { return &threadWaiter{woken: make(chan struct{}, 1)} }
 
 func (w *Waiter) thread() *threadWaiter { return (*threadWaiter)(unsafe.Pointer(w)) }
 
@@ -51,6 +51,9 @@ func selfOn(l *Loop) *Waiter {
 	if l != nil {
 		return &l.current().wait
 	}
+	if coro.Simulated() { // a channel must stay in its bubble of testing/synctest
+		return &newThreadWaiter().Waiter
+	}
 	return &threadWaiters.Get().(*threadWaiter).Waiter
 }
 
@@ -65,7 +68,7 @@ func (l *Loop) current() *Task {
 
 // Release gives the Waiter back; it must not be published any more.
 func (w *Waiter) Release() {
-	if w.task == nil {
+	if w.task == nil && !coro.Simulated() {
 		threadWaiters.Put(w.thread())
 	}
 }

@@ -2,6 +2,7 @@ package coro
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,12 +18,40 @@ const (
 	ThreadLocked
 )
 
-// CyclesPerSecond is the rate of Cycles, measured once against the clock.
-var CyclesPerSecond = sync.OnceValue(func() float64 {
+// simulated, if not nil, is read in place of the CPU's counter.
+var simulated *atomic.Uint64
+
+// SimulateCycles makes Cycles return what is in now, in nanoseconds; nil ends that. It is
+// for simulations, and may be called only while no runtime runs in the process.
+func SimulateCycles(now *atomic.Uint64) { simulated = now }
+
+// Simulated reports whether SimulateCycles is in force.
+func Simulated() bool { return simulated != nil }
+
+// Cycles reads a counter of processor time: the CPU's own (amd64: TSC, arm64: CNTVCT_EL0),
+// whose rate is constant but differs between machines, see CyclesPerSecond; or that of
+// SimulateCycles.
+func Cycles() uint64 {
+	if now := simulated; now != nil {
+		return now.Load()
+	}
+	return counter()
+}
+
+// CyclesPerSecond is the rate of Cycles.
+func CyclesPerSecond() float64 {
+	if simulated != nil {
+		return 1e9
+	}
+	return measuredRate()
+}
+
+// measuredRate is the rate of counter, measured once against the clock.
+var measuredRate = sync.OnceValue(func() float64 {
 	const span = 2 * time.Millisecond
-	t0, c0 := time.Now(), Cycles()
+	t0, c0 := time.Now(), counter()
 	for time.Since(t0) < span {
 	}
-	t1, c1 := time.Now(), Cycles()
+	t1, c1 := time.Now(), counter()
 	return float64(c1-c0) / t1.Sub(t0).Seconds()
 })

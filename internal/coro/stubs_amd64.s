@@ -59,8 +59,8 @@ TEXT ·Headroom(SB), NOSPLIT, $0-8
 	MOVQ CX, ret+0(FP)
 	RET
 
-// func Cycles() uint64
-TEXT ·Cycles(SB), NOSPLIT, $0-8
+// func counter() uint64
+TEXT ·counter(SB), NOSPLIT, $0-8
 	RDTSC
 	SHLQ $32, DX
 	ORQ  DX, AX

@@ -57,8 +57,8 @@ TEXT ·Headroom(SB), NOSPLIT, $0-8
 	MOVD R1, ret+0(FP)
 	RET
 
-// func Cycles() uint64
-TEXT ·Cycles(SB), NOSPLIT, $0-8
+// func counter() uint64
+TEXT ·counter(SB), NOSPLIT, $0-8
 	WORD $0xd53be040 // MRS CNTVCT_EL0, R0
 	MOVD R0, ret+0(FP)
 	RET

@@ -37,9 +37,9 @@ func CopyWords(dst, src unsafe.Pointer, n uintptr)
 // Headroom is the number of bytes left on the running goroutine's present stack.
 func Headroom() uintptr
 
-// Cycles reads the CPU's time stamp counter (amd64: TSC, arm64: CNTVCT_EL0). Its
-// rate is constant but differs between machines; see CyclesPerSecond.
-func Cycles() uint64
+// counter reads the CPU's time stamp counter (amd64: TSC, arm64: CNTVCT_EL0). Its
+// rate is constant but differs between machines.
+func counter() uint64
 
 // Depth is the distance in bytes from the caller's frame to the base of the stack;
 // it stays the same when the stack moves.

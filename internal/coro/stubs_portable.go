@@ -56,8 +56,8 @@ func Headroom() uintptr { return 1 << 20 }
 
 var epoch = time.Now()
 
-// Cycles counts nanoseconds.
-func Cycles() uint64 { return uint64(time.Since(epoch)) }
+// counter counts nanoseconds.
+func counter() uint64 { return uint64(time.Since(epoch)) }
 
 // Depth is not known here.
 func Depth() uintptr { return 0 }

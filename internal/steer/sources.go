@@ -2,7 +2,6 @@ package steer
 
 import (
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/capriccio-go/capriccio/ressched"
@@ -104,11 +103,13 @@ func (s *Steering) Start(rt *task.Runtime) {
 	if s.ledger == nil {
 		return
 	}
-	p := probe.New(probe.Config{Report: func(source string, err error) {
+	cfg := s.cfg.Probe
+	cfg.Report = func(source string, err error) {
 		if s.cfg.Log != nil {
 			s.cfg.Log.Debug("capriccio: the scheduler does without a source", "source", source, "because", err)
 		}
-	}})
+	}
+	p := probe.New(cfg)
 	limit := newHeapLimit(s.cfg.Log)
 	// What there is of memory is known before anybody is let in.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
@@ -166,7 +167,7 @@ func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
 		if x.Name == probe.Heap && x.State == ressched.AtLimit {
-			runtime.GC()
+			s.cfg.Collect()
 		}
 	}
 	s.collected = now

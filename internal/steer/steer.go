@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/ressched/probe"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -38,6 +40,11 @@ type Config struct {
 	OldestFirst bool
 	NoRefusals  bool // who can't be let in waits, however long it takes
 	Log         *slog.Logger
+	// Probe says where what is known of memory is read. The zero value: of this process
+	// and this machine.
+	Probe probe.Config
+	// Collect is what runs the garbage collector when nothing else does; nil: runtime.GC.
+	Collect func()
 }
 
 // A Steering steers one runtime. Its methods may be called from any goroutine.
@@ -78,6 +85,9 @@ type loopSide struct {
 
 // New makes a Steering. The error says what is wrong with cfg.
 func New(cfg Config) (s *Steering, err error) {
+	if cfg.Collect == nil {
+		cfg.Collect = runtime.GC
+	}
 	s = &Steering{cfg: cfg}
 	switch cfg.Policy {
 	case Cohort:

@@ -1,0 +1,234 @@
+//go:build linux
+
+package simserver
+
+import (
+	"slices"
+	"time"
+)
+
+// Clients are all clients of a server, and what has become of their requests. All is the
+// conductor's.
+type Clients struct {
+	w    *World
+	Port uint16
+	// Dropped says that the server may close connections without an answer: it has more
+	// than it may have, or can't go on with an answer that it has begun.
+	Dropped bool
+
+	pending  map[*Request]bool
+	begun    int
+	open     int  // sessions
+	over     bool // no more requests are to be sent
+	Statuses map[int]int
+	Failures map[string]int
+	// Late has the times that requests with status 200 took.
+	Late []time.Duration
+	// Refused is called for each 503; may be nil.
+	Refused func(*Request)
+}
+
+func newClients(w *World, port uint16) *Clients {
+	return &Clients{w: w, Port: port, pending: map[*Request]bool{}, Statuses: map[int]int{}, Failures: map[string]int{}}
+}
+
+func (c *Clients) begin(r *Request) {
+	c.begun++
+	c.pending[r] = true
+}
+
+func (c *Clients) end(r *Request, status int, why string) {
+	if r.ended {
+		c.w.fault("request %s has ended twice: %d %s", r.Path, status, why)
+		return
+	}
+	r.ended, r.Status, r.Failed, r.Ended = true, status, why, c.w.Now()
+	delete(c.pending, r)
+	if why != "" {
+		c.Failures[why]++
+	} else {
+		c.Statuses[status]++
+	}
+	if status == 200 && r.Want > 0 && r.Got != r.Want {
+		c.w.fault("the answer to %s has %d bytes, want %d", r.Path, r.Got, r.Want)
+	}
+	switch {
+	case status == 200:
+		c.Late = append(c.Late, r.Took())
+	case status == 503 && c.Refused != nil:
+		c.Refused(r)
+	}
+	if r.Done != nil {
+		r.Done(r)
+	}
+}
+
+// Quantile is the q-th quantile of the times that requests with status 200 took.
+func (c *Clients) Quantile(q float64) time.Duration {
+	if len(c.Late) == 0 {
+		return 0
+	}
+	all := slices.Sorted(slices.Values(c.Late))
+	return all[min(int(q*float64(len(all))), len(all)-1)]
+}
+
+// A Habit is how clients behave.
+type Habit struct {
+	Path      Path
+	Make      func() *Request
+	KeepAlive bool
+	Pipeline  int           // requests sent at once on one connection; 0: 1
+	Think     time.Duration // mean time between an answer and the next request
+	Timeout   time.Duration // after which a client gives up; 0: never
+	Retries   int           // how often it tries again after that, or after a 503
+	Pause     time.Duration // before it does
+	Leave     float64       // probability that it leaves before the answer has come
+	Abort     bool          // by a reset
+	Half      bool          // it ends its side after its requests, and still wants the answers
+}
+
+// Once sends what h makes on a connection of its own; done is called when that has ended,
+// and may be nil.
+func (c *Clients) Once(h *Habit, done func()) { c.attempt(h, h.Retries, done) }
+
+func (c *Clients) attempt(h *Habit, tries int, done func()) {
+	if c.over {
+		return
+	}
+	s := c.Open(h.Path)
+	n := max(h.Pipeline, 1)
+	all := make([]*Request, n)
+	left, again := n, false
+	for i := range all {
+		all[i] = h.Make()
+		then := all[i].Done
+		all[i].Done = func(r *Request) {
+			if then != nil {
+				then(r)
+			}
+			again = again || r.Status != 200
+			if left--; left > 0 {
+				return
+			}
+			s.Close("", false)
+			switch {
+			case again && tries > 0:
+				c.w.After(h.Pause, func() { c.attempt(h, tries-1, done) })
+			case done != nil:
+				done()
+			}
+		}
+	}
+	c.impatient(s, h)
+	s.Send(all...)
+	if h.Half {
+		s.CloseWrite()
+	}
+}
+
+// impatient has the client of s leave when it has waited too long, or by chance.
+func (c *Clients) impatient(s *Session, h *Habit) {
+	if h.Timeout > 0 {
+		c.w.After(h.Timeout, func() { s.Close("timed out", h.Abort) })
+	}
+	if h.Leave > 0 && c.w.Chance(h.Leave) {
+		after := c.w.Exp(20 * time.Millisecond)
+		if c.w.Chance(0.2) {
+			after = 3 * h.Path.Latency // as soon as it has sent
+		}
+		c.w.After(after, func() { s.Close("left", h.Abort) })
+	}
+}
+
+// OpenLoop sends rate requests a second at random times until the given time, each on a
+// connection of its own, or, with KeepAlive, on one that rests.
+func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
+	var resting []*Session
+	var next func()
+	next = func() {
+		if c.w.Now() >= until || c.over {
+			for _, s := range resting {
+				s.Close("", false)
+			}
+			resting = nil
+			return
+		}
+		c.w.After(c.w.Exp(time.Duration(1e9/rate)), next)
+		if !h.KeepAlive {
+			c.Once(h, nil)
+			return
+		}
+		for len(resting) > 0 && resting[len(resting)-1].gone {
+			resting = resting[:len(resting)-1]
+		}
+		var s *Session
+		if k := len(resting); k > 0 {
+			s = resting[k-1]
+			resting = resting[:k-1]
+		} else {
+			s = c.Open(h.Path)
+		}
+		r := h.Make()
+		then := r.Done
+		r.Done = func(r *Request) {
+			if then != nil {
+				then(r)
+			}
+			if c.w.Now() < until && !s.lastOne {
+				resting = append(resting, s)
+			} else {
+				s.Close("", false)
+			}
+		}
+		s.Send(r)
+	}
+	c.w.After(c.w.Exp(time.Duration(1e9/rate)), next)
+}
+
+// ClosedLoop has n clients send requests, one after the other, until the given time.
+// All begin within the given time from now.
+func (c *Clients) ClosedLoop(h *Habit, n int, within, until time.Duration) {
+	for range n {
+		start := time.Duration(0)
+		if within > 0 {
+			start = c.w.Below(within)
+		}
+		c.w.After(start, func() { c.loop(h, nil, until) })
+	}
+}
+
+func (c *Clients) loop(h *Habit, s *Session, until time.Duration) {
+	if c.w.Now() >= until || c.over {
+		if s != nil {
+			s.Close("", false)
+		}
+		return
+	}
+	again := func() { c.w.After(c.w.Exp(h.Think), func() { c.loop(h, s, until) }) }
+	if !h.KeepAlive {
+		c.Once(h, again)
+		return
+	}
+	if s == nil || s.gone || s.lastOne {
+		if s != nil {
+			s.Close("", false)
+		}
+		s = c.Open(h.Path)
+	}
+	n := max(h.Pipeline, 1)
+	left := n
+	all := make([]*Request, n)
+	for i := range all {
+		all[i] = h.Make()
+		then := all[i].Done
+		all[i].Done = func(r *Request) {
+			if then != nil {
+				then(r)
+			}
+			if left--; left == 0 {
+				again()
+			}
+		}
+	}
+	s.Send(all...)
+}

@@ -1,0 +1,184 @@
+//go:build linux
+
+package simserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// admissionSettled says that the scheduler refuses nothing in ordinary life. While it does,
+// the tests that count its refusals are skipped when there are any.
+const admissionSettled = true
+
+// lan is the way to most clients here.
+var lan = Path{Latency: 100 * time.Microsecond}
+
+func asks(steps string) func() *Request {
+	return func() *Request { return &Request{Path: "/?" + steps} }
+}
+
+// A row is a load of ordinary life, in which nothing is scarce.
+type row struct {
+	name    string
+	play    func(s *Server, from time.Duration) (until time.Duration)
+	adapted bool // hello by net/http, through knot.AdaptHTTP
+}
+
+var ordinary = []row{
+	{name: "200 long pollers of 1 s", play: closedLoop(200, "s1000000", 3*time.Second)},
+	{name: "5,000 long pollers at once", play: atOnce(5000, "s1000000")},
+	{name: "cold start, 5,000 that sleep 50 ms", play: closedLoop(5000, "s50000", 300*time.Millisecond)},
+	{name: "cold start through AdaptHTTP", play: closedLoop(5000, "", 100*time.Millisecond), adapted: true},
+	{name: "burst of 10 at 5 ms of processor", play: bursts(10, "w5000", 625*time.Millisecond)},
+	{name: "burst of 20 at 5 ms of processor", play: bursts(20, "w5000", 1250*time.Millisecond)},
+	{name: "burst of 20 that sleep 200 ms", play: bursts(20, "s200000", time.Second)},
+	{name: "burst of 50 that sleep 200 ms", play: bursts(50, "s200000", time.Second)},
+	{name: "bimodal at 0.5", play: bimodal(0.5)},
+	{name: "bimodal at 0.8", play: bimodal(0.8)},
+	{name: "wrk -c100, sleep 500 ms", play: closedLoop(100, "s500000", 3*time.Second)},
+	{name: "ab -c200, sleep 50 ms", play: func(s *Server, from time.Duration) time.Duration {
+		h := &Habit{Path: lan, Make: asks("s50000")}
+		s.Clients.ClosedLoop(h, 200, 0, from+time.Second)
+		return from + time.Second
+	}},
+	{name: "wrk -c100, 1 ms of processor", play: closedLoop(100, "w1000", time.Second)},
+	{name: "wrk -c200, 100 KB", play: closedLoop(200, "z100000", 100*time.Millisecond)},
+	{name: "300 downloads at 0.5 MB/s", play: func(s *Server, from time.Duration) time.Duration {
+		slow := lan
+		slow.Rate = 500_000
+		s.Clients.ClosedLoop(&Habit{Path: slow, Make: asks("z1000000")}, 300, 0, from+time.Millisecond)
+		return from + time.Millisecond
+	}},
+	{name: "uploads: 100 at once", play: func(s *Server, from time.Duration) time.Duration {
+		slow := lan
+		slow.UpRate = 200_000
+		h := &Habit{Path: slow, Make: func() *Request { return &Request{Path: "/?e0", Body: 300_000} }}
+		s.Clients.ClosedLoop(h, 100, 0, from+time.Millisecond)
+		return from + time.Millisecond
+	}},
+	{name: "SSE: 1,000 at once", play: atOnce(1000, "c20")},
+	{name: "AdaptHTTP hello, wrk -c1000", play: closedLoop(1000, "", 100*time.Millisecond), adapted: true},
+	{name: "SIGSTOP for 100 ms", play: stopped(100 * time.Millisecond)},
+	{name: "SIGSTOP for 5 s", play: stopped(5 * time.Second)},
+	{name: "quota of 20 %, 500 × 300 µs/s", play: func(s *Server, from time.Duration) time.Duration {
+		s.SetQuota(0.2)
+		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w300")}, 500, from+2*time.Second)
+		return from + 2*time.Second
+	}},
+	{name: "steal", play: func(s *Server, from time.Duration) time.Duration {
+		s.SetFaults(Faults{Steal: 0.2})
+		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w300")}, 1000, from+2*time.Second)
+		return from + 2*time.Second
+	}},
+	{name: "10/s of 100 ms of processor at 0.5", play: func(s *Server, from time.Duration) time.Duration {
+		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w100000")}, 5, from+4*time.Second)
+		return from + 4*time.Second
+	}},
+}
+
+// closedLoop is n clients with keep-alive and no pause between requests.
+func closedLoop(n int, steps string, lasts time.Duration) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		h := &Habit{Path: lan, Make: asks(steps), KeepAlive: true}
+		s.Clients.ClosedLoop(h, n, 0, from+lasts)
+		return from + lasts
+	}
+}
+
+// atOnce is n clients with one request each.
+func atOnce(n int, steps string) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		h := &Habit{Path: lan, Make: asks(steps)}
+		for range n {
+			s.Clients.Once(h, nil)
+		}
+		return from
+	}
+}
+
+// bursts is n requests at once, four times.
+func bursts(n int, steps string, every time.Duration) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		h := &Habit{Path: lan, Make: asks(steps)}
+		for i := range 4 {
+			s.At(from+time.Duration(i)*every, func() {
+				for range n {
+					s.Clients.Once(h, nil)
+				}
+			})
+		}
+		return from + 4*every
+	}
+}
+
+// bimodal is 95 % of 50 µs and 5 % of 5 ms, at a share of what one loop can do.
+func bimodal(share float64) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		mean := 0.95*60e-6 + 0.05*5010e-6 // with what the runtime takes
+		h := &Habit{Path: lan, KeepAlive: true, Make: func() *Request {
+			if s.Chance(0.05) {
+				return &Request{Path: "/?w5000"}
+			}
+			return &Request{Path: "/?w50"}
+		}}
+		s.Clients.OpenLoop(h, share/mean, from+2*time.Second)
+		return from + 2*time.Second
+	}
+}
+
+// stopped is a load of 30 % with a pause of the process in the middle.
+func stopped(d time.Duration) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		h := &Habit{Path: lan, Make: asks("w300")}
+		s.Clients.OpenLoop(h, 1000, from+time.Second+d)
+		s.At(from+500*time.Millisecond, func() { s.Stop(d) })
+		return from + time.Second + d
+	}
+}
+
+func (x row) run(t *testing.T, scheduler string) *Result {
+	cfg := Config{Seed: 1, Scheduler: scheduler, Patience: time.Minute, MayRefuse: true}
+	cfg.Handler = func(w *World) knot.Handler {
+		m, err := newMix(w, "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.adapted {
+			return knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") }))
+		}
+		return m.Serve
+	}
+	r := Run(t, cfg, func(s *Server) time.Duration { return x.play(s, s.Now()) })
+	r.check(t, 1)
+	return r
+}
+
+func (r *Result) String() string {
+	return fmt.Sprintf("%d of %d refused; %v %v; p50 %v, p99 %v; loops %.0f %% busy for %v; %d events",
+		r.Clients.Statuses[503], r.Clients.begun, r.Clients.Statuses, r.Clients.Failures,
+		r.Clients.Quantile(0.5).Round(10*time.Microsecond), r.Clients.Quantile(0.99).Round(10*time.Microsecond), 100*r.Busy, r.Took.Round(time.Millisecond), r.Events)
+}
+
+func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
+	if raceEnabled {
+		t.Skip("these are many requests; the seeds look for races")
+	}
+	for _, x := range ordinary {
+		t.Run(x.name, func(t *testing.T) {
+			r := x.run(t, "")
+			if n := r.Clients.Statuses[503]; n > 0 && !admissionSettled {
+				t.Skip("the admission is being designed anew:", r)
+			} else if n > 0 {
+				t.Error(r)
+			} else {
+				t.Log(r)
+			}
+		})
+	}
+}

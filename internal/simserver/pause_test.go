@@ -1,0 +1,58 @@
+//go:build linux
+
+package simserver
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// What comes before a time limit is served although the process was stopped until after
+// it. A random scenario found that it was not.
+func TestWhatComesWhileTheProcessIsStoppedIsServed(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	for name, says := range map[string][2]string{
+		"new connection":  {"", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+		"idle connection": {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+		"half a head":     {"GET / HTT", "P/1.1\r\nHost: a\r\n\r\n"},
+		"half a body":     {"POST /?e0 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha", "lf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &script{}
+			r := onMix(t, Config{Seed: 1, Change: func(k *knot.Server) {
+				k.IdleTimeout, k.HeadTimeout, k.BodyTimeout = limit, limit, limit
+			}}, 1, func(s *Server, _ *Mix) time.Duration {
+				s.Clients.open++
+				c.link, c.open = s.Connect(port, lan, c), &s.Clients.open
+				s.After(10*time.Millisecond, func() { c.link.Send([]byte(says[0])) })
+				// The loop is busy then, so that it looks at its timers before it polls.
+				s.After(40*time.Millisecond, func() { s.Clients.Once(&Habit{Path: lan, Make: asks("w20000")}, nil) })
+				s.After(50*time.Millisecond, func() { s.Stop(time.Second) })
+				s.After(80*time.Millisecond, func() { c.got = ""; c.link.Send([]byte(says[1])) })
+				return s.Now() + 3*time.Second
+			})
+			r.check(t, 1)
+			if len(c.got) < 12 || c.got[9:12] != "200" {
+				t.Errorf("the answer was %q", c.got)
+			}
+		})
+	}
+}
+
+// A script is a client that a test leads by the hand.
+type script struct {
+	link *Link
+	open *int
+	got  string
+}
+
+func (c *script) connected()        {}
+func (c *script) received(b []byte) { c.got += string(b) }
+
+func (c *script) ended(syscall.Errno) {
+	c.link.Close()
+	*c.open--
+}

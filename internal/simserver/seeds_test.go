@@ -1,0 +1,98 @@
+//go:build linux
+
+package simserver
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+var (
+	seeds   = flag.Int("sim.seeds", 200, "number of random scenarios")
+	first   = flag.Uint64("sim.first", 1, "the first of them")
+	oneSeed = flag.Uint64("sim.seed", 0, "run this seed only, and say more")
+)
+
+func runSeed(t *testing.T, seed uint64, folder string) *Result {
+	sc := NewScenario(seed)
+	if *oneSeed != 0 {
+		sc.Log = os.Stderr
+		t.Log(sc)
+	}
+	var mix *Mix
+	sc.Handler = func(w *World) knot.Handler {
+		var err error
+		if mix, err = newMix(w, folder, sc.workers); err != nil {
+			t.Fatal(err)
+		}
+		return mix.Serve
+	}
+	sc.Done = func() { mix.close() }
+	if admissionSettled && seed%4 == 0 {
+		sc.Memory = 16 << 20
+	}
+	sc.MayRefuse = !admissionSettled
+	r := Run(t, sc.Config, func(s *Server) time.Duration {
+		mix.gauges(s)
+		return sc.play(s)
+	})
+	if mix.inside != 0 {
+		r.Broken = append(r.Broken, "requests are inside the handler after the end")
+	}
+	if *oneSeed != 0 {
+		t.Logf("%v, %v; %d events in %v, busy %.2f, %d bytes held at most", r.Clients.Statuses, r.Clients.Failures, r.Events, r.Took, r.Busy, r.Most)
+	}
+	if len(r.Broken) > 0 {
+		t.Errorf("replay with -sim.seed=%d", seed)
+		r.check(t, seed)
+		t.Log(sc)
+	}
+	return r
+}
+
+// TestSeeds runs random scenarios, which have nothing to show for but that no invariant
+// is broken.
+func TestSeeds(t *testing.T) {
+	folder := t.TempDir()
+	if raceEnabled || testing.Short() {
+		*seeds = min(*seeds, 20)
+	}
+	if *oneSeed != 0 {
+		runSeed(t, *oneSeed, folder)
+		return
+	}
+	for seed := range uint64(*seeds) {
+		runSeed(t, *first+seed, folder)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestSeedsReplay runs some scenarios twice, with others in between. Left out are those with
+// handlers of net/http, whose goroutines run beside the loops, and with knot.Files, which asks
+// the real kernel what is in its caches, and the real clock how old a file is.
+func TestSeedsReplay(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools are emptied by chance")
+	}
+	folder := t.TempDir()
+	traces := map[uint64]uint64{}
+	for range 2 {
+		for seed := range uint64(25) {
+			if strings.Contains(NewScenario(seed+1).String(), `"/`) {
+				continue
+			}
+			trace := runSeed(t, seed+1, folder).Trace
+			if was, ran := traces[seed]; ran && was != trace {
+				t.Errorf("seed %d: %x, then %x", seed+1, was, trace)
+			}
+			traces[seed] = trace
+		}
+	}
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func TestReadNowTakesWhatIsThereAfterTheDeadline(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		readNow(t) // on a goroutine, then as a task
+		inTask(t, rt, func() { readNow(t) })
+	})
+}
+
+func readNow(t *testing.T) {
+	here, there := connPair(t, "tcp")
+	var b [8]byte
+	if n, err := here.ReadNow(b[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with nothing there: %d, %v", n, err)
+	}
+	here.SetReadDeadline(time.Now().Add(-time.Second))
+	there.Write([]byte("late"))
+	if n, err := here.Read(b[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read after the deadline: %d, %v", n, err)
+	}
+	if n, err := readNowSoon(here, b[:]); err != nil || string(b[:n]) != "late" {
+		t.Errorf("ReadNow after the deadline: %q, %v", b[:n], err)
+	}
+	here.SetReadDeadline(time.Time{})
+	there.Write([]byte("more"))
+	if n, err := here.Read(b[:]); err != nil || string(b[:n]) != "more" {
+		t.Errorf("Read after ReadNow: %q, %v", b[:n], err)
+	}
+	there.Close()
+	if n, err := readNowSoon(here, b[:]); n != 0 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	here.Close()
+	if _, err := here.ReadNow(b[:]); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// readNowSoon calls ReadNow until there is something.
+func readNowSoon(c *Conn, b []byte) (int, error) {
+	for end := time.Now().Add(10 * time.Second); ; task.Yield() {
+		n, err := c.ReadNow(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+			return n, err
+		}
+	}
+}
