@@ -41,6 +41,7 @@ type Gate struct {
 	counted  int       // that were inside when that was last counted
 	window   Knee
 	begun    bool          // window has its first limit
+	first    time.Duration // when somebody was first let in; 0: not yet
 	trickled time.Duration // when one was last let in beyond the room there is
 }
 
@@ -48,6 +49,36 @@ type Gate struct {
 type take struct {
 	of *account
 	d  Moments
+	// bias is how much more, in parts of what is possible, those hold that are inside than
+	// those that come in, see held.
+	bias float64
+}
+
+// held is how much one of those inside holds on average. Where those stay longer that hold more, like
+// downloads of slow clients, that is more than what one that comes in is going to hold: the mean
+// square divided by the mean if the time is in proportion. That is assumed (bias 1) until it is
+// seen how much those inside hold.
+func (t *take) held() float64 { return t.d.Mean + t.bias*t.d.Variance/t.d.Mean }
+
+// weigh brings what is known of the bias up to date when it has been observed how much of a is in
+// use. The ledger is locked, and recount has been called.
+func (l *Ledger) weigh(a *account, now time.Duration) {
+	inside := 0
+	for _, g := range l.gates {
+		inside += g.counted
+	}
+	if inside < biasTasks {
+		return
+	}
+	each := a.observed / float64(inside)
+	for _, g := range l.gates {
+		for i := range g.takes {
+			if t := &g.takes[i]; t.of == a && t.d.Variance > 0 {
+				seen := min(max((each-t.d.Mean)*t.d.Mean/t.d.Variance, 0), 1)
+				t.bias += (seen - t.bias) * weight(now-a.sampled, biasTime)
+			}
+		}
+	}
 }
 
 // A share is one loop's part of what is inside.
@@ -63,6 +94,10 @@ const (
 	deviations   = 4 // that a demand may exceed its mean by
 	mostCredit   = 64
 	leastWindow  = 4
+	biasTasks    = 8
+	biasTime     = 2 * time.Second
+	unknownGoal  = 0.6         // pressure up to which the window grows at first; after
+	unknownFor   = time.Second // that and as long again it is 1
 	trickleEvery = 10 * time.Millisecond
 	trickleRoom  = 1.05 // of the limit, for those who trickle in
 )
@@ -92,9 +127,22 @@ func (g *Gate) begin() {
 		}
 	}
 	if !math.IsInf(first, 1) {
-		g.window = Knee{Start: first, Min: 1, Most: 8, Pause: 10 * time.Millisecond}
+		g.window = Knee{Start: first, Min: 1}
 		g.begun = true
 	}
+}
+
+// feels is the pressure that the window is to go by. At first little is known of the demand, which
+// may vary much, so it grows only while resources are plentiful.
+func (g *Gate) feels(now time.Duration, pressure float64) float64 {
+	known := 0.0
+	if g.first != 0 {
+		known = min(max(float64(now-g.first)/float64(unknownFor)-1, 0), 1)
+	}
+	if goal := unknownGoal + known*(1-unknownGoal); pressure <= 1 {
+		return min(pressure/goal, 1)
+	}
+	return pressure
 }
 
 // SetDemand says how much of each resource a task that is let in will hold at most, see
@@ -103,10 +151,11 @@ func (g *Gate) SetDemand(demand []Moments) {
 	l := g.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	was := append([]take(nil), g.takes...)
 	g.demand, g.takes = append(g.demand[:0], demand...), g.takes[:0]
 	for r, d := range demand {
 		if a := l.account(ResourceID(r)); a != nil && d.Mean > 0 {
-			g.takes = append(g.takes, take{a, d})
+			g.takes = append(g.takes, take{a, d, bias(was, a)})
 		}
 	}
 	all := *l.accounts.Load()
@@ -117,6 +166,16 @@ func (g *Gate) SetDemand(demand []Moments) {
 	for _, a := range all {
 		a.excess.shift(-a.pledges.Mean) // nothing has been taken or given back by that
 	}
+}
+
+// bias is that of a in a list.
+func bias(takes []take, a *account) float64 {
+	for i := range takes {
+		if takes[i].of == a {
+			return takes[i].bias
+		}
+	}
+	return 1
 }
 
 // recount adds up what admitted tasks may take, anew. The ledger is locked.
@@ -130,7 +189,7 @@ func (l *Ledger) recount() {
 		for i := range g.takes {
 			t := &g.takes[i]
 			t.of.known = t.of.spec.Late
-			t.of.pledge(float64(g.counted), t.d)
+			t.of.pledge(float64(g.counted), Moments{t.held(), t.d.Variance})
 		}
 	}
 	for _, a := range *l.accounts.Load() {
@@ -222,6 +281,9 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 		return false
 	}
 	s.waiting.Store(0)
+	if g.first == 0 {
+		g.first = max(now, 1)
+	}
 	s.inside.Add(1)
 	g.peak = max(g.peak, given+1)
 	s.credit.Store(int64(min((room-1)/(2*loops), mostCredit)))
@@ -304,7 +366,7 @@ func (t *take) room(credit float64) int {
 	}
 	fits := func(n float64) bool {
 		p := a.pledges
-		p.Mean += (credit + n) * d.Mean
+		p.Mean += (credit + n) * t.held()
 		p.Variance += (credit + n) * d.Variance
 		return a.others+p.sum() <= a.limit && a.inUse()+(credit+n)*d.Mean <= a.limit
 	}

@@ -12,7 +12,7 @@ import (
 // several goroutines at once.
 //
 // While the load is at its limit and pressure p is below 0.97, the limit is multiplied
-// by 1/sqrt(p), at most by Most: if pressure is proportional to load, that halves the
+// by 1/sqrt(p), at most by 2: if pressure is proportional to load, that halves the
 // distance to 1 (on a logarithmic scale) each time and never gets beyond it. Where p
 // exceeds 1, the limit is multiplied by 1/sqrt(p), within 0.7 and 0.97, and what the
 // load was then is remembered as the ceiling. The limit may come back to 0.95 of the
@@ -30,7 +30,6 @@ type Knee struct {
 	Start float64       // first limit; 0: none until the first pressure
 	Min   float64       // the limit is never less; 0: 1
 	Max   float64       // nor more; 0: any
-	Most  float64       // by how much the limit may be multiplied at a time, if there is no pressure; 0: 2
 	Pause time.Duration // shortest time between two changes; 0: 20 ms
 
 	limit   float64       // 0: not begun
@@ -127,11 +126,7 @@ func (k *Knee) back(now time.Duration, load, pressure float64) {
 }
 
 func (k *Knee) forward(now time.Duration, pressure float64) {
-	most := k.Most
-	if most == 0 {
-		most = 2
-	}
-	limit := k.limit * min(1/math.Sqrt(max(pressure, 1e-6)), most)
+	limit := k.limit * min(1/math.Sqrt(max(pressure, 0.25)), 2)
 	if k.ceiling > 0 {
 		s := (now - k.hit).Seconds()
 		top := k.ceiling * kneeReturn * math.Exp(0.02*s+0.1*s*s*s)

@@ -225,6 +225,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	}
 	l.recount()
 	a.observed = max(used, 0)
+	l.weigh(a, now)
 	if a.spec.Late {
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
@@ -281,7 +282,7 @@ func (l *Ledger) Tick(now time.Duration) {
 	}
 	for _, g := range l.gates {
 		g.begin()
-		g.window.Update(now, from, at, float64(g.peak), pressure)
+		g.window.Update(now, from, at, float64(g.peak), g.feels(now, pressure))
 		g.peak = g.counted
 		for _, s := range *g.shares.Load() {
 			s.credit.Store(0) // there may be less room now

@@ -56,6 +56,7 @@ const (
 	pileStuck  = 5 * time.Second
 	pileHold   = 2 * time.Second
 	pileLeast  = 2.0
+	pileSome   = 4    // departures that say something of a slow node
 	pileLost   = 0.8  // share of the rate that remains: the decrease was too much
 	pileFirst  = 0.6  // the same for the first, when the rate is not known so well
 	pileSame   = 1.25 // times the rate: no more go on than before
@@ -95,7 +96,7 @@ func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Dura
 	if p.tried { // what comes of a lower limit takes longer to see
 		least, many, slow = windowLong, windowMany, 2*windowSlowTime
 	}
-	if took < least || p.departed < many && took < slow {
+	if took < least || p.departed < many && (took < slow || p.departed < pileSome && took < windowLongest) {
 		return
 	}
 	w := pileWindow{rate: float64(p.departed) / took.Seconds()}
@@ -149,7 +150,7 @@ func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
 		p.tried = false
 	case w.wait > 2*aim && now >= p.hold:
 		p.before, p.rate, p.lost, p.tried = p.limit, w.rate, pileLost, true
-		p.limit = max(p.limit*pileLower, pileLeast)
+		p.limit = max(p.limit*pileLower, w.rate*aim, pileLeast)
 	default:
 		p.tried = false
 	}

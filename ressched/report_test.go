@@ -9,7 +9,7 @@ import (
 // A report is made of what all of them say; each adds its part.
 func TestReport(t *testing.T) {
 	l := NewLedger()
-	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 100})
+	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Unknown: 25})
 	mustAdd(t, l, Spec{Name: "unknown"})
 	l.Observe(time.Second, memory, 150)
 	gate := l.NewGate("requests")

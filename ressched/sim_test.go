@@ -102,7 +102,7 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 	s := &simLoop{rng: rng, limits: limits, nodes: nodes, edges: map[[2]Node]*learnedEdge{}}
 	s.ledger = NewLedger()
 	for i, limit := range limits {
-		r, err := s.ledger.Add(Spec{Name: fmt.Sprint("resource ", i), Limit: limit})
+		r, err := s.ledger.Add(Spec{Name: fmt.Sprint("resource ", i), Limit: limit, Unknown: limit / 4})
 		if err != nil {
 			panic(err)
 		}

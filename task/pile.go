@@ -31,17 +31,23 @@ func (k *kinds) each(kind uint32, do func(came, visited *uint16)) {
 	}
 }
 
-// leads notes that one of the kind has come in, and reports whether it is likely to come to the node.
-func (k *kinds) leads(kind uint32) bool {
+// lead reports whether one of the kind is likely to come to the node.
+func (k *kinds) lead(kind uint32) bool {
 	likely := true
+	k.each(kind, func(came, visited *uint16) {
+		likely = likely && *visited > 0 && 2*int(*visited) >= int(*came)
+	})
+	return likely
+}
+
+// goes notes that one of the kind was let in.
+func (k *kinds) goes(kind uint32) {
 	k.each(kind, func(came, visited *uint16) {
 		if *came++; *came == 1<<15 {
 			*came /= 2
 			*visited /= 2
 		}
-		likely = likely && *visited > 0 && 2*int(*visited) >= int(*came)
 	})
-	return likely
 }
 
 // comes notes that one of the kind has come to the node.
@@ -90,7 +96,8 @@ func (e *Entrance) As(kind uint32) error {
 
 func (l *Loop) passDoors(w *worker, kind uint32) error {
 	for i, p := range l.piles {
-		if !p.kinds.leads(kind) || p.limit == 0 {
+		if p.limit == 0 || !p.kinds.lead(kind) {
+			p.kinds.goes(kind)
 			continue
 		}
 		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1}) != VerdictRefuse {
@@ -111,6 +118,7 @@ func (p *pile) room() bool { return p.limit == 0 || p.waiting+p.heading < p.limi
 func (p *pile) heads(i int, w *worker) {
 	w.heading |= 1 << i
 	p.heading++
+	p.kinds.goes(w.kind)
 }
 
 // headsNowhere is called when the task of w will come to no pile any more.
