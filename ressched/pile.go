@@ -36,6 +36,9 @@ type Pile struct {
 	waited   time.Duration
 	was      pileWindow
 	streak   int
+	// When the streak began: departures per second before, and how many waited.
+	ref        float64
+	refWaiting int
 
 	// The last decrease of the limit.
 	before float64 // the limit
@@ -60,6 +63,7 @@ const (
 	pileLost   = 0.8  // share of the rate that remains: the decrease was too much
 	pileFirst  = 0.6  // the same for the first, when the rate is not known so well
 	pileSame   = 1.25 // times the rate: no more go on than before
+	pileMore   = 1.5  // times those who wait: they have become more
 	pileLower  = 0.8
 	pileHigher = 1.1
 )
@@ -96,7 +100,7 @@ func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Dura
 	if p.tried { // what comes of a lower limit takes longer to see
 		least, many, slow = windowLong, windowMany, 2*windowSlowTime
 	}
-	if took < least || p.departed < many && (took < slow || p.departed < pileSome && took < windowLongest) {
+	if took < least || p.departed < many && (more < windowGrowth || p.departed < pileSome) && (took < slow || p.departed < pileSome && took < windowLongest) {
 		return
 	}
 	w := pileWindow{rate: float64(p.departed) / took.Seconds()}
@@ -104,7 +108,9 @@ func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Dura
 		w.wait = p.waited.Seconds() / float64(p.departed)
 	}
 	if p.limit == 0 {
-		p.suspect(now, w, waiting, more)
+		if !p.suspect(now, w, waiting, more) {
+			return
+		}
 	} else {
 		p.adjust(now, w, waiting)
 	}
@@ -119,21 +125,28 @@ func (p *Pile) open(now time.Duration, waiting int) {
 // short is how long tasks may wait, in seconds, where so many go on in a second.
 func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 
-// suspect looks for the three signs.
-func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) {
+// suspect looks for the three signs: in two windows one after the other, and that those who wait have
+// become half as many more since, but not those that go on. It reports whether the window is over.
+func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
-	longer := w.wait > p.was.wait*1.05 && p.was.rate > 0
-	same := w.rate > 0 && w.rate < pileSame*p.was.rate
-	if !grew || !longer || !same || float64(waiting)/w.rate < short(w.rate) {
-		p.streak = 0
-		return
+	if !grew && more > 0 && now-p.began < windowLongest {
+		return false // it may yet turn out to have grown
 	}
-	if p.streak++; p.streak < 2 {
-		return
+	longer := w.wait > p.was.wait*1.05 && p.was.rate > 0 && w.rate > 0
+	if !grew || !longer || float64(waiting)/w.rate < short(w.rate) {
+		p.streak = 0
+		return true
+	}
+	if p.streak++; p.streak == 1 {
+		p.ref, p.refWaiting = p.was.rate, p.first
+	}
+	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < pileMore*float64(p.refWaiting) {
+		return true
 	}
 	p.since, p.wanted = now, now
 	p.before, p.rate, p.lost, p.tried = float64(waiting), w.rate, pileFirst, true
 	p.limit = max(min(float64(waiting), w.rate*short(w.rate)), pileLeast)
+	return true
 }
 
 // adjust moves the limit.

@@ -1,6 +1,8 @@
 package steer
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,5 +131,36 @@ func TestALoopThatIsIdle(t *testing.T) {
 	}
 	if idle := rt.Loop(0).Idle(); idle < 150*time.Millisecond || idle > rt.Now() {
 		t.Errorf("idle for %v of %v, want at least the 150 ms of sleeping", idle, rt.Now())
+	}
+}
+
+// Refusals are logged once a second, by cause, and not again if there were none since.
+func TestRefusalsAreLogged(t *testing.T) {
+	var out strings.Builder
+	rt, s := steered(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	defer rt.Close()
+	a := ressched.NewAdmission(0, true)
+	g := s.ledger.NewGate("test")
+	a.Mark(1, g)
+	s.mu.Lock()
+	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
+	s.mu.Unlock()
+	late := ressched.Queue{Waiting: 1, Oldest: time.Hour}
+	lines := func() int { return strings.Count(out.String(), "work is refused") }
+	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
+		now := time.Duration(i+1) * 600 * time.Millisecond
+		if v := a.Next(now, 1, late); v != ressched.Refuse {
+			t.Fatalf("verdict %v, want that it is refused", v)
+		}
+		s.reportRefusals(now)
+		if got := lines(); got != want {
+			t.Errorf("after %v: %d lines, want %d:\n%s", now, got, want, out.String())
+		}
+	}
+	if s.reportRefusals(time.Hour); lines() != 2 {
+		t.Errorf("a line although nothing was refused:\n%s", out.String())
+	}
+	if !strings.Contains(out.String(), "waited too long") {
+		t.Errorf("the cause is not named:\n%s", out.String())
 	}
 }
