@@ -15,8 +15,9 @@ type Waiting struct {
 }
 
 // Waiting returns the nodes where at least so many tasks of a loop wait for something that others
-// are to do: not for time to pass, nor to be let in. It stops no loop, and takes some 10 ns a node.
-func (g *Graph) Waiting(least uint64) (out []Waiting) {
+// are to do: not for time to pass, nor to be let in. With all, also those where they wait for time to
+// pass, or for a client. It stops no loop, and takes some 10 ns a node.
+func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 	g.mu.Lock()
 	shards := slices.Clone(g.shards)
 	g.mu.Unlock()
@@ -24,7 +25,7 @@ func (g *Graph) Waiting(least uint64) (out []Waiting) {
 		sh.nodes.each(func(n *node) {
 			var st [2]uint64 // departures, arrivals
 			read(&st, (*[2]uint64)(unsafe.Pointer(&n.stats)))
-			if n.id > idOverflow && st[1] >= st[0]+least && st[1]-st[0] < 1<<40 && g.contended(n.id) {
+			if n.id > idOverflow && st[1] >= st[0]+least && st[1]-st[0] < 1<<40 && g.contended(n.id, all) {
 				out = append(out, Waiting{Loop: sh.loop.Index(), Node: n.id, Tasks: st[1] - st[0]})
 			}
 		})
@@ -33,16 +34,17 @@ func (g *Graph) Waiting(least uint64) (out []Waiting) {
 }
 
 // contended reports whether what tasks wait for at n may be what others have or do.
-func (g *Graph) contended(n task.NodeID) bool {
+func (g *Graph) contended(n task.NodeID, all bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) >= len(g.places) {
 		return false
 	}
 	switch g.places[n].reason {
-	case task.ReasonSleep.String(), task.ReasonYield.String(), task.ReasonStart.String(), task.ReasonEntrance.String(),
-		task.ReasonAccept.String(), task.ReasonContext.String(), task.ReasonWrite.String():
+	case task.ReasonYield.String(), task.ReasonStart.String(), task.ReasonEntrance.String(), task.ReasonAccept.String():
 		return false
+	case task.ReasonSleep.String(), task.ReasonContext.String(), task.ReasonWrite.String():
+		return all
 	}
 	return true
 }

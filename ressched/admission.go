@@ -57,6 +57,7 @@ const stuckAfter = time.Second
 type Admission struct {
 	refuse    bool
 	loop      int
+	ledger    *Ledger    // of the gates; nil: there is none
 	entrances []entrance // by Node; without gate: not an entrance
 
 	piles []Pile
@@ -92,6 +93,7 @@ func (a *Admission) Mark(n Node, g *Gate) {
 	e := entrance{gate: g}
 	if g != nil {
 		e.share = g.share(a.loop)
+		a.ledger = g.ledger
 	}
 	a.entrances[n] = e
 }
@@ -124,7 +126,8 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 }
 
 // Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number.
+// there, 0 if any number. While tasks that only wait hold all that there is of a resource, nobody else
+// may come to where they wait: those who would are refused at once. Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
@@ -132,6 +135,11 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
 	p.Update(now, waiting, departed, waited, out)
+	if a.ledger != nil && a.ledger.HeldUp() && a.refuse && waiting > 1 {
+		door.stuck = true
+		return 1
+	}
+	door.stuck = door.stuck && p.Limit() > 0
 	if departed > 0 {
 		door.progress, door.stuck = now, false
 	}

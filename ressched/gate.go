@@ -100,6 +100,8 @@ const (
 	unknownFor   = time.Second // that and as long again it is 1
 	trickleEvery = 10 * time.Millisecond
 	trickleRoom  = 1.05 // of the limit, for those who trickle in
+	heldUpEvery  = time.Millisecond
+	heldUpRoom   = 1.08
 )
 
 // NewGate adds an entrance. Its name is for reports only, where the tasks inside look
@@ -292,13 +294,21 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 
 // trickles reports whether one may come in although there is no room. The ledger is locked.
 func (g *Gate) trickles(now time.Duration) bool {
-	if !g.ledger.idle || now-g.trickled < trickleEvery {
+	every, room := trickleEvery, 1.0
+	if g.ledger.heldUp.Load() { // most of them are refused at a door, see Admission.Piled
+		every, room = heldUpEvery, heldUpRoom
+	}
+	if !g.ledger.idle || now-g.trickled < every {
 		return false
 	}
 	for _, a := range *g.ledger.accounts.Load() {
-		if !a.spec.Sign && !a.spec.Watch && a.inUse() > a.limit {
+		if !a.spec.Sign && !a.spec.Watch && a.inUse() > room*a.limit {
 			return false
 		}
+	}
+	if room > 1 {
+		g.trickled = now
+		return true
 	}
 	for i := range g.takes {
 		if t := &g.takes[i]; t.of.inUse()+t.d.Mean > trickleRoom*t.of.limit {

@@ -86,6 +86,7 @@ type Ledger struct {
 	accounts atomic.Pointer[[]*account] // replaced under mu
 	version  atomic.Uint64              // counts changes
 	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Spec.Held
+	heldUp   atomic.Bool                // see HeldUp
 	mu       sync.Mutex
 	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
@@ -259,7 +260,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		return
 	}
 	l.recount()
-	tight := false
+	tight, full := false, false
 	for _, a := range *l.accounts.Load() {
 		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
@@ -269,8 +270,10 @@ func (l *Ledger) Tick(now time.Duration) {
 		}
 		a.promise(a.pledges.Mean)
 		tight = tight || a.spec.Held && a.util >= tightShare
+		full = full || a.state == AtLimit && !a.spec.Sign && !a.spec.Watch
 	}
 	l.tight.Store(tight)
+	l.heldUp.Store(full && l.idle)
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
@@ -293,7 +296,11 @@ func (l *Ledger) Tick(now time.Duration) {
 
 // tightShare is how much of what tasks hold while they wait may be in use before lines are not left to
 // grow.
-const tightShare = 0.8
+const tightShare = 0.92
+
+// HeldUp reports whether a resource is at its limit because of tasks that only wait. It may be
+// one that is yet to come in that they wait for.
+func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
 // SetIdle says that the loops have had little to do lately: all tasks inside only wait.
 func (l *Ledger) SetIdle(idle bool) {

@@ -13,11 +13,13 @@ type pileKey struct {
 // pileTasks is how many tasks must wait at a node for it to be looked at.
 const pileTasks = 16
 
-// watchPiles has loops watch the nodes where tasks have become more twice in a row.
+// watchPiles has loops watch the nodes where tasks have become more twice in a row; and all where they
+// are many if they hold up the others.
 func (s *Steering) watchPiles(rt *task.Runtime) {
 	was := s.piles
 	s.piles = nil
-	for _, w := range s.cfg.Graph.Waiting(pileTasks) {
+	heldUp := s.ledger.HeldUp()
+	for _, w := range s.cfg.Graph.Waiting(pileTasks, heldUp) {
 		k := pileKey{w.Loop, w.Node}
 		before := was[k]
 		now := pileSeen{tasks: w.Tasks}
@@ -28,7 +30,7 @@ func (s *Steering) watchPiles(rt *task.Runtime) {
 			s.piles = map[pileKey]pileSeen{}
 		}
 		s.piles[k] = now
-		if now.grew >= 2 {
+		if now.grew >= 2 || heldUp {
 			l := rt.Loop(w.Loop)
 			l.Post(func() { l.Watch(w.Node) })
 		}
