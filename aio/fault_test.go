@@ -385,7 +385,8 @@ func TestResidentAndPrefetch(t *testing.T) {
 		}
 		noCachestat.Store(true)
 		defer noCachestat.Store(false)
-		if n := f.Resident(5, 300_000); n > 200<<10-5 || n < 200<<10-5-sampleStep {
+		// Asking by reading may set off readahead, after which the gap is filled.
+		if n := f.Resident(5, 300_000); n != 300_000 && (n > 200<<10-5 || n < 200<<10-5-sampleStep) {
 			t.Errorf("without cachestat: %d, want %d or little less", n, 200<<10-5)
 		}
 		must(t, f.Prefetch(0, 300_000))
