@@ -385,9 +385,9 @@ func TestResidentAndPrefetch(t *testing.T) {
 		}
 		noCachestat.Store(true)
 		defer noCachestat.Store(false)
-		// Asking by reading may set off readahead, after which the gap is filled.
-		if n := f.Resident(5, 300_000); n != 300_000 && (n > 200<<10-5 || n < 200<<10-5-sampleStep) {
-			t.Errorf("without cachestat: %d, want %d or little less", n, 200<<10-5)
+		// Asking by reading may set off readahead, after which the gap is smaller, or gone.
+		if n := f.Resident(5, 300_000); n > 300_000 || n < 200<<10-5-sampleStep {
+			t.Errorf("without cachestat: %d, want %d, or little less, or more", n, 200<<10-5)
 		}
 		must(t, f.Prefetch(0, 300_000))
 		if n := f.Resident(5, 300_000); n != 300_000 {
