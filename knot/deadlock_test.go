@@ -66,8 +66,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 			found = found || f.Check == bgraph.CheckStuck && f.Severity == bgraph.SeverityError && strings.Contains(f.Message, "deadlock")
 		}
 	}
-	a.Unlock() // as no handler can
-	b.Unlock()
+	a.Unlock() // as no handler can; the one that gets it unlocks b, and the other then fails to unlock a
 	for _, p := range []*peer{one, two} {
 		p.nc.Close()
 	}
