@@ -310,6 +310,7 @@ func TestAdaptedCloseNotify(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, gone := make(chan bool), make(chan bool)
 		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			//lint:ignore SA1019 programs use it
 			closed := w.(http.CloseNotifier).CloseNotify()
 			began <- true
 			gone <- <-closed

@@ -214,6 +214,7 @@ func promiseRequests(mux *http.ServeMux) {
 	mux.HandleFunc("/types", func(w http.ResponseWriter, r *http.Request) {
 		_, flusher := w.(http.Flusher)
 		_, hijacker := w.(http.Hijacker)
+		//lint:ignore SA1019 programs use it
 		_, notifier := w.(http.CloseNotifier)
 		_, writer := w.(io.StringWriter)
 		_, pusher := w.(http.Pusher)

@@ -67,6 +67,7 @@ func shape(err error, hide ...string) string {
 	fmt.Fprintf(&b, "%q canceled=%v exceeded=%v", err, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded))
 	var ne net.Error
 	if errors.As(err, &ne) {
+		//lint:ignore SA1019 programs use it
 		fmt.Fprintf(&b, " timeout=%v temporary=%v", ne.Timeout(), ne.Temporary())
 	}
 	if oe, ok := err.(*net.OpError); ok {

@@ -26,8 +26,6 @@ type webServer struct {
 	done      []served
 	refused   []served
 
-	// arrivals returns the time of the next arrival after the given one.
-	arrivals func(after time.Duration) time.Duration
 	// thinks is how long a closed-loop client waits for before it asks again, after an answer.
 	returning []time.Duration // when they do, sorted
 	think     time.Duration

@@ -10,7 +10,6 @@ import (
 // A pileNode is a node where tasks wait: each for one of so many servers, or, without
 // servers, for time to pass. What a Pile does not let in waits outside, the oldest first.
 type pileNode struct {
-	rng     *rand.Rand
 	pile    Pile
 	servers int                  // 0: any number
 	service func() time.Duration // of a server, or of the wait

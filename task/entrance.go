@@ -87,8 +87,10 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := here(); l != nil && l.admission != nil {
-		if l.cur != nil && l.cur.worker.heading != 0 {
-			l.headsNowhere(l.cur.worker)
+		if l.piles != nil && l.cur != nil {
+			if x := l.cur.extra(); x.heading != 0 {
+				l.headsNowhere(x)
+			}
 		}
 		l.left(e.index)
 	}
@@ -290,7 +292,7 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 	q.starts(x.t, v)
 	if q.index >= doorIndex && v != VerdictRefuse {
 		i := q.index - doorIndex
-		l.piles[i].heads(i, x.t.worker)
+		l.piles[i].heads(i, x.t.extend())
 	}
 	l.notify(x.t)
 }

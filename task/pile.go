@@ -86,22 +86,22 @@ func (e *Entrance) As(kind uint32) error {
 	if l == nil || l.cur == nil {
 		return nil
 	}
-	w := l.cur.worker
-	w.kind = kind
 	if l.piles == nil {
 		return nil
 	}
-	return l.passDoors(w, kind)
+	x := l.cur.extend()
+	x.kind = kind
+	return l.passDoors(x)
 }
 
-func (l *Loop) passDoors(w *worker, kind uint32) error {
+func (l *Loop) passDoors(x *extension) error {
 	for i, p := range l.piles {
-		if p.limit == 0 || !p.kinds.lead(kind) {
-			p.kinds.goes(kind)
+		if p.limit == 0 || !p.kinds.lead(x.kind) {
+			p.kinds.goes(x.kind)
 			continue
 		}
 		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1}) != VerdictRefuse {
-			p.heads(i, w)
+			p.heads(i, x)
 			continue
 		}
 		if err := l.waitInLine(&p.door, 0); err != nil {
@@ -114,21 +114,21 @@ func (l *Loop) passDoors(w *worker, kind uint32) error {
 // room reports whether one more may come to the node.
 func (p *pile) room() bool { return p.limit == 0 || p.waiting+p.heading < p.limit }
 
-// heads notes that the task of w is on its way to pile i.
-func (p *pile) heads(i int, w *worker) {
-	w.heading |= 1 << i
+// heads notes that the task of x is on its way to pile i.
+func (p *pile) heads(i int, x *extension) {
+	x.heading |= 1 << i
 	p.heading++
-	p.kinds.goes(w.kind)
+	p.kinds.goes(x.kind)
 }
 
-// headsNowhere is called when the task of w will come to no pile any more.
-func (l *Loop) headsNowhere(w *worker) {
+// headsNowhere is called when the task of x will come to no pile any more.
+func (l *Loop) headsNowhere(x *extension) {
 	for i, p := range l.piles {
-		if w.heading&(1<<i) != 0 {
+		if x.heading&(1<<i) != 0 {
 			p.heading--
 		}
 	}
-	w.heading = 0
+	x.heading = 0
 }
 
 // pileUp is called when t begins to wait.
@@ -137,12 +137,14 @@ func (l *Loop) pileUp(t *Task) {
 		if p.node != t.node {
 			continue
 		}
-		w := t.worker
-		w.piled = l.now
+		x := t.extend()
+		x.piled = l.now
 		p.waiting++
-		p.kinds.comes(w.kind)
-		if w.heading&(1<<i) != 0 {
-			w.heading &^= 1 << i
+		if x.kind != 0 {
+			p.kinds.comes(x.kind)
+		}
+		if x.heading&(1<<i) != 0 {
+			x.heading &^= 1 << i
 			p.heading--
 		}
 	}
@@ -154,7 +156,7 @@ func (l *Loop) pileDown(t *Task) {
 		if p.node == t.node && p.waiting > 0 {
 			p.waiting--
 			p.departed++
-			p.waited += l.now - t.worker.piled
+			p.waited += l.now - t.extra().piled
 		}
 	}
 }
@@ -170,9 +172,8 @@ func (l *Loop) Watch(n NodeID) {
 	p.door.index = doorIndex + len(l.piles)
 	for t := l.tasks; t != nil; t = t.allNext {
 		if t.state == stateParked && t.node == n {
-			t.worker.piled = l.now
+			t.extend().piled = l.now
 			p.waiting++
-			p.kinds.comes(t.worker.kind)
 		}
 	}
 	l.piles = append(l.piles, p)

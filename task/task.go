@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -84,6 +85,11 @@ type extension struct {
 	under    *scope      // loop-private: of the innermost Under
 	locals   map[any]any // loop-private
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
+
+	// See pile; loop-private.
+	piled   time.Duration // when it began to wait there
+	kind    uint32        // what Entrance.As has said
+	heading uint8         // bits of the piles that it was let in for and has not reached
 
 	mu      sync.Mutex
 	done    bool       // guarded by mu

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"time"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -16,10 +15,6 @@ type worker struct {
 	task *Task          // what it runs or is to run; nil: idle
 	note unsafe.Pointer // the observer's, about task
 
-	// Of the task, see pile.
-	piled   time.Duration // when it began to wait there
-	kind    uint32        // what Entrance.As has said
-	heading uint8         // bits of the piles that it was let in for and has not reached
 }
 
 const (
@@ -212,9 +207,8 @@ func (l *Loop) finish(t *Task, failure error) {
 	if t.startsAt != 0 {
 		l.neverEntered(t)
 	}
-	if w := t.worker; w.kind != 0 {
-		l.headsNowhere(w)
-		w.kind = 0
+	if x := t.extra(); x.heading != 0 {
+		l.headsNowhere(x)
 	}
 	if l.observed {
 		l.observer.Finished(t)

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,9 +142,3 @@ func pass(l sync.Locker) {
 	l.Lock()
 	defer l.Unlock()
 }
-
-// A stepClock goes on only when it is told to.
-type stepClock struct{ now atomic.Int64 }
-
-func (c *stepClock) Now() time.Duration  { return time.Duration(c.now.Load()) }
-func (c *stepClock) add(d time.Duration) { c.now.Add(int64(d)) }
