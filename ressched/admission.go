@@ -172,6 +172,9 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 	e.deferred = false
 	e.progress, e.stuck = now, false
 	if e.gate != nil {
+		e.gate.moves(now)
+	}
+	if e.gate != nil {
 		a.admitted++
 	}
 	e.line.Admitted(now, q.Waiting-1)
@@ -181,8 +184,13 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 	return Admit
 }
 
-// full is Next when there is no room inside.
+// full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
 func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
+	if e.gate != nil {
+		if at := time.Duration(e.gate.moved.Load()); at > e.progress {
+			e.progress, e.stuck = at, false
+		}
+	}
 	if !e.deferred {
 		e.deferred = true
 		a.deferred++
@@ -204,6 +212,7 @@ func (a *Admission) Finished(now time.Duration, n Node) {
 	}
 	e := &a.entrances[n]
 	e.gate.finished(e.share)
+	e.gate.moves(now)
 	e.progress, e.stuck = now, false
 }
 

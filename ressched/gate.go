@@ -33,6 +33,7 @@ type Gate struct {
 	ledger *Ledger
 	name   string
 	shares atomic.Pointer[[]*share] // by loop; replaced under ledger.mu
+	moved  atomic.Int64             // about when somebody was last let in or left, on any loop
 
 	// guarded by ledger.mu:
 	demand   []Moments // by ResourceID
@@ -236,6 +237,14 @@ func (g *Gate) share(loop int) *share {
 	}
 	g.shares.Store(&all)
 	return all[loop]
+}
+
+// moves notes that somebody was let in, or left. It is exact to 10 ms, so that loops hardly ever write
+// to what all of them read.
+func (g *Gate) moves(now time.Duration) {
+	if int64(now)-g.moved.Load() > int64(10*time.Millisecond) {
+		g.moved.Store(int64(now))
+	}
 }
 
 // finished says that a task that was let in on that loop is done.

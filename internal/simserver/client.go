@@ -26,6 +26,7 @@ type Request struct {
 	Got    int           // bytes of the answer's body
 	Sent   time.Duration // when the client wanted to send it
 	Ended  time.Duration
+	Later  bool // the answer asks to try again later: the admission has refused it
 	ended  bool
 }
 
@@ -187,6 +188,8 @@ func (s *Session) head(r *Request, head []byte) {
 			s.left, _ = strconv.Atoi(string(value))
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 			s.left = -1
+		case bytes.EqualFold(name, []byte("Retry-After")):
+			r.Later = true
 		case bytes.EqualFold(name, []byte("Connection")) && bytes.EqualFold(value, []byte("close")):
 			s.lastOne = true
 		}

@@ -55,7 +55,7 @@ func (c *Clients) end(r *Request, status int, why string) {
 	switch {
 	case status == 200:
 		c.Late = append(c.Late, r.Took())
-	case status == 503 && c.Refused != nil:
+	case status == 503 && r.Later && c.Refused != nil: // without that it is a connection too many
 		c.Refused(r)
 	}
 	if r.Done != nil {

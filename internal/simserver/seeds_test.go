@@ -33,9 +33,6 @@ func runSeed(t *testing.T, seed uint64, folder string) *Result {
 		return mix.Serve
 	}
 	sc.Done = func() { mix.close() }
-	if admissionSettled && seed%4 == 0 {
-		sc.Memory = 16 << 20
-	}
 	sc.MayRefuse = !admissionSettled
 	r := Run(t, sc.Config, func(s *Server) time.Duration {
 		mix.gauges(s)
