@@ -12,10 +12,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// admissionSettled says that the scheduler refuses nothing in ordinary life. While it does,
-// the tests that count its refusals are skipped when there are any.
-const admissionSettled = true
-
 // lan is the way to most clients here.
 var lan = Path{Latency: 100 * time.Microsecond}
 
@@ -172,9 +168,7 @@ func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
 	for _, x := range ordinary {
 		t.Run(x.name, func(t *testing.T) {
 			r := x.run(t, "")
-			if n := r.Clients.Statuses[503]; n > 0 && !admissionSettled {
-				t.Skip("the admission is being designed anew:", r)
-			} else if n > 0 {
+			if r.Clients.Statuses[503] > 0 {
 				t.Error(r)
 			} else {
 				t.Log(r)

@@ -33,7 +33,6 @@ func runSeed(t *testing.T, seed uint64, folder string) *Result {
 		return mix.Serve
 	}
 	sc.Done = func() { mix.close() }
-	sc.MayRefuse = !admissionSettled
 	r := Run(t, sc.Config, func(s *Server) time.Duration {
 		mix.gauges(s)
 		return sc.play(s)
