@@ -52,6 +52,9 @@ disk before it is used again, but at most every -revalidate: so long an old one 
 served. To change a file, write a new one and rename it to the old name; a file that is
 rewritten in place may be sent half old and half new.
 
+Where more requests come than can be served, knot answers some of them with 503 and says
+so in the log. With CAPRICCIO_OVERLOAD=wait in the environment they wait instead.
+
 Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the requests
 under way and the first one of each client that has connected already, and takes no new
 connections. A second signal stops it at once. On SIGHUP it opens the file that -log says
