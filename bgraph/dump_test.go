@@ -354,8 +354,8 @@ func TestListsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 		if _, err := Decode(strings.NewReader(dump)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v; want one with %q", c.head, err, c.want)
 		}
-		// Reading into a slice that grows takes a few times its size in all.
-		if used := totalAlloc() - before; used > 6*size {
+		// Reading into a slice that grows takes a few times its size in all, with Go 1.25 a little more.
+		if used := totalAlloc() - before; used > 7*size {
 			t.Errorf("%s: %d MiB were allocated", c.head, used>>20)
 		}
 	}
