@@ -36,8 +36,7 @@ type Gate struct {
 	moved  atomic.Int64             // about when somebody was last let in or left, on any loop
 
 	// guarded by ledger.mu:
-	demand   []Moments // by ResourceID
-	takes    []take    // what of it is not 0
+	takes    []take    // what a task takes, where that is not 0
 	peak     int       // the most that were inside, or wanted to be, since the last Tick
 	counted  int       // that were inside when that was last counted
 	window   Knee
@@ -155,7 +154,7 @@ func (g *Gate) SetDemand(demand []Moments) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := append([]take(nil), g.takes...)
-	g.demand, g.takes = append(g.demand[:0], demand...), g.takes[:0]
+	g.takes = g.takes[:0]
 	for r, d := range demand {
 		if a := l.account(ResourceID(r)); a != nil && d.Mean > 0 {
 			g.takes = append(g.takes, take{a, d, bias(was, a)})

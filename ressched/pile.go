@@ -25,7 +25,6 @@ import (
 // where it was and is not lowered for a while.
 type Pile struct {
 	limit  float64 // 0: none
-	since  time.Duration
 	wanted time.Duration // when somebody was last kept out
 	moved  time.Duration // when somebody last went on
 
@@ -143,7 +142,7 @@ func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool 
 	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < pileMore*float64(p.refWaiting) {
 		return true
 	}
-	p.since, p.wanted = now, now
+	p.wanted = now
 	p.before, p.rate, p.lost, p.tried = float64(waiting), w.rate, pileFirst, true
 	p.limit = max(min(float64(waiting), w.rate*short(w.rate)), pileLeast)
 	return true
