@@ -36,9 +36,9 @@ type Gate struct {
 	moved  atomic.Int64             // about when somebody was last let in or left, on any loop
 
 	// guarded by ledger.mu:
-	takes    []take    // what a task takes, where that is not 0
-	peak     int       // the most that were inside, or wanted to be, since the last Tick
-	counted  int       // that were inside when that was last counted
+	takes    []take // what a task takes, where that is not 0
+	peak     int    // the most that were inside, or wanted to be, since the last Tick
+	counted  int    // that were inside when that was last counted
 	window   Knee
 	begun    bool          // window has its first limit
 	first    time.Duration // when somebody was first let in; 0: not yet

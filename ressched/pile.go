@@ -24,7 +24,7 @@ import (
 // node does several things at once that is too few: then fewer go on, so the limit goes back to
 // where it was and is not lowered for a while.
 type Pile struct {
-	limit  float64 // 0: none
+	limit  float64       // 0: none
 	wanted time.Duration // when somebody was last kept out
 	moved  time.Duration // when somebody last went on
 
