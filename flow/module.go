@@ -91,6 +91,7 @@ type core struct {
 	queued  int          // guarded by mu: elements that no servlet has taken
 	senders int          // guarded by mu: who wait for room
 	workers int          // guarded by mu: servlets, but for those that are to go
+	coming  bool         // guarded by mu: a servlet has been started because of the load and has not run yet
 	surplus int          // guarded by mu: servlets that are to go and have not yet
 	sizer   *adapt.Sizer // guarded by mu; nil: the number of servlets is fixed
 	busy    int          // guarded by mu: servlets in Run
@@ -240,12 +241,13 @@ func (in *Instance[In]) box(f *Flow) *mailbox[In] {
 // starts one that comes; one that is to go finds out. Caller holds mu.
 func (c *core) change(now time.Duration) int {
 	change := c.sizer.Decide(now, c.workers, c.queued, *c.g.viscosity.Load())
-	if change > 0 && (c.waiting.Load() > 0 || now-time.Duration(c.waited.Load()) < monitorPause) {
-		return 0 // more would wait for room, too
+	if change > 0 && (c.coming || c.waiting.Load() > 0 || now-time.Duration(c.waited.Load()) < monitorPause) {
+		return 0 // one has not come to its first work yet, or more would wait for room, too
 	}
 	c.workers += change
 	switch {
 	case change > 0:
+		c.coming = true
 		c.stats.spawned++
 		c.stats.most = max(c.stats.most, c.workers)
 		c.g.extra.Add(1)
@@ -263,6 +265,7 @@ func (in *Instance[In]) grow() {
 	if g.spawn(in) != nil { // the runtime is being shut down
 		in.c.mu.Lock()
 		in.c.workers--
+		in.c.coming = false
 		in.c.mu.Unlock()
 		g.extra.Add(-1)
 		return

@@ -37,6 +37,9 @@ func (c *Call[In]) Flow() *Flow {
 // serve is a servlet: it takes and works until it is to go or the graph ends.
 func (in *Instance[In]) serve() {
 	call := &Call[In]{in: in}
+	in.c.mu.Lock()
+	in.c.coming = false
+	in.c.mu.Unlock()
 	clean := false
 	defer func() { in.leave(clean) }()
 	for in.take(call) {
