@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/task"
@@ -494,7 +495,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, name := range bgraph.Default().Snapshot().Names() {
+	for _, name := range graphview.Names(bgraph.Default().Snapshot()) {
 		names = append(names, name)
 	}
 	for _, want := range []string{"drawn/a", "drawn/b"} {
