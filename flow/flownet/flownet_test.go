@@ -37,28 +37,10 @@ type parsing struct {
 	busy bool // a response is on its way
 }
 
-// fromNet and sent are the two things that a parser hears of.
+// An event is what a parser hears of: something has been read, or a response has been sent.
 type event struct {
 	data flownet.Data
 	sent bool
-}
-
-type fromNet struct{ Out flow.Out[event] }
-
-func (m *fromNet) Run(c *flow.Call[flownet.Data]) {
-	for d, ok := c.Next(); ok; d, ok = c.Next() {
-		m.Out.Send(c.Flow(), event{data: d})
-	}
-}
-
-type fromFeed struct{ Out flow.Out[event] }
-
-func (m *fromFeed) Run(c *flow.Call[flownet.Sent]) {
-	for s, ok := c.Next(); ok; s, ok = c.Next() {
-		if s.Err == nil {
-			m.Out.Send(c.Flow(), event{sent: true})
-		}
-	}
 }
 
 func (p *parseRequest) Run(c *flow.Call[event]) {
@@ -118,15 +100,14 @@ func serving(t *testing.T, folder string, o flownet.InputOptions, client func(ad
 		parse, serve := &parseRequest{}, &serveRequest{folder: folder}
 		in, more := flownet.AddInput(g, "nI", ln, o)
 		out, write := flownet.AddOutput(g, "nO", flownet.OutputOptions{})
-		data, feed := &fromNet{}, &fromFeed{}
 		pR := flow.Add(g, "pR", flow.ByFlow, parse)
-		flow.Connect(&in.Out, flow.Add(g, "data", flow.ByFlow, data))
-		flow.Connect(&data.Out, pR)
+		flow.ConnectAs(&in.Out, pR, func(d flownet.Data) event { return event{data: d} })
 		flow.Connect(&parse.Out, flow.Add(g, "sR", flow.ByFlow, serve))
 		flow.Connect(&serve.Out, write)
 		flow.Back(&parse.Alt, more)
-		flow.Connect(&out.Feed, flow.Add(g, "feed", flow.ByFlow, feed))
-		flow.Back(&feed.Out, pR)
+		flow.BackAs(&out.Feed, pR, func(s flownet.Sent) event {
+			return event{sent: true, data: flownet.Data{Err: s.Err}}
+		})
 		if err := g.Start(); err != nil {
 			return err
 		}
