@@ -60,8 +60,8 @@ func NewScenario(seed uint64) *Scenario {
 	for range 1 + r.IntN(3) {
 		sc.parts = append(sc.parts, sc.drawPart(r))
 	}
-	if r.IntN(3) == 0 {
-		sc.Memory = 16 << 20 << r.IntN(5)
+	if r.IntN(3) == 0 && sc.Scheduler == steer.Resource { // the others promise nothing
+		sc.Memory = 64 << 20 << r.IntN(3)
 	}
 	sc.text = append(sc.text, fmt.Sprintf("seed %d: %d loops, %s, %d descriptors, %d bytes of memory, faults %+v, stops %v", seed, sc.Loops, sc.Scheduler, sc.FDs, sc.Memory, sc.Faults, sc.stops))
 	return sc
