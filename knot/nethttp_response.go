@@ -57,7 +57,7 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 
 // names are those of the header, in order.
 func (e *exchange) names() []string {
-	names := make([]string, 0, len(e.header))
+	names := e.named[:0]
 	for name := range e.header {
 		names = append(names, name)
 	}
