@@ -110,12 +110,12 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 			total += int64(n)
 			consume(bufs, n)
 			if n < size && d.kind.drains() {
-				d.write.exhausted(own)
+				d.exhausted(&d.write, own)
 			} else {
 				d.write.more()
 			}
 		case unix.EAGAIN:
-			d.write.exhausted(own)
+			d.exhausted(&d.write, own)
 		default:
 			d.write.more()
 			return total, e
