@@ -30,7 +30,7 @@ var layers = map[string]string{
 	"bgraph":                         "task internal/coro github.com/google/pprof/profile",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". task netpoll aio golang.org/x/sys/unix",
+	"knot":                           ". internal/coro task netpoll aio golang.org/x/sys/unix",
 	"cmd/knot":                       ". task netpoll knot bgraph ressched/probe",
 	"cmd/bgdump":                     "bgraph cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph cmd/bgdump/web/internal/sample",

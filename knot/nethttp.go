@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -34,6 +35,7 @@ import (
 func AdaptHTTP(h http.Handler) Handler {
 	var likeness atomic.Pointer[describedServer]
 	return func(x *Ctx) error {
+		task.CheckWait() // before the handler begins, which can't be taken back
 		d := likeness.Load()
 		if d == nil || d.of != x.srv {
 			d = describe(x.srv, h)
@@ -139,10 +141,12 @@ func (e *exchange) serve(h http.Handler) {
 	returned := false
 	defer func() {
 		var v any
+		goexit := false
 		if !returned {
 			v = recover()
+			goexit = v == nil && coro.ByGoexit()
 		}
-		e.finish(returned, v)
+		e.finish(returned, goexit, v)
 		if f := e.r.MultipartForm; f != nil {
 			f.RemoveAll()
 		}
@@ -176,7 +180,7 @@ func (e *exchange) detach() {
 }
 
 // finish completes the response. From then on nothing of the Ctx is touched any more.
-func (e *exchange) finish(returned bool, v any) {
+func (e *exchange) finish(returned, goexit bool, v any) {
 	e.end()
 	e.stopReading()
 	defer e.reading.Unlock()
@@ -184,7 +188,7 @@ func (e *exchange) finish(returned bool, v any) {
 	defer e.mu.Unlock()
 	if !returned && v != http.ErrAbortHandler {
 		what := "handler panicked"
-		if v == nil {
+		if goexit {
 			what = "handler left by runtime.Goexit"
 		}
 		e.log(what, "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
