@@ -198,6 +198,9 @@ func (x *Ctx) serveRequest() {
 		err = x.SendError(503)
 	default:
 		err = x.srv.handler(x)
+		if x.gone {
+			return
+		}
 	}
 	if err == nil {
 		err = x.complete()
