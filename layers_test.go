@@ -35,6 +35,8 @@ var layers = map[string]string{
 	"internal/adapt":                 "",
 	"flow":                           "task internal/adapt",
 	"flow/flownet":                   "task netpoll aio flow",
+	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
+	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
 	"knot":                           ". internal/coro task netpoll aio golang.org/x/sys/unix",
