@@ -119,7 +119,7 @@ func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 	newNode := Key(1 << 40)
 	inc.Nodes = append(inc.Nodes, randomNode(r, newNode, inc.Loops))
 	inc.Edges = append(inc.Edges, randomEdge(r, newNode, newNode, len(inc.Resources)), randomEdge(r, KeyStart, newNode, len(inc.Resources)))
-	inc.sort()
+	inc.Sort()
 	return inc
 }
 
@@ -309,6 +309,9 @@ func TestDiffRefuses(t *testing.T) {
 		{"overflow.edges is less", func(b, _ *Snapshot) { b.Overflow.Edges++ }},
 		{"sched.admitted is less", func(b, _ *Snapshot) { b.Sched.Admitted++ }},
 		{"sched.deferred is less", func(b, _ *Snapshot) { b.Sched.Deferred++ }},
+		{"sched.refusals is less", func(b, s *Snapshot) {
+			b.Sched.Refusals, s.Sched.Refusals = []SchedRefusal{{Why: "x", Count: 2}}, []SchedRefusal{{Why: "x", Count: 1}}
+		}},
 		{"sched.refused is less", func(b, _ *Snapshot) { b.Sched.Refused++ }},
 	} {
 		before, after := smallSnapshot(), smallSnapshot()
