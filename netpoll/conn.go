@@ -183,7 +183,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 			// It may be a false alarm, for which fn is not to be bothered.
 			d.read.begin(own)
 			if probe() == unix.EAGAIN {
-				d.exhausted(&d.read, own)
+				own = d.exhausted(&d.read, own)
 				continue
 			}
 			d.read.more()

@@ -132,13 +132,16 @@ func (d *desc) own() bool {
 	return task.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
 }
 
-// exhausted is slot.exhausted for a slot of d. If d has got loose meanwhile an event may have
-// come during the attempt.
-func (d *desc) exhausted(s *slot, own bool) {
+// exhausted is slot.exhausted for a slot of d. If d has got loose since own was found out, an
+// event may have come during the attempt, and the caller does not own d any more. It returns
+// what own is now.
+func (d *desc) exhausted(s *slot, own bool) bool {
 	s.exhausted(own)
 	if own && d.flags.Load()&flagLoose != 0 {
 		s.more()
+		return false
 	}
+	return own
 }
 
 // deliver takes an event from the poller of d. Own loop only.
@@ -361,11 +364,11 @@ func (d *desc) receive(b []byte) (n int, err error) {
 			dry = 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0
 		}
 		if e == unix.EAGAIN {
-			d.exhausted(&d.read, own)
+			own = d.exhausted(&d.read, own)
 			continue
 		}
 		if dry {
-			d.exhausted(&d.read, own)
+			own = d.exhausted(&d.read, own)
 		} else {
 			d.read.more()
 		}
@@ -458,14 +461,14 @@ func (d *desc) send(b []byte) (sent int, err error) {
 			n, e = sysWrite(d.fd, d.piece(b[sent:]), d.raw)
 		}
 		if e == unix.EAGAIN {
-			d.exhausted(&d.write, own)
+			own = d.exhausted(&d.write, own)
 			continue
 		}
 		short := n < len(d.piece(b[sent:]))
 		sent += n
 		if e == 0 && sent < len(b) {
 			if short && d.kind.drains() {
-				d.exhausted(&d.write, own)
+				own = d.exhausted(&d.write, own)
 			} else {
 				d.write.more()
 				d.paceHolding(own, n, writeSide)
@@ -529,7 +532,7 @@ func (d *desc) attemptLocked(sd side, why task.Reason, try func() syscall.Errno)
 			s.more()
 			return own, nil
 		case unix.EAGAIN:
-			d.exhausted(s, own)
+			own = d.exhausted(s, own)
 		default:
 			s.more()
 			return own, e

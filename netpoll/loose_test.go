@@ -263,3 +263,25 @@ func TestLooseSetGoes(t *testing.T) {
 		loose.mu.Unlock()
 	}
 }
+
+// A task in the middle of a write learns that the connection has got loose meanwhile.
+func TestWriterWhoseConnectionGetsLoose(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		c, peer := pairHere(t)
+		defer c.Close()
+		defer peer.Close()
+		const size = 8 << 20
+		writer := task.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+		awaitWaiter(&c.d.write)
+		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
+		awaitWaiter(&c.d.read)
+		for n, buf := 0, make([]byte, 64<<10); n < size; {
+			k, err := peer.Read(buf)
+			must(t, err)
+			n += k
+		}
+		must(t, writer.Join())
+		peer.Write([]byte("x"))
+		must(t, reader())
+	})
+}
