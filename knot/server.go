@@ -49,6 +49,12 @@ type Server struct {
 	// slog.Default(). Clients that misbehave or vanish are not failures.
 	ErrorLog *slog.Logger
 
+	// ErrorPage makes the page of an error: its type and content, or nil for the standard page.
+	// It is also called for requests that are refused before a handler sees them; of those that
+	// can't be parsed x has neither path nor host. It must not send anything, nor park, and
+	// the server does not change what it returns.
+	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
+
 	// IdleTimeout is how long a connection may wait for its next request. It
 	// is then closed without a word. Negative: for ever.
 	IdleTimeout time.Duration

@@ -173,6 +173,7 @@ func (x *Ctx) serveRequest() {
 	x.finished = false
 	x.resp.begin()
 	x.beginBody()
+	x.pace, x.user = pace{}, ""
 	x.c.served = true
 	h := &x.head
 	var f *fault
