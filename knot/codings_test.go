@@ -151,7 +151,7 @@ func TestPrecompressed(t *testing.T) {
 					{"If-None-Match: " + tagOf(f, "/app.js", "gzip") + "\r\n", "200", "brotli"},
 				} {
 					answer := askFile(f, "/app.js", "Accept-Encoding: br\r\n"+test.headers)
-					if statusOf(answer) != test.status || test.body != "*" && bodyOf(answer) != test.body || headerOf(answer, "Vary") == "" {
+					if statusOf(answer) != test.status || test.body != "*" && bodyOf(answer) != test.body || test.status != "416" && headerOf(answer, "Vary") == "" {
 						t.Errorf("%q: %q", test.headers, answer)
 					}
 					if coded := headerOf(answer, "Content-Encoding") == "br"; coded != (test.status[0] == '2') {
@@ -396,6 +396,7 @@ func TestFileHeaders(t *testing.T) {
 			{"/b.bin", "Range: bytes=0-1\r\n", "206", "max-age=60"},
 			{"/b.bin", "If-None-Match: " + tag + "\r\n", "304", "max-age=60"},
 			{"/b.bin", "If-Match: \"x\"\r\n", "412", ""},
+			{"/b.bin", "Range: bytes=99-\r\n", "416", ""},
 			{"/none.bin", "", "404", ""},
 		} {
 			answer := askFile(f, test.path, test.headers)

@@ -96,6 +96,11 @@ func (f *Files) openName(x *Ctx, how *openWays, index, suffix string) (fd int, f
 	defer func() { // the name without the suffix
 		x.name = append(x.name[:len(x.name)-1-len(suffix)], 0)
 	}()
+	return f.openPlain(x, how)
+}
+
+// openPlain opens x.name.
+func (f *Files) openPlain(x *Ctx, how *openWays) (fd int, file *aio.File, err error) {
 	if f.walks {
 		name := string(x.name[:len(x.name)-1])
 		offload(func() { fd, err = f.walk(name) })
@@ -116,7 +121,7 @@ func (f *Files) openName(x *Ctx, how *openWays, index, suffix string) (fd int, f
 	return fd, file, nil
 }
 
-// openThere opens x.name.
+// openThere opens x.name in one way.
 func (f *Files) openThere(x *Ctx, how *openWay) (fd int, file *aio.File, err error) {
 	if f.cached {
 		fd, err = openat2(f.root.fd, x.name, &how.quick)

@@ -272,6 +272,13 @@ func (f *Files) Serve(x *Ctx) error {
 	return x.redirectToSlash()
 }
 
+// ServeAs is Serve as if the client had asked for path, which must begin with a slash and be
+// clean: no escapes, no "." and "..", no double slashes.
+func (f *Files) ServeAs(x *Ctx, path string) error {
+	x.path = viewBytes(path)
+	return f.Serve(x)
+}
+
 // hiddenPath says whether a clean path must not be looked up: a name beginning
 // with a dot, or a backslash, which some clients take for a slash.
 func hiddenPath(path []byte) bool {

@@ -50,21 +50,22 @@ func (x *Ctx) sendAsked(f *Files, e *entry) error {
 	if verdict == failed {
 		return Status(412)
 	}
+	var ranges []byteRange
+	if verdict == proceed && x.head.method == methodGet {
+		var ok bool
+		if ranges, ok = x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges); !ok {
+			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
+			r.fields = append(r.fields, "\r\n"...)
+			return x.SendError(416)
+		}
+	}
 	r.fields = append(r.fields, e.lines[:h.validators]...)
 	if verdict == notModified {
 		r.status = 304
 		return nil
 	}
-	if x.head.method == methodGet {
-		ranges, ok := x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges)
-		if !ok {
-			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
-			r.fields = append(r.fields, "\r\n"...)
-			return x.SendError(416)
-		}
-		if len(ranges) > 0 {
-			return x.sendRanges(f, e, ranges)
-		}
+	if len(ranges) > 0 {
+		return x.sendRanges(f, e, ranges)
 	}
 	x.describe(e)
 	return x.sendBody(f, e, 0, e.length)

@@ -463,3 +463,7 @@ func (x *Ctx) complete() error {
 	r.phase = respDone
 	return x.writeErr
 }
+
+// ResponseBegun reports whether the response has been committed: its status and header can't be
+// changed any more.
+func (x *Ctx) ResponseBegun() bool { return x.resp.phase != respOpen }
