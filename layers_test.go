@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,7 +16,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "task stackchunk netpoll bgraph golang.org/x/sys/unix internal/steer",
+	".":                              "task stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/steer",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -28,15 +29,20 @@ var layers = map[string]string{
 	"aio":                            "task internal/kernel internal/uring golang.org/x/sys/unix",
 	"netpoll":                        "task internal/kernel internal/uring golang.org/x/sys/unix",
 	"internal/steer":                 "task bgraph ressched ressched/probe internal/coro golang.org/x/sys/unix",
-	"bgraph":                         "task internal/coro github.com/google/pprof/profile",
+	"bgraph":                         "task internal/coro",
+	"bgraph/graphview":               "bgraph",
+	"bgraph/graphhttp":               "task bgraph bgraph/graphview",
+	"internal/adapt":                 "",
+	"flow":                           "task internal/adapt",
+	"flow/flownet":                   "task netpoll aio flow",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
 	"knot":                           ". task netpoll aio golang.org/x/sys/unix",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
-	"cmd/knot":                       ". task netpoll knot knot/compress knot/site bgraph ressched/probe",
-	"cmd/bgdump":                     "bgraph cmd/bgdump/web golang.org/x/sys/unix",
-	"cmd/bgdump/web":                 "bgraph cmd/bgdump/web/internal/sample",
+	"cmd/knot":                       ". task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe",
+	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
+	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
 	"cmd/stackplan":                  "bgraph cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite cmd/stackplan/internal/tune",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
@@ -52,7 +58,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "aio bgraph internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
@@ -125,5 +131,25 @@ func TestImportsFollowTheLayers(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A program that imports the root package does not get a web server, a template engine or
+// a library for profiles with it.
+func TestTheRootPackageIsLight(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, module+"/bgraph") {
+		t.Fatalf("go list names %d packages, and not %s/bgraph", len(deps), module)
+	}
+	for _, dep := range deps {
+		for _, heavy := range []string{"net/http", "html/template", "text/template", "pprof", "x/exp/trace"} {
+			if !strings.Contains(dep, "internal/runtime/") && ("/"+dep+"/" == "/"+heavy+"/" || strings.Contains("/"+dep+"/", "/"+heavy+"/")) {
+				t.Errorf("the root package imports %s", dep)
+			}
+		}
 	}
 }

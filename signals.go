@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -180,7 +181,7 @@ func (m *member) dump(out *bytes.Buffer) {
 	s := m.graph.Snapshot()
 	failed := bgraph.WriteFile(m.path, s)
 	if !quiet {
-		if err := s.WriteSummary(out); err != nil {
+		if err := graphview.WriteSummary(out, s); err != nil {
 			fmt.Fprintf(out, "capriccio: SIGUSR2: no summary: %v\n", err)
 		}
 	}

@@ -75,7 +75,7 @@ func runChoresKnot(args []string, out io.Writer) error {
 		}
 	})
 	chores.OnTerm(func(ctx context.Context) {
-		rt.Go(func() { failed <- server.Shutdown(ctx) })
+		failed <- server.Shutdown(ctx)
 	})
 	go func() { failed <- host.Obey() }()
 	return <-failed

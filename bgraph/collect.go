@@ -98,8 +98,8 @@ func (b *breather) take() {
 // breath leaves most of a millisecond for the pieces of work that can't be divided.
 const breath = 200 * time.Microsecond
 
-// sort brings nodes and edges into their order.
-func (s *Snapshot) sort() {
+// Sort brings nodes and edges into their order.
+func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))

@@ -119,7 +119,7 @@ func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 	newNode := Key(1 << 40)
 	inc.Nodes = append(inc.Nodes, randomNode(r, newNode, inc.Loops))
 	inc.Edges = append(inc.Edges, randomEdge(r, newNode, newNode, len(inc.Resources)), randomEdge(r, KeyStart, newNode, len(inc.Resources)))
-	inc.sort()
+	inc.Sort()
 	return inc
 }
 

@@ -8,6 +8,7 @@
 // without stopping a loop.
 //
 // What is done with a Snapshot does not need a runtime: it is written and read (Encode,
-// Decode), compared (Diff), added up (Merge), shown (WriteText, WriteDOT, WriteSVG,
-// WriteFolded, WriteProfile, WriteJSON), and searched for what looks wrong (Lint).
+// Decode), compared (Diff) and added up (Merge). Package graphview shows it and searches it
+// for what looks wrong; package graphhttp serves it. So a program that only learns its graph
+// carries neither of them.
 package bgraph

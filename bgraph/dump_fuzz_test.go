@@ -125,10 +125,6 @@ func useHostile(t *testing.T, s *Snapshot) {
 			t.Fatalf("merged it cannot be written: %v", err)
 		}
 	}
-	var b bytes.Buffer
-	if err := Compare(s, other).WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func totalAlloc() uint64 {

@@ -49,7 +49,7 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 			s.Edges = append(s.Edges, randomEdge(r, from, to, len(s.Resources)))
 		}
 	}
-	s.sort()
+	s.Sort()
 	for range r.IntN(4) {
 		s.Overruns = append(s.Overruns, Overrun{
 			From: s.Nodes[0].Key, To: KeyStart, Task: randomText(r), Loop: s.Loops[r.IntN(len(s.Loops))].Index,

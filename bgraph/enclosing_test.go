@@ -29,28 +29,8 @@ func TestEnclosing(t *testing.T) {
 		{"", "", false},
 		{"assembly", "assembly", false},
 	} {
-		if name, literal := enclosing(c.function); name != c.name || literal != c.literal {
-			t.Errorf("enclosing(%q) = %q, %v; want %q, %v", c.function, name, literal, c.name, c.literal)
-		}
-	}
-}
-
-// Dumps of one program from before and after a change of the compiler, with other keys as
-// lines have moved too, are compared node by node.
-func TestSuccessorsOfRenamedLiterals(t *testing.T) {
-	snapshot := func(key Key, names ...string) *Snapshot {
-		s := &Snapshot{}
-		for i, name := range names {
-			s.Nodes = append(s.Nodes, Node{Key: key + Key(i), Reason: "read", Stack: []Frame{{Function: name}}})
-		}
-		return s
-	}
-	before := snapshot(0x20, "main.glob.inl.func3.1", "main.two.func1", "main.two.func2", "main.same")
-	after := snapshot(0x40, "main.inl.func1.1", "main.two.func1", "main.two.func3", "main.same")
-	got := successors(before, after)
-	for from, to := range map[Key]Key{0x20: 0x40, 0x21: 0x41, 0x22: 0x42, 0x23: 0x43} {
-		if got[from] != to {
-			t.Errorf("%v has the successor %v, want %v", from, got[from], to)
+		if name, literal := Enclosing(c.function); name != c.name || literal != c.literal {
+			t.Errorf("Enclosing(%q) = %q, %v; want %q, %v", c.function, name, literal, c.name, c.literal)
 		}
 	}
 }

@@ -50,6 +50,7 @@ func line(all [][]byte, i int) []byte {
 // still there, and the loops' parts add up.
 func TestSampleAddsUp(t *testing.T) {
 	s := sampleSnapshot()
+	golden(t, "sample.bgraph", encoded(t, s)) // what the other packages show
 	var tasks, waiting int64
 	for _, l := range s.Loops {
 		tasks += l.Tasks

@@ -19,7 +19,7 @@ import (
 // the release of the compiler and on what that has inlined; a literal counts by the function
 // that it is written in, its file and its line.
 func (f *Frame) keyPart() string {
-	in, literal := enclosing(f.Function)
+	in, literal := Enclosing(f.Function)
 	switch {
 	case literal && (ofRuntime(f.Function) || inRuntimeFolder(f.File)):
 		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File))
@@ -31,13 +31,13 @@ func (f *Frame) keyPart() string {
 	return "\x00" + f.Function + "\x00" + strconv.Itoa(f.Offset)
 }
 
-// enclosing returns the last name in that of a function, without its package and receiver,
+// Enclosing returns the last name in that of a function, without its package and receiver,
 // which is what the function is declared as; and whether what has the name is a function
 // literal in there, or the body of a loop over a function. The same literal is called
 //
 //	main.glob.inl.func3.1 or main.inl.func1.1    (Go 1.26 and 1.27, if inl is inlined in glob)
 //	main.(*T).M.(*T).M.func1.func5 or main.(*T).M.func1.func1 or main.(*T).M.func1.1
-func enclosing(function string) (name string, literal bool) {
+func Enclosing(function string) (name string, literal bool) {
 	parts := nameParts(ShortFunction(function))
 	if len(parts) < 2 {
 		return function, false

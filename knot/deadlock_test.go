@@ -10,6 +10,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -62,8 +63,8 @@ func TestDeadlockOfHandlers(t *testing.T) {
 		t.Errorf("%d tasks are named: %s", n, &log)
 	}
 	for found := false; !found; runtime.Gosched() {
-		for _, f := range bgraph.Lint(bgraph.Default().Snapshot()) {
-			found = found || f.Check == bgraph.CheckStuck && f.Severity == bgraph.SeverityError && strings.Contains(f.Message, "deadlock")
+		for _, f := range graphview.Lint(bgraph.Default().Snapshot()) {
+			found = found || f.Check == graphview.CheckStuck && f.Severity == graphview.SeverityError && strings.Contains(f.Message, "deadlock")
 		}
 	}
 	a.Unlock() // as no handler can; the one that gets it unlocks b, and the other then fails to unlock a

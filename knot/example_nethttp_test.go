@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -14,7 +14,7 @@ func ExampleAdaptHTTP() {
 	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "Hello, %s!\n", r.PathValue("name"))
 	})
-	mux.Handle("/debug/bgraph/", bgraph.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler())
 	server := &knot.Server{Handler: knot.AdaptHTTP(mux)}
 	fmt.Println(server.Close())
 	// Output: <nil>

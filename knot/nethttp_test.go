@@ -24,6 +24,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -357,7 +358,7 @@ func TestAdaptedReverseProxy(t *testing.T) {
 func TestAdaptedPprofAndGraph(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.Handle("/debug/bgraph/", bgraph.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler())
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: AdaptHTTP(mux)})
 		p := sv.dial()

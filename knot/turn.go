@@ -30,7 +30,10 @@ const lastRead = 2 * time.Second
 func (x *Ctx) turn() verdict {
 	c := x.c
 	n, err := c.nc.Read(x.in)
-	if n == 0 && c.refused && timedOut(err) { // its time was over while it waited to be let in
+	if n == 0 && c.refused && timedOut(err) { // a deadline passed while it waited to be let in
+		if !c.lingering && c.overslept() {
+			c.enter() // not its own: armIdle had left an earlier one alone
+		}
 		c.setRead(c.srv.clock.now() + int64(lastRead))
 		n, err = c.nc.Read(x.in)
 	}

@@ -63,6 +63,7 @@ type Loop struct {
 	piledAt    time.Duration // when the piles were last looked at
 	now        time.Duration // of the clock, when the turn began
 	budget     int           // steps left until the loop's own goroutine is to run
+	pace       pace          // of the running step
 	turnStart  uint64        // cycles when the turn's first task began
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext

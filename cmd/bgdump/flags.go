@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // A mode is what bgdump does with the graph.
@@ -270,7 +270,7 @@ const minInterval = 100 * time.Millisecond
 
 // checkSort says which columns there are.
 func (set *settings) checkSort() error {
-	known := bgraph.Columns()
+	known := graphview.Columns()
 	if set.mode == modeTop {
 		known = topColumnNames()
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // once looks at the sources, writes what is asked for and returns the exit code.
@@ -100,7 +101,7 @@ func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surrounding
 	case set.stacks:
 		return exitFailed, fmt.Errorf("these are two runs, %s and %s, whose comparison has no stacks", runName(before), runName(after))
 	}
-	c := bgraph.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
+	c := graphview.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
 	if set.limit > 0 {
 		c.Nodes, c.Edges = c.Nodes[:min(len(c.Nodes), set.limit)], c.Edges[:min(len(c.Edges), set.limit)]
 	}
@@ -146,35 +147,35 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 }
 
 func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
-	drawing := bgraph.DrawOptions{Color: set.color, MaxNodes: set.limit}
+	drawing := graphview.DrawOptions{Color: set.color, MaxNodes: set.limit}
 	switch set.mode {
 	case modeDOT:
-		return s.WriteDOT(w, drawing)
+		return graphview.WriteDOT(w, s, drawing)
 	case modeSVG:
-		return s.WriteSVG(w, drawing)
+		return graphview.WriteSVG(w, s, drawing)
 	case modeJSON:
-		return s.WriteJSON(w)
+		return graphview.WriteJSON(w, s)
 	case modePprof:
-		return s.WriteProfile(w)
+		return graphview.WriteProfile(w, s)
 	case modeFolded:
-		return s.WriteFolded(w, set.metric)
+		return graphview.WriteFolded(w, s, set.metric)
 	case modeDump:
 		return s.Encode(w)
 	}
-	return s.WriteText(w, bgraph.TextOptions{Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
+	return graphview.WriteText(w, s, graphview.TextOptions{Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
 }
 
 // writeLint writes what was found, and says whether it was more than remarks.
 func writeLint(set *settings, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
-	findings := bgraph.Lint(s)
+	findings := graphview.Lint(s)
 	for _, f := range findings {
-		found = found || f.Severity != bgraph.SeverityInfo
+		found = found || f.Severity != graphview.SeverityInfo
 	}
 	if !set.json {
-		return found, bgraph.WriteFindings(w, s, findings)
+		return found, graphview.WriteFindings(w, s, findings)
 	}
 	if findings == nil {
-		findings = []bgraph.Finding{} // [] in JSON, not null
+		findings = []graphview.Finding{} // [] in JSON, not null
 	}
 	return found, writeJSON(w, findings)
 }

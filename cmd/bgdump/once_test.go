@@ -17,6 +17,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // The formats themselves are tested where they are written; here, that the flags lead
@@ -36,19 +37,19 @@ func TestOutputs(t *testing.T) {
 	}
 	for args, want := range map[string]func(io.Writer) error{
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
-			return only("session|page", "query").WriteText(w, bgraph.TextOptions{Sort: "-wait", Limit: 3, Stacks: true})
+			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true})
 		},
-		"-dot": func(w io.Writer) error { return shop(t).WriteDOT(w, bgraph.DrawOptions{Color: "cpu"}) },
+		"-dot": func(w io.Writer) error { return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "cpu"}) },
 		"-dot -color wait -limit 5": func(w io.Writer) error {
-			return shop(t).WriteDOT(w, bgraph.DrawOptions{Color: "wait", MaxNodes: 5})
+			return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "wait", MaxNodes: 5})
 		},
 		"-svg -focus page": func(w io.Writer) error {
-			return only("page", "").WriteSVG(w, bgraph.DrawOptions{Color: "cpu"})
+			return graphview.WriteSVG(w, only("page", ""), graphview.DrawOptions{Color: "cpu"})
 		},
-		"-json -focus session": func(w io.Writer) error { return only("session", "").WriteJSON(w) },
-		"-folded":              func(w io.Writer) error { return shop(t).WriteFolded(w, "cpu") },
-		"-folded -metric wait": func(w io.Writer) error { return shop(t).WriteFolded(w, "wait") },
-		"-pprof":               func(w io.Writer) error { return shop(t).WriteProfile(w) },
+		"-json -focus session": func(w io.Writer) error { return graphview.WriteJSON(w, only("session", "")) },
+		"-folded":              func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "cpu") },
+		"-folded -metric wait": func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "wait") },
+		"-pprof":               func(w io.Writer) error { return graphview.WriteProfile(w, shop(t)) },
 		"-dump -focus page":    func(w io.Writer) error { return only("page", "").Encode(w) },
 	} {
 		var b bytes.Buffer
@@ -118,15 +119,15 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 		t.Errorf("exit code %d, errors %q, output:\n%s", r.code, r.errOut, r.out)
 	}
 	r = command(t, "-lint", "-json", shopFile)
-	var findings []bgraph.Finding
+	var findings []graphview.Finding
 	if err := json.Unmarshal([]byte(r.out), &findings); r.code != exitFound || err != nil || len(findings) == 0 {
 		t.Errorf("exit code %d, %v, output:\n%s", r.code, err, r.out)
 	}
 	s := shop(t)
 	s.Nodes, s.Edges, s.Overruns, s.Resources, s.Sched, s.Overflow = nil, nil, nil, nil, nil, bgraph.Overflow{}
 	clean := writeDump(t, s)
-	for _, f := range bgraph.Lint(s) {
-		if f.Severity != bgraph.SeverityInfo {
+	for _, f := range graphview.Lint(s) {
+		if f.Severity != graphview.SeverityInfo {
 			t.Fatalf("this should be no finding: %+v", f)
 		}
 	}
@@ -152,7 +153,7 @@ func TestTwoRuns(t *testing.T) {
 	other.Edges[4].Count *= 3
 	path := writeDump(t, other)
 	golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
-	var c bgraph.Comparison
+	var c graphview.Comparison
 	noErr(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
 	if c.Before.Program.PID != 4711 || c.After.Program.PID != 815 || len(c.Nodes) == 0 {
 		t.Errorf("got %+v", c)

@@ -21,6 +21,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -46,7 +47,7 @@ func coffeeProgram() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	mux := http.NewServeMux()
-	mux.Handle(handlerPath, bgraph.Handler())
+	mux.Handle(handlerPath, graphhttp.Handler())
 	go http.Serve(ln, mux)
 	brewing.Wait()
 	fmt.Printf("ready\nhttp://%s\n", ln.Addr())

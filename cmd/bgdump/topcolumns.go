@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // A topRow is a node as -top shows it.
@@ -40,7 +41,7 @@ type topColumn struct {
 
 func duration(of func(*topRow) bgraph.Nanos) (func(*topRow) float64, func(*topRow) string) {
 	return func(r *topRow) float64 { return float64(of(r)) },
-		func(r *topRow) string { return bgraph.DurationText(of(r)) }
+		func(r *topRow) string { return graphview.DurationText(of(r)) }
 }
 
 // topColumns are those left of the name.
@@ -60,10 +61,10 @@ var topColumns = func() []topColumn {
 		i := slices.IndexFunc(columns, func(c topColumn) bool { return c.name == name })
 		columns[i].rank, columns[i].text = rank, text
 	}
-	set("now", func(r *topRow) float64 { return float64(r.now) }, func(r *topRow) string { return bgraph.CountText(r.now) })
-	set("arrivals", func(r *topRow) float64 { return r.arrivals }, func(r *topRow) string { return bgraph.RateText(r.arrivals) })
+	set("now", func(r *topRow) float64 { return float64(r.now) }, func(r *topRow) string { return graphview.CountText(r.now) })
+	set("arrivals", func(r *topRow) float64 { return r.arrivals }, func(r *topRow) string { return graphview.RateText(r.arrivals) })
 	set("cpu", func(r *topRow) float64 { return r.cpu }, func(r *topRow) string { return percent(r.cpu) })
-	set("heap", func(r *topRow) float64 { return r.heap }, func(r *topRow) string { return bgraph.BytesText(r.heap) })
+	set("heap", func(r *topRow) float64 { return r.heap }, func(r *topRow) string { return graphview.BytesText(r.heap) })
 	for name, of := range map[string]func(*topRow) bgraph.Nanos{
 		"wait":     func(r *topRow) bgraph.Nanos { return r.wait },
 		"wait-p99": func(r *topRow) bgraph.Nanos { return r.tail },
@@ -96,13 +97,13 @@ func topColumnNames() []string {
 func percent(v float64) string {
 	switch {
 	case v >= 9.995:
-		return bgraph.CountText(int64(100*v+0.5)) + "%"
+		return graphview.CountText(int64(100*v+0.5)) + "%"
 	case v == 0:
 		return "0%"
 	case v < 0.0005:
 		return "<0.1%"
 	}
-	return bgraph.RateText(100*v) + "%"
+	return graphview.RateText(100*v) + "%"
 }
 
 // columnsFor chooses the columns that fit into a terminal. That which the table is
@@ -133,7 +134,7 @@ func columnsFor(width int, sort string) []topColumn {
 // topRows makes a row of every node. s is a difference of two snapshots, or everything
 // since the start.
 func topRows(s *bgraph.Snapshot) []topRow {
-	names := s.Names()
+	names := graphview.Names(s)
 	seconds := s.Span.Duration().Seconds()
 	per := func(v float64) float64 {
 		if seconds <= 0 {

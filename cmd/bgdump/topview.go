@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // A topView is what -top shows, without the terminal that it is shown on.
@@ -122,12 +123,12 @@ func (v *topView) draw() []byte {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		text := bgraph.ShortenText(l.text, v.width)
+		text := graphview.ShortenText(l.text, v.width)
 		if l.look != "" {
-			text = l.look + text + strings.Repeat(" ", max(0, v.width-bgraph.TextWidth(text))) + plain
+			text = l.look + text + strings.Repeat(" ", max(0, v.width-graphview.TextWidth(text))) + plain
 		}
 		b.WriteString(text)
-		if bgraph.TextWidth(text) < v.width {
+		if graphview.TextWidth(text) < v.width {
 			b.WriteString("\x1b[K")
 		}
 	}
@@ -158,7 +159,7 @@ func (v *topView) headings() []line {
 		title += ", from " + v.source
 	}
 	if up := s.Taken.Sub(p.Started); up > 0 && !p.Started.IsZero() {
-		title += ", up " + bgraph.DurationText(bgraph.Nanos(up))
+		title += ", up " + graphview.DurationText(bgraph.Nanos(up))
 	}
 	var tasks int64
 	var steps, overruns uint64
@@ -172,8 +173,8 @@ func (v *topView) headings() []line {
 		overruns += s.Edges[i].Overruns
 	}
 	seconds := max(s.Span.Duration().Seconds(), 1e-9)
-	totals := fmt.Sprintf("%s tasks, %s steps/s, CPU %s of %s, %s nodes", bgraph.CountText(tasks), bgraph.RateText(float64(steps)/seconds),
-		percent(cpu.Duration().Seconds()/seconds/float64(max(len(s.Loops), 1))), plural(len(s.Loops), "loop"), bgraph.CountText(int64(len(s.Nodes))))
+	totals := fmt.Sprintf("%s tasks, %s steps/s, CPU %s of %s, %s nodes", graphview.CountText(tasks), graphview.RateText(float64(steps)/seconds),
+		percent(cpu.Duration().Seconds()/seconds/float64(max(len(s.Loops), 1))), plural(len(s.Loops), "loop"), graphview.CountText(int64(len(s.Nodes))))
 	if overruns > 0 {
 		totals += fmt.Sprintf(", %s too long", plural(int(overruns), "step"))
 	}
@@ -184,7 +185,7 @@ func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return bgraph.CountText(int64(n)) + " " + thing + "s"
+	return graphview.CountText(int64(n)) + " " + thing + "s"
 }
 
 // state says of what time the figures are, and what is the matter.
@@ -193,9 +194,9 @@ func (v *topView) state() line {
 	if v.failed != "" {
 		return line{fmt.Sprintf("NO ANSWER since %s: %s", v.since.Local().Format(time.TimeOnly), v.failed), inverse}
 	}
-	text := fmt.Sprintf("%s, the last %s", taken, bgraph.DurationText(v.shown.Span))
+	text := fmt.Sprintf("%s, the last %s", taken, graphview.DurationText(v.shown.Span))
 	if v.ever {
-		text = fmt.Sprintf("%s, all since the start (%s)", taken, bgraph.DurationText(v.shown.Span))
+		text = fmt.Sprintf("%s, all since the start (%s)", taken, graphview.DurationText(v.shown.Span))
 	}
 	if v.focus != nil {
 		text += ", focus " + printable(v.focus.String())
@@ -235,9 +236,9 @@ func (v *topView) table() []line {
 		var b strings.Builder
 		for _, c := range columns {
 			text := c.text(r)
-			b.WriteString(strings.Repeat(" ", max(0, c.width-bgraph.TextWidth(text))) + text + " ")
+			b.WriteString(strings.Repeat(" ", max(0, c.width-graphview.TextWidth(text))) + text + " ")
 		}
-		b.WriteString(bgraph.ShortenText(r.name, max(v.width-left, 1)))
+		b.WriteString(graphview.ShortenText(r.name, max(v.width-left, 1)))
 		lines = append(lines, line{text: b.String()})
 	}
 	if len(v.rows) == 0 {

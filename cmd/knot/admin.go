@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -157,7 +157,7 @@ func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 		w.Header().Set("Cache-Control", "no-store")
 		json.NewEncoder(w).Encode(stats())
 	})
-	mux.Handle("/debug/bgraph/", bgraph.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

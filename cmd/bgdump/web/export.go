@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // A format is one in which what is shown can be taken away.
@@ -20,20 +21,22 @@ type format struct {
 }
 
 var formats = map[string]format{
-	"dump":  {"bgraph", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.Encode(w) }},
-	"json":  {"json", "application/json", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.WriteJSON(w) }},
-	"pprof": {"pb.gz", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.WriteProfile(w) }},
+	"dump": {"bgraph", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.Encode(w) }},
+	"json": {"json", "application/json", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return graphview.WriteJSON(w, s) }},
+	"pprof": {"pb.gz", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
+		return graphview.WriteProfile(w, s)
+	}},
 	"text": {"txt", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
-		return s.WriteText(w, bgraph.TextOptions{})
+		return graphview.WriteText(w, s, graphview.TextOptions{})
 	}},
 	"dot": {"dot", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return s.WriteDOT(w, bgraph.DrawOptions{Color: params("color")})
+		return graphview.WriteDOT(w, s, graphview.DrawOptions{Color: params("color")})
 	}},
 	"svg": {"svg", "image/svg+xml", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return s.WriteSVG(w, bgraph.DrawOptions{Color: params("color")})
+		return graphview.WriteSVG(w, s, graphview.DrawOptions{Color: params("color")})
 	}},
 	"folded": {"folded", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return s.WriteFolded(w, cmp.Or(params("metric"), "cpu"))
+		return graphview.WriteFolded(w, s, cmp.Or(params("metric"), "cpu"))
 	}},
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // metrics are what a flame graph may show, and in which unit.
@@ -55,7 +57,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	f := newFlame()
 	if v.at != nil {
 		var folded bytes.Buffer
-		if err := v.shown.WriteFolded(&folded, metric); err != nil {
+		if err := graphview.WriteFolded(&folded, v.shown, metric); err != nil {
 			fail(w, http.StatusInternalServerError, err.Error())
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 type layoutJSON struct {
@@ -52,7 +53,7 @@ func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 	}
 	out := layoutJSON{Nodes: []drawnJSON{}, Edges: []arrowJSON{}}
 	if v.at != nil {
-		drawing := v.stable().Layout(bgraph.DrawOptions{MaxNodes: n})
+		drawing := graphview.Layout(v.stable(), graphview.DrawOptions{MaxNodes: n})
 		number := p.places.begin(v)
 		out.fill(drawing, number)
 		number.end(0, 0)
@@ -88,7 +89,7 @@ func (v *view) stable() *bgraph.Snapshot {
 	return &s
 }
 
-func (out *layoutJSON) fill(d *bgraph.Drawing, number *numbering) {
+func (out *layoutJSON) fill(d *graphview.Drawing, number *numbering) {
 	out.Width, out.Height, out.Hidden = d.Width, d.Height, d.Hidden
 	for i := range d.Nodes {
 		n := &d.Nodes[i]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
 )
 
@@ -16,7 +17,7 @@ func TestLayoutIsThatOfTheGraph(t *testing.T) {
 	prog := sample.Shop()
 	p := pageOf(t, prog, 3, Options{})
 	got := get[layoutJSON](t, p, "/api/layout")
-	want := snapshotOf(t, prog).Layout(bgraph.DrawOptions{})
+	want := graphview.Layout(snapshotOf(t, prog), graphview.DrawOptions{})
 	if len(got.Nodes) != len(want.Nodes) || len(got.Edges) != len(want.Edges) || got.Width != want.Width {
 		t.Fatalf("%d nodes, %d edges, width %g; want %d, %d, %g", len(got.Nodes), len(got.Edges), got.Width, len(want.Nodes), len(want.Edges), want.Width)
 	}

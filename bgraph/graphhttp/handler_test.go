@@ -1,0 +1,342 @@
+package graphhttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// ask gets target from a handler of the given snapshots, one after the other.
+func ask(method, target string, snapshots ...*bgraph.Snapshot) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	askWith(w, httptest.NewRequest(method, target, nil), func(context.Context, time.Duration) error { return nil }, snapshots...)
+	return w
+}
+
+func askWith(w http.ResponseWriter, r *http.Request, pause func(context.Context, time.Duration) error, snapshots ...*bgraph.Snapshot) {
+	h := &handler{pause: pause, snapshot: func() *bgraph.Snapshot {
+		s := snapshots[0]
+		if len(snapshots) > 1 {
+			snapshots = snapshots[1:]
+		}
+		return s
+	}}
+	h.ServeHTTP(w, r)
+}
+
+func TestHandlerFormats(t *testing.T) {
+	s := sampleSnapshot()
+	for _, c := range []struct {
+		format, mime, file string
+		check              func(body []byte) error
+	}{
+		{"", "text/html; charset=utf-8", "", contains("<!doctype html>")},
+		{"dump", "application/octet-stream", s.Program.Name + "-" + strconv.Itoa(s.Program.PID) + ".bgraph", func(body []byte) error {
+			got, err := bgraph.Decode(bytes.NewReader(body))
+			if err == nil && len(got.Nodes) != len(s.Nodes) {
+				return errors.New("nodes are missing")
+			}
+			return err
+		}},
+		{"text", "text/plain; charset=utf-8", "", contains("NODES")},
+		{"summary", "text/plain; charset=utf-8", "", contains("Most tasks wait at")},
+		{"json", "application/json", "", func(body []byte) error { return json.Unmarshal(body, new(bgraph.Snapshot)) }},
+		{"dot", "text/vnd.graphviz; charset=utf-8", "", contains("digraph")},
+		{"svg", "image/svg+xml", "", contains("<svg")},
+		{"folded", "text/plain; charset=utf-8", "", contains(";")},
+		{"pprof", "application/octet-stream", s.Program.Name + "-" + strconv.Itoa(s.Program.PID) + ".pb.gz", func(body []byte) error {
+			_, err := gzip.NewReader(bytes.NewReader(body))
+			return err
+		}},
+		{"lint", "text/plain; charset=utf-8", "", contains(" in " + s.Program.Name)},
+	} {
+		w := ask("GET", "/debug/graph/?format="+c.format, s)
+		if w.Code != 200 {
+			t.Errorf("%s: status %d, %s", c.format, w.Code, w.Body)
+			continue
+		}
+		if err := c.check(w.Body.Bytes()); err != nil {
+			t.Errorf("%s: %v\n%s", c.format, err, w.Body)
+		}
+		h := w.Header()
+		want := map[string]string{"Content-Type": c.mime, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Length": strconv.Itoa(w.Body.Len())}
+		if want["Content-Disposition"] = ""; c.file != "" {
+			want["Content-Disposition"] = `attachment; filename="` + c.file + `"`
+		}
+		for name, value := range want {
+			if h.Get(name) != value {
+				t.Errorf("%s: %s is %q, want %q", c.format, name, h.Get(name), value)
+			}
+		}
+	}
+}
+
+func contains(text string) func([]byte) error {
+	return func(body []byte) error {
+		if !bytes.Contains(body, []byte(text)) {
+			return errors.New("no " + strconv.Quote(text) + " in it")
+		}
+		return nil
+	}
+}
+
+func TestHandlerRefuses(t *testing.T) {
+	long := strings.Repeat("a", longestPattern+1)
+	for query, want := range map[string]string{
+		"format=xml":              `unknown format "xml"; there are dump, text, summary, json, dot, svg, folded, pprof, lint`,
+		"fromat=svg":              `unknown parameter "fromat"; there are format, seconds,`,
+		"format=svg&format=dot":   "format is given 2 times",
+		"format=%zz":              "can't be read",
+		"seconds=0":               `seconds="0"; want a number from 1 to 300`,
+		"seconds=301":             `seconds="301"; want a number from 1 to 300`,
+		"seconds=1.5":             "want a number from 1 to 300",
+		"limit=-1":                `limit="-1"; want a number from 1 to 100000`,
+		"focus=(":                 "focus is no regular expression",
+		"ignore=a(?=b)":           "ignore is no regular expression",
+		"focus=" + long:           "focus is 1001 bytes long; want at most 1000",
+		"sort=nonsense":           `"nonsense"`,
+		"format=text&sort=x":      "arrivals",
+		"format=svg&color=red":    "wait",
+		"format=dot&color=red":    "wait",
+		"format=folded&metric=no": "heap",
+	} {
+		w := ask("GET", "/?"+query, sampleSnapshot())
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: status %d, %q; want 400 and %q", query, w.Code, w.Body, want)
+		}
+		if w.Header().Get("Content-Type") != plainText || w.Header().Get("Content-Disposition") != "" {
+			t.Errorf("%s: headers %v", query, w.Header())
+		}
+	}
+}
+
+func TestHandlerMethods(t *testing.T) {
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		if w := ask(method, "/", sampleSnapshot()); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: status %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
+		}
+	}
+	server := httptest.NewServer(handlerFor(sampleSnapshot))
+	defer server.Close()
+	get, err := http.Get(server.URL + "/?format=dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(get.Body)
+	get.Body.Close()
+	head, err := http.Head(server.URL + "/?format=dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.Body.Close()
+	if head.StatusCode != 200 || head.ContentLength != int64(len(body)) || head.Header.Get("Content-Disposition") != get.Header.Get("Content-Disposition") {
+		t.Errorf("HEAD: %d, %v; GET has %d bytes, %v", head.StatusCode, head.Header, len(body), get.Header)
+	}
+}
+
+func TestHandlerWithoutGraph(t *testing.T) {
+	for _, snapshots := range [][]*bgraph.Snapshot{{nil}, {sampleSnapshot(), nil}} {
+		w := ask("GET", "/?seconds=1", snapshots...)
+		if w.Code != 503 || !strings.Contains(w.Body.String(), "CAPRICCIO_GRAPH=on") {
+			t.Errorf("status %d, %q", w.Code, w.Body)
+		}
+	}
+	if w := ask("GET", "/", nil); w.Code != 503 {
+		t.Errorf("status %d, %q", w.Code, w.Body)
+	}
+}
+
+// TestIndexLinksWork: the page may be mounted anywhere, so what it links to is next to
+// it.
+func TestIndexLinksWork(t *testing.T) {
+	mux := http.NewServeMux()
+	h := handlerFor(sampleSnapshot)
+	mux.Handle("/debug/graph/", h)
+	mux.Handle("/graph", h)
+	mux.Handle("/x/", http.StripPrefix("/x", h))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, path := range []string{"/debug/graph/", "/graph", "/x/"} {
+		page := fetch(t, server.URL+path+"?focus=read|accept&sort=now")
+		at, _ := url.Parse(server.URL + path)
+		links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1)
+		if len(links) != len(forms) {
+			t.Fatalf("%s: %d links, want %d", path, len(links), len(forms))
+		}
+		for _, link := range links {
+			to, err := at.Parse(strings.ReplaceAll(link[1], "&amp;", "&"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if to.Path != path || to.Query().Get("focus") != "read|accept" {
+				t.Errorf("%s links to %v", path, to)
+			}
+			fetch(t, to.String())
+		}
+		if !strings.Contains(page, `value="read|accept"`) || !strings.Contains(page, "<option selected>now") {
+			t.Errorf("the form does not show what was asked for: %s", page)
+		}
+	}
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Errorf("%s: status %d, %v, %s", url, resp.StatusCode, err, body)
+	}
+	return string(body)
+}
+
+func TestIndexEscapesNames(t *testing.T) {
+	s := sampleSnapshot()
+	s.Program.Name = `<script>"'`
+	s.Nodes[3].Label = "</pre><script>"
+	w := ask("GET", `/?focus=<script>|.&ignore="%3E%3Cb`, s)
+	if w.Code != 200 || strings.Contains(w.Body.String(), "<script>") || strings.Contains(w.Body.String(), "<b") && strings.Contains(w.Body.String(), `value=""><b`) {
+		t.Errorf("status %d; a name became markup: %s", w.Code, w.Body)
+	}
+	w = ask("GET", "/?format=dump", s)
+	if got, want := w.Header().Get("Content-Disposition"), `attachment; filename="_script___-`+strconv.Itoa(s.Program.PID)+`.bgraph"`; got != want {
+		t.Errorf("Content-Disposition %s, want %s", got, want)
+	}
+}
+
+func TestHandlerFilters(t *testing.T) {
+	s := small()
+	for query, want := range map[string]int{
+		"":                       len(s.Nodes),
+		"focus=accept":           3, // with start and end
+		"ignore=shop":            2,
+		"focus=read&ignore=next": 2,
+	} {
+		got, err := bgraph.Decode(ask("GET", "/?format=dump&"+query, s).Body)
+		if err != nil || len(got.Nodes) != want {
+			t.Errorf("%s: %d nodes, %v; want %d", query, len(got.Nodes), err, want)
+		}
+	}
+	if len(s.Nodes) != len(small().Nodes) {
+		t.Error("the snapshot itself was changed")
+	}
+	all := strings.Count(ask("GET", "/?format=text", s).Body.String(), "\n")
+	if few := strings.Count(ask("GET", "/?format=text&limit=2", s).Body.String(), "\n"); few >= all {
+		t.Errorf("%d lines with limit=2, %d without", few, all)
+	}
+}
+
+func TestHandlerDifference(t *testing.T) {
+	before, after := small(), small()
+	after.Taken = after.Taken.Add(10 * time.Second)
+	after.Span += bgraph.Nanos(10 * time.Second)
+	n := after.Node(kRead)
+	n.Arrivals += 70
+	n.Departures += 70
+	var paused []time.Duration
+	w := httptest.NewRecorder()
+	askWith(w, httptest.NewRequest("GET", "/?seconds=10&format=dump", nil), func(_ context.Context, d time.Duration) error {
+		paused = append(paused, d)
+		return nil
+	}, before, after)
+	got, err := bgraph.Decode(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := got.Node(kRead); n == nil || n.Arrivals != 70 || got.Span != bgraph.Nanos(10*time.Second) {
+		t.Errorf("span %v, node %+v; want 70 arrivals in 10 s", got.Span, n)
+	}
+	if len(paused) != 1 || paused[0] != 10*time.Second {
+		t.Errorf("paused for %v, want 10 s once", paused)
+	}
+
+	after.Program.PID++ // another program has taken its place
+	if w := ask("GET", "/?seconds=1", before, after); w.Code != 503 {
+		t.Errorf("two programs: status %d, %s", w.Code, w.Body)
+	}
+}
+
+// deafWriter notes whether anything is written.
+type deafWriter struct {
+	http.ResponseWriter
+	wrote bool
+}
+
+func (d *deafWriter) WriteHeader(int)             { d.wrote = true }
+func (d *deafWriter) Write(p []byte) (int, error) { d.wrote = true; return len(p), nil }
+
+func TestDifferenceEndsWithTheClient(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &deafWriter{ResponseWriter: httptest.NewRecorder()}
+	r := httptest.NewRequest("GET", "/?seconds=300", nil).WithContext(ctx)
+	time.AfterFunc(time.Millisecond, cancel)
+	began := time.Now()
+	askWith(w, r, pause, sampleSnapshot())
+	if took := time.Since(began); took > time.Minute || w.wrote {
+		t.Errorf("after %v, written %v; want an end when the client goes, and nothing written", took, w.wrote)
+	}
+}
+
+func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
+	server := httptest.NewUnstartedServer(handlerFor(sampleSnapshot))
+	server.Config.WriteTimeout = 30 * time.Second
+	server.Start()
+	defer server.Close()
+	resp, err := http.Get(server.URL + "/?seconds=30")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 400 || !strings.Contains(string(body), "ends answers after 30s") {
+		t.Errorf("status %d, %s", resp.StatusCode, body)
+	}
+}
+
+func TestPauseParksATask(t *testing.T) {
+	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := rt.Go(func() {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			t.Errorf("pause returned %v", err)
+		}
+		// The loop is free meanwhile, or nobody would cancel.
+		task.Go(cancel)
+		if err := pause(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("pause returned %v, want context.Canceled", err)
+		}
+	})
+	if err := ended.Join(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHandlerOfAGraph(t *testing.T) {
+	w := httptest.NewRecorder()
+	HandlerOf(bgraph.New(bgraph.Config{})).ServeHTTP(w, httptest.NewRequest("GET", "/?format=json", nil))
+	if err := json.Unmarshal(w.Body.Bytes(), new(bgraph.Snapshot)); w.Code != 200 || err != nil {
+		t.Errorf("status %d, %v: %s", w.Code, err, w.Body)
+	}
+}

@@ -1,0 +1,184 @@
+package graphview
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A nodeRow is a node as the tables show it.
+type nodeRow struct {
+	*bgraph.Node
+	name   string
+	perSec float64 // arrivals
+}
+
+// An edgeRow is an edge as the tables show it.
+type edgeRow struct {
+	*bgraph.Edge
+	from, to string
+	perSec   float64
+	share    float64 // of all CPU time
+}
+
+var nodeColumns = []column[nodeRow]{
+	{name: "node", head: "node", left: true, text: func(r *nodeRow) string { return r.name }},
+	{name: "now", head: "now", text: func(r *nodeRow) string { return countText(r.Now) },
+		rank: func(r *nodeRow) float64 { return float64(r.Now) }},
+	{name: "peak", head: "peak", text: func(r *nodeRow) string { return countText(r.Peak) },
+		rank: func(r *nodeRow) float64 { return float64(r.Peak) }},
+	{name: "arrivals", head: "arrivals/s", text: func(r *nodeRow) string { return rateText(r.perSec) },
+		rank: func(r *nodeRow) float64 { return float64(r.Arrivals) }},
+	durationColumn("wait", "wait", func(r *nodeRow) bgraph.Nanos { return r.Wait.Mean() }),
+	durationColumn("wait-p99", "wait p99", func(r *nodeRow) bgraph.Nanos { return r.Wait.Quantile(0.99) }),
+	durationColumn("wait-max", "wait max", func(r *nodeRow) bgraph.Nanos { return r.Wait.Max }),
+	durationColumn("ready", "ready", func(r *nodeRow) bgraph.Nanos { return r.Ready.Mean() }),
+	durationColumn("ready-p99", "ready p99", func(r *nodeRow) bgraph.Nanos { return r.Ready.Quantile(0.99) }),
+	durationColumn("oldest", "oldest", func(r *nodeRow) bgraph.Nanos { return r.Oldest }),
+}
+
+var edgeColumns = []column[edgeRow]{
+	{name: "from", head: "from", left: true, text: func(r *edgeRow) string { return r.from }},
+	{name: "to", head: "→ to", left: true, text: func(r *edgeRow) string { return "→ " + r.to }},
+	{name: "count", head: "count", text: func(r *edgeRow) string { return countText(r.Count) },
+		rank: func(r *edgeRow) float64 { return float64(r.Count) }},
+	{head: "per s", text: func(r *edgeRow) string { return rateText(r.perSec) }},
+	{name: "cpu", head: "CPU", text: func(r *edgeRow) string { return percentText(r.share) },
+		rank: func(r *edgeRow) float64 { return r.share }},
+	durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.CPU.Mean() }),
+	{name: "cpu-recent", head: "recent ± sd", text: func(r *edgeRow) string { return momentsText(&r.Recent) },
+		rank: func(r *edgeRow) float64 { return r.Recent.Mean }},
+	durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) }),
+	durationColumn("cpu-max", "max", func(r *edgeRow) bgraph.Nanos { return r.CPU.Max }),
+	{name: "heap", head: "heap", text: func(r *edgeRow) string { return heapText(&r.Heap) },
+		rank: func(r *edgeRow) float64 { return r.Heap.Mean() }},
+}
+
+func durationColumn[R any](name, head string, of func(*R) bgraph.Nanos) column[R] {
+	return column[R]{name: name, head: head,
+		text: func(r *R) string { return durationText(of(r)) },
+		rank: func(r *R) float64 { return float64(of(r)) },
+	}
+}
+
+func momentsText(m *bgraph.Moments) string {
+	if m.Mean == 0 && m.Variance == 0 {
+		return "0"
+	}
+	return durationText(nanosOf(m.Mean)) + " ± " + durationText(nanosOf(math.Sqrt(max(m.Variance, 0))))
+}
+
+func heapText(c *bgraph.Change) string {
+	if c.Steps == 0 {
+		return ""
+	}
+	return amountText(c.Mean(), "bytes")
+}
+
+// Columns returns the names by which TextOptions.Sort knows the columns of the tables of
+// nodes and edges.
+func Columns() []string {
+	var names []string
+	for _, c := range nodeColumns {
+		names = append(names, c.name)
+	}
+	for _, c := range edgeColumns {
+		if c.name != "" {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// nodeTable has a row for every node but those of the first keys that nobody has met,
+// those with the most tasks first.
+func nodeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[nodeRow] {
+	t := &textTable[nodeRow]{columns: nodeColumns}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Key <= bgraph.KeyOverflow && n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 {
+			continue
+		}
+		t.rows = append(t.rows, nodeRow{Node: n, name: names[n.Key], perSec: perSecond(s, n.Arrivals)})
+	}
+	slices.SortStableFunc(t.rows, func(a, b nodeRow) int {
+		return cmp.Or(cmp.Compare(b.Now, a.Now), cmp.Compare(b.Arrivals, a.Arrivals), cmp.Compare(a.Key, b.Key))
+	})
+	return t
+}
+
+// edgeTable has a row for every edge, that which uses most CPU first.
+func edgeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[edgeRow] {
+	t := &textTable[edgeRow]{columns: edgeColumns}
+	all := totalCPU(s)
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		t.rows = append(t.rows, edgeRow{
+			Edge: e, from: nameIn(names, e.From), to: nameIn(names, e.To),
+			perSec: perSecond(s, e.Count), share: ratio(cpuTotal(e), all),
+		})
+	}
+	slices.SortStableFunc(t.rows, func(a, b edgeRow) int {
+		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return t
+}
+
+func perSecond(s *bgraph.Snapshot, count uint64) float64 {
+	if s.Span <= 0 {
+		return 0
+	}
+	return float64(count) / s.Span.Duration().Seconds()
+}
+
+// cpuTotal is TotalCPU in nanoseconds without a limit.
+func cpuTotal(e *bgraph.Edge) float64 {
+	return max(ratio(float64(e.CPU.Sum)*float64(e.Count), float64(e.CPU.Count)), 0)
+}
+
+func totalCPU(s *bgraph.Snapshot) (sum float64) {
+	for i := range s.Edges {
+		sum += cpuTotal(&s.Edges[i])
+	}
+	return sum
+}
+
+// changesText says what a step takes (+) of each resource or gives back (-), "" if
+// nothing.
+func changesText(s *bgraph.Snapshot, e *bgraph.Edge) string {
+	var parts []string
+	for i := range e.Changes {
+		c := &e.Changes[i]
+		if c.Sum == 0 {
+			continue
+		}
+		name, unit := fmt.Sprintf("resource %d", i), ""
+		if i < len(s.Resources) {
+			name, unit = s.Resources[i].Name, s.Resources[i].Unit
+		}
+		parts = append(parts, signed(amountText(c.Mean(), unit))+" "+name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sortTables sorts the table that has the column; the others keep their order.
+func sortTables(order string, nodes *textTable[nodeRow], edges *textTable[edgeRow]) (ofNodes, ofEdges string, err error) {
+	ofNodes, ofEdges = "now", "cpu"
+	if order == "" {
+		return ofNodes, ofEdges, nil
+	}
+	switch {
+	case nodes.sortBy(order):
+		ofNodes = order
+	case edges.sortBy(order):
+		ofEdges = order
+	default:
+		err = fmt.Errorf("bgraph: no column %q to sort by; there are %s (a minus in front reverses the order)", order, strings.Join(Columns(), ", "))
+	}
+	return ofNodes, ofEdges, err
+}

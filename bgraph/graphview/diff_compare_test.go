@@ -1,0 +1,207 @@
+package graphview
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// deployed is the sample after a new version was rolled out: the lock of the session
+// cache is held for a shorter time, rendering takes longer, a function has got more
+// lines, one call path is gone and one is new.
+func deployed() *bgraph.Snapshot {
+	s := sampleSnapshot()
+	s.Program.PID, s.Program.Started = 5120, s.Program.Started.Add(time.Hour)
+	s.Taken = s.Taken.Add(2 * time.Hour)
+	s.Span *= 2
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Arrivals, n.Departures = 2*n.Arrivals, 2*n.Departures
+		if n.Key == sampleMutex {
+			n.Wait = sampleTimes(n.Wait.Count, 2*bgraph.Nanos(time.Millisecond), 9*bgraph.Nanos(time.Millisecond))
+		}
+	}
+	const movedWrite, newNode bgraph.Key = 0x99, 0x9a
+	s.Edges = slices.DeleteFunc(s.Edges, func(e bgraph.Edge) bool { return e.From == sampleSleep || e.To == sampleSleep })
+	s.Nodes = slices.DeleteFunc(s.Nodes, func(n bgraph.Node) bool { return n.Key == sampleSleep })
+	move := func(k *bgraph.Key) {
+		if *k == sampleWrite {
+			*k = movedWrite
+		}
+	}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		e.Count *= 2
+		if e.From == sampleRender {
+			e.CPU.Sum = 2 * e.CPU.Sum
+		}
+		move(&e.From)
+		move(&e.To)
+	}
+	for i := range s.Nodes {
+		move(&s.Nodes[i].Key)
+	}
+	s.Nodes = append(s.Nodes, bgraph.Node{Key: newNode, Reason: "sleep", Label: "back off", Departures: 1200, Wait: sampleTimes(60, 1e9, 2e9)})
+	s.Edges = append(s.Edges, bgraph.Edge{From: bgraph.KeyStart, To: newNode, Count: 1200, CPU: sampleTimes(60, 1000, 2000)})
+	s.Sched = nil
+	s.Sort()
+	return s
+}
+
+func TestCompareText(t *testing.T) {
+	var b bytes.Buffer
+	if err := Compare(sampleSnapshot(), deployed()).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "diff_compare.golden", b.Bytes())
+	for range 20 { // maps are gone through in another order each time
+		var again bytes.Buffer
+		if err := Compare(sampleSnapshot(), deployed()).WriteText(&again); err != nil || !bytes.Equal(again.Bytes(), b.Bytes()) {
+			t.Fatalf("not the same again: %s", again.Bytes())
+		}
+	}
+}
+
+func TestCompareRates(t *testing.T) {
+	before, after := sampleSnapshot(), deployed()
+	c := Compare(before, after)
+	row := func(name string) *NodeComparison {
+		i := slices.IndexFunc(c.Nodes, func(n NodeComparison) bool { return strings.Contains(n.Name, name) })
+		if i < 0 {
+			t.Fatalf("no node %q", name)
+		}
+		return &c.Nodes[i]
+	}
+	// Twice as much in twice the time is the same rate.
+	if n := row("readHead"); n.Visits.Change() != 0 || n.Wait.Change() != 0 || n.Tasks.Before != n.Tasks.After || n.Tasks.Before == 0 {
+		t.Errorf("read: %+v", n)
+	}
+	mutex := before.Node(sampleMutex)
+	if n := row("find"); n.Wait.Before != float64(mutex.Wait.Mean()) || n.Visits.Before != float64(mutex.Departures)/60 || n.P99.Before < n.P99.After || n.Wait.Change() > -90 {
+		t.Errorf("mutex: %+v", n)
+	}
+	if n := row("reply"); n.Before != sampleWrite || n.After != 0x99 {
+		t.Errorf("the node that moved: %+v", n)
+	}
+	if n := row("back off"); n.Before != 0 || n.After != 0x9a || n.Visits.After != 10 || !math.IsInf(n.Visits.Change(), 1) {
+		t.Errorf("the new node: %+v", n)
+	}
+	if n := row("wait"); n.Before != sampleSleep || n.After != 0 || n.Visits.Change() != -100 {
+		t.Errorf("the node that is gone: %+v", n)
+	}
+	if !strings.Contains(c.Nodes[0].Name, "find") { // a hundred tasks fewer wait for the lock
+		t.Errorf("the first node is %+v", c.Nodes[0])
+	}
+	i := slices.IndexFunc(c.Edges, func(e EdgeComparison) bool { return e.Before == [2]bgraph.Key{sampleRender, sampleWrite} })
+	if i < 0 || c.Edges[i].After != [2]bgraph.Key{sampleRender, 0x99} || math.Abs(c.Edges[i].CPU.Change()-100) > 0.1 || math.Abs(c.Edges[i].Load.Change()-100) > 0.1 {
+		t.Errorf("render to write: %+v", c.Edges)
+	}
+	if first := c.Edges[0]; first.Before[0] != sampleRender {
+		t.Errorf("the first edge is %+v", first)
+	}
+	if _, err := json.Marshal(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nodes that are the same but for their lines are matched only if that is unambiguous.
+func TestCompareMatchesMovedNodes(t *testing.T) {
+	snapshot := func(nodes ...bgraph.Node) *bgraph.Snapshot {
+		s := &bgraph.Snapshot{Span: 1e9}
+		for _, n := range nodes {
+			n.Departures = 1
+			s.Nodes = append(s.Nodes, n)
+		}
+		return s
+	}
+	node := func(k bgraph.Key, line int, functions ...string) bgraph.Node {
+		n := bgraph.Node{Key: k, Reason: "read"}
+		for _, f := range functions {
+			n.Stack = append(n.Stack, bgraph.Frame{Function: f, Line: line})
+		}
+		return n
+	}
+	labelled := node(31, 1, "f")
+	labelled.Label = "l"
+	for i, c := range []struct {
+		before, after *bgraph.Snapshot
+		want          [][2]bgraph.Key
+	}{
+		{snapshot(node(20, 1, "f", "g")), snapshot(node(30, 2, "f", "g")), [][2]bgraph.Key{{20, 30}}},
+		{snapshot(node(20, 1, "f", "g")), snapshot(node(30, 1, "f", "h")), [][2]bgraph.Key{{20, 0}, {0, 30}}},
+		{snapshot(node(20, 1, "f")), snapshot(labelled), [][2]bgraph.Key{{20, 0}, {0, 31}}},
+		{snapshot(node(20, 1, "f"), node(21, 2, "f")), snapshot(node(30, 3, "f")), [][2]bgraph.Key{{20, 0}, {21, 0}, {0, 30}}},
+		{snapshot(node(20, 1, "f"), node(21, 2, "f")), snapshot(node(21, 2, "f"), node(30, 3, "f")), [][2]bgraph.Key{{20, 30}, {21, 21}}},
+		{snapshot(), snapshot(), nil},
+		{nil, snapshot(node(20, 1, "f")), [][2]bgraph.Key{{0, 20}}},
+		{snapshot(node(20, 1, "f")), nil, [][2]bgraph.Key{{20, 0}}},
+	} {
+		var got [][2]bgraph.Key
+		for _, n := range Compare(c.before, c.after).Nodes {
+			got = append(got, [2]bgraph.Key{n.Before, n.After})
+		}
+		sortPairs := func(a, b [2]bgraph.Key) int { return slices.Compare(a[:], b[:]) }
+		slices.SortFunc(got, sortPairs)
+		slices.SortFunc(c.want, sortPairs)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d: got %v, want %v", i, got, c.want)
+		}
+	}
+}
+
+func TestGrowthText(t *testing.T) {
+	for _, c := range []struct {
+		p    Pair
+		want string
+	}{
+		{Pair{0, 0}, "-"}, {Pair{0, 1}, "new"}, {Pair{1, 0}, "gone"}, {Pair{1000, 1004}, "="}, {Pair{100, 142}, "+42%"},
+		{Pair{100, 58}, "-42%"}, {Pair{1, 10.9}, "+990%"}, {Pair{1, 12.5}, "×12.5"}, {Pair{1, 1e12}, "×1.00T"},
+	} {
+		if got := growthText(c.p); got != c.want {
+			t.Errorf("%v: %q, want %q", c.p, got, c.want)
+		}
+	}
+}
+
+// Names come from strangers, too.
+func TestCompareTextIsClean(t *testing.T) {
+	s := sampleSnapshot()
+	s.Nodes, s.Edges = s.Nodes[:4], s.Edges[:1]
+	s.Program.Name, s.Program.Host, s.Nodes[1].Label = "\x1b[2J", "a\nb", "tab\tnew\nline\x07"
+	var b bytes.Buffer
+	if err := Compare(s, s).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if i := strings.IndexFunc(b.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }); i >= 0 {
+		t.Errorf("%q", b.String()[i:])
+	}
+	if lines := strings.Count(b.String(), "\n"); lines != 15 {
+		t.Errorf("%d lines:\n%s", lines, b.String())
+	}
+}
+
+// Dumps of one program from before and after a change of the compiler, with other keys as
+// lines have moved too, are compared node by node.
+func TestSuccessorsOfRenamedLiterals(t *testing.T) {
+	snapshot := func(key bgraph.Key, names ...string) *bgraph.Snapshot {
+		s := &bgraph.Snapshot{}
+		for i, name := range names {
+			s.Nodes = append(s.Nodes, bgraph.Node{Key: key + bgraph.Key(i), Reason: "read", Stack: []bgraph.Frame{{Function: name}}})
+		}
+		return s
+	}
+	before := snapshot(0x20, "main.glob.inl.func3.1", "main.two.func1", "main.two.func2", "main.same")
+	after := snapshot(0x40, "main.inl.func1.1", "main.two.func1", "main.two.func3", "main.same")
+	got := successors(before, after)
+	for from, to := range map[bgraph.Key]bgraph.Key{0x20: 0x40, 0x21: 0x41, 0x22: 0x42, 0x23: 0x43} {
+		if got[from] != to {
+			t.Errorf("%v has the successor %v, want %v", from, got[from], to)
+		}
+	}
+}

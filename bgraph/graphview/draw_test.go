@@ -1,0 +1,242 @@
+package graphview
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+func TestWriteSVG(t *testing.T) {
+	for _, color := range []string{colorCPU, colorWait} {
+		var b bytes.Buffer
+		if err := WriteSVG(&b, sampleSnapshot(), DrawOptions{Color: color}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "graph-"+color+".svg.golden", b.Bytes())
+	}
+}
+
+func TestWriteDOT(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteDOT(&b, sampleSnapshot(), DrawOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "graph.dot.golden", b.Bytes())
+}
+
+// svgDocument reads what is drawn back from an SVG image.
+type svgDocument struct {
+	XMLName xml.Name
+	Titles  []string
+	Rects   int
+	Paths   int
+}
+
+func readSVG(t *testing.T, text []byte) svgDocument {
+	t.Helper()
+	var doc svgDocument
+	in := xml.NewDecoder(bytes.NewReader(text))
+	var within []string
+	for {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			within = append(within, token.Name.Local)
+			switch token.Name.Local {
+			case "svg":
+				doc.XMLName = token.Name
+			case "rect":
+				doc.Rects++
+			case "path":
+				doc.Paths++
+			case "script", "style", "image", "foreignObject", "use", "a":
+				t.Errorf("element %s", token.Name.Local)
+			}
+			for _, a := range token.Attr {
+				if strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Name.Local, "href") {
+					t.Errorf("attribute %s", a.Name.Local)
+				}
+			}
+		case xml.EndElement:
+			within = within[:len(within)-1]
+		case xml.CharData:
+			checkPlain(t, string(token))
+			if len(within) > 0 && within[len(within)-1] == "title" {
+				doc.Titles = append(doc.Titles, string(token))
+			}
+		}
+	}
+	return doc
+}
+
+func TestSVGIsWellFormedAndStandsForItself(t *testing.T) {
+	all := oddSnapshots()
+	all["sample"] = sampleSnapshot()
+	for what, s := range all {
+		var b bytes.Buffer
+		if err := WriteSVG(&b, s, DrawOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		doc := readSVG(t, b.Bytes())
+		if doc.XMLName.Space != "http://www.w3.org/2000/svg" {
+			t.Errorf("%s: %v is no SVG", what, doc.XMLName)
+		}
+		d := Layout(s, DrawOptions{})
+		if want := 2 * len(d.Edges); doc.Paths != want {
+			t.Errorf("%s: %d paths, want %d: two for each edge", what, doc.Paths, want)
+		}
+		if doc.Rects < len(d.Nodes)+1 {
+			t.Errorf("%s: %d boxes for %d nodes and the legend", what, doc.Rects, len(d.Nodes))
+		}
+		if len(doc.Titles) < len(d.Nodes)+len(d.Edges)+1 {
+			t.Errorf("%s: %d titles for %d nodes and %d edges", what, len(doc.Titles), len(d.Nodes), len(d.Edges))
+		}
+		if bad := regexp.MustCompile(`NaN|Inf|e\+`).FindString(pathsOf(d)); bad != "" {
+			t.Errorf("%s: %s among the coordinates", what, bad)
+		}
+	}
+}
+
+func pathsOf(d *Drawing) string {
+	var b strings.Builder
+	for _, e := range d.Edges {
+		fmt.Fprintln(&b, e.Path, e.Arrow, e.Width, e.LabelX, e.LabelY)
+	}
+	for _, n := range d.Nodes {
+		fmt.Fprintln(&b, n.X, n.Y, n.W, n.H)
+	}
+	return b.String()
+}
+
+func TestSVGOfNothingSaysSo(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSVG(&b, &bgraph.Snapshot{}, DrawOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "Nothing has waited yet.") {
+		t.Error("an empty image")
+	}
+}
+
+func TestUnknownColor(t *testing.T) {
+	s := sampleSnapshot()
+	for name, err := range map[string]error{
+		"SVG": WriteSVG(io.Discard, s, DrawOptions{Color: "heat"}),
+		"DOT": WriteDOT(io.Discard, s, DrawOptions{Color: "heat"}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), `"heat"; there are cpu, wait`) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if d := Layout(s, DrawOptions{Color: "heat"}); d.Color != colorCPU {
+		t.Errorf("Layout took the colours for %q", d.Color)
+	}
+}
+
+// Graphviz takes what is written, whatever names there are, and finds all nodes and
+// edges.
+func TestDotAcceptsDOT(t *testing.T) {
+	dot, err := exec.LookPath("dot")
+	if err != nil {
+		t.Skip("Graphviz is not installed")
+	}
+	all := oddSnapshots()
+	all["sample"] = sampleSnapshot()
+	for what, s := range all {
+		var b bytes.Buffer
+		if err := WriteDOT(&b, s, DrawOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		checkPlain(t, strings.ReplaceAll(b.String(), "\t", ""))
+		cmd := exec.CommandContext(t.Context(), dot, "-Tjson")
+		cmd.Stdin = &b
+		var complaints bytes.Buffer
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil || strings.Contains(complaints.String(), "yntax error") {
+			t.Errorf("%s: dot: %v %s", what, err, &complaints)
+			continue
+		}
+		var got struct {
+			Objects []struct{ Tooltip string }
+			Edges   []struct{ Label string }
+		}
+		if err := json.Unmarshal(out, &got); err != nil {
+			t.Fatal(err)
+		}
+		d := Layout(s, DrawOptions{})
+		if len(got.Objects) != len(d.Nodes) || len(got.Edges) != len(d.Edges) {
+			t.Errorf("%s: dot found %d nodes and %d edges, want %d and %d", what, len(got.Objects), len(got.Edges), len(d.Nodes), len(d.Edges))
+		}
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	for in, want := range map[string]string{
+		"a":       `"a"`,
+		`say "x"`: `"say \"x\""`,
+		`back\`:   `"back\\"`,
+		"a\nb\\n": `"a\nb\\n"`,
+		"\x1b":    "\"\ufffd\"",
+	} {
+		if got := quoted(in); got != want {
+			t.Errorf("quoted(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+// Text has enough contrast everywhere on both scales, which get darker all the way.
+func TestColors(t *testing.T) {
+	for _, color := range []string{colorCPU, colorWait} {
+		h := heatScale{color: color, most: 1}
+		for i := range 1001 {
+			heat := float64(i) / 1000
+			fill := h.fill(heat)
+			if c := contrast(fill, inkOn(fill)); c < enoughContrast {
+				t.Fatalf("%s %.3f: contrast of %s on %s is %.2f", color, heat, inkOn(fill), fill, c)
+			}
+			if i > 0 && luminance(fill) > luminance(h.fill(heat-0.001)) {
+				t.Fatalf("%s: %s at %.3f is lighter than before", color, fill, heat)
+			}
+			for _, page := range []string{"#ffffff", "#0d1117"} {
+				if c := contrast(h.stroke(heat), page); c < 2.2 {
+					t.Fatalf("%s: line %s can't be seen on %s: contrast %.2f", color, h.stroke(heat), page, c)
+				}
+			}
+		}
+	}
+	for _, page := range []string{"#ffffff", "#0d1117"} {
+		if c := contrast(svgMuted, page); c < 3.9 {
+			t.Errorf("text in %s on %s has contrast %.2f", svgMuted, page, c)
+		}
+	}
+}
+
+func TestHeat(t *testing.T) {
+	cpu, wait := heatScale{color: colorCPU, most: 0.5}, heatScale{color: colorWait}
+	for _, c := range []struct {
+		got, want float64
+	}{
+		{cpu.heat(0.5, 0), 1}, {cpu.heat(0.125, 0), 0.5}, {cpu.heat(0, 1e9), 0}, {heatScale{color: colorCPU}.heat(0, 0), 0},
+		{wait.heat(1, 0), 0}, {wait.heat(0, 1e7), 0.5}, {wait.heat(0, 1e18), 1}, {wait.heat(0, 1), 0},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %v, want %v", c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package graphview
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// Whatever can be decoded can be shown.
+func FuzzViews(f *testing.F) {
+	f.Add(sampleDump())
+	f.Fuzz(func(t *testing.T, dump []byte) {
+		s, err := bgraph.Decode(bytes.NewReader(dump))
+		if err != nil {
+			return
+		}
+		for name, write := range allWriters() {
+			var b bytes.Buffer
+			if err := write(s, &b); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if err := WriteFindings(io.Discard, s, Lint(s)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Compare(s, sampleSnapshot()).WriteText(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

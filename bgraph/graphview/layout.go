@@ -1,0 +1,225 @@
+package graphview
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// DrawOptions say what a drawing shows. The zero value is useful.
+type DrawOptions struct {
+	// Color is what the colours of nodes and edges stand for: "cpu", the share of all
+	// CPU time in the steps that begin at the node, or "wait", how long tasks wait at
+	// it on average. "": "cpu".
+	Color string
+	// MaxNodes is how many nodes are drawn, 3 to 500: if there are more, the busiest,
+	// and one that stands for all others. 0: 60.
+	MaxNodes int
+}
+
+// What DrawOptions.Color may be.
+const (
+	colorCPU  = "cpu"
+	colorWait = "wait"
+)
+
+const (
+	defaultDrawn = 60
+	leastDrawn   = 3
+	mostDrawn    = 500
+	mostArrows   = 1000 // edges that are drawn
+)
+
+// validate fills in defaults.
+func (o *DrawOptions) validate() error {
+	switch o.Color {
+	case "":
+		o.Color = colorCPU
+	case colorCPU, colorWait:
+	default:
+		return fmt.Errorf("bgraph: no colours for %q; there are %s, %s", o.Color, colorCPU, colorWait)
+	}
+	if o.MaxNodes <= 0 {
+		o.MaxNodes = defaultDrawn
+	}
+	o.MaxNodes = min(max(o.MaxNodes, leastDrawn), mostDrawn)
+	return nil
+}
+
+// A Drawing is a graph with a place for everything, ready to be drawn: tasks move from
+// the top to the bottom, and back up where they go in circles. Lengths are in pixels of
+// CSS; x grows to the right, y to the bottom. The same Snapshot gives the same Drawing.
+type Drawing struct {
+	Width   float64     `json:"width"`
+	Height  float64     `json:"height"`
+	Title   string      `json:"title"`    // the program, and how busy it was
+	Color   string      `json:"color"`    // what colours stand for: "cpu" or "wait"
+	Scale   []ColorStop `json:"scale"`    // the colours of nodes, from the lowest figure to the highest
+	MostNow int64       `json:"most_now"` // the most tasks at one node; those of KeyOthers are several
+	Hidden  int         `json:"hidden"`   // edges that are not drawn, as there are too many
+	Nodes   []DrawnNode `json:"nodes"`    // from the top to the bottom, and from left to right
+	Edges   []DrawnEdge `json:"edges"`    // by From, then To
+}
+
+// A ColorStop is a figure and its colour.
+type ColorStop struct {
+	Fill string `json:"fill"` // as in CSS
+	Text string `json:"text"` // the figure: "12.5%", "1.00ms"
+}
+
+// KeyOthers is the key, in a Drawing, of the node that stands for those not drawn.
+const KeyOthers bgraph.Key = 0
+
+// A DrawnNode is a box.
+type DrawnNode struct {
+	Key      bgraph.Key   `json:"key"`
+	Name     string       `json:"name"`
+	Reason   string       `json:"reason"` // of the Node; "others" for KeyOthers
+	X        float64      `json:"x"`      // of the left upper corner
+	Y        float64      `json:"y"`
+	W        float64      `json:"w"`
+	H        float64      `json:"h"`
+	Now      int64        `json:"now"`      // tasks there
+	Arrivals float64      `json:"arrivals"` // per second
+	Wait     bgraph.Nanos `json:"wait"`     // on average
+	Share    float64      `json:"share"`    // 0 to 1: of all CPU time, in the steps that begin there
+	Heat     float64      `json:"heat"`     // 0 to 1: position on the scale of colours
+	Fill     string       `json:"fill"`     // as in CSS
+	Ink      string       `json:"ink"`      // for the text
+	Lines    []TextLine   `json:"lines"`    // what is written in the box
+	Title    string       `json:"title"`    // figures, in several lines
+}
+
+// A TextLine is centred at X, with its baseline at Y.
+type TextLine struct {
+	Text string  `json:"text"`
+	X    float64 `json:"x"`
+	Y    float64 `json:"y"`
+	Size float64 `json:"size"` // of the font
+	Bold bool    `json:"bold"`
+}
+
+// A DrawnEdge is an arrow.
+type DrawnEdge struct {
+	From   bgraph.Key   `json:"from"`
+	To     bgraph.Key   `json:"to"`
+	Path   string       `json:"path"`  // the line, as in the d attribute of an SVG path
+	Arrow  string       `json:"arrow"` // its head, a path to be filled
+	Count  uint64       `json:"count"`
+	Rate   float64      `json:"rate"`   // per second
+	Share  float64      `json:"share"`  // 0 to 1: of all CPU time
+	CPU    bgraph.Nanos `json:"cpu"`    // of a step, on average
+	Width  float64      `json:"width"`  // of the line, by Count
+	Heat   float64      `json:"heat"`   // 0 to 1: position on the scale of colours
+	Stroke string       `json:"stroke"` // as in CSS
+	Back   bool         `json:"back"`   // leads up, closing a circle
+	Label  string       `json:"label"`  // "" if there is no room for one
+	LabelX float64      `json:"label_x"`
+	LabelY float64      `json:"label_y"` // of the middle of the label
+	LabelW float64      `json:"label_w"`
+	LabelH float64      `json:"label_h"`
+	Title  string       `json:"title"` // figures, in several lines
+}
+
+// Layout places the nodes and edges of the Snapshot in layers, so that most steps lead
+// from one layer to a lower one and few lines cross (Sugiyama, Tagawa and Toda 1981). An
+// unknown DrawOptions.Color is taken for "cpu". It does not park.
+func Layout(s *bgraph.Snapshot, o DrawOptions) *Drawing {
+	if o.validate() != nil {
+		o.Color = colorCPU
+		_ = o.validate()
+	}
+	return layOut(s, o).drawing()
+}
+
+func layOut(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
+	g := pickDrawn(s, o)
+	g.size()
+	g.breakCycles()
+	g.assignLayers()
+	g.addSlots()
+	g.orderSlots()
+	g.placeSlots()
+	g.placeLayers()
+	g.route()
+	g.placeLabels()
+	return g
+}
+
+// A drawGraph is a graph on its way to a Drawing.
+type drawGraph struct {
+	s      *bgraph.Snapshot
+	o      DrawOptions
+	names  map[bgraph.Key]string
+	nodes  []*drawNode
+	edges  []*drawEdge
+	hidden int
+	scale  heatScale
+
+	layers [][]*drawSlot // from the top, each from left to right
+	tops   []float64     // of each layer
+	bottom []float64
+	width  float64
+	height float64
+}
+
+// A drawNode is a node, or all those that are not drawn.
+type drawNode struct {
+	DrawnNode
+	out, in []*drawEdge // self loops are in neither
+	loop    *drawEdge   // the self loop, if there is one
+	cpu     float64     // of the steps that begin here
+	stands  int         // for so many nodes
+	oldest  bgraph.Nanos
+	waits   bgraph.Times
+	readies bgraph.Times
+	layer   int
+	mark    int // of breakCycles
+	slot    *drawSlot
+}
+
+// A drawEdge is an edge that is drawn.
+type drawEdge struct {
+	DrawnEdge
+	from, to *drawNode
+	upper    *drawNode // ends by layer; upper is to if the edge leads back
+	lower    *drawNode
+	cpu      float64
+	cpuMax   bgraph.Nanos
+	overruns uint64
+	changes  string
+	chain    []*drawSlot // from upper to lower, both included
+	xUpper   float64     // where it leaves upper
+	xLower   float64
+	gap      float64 // to the lines beside it at the ends; at most portGap
+	segments []curve
+}
+
+// drawing collects what has been found out.
+func (g *drawGraph) drawing() *Drawing {
+	d := &Drawing{
+		Width: g.width, Height: g.height, Title: g.title(), Color: g.o.Color, Hidden: g.hidden,
+		Scale: g.scale.stops(), Nodes: []DrawnNode{}, Edges: []DrawnEdge{},
+	}
+	for _, layer := range g.layers {
+		for _, slot := range layer {
+			if slot.node != nil {
+				d.Nodes = append(d.Nodes, slot.node.DrawnNode)
+				if slot.node.Key != KeyOthers {
+					d.MostNow = max(d.MostNow, slot.node.Now)
+				}
+			}
+		}
+	}
+	for _, e := range g.edges {
+		d.Edges = append(d.Edges, e.DrawnEdge)
+	}
+	slices.SortFunc(d.Edges, compareDrawn)
+	return d
+}
+
+func (g *drawGraph) title() string {
+	lines := headLines(g.s)
+	return orUnknown(g.s.Program.Name) + ": " + lines[1]
+}

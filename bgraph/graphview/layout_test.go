@@ -1,0 +1,426 @@
+package graphview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// randomGraph has nodes in a chain with self loops, shortcuts and ways back, as programs
+// have, and some edges at random.
+func randomGraph(r *rand.Rand, nodes, edges int) *bgraph.Snapshot {
+	s := &bgraph.Snapshot{Span: bgraph.Nanos(time.Second), Loops: []bgraph.LoopStat{{}}}
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, bgraph.Node{
+			Key: bgraph.Key(i + 1), Reason: []string{"read", "write", "mutex", "channel receive"}[r.IntN(4)],
+			Stack: []bgraph.Frame{{Function: fmt.Sprintf("example.com/p%d/server.(*thing%d).call%d", i, r.IntN(1<<r.IntN(30)), i), File: "a.go", Line: i}},
+			Now:   int64(r.ExpFloat64() * float64(r.IntN(100))), Arrivals: uint64(r.IntN(100_000)),
+			Wait: timesOfMean(10, bgraph.Nanos(r.IntN(1<<r.IntN(34)))),
+		})
+	}
+	seen := map[[2]bgraph.Key]bool{}
+	for len(s.Edges) < edges && len(s.Edges) < nodes*nodes {
+		from := bgraph.Key(1 + r.IntN(nodes))
+		to := bgraph.Key(max(int(from)+r.IntN(6)-2, 1))
+		if r.IntN(10) == 0 || int(to) > nodes {
+			to = bgraph.Key(1 + r.IntN(nodes))
+		}
+		if p := [2]bgraph.Key{from, to}; !seen[p] {
+			seen[p] = true
+			n := uint64(r.ExpFloat64() * 1000)
+			s.Edges = append(s.Edges, bgraph.Edge{From: from, To: to, Count: n, CPU: timesOfMean(n, bgraph.Nanos(r.IntN(100_000)))})
+		}
+	}
+	slices.SortFunc(s.Edges, func(a, b bgraph.Edge) int {
+		return compareDrawn(DrawnEdge{From: a.From, To: a.To}, DrawnEdge{From: b.From, To: b.To})
+	})
+	return s
+}
+
+func timesOfMean(n uint64, mean bgraph.Nanos) bgraph.Times {
+	return bgraph.Times{Count: n, Sum: mean * bgraph.Nanos(n), Max: mean, Hist: bgraph.Histogram{n}}
+}
+
+func rectOf(n *DrawnNode) rect { return rect{n.X, n.Y, n.X + n.W, n.Y + n.H} }
+
+func inside(r, outer rect) bool {
+	return r.x0 >= outer.x0 && r.y0 >= outer.y0 && r.x1 <= outer.x1 && r.y1 <= outer.y1
+}
+
+// checkDrawing fails if anything hides anything else.
+func checkDrawing(t *testing.T, d *Drawing) {
+	t.Helper()
+	page := rect{0, 0, d.Width, d.Height}
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		if !inside(rectOf(n), page) {
+			t.Errorf("node %s reaches out of the drawing", n.Name)
+		}
+		for k := range i {
+			if rectOf(n).overlaps(rectOf(&d.Nodes[k])) {
+				t.Errorf("%s and %s overlap", n.Name, d.Nodes[k].Name)
+			}
+		}
+		for _, l := range n.Lines {
+			w := measure(l.Text, l.Size, l.Bold)
+			if !inside(rect{l.X - w/2, l.Y - l.Size, l.X + w/2, l.Y + l.Size/4}, rectOf(n)) {
+				t.Errorf("%q reaches out of its box %+v", l.Text, rectOf(n))
+			}
+		}
+	}
+	var labels []rect
+	for i := range d.Edges {
+		e := &d.Edges[i]
+		if e.Label == "" {
+			continue
+		}
+		r := rect{e.LabelX - e.LabelW/2, e.LabelY - e.LabelH/2, e.LabelX + e.LabelW/2, e.LabelY + e.LabelH/2}
+		for k := range d.Nodes {
+			if r.overlaps(rectOf(&d.Nodes[k])) {
+				t.Errorf("label %s hides %s", e.Label, d.Nodes[k].Name)
+			}
+		}
+		if slices.ContainsFunc(labels, r.overlaps) || !inside(r, page) {
+			t.Errorf("label %s overlaps another or the border", e.Label)
+		}
+		labels = append(labels, r)
+	}
+}
+
+// checkLines fails if a line runs through a box, or does not begin and end at its own.
+func checkLines(t *testing.T, g *drawGraph) {
+	t.Helper()
+	for _, e := range g.edges {
+		if e.from == e.to {
+			continue
+		}
+		first, last := e.segments[0], e.segments[len(e.segments)-1]
+		if first.y0 < e.upper.Y+e.upper.H || last.y1 > e.lower.Y {
+			t.Errorf("%s does not go from below %s to above %s", e.Title, e.upper.Name, e.lower.Name)
+		}
+		if math.Abs(first.x0-e.upper.slot.x) > e.upper.W/2 || math.Abs(last.x1-e.lower.slot.x) > e.lower.W/2 {
+			t.Errorf("%s misses its boxes", e.Title)
+		}
+		for i, c := range e.segments {
+			if i > 0 && (c.x0 != e.segments[i-1].x1 || c.y0 != e.segments[i-1].y1) {
+				t.Errorf("%s has a hole", e.Title)
+			}
+			for step := range 21 {
+				x, y := c.at(float64(step) / 20)
+				for _, n := range g.nodes {
+					if x > n.X+0.5 && x < n.X+n.W-0.5 && y > n.Y+0.5 && y < n.Y+n.H-0.5 {
+						t.Fatalf("%s runs through %s at %.1f %.1f", e.Title, n.Name, x, y)
+					}
+				}
+			}
+		}
+	}
+}
+
+func laidOut(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
+	if err := o.validate(); err != nil {
+		panic(err)
+	}
+	return layOut(s, o)
+}
+
+func TestNothingOverlaps(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 40 {
+		nodes := 1 + r.IntN(60)
+		s := randomGraph(r, nodes, r.IntN(4*nodes))
+		g := laidOut(s, DrawOptions{})
+		checkLines(t, g)
+		checkDrawing(t, g.drawing())
+		if t.Failed() {
+			t.Fatalf("%d nodes, %d edges", len(s.Nodes), len(s.Edges))
+		}
+	}
+}
+
+func TestNothingOverlapsInOddGraphs(t *testing.T) {
+	all := oddSnapshots()
+	all["sample"] = sampleSnapshot()
+	for what, s := range all {
+		g := laidOut(s, DrawOptions{})
+		checkLines(t, g)
+		checkDrawing(t, g.drawing())
+		if t.Failed() {
+			t.Fatal(what)
+		}
+	}
+}
+
+// Edges lead down but for those that close a circle, and without circles all do.
+func TestEdgesLeadDown(t *testing.T) {
+	s := randomGraph(rand.New(rand.NewPCG(7, 8)), 40, 100)
+	g := laidOut(s, DrawOptions{})
+	for _, e := range g.edges {
+		if e.from != e.to && e.Back != (e.from.layer > e.to.layer) {
+			t.Errorf("%s: from layer %d to %d, back %v", e.Title, e.from.layer, e.to.layer, e.Back)
+		}
+	}
+	s.Edges = slices.DeleteFunc(s.Edges, func(e bgraph.Edge) bool { return e.From >= e.To })
+	for _, e := range Layout(s, DrawOptions{}).Edges {
+		if e.Back {
+			t.Errorf("%s leads back, though there are no circles", e.Title)
+		}
+	}
+}
+
+// The way that most tasks take leads down, from where they begin.
+func TestSampleReadsFromTheTop(t *testing.T) {
+	d := Layout(sampleSnapshot(), DrawOptions{})
+	y := map[bgraph.Key]float64{}
+	for _, n := range d.Nodes {
+		y[n.Key] = n.Y
+	}
+	way := []bgraph.Key{bgraph.KeyStart, sampleRead, sampleMutex, sampleRender, sampleOffload, sampleWrite, bgraph.KeyEnd}
+	for i := range way[1:] {
+		if y[way[i]] >= y[way[i+1]] {
+			t.Errorf("%v is not above %v", way[i], way[i+1])
+		}
+	}
+	for _, e := range d.Edges {
+		if want := e.To == sampleRead && e.From != bgraph.KeyStart || e.To == sampleRecv && e.From == sampleDisk; e.Back != want {
+			t.Errorf("%s: back is %v", e.Title, e.Back)
+		}
+	}
+}
+
+func TestLayoutKeepsTheBusiest(t *testing.T) {
+	s := randomGraph(rand.New(rand.NewPCG(9, 10)), 100, 300)
+	for i := range s.Nodes {
+		s.Nodes[i].Now, s.Nodes[i].Arrivals = int64(i), 1
+	}
+	for i := range s.Edges {
+		s.Edges[i].CPU = bgraph.Times{}
+	}
+	d := Layout(s, DrawOptions{MaxNodes: 10})
+	if len(d.Nodes) != 10 {
+		t.Fatalf("%d nodes, want 10", len(d.Nodes))
+	}
+	var now int64
+	var count uint64
+	kinds := map[bgraph.Key]bool{}
+	for _, n := range d.Nodes {
+		now += n.Now
+		kinds[n.Key] = true
+		if n.Key == KeyOthers && (n.Name != "91 others" || n.Now < 1000) {
+			t.Errorf("the others: %+v", n)
+		}
+	}
+	if want := int64(99 * 100 / 2); now != want {
+		t.Errorf("%d tasks in all, want %d", now, want)
+	}
+	for _, k := range []bgraph.Key{KeyOthers, bgraph.KeyStart, bgraph.KeyEnd, 100, 99} {
+		if !kinds[k] {
+			t.Errorf("node %v is not there", k)
+		}
+	}
+	for _, e := range d.Edges {
+		count += e.Count
+		if !kinds[e.From] || !kinds[e.To] {
+			t.Errorf("edge %s leads nowhere", e.Title)
+		}
+	}
+	var all uint64
+	for _, e := range s.Edges {
+		if kinds[e.From] || kinds[e.To] {
+			all += e.Count
+		}
+	}
+	if count != all {
+		t.Errorf("%d steps are drawn, want %d", count, all)
+	}
+}
+
+func TestMaxNodesHasBounds(t *testing.T) {
+	s := randomGraph(rand.New(rand.NewPCG(11, 12)), 520, 600)
+	for o, want := range map[int]int{-1: defaultDrawn, 0: defaultDrawn, 1: leastDrawn, 4: 4, 1e9: mostDrawn} {
+		if got := len(Layout(s, DrawOptions{MaxNodes: o}).Nodes); got != want {
+			t.Errorf("MaxNodes %d: %d nodes, want %d", o, got, want)
+		}
+	}
+}
+
+func TestTooManyEdgesAreCounted(t *testing.T) {
+	s := randomGraph(rand.New(rand.NewPCG(13, 14)), 50, mostArrows+100)
+	d := Layout(s, DrawOptions{})
+	if len(d.Edges) != mostArrows || d.Hidden != 100 {
+		t.Fatalf("%d edges drawn, %d hidden", len(d.Edges), d.Hidden)
+	}
+	least := d.Edges[0].Count
+	for _, e := range d.Edges {
+		least = min(least, e.Count)
+	}
+	rarer := 0
+	for _, e := range s.Edges {
+		if e.Count < least {
+			rarer++
+		}
+	}
+	if rarer > 100 {
+		t.Errorf("%d edges are rarer than all that are drawn, only 100 are hidden", rarer)
+	}
+}
+
+func TestDrawingIsJSON(t *testing.T) {
+	d := Layout(sampleSnapshot(), DrawOptions{})
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Drawing
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, d) {
+		t.Errorf("the Drawing changed on its way through JSON: %v", err)
+	}
+	if m := regexp.MustCompile(`"[a-z_]*[A-Z]\w*":`).Find(text); m != nil {
+		t.Errorf("field %s is not in lower case", m)
+	}
+	if text, _ := json.Marshal(Layout((&bgraph.Snapshot{}), DrawOptions{})); bytes.Contains(text, []byte("null")) {
+		t.Errorf("null in the drawing of nothing: %s", text)
+	}
+}
+
+// spread is compared with what a naive search by small moves finds.
+func TestSpreadIsTheLeastSumOfSquares(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	cost := func(x, want, weight []float64) (sum float64) {
+		for i := range x {
+			sum += weight[i] * (x[i] - want[i]) * (x[i] - want[i])
+		}
+		return sum
+	}
+	for range 200 {
+		n := 1 + r.IntN(6)
+		want, weight, gap := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range n {
+			want[i], weight[i], gap[i] = r.Float64()*100, 0.1+r.Float64(), r.Float64()*20
+		}
+		x := spread(want, weight, gap)
+		for i := 1; i < n; i++ {
+			if x[i]-x[i-1] < gap[i]-1e-9 {
+				t.Fatalf("%v: too near at %d; gaps %v", x, i, gap)
+			}
+		}
+		least := cost(x, want, weight)
+		for range 300 {
+			// Moving a row of neighbours keeps their gaps, and reaches all improvements.
+			y, from := slices.Clone(x), r.IntN(n)
+			to, by := from+r.IntN(n-from), r.NormFloat64()
+			for i := from; i <= to; i++ {
+				y[i] += by
+			}
+			if (from == 0 || y[from]-y[from-1] >= gap[from]) && (to == n-1 || y[to+1]-y[to] >= gap[to+1]) && cost(y, want, weight) < least-1e-9 {
+				t.Fatalf("%v is not the best for %v, %v is better", x, want, y)
+			}
+		}
+	}
+}
+
+func TestInversions(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	for range 100 {
+		list := make([]int, r.IntN(40))
+		for i := range list {
+			list[i] = r.IntN(20)
+		}
+		want := 0
+		for i := range list {
+			for k := range i {
+				if list[k] > list[i] {
+					want++
+				}
+			}
+		}
+		if got := inversions(list, 20); got != want {
+			t.Fatalf("inversions(%v) = %d, want %d", list, got, want)
+		}
+	}
+}
+
+// The order found has fewer crossings than the first; a tree has none at all.
+func TestOrderHasFewCrossings(t *testing.T) {
+	before := func(s *bgraph.Snapshot) *drawGraph {
+		o := DrawOptions{}
+		if err := o.validate(); err != nil {
+			t.Fatal(err)
+		}
+		g := pickDrawn(s, o)
+		g.size()
+		g.breakCycles()
+		g.assignLayers()
+		g.addSlots()
+		return g
+	}
+	g := before(randomGraph(rand.New(rand.NewPCG(19, 20)), 60, 150))
+	first := g.crossings()
+	g.orderSlots()
+	if got := g.crossings(); got > first*2/3 {
+		t.Errorf("%d crossings, %d before; want a third less", got, first)
+	}
+	tree := randomGraph(rand.New(rand.NewPCG(19, 20)), 40, 0)
+	for i := range 39 {
+		tree.Edges = append(tree.Edges, bgraph.Edge{From: bgraph.Key(i/3 + 1), To: bgraph.Key(i + 2), Count: uint64(100 * i % 17)})
+	}
+	g = before(tree)
+	g.orderSlots()
+	if n := g.crossings(); n != 0 {
+		t.Errorf("%d crossings in a tree", n)
+	}
+}
+
+// cpuTime is the processor time that the tests have used so far. Other programs that take
+// the processor away do not count.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// The limits are ten times what it takes under the race detector, and more otherwise, to
+// notice work that grows with the square only.
+func TestLayoutIsFast(t *testing.T) {
+	for _, c := range []struct {
+		nodes, edges int
+		limit        time.Duration
+	}{{60, 200, 500 * time.Millisecond}, {200, 800, 5 * time.Second}} {
+		s := randomGraph(rand.New(rand.NewPCG(21, 22)), c.nodes, c.edges)
+		best := time.Duration(math.MaxInt64)
+		for range 3 {
+			before := cpuTime(t)
+			Layout(s, DrawOptions{MaxNodes: c.nodes})
+			best = min(best, cpuTime(t)-before)
+		}
+		if best > c.limit {
+			t.Errorf("%d nodes, %d edges take %v, more than %v", c.nodes, c.edges, best, c.limit)
+		}
+	}
+}
+
+func BenchmarkLayout(b *testing.B) {
+	for _, c := range [][2]int{{12, 19}, {60, 200}, {200, 800}} {
+		s := randomGraph(rand.New(rand.NewPCG(21, 22)), c[0], c[1])
+		b.Run(fmt.Sprintf("nodes=%d/edges=%d", c[0], c[1]), func(b *testing.B) {
+			for b.Loop() {
+				Layout(s, DrawOptions{MaxNodes: c[0]})
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package graphview
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// readyQueues finds loops that do not get round to what is ready, and places whose
+// tasks are passed over.
+func (l *linter) readyQueues() {
+	var all bgraph.Times
+	var worst *bgraph.Node
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		if n.Key == bgraph.KeyEnd {
+			continue
+		}
+		addTimes(&all, &n.Ready)
+		if worst == nil || n.Ready.Max > worst.Ready.Max {
+			worst = n
+		}
+	}
+	if all.Count < l.o.MinSamples {
+		return
+	}
+	if mean := all.Mean(); mean >= bgraph.Nanos(l.o.ReadyLimit) {
+		l.add(float64(mean), Finding{
+			Severity: SeverityWarning, Check: CheckSaturated,
+			Message: fmt.Sprintf("Tasks that could run wait for their loop for %v on average, one in a hundred for %v or more. %sThe longest wait, %v, was at %s.",
+				mean, all.Quantile(0.99), l.busy(), all.Max, l.name(worst.Key)),
+			Advice: "There is more to do than the loops can: admit less work, make the steps with most CPU time cheaper, or add loops if there are processors for them.",
+		})
+	}
+	l.passedOver(all.Mean())
+}
+
+// addTimes adds b to a.
+func addTimes(a, b *bgraph.Times) {
+	a.Count += b.Count
+	a.Sum += b.Sum
+	a.Max = max(a.Max, b.Max)
+	for i, n := range b.Hist {
+		for len(a.Hist) <= i {
+			a.Hist = append(a.Hist, 0)
+		}
+		a.Hist[i] += n
+	}
+}
+
+// busy says how busy the loops were, as far as that is known.
+func (l *linter) busy() string {
+	var used bgraph.Nanos
+	for i := range l.s.Edges {
+		used += l.s.Edges[i].TotalCPU()
+	}
+	loops := len(l.s.Loops)
+	if loops == 0 || l.s.Span <= 0 || used == 0 {
+		return ""
+	}
+	share := min(float64(used)/(float64(l.s.Span)*float64(loops)), 1)
+	return fmt.Sprintf("The %d loops ran tasks for %s of the time. ", loops, percentText(share))
+}
+
+// passedOver finds places where a task was ready far longer than tasks are elsewhere,
+// unless a single long step explains it.
+func (l *linter) passedOver(mean bgraph.Nanos) {
+	var longest bgraph.Nanos
+	for i := range l.s.Edges {
+		longest = max(longest, l.s.Edges[i].CPU.Max)
+	}
+	for i := range l.s.Overruns {
+		longest = max(longest, l.s.Overruns[i].Held)
+	}
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		most := n.Ready.Max
+		if n.Key == bgraph.KeyEnd || most < bgraph.Nanos(l.o.StarveLimit) || most < 100*mean || longest >= most/2 {
+			continue
+		}
+		message := fmt.Sprintf("A task was ready here for %v before it ran; the mean here is %v, everywhere %v, and no step took longer than %v.",
+			most, n.Ready.Mean(), mean, longest)
+		if held := l.heldBack(n.Key); held != "" {
+			message += " The scheduler holds this place back: " + held + "."
+		}
+		l.add(float64(most), Finding{
+			Severity: SeverityWarning, Check: CheckStarvation, Node: n.Key, Message: message,
+			Advice: "Either very many tasks became ready at once, or the scheduling policy prefers others: compare its priorities, and the arrivals of this place with those of the others.",
+		})
+	}
+}
+
+// heldBack is the scheduler's reason for holding a node back, if it does.
+func (l *linter) heldBack(k bgraph.Key) string {
+	if l.s.Sched == nil {
+		return ""
+	}
+	for _, n := range l.s.Sched.Nodes {
+		if n.Key == k && n.Held != "" {
+			return n.Held
+		}
+	}
+	return ""
+}
+
+// leastSteps is how many steps it takes to speak of how they spread over the loops.
+const leastSteps = 10_000
+
+// loops finds one that does much more than the others.
+func (l *linter) loops() {
+	if len(l.s.Loops) < 2 {
+		return
+	}
+	most := slices.MaxFunc(l.s.Loops, func(a, b bgraph.LoopStat) int {
+		switch {
+		case a.Steps < b.Steps:
+			return -1
+		case a.Steps > b.Steps:
+			return 1
+		}
+		return 0
+	})
+	var all uint64
+	for _, one := range l.s.Loops {
+		all += one.Steps
+	}
+	others := float64(all-most.Steps) / float64(len(l.s.Loops)-1)
+	if all < leastSteps || float64(most.Steps) <= l.o.Unbalance*others {
+		return
+	}
+	l.add(float64(most.Steps), Finding{
+		Severity: SeverityWarning, Check: CheckUnbalanced,
+		Message: fmt.Sprintf("Loop %d made %s of %s steps (%s); the others made %s on average.",
+			most.Index, countText(most.Steps), countText(all), percentText(ratio(float64(most.Steps), float64(all))), amountText(float64(int64(others)), "")),
+		Advice: "A task stays on the loop where it began. See what starts tasks on that loop: few busy connections, one task that spawns all the others, or task.GoOn.",
+	})
+}
+
+// trust finds reasons not to believe the graph.
+func (l *linter) trust() {
+	if o := l.s.Overflow; o.Nodes > 0 || o.Edges > 0 {
+		var arrivals, steps uint64
+		for i := range l.s.Nodes {
+			arrivals += l.s.Nodes[i].Arrivals
+		}
+		for i := range l.s.Edges {
+			steps += l.s.Edges[i].Count
+		}
+		l.add(0, Finding{
+			Severity: SeverityWarning, Check: CheckOverflow,
+			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge (limit %s for each loop).",
+				countText(o.Nodes), countText(arrivals), countText(o.MaxNodes), countText(o.Edges), countText(steps), countText(o.MaxEdges)),
+			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with task.At.",
+		})
+	}
+	var counted, timed uint64
+	for i := range l.s.Edges {
+		counted += l.s.Edges[i].Count
+		timed += l.s.Edges[i].CPU.Count
+	}
+	if timed >= l.o.MinSamples {
+		return
+	}
+	if counted == 0 {
+		l.add(0, Finding{
+			Severity: SeverityInfo, Check: CheckFewSamples,
+			Message: fmt.Sprintf("No task has run in %v, so there is nothing to see but who waits.", l.s.Span),
+			Advice:  "Look again when there is something to do.",
+		})
+		return
+	}
+	l.add(0, Finding{
+		Severity: SeverityInfo, Check: CheckFewSamples,
+		Message: fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d), so times mean little and most checks can't say anything.",
+			countText(timed), countText(counted), l.s.Span, max(l.s.Sampling, 1)),
+		Advice: "Let the program run longer, under load, or time more steps.",
+	})
+}

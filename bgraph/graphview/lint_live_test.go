@@ -1,0 +1,159 @@
+package graphview_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// lintOf runs a program, one task for each function, and looks at its graph.
+func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphview.Finding {
+	t.Helper()
+	g := bgraph.New(bgraph.Config{Sampling: 1})
+	rt, err := task.New(task.Config{
+		Loops:       1,
+		NewPoller:   func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		NewObserver: g.Observe,
+		HoldLimit:   time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	tasks := make([]*task.Task, len(program))
+	for i, fn := range program {
+		tasks[i] = rt.Go(fn)
+	}
+	for _, one := range tasks {
+		if err := one.Join(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return graphview.LintWith(g.Snapshot(), o)
+}
+
+func only(t *testing.T, found []graphview.Finding, check string) *graphview.Finding {
+	t.Helper()
+	for i := range found {
+		if found[i].Check == check {
+			return &found[i]
+		}
+	}
+	t.Fatalf("no %s among %+v", check, found)
+	return nil
+}
+
+func TestLintOfAConvoy(t *testing.T) {
+	var mu task.Mutex
+	var program []func()
+	for range 16 {
+		program = append(program, func() {
+			for range 10 {
+				mu.Lock()
+				task.Sleep(time.Millisecond)
+				mu.Unlock()
+			}
+		})
+	}
+	f := only(t, lintOf(t, graphview.LintOptions{}, program...), graphview.CheckConvoy)
+	if !strings.HasPrefix(f.Name, "mutex ") || !strings.Contains(f.Message, "run to sleep ") || !strings.Contains(f.Advice, "held while the task waits") {
+		t.Errorf("%+v", f)
+	}
+}
+
+//go:noinline
+func compute(d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; {
+	}
+}
+
+func TestLintOfALongStep(t *testing.T) {
+	f := only(t, lintOf(t, graphview.LintOptions{}, func() {
+		for range 3 {
+			task.At("before")
+			compute(15 * time.Millisecond)
+			task.At("after")
+		}
+	}), graphview.CheckLongStep)
+	if f.Severity != graphview.SeverityError || f.Name != "before → after" || !strings.Contains(f.Stack, "TestLintOfALongStep") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestLintOfALeak(t *testing.T) {
+	things, err := task.NewResource("things that leak", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer things.Release(500) // as they are counted for the whole process
+	f := only(t, lintOf(t, graphview.LintOptions{LeakShare: 0.001}, func() {
+		for i := range 2000 {
+			task.At("take")
+			things.Acquire(1)
+			task.At("use")
+			if i%4 != 0 {
+				things.Release(1)
+			}
+		}
+	}), graphview.CheckLeak)
+	if !strings.Contains(f.Message, `round take → use → take a task keeps 0.25 of "things that leak"`) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestLintOfAHealthyProgram(t *testing.T) {
+	work := task.NewChan[int](8)
+	done := task.NewChan[int](8)
+	things, err := task.NewResource("things that come back", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 3000
+	program := []func(){
+		func() {
+			for i := range jobs {
+				work.Send(i)
+			}
+			work.Close()
+		},
+		func() {
+			for range jobs {
+				if _, err := done.Recv(); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	}
+	var mu task.Mutex
+	last := -1
+	for range 4 {
+		program = append(program, func() {
+			for {
+				i, err := work.Recv()
+				if err != nil {
+					return
+				}
+				things.Acquire(1)
+				mu.Lock()
+				last = i
+				mu.Unlock()
+				task.Yield()
+				things.Release(1)
+				done.Send(i)
+			}
+		})
+	}
+	defer func() {
+		if last < 0 {
+			t.Error("nothing was done")
+		}
+	}()
+	for _, f := range lintOf(t, graphview.LintOptions{StepLimit: time.Minute, StarveLimit: time.Minute, ReadyLimit: time.Minute}, program...) {
+		t.Errorf("found %+v", f)
+	}
+}

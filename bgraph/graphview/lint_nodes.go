@@ -1,0 +1,227 @@
+package graphview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// Kinds of waits, by the names that package task gives them. Those that are in no
+// list are for the outside world or for time: there, waiting long or in crowds is
+// nothing special.
+var (
+	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore"}
+	// queueWaits are for something that is scarce: whoever waits wants to go on.
+	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send", "offload", "disk", "connect", "write"}
+	// certainWaits are for other tasks, and nobody lets a task do that for long.
+	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send"}
+	// idleWaits are for other tasks too, but idle workers also wait like that.
+	idleWaits = []string{"cond", "channel receive", "join", "waitgroup", "offload"}
+)
+
+// locks finds convoys: many tasks that wait long for a lock which each keeps for a
+// short time.
+func (l *linter) locks() {
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		switch {
+		case !isPlace(n.Key) || n.Wait.Count < l.o.MinSamples:
+		case slices.Contains(lockWaits, n.Reason):
+			l.convoy(n)
+		case n.Reason == "cond":
+			l.wokenForNothing(n)
+		}
+	}
+}
+
+func (l *linter) convoy(n *bgraph.Node) {
+	out := l.from(n.Key)
+	var ran, steps float64
+	for i := range out {
+		ran += float64(out[i].TotalCPU())
+		steps += float64(out[i].Count)
+	}
+	wait := n.Wait.Mean()
+	queued := l.perSecond(n.Departures) * wait.Duration().Seconds() // Little's law
+	if steps == 0 || queued < l.o.ConvoyTasks || float64(wait) < l.o.ConvoyFactor*ran/steps {
+		return
+	}
+	l.convoys[n.Key] = true
+	f := Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key}
+	f.Message = fmt.Sprintf("%s tasks queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
+		rateText(queued), countText(n.Now), countText(n.Peak), wait, bgraph.Nanos(ran/steps))
+	slow := false
+	holders := l.holders(out)
+	for _, h := range holders[:min(3, len(holders))] {
+		f.Message += " " + h.text
+		slow = slow || h.over > bgraph.Nanos(ran/steps)*10
+	}
+	f.Advice = "Do less while the lock is held, or use several locks, one for each part of what it guards."
+	if slow {
+		f.Advice = "The lock seems to be held while the task waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
+	}
+	if n.Reason == "semaphore" {
+		f.Severity = SeverityInfo
+		f.Advice = "That may be meant: a semaphore limits what goes on at a time. If it is not, raise its limit, or turn work away before it gets here."
+	}
+	l.add(queued, f)
+}
+
+// A holder is a step that leaves a lock's node, and so begins with the lock held.
+type holder struct {
+	text  string
+	share float64
+	over  bgraph.Nanos // mean wait at its end, where the lock may still be held
+}
+
+// holders ranks the steps by the time that they, with the wait they lead to, may take
+// the lock for.
+func (l *linter) holders(out []bgraph.Edge) []holder {
+	var all []holder
+	for i := range out {
+		e := &out[i]
+		h := holder{text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.CPU.Mean())}
+		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Sum > 0 {
+			h.over = to.Wait.Mean()
+			h.text += fmt.Sprintf(" and wait there for %v", h.over)
+		}
+		h.text += "."
+		h.share = float64(e.Count) * float64(e.CPU.Mean()+h.over)
+		all = append(all, h)
+	}
+	slices.SortStableFunc(all, func(a, b holder) int {
+		switch {
+		case a.share > b.share:
+			return -1
+		case a.share < b.share:
+			return 1
+		}
+		return 0
+	})
+	return all
+}
+
+// wokenForNothing finds condition variables that wake many tasks of which most go
+// back to wait.
+func (l *linter) wokenForNothing(n *bgraph.Node) {
+	var all, back uint64
+	for _, e := range l.from(n.Key) {
+		all += e.Count
+		if e.To == n.Key {
+			back += e.Count
+		}
+	}
+	if back < all/2+1 || float64(n.Peak) < l.o.ConvoyTasks || l.perSecond(back) < 100 {
+		return
+	}
+	l.convoys[n.Key] = true
+	l.add(float64(back), Finding{
+		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
+		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the tasks were woken for nothing, %s times a second. At most %s waited at a time.",
+			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), rateText(l.perSecond(back)), countText(n.Peak)),
+		Advice: "Use Signal instead of Broadcast where one task can go on, or a condition variable for each thing that is waited for.",
+	})
+}
+
+// piles finds places where tasks gather.
+func (l *linter) piles() {
+	diff := l.isDiff()
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		if !isPlace(n.Key) || l.convoys[n.Key] {
+			continue
+		}
+		queue := slices.Contains(queueWaits, n.Reason)
+		grown := int64(n.Arrivals - n.Departures)
+		stay := (n.Wait.Mean() + n.Ready.Mean()).Duration()
+		expected := l.perSecond(n.Departures) * stay.Seconds()
+		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
+		switch {
+		case diff && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
+			f.Message = fmt.Sprintf("In %v %s tasks came and %s left: %s more than before, now %s.",
+				l.s.Span, countText(n.Arrivals), countText(n.Departures), countText(grown), countText(n.Now))
+			if !queue {
+				f.Severity = SeverityInfo
+			}
+		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
+			f.Message = fmt.Sprintf("%s tasks wait here, and in %v none has left.", countText(n.Now), l.s.Span)
+		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
+			f.Message = fmt.Sprintf("%s tasks wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
+				countText(n.Now), rateText(l.perSecond(n.Departures)), bgraph.Nanos(stay), rateText(expected))
+		default:
+			continue
+		}
+		l.add(float64(max(n.Now, grown)), f)
+	}
+}
+
+func pileAdvice(reason string) string {
+	switch reason {
+	case "channel send":
+		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer tasks send."
+	case "write":
+		return "Clients take responses more slowly than they are made. A write deadline gets rid of those that do not read."
+	case "offload", "disk":
+		return "More is asked of helper threads or disks than they do. Raise the limit on offloaded functions if the machine has room, or admit less work."
+	case "connect":
+		return "The other side accepts connections more slowly than they are asked for. Keep connections, or limit how many are made at a time."
+	case "read", "accept", "sleep", "select", "context", "cond", "channel receive":
+		return "That is fine if there are more clients, or more to wait for, than before. If not, whoever should wake these tasks does not."
+	}
+	return "Whoever these tasks wait for is too slow: see what runs in between, or admit less work."
+}
+
+// stuck finds tasks that have waited for other tasks for so long that nothing is
+// likely to come.
+func (l *linter) stuck() {
+	deadlocked := l.deadlocked()
+	limit := bgraph.Nanos(l.o.WaitLimit)
+	if l.s.Span < limit {
+		limit = max(l.s.Span/10*9, bgraph.Nanos(min(time.Minute, l.o.WaitLimit)))
+	}
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		if !isPlace(n.Key) || n.Now <= 0 || n.Oldest < limit || deadlocked[n.Key] {
+			continue
+		}
+		f := Finding{Severity: SeverityWarning, Check: CheckStuck, Node: n.Key}
+		f.Message = fmt.Sprintf("Of the %s tasks that wait here one has done so for %v", countText(n.Now), n.Oldest)
+		if n.Now == 1 {
+			f.Message = fmt.Sprintf("A task has waited here for %v", n.Oldest)
+		}
+		switch left := n.Departures; {
+		case slices.Contains(certainWaits, n.Reason):
+		case !slices.Contains(idleWaits, n.Reason):
+			continue
+		case left == 0 && n.Now <= int64(max(len(l.s.Loops), 1)):
+			// A main function, or a worker that has had nothing to do yet.
+			continue
+		case left > 0 && n.Oldest < 100*n.Wait.Mean():
+			continue
+		default:
+			f.Severity = SeverityInfo
+		}
+		if n.Departures > 0 {
+			f.Message += fmt.Sprintf("; the %s that left had waited for %v on average, %v at most.", countText(n.Departures), n.Wait.Mean(), n.Wait.Max)
+		} else {
+			f.Message += "; none has left in " + l.s.Span.String() + "."
+		}
+		f.Advice = stuckAdvice(n.Reason)
+		l.add(float64(n.Oldest), f)
+	}
+}
+
+func stuckAdvice(reason string) string {
+	switch {
+	case reason == "semaphore" || reason == "mutex" || strings.HasPrefix(reason, "rwmutex"):
+		return "Look for a path that keeps the lock: one that returns without unlocking, or that waits for ever with it."
+	case reason == "channel send":
+		return "Nobody receives any more: whoever did has ended or is stuck itself. Close the channel, or send under a context."
+	case reason == "join" || reason == "waitgroup":
+		return "What is waited for does not end: see where those tasks wait."
+	}
+	return "If it is an idle worker, all is well. If not, nobody will wake it: the channel is never closed, the signal never given. A context gives such waits an end."
+}

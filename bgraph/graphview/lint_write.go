@@ -1,0 +1,87 @@
+package graphview
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+const (
+	findingWidth = 96 // columns
+	findingStack = 24 // lines of a stack
+)
+
+// WriteFindings writes what Lint found in s as text for people, at most 100 columns
+// wide but for names and stacks.
+func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
+	out := bufio.NewWriter(w)
+	what := fmt.Sprintf("%s (process %d, %s, %s)", cleanText(s.Program.Name), s.Program.PID, plural(len(s.Loops), "loop"), s.Span)
+	if len(findings) == 0 {
+		fmt.Fprintf(out, "Nothing found in %s.\n", what)
+		return out.Flush()
+	}
+	fmt.Fprintf(out, "%s in %s\n", plural(len(findings), "finding"), what)
+	for i := range findings {
+		f := &findings[i]
+		fmt.Fprintf(out, "\n%-7s  %s: %s\n", f.Severity, f.Check, cleanText(f.Name))
+		writeWrapped(out, f.Message)
+		if f.Advice != "" {
+			writeWrapped(out, "→ "+f.Advice)
+		}
+		writeStack(out, f)
+	}
+	return out.Flush()
+}
+
+func writeStack(out *bufio.Writer, f *Finding) {
+	if f.Stack == "" {
+		return
+	}
+	fmt.Fprintln(out, "    The stack at its end:")
+	lines := strings.Split(strings.TrimRight(f.Stack, "\n"), "\n")
+	for i, line := range lines {
+		if i == findingStack {
+			fmt.Fprintf(out, "        … %d more lines\n", len(lines)-i)
+			return
+		}
+		indent := ""
+		if strings.HasPrefix(line, "\t") {
+			indent = "    "
+		}
+		fmt.Fprintf(out, "        %s%s\n", indent, cleanText(strings.TrimLeft(line, "\t")))
+	}
+}
+
+// writeWrapped writes text as an indented paragraph.
+func writeWrapped(out *bufio.Writer, text string) {
+	const indent = "    "
+	column := 0
+	for _, word := range strings.Fields(text) {
+		word = cleanText(word)
+		n := textWidth(word)
+		switch {
+		case column == 0:
+			out.WriteString(indent)
+			column = len(indent)
+		case column+1+n > findingWidth:
+			out.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += n
+	}
+	out.WriteByte('\n')
+}
+
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return countText(n) + " " + thing
+}

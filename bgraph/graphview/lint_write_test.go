@@ -1,0 +1,100 @@
+package graphview
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// sick is a healthy graph with one finding of most checks.
+func sick() scene {
+	sc := healthy()
+	sc.step(kRead, kLock).CPU = timesOf(100_000, 25*time.Millisecond)
+	sc.step(kWorker, kWorker).Overruns = 2
+	sc.Overruns = []bgraph.Overrun{{From: kWorker, To: kWorker, Task: "worker #12", Held: bgraph.Nanos(40 * time.Millisecond), At: sceneBegan,
+		Stack: "goroutine 12 [running]:\nexample.org/shop.match(...)\n\t/src/shop/match.go:88 +0x1f\n"}}
+	lock := sc.at(kLock)
+	lock.Arrivals, lock.Departures, lock.Now, lock.Peak = 3_600_050, 3_600_000, 50, 600
+	lock.Wait = timesOf(lock.Departures, 300*time.Millisecond)
+	send := sc.at(kSend)
+	send.Now, send.Arrivals = 400, send.Departures+400
+	sc.at(kSlots).Oldest = bgraph.Nanos(20 * time.Minute)
+	sc.Loops[1].Steps = 20_000_000
+	sc.Overflow.Nodes = 99
+	e := sc.step(kWrite, kRead)
+	e.Changes[1] = bgraph.Change{Steps: e.Count, Sum: -3686 * int64(e.Count), Recent: bgraph.Moments{Mean: -3686}}
+	r := &sc.Resources[1]
+	r.Acquired, r.Released, r.InUse = 4096e6, 3686e6, 410e6
+	return sc
+}
+
+func TestFindingsAsText(t *testing.T) {
+	s := sick().Snapshot
+	var out bytes.Buffer
+	if err := WriteFindings(&out, s, Lint(s)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "lint.txt", out.Bytes())
+	for _, line := range strings.Split(out.String(), "\n") {
+		if utf8.RuneCountInString(line) > 100 {
+			t.Errorf("line of %d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+}
+
+func TestNoFindingsAsText(t *testing.T) {
+	s := healthy().Snapshot
+	var out bytes.Buffer
+	if err := WriteFindings(&out, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "Nothing found in shop (process 4711, 2 loops, 1h0m0s).\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestFindingsDoNotControlTheTerminal: names in a dump may be chosen by an attacker.
+func TestFindingsDoNotControlTheTerminal(t *testing.T) {
+	const evil = "a\x1b[2Jb\r\nc\x07\u202e"
+	s := healthy().Snapshot
+	s.Program.Name = evil
+	var out bytes.Buffer
+	if err := WriteFindings(&out, s, []Finding{{Severity: SeverityError, Check: CheckStuck, Name: evil, Message: evil, Advice: evil, Stack: evil}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.ContainsAny(got, "\x1b\r\x07\u202e") {
+		t.Errorf("control characters got through: %q", got)
+	}
+}
+
+func TestLongStacksAreCut(t *testing.T) {
+	var out bytes.Buffer
+	stack := strings.Repeat("main.f(...)\n\tmain.go:1\n", 50)
+	if err := WriteFindings(&out, healthy().Snapshot, []Finding{{Stack: stack}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "main.f") != 12 || !strings.Contains(got, "… 76 more lines") {
+		t.Errorf("a stack of 100 lines becomes %s", got)
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestFindingsReportAWriteError(t *testing.T) {
+	s := healthy().Snapshot
+	if err := WriteFindings(brokenWriter{}, s, nil); err != errBroken {
+		t.Errorf("nothing found: error %v, want %v", err, errBroken)
+	}
+	if err := WriteFindings(brokenWriter{}, s, []Finding{{Message: "x"}}); err != errBroken {
+		t.Errorf("one finding: error %v, want %v", err, errBroken)
+	}
+}

@@ -1,0 +1,80 @@
+package graphview
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// The bounds of a summary, which is read on whatever screen there is at night.
+const (
+	summaryWidth = 100 // columns
+	summaryNodes = 7
+	summaryEdges = 6
+	summaryRuns  = 3
+	summaryRes   = 4
+)
+
+// WriteSummary writes the most important things of the Snapshot in at most 40 lines of 100
+// columns: where most tasks wait, which steps use most CPU, which ran longest without
+// yielding, and what is nearest to its limit. It does not park.
+func WriteSummary(w io.Writer, s *bgraph.Snapshot) error {
+	names := distinctNames(s)
+	var b bytes.Buffer
+	for _, line := range headLines(s) {
+		fmt.Fprintln(&b, shorten(line, summaryWidth))
+	}
+	nodes := nodeTable(s, names)
+	nodes.title = "Most tasks wait at"
+	nodes.columns = pick(nodes.columns, "node", "now", "arrivals", "wait", "wait-p99", "oldest", "ready-p99")
+	nodes.width, nodes.limit = summaryWidth, summaryNodes
+	nodes.write(&b)
+
+	edges := edgeTable(s, names)
+	edges.title = "Most CPU goes into the steps"
+	edges.columns = pick(edges.columns, "from", "to", "count", "cpu", "cpu-mean", "cpu-max")
+	edges.width, edges.limit = summaryWidth, summaryEdges
+	edges.write(&b)
+
+	runTable(s, names).write(&b)
+	resources := resourceTable(s)
+	resources.title = "Resources"
+	resources.width, resources.limit = summaryWidth, summaryRes
+	resources.write(&b)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// runTable has the runs that were far longer than the rest.
+func runTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[[]string] {
+	t := &textTable[[]string]{title: "Longest without yielding", width: summaryWidth, limit: summaryRuns,
+		columns: plainColumns("from", "to", " longest", " p99", " mean", " too long")}
+	for _, r := range longRuns(s) {
+		row := []string{nameIn(names, r.from), "→ " + nameIn(names, r.to), durationText(r.longest), "", "", ""}
+		if r.Edge == nil && r.to == bgraph.KeyStart {
+			row[1] = "→ (had not ended)"
+		}
+		if r.Edge != nil {
+			row[3], row[4], row[5] = durationText(r.CPU.Quantile(0.99)), durationText(r.CPU.Mean()), countText(r.Overruns)
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// pick returns the columns with those names.
+func pick[R any](columns []column[R], names ...string) []column[R] {
+	var out []column[R]
+	for _, name := range names {
+		for _, c := range columns {
+			if c.name == name {
+				c.head = strings.TrimPrefix(c.head, "→ ")
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}

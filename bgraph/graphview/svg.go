@@ -1,0 +1,159 @@
+package graphview
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// WriteSVG draws the Snapshot as an SVG image: boxes for nodes, larger where more tasks
+// wait, arrows for edges, wider where more tasks go, colours by o.Color, figures when
+// the pointer rests, and a legend. It contains no scripts and refers to nothing outside,
+// and is readable on light and dark backgrounds. An unknown o.Color is an error. It does
+// not park.
+func WriteSVG(w io.Writer, s *bgraph.Snapshot, o DrawOptions) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	d := Layout(s, o)
+	var b bytes.Buffer
+	p := svgWriter{&b}
+	width := max(d.Width, svgLeast)
+	height := svgHead + d.Height + svgLegend
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" font-family='%s'>`+"\n",
+		width, height, width, height, drawFont)
+	p.printf("<title>Blocking graph of %s</title>\n", escaped(orUnknown(s.Program.Name)))
+	p.head(s, width)
+	if len(d.Nodes) == 0 {
+		p.text(width/2, svgHead+d.Height/2, 12.5, "middle", "Nothing has waited yet.")
+	}
+	p.printf(`<g transform="translate(%g %d)">`+"\n", math.Floor((width-d.Width)/2), svgHead)
+	for i := range d.Edges {
+		p.edge(&d.Edges[i])
+	}
+	for i := range d.Nodes {
+		p.node(&d.Nodes[i])
+	}
+	for i := range d.Edges {
+		p.label(&d.Edges[i])
+	}
+	p.printf("</g>\n")
+	p.legend(d, width, svgHead+d.Height)
+	p.printf("</svg>\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Sizes of an SVG image, in pixels.
+const (
+	svgLeast  = 720 // width
+	svgHead   = 46
+	svgLegend = 64
+	svgMuted  = "#768089" // readable on white and on black
+)
+
+type svgWriter struct{ b *bytes.Buffer }
+
+func (p svgWriter) printf(format string, args ...any) { fmt.Fprintf(p.b, format, args...) }
+
+// escaped makes text fit for XML.
+func escaped(text string) string {
+	var b bytes.Buffer
+	_ = xml.EscapeText(&b, []byte(text)) // a Buffer takes all
+	return b.String()
+}
+
+// head writes whose graph it is.
+func (p svgWriter) head(s *bgraph.Snapshot, width float64) {
+	lines := headLines(s)
+	for i, text := range lines[:2] {
+		size := 12.5 - float64(i)
+		for text != "" && measure(text, size, i == 0) > width-20 {
+			text = shorten(text, textWidth(text)-4)
+		}
+		weight := ""
+		if i == 0 {
+			weight = ` font-weight="bold"`
+		}
+		p.printf(`<text x="%g" y="%d" font-size="%g"%s text-anchor="middle" fill="%s">%s</text>`+"\n",
+			width/2, 18+16*i, size, weight, svgMuted, escaped(text))
+	}
+}
+
+func (p svgWriter) text(x, y, size float64, anchor, text string) {
+	p.printf(`<text x="%g" y="%g" font-size="%g" text-anchor="%s" fill="%s">%s</text>`+"\n",
+		tenth(x), tenth(y), size, anchor, svgMuted, escaped(text))
+}
+
+func (p svgWriter) edge(e *DrawnEdge) {
+	dash := ""
+	if e.Back {
+		dash = fmt.Sprintf(` stroke-dasharray="%g %g"`, tenth(4+2*e.Width), tenth(2+e.Width))
+	}
+	p.printf(`<g><title>%s</title><path d="%s" fill="none" stroke="%s" stroke-width="%g"%s/><path d="%s" fill="%s"/></g>`+"\n",
+		escaped(e.Title), e.Path, e.Stroke, tenth(e.Width), dash, e.Arrow, e.Stroke)
+}
+
+func (p svgWriter) node(n *DrawnNode) {
+	round, dash := 7.0, ""
+	switch n.Key {
+	case bgraph.KeyStart, bgraph.KeyEnd:
+		round = n.H / 2
+	case bgraph.KeyOverflow, KeyOthers:
+		dash = ` stroke-dasharray="4 3"`
+	}
+	p.printf(`<g><title>%s</title><rect x="%g" y="%g" width="%g" height="%g" rx="%g" fill="%s" stroke="%s"%s/>`+"\n",
+		escaped(n.Title), n.X, n.Y, n.W, n.H, round, n.Fill, svgMuted, dash)
+	for _, l := range n.Lines {
+		weight := ""
+		if l.Bold {
+			weight = ` font-weight="bold"`
+		}
+		p.printf(`<text x="%g" y="%g" font-size="%g"%s text-anchor="middle" fill="%s">%s</text>`+"\n",
+			l.X, l.Y, tenth(l.Size), weight, n.Ink, escaped(l.Text))
+	}
+	p.printf("</g>\n")
+}
+
+func (p svgWriter) label(e *DrawnEdge) {
+	if e.Label == "" {
+		return
+	}
+	p.printf(`<g><title>%s</title><rect x="%g" y="%g" width="%g" height="%g" rx="4" fill="#f6f8fa" stroke="%s" stroke-width="0.6"/>`,
+		escaped(e.Title), tenth(e.LabelX-e.LabelW/2), tenth(e.LabelY-e.LabelH/2), e.LabelW, e.LabelH, e.Stroke)
+	p.printf(`<text x="%g" y="%g" font-size="%g" text-anchor="middle" fill="#1f2328">%s</text></g>`+"\n",
+		e.LabelX, tenth(e.LabelY+labelSize*0.36), labelSize, escaped(e.Label))
+}
+
+// legend explains sizes, widths and colours.
+func (p svgWriter) legend(d *Drawing, width, y float64) {
+	const ramp, bar = 200.0, 10.0
+	what := "colour: share of CPU in the steps that begin there"
+	if d.Color == colorWait {
+		what = "colour: mean wait"
+	}
+	x := width/2 - ramp - 20
+	p.printf(`<defs><linearGradient id="heat">`)
+	for i, stop := range d.Scale {
+		p.printf(`<stop offset="%g" stop-color="%s"/>`, float64(i)/float64(len(d.Scale)-1), stop.Fill)
+	}
+	p.printf("</linearGradient></defs>\n")
+	text := func(x, y float64, anchor, text string) { p.text(x, y, labelSize, anchor, text) }
+	text(x, y+18, "start", what)
+	p.printf(`<rect x="%g" y="%g" width="%g" height="%g" rx="2" fill="url(#heat)" stroke="%s" stroke-width="0.5"/>`+"\n", x, y+26, ramp, bar, svgMuted)
+	for i, stop := range d.Scale {
+		text(x+ramp*float64(i)/float64(len(d.Scale)-1), y+50, "middle", stop.Text)
+	}
+	x = width/2 + 60
+	text(x, y+18, "start", "box size: tasks waiting there, "+countText(d.MostNow)+" at most")
+	text(x, y+34, "start", "arrow width: steps; on it: steps/s · mean CPU of one")
+	last := "dashed: back up to where tasks have been"
+	if d.Hidden > 0 {
+		last += fmt.Sprintf("; %s are not drawn", plural(d.Hidden, "rare edge"))
+	}
+	text(x, y+50, "start", last)
+}

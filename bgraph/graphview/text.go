@@ -1,0 +1,229 @@
+package graphview
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// TextOptions say how WriteText writes. The zero value is useful.
+type TextOptions struct {
+	// Sort names the column that the tables of nodes or edges are sorted by, see Columns:
+	// the highest figure first, names from A to Z; with a minus in front the other way
+	// round. "": nodes by the tasks there now, edges by their CPU time.
+	Sort string
+	// Limit is how many rows of a table are written. 0: all.
+	Limit int
+	// Stacks writes the stack of each node below its row.
+	Stacks bool
+	// Width is how many columns of a terminal a line may take. Where it takes more,
+	// names are cut in the middle, though not to less than 16 columns; figures are
+	// never cut. 0: 160.
+	Width int
+}
+
+const (
+	defaultWidth = 160
+	longestRuns  = 8 // how many are written
+)
+
+// WriteText writes the Snapshot as text for people: what program it is, then tables of
+// its nodes, edges, resources, loops, its longest runs, and what the scheduler says. The
+// times of nodes are those of waiting, and of being ready before running; those of edges
+// are CPU time of a step, whose row is followed by what it takes of resources (+) and
+// gives back (-). An unknown TextOptions.Sort is an error that lists the known
+// ones, and then nothing is written. It does not park.
+func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
+	if o.Width <= 0 {
+		o.Width = defaultWidth
+	}
+	names := distinctNames(s)
+	nodes, edges := nodeTable(s, names), edgeTable(s, names)
+	byNode, byEdge, err := sortTables(o.Sort, nodes, edges)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for _, line := range headLines(s) {
+		fmt.Fprintln(&b, shorten(line, o.Width))
+	}
+	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
+		fmt.Fprintln(&b, "\nNothing has waited yet.")
+	}
+	nodes.title = fmt.Sprintf("NODES: %s, by %s", countText(len(nodes.rows)), byNode)
+	nodes.width, nodes.limit = o.Width, o.Limit
+	if o.Stacks {
+		nodes.below = func(r *nodeRow) []string { return stackLines(r.Stack, len(r.Stack)) }
+	}
+	nodes.write(&b)
+	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(len(edges.rows)), byEdge)
+	edges.width, edges.limit = o.Width, o.Limit
+	edges.below = func(r *edgeRow) []string {
+		if text := changesText(s, r.Edge); text != "" {
+			return []string{text}
+		}
+		return nil
+	}
+	edges.write(&b)
+	writeRuns(&b, s, names, o.Width)
+	for _, t := range []*textTable[[]string]{resourceTable(s), loopTable(s)} {
+		t.width, t.limit = o.Width, o.Limit
+		t.write(&b)
+	}
+	writeSched(&b, s, names, o)
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// headLines say whose graph it is, how much there is of it, and how far to trust it.
+func headLines(s *bgraph.Snapshot) []string {
+	p := &s.Program
+	var tasks int64
+	for i := range s.Loops {
+		tasks += s.Loops[i].Tasks
+	}
+	var steps uint64
+	for i := range s.Edges {
+		steps += s.Edges[i].Count
+	}
+	cpu := totalCPU(s)
+	busy := ""
+	if s.Span > 0 && len(s.Loops) > 0 {
+		busy = fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), "loop"))
+	}
+	lines := []string{
+		fmt.Sprintf("%s, pid %d on %s, %s, at %s", orUnknown(p.Name), p.PID, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
+		fmt.Sprintf("%s tasks; in %s %s steps (%s/s), CPU %s%s", countText(tasks), durationText(s.Span),
+			countText(steps), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)), busy),
+	}
+	trust := "every wait was timed"
+	if s.Sampling > 1 {
+		trust = fmt.Sprintf("times are of 1 wait in %s, counts of all", countText(s.Sampling))
+	}
+	if s.HeapEvery > 0 {
+		trust += fmt.Sprintf("; heap is of 1 timed step in %s", countText(s.HeapEvery))
+	} else {
+		trust += "; heap was not measured"
+	}
+	lines = append(lines, trust)
+	if o := &s.Overflow; o.Nodes > 0 || o.Edges > 0 {
+		lines = append(lines, fmt.Sprintf("no room for %s waits (at most %s nodes) and %s steps (at most %s edges a loop)",
+			countText(o.Nodes), countText(o.MaxNodes), countText(o.Edges), countText(o.MaxEdges)))
+	}
+	return lines
+}
+
+// clockText is a moment in its own time zone.
+func clockText(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return cleanText(t.Format("2006-01-02 15:04:05 MST"))
+}
+
+func orUnknown(name string) string {
+	if name = cleanText(name); name == "" {
+		return "unknown"
+	}
+	return name
+}
+
+// stackLines are the first most frames of a stack.
+func stackLines(stack []bgraph.Frame, most int) []string {
+	var lines []string
+	for i := range stack {
+		if i == most {
+			return append(lines, "… and "+countText(len(stack)-i)+" more")
+		}
+		f := &stack[i]
+		file := f.File[strings.LastIndexByte(f.File, '/')+1:]
+		lines = append(lines, fmt.Sprintf("%s  %s:%d", bgraph.ShortFunction(f.Function), file, f.Line))
+	}
+	return lines
+}
+
+// plainColumns are columns of rows that are written out already; those whose head begins
+// with a blank are aligned to the right.
+func plainColumns(heads ...string) []column[[]string] {
+	var out []column[[]string]
+	for i, head := range heads {
+		out = append(out, column[[]string]{
+			head: strings.TrimLeft(head, " "), left: !strings.HasPrefix(head, " "),
+			text: func(r *[]string) string { return (*r)[i] },
+		})
+	}
+	return out
+}
+
+// resourceTable has those first that are nearest to their limit.
+func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
+	t := &textTable[[]string]{title: "RESOURCES", columns: plainColumns("resource", " in use", " limit", " used", " taken/s", " given back/s")}
+	sorted := slices.Clone(s.Resources)
+	used := func(r bgraph.Resource) float64 { return ratio(float64(r.InUse), float64(max(r.Limit, 0))) }
+	slices.SortStableFunc(sorted, func(a, b bgraph.Resource) int { return cmp.Compare(used(b), used(a)) })
+	for _, r := range sorted {
+		limit, share := "", ""
+		if r.Limit > 0 {
+			limit, share = amountText(float64(r.Limit), r.Unit), percentText(used(r))
+		}
+		t.rows = append(t.rows, []string{
+			r.Name, amountText(float64(r.InUse), r.Unit), limit, share,
+			amountText(perSecond(s, r.Acquired), r.Unit), amountText(perSecond(s, r.Released), r.Unit),
+		})
+	}
+	return t
+}
+
+func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
+	t := &textTable[[]string]{title: "LOOPS", columns: plainColumns(" loop", " tasks", " steps", " steps/s")}
+	for _, l := range s.Loops {
+		t.rows = append(t.rows, []string{
+			countText(l.Index), countText(l.Tasks), countText(l.Steps), rateText(perSecond(s, l.Steps)),
+		})
+	}
+	return t
+}
+
+// writeSched writes what the scheduler says of itself: the resources that it watches,
+// and the nodes, those that it holds back first.
+func writeSched(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, o TextOptions) {
+	if s.Sched == nil {
+		return
+	}
+	title := fmt.Sprintf("SCHEDULER: %s; %s tasks admitted, %s deferred, %s refused", orUnknown(s.Sched.Policy),
+		countText(s.Sched.Admitted), countText(s.Sched.Deferred), countText(s.Sched.Refused))
+	fmt.Fprintf(b, "\n%s\n", shorten(title, o.Width))
+	watched := &textTable[[]string]{width: o.Width, columns: plainColumns("watches", " used", " change/s", "state")}
+	for _, r := range s.Sched.Resources {
+		watched.rows = append(watched.rows, []string{r.Name, percentText(r.Utilisation), signed(percentText(r.Trend)), r.State})
+	}
+	watched.write(b)
+	ranked := &textTable[[]string]{width: o.Width, limit: o.Limit,
+		columns: plainColumns("node", " loop", " priority", " tickets", " pass", " ready", "held back")}
+	sorted := slices.Clone(s.Sched.Nodes)
+	held := func(n bgraph.SchedNode) float64 { return float64(min(len(n.Held), 1)) }
+	slices.SortStableFunc(sorted, func(a, b bgraph.SchedNode) int {
+		return cmp.Or(cmp.Compare(held(b), held(a)), cmp.Compare(b.Ready, a.Ready), cmp.Compare(b.Priority, a.Priority))
+	})
+	for _, n := range sorted {
+		ranked.rows = append(ranked.rows, []string{
+			nameIn(names, n.Key), countText(n.Loop), priorityText(n.Priority), countText(n.Tickets),
+			countText(n.Pass), countText(n.Ready), n.Held,
+		})
+	}
+	ranked.write(b)
+}
+
+func priorityText(v float64) string {
+	if math.IsNaN(v) || math.Abs(v) >= 1e6 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}

@@ -1,0 +1,286 @@
+package graphview
+
+import (
+	"bytes"
+	"cmp"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+func writeText(t *testing.T, s *bgraph.Snapshot, o TextOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteText(&b, s, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestWriteText(t *testing.T) {
+	for name, o := range map[string]TextOptions{
+		"text.golden":        {},
+		"text-narrow.golden": {Width: 100, Limit: 5, Sort: "wait-p99"},
+		"text-stacks.golden": {Stacks: true, Sort: "-count", Width: 200},
+	} {
+		golden(t, name, []byte(writeText(t, sampleSnapshot(), o)))
+	}
+}
+
+func TestWriteTextWithoutAnything(t *testing.T) {
+	got := writeText(t, &bgraph.Snapshot{}, TextOptions{})
+	if !strings.Contains(got, "Nothing has waited yet.") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWriteTextUnknownColumn(t *testing.T) {
+	var b bytes.Buffer
+	err := WriteText(&b, sampleSnapshot(), TextOptions{Sort: "speed"})
+	if err == nil || b.Len() > 0 {
+		t.Fatalf("error %v after %d bytes; want an error and nothing written", err, b.Len())
+	}
+	for _, name := range Columns() {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%q does not name the column %s", err, name)
+		}
+	}
+}
+
+// Every column can be sorted by, both ways, and moves the rows of just one table.
+func TestEveryColumnSorts(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	s := randomGraph(r, 30, 80)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Key += 50 // not the first keys, which nobody waits at
+		n.Peak, n.Oldest, n.Ready = r.Int64N(1000), bgraph.Nanos(r.IntN(1e9)), timesOfMean(9, bgraph.Nanos(r.IntN(1e6)))
+		n.Ready.Hist, n.Wait.Hist = bgraph.Histogram{0, 0, uint64(r.IntN(10)), 1}, bgraph.Histogram{0, uint64(r.IntN(10)), 1}
+	}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		e.From, e.To = e.From+50, e.To+50
+		e.Heap, e.Recent, e.CPU.Hist = bgraph.Change{Steps: 1, Sum: r.Int64N(1e6)}, bgraph.Moments{Mean: r.Float64()}, bgraph.Histogram{0, uint64(r.IntN(10)), 1}
+	}
+	names := distinctNames(s)
+	for _, name := range Columns() {
+		for _, order := range []string{name, "-" + name} {
+			nodes, edges := nodeTable(s, names), edgeTable(s, names)
+			if _, _, err := sortTables(order, nodes, edges); err != nil {
+				t.Fatal(err)
+			}
+			up := strings.HasPrefix(order, "-")
+			if !inOrder(nodes, name, up) && !inOrder(edges, name, up) {
+				t.Errorf("sorted by %s: not in order", order)
+			}
+		}
+	}
+}
+
+func inOrder[R any](t *textTable[R], name string, up bool) bool {
+	i := slices.IndexFunc(t.columns, func(c column[R]) bool { return c.name == name })
+	if i < 0 {
+		return false
+	}
+	c := t.columns[i]
+	rows := slices.Clone(t.rows)
+	if up {
+		slices.Reverse(rows)
+	}
+	return slices.IsSortedFunc(rows, func(a, b R) int {
+		if c.rank == nil {
+			return strings.Compare(c.text(&a), c.text(&b))
+		}
+		return cmp.Compare(c.rank(&b), c.rank(&a))
+	})
+}
+
+// What a column is sorted by is what it shows, and the default is what an operator wants
+// to see first.
+func TestDefaultOrder(t *testing.T) {
+	s := sampleSnapshot()
+	nodes, edges := nodeTable(s, distinctNames(s)), edgeTable(s, distinctNames(s))
+	if got := []bgraph.Key{nodes.rows[0].Key, nodes.rows[1].Key}; !slices.Equal(got, []bgraph.Key{sampleRead, sampleMutex}) {
+		t.Errorf("first nodes %v; want those with most tasks", got)
+	}
+	if e := edges.rows[0]; e.From != sampleRender || e.To != sampleRead {
+		t.Errorf("first edge %s → %s; want the one with most CPU", e.from, e.to)
+	}
+	if !inOrder(nodes, "now", false) || !inOrder(edges, "cpu", false) {
+		t.Errorf("tables are not in their default order")
+	}
+}
+
+func TestTextKeepsToItsWidth(t *testing.T) {
+	for what, s := range oddSnapshots() {
+		s.Nodes = append(s.Nodes, sampleSnapshot().Nodes...)
+		for _, width := range []int{120, 160, 250} {
+			text := writeText(t, s, TextOptions{Width: width, Stacks: true})
+			checkPlain(t, text)
+			for line := range strings.Lines(text) {
+				if n := textWidth(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s, width %d: %d columns: %q", what, width, n, line)
+				}
+			}
+		}
+	}
+}
+
+func TestTextLimitSaysHowManyRowsAreLeftOut(t *testing.T) {
+	text := writeText(t, sampleSnapshot(), TextOptions{Limit: 4})
+	if !strings.Contains(text, "… and 8 more\n\nEDGES: 19") || !strings.Contains(text, "… and 15 more") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+func TestColumnsAreAligned(t *testing.T) {
+	s := sampleSnapshot()
+	for i := range s.Nodes {
+		s.Nodes[i].Label = []string{"日本語", "e\u0301", "plain", "🙂🙂"}[i%4] + s.Nodes[i].Label
+	}
+	lines := strings.Split(writeText(t, s, TextOptions{}), "\n")
+	from := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "NODES") })
+	width := textWidth(lines[from+1])
+	for _, l := range lines[from+1 : from+10] {
+		if textWidth(l) != width {
+			t.Errorf("%q ends in column %d, the head in %d", l, textWidth(l), width)
+		}
+	}
+}
+
+// Nodes that differ in their callers only must not look the same.
+func TestDistinctNames(t *testing.T) {
+	read := func(k bgraph.Key, calls ...string) bgraph.Node {
+		n := bgraph.Node{Key: k, Reason: "read"}
+		for _, c := range append([]string{"x.org/a.read"}, calls...) {
+			n.Stack = append(n.Stack, bgraph.Frame{Function: c, Line: int(k)})
+		}
+		n.Stack[0].Line = 7
+		return n
+	}
+	for _, c := range []struct {
+		nodes []bgraph.Node
+		want  []string
+	}{
+		{[]bgraph.Node{read(20, "x.org/a.serve")}, []string{"read a.read"}},
+		{[]bgraph.Node{read(20, "x.org/a.get"), read(21, "x.org/a.put")}, []string{"read a.read via a.get", "read a.read via a.put"}},
+		{[]bgraph.Node{read(20, "x.org/a.get"), read(21, "x.org/a.get")}, []string{"read a.read via a.get:20", "read a.read via a.get:21"}},
+		{[]bgraph.Node{read(20), read(21)}, []string{"read a.read #0000000000000014", "read a.read #0000000000000015"}},
+		{[]bgraph.Node{{Key: 20}, {Key: 21}}, []string{"0000000000000014", "0000000000000015"}},
+	} {
+		s := &bgraph.Snapshot{Nodes: c.nodes}
+		names := distinctNames(s)
+		for i, n := range c.nodes {
+			if names[n.Key] != c.want[i] {
+				t.Errorf("node %d of %d: %q, want %q", i, len(c.nodes), names[n.Key], c.want[i])
+			}
+		}
+	}
+	s := hostileSnapshot()
+	seen := map[string]bool{}
+	for _, name := range distinctNames(s) {
+		checkPlain(t, name)
+		if seen[name] {
+			t.Errorf("%q twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+func TestLongRuns(t *testing.T) {
+	usual := func(k bgraph.Key, longest bgraph.Nanos) bgraph.Edge {
+		e := bgraph.Edge{From: k, To: k, Count: 1000, CPU: bgraph.Times{Count: 1000, Sum: 5e6, Max: longest, Hist: make(bgraph.Histogram, bgraph.Buckets)}}
+		e.CPU.Hist[bgraph.BucketOf(5000)], e.CPU.Hist[bgraph.BucketOf(longest)] = 999, 1
+		return e
+	}
+	often := usual(23, 2_000_000)
+	often.CPU.Hist[bgraph.BucketOf(5000)], often.CPU.Hist[bgraph.BucketOf(2_000_000)] = 900, 100
+	reported := usual(24, 6000)
+	reported.Overruns = 1
+	s := &bgraph.Snapshot{Edges: []bgraph.Edge{usual(20, 6000), usual(21, 900_000), usual(22, 50_000_000), often, reported}}
+	s.Overruns = []bgraph.Overrun{
+		{From: 20, To: bgraph.KeyStart, Held: 80_000_000}, {From: 20, To: bgraph.KeyStart, Held: 70_000_000},
+	}
+	var got []bgraph.Key
+	for _, r := range longRuns(s) {
+		got = append(got, r.from)
+	}
+	// 20 has not ended, 22 has one long run, 23 many, 24 was reported though short.
+	if want := []bgraph.Key{20, 22, 23, 24}; !slices.Equal(got, want) {
+		t.Fatalf("long runs from %v, want %v", got, want)
+	}
+	r := longRuns(s)[0]
+	if r.longest != 80_000_000 || r.reports != 2 || r.latest.Held != 70_000_000 || r.Edge != nil {
+		t.Errorf("a step that has not ended: %+v", r)
+	}
+	if got := r.title(nil); !strings.HasSuffix(got, "→ (had not ended)") {
+		t.Errorf("its title: %q", got)
+	}
+}
+
+func TestTraceOf(t *testing.T) {
+	got := traceOf(sampleTrace)
+	want := []string{"web.(*page).sortOffers  page.go:212", "web.(*page).render  page.go:91", "web.(*conn).serve  conn.go:64"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := traceOf(strings.Repeat("a.b()\n\tx.go:1\n", 100)); len(got) != traceLines+1 || got[traceLines] != "…" {
+		t.Errorf("a long trace has %d lines: %q", len(got), got[len(got)-1])
+	}
+}
+
+func TestWriteSummary(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSummary(&b, sampleSnapshot()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "summary.golden", b.Bytes())
+}
+
+func TestSummaryFitsTheScreen(t *testing.T) {
+	all := oddSnapshots()
+	all["sample"] = sampleSnapshot()
+	busy := randomGraph(rand.New(rand.NewPCG(5, 6)), 300, 900)
+	busy.Resources = hostileSnapshot().Resources
+	busy.Overruns = hostileSnapshot().Overruns
+	busy.Overflow = bgraph.Overflow{Nodes: 1}
+	busy.Taken = time.Now()
+	all["busy"] = busy
+	for what, s := range all {
+		var b bytes.Buffer
+		if err := WriteSummary(&b, s); err != nil {
+			t.Fatal(err)
+		}
+		checkPlain(t, b.String())
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if len(lines) > 40 {
+			t.Errorf("%s: %d lines, more than 40", what, len(lines))
+		}
+		for _, l := range lines {
+			if textWidth(l) > summaryWidth {
+				t.Errorf("%s: %d columns: %q", what, textWidth(l), l)
+			}
+		}
+	}
+}
+
+// Nobody should have to read the golden files to see that the main things are there.
+func TestSummaryNamesWhatIsWrong(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSummary(&b, sampleSnapshot()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`shop, pid 4711 on web-3`, `mutex web\.\(\*sessions\)\.find +1,021`, `render page +→ read .* 59\.3%`,
+		`render page +→ write .* 33\.0ms .* 2\n`, `file descriptors +3,771 +4,096 +92\.1%`,
+	} {
+		if !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("no %s in\n%s", want, &b)
+		}
+	}
+}
