@@ -3,6 +3,7 @@ package knot
 import (
 	"context"
 	"net"
+	"time"
 	"unsafe"
 )
 
@@ -41,10 +42,12 @@ type Ctx struct {
 	writeErr error  // first failed write; nothing is written after it
 
 	head     head
-	path     []byte // decoded and cleaned
-	scratch  []byte // backing of path when it differs from the target
-	pathText string // path as a string, kept for the next equal path
-	user     string // who the client is, for the access log
+	path     []byte    // decoded and cleaned
+	scratch  []byte    // backing of path when it differs from the target
+	pathText string    // path as a string, kept for the next equal path
+	user     string    // who the client is, for the access log
+	began    time.Time // when the request was complete, if somebody wants to know; else zero
+	shard    uint32    // of the counters of servers; fixed
 	body     body
 	resp     response
 
@@ -74,7 +77,7 @@ type Ctx struct {
 }
 
 func newCtx() *Ctx {
-	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize)}
+	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize), shard: nextShard()}
 }
 
 // headBytes is what the spans of head count from.

@@ -177,6 +177,9 @@ func (x *Ctx) serveRequest() {
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user = pace{}, ""
+	if x.srv.timed {
+		x.began = time.Now()
+	}
 	x.c.served = true
 	h := &x.head
 	var f *fault
@@ -258,6 +261,7 @@ const maxRoute = 128
 func (x *Ctx) conclude() {
 	x.finished = true
 	answered()
+	x.count()
 	x.c.since = x.srv.clock.now()
 	if x.srv.AccessLog != nil {
 		x.srv.AccessLog.record(x)
@@ -306,6 +310,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *fault) {
 	x.headAt = x.r
+	x.user, x.began = "", time.Time{}
 	method := x.head.method // an answer to HEAD has no body, whatever it says
 	x.head.reset()
 	x.head.method = method

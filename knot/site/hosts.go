@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/knot"
@@ -17,6 +18,11 @@ type Hosts struct {
 	exact    map[string]*Site
 	wild     map[string]*Site // by what follows the star: ".example.org"
 	fallback *Site            // of hosts that nobody has; nil: they get 421
+
+	users    atomic.Int64 // requests that a Switch has given to it; atomic
+	retired  atomic.Bool  // a Switch has others now; atomic
+	retire   sync.Once
+	onRetire func() // fixed
 }
 
 // Add gives a site the names of hosts, in any case: "example.org", "*.example.org" for every name
@@ -117,13 +123,60 @@ func (h *Hosts) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
 // it began with. Safe from anywhere.
 type Switch struct{ hosts atomic.Pointer[Hosts] }
 
-// Set makes h what is served from now on.
-func (s *Switch) Set(h *Hosts) { s.hosts.Store(h) }
+// Set makes h what is served from now on. Those before retire: once nobody is served by them, what
+// was given to OnRetire is called.
+func (s *Switch) Set(h *Hosts) {
+	if old := s.hosts.Swap(h); old != nil && old != h {
+		old.retired.Store(true)
+		old.retireIfUnused()
+	}
+}
+
+// Hosts are those that were set last; nil if none were.
+func (s *Switch) Hosts() *Hosts { return s.hosts.Load() }
+
+// enter returns the Hosts for a request. The caller leaves them.
+func (s *Switch) enter() *Hosts {
+	for {
+		h := s.hosts.Load()
+		h.users.Add(1)
+		if s.hosts.Load() == h {
+			return h
+		}
+		h.leave() // they may have retired in between
+	}
+}
+
+func (h *Hosts) leave() {
+	if h.users.Add(-1) == 0 {
+		h.retireIfUnused()
+	}
+}
+
+func (h *Hosts) retireIfUnused() {
+	if h.retired.Load() && h.users.Load() == 0 {
+		h.retire.Do(func() {
+			if h.onRetire != nil {
+				h.onRetire()
+			}
+		})
+	}
+}
+
+// OnRetire says what is to be done, once, when h was replaced in a Switch and serves nobody any
+// more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
+func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
 
 // Serve is the handler. It may park.
-func (s *Switch) Serve(x *knot.Ctx) error { return s.hosts.Load().Serve(x) }
+func (s *Switch) Serve(x *knot.Ctx) error {
+	h := s.enter()
+	defer h.leave()
+	return h.Serve(x)
+}
 
 // ErrorPage is Server.ErrorPage.
 func (s *Switch) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
-	return s.hosts.Load().ErrorPage(x, status)
+	h := s.enter()
+	defer h.leave()
+	return h.ErrorPage(x, status)
 }

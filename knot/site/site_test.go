@@ -546,3 +546,35 @@ func TestCurlWithAPassword(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestSwitch: the old sites are closed when their last request has ended, and not before.
+func TestSwitch(t *testing.T) {
+	var s Switch
+	closed := make([]int, 3)
+	hosts := make([]*Hosts, 3)
+	for i := range hosts {
+		hosts[i] = new(Hosts)
+		hosts[i].OnRetire(func() { closed[i]++ })
+	}
+	expect := func(what string, want ...int) {
+		t.Helper()
+		if fmt.Sprint(closed) != fmt.Sprint(want) {
+			t.Errorf("%s: closed %v, want %v", what, closed, want)
+		}
+	}
+	s.Set(hosts[0])
+	a, b := s.enter(), s.enter()
+	s.Set(hosts[1])
+	expect("two requests are served", 0, 0, 0)
+	a.leave()
+	expect("one request is served", 0, 0, 0)
+	s.Set(hosts[2])
+	expect("nobody was served by the second", 0, 1, 0)
+	b.leave()
+	expect("nobody is served by the first", 1, 1, 0)
+	s.Set(hosts[2])
+	expect("set again", 1, 1, 0)
+	if s.enter() != hosts[2] {
+		t.Error("not the last")
+	}
+}
