@@ -56,6 +56,23 @@ func (c lintCase) run(t *testing.T) {
 	})
 }
 
+func TestLintRefusals(t *testing.T) {
+	refused := func(n uint64) func(scene) {
+		return func(sc scene) {
+			sc.Sched = &bgraph.Sched{Policy: "resource", Admitted: 10_000 - n, Refused: n, Refusals: []bgraph.SchedRefusal{
+				{Why: "waited too long", Count: 1}, {Why: "no room inside", Count: n - 1},
+			}}
+		}
+	}
+	for _, c := range []lintCase{
+		{name: "many", change: refused(3_844), want: "warning refused", says: []string{"3,844 of 10,000", "no room inside for 3,843; waited too long for 1"}},
+		{name: "few", change: refused(2), want: "info refused", says: []string{"2 of 10,000"}},
+		{name: "none", change: func(sc scene) { sc.Sched = &bgraph.Sched{Policy: "resource", Admitted: 10_000} }},
+	} {
+		c.run(t)
+	}
+}
+
 func TestLintSteps(t *testing.T) {
 	ms := time.Millisecond
 	report := func(from, to bgraph.Key, loop int, held time.Duration) bgraph.Overrun {
