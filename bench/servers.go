@@ -38,6 +38,8 @@ const serverStart = 30 * time.Second
 func (r *run) launchers() []launcher {
 	found := []launcher{{"knot", func(ctx context.Context) (*server, error) {
 		return startServer(ctx, "knot", r.self, workerCommand, "knot")
+	}}, {"knot-http", func(ctx context.Context) (*server, error) {
+		return startServer(ctx, "knot-http", r.self, workerCommand, "knot", "-http")
 	}}}
 	for _, peer := range []string{"net-http", "fasthttp", "gnet"} {
 		path, err := r.buildPeer(peer)

@@ -75,7 +75,7 @@ func runChoresKnot(args []string, out io.Writer) error {
 		}
 	})
 	chores.OnTerm(func(ctx context.Context) {
-		rt.Go(func() { failed <- server.Shutdown(ctx) })
+		failed <- server.Shutdown(ctx)
 	})
 	go func() { failed <- host.Obey() }()
 	return <-failed
@@ -98,7 +98,7 @@ func taskHost(f *chores.Flags) *chores.Host {
 // knotChores does the chores of a host, or those of goroutines through AdaptHTTP, and serves
 // files.
 func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
-	adapted := knot.AdaptHTTP(chores.Handler(chores.NewHost(f), f.Root))
+	adapted := knot.AdaptHTTP(knot.OffloadHTTP(chores.Handler(chores.NewHost(f), f.Root)))
 	var files *knot.Files
 	if f.Root != "" {
 		// Files has the paths of the request, not those below FilesPath: so has the folder.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -24,6 +25,7 @@ func runKnot(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
 	patient := flags.Bool("patient", false, "let requests wait that would be refused; graph and scheduler as the environment says")
+	adapted := flags.Bool("http", false, "answer with the handler of net/http that the peer net-http has, in tasks")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -45,6 +47,12 @@ func runKnot(args []string, out io.Writer) error {
 	server := &knot.Server{Handler: func(x *knot.Ctx) error {
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}
+	if *adapted {
+		server.Handler = knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "Hello, World!")
+		}))
+	}
 	failed := make(chan error, 2)
 	rt.Go(func() {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")

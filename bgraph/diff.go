@@ -73,6 +73,11 @@ func (d *difference) subtract() error {
 		d.count("sched.admitted", &s.Sched.Admitted, b.Sched.Admitted)
 		d.count("sched.deferred", &s.Sched.Deferred, b.Sched.Deferred)
 		d.count("sched.refused", &s.Sched.Refused, b.Sched.Refused)
+		for _, was := range b.Sched.Refusals {
+			if now := s.Sched.refusal(was.Why); now != nil {
+				d.count("sched.refusals", &now.Count, was.Count)
+			}
+		}
 	}
 	at := matchResources(s.Resources, b.Resources)
 	for i := range b.Resources {

@@ -317,6 +317,9 @@ func TestDiffRefuses(t *testing.T) {
 		{"overflow.edges is less", func(b, _ *Snapshot) { b.Overflow.Edges++ }},
 		{"sched.admitted is less", func(b, _ *Snapshot) { b.Sched.Admitted++ }},
 		{"sched.deferred is less", func(b, _ *Snapshot) { b.Sched.Deferred++ }},
+		{"sched.refusals is less", func(b, s *Snapshot) {
+			b.Sched.Refusals, s.Sched.Refusals = []SchedRefusal{{Why: "x", Count: 2}}, []SchedRefusal{{Why: "x", Count: 1}}
+		}},
 		{"sched.refused is less", func(b, _ *Snapshot) { b.Sched.Refused++ }},
 	} {
 		before, after := smallSnapshot(), smallSnapshot()

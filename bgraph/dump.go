@@ -340,6 +340,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 		return
 	}
 	name(&s.Sched.Policy)
+	for i := range s.Sched.Refusals {
+		name(&s.Sched.Refusals[i].Why)
+	}
 	for i := range s.Sched.Resources {
 		name(&s.Sched.Resources[i].Name, &s.Sched.Resources[i].State)
 	}
@@ -425,6 +428,7 @@ func (s *Snapshot) clone() *Snapshot {
 	if s.Sched != nil {
 		sched := *s.Sched
 		sched.Resources, sched.Nodes = slices.Clone(sched.Resources), slices.Clone(sched.Nodes)
+		sched.Refusals = slices.Clone(sched.Refusals)
 		out.Sched = &sched
 	}
 	return &out

@@ -98,6 +98,8 @@ func listLimits(key string) (most, size int) {
 		return MaxDumpLoops, 40
 	case "resources":
 		return MaxDumpResources, 72
+	case "refusals":
+		return MaxDumpResources, 24
 	case "changes":
 		return MaxDumpResources, 32
 	case "overruns":

@@ -149,6 +149,14 @@ func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	addCount(&out.Overflow.Edges, s.Overflow.Edges)
 }
 
+// refusal is the element of Refusals with that cause, nil if there is none.
+func (s *Sched) refusal(why string) *SchedRefusal {
+	if i := slices.IndexFunc(s.Refusals, func(r SchedRefusal) bool { return r.Why == why }); i >= 0 {
+		return &s.Refusals[i]
+	}
+	return nil
+}
+
 // addSched takes over the elements of s.
 func (m *merger) addSched(s *Sched) {
 	to := m.out.Sched
@@ -160,6 +168,13 @@ func (m *merger) addSched(s *Sched) {
 	addCount(&to.Admitted, s.Admitted)
 	addCount(&to.Deferred, s.Deferred)
 	addCount(&to.Refused, s.Refused)
+	for _, r := range s.Refusals {
+		if x := to.refusal(r.Why); x != nil {
+			addCount(&x.Count, r.Count)
+		} else {
+			to.Refusals = append(to.Refusals, r)
+		}
+	}
 	for _, r := range s.Resources {
 		i := slices.IndexFunc(to.Resources, func(t SchedResource) bool { return t.Name == r.Name })
 		switch {

@@ -267,8 +267,15 @@ type Sched struct {
 	Admitted  uint64          `json:"admitted"`
 	Deferred  uint64          `json:"deferred"`
 	Refused   uint64          `json:"refused"`
+	Refusals  []SchedRefusal  `json:"refusals,omitempty"` // the refused by cause, each once
 	Resources []SchedResource `json:"resources"`
 	Nodes     []SchedNode     `json:"nodes"` // by Key, then Loop
+}
+
+// A SchedRefusal is how many tasks were refused for one cause.
+type SchedRefusal struct {
+	Why   string `json:"why"`
+	Count uint64 `json:"count"`
 }
 
 // A SchedResource is the state of a watched resource.

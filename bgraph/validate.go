@@ -302,10 +302,16 @@ func (s *Snapshot) checkSched() error {
 		checkCount("sched.admitted", s.Sched.Admitted),
 		checkCount("sched.deferred", s.Sched.Deferred),
 		checkCount("sched.refused", s.Sched.Refused),
+		checkLength("sched.refusals", len(s.Sched.Refusals), MaxDumpResources),
 		checkLength("sched.resources", len(s.Sched.Resources), MaxDumpResources),
 		checkLength("sched.nodes", len(s.Sched.Nodes), MaxDumpEdges),
 	); err != nil {
 		return err
+	}
+	for i, r := range s.Sched.Refusals {
+		if err := first(nameRule.check("why", r.Why), checkCount("count", r.Count)); err != nil {
+			return fmt.Errorf("sched.refusals[%d]: %w", i, err)
+		}
 	}
 	for i := range s.Sched.Resources {
 		r := &s.Sched.Resources[i]

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"testing"
+	"time"
 )
 
 const plainRequest = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
@@ -133,3 +135,73 @@ func BenchmarkFile(b *testing.B) {
 		giveBack(x)
 	}
 }
+
+// BenchmarkHandler is BenchmarkRequest with a handler of net/http; its rival is what the
+// server of net/http itself does for a request, on a connection in memory too.
+func BenchmarkHandler(b *testing.B) {
+	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		io.WriteString(w, "Hello, World!")
+	})
+	for _, request := range benchRequests {
+		b.Run("knot/"+request.name, func(b *testing.B) {
+			s := &Server{Handler: AdaptHTTP(hello)}
+			s.ready()
+			defer s.Close()
+			nc := newScriptConn([]byte(request.text), nil, 1)
+			nc.discard = true
+			c := &conn{nc: nc, srv: s}
+			b.ReportAllocs()
+			for b.Loop() {
+				nc.taken = 0
+				c.state.Store(connIdle)
+				x := s.borrow(c)
+				x.run()
+				giveBack(x)
+			}
+		})
+		b.Run("net-http/"+request.name, func(b *testing.B) {
+			b.ReportAllocs()
+			nc := &repeatConn{text: []byte(request.text), left: b.N, closed: make(chan struct{})}
+			http.Serve(&oneConn{conn: nc}, hello)
+			<-nc.closed
+		})
+	}
+}
+
+// A repeatConn gives a request again and again, one with each Read.
+type repeatConn struct {
+	text   []byte
+	left   int
+	closed chan struct{}
+}
+
+func (c *repeatConn) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	c.left--
+	return copy(p, c.text), nil
+}
+
+func (c *repeatConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *repeatConn) Close() error                     { close(c.closed); return nil }
+func (c *repeatConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *repeatConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *repeatConn) SetDeadline(time.Time) error      { return nil }
+func (c *repeatConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *repeatConn) SetWriteDeadline(time.Time) error { return nil }
+
+// A oneConn is a listener with one connection.
+type oneConn struct{ conn net.Conn }
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	c := l.conn
+	if l.conn = nil; c == nil {
+		return nil, io.EOF
+	}
+	return c, nil
+}
+
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }

@@ -59,7 +59,8 @@ type conn struct {
 	next   *conn  // guarded by srv.mu
 	prev   *conn  // guarded by srv.mu
 
-	remote string // client's host for the access log, made when first needed
+	remote string     // client's host for the access log, made when first needed
+	known  *connFacts // for handlers of net/http, made when first needed
 	// Readings of the server's clock: since when the connection is idle, and
 	// what the deadlines are set to (0: none).
 	since, readBy, writeBy int64

@@ -195,6 +195,16 @@ func (x *Ctx) busyReads() {
 	}
 }
 
+// shed gives the buffers back, for a request that goes on without them.
+func (x *Ctx) shed() {
+	bufferBytes.Release(x.counted)
+	x.counted, x.spoiled = 0, true
+	y := &Ctx{in: x.in, out: x.out[:0], head: head{fields: x.head.fields}}
+	x.in, x.out, x.head.fields, x.r, x.w = nil, nil, nil, 0, 0
+	y.recycle()
+	contexts.Put(y)
+}
+
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.c, x.srv, x.writeErr = nil, nil, nil

@@ -5,33 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"sync"
+	"net/url"
 	"sync/atomic"
+	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a
-// reverse proxy, the handlers of net/http/pprof.
+// Serve accepts connections on ln and answers their requests with h, a handler of
+// net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
+// Server whose Handler is AdaptHTTP(h). It returns when ln is closed or fails. It parks.
+func Serve(ln net.Listener, h http.Handler) error {
+	s := &Server{Handler: AdaptHTTP(h)}
+	err := s.Serve(ln)
+	s.Close()
+	return err
+}
+
+// AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a router,
+// a framework. nil stands for http.DefaultServeMux.
 //
-// As such code blocks the way goroutines do, it runs on a goroutine of its own while
-// the task waits, which costs a few microseconds for each request; it may use
-// everything in this project, as any goroutine may. Bodies are streamed both ways, at
-// the same time if the handler does so.
+// The handler runs in the request's task: no goroutine is started, and it may use package
+// task and all that waits by parking. What in it blocks natively (a Go channel, a lock held
+// across a wait, http.Client and with it httputil.ReverseProxy) holds up the other tasks of
+// its loop: wrap such handlers in OffloadHTTP, or call task.Offload in them. Bodies are
+// streamed both ways, at the same time if the handler does so.
 //
 // The request has what a server of net/http gives it, http.ServerContextKey and
 // http.LocalAddrContextKey in its context included, and the ResponseWriter is also a
-// Flusher, a Hijacker, a CloseNotifier, and whatever http.ResponseController can use.
-// docs/net-http.md goes through it item by item; what is different:
+// Flusher, a Hijacker, a ReaderFrom, a CloseNotifier, and whatever http.ResponseController
+// can use. docs/net-http.md goes through it item by item; what is different:
 //
-//   - The request's context ends within about a second when the client is gone, not at
-//     once, and only if the connection has a descriptor.
 //   - The limits of Server apply, MaxBody too: http.Server has none for bodies.
 //   - The server behind http.ServerContextKey only describes this one.
 //   - CONNECT and paths that climb above the root are refused before the handler, and
 //     status 101 without Hijack becomes 500, as does a panic before the response.
 func AdaptHTTP(h http.Handler) Handler {
+	if h == nil {
+		h = http.DefaultServeMux
+	}
 	var likeness atomic.Pointer[describedServer]
 	return func(x *Ctx) error {
 		d := likeness.Load()
@@ -39,18 +54,73 @@ func AdaptHTTP(h http.Handler) Handler {
 			d = describe(x.srv, h)
 			likeness.Store(d)
 		}
-		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, d.std))
-		e := &exchange{x: x, srv: x.srv, header: make(http.Header), cancel: cancel, connControl: connControl{nc: x.c.nc}}
-		e.untie = [...]func() bool{context.AfterFunc(x.Context(), cancel), context.AfterFunc(task.Context(), cancel)}
-		if err := e.request(ctx); err != nil {
-			e.end()
+		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: task.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
+		if err := e.request(); err != nil {
+			e.ctx.end()
 			return err
 		}
 		x.adapted = e
-		e.watch = watchPeer(e.nc, e.peerGone)
-		e.run(h)
+		e.serve(h)
 		return e.failure
 	}
+}
+
+// OffloadHTTP makes a handler that may block natively of h: h runs on an ordinary
+// goroutine while the task of the request waits. That costs some microseconds, and a
+// goroutine as long as h takes. It is for what AdaptHTTP serves, or a part of it, as one
+// route of a router; on a goroutine it just calls h. It parks.
+func OffloadHTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if task.Current() == nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+		task.CheckWait() // before h has begun, which can't be taken back
+		o := offloaded{w: task.Self()}
+		defer o.w.Release()
+		go o.run(h, w, r)
+		o.wait()
+		if o.panicked != nil {
+			panic(o.panicked)
+		}
+	})
+}
+
+// An offloaded is a call of a handler on a goroutine of its own.
+type offloaded struct {
+	w        *task.Waiter
+	panicked any // written before the wake
+}
+
+// wait waits for the end of run, whatever becomes of the task: the handler uses what belongs
+// to it.
+func (o *offloaded) wait() {
+	woken := false
+	defer func() {
+		if !woken {
+			o.w.Absorb()
+		}
+	}()
+	woken = o.w.Park(task.ReasonOffload, nil) == nil
+}
+
+func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	returned := false
+	defer func() {
+		if !returned {
+			o.panicked = recover()
+			switch {
+			case o.panicked == nil && coro.ByGoexit():
+				o.panicked = task.ErrGoexit
+			case o.panicked == http.ErrAbortHandler:
+			default:
+				o.panicked = &task.PanicError{Task: "a handler of net/http", Value: o.panicked, Stack: task.PanicStack(o.panicked)}
+			}
+		}
+		o.w.Wake()
+	}()
+	h.ServeHTTP(w, r)
+	returned = true
 }
 
 // A describedServer is what http.ServerContextKey leads to.
@@ -75,76 +145,45 @@ var (
 )
 
 // An exchange is a request and its response as net/http sees them. The handler may
-// hand its parts to other goroutines, so everything is guarded: what belongs to the
+// hand its parts to other tasks and goroutines, so everything is guarded: what belongs to the
 // request body by reading, the rest by mu, which are held while somebody reads or writes;
-// of the two, reading is locked first. Only plain goroutines take them.
+// of the two, reading is locked first.
 type exchange struct {
-	reading sync.Mutex
-	mu      sync.Mutex
+	reading task.Mutex
+	mu      task.Mutex
 	// x is nil when the handler has returned, or has the connection. Guarded by both: it
 	// is changed under both and may be used under either, for what that guards.
 	x         *Ctx
-	srv       *Server       // fixed
-	header    http.Header   // the handler's own: not guarded
-	r         *http.Request // fixed, but for its Trailer: guarded by reading
-	waiter    *task.Waiter  // of the task, until it is woken; guarded by mu
-	wrote     bool          // the head: status and header are fixed; guarded by mu
-	typed     bool          // Content-Type is decided; guarded by mu
-	duplex    bool          // guarded by mu
-	hijacked  bool          // guarded by mu
-	sniffed   []byte        // body held back to find out its type; guarded by mu
-	announced []string      // trailers of the response; guarded by mu
-	closed    atomic.Bool   // the request body is
-	bodyErr   error         // first error of the request body but io.EOF; guarded by reading
-	failure   error         // what the Handler returns; guarded by mu
+	srv       *Server          // fixed
+	described *describedServer // fixed
+	task      context.Context  // of the task; fixed
+	loop      *task.Loop       // of the task, nil on a goroutine; fixed
+	header    http.Header      // the handler's own: not guarded
+	r         *http.Request    // fixed, but for its Trailer: guarded by reading
+	wrote     bool             // the head: status and header are fixed; guarded by mu
+	typed     bool             // Content-Type is decided; guarded by mu
+	duplex    bool             // guarded by mu
+	hijacked  bool             // guarded by mu
+	sniffed   []byte           // body held back to find out its type; guarded by mu
+	announced []string         // trailers of the response; guarded by mu
+	closed    atomic.Bool      // the request body is
+	bodyErr   error            // first error of the request body but io.EOF; guarded by reading
+	failure   error            // what the Handler returns; guarded by mu
 
-	cancel context.CancelFunc
-	untie  [2]func() bool // part the request's context from those of server and task
-	watch  *peerWatch
-
+	ctx requestContext
 	connControl
+
+	url   url.URL   // the target of most requests
+	named [8]string // backing of names
 }
 
-// run runs the handler on a goroutine of its own while the calling task waits, whatever
-// happens to it: the handler uses what belongs to the task. A handler that takes the
-// connection over is not waited for any more.
-func (e *exchange) run(h http.Handler) {
-	if task.Current() == nil {
-		e.serve(h)
-		return
-	}
-	w := task.Self()
-	defer w.Release()
-	e.waiter = w
-	go e.serve(h)
-	woken := false
-	defer func() {
-		if !woken {
-			w.Absorb()
-		}
-	}()
-	woken = w.Park(task.ReasonOffload, nil) == nil
-}
-
-// wakeTask lets the task go on, which then owns the Ctx alone. It needs mu.
-func (e *exchange) wakeTask() {
-	if w := e.waiter; w != nil {
-		e.waiter = nil
-		w.Wake()
-	}
-}
-
-// serve runs the handler, on its goroutine.
+// serve runs the handler, and completes the response.
 func (e *exchange) serve(h http.Handler) {
 	returned := false
 	defer func() {
-		var v any
 		if !returned {
-			v = recover()
-		}
-		e.finish(returned, v)
-		if f := e.r.MultipartForm; f != nil {
-			f.RemoveAll()
+			v := recover()
+			e.unwind(v, v == nil && coro.ByGoexit())
 		}
 	}()
 	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
@@ -152,6 +191,7 @@ func (e *exchange) serve(h http.Handler) {
 	}
 	h.ServeHTTP(e, e.r)
 	returned = true
+	e.finish()
 }
 
 // answerForTheServer answers OPTIONS *, which is not about anything that a handler has.
@@ -159,45 +199,31 @@ func answerForTheServer(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "0")
 }
 
-// end ends what goes on beside the handler.
-func (e *exchange) end() {
-	e.detach()
-	e.cancel()
-}
-
-// detach leaves the request's context to the handler alone.
-func (e *exchange) detach() {
-	for _, stop := range e.untie {
-		stop()
-	}
-	if e.watch != nil {
-		e.watch.stop()
-	}
-}
-
-// finish completes the response. From then on nothing of the Ctx is touched any more.
-func (e *exchange) finish(returned bool, v any) {
-	e.end()
+// unwind is finish for a handler that panicked with v, or, with goexit, ended its goroutine:
+// then the caller of the Handler answers for it.
+func (e *exchange) unwind(v any, goexit bool) {
+	defer e.removeForm()
+	e.ctx.end()
 	e.stopReading()
 	defer e.reading.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !returned && v != http.ErrAbortHandler {
-		what := "handler panicked"
-		if v == nil {
-			what = "handler left by runtime.Goexit"
+	if v == task.ErrGoexit {
+		e.log("handler left by runtime.Goexit")
+	} else if !goexit && v != http.ErrAbortHandler {
+		value, stack := v, []byte(nil)
+		if offloaded, ok := v.(*task.PanicError); ok {
+			value, stack = offloaded.Value, offloaded.Stack
+		} else {
+			stack = task.PanicStack(v)
 		}
-		e.log(what, "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
+		e.log("handler panicked", "panic", fmt.Sprint(value), "stack", string(stack))
 	}
 	x := e.x
 	if x == nil {
 		return // hijacked
 	}
 	switch {
-	case returned && !e.wrote && e.bodyErr != nil:
-		e.failure = e.bodyErr // better than an empty 200
-	case returned:
-		e.conclude(x)
 	case v == http.ErrAbortHandler:
 		x.closing, x.torn = true, true
 		x.resp.phase = respDone
@@ -205,15 +231,52 @@ func (e *exchange) finish(returned bool, v any) {
 		x.closing = true
 		e.failure = Status(http.StatusInternalServerError)
 	}
-	if e.releaseConn() && e.failure == nil && returned {
-		// The handler's own deadline is for all of its response.
-		if e.failure = x.complete(); e.failure == nil {
-			x.flush()
+	e.part(x)
+}
+
+// finish completes the response. From then on nothing of the Ctx is touched any more.
+func (e *exchange) finish() {
+	defer e.removeForm()
+	e.ctx.end()
+	e.stopReading()
+	defer e.reading.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.x; x != nil { // else hijacked
+		if !e.wrote && e.bodyErr != nil {
+			e.failure = e.bodyErr // better than an empty 200
+		} else {
+			e.conclude(x)
+		}
+		if e.releaseConn() && e.failure == nil {
+			// The handler's own deadline is for all of its response.
+			if e.failure = x.complete(); e.failure == nil {
+				x.flush()
+			}
+		}
+		e.part(x)
+	}
+}
+
+// part takes the Ctx back. It needs reading and mu.
+func (e *exchange) part(x *Ctx) {
+	e.releaseConn()
+	e.resetDeadlines(x.c)
+	e.x, x.adapted = nil, nil
+}
+
+// removeForm removes the temporary files of a form. That is disk work.
+func (e *exchange) removeForm() {
+	f := e.r.MultipartForm
+	if f == nil {
+		return
+	}
+	for _, files := range f.File {
+		if len(files) > 0 {
+			offload(func() { f.RemoveAll() })
+			return
 		}
 	}
-	e.resetDeadlines()
-	e.x, x.adapted = nil, nil
-	e.wakeTask()
 }
 
 // conclude ends the response of a handler that has returned. It needs mu.
@@ -245,3 +308,6 @@ func (e *exchange) log(message string, args ...any) {
 	args = append(args, "client", e.r.RemoteAddr, "method", e.r.Method, "target", e.r.RequestURI)
 	e.srv.errorLog().Error("knot: "+message, args...)
 }
+
+// long is a deadline that has passed for certain.
+var long = time.Unix(1, 0)

@@ -3,15 +3,14 @@ package knot
 import (
 	"bufio"
 	"bytes"
-	"errors"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // What a handler of net/http can do with its connection.
@@ -28,9 +27,6 @@ type connControl struct {
 	left    bool      // the client has; guarded by control
 	notify  chan bool // of CloseNotify; guarded by control
 }
-
-// long is a deadline that has passed for certain.
-var long = time.Unix(1, 0)
 
 // stopReading makes sure that nobody reads the body any more, and locks reading.
 func (e *exchange) stopReading() {
@@ -112,8 +108,7 @@ func (e *exchange) releaseConn() bool {
 
 // resetDeadlines undoes what the handler has set. It needs reading and mu, after
 // releaseConn.
-func (e *exchange) resetDeadlines() {
-	c := e.x.c
+func (e *exchange) resetDeadlines(c *conn) {
 	if e.ownIn || e.stopped {
 		c.clearRead()
 	}
@@ -135,6 +130,11 @@ func (e *exchange) EnableFullDuplex() error {
 
 // CloseNotify implements http.CloseNotifier.
 func (e *exchange) CloseNotify() <-chan bool {
+	e.ctx.mu.Lock()
+	if e.ctx.err == nil && !e.ctx.alone {
+		e.ctx.watchPeer()
+	}
+	e.ctx.mu.Unlock()
 	e.control.Lock()
 	defer e.control.Unlock()
 	if e.notify == nil {
@@ -148,7 +148,7 @@ func (e *exchange) CloseNotify() <-chan bool {
 
 // peerGone is called when the client has closed the connection.
 func (e *exchange) peerGone() {
-	e.cancel()
+	e.ctx.end()
 	e.control.Lock()
 	defer e.control.Unlock()
 	if !e.left && e.notify != nil {
@@ -158,7 +158,8 @@ func (e *exchange) peerGone() {
 }
 
 // Hijack implements http.Hijacker: the connection is the caller's from now on, without
-// deadlines. The task and its buffers are given back, and Shutdown does not wait for it.
+// deadlines, and so is the task until the handler returns. The server's buffers are given
+// back, the request counts as done for the admission, and Shutdown does not wait for it.
 func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	e.stopReading()
 	defer e.reading.Unlock()
@@ -186,16 +187,15 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := e.nc.SetDeadline(time.Time{}); err != nil {
 		return nil, nil, err
 	}
-	e.detach()
+	e.ctx.detach()
 	rest := bytes.Clone(x.in[x.r:x.w])
 	e.hijacked, e.x, x.adapted = true, nil, nil
 	x.gone, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
 	x.srv.forget(x.c)
-	if e.waiter == nil {
-		x.c.leave() // the task does so itself
-	}
-	e.wakeTask()
+	x.conclude()
+	x.shed()
+	e.leave(x.c)
 	in := bufio.NewReaderSize(e.nc, max(4<<10, len(rest)))
 	if len(rest) > 0 {
 		in.Reset(io.MultiReader(bytes.NewReader(rest), e.nc))
@@ -206,77 +206,12 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return e.nc, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
 }
 
-// A peerWatch looks now and then whether the other side of a connection has closed it.
-type peerWatch struct {
-	mu      sync.Mutex
-	timer   *time.Timer // guarded by mu
-	stopped bool        // guarded by mu
-}
-
-// peerInterval is how often a peerWatch looks. Most handlers have returned before the
-// first time.
-const peerInterval = 500 * time.Millisecond
-
-// watchPeer calls gone, on a plain goroutine, when the client has closed nc, or its
-// sending side.
-func watchPeer(nc net.Conn, gone func()) *peerWatch {
-	w := new(peerWatch)
-	look := peerCheck(nc)
-	if look == nil {
-		return w
+// leave says that the request is none any more to the admission of its loop.
+func (e *exchange) leave(c *conn) {
+	if e.loop == nil || task.CurrentLoop() == e.loop {
+		c.leave()
+		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(peerInterval, func() {
-		switch closed, err := look(); {
-		case err != nil:
-			return
-		case closed:
-			gone()
-			return
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.stopped {
-			w.timer.Reset(peerInterval)
-		}
-	})
-	return w
-}
-
-func (w *peerWatch) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	if w.timer != nil {
-		w.timer.Stop()
-	}
-}
-
-// peerCheck returns a function that tells whether the client has closed the connection,
-// nil if there is none. It does not look at what the client has sent: poll(2) tells of
-// the end of the stream though there are bytes before it.
-func peerCheck(nc net.Conn) func() (closed bool, err error) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
-		nc = secure.NetConn()
-	}
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return func() (closed bool, err error) {
-		failed := raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			var n int
-			if n, err = unix.Poll(fds, 0); err == unix.EINTR {
-				err = nil
-			}
-			closed = n > 0
-		})
-		return closed, errors.Join(failed, err)
-	}
+	// The conn's own task does not touch it while the handler runs, and does the same later.
+	task.Spawn(task.Options{Loop: e.loop, Context: context.Background()}, c.leave)
 }

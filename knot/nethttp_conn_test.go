@@ -43,7 +43,7 @@ func TestAdaptedProxyTearsWhatIsTorn(t *testing.T) {
 		transport := &http.Transport{}
 		proxy.Transport = transport
 		defer transport.CloseIdleConnections()
-		sv := start(&Server{Handler: AdaptHTTP(proxy)})
+		sv := start(&Server{Handler: adaptBlocking(proxy)})
 		for _, path := range []string{"/chunked", "/length"} {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 			resp, err := client.Get("http://" + sv.addr + path)
@@ -88,7 +88,7 @@ func TestAdaptedProxyPassesAnUpgrade(t *testing.T) {
 		transport := &http.Transport{}
 		proxy.Transport = transport
 		defer transport.CloseIdleConnections()
-		front := start(&Server{Handler: AdaptHTTP(proxy)})
+		front := start(&Server{Handler: adaptBlocking(proxy)})
 		p := front.dial()
 		p.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
 		resp, err := http.ReadResponse(p.r, nil)
@@ -169,7 +169,7 @@ func TestAdaptedFullDuplex(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		for _, framing := range []string{"Content-Length: 6000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5b8d80\r\n"} {
 			got := make(chan int64, 1)
-			sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				control := http.NewResponseController(w)
 				if err := control.EnableFullDuplex(); err != nil {
 					panic(err)
@@ -309,7 +309,7 @@ func TestAdaptedDeadlines(t *testing.T) {
 func TestAdaptedCloseNotify(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, gone := make(chan bool), make(chan bool)
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			//lint:ignore SA1019 programs use it
 			closed := w.(http.CloseNotifier).CloseNotify()
 			began <- true

@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -15,22 +14,26 @@ import (
 
 // The exchange as an http.Request.
 
-// request makes the http.Request. It copies all that it takes from the Ctx. It is called
-// in the task.
-func (e *exchange) request(ctx context.Context) error {
+// request makes the http.Request, which keeps nothing of the Ctx. It is called in the task.
+func (e *exchange) request() error {
 	x := e.x
-	target := x.Target()
-	u, err := url.ParseRequestURI(target)
-	if err != nil {
+	e.ctx.e = e
+	e.header = make(http.Header)
+	// Only WithContext can set the context, and makes a Request for it.
+	r := blankRequest.WithContext(&e.ctx)
+	e.r = r
+	b := x.headBytes()
+	text := string(b[:x.head.size]) // all strings are parts of this one
+	r.Method = x.methodOf(text)
+	r.RequestURI = part(text, x.head.target)
+	r.Host = part(text, x.head.host)
+	if r.URL = e.parseTarget(r.RequestURI); r.URL == nil {
 		return Status(http.StatusBadRequest)
 	}
-	r := &http.Request{
-		Method: x.Method(), URL: u, Host: x.Host(), RequestURI: target,
-		ProtoMajor: 1, ProtoMinor: x.ProtoMinor(),
-		Header: make(http.Header), ContentLength: x.ContentLength(), Body: http.NoBody,
-		Close: !x.head.persistent(),
-	}
-	r.Proto = "HTTP/1." + strconv.Itoa(r.ProtoMinor)
+	r.ProtoMajor, r.ProtoMinor = 1, int(x.head.minor)
+	r.Proto = protoText(r.ProtoMinor)
+	r.ContentLength, r.Body = x.ContentLength(), http.NoBody
+	r.Close = !x.head.persistent()
 	if r.ContentLength != 0 {
 		r.Body = (*requestBody)(e)
 		if b := &x.body; b.chunked || b.left > int64(x.w-x.r) {
@@ -40,35 +43,124 @@ func (e *exchange) request(ctx context.Context) error {
 			}
 		}
 	}
-	x.EachHeader(func(name, value []byte) bool {
-		key := textproto.CanonicalMIMEHeaderKey(string(name))
-		switch key {
-		case "Host":
-		case "Transfer-Encoding":
-			r.TransferEncoding = []string{"chunked"}
-		default:
-			r.Header[key] = append(r.Header[key], string(value))
-		}
-		return true
-	})
+	r.Header = x.headerOf(text)
+	if x.head.hasCoding {
+		r.TransferEncoding = []string{"chunked"}
+	}
 	if v := r.Header["Pragma"]; len(v) > 0 && v[0] == "no-cache" && r.Header["Cache-Control"] == nil {
 		r.Header["Cache-Control"] = []string{"no-cache"}
 	}
 	if r.ContentLength < 0 && !announceTrailers(r) {
 		return Status(http.StatusBadRequest)
 	}
-	if addr := e.nc.RemoteAddr(); addr != nil {
-		r.RemoteAddr = addr.String()
-	}
-	if addr := e.nc.LocalAddr(); addr != nil {
-		ctx = context.WithValue(ctx, http.LocalAddrContextKey, addr)
-	}
-	if secure, ok := e.nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
-		state := secure.ConnectionState()
-		r.TLS = &state
-	}
-	e.r = r.WithContext(ctx)
+	r.RemoteAddr, r.TLS = x.c.facts()
 	return nil
+}
+
+var blankRequest = new(http.Request)
+
+// part is the piece of the head that s says.
+func part(head string, s span) string { return head[s.from:s.to] }
+
+func (x *Ctx) methodOf(head string) string {
+	h := &x.head
+	if h.method != methodUnknown {
+		return methodNames[h.method]
+	}
+	return head[h.start : h.target.from-1]
+}
+
+func protoText(minor int) string {
+	switch minor {
+	case 0:
+		return "HTTP/1.0"
+	case 1:
+		return "HTTP/1.1"
+	}
+	return "HTTP/1." + strconv.Itoa(minor)
+}
+
+// parseTarget is url.ParseRequestURI, nil instead of an error, and quick for targets of
+// which nothing is escaped, nor would be.
+func (e *exchange) parseTarget(target string) *url.URL {
+	path, query, asks := strings.Cut(target, "?")
+	simple := len(path) > 0 && path[0] == '/' && (!asks || query != "")
+	for i := 0; simple && i < len(path); i++ {
+		simple = plainInPath[path[i]]
+	}
+	for i := 0; simple && i < len(query); i++ {
+		simple = query[i] > ' ' && query[i] < 0x7f
+	}
+	if simple {
+		e.url = url.URL{Path: path, RawQuery: query}
+		return &e.url
+	}
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// plainInPath marks what stands in a path unescaped, however it is written (RFC 3986, 3.3).
+var plainInPath = byteSet("/-._~$&+,:;=@" + digits + letters)
+
+// headerOf is the header of the request as net/http has it: without Host and
+// Transfer-Encoding.
+func (x *Ctx) headerOf(head string) http.Header {
+	fields := x.head.fields
+	values := make([]string, len(fields))
+	header := make(http.Header, len(fields))
+	for i := range fields {
+		key := headerKey(part(head, fields[i].name))
+		if key == "Host" || key == "Transfer-Encoding" {
+			continue
+		}
+		value := part(head, fields[i].value)
+		if before, twice := header[key]; twice {
+			header[key] = append(before, value)
+			continue
+		}
+		values[i] = value
+		header[key] = values[i : i+1 : i+1]
+	}
+	return header
+}
+
+// headerKey is textproto.CanonicalMIMEHeaderKey, which is slow for names that are not in
+// canonical form, as those are that browsers send over HTTP/2 and some proxies pass on.
+func headerKey(name string) string {
+	start := true
+	for i := range len(name) {
+		ch := name[i]
+		if start && 'a' <= ch && ch <= 'z' || !start && 'A' <= ch && ch <= 'Z' {
+			return textproto.CanonicalMIMEHeaderKey(name)
+		}
+		start = ch == '-'
+	}
+	return name
+}
+
+// connFacts is what all requests of net/http on a connection have in common.
+type connFacts struct {
+	remote string
+	tls    *tls.ConnectionState
+}
+
+// facts returns the client's address and what is known of TLS.
+func (c *conn) facts() (remote string, secure *tls.ConnectionState) {
+	if c.known == nil {
+		f := new(connFacts)
+		if addr := c.nc.RemoteAddr(); addr != nil {
+			f.remote = addr.String()
+		}
+		if s, ok := c.nc.(interface{ ConnectionState() tls.ConnectionState }); ok {
+			state := s.ConnectionState()
+			f.tls = &state
+		}
+		c.known = f
+	}
+	return c.known.remote, c.known.tls
 }
 
 // announceTrailers puts the names that the Trailer header lists into r.Trailer, and

@@ -57,7 +57,7 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 
 // names are those of the header, in order.
 func (e *exchange) names() []string {
-	names := make([]string, 0, len(e.header))
+	names := e.named[:0]
 	for name := range e.header {
 		names = append(names, name)
 	}
@@ -162,16 +162,15 @@ func (e *exchange) Write(p []byte) (int, error) {
 		return 0, http.ErrBodyNotAllowed
 	}
 	if !e.typed {
-		const enough = 512 // what DetectContentType looks at
 		held := int64(len(e.sniffed) + len(p))
 		if r := &x.resp; r.length >= 0 && held > r.length {
 			return 0, http.ErrContentLength
 		}
-		if held < enough {
+		if held < sniffSize {
 			e.sniffed = append(e.sniffed, p...)
 			return len(p), nil
 		}
-		fit := min(len(p), enough-len(e.sniffed))
+		fit := min(len(p), sniffSize-len(e.sniffed))
 		x.SetContentType(http.DetectContentType(append(e.sniffed, p[:fit]...)))
 		if err := e.settleType(x); err != nil {
 			return 0, err

@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,12 @@ func init() {
 	signal.Notify(c, syscall.SIGUSR2)
 	signal.Stop(c)
 }
+
+// adaptBlocking is AdaptHTTP for a handler that blocks natively.
+func adaptBlocking(h http.Handler) Handler { return AdaptHTTP(OffloadHTTP(h)) }
+
+// adapters are the ways to run a handler: in the task, and on a goroutine.
+var adapters = map[string]func(http.Handler) Handler{"task": AdaptHTTP, "goroutine": adaptBlocking}
 
 // TestAdaptedAnswersLikeNetHTTP: to each request the adapted handler and net/http's own
 // server give the same answer.
@@ -77,14 +84,16 @@ func TestAdaptedAnswersLikeNetHTTP(t *testing.T) {
 	reference := httptest.NewServer(sampleMux())
 	defer reference.Close()
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: AdaptHTTP(sampleMux())})
-		for _, request := range requests {
-			method := strings.Fields(request)[0]
-			line, _, _ := strings.Cut(request, "\r\n")
-			want := answer(t, reference.Listener.Addr().String(), request, method)
-			got := answer(t, sv.addr, request, method)
-			if got != want {
-				t.Errorf("%s\n got %s\nwant %s", line, got, want)
+		for way, adapt := range adapters {
+			sv := start(&Server{Handler: adapt(sampleMux())})
+			for _, request := range requests {
+				method := strings.Fields(request)[0]
+				line, _, _ := strings.Cut(request, "\r\n")
+				want := answer(t, reference.Listener.Addr().String(), request, method)
+				got := answer(t, sv.addr, request, method)
+				if got != want {
+					t.Errorf("%s: %s\n got %s\nwant %s", way, line, got, want)
+				}
 			}
 		}
 	})
@@ -158,7 +167,7 @@ func TestAdaptedStreamsBothWays(t *testing.T) {
 func TestAdaptedHandlersDoNotStopTheLoop(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		meet := make(chan string)
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case meet <- r.URL.Path:
 			case other := <-meet:
@@ -179,7 +188,7 @@ func TestAdaptedHandlersDoNotStopTheLoop(t *testing.T) {
 func TestAdaptedContextEnds(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, ended := make(chan context.Context), make(chan error)
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/next" { // sent already when its client left
 				return
 			}
@@ -226,8 +235,14 @@ func wait(t *testing.T, ended <-chan error, what string) {
 }
 
 func TestAdaptedPanics(t *testing.T) {
+	for way, adapt := range adapters {
+		t.Run(way, func(t *testing.T) { testPanics(t, adapt) })
+	}
+}
+
+func testPanics(t *testing.T, adapt func(http.Handler) Handler) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sv := start(&Server{Handler: adapt(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Has("half") {
 				io.WriteString(w, "half of it")
 				w.(http.Flusher).Flush()
@@ -273,11 +288,61 @@ func panicsInHandler() { panic("a handler's panic") }
 
 func TestAdaptedGoexit(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))})
-		if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
-			t.Errorf("status %q, want 500", got)
+		for way, adapt := range adapters {
+			sv := start(&Server{Handler: adapt(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))})
+			if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
+				t.Errorf("%s: status %q, want 500", way, got)
+			}
+			if log := sv.log.String(); strings.Count(log, "handler left by") != 1 {
+				t.Errorf("%s: the log says %s", way, log)
+			}
 		}
 	})
+}
+
+// With GODEBUG=panicnil=1, recover returns nil for a panic too: it is answered and logged like
+// any other, and the connection is closed as after any other.
+func TestPanicsWithNil(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(nil) })
+	adapted, offloaded := AdaptHTTP(h), AdaptHTTP(OffloadHTTP(h))
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			switch x.Path() {
+			case "/adapted":
+				return adapted(x)
+			case "/offloaded":
+				return offloaded(x)
+			}
+			panic(nil)
+		}})
+		for _, target := range []string{"/", "/adapted", "/offloaded"} {
+			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
+				t.Errorf("%s: status %q, want 500", target, got)
+			}
+		}
+		if log := sv.log.String(); strings.Count(log, "handler panicked") != 3 || strings.Contains(log, "Goexit\"") {
+			t.Errorf("want three panics in the log:\n%s", log)
+		}
+	})
+}
+
+// A task that is locked to its thread can't wait for an offloaded handler: it is told so before
+// that has begun.
+func TestOffloadedOnALockedThread(t *testing.T) {
+	checkLeaks(t)
+	var began atomic.Bool
+	adapted := AdaptHTTP(OffloadHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began.Store(true) })))
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		runtime.LockOSThread()
+		return adapted(x)
+	}}, 1)
+	if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" || began.Load() {
+		t.Errorf("status %q, want 500; the handler began: %v", got, began.Load())
+	}
+	if log := sv.log.String(); !strings.Contains(log, "runtime.LockOSThread") {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
 }
 
 // TestAdaptedAfterTheHandler: what a handler has passed on to others is of no use when
@@ -339,7 +404,7 @@ func TestAdaptedReverseProxy(t *testing.T) {
 	proxy.Transport = transport
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		defer transport.CloseIdleConnections()
-		sv := start(&Server{Handler: AdaptHTTP(proxy)})
+		sv := start(&Server{Handler: adaptBlocking(proxy)})
 		large := strings.Repeat("x", 200_000)
 		for range 3 {
 			p := sv.dial()
@@ -394,7 +459,7 @@ func TestAdaptedOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	began, ended := make(chan bool), make(chan error)
-	s := &Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := &Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began <- r.TLS != nil && r.TLS.HandshakeComplete
 		<-r.Context().Done()
 		ended <- r.Context().Err()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -13,7 +14,8 @@ func (x *Ctx) run() (v verdict) {
 	returned := false
 	defer func() {
 		if !returned {
-			v = x.abandon(recover())
+			p := recover()
+			v = x.abandon(p, p == nil && coro.ByGoexit())
 		}
 	}()
 	v = x.turn()
@@ -30,7 +32,10 @@ const lastRead = 2 * time.Second
 func (x *Ctx) turn() verdict {
 	c := x.c
 	n, err := c.nc.Read(x.in)
-	if n == 0 && c.refused && timedOut(err) { // its time was over while it waited to be let in
+	if n == 0 && c.refused && timedOut(err) { // a deadline passed while it waited to be let in
+		if !c.lingering && c.overslept() {
+			c.enter() // not its own: armIdle had left an earlier one alone
+		}
 		c.setRead(c.srv.clock.now() + int64(lastRead))
 		n, err = c.nc.Read(x.in)
 	}
@@ -193,6 +198,9 @@ func (x *Ctx) serveRequest() {
 		err = x.SendError(503)
 	default:
 		err = x.srv.handler(x)
+		if x.gone {
+			return
+		}
 	}
 	if err == nil {
 		err = x.complete()
@@ -314,14 +322,14 @@ func (x *Ctx) refuse(f *fault) {
 	x.conclude()
 }
 
-// abandon cleans up after a handler that panicked, or, with p nil, left by
+// abandon cleans up after a handler that panicked with p, or, with goexit, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
-func (x *Ctx) abandon(p any) verdict {
+func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if x.gone {
 		return turnGone
 	}
 	what := "handler panicked"
-	if p == nil {
+	if goexit {
 		what = "handler left by runtime.Goexit"
 	}
 	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
@@ -337,10 +345,10 @@ func (x *Ctx) abandon(p any) verdict {
 	}
 	x.spoiled = true
 	err := x.flush()
-	if p != nil && err == nil {
+	if !goexit && err == nil {
 		return turnLinger
 	}
-	if p == nil {
+	if goexit {
 		x.c.leave()
 		x.c.end(err == nil)
 	}

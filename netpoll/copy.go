@@ -71,6 +71,7 @@ var iovecPool = sync.Pool{New: func() any { s := make([]unix.Iovec, 0, 16); retu
 // know this method; it calls Write for each buffer.)
 func (c *Conn) WriteBuffers(bufs *net.Buffers) (int64, error) {
 	n, err := c.d.sendBuffers(bufs)
+	c.d.pace(c.d.own(), int(n))
 	if err != nil {
 		return n, c.opError("writev", "writev", err)
 	}
@@ -113,6 +114,9 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 				d.write.exhausted(own)
 			} else {
 				d.write.more()
+				if len(*bufs) > 0 {
+					d.pace(own, n)
+				}
 			}
 		case unix.EAGAIN:
 			d.write.exhausted(own)
@@ -123,17 +127,18 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 	}
 }
 
-// gather appends the non-empty ones of bufs, as many as one call takes, and returns
-// how many bytes they hold.
+// gather appends the non-empty ones of bufs, as many as one call takes and pieceMax bytes
+// of them at most, and returns how many bytes that are.
 func gather(vecs []unix.Iovec, bufs net.Buffers) ([]unix.Iovec, int) {
 	size := 0
 	for _, b := range bufs {
 		if len(b) == 0 {
 			continue
 		}
-		if len(vecs) == maxIovecs {
+		if len(vecs) == maxIovecs || size == pieceMax {
 			break
 		}
+		b = b[:min(len(b), pieceMax-size)]
 		v := unix.Iovec{Base: unsafe.SliceData(b)}
 		v.SetLen(len(b))
 		vecs = append(vecs, v)

@@ -343,7 +343,32 @@ func (d *desc) receive(b []byte) (n int, err error) {
 		break
 	}
 	d.unlock(readSide)
+	d.pace(own, n)
 	return n, err
+}
+
+// pace lets others have a turn now and then, see task.Loop.Pace. own is what d.own says.
+func (d *desc) pace(own bool, n int) {
+	if own {
+		d.loop.Pace(n)
+	} else if l := task.CurrentLoop(); l != nil {
+		l.Pace(n)
+	}
+}
+
+// paceHolding is pace for a caller that holds the lock of sd, and gives it up if the turn of
+// others is the end of the task.
+//
+//go:noinline
+func (d *desc) paceHolding(own bool, n int, sd side) {
+	over := true
+	defer func() {
+		if over {
+			d.unlock(sd)
+		}
+	}()
+	d.pace(own, n)
+	over = false
 }
 
 // receiveNow is receive that does not wait. It leaves the slot alone: that may say ready
@@ -381,6 +406,7 @@ func (d *desc) send(b []byte) (sent int, err error) {
 		return 0, err
 	}
 	own := d.own()
+	n := 0 // of the last call
 	for {
 		if err = d.failed(flagWriteExpired); err != nil {
 			break
@@ -393,23 +419,24 @@ func (d *desc) send(b []byte) (sent int, err error) {
 				break
 			}
 		}
-		var n int
 		var e syscall.Errno
 		if d.kind <= kindDatagram {
-			n, e = sysSend(d.fd, b[sent:])
+			n, e = sysSend(d.fd, d.piece(b[sent:]))
 		} else {
-			n, e = sysWrite(d.fd, b[sent:], d.raw)
+			n, e = sysWrite(d.fd, d.piece(b[sent:]), d.raw)
 		}
 		if e == unix.EAGAIN {
 			d.write.exhausted(own)
 			continue
 		}
+		short := n < len(d.piece(b[sent:]))
 		sent += n
 		if e == 0 && sent < len(b) {
-			if d.kind.drains() {
+			if short && d.kind.drains() {
 				d.write.exhausted(own)
 			} else {
 				d.write.more()
+				d.paceHolding(own, n, writeSide)
 			}
 			continue
 		}
@@ -420,40 +447,60 @@ func (d *desc) send(b []byte) (sent int, err error) {
 		break
 	}
 	d.unlock(writeSide)
+	d.pace(own, n)
 	return sent, err
+}
+
+// pieceMax is how many bytes one system call is given: while a peer on another processor makes
+// room as fast as the kernel fills it, the call does not come back before all is sent.
+const pieceMax = 1 << 20
+
+// piece is how much of b to send at once. A datagram is one piece.
+func (d *desc) piece(b []byte) []byte {
+	if len(b) > pieceMax && d.kind != kindDatagram {
+		return b[:pieceMax]
+	}
+	return b
 }
 
 // attempt runs try until it returns something else than EAGAIN, parking in between.
 // It is receive and send for everything less frequent. try must not park.
 func (d *desc) attempt(sd side, why task.Reason, try func() syscall.Errno) error {
+	own, err := d.attemptLocked(sd, why, try)
+	d.pace(own, 0)
+	return err
+}
+
+// attemptLocked is attempt without the turn of others afterwards. It tells what d.own says.
+func (d *desc) attemptLocked(sd side, why task.Reason, try func() syscall.Errno) (own bool, err error) {
 	if err := d.lock(sd); err != nil {
-		return err
+		return false, err
 	}
 	defer d.unlock(sd)
 	s, expired := &d.read, uint32(flagReadExpired)
 	if sd == writeSide {
 		s, expired = &d.write, flagWriteExpired
 	}
-	own := d.own()
+	own = d.own()
 	for {
 		// Before each attempt: an event that came with the end makes one worthwhile.
 		if err := d.failed(expired); err != nil {
-			return err
+			return own, err
 		}
 		if !s.begin(own) {
 			if err := d.wait(s, expired, why, own, 0); err != nil {
-				return err
+				return own, err
 			}
 		}
 		switch e := try(); e {
 		case 0:
 			s.more()
-			return nil
+			return own, nil
 		case unix.EAGAIN:
 			s.exhausted(own)
 		default:
 			s.more()
-			return e
+			return own, e
 		}
 	}
 }

@@ -20,6 +20,11 @@
 // loop: the loop of the task that accepted or dialled it. One reader and one writer
 // run side by side; further ones queue up, first in, first out.
 //
+// What does not have to wait lets other tasks have a turn all the same, after 256 KiB, 64
+// operations or 200 µs of them in a row, so a peer that is always ready, or a flood of
+// datagrams or connections, does not keep a loop from its other tasks. So any call that
+// may park may also yield.
+//
 // The package never starts a thread, never blocks a loop, and reads no environment
 // variable. It needs Linux; a runtime of package task must be running, because its
 // loops do the polling: give it NewEpoll, NewPoll or NewUring as Config.NewPoller.

@@ -244,7 +244,7 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 		fd    int32
 		salen uint32
 	)
-	err := ln.d.attempt(readSide, task.ReasonAccept, func() (e syscall.Errno) {
+	own, err := ln.d.attemptLocked(readSide, task.ReasonAccept, func() (e syscall.Errno) {
 		for {
 			if e = ln.injected(); e == 0 {
 				fd, salen, e = ln.d.accept(&rsa)
@@ -271,6 +271,7 @@ func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
 	}
 	c.bound = &ln.local
 	c.d.client = c.remote.client()
+	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
 	return c, nil
 }
 

@@ -59,6 +59,7 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 			return 0, c.opError("write", "write", err)
 		}
 		head = head[k:]
+		c.d.pace(c.d.own(), k)
 	}
 	err := s.run()
 	if err != nil && err != io.ErrUnexpectedEOF {

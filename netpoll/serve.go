@@ -13,10 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// acceptBatch is how many connections an accept loop takes before it lets the loop's
-// other tasks run.
-const acceptBatch = 64
-
 // Serve accepts connections on all loops of ln's runtime and runs handler for each as
 // a new task on the loop that accepted it; handler owns the connection and closes it.
 //
@@ -175,7 +171,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := task.CurrentLoop()
 	var p pause
 	var report acceptReport
-	for n := 1; ; n++ {
+	for {
 		c, err := l.accept(loop)
 		switch {
 		case err == nil:
@@ -192,9 +188,6 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			if err := p.wait(loop, ln); err != nil {
 				return err
 			}
-		}
-		if n%acceptBatch == 0 {
-			task.Yield()
 		}
 	}
 }

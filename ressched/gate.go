@@ -190,7 +190,7 @@ func (l *Ledger) recount() {
 		g.peak = max(g.peak, g.counted)
 		for i := range g.takes {
 			t := &g.takes[i]
-			t.of.known = t.of.spec.Late
+			t.of.known = t.of.spec.Kind == Collected
 			t.of.pledge(float64(g.counted), Moments{t.held(), t.d.Variance})
 		}
 	}
@@ -310,7 +310,7 @@ func (g *Gate) trickles(now time.Duration) bool {
 		return false
 	}
 	for _, a := range *g.ledger.accounts.Load() {
-		if !a.spec.Sign && !a.spec.Watch && a.inUse() > room*a.limit {
+		if a.spec.Kind.scarce() && a.inUse() > room*a.limit {
 			return false
 		}
 	}

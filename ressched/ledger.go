@@ -8,72 +8,6 @@ import (
 	"time"
 )
 
-// A State says how much of a resource is in use. What each state begins and ends with
-// is said at Spec.
-type State uint8
-
-// The states of a resource.
-const (
-	Low     State = iota // plentiful: use it
-	Rising               // well used, or soon will be
-	AtLimit              // using more would do harm
-)
-
-// String is "low", "rising" or "at limit".
-func (s State) String() string {
-	switch s {
-	case Low:
-		return "low"
-	case Rising:
-		return "rising"
-	case AtLimit:
-		return "at limit"
-	}
-	return fmt.Sprintf("state %d", uint8(s))
-}
-
-// A Spec describes a resource to a Ledger. Zero fields have the defaults named.
-//
-// With u for the used share of the limit: the resource is AtLimit from u >= Target
-// until u < Target-Margin; otherwise it is Rising from u >= Plenty, or from u +
-// trend*Horizon >= Target, until u < Plenty-Margin and no longer so; else it is Low.
-type Spec struct {
-	Name string // not empty, and unlike the others'
-	// Limit is how much may be in use, in any unit. 0: nobody knows, find it.
-	Limit float64
-	// Find: find how much is good to use, but never more than Limit, by watching the signs
-	// of thrashing and the other limits (see Knee).
-	Find bool
-	// Sign: not something that tasks take but a sign of thrashing, like the share of the
-	// processor that the garbage collector uses. Limit is then how much is too much.
-	Sign bool
-	// Watch: nothing is decided by it; it is there to be seen.
-	Watch bool
-	// Of: a sign counts only while the resource of this name is not plentiful. A program
-	// that allocates much and holds little has a busy garbage collector as well, but less
-	// load would not help. "": it always counts.
-	Of string
-	// Late: what is in use is known now and then only, and too high, like what is reachable
-	// of a heap: a collection counts all that is allocated while it goes on, which can be as
-	// much as the rest. Where admitted tasks have promised what they take, that and the least
-	// of the last excesses over it counts as in use. Without it, a heap that is found
-	// full would stay so for ever, as nobody is let in to fill it again.
-	Late bool
-	// Held: tasks hold it while they wait to be let in, like the descriptor of a connection.
-	// When it becomes scarce, lines are not left to grow, see Line.
-	Held bool
-	// Unknown is how much a task is taken to hold of which nothing is known yet; 0: nothing.
-	Unknown float64
-	Target  float64       // 0.95; how far to go, below 1
-	Plenty  float64       // 0.6
-	Margin  float64       // 0.05
-	Horizon time.Duration // 200 ms: how far the trend is looked ahead
-	// Stale: a sample of a sign that is older counts as 0. 1 s.
-	Stale time.Duration
-	// Over: samples are averages over so much time before. 0: what is in use at the moment.
-	Over time.Duration
-}
-
 // A ResourceID names a resource of a Ledger: 0 for the first that was added, and so on.
 // Slices in a Prediction are indexed by it.
 type ResourceID int
@@ -85,7 +19,7 @@ type ResourceID int
 type Ledger struct {
 	accounts atomic.Pointer[[]*account] // replaced under mu
 	version  atomic.Uint64              // counts changes
-	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Spec.Held
+	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Kept
 	heldUp   atomic.Bool                // see HeldUp
 	mu       sync.Mutex
 	idle     bool          // guarded by mu, see SetIdle
@@ -101,8 +35,8 @@ type account struct {
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
-	excess   lowest  // of observed over their mean; only if Late
-	known    bool    // what admitted tasks take is; only if Late
+	excess   lowest  // of observed over their mean; only if Collected
+	known    bool    // what admitted tasks take is; only if Collected
 	used     float64 // observed + count, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
@@ -157,44 +91,6 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	return ResourceID(len(accounts) - 1), nil
 }
 
-func (s Spec) withDefaults() (Spec, error) {
-	orElse := func(v *float64, or float64) {
-		if *v == 0 {
-			*v = or
-		}
-	}
-	orElse(&s.Target, 0.95)
-	orElse(&s.Plenty, min(0.6, s.Target))
-	orElse(&s.Margin, 0.05)
-	if s.Horizon == 0 {
-		s.Horizon = 200 * time.Millisecond
-	}
-	if s.Stale == 0 {
-		s.Stale = time.Second
-	}
-	switch {
-	case s.Name == "":
-		return s, fmt.Errorf("ressched: a resource without name")
-	case !(s.Limit >= 0) || math.IsInf(s.Limit, 1):
-		return s, fmt.Errorf("ressched: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
-	case s.Sign && s.Find:
-		return s, fmt.Errorf("ressched: resource %q: both Sign and Find; limits are found by means of signs", s.Name)
-	case s.Watch && (s.Sign || s.Find || s.Limit == 0):
-		return s, fmt.Errorf("ressched: resource %q: nothing is decided by what is only watched; give it a limit, and neither Sign nor Find", s.Name)
-	case s.Sign && s.Limit == 0:
-		return s, fmt.Errorf("ressched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
-	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
-		return s, fmt.Errorf("ressched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
-	case !(s.Unknown >= 0) || math.IsInf(s.Unknown, 1):
-		return s, fmt.Errorf("ressched: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
-	case !(0 < s.Margin && s.Margin < s.Plenty):
-		return s, fmt.Errorf("ressched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
-	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
-		return s, fmt.Errorf("ressched: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
-	}
-	return s, nil
-}
-
 // SetLimit changes the limit of r, which must be above 0, as when the memory limit of a
 // container is changed. What is not above 0 is ignored.
 func (l *Ledger) SetLimit(r ResourceID, limit float64) {
@@ -227,7 +123,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	l.recount()
 	a.observed = max(used, 0)
 	l.weigh(a, now)
-	if a.spec.Late {
+	if a.spec.Kind == Collected {
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
 	a.sample(now)
@@ -262,15 +158,15 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.recount()
 	tight, full := false, false
 	for _, a := range *l.accounts.Load() {
-		if a.spec.Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
+		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
-		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Late {
+		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
 		a.promise(a.pledges.Mean)
-		tight = tight || a.spec.Held && a.util >= tightShare
-		full = full || a.state == AtLimit && !a.spec.Sign && !a.spec.Watch
+		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
+		full = full || a.state == AtLimit && a.spec.Kind.scarce()
 	}
 	l.tight.Store(tight)
 	l.heldUp.Store(full && l.idle)
@@ -314,7 +210,7 @@ func (l *Ledger) SetIdle(idle bool) {
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
-		if a.spec.Watch || a.of != nil && a.of.plentiful() {
+		if a.spec.Kind == Shown || a.of != nil && a.of.plentiful() {
 			continue
 		}
 		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
@@ -458,7 +354,7 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 	for _, a := range *l.accounts.Load() {
 		to = append(to, standing{
 			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
-			sign: a.spec.Sign || a.spec.Watch, open: math.IsInf(a.limit, 1),
+			sign: !a.spec.Kind.scarce(), open: math.IsInf(a.limit, 1),
 		})
 	}
 	return to, now

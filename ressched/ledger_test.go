@@ -129,7 +129,7 @@ func TestGarbageIsNotBelieved(t *testing.T) {
 
 func TestOldSignsAreForgotten(t *testing.T) {
 	l := NewLedger()
-	sign := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Sign: true})
+	sign := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Kind: Sign})
 	l.Observe(time.Second, sign, 0.5)
 	l.Tick(1500 * time.Millisecond)
 	if got := stateOf(l, sign); got.State != AtLimit || got.Utilisation != 1 {
@@ -145,7 +145,7 @@ func TestOldSignsAreForgotten(t *testing.T) {
 // What is only watched has a state, but nothing is held back for it.
 func TestWatchedResourceDecidesNothing(t *testing.T) {
 	l := NewLedger()
-	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Watch: true})
+	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Kind: Shown})
 	mustAdd(t, l, Spec{Name: "memory", Limit: 160, Unknown: 16}) // a first window of 10
 	g := l.NewGate("requests")
 	a := NewAdmission(0, false)
@@ -166,7 +166,7 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
 	l := NewLedger()
 	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 1000})
-	gc := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Sign: true, Of: "memory"})
+	gc := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "memory"})
 	l.Observe(time.Second, gc, 0.5)
 	for _, c := range []struct{ used, pressure float64 }{{100, 0.1}, {550, 0.55}, {650, 2}, {990, 2}} {
 		l.Observe(time.Second, memory, c.used)
@@ -181,7 +181,7 @@ func TestLimitIsFound(t *testing.T) {
 	for _, spec := range []Spec{{Name: "queries"}, {Name: "queries", Limit: 500, Find: true}} {
 		l := NewLedger()
 		r := mustAdd(t, l, spec)
-		sign := mustAdd(t, l, Spec{Name: "delay", Limit: 1, Sign: true})
+		sign := mustAdd(t, l, Spec{Name: "delay", Limit: 1, Kind: Sign})
 		if spec.Limit == 0 && stateOf(l, r).Limit != 0 {
 			t.Error("there is a limit before anything was seen")
 		}
@@ -227,11 +227,12 @@ func TestSpecsThatAreWrong(t *testing.T) {
 		{Spec{Name: "twice"}, "already"},
 		{Spec{Name: "x", Limit: -1}, "limit -1"},
 		{Spec{Name: "x", Limit: math.NaN()}, "limit NaN"},
-		{Spec{Name: "x", Sign: true}, "how much is too much"},
-		{Spec{Name: "x", Sign: true, Find: true, Limit: 1}, "both"},
-		{Spec{Name: "x", Sign: true, Limit: 1, Of: "nothing"}, "add that first"},
-		{Spec{Name: "x", Watch: true}, "give it a limit"},
-		{Spec{Name: "x", Watch: true, Sign: true, Limit: 1}, "give it a limit"},
+		{Spec{Name: "x", Kind: Sign}, "how much is too much"},
+		{Spec{Name: "x", Kind: Sign, Find: true, Limit: 1}, "Find is set"},
+		{Spec{Name: "x", Kind: Sign, Limit: 1, Of: "nothing"}, "add that first"},
+		{Spec{Name: "x", Kind: Shown}, "give it a limit"},
+		{Spec{Name: "x", Kind: Shown, Find: true, Limit: 1}, "give it a limit"},
+		{Spec{Name: "x", Kind: Shown + 1}, "no kind"},
 		{Spec{Name: "x", Target: 1}, "target 1"},
 		{Spec{Name: "x", Plenty: 0.9, Target: 0.8}, "plenty 0.9"},
 		{Spec{Name: "x", Margin: 0.7}, "margin 0.7"},
@@ -284,7 +285,7 @@ func TestStateNames(t *testing.T) {
 // nothing new is known, there is room again.
 func TestLateObservationsAreOutdated(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Late: true})
+	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Kind: Collected})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 // really in use. Tasks are let in as if that were not there.
 func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Late: true})
+	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Kind: Collected})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +365,7 @@ func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Sign: true, Of: "heap"})
+	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "heap"})
 	if err != nil {
 		t.Fatal(err)
 	}

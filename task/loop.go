@@ -55,6 +55,8 @@ type Loop struct {
 	chargeNode NodeID        // at which they were taken
 	chargeFrom uint64        // cycles when they began
 	withheld   bool          // the policy has none of the queued tasks run now
+	urgent     urgency       // tasks that others wait for, see there
+	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
 	woke       bool          // plain goroutines have been woken here since l last let them run
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
@@ -63,6 +65,7 @@ type Loop struct {
 	piledAt    time.Duration // when the piles were last looked at
 	now        time.Duration // of the clock, when the turn began
 	budget     int           // steps left until the loop's own goroutine is to run
+	pace       pace          // of the running step
 	turnStart  uint64        // cycles when the turn's first task began
 
 	tasks         *Task  // all tasks of the loop that have started, linked by allNext
@@ -171,13 +174,13 @@ func (l *Loop) run() {
 
 // done says that the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.starts.oldest() == 0 && !l.anyInLine()
+	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.urgent.queue.head == nil && l.starts.oldest() == 0 && !l.anyInLine()
 }
 
 // anyReady says whether some task could run now.
 func (l *Loop) anyReady() bool {
 	if l.policy != nil {
-		return l.queued > 0 && !l.withheld
+		return l.queued > 0 && !l.withheld || l.urgent.queue.head != nil
 	}
 	return l.ready.head != nil || l.read.head != nil || l.starts.oldest() != 0
 }
@@ -210,6 +213,7 @@ func (l *Loop) runReady() {
 	if l.policy != nil {
 		l.policy.Tick(l.now)
 		l.withheld = false
+		l.lookForAwaited()
 	}
 	if !l.anyReady() {
 		return
@@ -424,7 +428,7 @@ func (t *Task) refuseThreadLock(on any) {
 	if !free {
 		refusal = callbackRefusal
 	}
-	if d, ok := on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
+	if d, ok := on.(withdrawer); t.extra().firm || ok && !d.withdraw(&t.wait) {
 		l.rt.log.Error(refusal, "task", t.String())
 		for !free && !t.notified && !l.inbox.takeWake(t) { // it can't park to let the loop deliver that
 			runtime.Gosched()

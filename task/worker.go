@@ -74,7 +74,9 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	w.task = t
 	t.worker = w
 	if s := t.extra().scope; s == nil {
-		t.loop = l
+		if t.loop != l { // it may be one that runs again
+			t.loop = l
+		}
 	} else {
 		s.setLoop(t, l)
 	}
@@ -235,8 +237,8 @@ func (l *Loop) finish(t *Task, failure error) {
 		s.remove(t)
 	}
 	// A task that did not return may have left its Waiter where a waker will find it.
-	if t.recycle && !t.escaped && failure == nil && l.spares < maxSpareTasks {
-		*t = Task{}
+	if t.recycle && failure == nil && l.spares < maxSpareTasks {
+		t.reset()
 		t.next = l.spare
 		l.spare = t
 		l.spares++

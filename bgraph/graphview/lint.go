@@ -27,7 +27,7 @@ const (
 	CheckSaturated  = "saturated"   // ready tasks wait for their loops
 	CheckStarvation = "starvation"  // ready tasks of one place were passed over
 	CheckUnbalanced = "unbalanced"  // one loop does most of the work
-	CheckRefused    = "refused"     // requests are turned away
+	CheckRefused    = "refused"     // work was turned away
 	CheckOverflow   = "overflow"    // the graph has met its limits
 	CheckFewSamples = "few-samples" // too little was timed to tell
 )
@@ -108,9 +108,9 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	l.piles()
 	l.stuck()
 	l.leaks()
-	l.refused()
 	l.readyQueues()
 	l.loops()
+	l.refused()
 	l.trust()
 	return l.sorted()
 }

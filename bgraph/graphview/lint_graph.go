@@ -58,20 +58,6 @@ func (l *linter) busy() string {
 	return fmt.Sprintf("The %d %s ran %s for %s of the time. ", len(l.s.Loops), l.w.loops, l.w.tasks, percentText(share))
 }
 
-// refused finds that requests are turned away.
-func (l *linter) refused() {
-	s := l.s.Sched
-	if s == nil || s.Refused == 0 {
-		return
-	}
-	l.add(float64(s.Refused), Finding{
-		Severity: SeverityWarning, Check: CheckRefused,
-		Message: fmt.Sprintf("%s were refused, %s of all that came; %s were admitted, and %s of those had to wait first.",
-			countText(s.Refused), percentText(ratio(float64(s.Refused), float64(s.Refused+s.Admitted))), countText(s.Admitted), countText(s.Deferred)),
-		Advice: "There was more to do than can be done, or a resource was at its limit: see the resources that the scheduler watches. Make requests cheaper, raise the limit, or send fewer clients here.",
-	})
-}
-
 // passedOver finds places where a task was ready far longer than tasks are elsewhere,
 // unless a single long step explains it.
 func (l *linter) passedOver(mean bgraph.Nanos) {

@@ -56,6 +56,23 @@ func (c lintCase) run(t *testing.T) {
 	})
 }
 
+func TestLintRefusals(t *testing.T) {
+	refused := func(n uint64) func(scene) {
+		return func(sc scene) {
+			sc.Sched = &bgraph.Sched{Policy: "resource", Admitted: 10_000 - n, Refused: n, Refusals: []bgraph.SchedRefusal{
+				{Why: "waited too long", Count: 1}, {Why: "no room inside", Count: n - 1},
+			}}
+		}
+	}
+	for _, c := range []lintCase{
+		{name: "many", change: refused(3_844), want: "warning refused", says: []string{"3,844 of 10,000", "no room inside for 3,843; waited too long for 1"}},
+		{name: "few", change: refused(2), want: "info refused", says: []string{"2 of 10,000"}},
+		{name: "none", change: func(sc scene) { sc.Sched = &bgraph.Sched{Policy: "resource", Admitted: 10_000} }},
+	} {
+		c.run(t)
+	}
+}
+
 func TestLintSteps(t *testing.T) {
 	ms := time.Millisecond
 	report := func(from, to bgraph.Key, loop int, held time.Duration) bgraph.Overrun {
@@ -305,9 +322,6 @@ func TestLongStepExplainsTheWaitBehindIt(t *testing.T) {
 func TestLintProgram(t *testing.T) {
 	for _, c := range []lintCase{
 		{"one loop does most, which is little", func(sc scene) { sc.Loops[1].Steps = 20_000_000 }, "", 0, nil},
-		{"requests are refused", func(sc scene) {
-			sc.Sched = &bgraph.Sched{Policy: "resource", Admitted: 96_156, Refused: 3_844, Deferred: 12}
-		}, "warning refused", 0, []string{"3,844 were refused, 3.8% of all"}},
 		{"one loop does most", func(sc scene) { busy(sc); sc.Loops[1].Steps = 20_000_000 },
 			"warning unbalanced", 0, []string{"Loop 0 made 61.0M of 81.0M steps (75.3%)", "20.0M on average"}},
 		{"not twice as much", func(sc scene) { sc.Loops[1].Steps = 31_000_000 }, "", 0, nil},

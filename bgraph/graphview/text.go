@@ -206,6 +206,9 @@ func writeSched(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 	title := fmt.Sprintf("SCHEDULER: %s; %s tasks admitted, %s deferred, %s refused", orUnknown(s.Sched.Policy),
 		countText(s.Sched.Admitted), countText(s.Sched.Deferred), countText(s.Sched.Refused))
 	fmt.Fprintf(b, "\n%s\n", shorten(title, o.Width))
+	for _, r := range s.Sched.Refusals {
+		fmt.Fprintln(b, shorten(fmt.Sprintf("refused %s: %s", countText(r.Count), r.Why), o.Width))
+	}
 	watched := &textTable[[]string]{width: o.Width, columns: plainColumns("watches", " used", " change/s", "state")}
 	for _, r := range s.Sched.Resources {
 		watched.rows = append(watched.rows, []string{r.Name, percentText(r.Utilisation), signed(percentText(max(-1, min(r.Trend, 1)))), r.State})

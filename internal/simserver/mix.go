@@ -50,7 +50,7 @@ const (
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
 	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
-	m.adapted = knot.AdaptHTTP(http.HandlerFunc(m.serveHTTP))
+	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil
 	}

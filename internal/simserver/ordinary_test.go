@@ -35,8 +35,10 @@ var ordinary = []row{
 	{name: "burst of 20 at 5 ms of processor", play: bursts(20, "w5000", 1250*time.Millisecond)},
 	{name: "burst of 20 that sleep 200 ms", play: bursts(20, "s200000", time.Second)},
 	{name: "burst of 50 that sleep 200 ms", play: bursts(50, "s200000", time.Second)},
-	{name: "bimodal at 0.5", play: bimodal(0.5)},
-	{name: "bimodal at 0.8", play: bimodal(0.8)},
+	{name: "bimodal at 0.5", play: bimodal(0.5, 2*time.Second)},
+	{name: "bimodal at 0.8", play: bimodal(0.8, 2*time.Second)},
+	// Longer than it takes from a deadline of a new connection to the end.
+	{name: "bimodal at 0.8 for 20 s", play: bimodal(0.8, 20*time.Second)},
 	{name: "wrk -c100, sleep 500 ms", play: closedLoop(100, "s500000", 3*time.Second)},
 	{name: "ab -c200, sleep 50 ms", play: func(s *Server, from time.Duration) time.Duration {
 		h := &Habit{Path: lan, Make: asks("s50000")}
@@ -114,7 +116,7 @@ func bursts(n int, steps string, every time.Duration) func(*Server, time.Duratio
 }
 
 // bimodal is 95 % of 50 µs and 5 % of 5 ms, at a share of what one loop can do.
-func bimodal(share float64) func(*Server, time.Duration) time.Duration {
+func bimodal(share float64, lasts time.Duration) func(*Server, time.Duration) time.Duration {
 	return func(s *Server, from time.Duration) time.Duration {
 		mean := 0.95*60e-6 + 0.05*5010e-6 // with what the runtime takes
 		h := &Habit{Path: lan, KeepAlive: true, Make: func() *Request {
@@ -123,8 +125,8 @@ func bimodal(share float64) func(*Server, time.Duration) time.Duration {
 			}
 			return &Request{Path: "/?w50"}
 		}}
-		s.Clients.OpenLoop(h, share/mean, from+2*time.Second)
-		return from + 2*time.Second
+		s.Clients.OpenLoop(h, share/mean, from+lasts)
+		return from + lasts
 	}
 }
 

@@ -60,7 +60,10 @@ func NewScenario(seed uint64) *Scenario {
 	for range 1 + r.IntN(3) {
 		sc.parts = append(sc.parts, sc.drawPart(r))
 	}
-	sc.text = append(sc.text, fmt.Sprintf("seed %d: %d loops, %s, %d descriptors, faults %+v, stops %v", seed, sc.Loops, sc.Scheduler, sc.FDs, sc.Faults, sc.stops))
+	if r.IntN(3) == 0 && sc.Scheduler == steer.Resource { // the others promise nothing
+		sc.Memory = 64 << 20 << r.IntN(3)
+	}
+	sc.text = append(sc.text, fmt.Sprintf("seed %d: %d loops, %s, %d descriptors, %d bytes of memory, faults %+v, stops %v", seed, sc.Loops, sc.Scheduler, sc.FDs, sc.Memory, sc.Faults, sc.stops))
 	return sc
 }
 

@@ -22,7 +22,7 @@ const unknownHeap = 16 << 20
 // reading.
 func (s *Steering) addHeap() error {
 	var err error
-	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Late: true, Unknown: unknownHeap})
+	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Kind: ressched.Collected, Unknown: unknownHeap})
 	s.readings = map[string]ressched.ResourceID{probe.Heap: s.memory}
 	return err
 }
@@ -35,7 +35,10 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 		}
 		id, known := s.readings[r.Name]
 		if !known {
-			spec := ressched.Spec{Name: r.Name, Limit: r.Limit, Sign: r.Sign}
+			spec := ressched.Spec{Name: r.Name, Limit: r.Limit}
+			if r.Sign {
+				spec.Kind = ressched.Sign
+			}
 			if r.Name == probe.GC {
 				spec.Of, spec.Over = probe.Heap, probe.GCOver
 			}
@@ -70,9 +73,12 @@ func (s *Steering) addDeclared() error {
 				s.ledger.SetLimit(id, limit)
 			}
 		case s.resource[i] < 0 && limit != 0:
-			spec := ressched.Spec{Name: r.Name(), Limit: max(limit, 0), Held: r == task.Descriptors}
-			if r == task.Descriptors && limit > 0 {
-				spec.Target, spec.Margin = descriptorsTarget(r.Limit())
+			spec := ressched.Spec{Name: r.Name(), Limit: max(limit, 0)}
+			if r == task.Descriptors {
+				spec.Kind = ressched.Kept
+				if limit > 0 {
+					spec.Target, spec.Margin = descriptorsTarget(r.Limit())
+				}
 			}
 			id, err := s.ledger.Add(spec)
 			if err != nil {

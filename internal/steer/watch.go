@@ -50,10 +50,10 @@ func newSelfWatch(l *ressched.Ledger) (w *selfWatch, err error) {
 		id   *ressched.ResourceID
 		spec ressched.Spec
 	}{
-		{&w.busy, ressched.Spec{Name: processor, Limit: 1, Watch: true}},
-		{&w.delay, ressched.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Watch: true}},
+		{&w.busy, ressched.Spec{Name: processor, Limit: 1, Kind: ressched.Shown}},
+		{&w.delay, ressched.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Kind: ressched.Shown}},
 		// A loss while memory is plentiful is another kind of work.
-		{&w.lost, ressched.Spec{Name: productivity, Limit: muchLost, Sign: true, Of: probe.Heap}},
+		{&w.lost, ressched.Spec{Name: productivity, Limit: muchLost, Kind: ressched.Sign, Of: probe.Heap}},
 	} {
 		if *r.id, err = l.Add(r.spec); err != nil {
 			return nil, err

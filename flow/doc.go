@@ -1,0 +1,60 @@
+// Package flow runs a program that is written as a graph: modules that work, and queues
+// between them (Aspen, PPoPP 2007).
+//
+// A module has one queue of things to do, of one type, and a function Run that takes from
+// it. What it has to say it sends to its outputs, and does not know who is behind them: that
+// is said when the graph is put together, with Connect. Nothing is shared between modules but
+// what is sent, and who has sent something does not touch it any more.
+//
+//	type parse struct {
+//		Out flow.Out[request] // the fields are the module's outputs
+//		Bad flow.Out[answer]
+//	}
+//	func (p *parse) Run(c *flow.Call[[]byte]) {
+//		for data, ok := c.Next(); ok; data, ok = c.Next() {
+//			p.Out.Send(c.Flow(), request{data})
+//		}
+//	}
+//
+//	g := flow.New("web")
+//	p := &parse{}
+//	parse := flow.Add(g, "parse", flow.ByFlow, p)
+//	serve := flow.Add(g, "serve", flow.ByFlow, s)
+//	flow.Connect(&p.Out, serve)
+//
+// # Parallelism
+//
+// What belongs together, the data of one connection say, is a Flow, and everything that is
+// sent belongs to one, or to none. A module says how its work may be spread:
+//
+//   - ByTask: it runs beside the other modules, and never beside itself.
+//   - ByFlow: different flows side by side; what belongs to one flow in order, and one after
+//     the other. Its Run must not write to fields of the module; what is to be remembered from
+//     one call to the next goes into Vars, of which each flow has its own.
+//   - ByElement: everything side by side, in any order. It has no state at all.
+//
+// Run is called by servlets, which are tasks. How many there are for a ByFlow or ByElement
+// module follows the load, within Options.Min and Max, by the equations of the paper as
+// corrected in package internal/adapt. They run on all loops. Run may park.
+//
+// A flow is not bound to a servlet: whichever is free takes the flow that has waited
+// longest, with all that is queued for it. So no servlet waits while another has several
+// flows before it, and nothing need be handed over when servlets come and go.
+//
+// # Limits
+//
+// A queue has a limit (Options.Queue). Who sends to a full one parks. In a cycle that could
+// be for ever, so a cycle must be closed with Back, not Connect: what goes back is queued
+// whatever the limit. A module that sends back at most one thing for each that it takes keeps
+// such a queue within what came in from outside.
+//
+// # Seeing it
+//
+// In the blocking graph of the program, nodes have the names of the modules ("web/parse"):
+// servlets pass them before each Run. Graph.Stats and Graph.WriteDOT show the graph itself,
+// with the queues and the numbers of servlets.
+//
+// The package knows no socket; see flow/flownet for modules that do. Its functions may be
+// called from any task or goroutine unless they say otherwise; a runtime of package task must
+// be running.
+package flow

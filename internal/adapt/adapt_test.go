@@ -1,0 +1,230 @@
+package adapt
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A world serves Poisson arrivals with workers whose number a Sizer decides: 50 a second,
+// then 1,500, then 50 again, every 33 s, of 20 ms each, so that 30 workers are needed at
+// the peak and one at rest.
+type world struct {
+	rand          *rand.Rand
+	sizer         *Sizer
+	damper        Damper
+	v             Viscosity
+	now           time.Duration
+	events        events
+	queue         []time.Duration
+	waits         []time.Duration
+	workers, busy int
+	spawns, kills int
+	peak, idle    []float64 // numbers of workers
+}
+
+type event struct {
+	at   time.Duration
+	kind int
+}
+
+const (
+	arrival = iota
+	tick
+	served
+)
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// rate is how many arrive per second.
+func rate(t time.Duration) float64 {
+	switch phase := math.Mod(t.Seconds(), 33); {
+	case phase < 3:
+		return 50 + 1450*phase/3
+	case phase < 20:
+		return 1500
+	case phase < 23:
+		return 1500 - 1450*(phase-20)/3
+	}
+	return 50
+}
+
+func (w *world) after(mean float64, kind int) {
+	heap.Push(&w.events, event{w.now + time.Duration(w.rand.ExpFloat64()*mean*float64(time.Second)), kind})
+}
+
+func (w *world) decide() {
+	change := w.sizer.Decide(w.now, w.workers, len(w.queue), w.v)
+	w.workers += change
+	w.spawns += max(change, 0)
+	w.kills += max(-change, 0)
+}
+
+// run lets the world go on until the given time, with arrivals at all or none.
+func (w *world) run(until time.Duration, arrivals bool) {
+	if arrivals {
+		w.after(1/rate(w.now), arrival)
+	}
+	heap.Push(&w.events, event{w.now + 100*time.Millisecond, tick})
+	for w.now < until {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		switch e.kind {
+		case arrival:
+			if !arrivals {
+				continue
+			}
+			w.queue = append(w.queue, w.now)
+			w.after(1/rate(w.now), arrival)
+			if w.sizer.Arrived(w.now) {
+				w.decide()
+			}
+		case tick:
+			heap.Push(&w.events, event{w.now + 100*time.Millisecond, tick})
+			w.v = w.damper.Tick(w.now, w.workers)
+			if !arrivals {
+				w.decide()
+			}
+			switch phase := math.Mod(w.now.Seconds(), 33); {
+			case phase > 8 && phase < 20:
+				w.peak = append(w.peak, float64(w.workers))
+			case phase > 28:
+				w.idle = append(w.idle, float64(w.workers))
+			}
+		case served:
+			w.busy--
+		}
+		for len(w.queue) > 0 && w.busy < w.workers {
+			w.waits = append(w.waits, w.now-w.queue[0])
+			w.queue = w.queue[1:]
+			w.busy++
+			took := w.rand.ExpFloat64() * 0.02
+			w.sizer.Served(time.Duration(took*float64(time.Second)), 0)
+			heap.Push(&w.events, event{w.now + time.Duration(took*float64(time.Second)), served})
+		}
+	}
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+func newWorld(seed uint64, high float64) *world {
+	return &world{rand: rand.New(rand.NewPCG(seed, 0)), sizer: New(Config{High: high}), v: Still, workers: 1}
+}
+
+// The numbers are those of a simulation in another language, with margins.
+func TestPeaksAreServedAndLessIsKeptTheLowerHighIs(t *testing.T) {
+	for _, want := range []struct{ high, idleLeast, idleMost, changes float64 }{
+		{20, 25, 42, 80},
+		{5, 17, 28, 180},
+		{2, 10, 19, 250},
+	} {
+		for seed := range uint64(3) {
+			w := newWorld(seed, want.high)
+			w.run(99*time.Second, true)
+			slices.Sort(w.waits)
+			p99 := w.waits[len(w.waits)*99/100]
+			peak, idle := mean(w.peak), mean(w.idle)
+			if p99 > 30*time.Millisecond || peak < 30 || peak > 45 || len(w.queue) > 100 {
+				t.Errorf("HIGH %v, seed %d: p99 of waits %v, %.0f workers at the peak, %d left; want at most 30ms, 30 to 45, few",
+					want.high, seed, p99, peak, len(w.queue))
+			}
+			if idle < want.idleLeast || idle > want.idleMost || float64(w.spawns+w.kills) > want.changes {
+				t.Errorf("HIGH %v, seed %d: %.0f workers between peaks, %d spawns, %d kills; want %v to %v, at most %v in all",
+					want.high, seed, idle, w.spawns, w.kills, want.idleLeast, want.idleMost, want.changes)
+			}
+		}
+	}
+}
+
+func TestWorkersGoWhenNothingArrivesAnyMore(t *testing.T) {
+	w := newWorld(1, 0)
+	w.run(15*time.Second, true)
+	if w.workers < 25 {
+		t.Fatalf("%d workers at the peak", w.workers)
+	}
+	w.run(45*time.Second, false)
+	if w.workers != 1 {
+		t.Errorf("%d workers after 30 s without work, want 1", w.workers)
+	}
+}
+
+func TestMinimumAndMaximumHold(t *testing.T) {
+	w := newWorld(1, 0)
+	w.sizer = New(Config{Min: 3, Max: 7})
+	w.workers = 3
+	w.run(15*time.Second, true)
+	if w.workers != 7 {
+		t.Errorf("%d workers with 30 needed, want the maximum of 7", w.workers)
+	}
+	s := New(Config{Min: 3, Max: 7})
+	for workers, want := range map[int]int{1: 1, 2: 1, 3: 0, 5: -1, 7: -1, 8: -1, 9: -1} {
+		if got := s.Decide(0, workers, 0, Still); got != want {
+			t.Errorf("%d workers and no work: %+d, want %+d", workers, got, want)
+		}
+	}
+	if got := s.Decide(0, 9, 1000, Still); got != -1 {
+		t.Errorf("more workers than the maximum and much to do: %+d, want -1", got)
+	}
+}
+
+func TestNoMoreWorkersWhereTheProcessorIsShort(t *testing.T) {
+	s := New(Config{})
+	for range 2 * samples {
+		s.Served(time.Millisecond, 2*time.Millisecond)
+	}
+	if got := s.Decide(time.Second, 4, 1000, Still); got != 0 {
+		t.Errorf("workers wait longer than they work: %+d, want 0", got)
+	}
+	for range 2 * samples {
+		s.Served(time.Millisecond, time.Microsecond)
+	}
+	if got := s.Decide(time.Second, 4, 1000, Still); got != 1 {
+		t.Errorf("workers hardly wait: %+d, want 1", got)
+	}
+}
+
+func TestViscosityIsFiniteAndEnds(t *testing.T) {
+	var d Damper
+	if v := d.Tick(0, 5); v != Still {
+		t.Errorf("at first %v, want %v", v, Still)
+	}
+	up := d.Tick(100*time.Millisecond, 5000)
+	if math.IsInf(up.Spawn, 0) || up.Spawn < 1e8 || up.Kill > 1.1 {
+		t.Errorf("after a leap up %v; want much for spawns, little for kills, nothing infinite", up)
+	}
+	down := d.Tick(200*time.Millisecond, 1)
+	if math.IsInf(down.Kill, 0) || down.Kill < 1e8 || down.Spawn > 1.1 {
+		t.Errorf("after a leap down %v; want much for kills, little for spawns, nothing infinite", down)
+	}
+	now := 200 * time.Millisecond
+	for range 200 {
+		now += 100 * time.Millisecond
+		down = d.Tick(now, 1)
+	}
+	if down.Spawn > math.E+1e-9 || down.Kill > math.E+1e-9 {
+		t.Errorf("20 s later %v, want %v", down, Still)
+	}
+	// One worker more or less than the average must not forbid the other direction for ever.
+	if v := d.Tick(now+time.Millisecond, 2); v.Spawn > 3 || v.Kill > 3 {
+		t.Errorf("one more than the average: %v", v)
+	}
+}

@@ -1,0 +1,240 @@
+package knot
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A requestContext is the context of a request of net/http, and a part of its exchange. It
+// ends when the handler has returned, and, once somebody has asked for its end, with the
+// server, with the task, and when the client is gone. Most handlers never ask.
+type requestContext struct {
+	e *exchange // fixed
+
+	mu      sync.Mutex // held for a few instructions
+	err     error      // why it has ended; guarded by mu
+	done    chan struct{}
+	hooks   map[*contextHook]struct{}
+	watched bool           // somebody has asked; guarded by mu
+	alone   bool           // only the handler's return ends it: the connection is hijacked; guarded by mu
+	untie   [2]func() bool // part it from server and task; guarded by mu
+	peer    *peerWatch     // guarded by mu
+}
+
+type contextHook struct{ fn func() }
+
+// closedDone is the Done of contexts that had ended when they were asked for it.
+var closedDone = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Deadline implements context.Context: there is none.
+func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (c *requestContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		if c.err != nil {
+			return closedDone
+		}
+		c.done = make(chan struct{})
+		c.watch()
+	}
+	return c.done
+}
+
+// Err implements context.Context.
+func (c *requestContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch()
+	return c.err
+}
+
+// Value implements context.Context.
+func (c *requestContext) Value(key any) any {
+	switch key {
+	case http.ServerContextKey:
+		return c.e.described.std
+	case http.LocalAddrContextKey:
+		if addr := c.e.nc.LocalAddr(); addr != nil {
+			return addr
+		}
+	}
+	return nil
+}
+
+// AfterFunc lets package context derive contexts without a goroutine for each. fn is called
+// once the context has ended, on any goroutine, and must not block.
+func (c *requestContext) AfterFunc(fn func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		go fn()
+		return func() bool { return false }
+	}
+	h := &contextHook{fn}
+	if c.hooks == nil {
+		c.hooks = make(map[*contextHook]struct{})
+	}
+	c.hooks[h] = struct{}{}
+	c.watch()
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, there := c.hooks[h]
+		delete(c.hooks, h)
+		return there
+	}
+}
+
+// watch begins to look for what may end it. It needs mu.
+func (c *requestContext) watch() {
+	if c.watched || c.alone || c.err != nil {
+		return
+	}
+	c.watched = true
+	c.untie = [...]func() bool{context.AfterFunc(c.e.srv.ctx, c.end), context.AfterFunc(c.e.task, c.end)}
+	c.watchPeer()
+}
+
+// watchPeer needs mu.
+func (c *requestContext) watchPeer() {
+	if c.peer == nil {
+		c.peer = watchPeer(c.e.nc, c.e.peerGone)
+	}
+}
+
+// end ends it, from anywhere.
+func (c *requestContext) end() {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = context.Canceled
+	if c.done != nil {
+		close(c.done)
+	}
+	hooks := c.hooks
+	c.hooks = nil
+	c.part()
+	c.mu.Unlock()
+	for h := range hooks {
+		h.fn()
+	}
+}
+
+// detach leaves it to the handler alone.
+func (c *requestContext) detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alone = true
+	c.part()
+}
+
+// part needs mu.
+func (c *requestContext) part() {
+	for i, stop := range c.untie {
+		if stop != nil {
+			stop()
+			c.untie[i] = nil
+		}
+	}
+	if c.peer != nil {
+		c.peer.stop()
+	}
+}
+
+// A peerWatch looks now and then whether the other side of a connection has closed it.
+type peerWatch struct {
+	mu      sync.Mutex
+	timer   *time.Timer   // guarded by mu
+	next    time.Duration // guarded by mu
+	stopped bool          // guarded by mu
+}
+
+// A peerWatch looks for the first time after firstLook, and then each time after twice as
+// long, up to lastLook: a long poll costs two looks a second.
+const (
+	firstLook = 8 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// watchPeer calls gone, on a plain goroutine, when the client has closed nc, or its
+// sending side.
+func watchPeer(nc net.Conn, gone func()) *peerWatch {
+	w := &peerWatch{next: firstLook}
+	closed := peerCheck(nc)
+	if closed == nil {
+		return w
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(w.next, func() {
+		switch gonePeer, err := closed(); {
+		case err != nil:
+			return
+		case gonePeer:
+			gone()
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.stopped {
+			w.next = min(2*w.next, lastLook)
+			w.timer.Reset(w.next)
+		}
+	})
+	return w
+}
+
+func (w *peerWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// peerCheck returns a function that tells whether the client has closed the connection,
+// nil if there is none. It does not look at what the client has sent: poll(2) tells of
+// the end of the stream though there are bytes before it.
+func peerCheck(nc net.Conn) func() (closed bool, err error) {
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
+		nc = secure.NetConn()
+	}
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return func() (closed bool, err error) {
+		failed := raw.Control(func(fd uintptr) {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			var n int
+			if n, err = unix.Poll(fds, 0); err == unix.EINTR {
+				err = nil
+			}
+			closed = n > 0
+		})
+		if err == nil {
+			err = failed
+		}
+		return closed, err
+	}
+}

@@ -1,0 +1,216 @@
+package knot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// sendCounter counts what goes out by sendfile(2).
+type sendCounter struct {
+	*netpoll.Conn
+	sent *atomic.Int64
+}
+
+func (c sendCounter) SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error) {
+	c.sent.Add(n) // before the client can know
+	return c.Conn.SendFile(head, fd, off, n, pages)
+}
+
+// TestAdaptedCopies: io.Copy to a response, from files and from other things, whole, from the
+// middle and cut short, with and without a length.
+func TestAdaptedCopies(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	size := len(content)
+	open := func() *os.File {
+		f, err := os.Open(name)
+		if err != nil {
+			panic(err)
+		}
+		return f
+	}
+	cases := []struct {
+		name     string
+		serve    func(w http.ResponseWriter, r *http.Request)
+		want     string
+		sendfile bool // a piece of it
+	}{
+		{"length", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			f := open()
+			defer f.Close()
+			io.Copy(w, f)
+		}, string(content), true},
+		{"typed", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			w.Header().Set("Content-Type", "text/x")
+			f := open()
+			defer f.Close()
+			io.Copy(w, f)
+		}, string(content), true},
+		{"chunked", func(w http.ResponseWriter, r *http.Request) {
+			f := open()
+			defer f.Close()
+			io.Copy(w, f)
+		}, string(content), false},
+		{"middle", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "100000")
+			f := open()
+			defer f.Close()
+			f.Seek(1000, io.SeekStart)
+			n, err := io.CopyN(w, f, 99_000)
+			at, _ := f.Seek(0, io.SeekCurrent)
+			fmt.Fprintf(w, "%1000s", fmt.Sprint(n, err, at))
+		}, string(content[1000:100_000]) + fmt.Sprintf("%1000s", "99000 <nil> 100000"), true},
+		{"after a write", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size+3))
+			io.WriteString(w, "one")
+			f := open()
+			defer f.Close()
+			io.Copy(w, f)
+		}, "one" + string(content), true},
+		{"too long", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "5")
+			f := open()
+			defer f.Close()
+			if _, err := io.Copy(w, f); err == http.ErrContentLength {
+				io.WriteString(w, "12345")
+			}
+		}, "12345", false},
+		{"small", func(w http.ResponseWriter, r *http.Request) {
+			f := open()
+			defer f.Close()
+			io.CopyN(w, f, 700)
+		}, string(content[:700]), false},
+		{"reader", func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(w, struct{ io.Reader }{bytes.NewReader(content)})
+		}, string(content), false},
+		{"serve content", func(w http.ResponseWriter, r *http.Request) {
+			f := open()
+			defer f.Close()
+			http.ServeContent(w, r, "x.txt", time.Time{}, f)
+		}, string(content), true},
+		{"body", func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			io.Copy(w, r.Body)
+		}, string(content), false},
+		{"head", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			f := open()
+			defer f.Close()
+			io.Copy(w, f)
+		}, "", false},
+	}
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		var sent atomic.Int64
+		var native atomic.Bool
+		adapted := make(map[string]Handler)
+		for _, c := range cases {
+			adapted["/"+strings.ReplaceAll(c.name, " ", "-")] = AdaptHTTP(http.HandlerFunc(c.serve))
+		}
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			if nc, ok := x.c.nc.(*netpoll.Conn); ok {
+				native.Store(true)
+				x.c.nc = sendCounter{nc, &sent}
+				defer func() { x.c.nc = nc }()
+			}
+			return adapted[x.Path()](x)
+		}})
+		for _, c := range cases {
+			sent.Store(0)
+			method := "GET"
+			var body io.Reader
+			switch c.name {
+			case "head":
+				method = "HEAD"
+			case "body":
+				method, body = "POST", bytes.NewReader(content)
+			}
+			r, err := http.NewRequestWithContext(context.Background(), method, "http://"+sv.addr+"/"+strings.ReplaceAll(c.name, " ", "-"), body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || string(got) != c.want {
+				t.Errorf("%s: %d bytes, %v, want %d", c.name, len(got), err, len(c.want))
+			}
+			if byFile := sent.Load() > 0; byFile != (c.sendfile && native.Load()) {
+				t.Errorf("%s: %d bytes by sendfile", c.name, sent.Load())
+			}
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// TestAdaptedContextDerives: contexts made of a request's end with it, and do not take a
+// goroutine each.
+func TestAdaptedContextDerives(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		type key struct{}
+		kept := make(chan context.Context, 1)
+		ran := make(chan bool, 1)
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), key{}, "v"), time.Hour)
+			_ = cancel
+			again := r.WithContext(ctx)
+			stopped := context.AfterFunc(ctx, func() { t.Error("a stopped function ran") })
+			fmt.Fprint(w, again.Context().Value(key{}), ctx.Err(), stopped(), ctx.Value(http.ServerContextKey) != nil)
+			context.AfterFunc(ctx, func() { ran <- true })
+			kept <- ctx
+		}))})
+		p := sv.dial()
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, body := p.response("GET"); body != "v<nil> true true" {
+			t.Errorf("body %q", body)
+		}
+		ctx := <-kept
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+			t.Fatal("it goes on")
+		}
+		if !<-ran || ctx.Err() != context.Canceled {
+			t.Errorf("it ended with %v", ctx.Err())
+		}
+	})
+}
+
+// TestServeFunction: knot.Serve is http.Serve.
+func TestServeFunction(t *testing.T) {
+	ln := httptest.NewUnstartedServer(nil).Listener
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ln, http.NotFoundHandler()) }()
+	resp, err := http.Get("http://" + ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 404 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	ln.Close()
+	if err := <-ended; err == nil {
+		t.Error("no error when the listener is closed")
+	}
+}

@@ -1,0 +1,196 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// steady is an operation that never has to wait: more is there, or more room, than the test uses.
+type steady struct {
+	name string
+	open func(t *testing.T) (do func() error, stop func())
+}
+
+// steadyCalls is how often a test does it. A datagram takes up to 1 KB of a socket's buffer,
+// which has 200 KB.
+const steadyCalls = 150
+
+func steadies() []steady {
+	stream := func(network string, do func(c, s *Conn) func() error) func(t *testing.T) (func() error, func()) {
+		return func(t *testing.T) (func() error, func()) {
+			c, s := connPair(t, network)
+			return do(c, s), func() { c.Close(); s.Close() }
+		}
+	}
+	var small [16]byte
+	reads := func(c, s *Conn) func() error {
+		_, err := c.Write(make([]byte, steadyCalls*len(small)))
+		must(nil, err)
+		return func() error { _, err := s.Read(small[:]); return err }
+	}
+	writes := func(c, s *Conn) func() error {
+		return func() error { _, err := c.Write(small[:]); return err }
+	}
+	vectors := func(c, s *Conn) func() error {
+		return func() error { _, err := c.WriteBuffers(&net.Buffers{small[:]}); return err }
+	}
+	pipe := func(do func(r, w *File) func() error) func(t *testing.T) (func() error, func()) {
+		return func(t *testing.T) (func() error, func()) {
+			r, w, err := Pipe()
+			must(t, err)
+			return do(r, w), func() { r.Close(); w.Close() }
+		}
+	}
+	return []steady{
+		{"tcp read", stream("tcp", reads)},
+		{"unix read", stream("unix", reads)},
+		{"tcp write", stream("tcp", writes)},
+		{"unix write", stream("unix", writes)},
+		{"tcp writev", stream("tcp", vectors)},
+		{"pipe read", pipe(func(r, w *File) func() error {
+			_, err := w.Write(make([]byte, steadyCalls*len(small)))
+			must(nil, err)
+			return func() error { _, err := r.Read(small[:]); return err }
+		})},
+		{"pipe write", pipe(func(r, w *File) func() error {
+			return func() error { _, err := w.Write(small[:]); return err }
+		})},
+		{"udp receive", func(t *testing.T) (func() error, func()) { return datagrams(t, true) }},
+		{"udp send", func(t *testing.T) (func() error, func()) { return datagrams(t, false) }},
+		{"accept", accepts},
+		{"raw", stream("tcp", func(c, s *Conn) func() error {
+			raw, err := s.SyscallConn()
+			must(nil, err)
+			return func() error { return raw.Read(func(uintptr) bool { return true }) }
+		})},
+	}
+}
+
+func datagrams(t *testing.T, receive bool) (func() error, func()) {
+	a, err := ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	b, err := ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	var small [16]byte
+	send := func() error { _, err := a.WriteTo(small[:], b.LocalAddr()); return err }
+	do := send
+	if receive {
+		for range steadyCalls {
+			must(t, send())
+		}
+		do = func() error { _, _, err := b.ReadFrom(small[:]); return err }
+	}
+	return do, func() { a.Close(); b.Close() }
+}
+
+func accepts(t *testing.T) (func() error, func()) {
+	ln, err := Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var all []net.Conn
+	for range steadyCalls {
+		c, err := Dial("tcp", ln.Addr().String())
+		must(t, err)
+		all = append(all, c)
+	}
+	do := func() error {
+		c, err := ln.AcceptConn()
+		all = append(all, c)
+		return err
+	}
+	return do, func() {
+		for _, c := range all {
+			c.Close()
+		}
+		ln.Close()
+	}
+}
+
+// A task that never has to wait gives others of its loop a turn all the same. How many
+// operations it does between two turns of another is counted, so that the speed of the
+// machine does not matter.
+func TestWhoNeverWaitsGivesWay(t *testing.T) {
+	for _, p := range pollers {
+		for _, loops := range []int{1, 2} {
+			s := setting{p.name, p.open, loops}
+			t.Run(p.name, func(t *testing.T) {
+				rt := s.start(t)
+				for _, x := range steadies() {
+					for at := range loops {
+						t.Run(x.name, func(t *testing.T) { givesWay(t, rt, x, at) })
+					}
+				}
+			})
+		}
+	}
+}
+
+// givesWay does x on loop at; its descriptors belong to loop 0.
+func givesWay(t *testing.T, rt *task.Runtime, x steady, at int) {
+	var do func() error
+	var stop func()
+	must(t, task.GoOn(rt.Loop(0), func() { do, stop = x.open(t) }).Join())
+	must(t, task.GoOn(rt.Loop(at), func() {
+		done, most, since := false, 0, 0
+		other := task.GoOn(rt.Loop(at), func() {
+			for !done {
+				most, since = max(most, since), 0
+				task.Yield()
+			}
+		})
+		task.Yield()
+		for range steadyCalls {
+			since++
+			must(t, do())
+		}
+		most = max(most, since)
+		done = true
+		must(t, other.Join())
+		if most > 65 { // pace in package task
+			t.Errorf("%d operations without a turn of the other task, want 65 at most", most)
+		}
+	}).Join())
+	must(t, task.GoOn(rt.Loop(0), stop).Join())
+}
+
+// What is too much for one system call arrives in order, and a datagram is never cut.
+func TestLongWritesArePieces(t *testing.T) {
+	all := make([]byte, 3*pieceMax+12345)
+	for i := range all {
+		all[i] = byte(i * 7 >> 3)
+	}
+	for k, want := range map[kind]int{kindTCP: pieceMax, kindStream: pieceMax, kindPipe: pieceMax, kindDatagram: len(all)} {
+		if got := len((&desc{kind: k}).piece(all)); got != want {
+			t.Errorf("a piece of %d bytes for kind %d, want %d", got, k, want)
+		}
+	}
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		for name, write := range map[string]func() (int64, error){
+			"Write": func() (int64, error) { n, err := c.Write(all); return int64(n), err },
+			"WriteBuffers": func() (int64, error) {
+				return c.WriteBuffers(&net.Buffers{all[:10], all[10 : pieceMax+1], all[pieceMax+1:]})
+			},
+		} {
+			join := spawn(func() {
+				got := make([]byte, len(all))
+				_, err := io.ReadFull(s, got)
+				must(t, err)
+				if !bytes.Equal(got, all) {
+					t.Errorf("%s: other bytes arrived", name)
+				}
+			})
+			if n, err := write(); n != int64(len(all)) || err != nil {
+				t.Errorf("%s: %d of %d, %v", name, n, len(all), err)
+			}
+			must(t, join())
+		}
+	})
+}
