@@ -138,6 +138,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = time.Second
 	}
+	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
 	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log, closed: make(chan struct{})}
 	if rt.clock == nil {
 		rt.clock = systemClock{}
