@@ -36,6 +36,7 @@ var layers = map[string]string{
 	"flow":                           "task internal/adapt",
 	"flow/flownet":                   "task netpoll aio flow",
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
+	"examples/memcache":              ". task netpoll",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
