@@ -21,6 +21,7 @@ var layers = map[string]string{
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
+	"internal/testenv":               "",
 	"internal/sim":                   "task",
 	"internal/sim/programs":          "internal/sim stackchunk task",
 	"internal/simserver":             "task bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
@@ -61,7 +62,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
