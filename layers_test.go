@@ -37,7 +37,7 @@ var layers = map[string]string{
 	"flow/flownet":                   "task netpoll aio flow",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". task netpoll aio golang.org/x/sys/unix",
+	"knot":                           ". task netpoll aio stackchunk golang.org/x/sys/unix",
 	"cmd/knot":                       ". task netpoll knot bgraph/graphhttp ressched/probe",
 	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",

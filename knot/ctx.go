@@ -2,6 +2,7 @@ package knot
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"unsafe"
 )
@@ -163,6 +164,13 @@ func (x *Ctx) ContentLength() int64 {
 
 // RemoteAddr is the client's address.
 func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
+
+// TLS is what is known of the connection if it is over TLS, else nil. It is shared by all
+// requests of the connection, and must not be changed.
+func (x *Ctx) TLS() *tls.ConnectionState {
+	_, state := x.c.facts()
+	return state
+}
 
 // Context ends when the server is closed, or when Shutdown runs out of time.
 func (x *Ctx) Context() context.Context { return x.srv.base() }
