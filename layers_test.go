@@ -35,10 +35,14 @@ var layers = map[string]string{
 	"internal/adapt":                 "",
 	"flow":                           "task internal/adapt",
 	"flow/flownet":                   "task netpoll aio flow",
+	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
+	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". task netpoll aio stackchunk golang.org/x/sys/unix",
-	"cmd/knot":                       ". task netpoll knot bgraph/graphhttp ressched/probe",
+	"knot":                           ". internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
+	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
+	"cmd/knot":                       ". task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -57,6 +61,29 @@ var layers = map[string]string{
 
 // testOnly may be imported by tests besides.
 const testOnly = "aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+
+// light are the packages that a program can use without what the web server needs besides.
+var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
+
+// heavy are beginnings of import paths that none of those may depend on.
+var heavy = []string{"github.com/klauspost/", "github.com/andybalholm/", "github.com/pelletier/", "github.com/prometheus/", "golang.org/x/crypto/bcrypt", "golang.org/x/crypto/acme"}
+
+// TestHeavyLibrariesStayOut of programs that only use the runtime, or Knot as a library.
+func TestHeavyLibrariesStayOut(t *testing.T) {
+	for _, dir := range light {
+		out, err := exec.Command("go", "list", "-deps", "./"+dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list -deps ./%s: %v\n%s", dir, err, out)
+		}
+		for _, one := range strings.Fields(string(out)) {
+			for _, prefix := range heavy {
+				if strings.HasPrefix(one, prefix) {
+					t.Errorf("%s depends on %s", dir, one)
+				}
+			}
+		}
+	}
+}
 
 const module = "github.com/capriccio-go/capriccio"
 

@@ -60,6 +60,14 @@ func evolve(before, inc *Snapshot) *Snapshot {
 func evolveTimes(t *Times, b Times) {
 	t.Count += b.Count
 	t.Sum += b.Sum
+	t.First += b.First
+	t.FirstSum += b.FirstSum
+	for len(t.Fine) < len(b.Fine) {
+		t.Fine = append(t.Fine, 0)
+	}
+	for i, n := range b.Fine {
+		t.Fine[i] += n
+	}
 	for len(t.Hist) < len(b.Hist) {
 		t.Hist = append(t.Hist, 0)
 	}
@@ -309,6 +317,9 @@ func TestDiffRefuses(t *testing.T) {
 		{"overflow.edges is less", func(b, _ *Snapshot) { b.Overflow.Edges++ }},
 		{"sched.admitted is less", func(b, _ *Snapshot) { b.Sched.Admitted++ }},
 		{"sched.deferred is less", func(b, _ *Snapshot) { b.Sched.Deferred++ }},
+		{"sched.refusals is less", func(b, s *Snapshot) {
+			b.Sched.Refusals, s.Sched.Refusals = []SchedRefusal{{Why: "x", Count: 2}}, []SchedRefusal{{Why: "x", Count: 1}}
+		}},
 		{"sched.refused is less", func(b, _ *Snapshot) { b.Sched.Refused++ }},
 	} {
 		before, after := smallSnapshot(), smallSnapshot()

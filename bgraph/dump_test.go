@@ -51,7 +51,7 @@ func smallSnapshot() *Snapshot {
 		Overflow: Overflow{MaxNodes: 4096, MaxEdges: 16384, Nodes: 2, Edges: 1},
 		Overruns: []Overrun{{From: read, To: lock, Task: "session 7", Loop: 0, At: at.Add(-time.Second), Held: 2e7, Stack: "goroutine 7 [running]:\nmain.f()\n\t/src/f.go:1 +0x1d\n"}},
 		Sched: &Sched{
-			Policy: "resource", Admitted: 100, Deferred: 3, Refused: 1,
+			Policy: "resource", Admitted: 100, Deferred: 3, Refused: 1, Refusals: []SchedRefusal{{Why: "waited too long", Count: 1}},
 			Resources: []SchedResource{{Name: "heap", Utilisation: 0.75, Trend: -0.01, State: "rising"}},
 			Nodes:     []SchedNode{{Key: lock, Loop: 0, Priority: 1.5, Tickets: 10, Pass: math.MaxUint64, Ready: 2, Held: "heap is at its limit"}},
 		},
@@ -345,8 +345,8 @@ func TestListsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 		{`{"n\u006fdes":[`, `0,`, `0]}`, `a list "n\\u006fdes" has more than`},
 		{`{"NODES":[`, `null,`, `0]}`, `a list "NODES" has more than`},
 		{`{"nodes":[{"stack":[`, `0,`, `0]}]}`, `a list "stack" has more than 512 elements`},
-		{`{"nodes":[`, `{"stack":[` + strings.Repeat("0,", 400) + `0]},`, `0]}`, "more than 268435456 bytes of memory"},
-		{`{"edges":[`, `{"changes":[` + strings.Repeat("0,", 60) + `0]},`, `0]}`, "more than 268435456 bytes of memory"},
+		{`{"nodes":[`, `{"stack":[` + strings.Repeat("0,", 400) + `0]},`, `0]}`, "more than 335544320 bytes of memory"},
+		{`{"edges":[`, `{"changes":[` + strings.Repeat("0,", 60) + `0]},`, `0]}`, "more than 335544320 bytes of memory"},
 	} {
 		const size = 20 << 20
 		dump := dumpTitle + "1\n" + c.head + strings.Repeat(c.element, size/len(c.element)) + c.tail
@@ -376,6 +376,7 @@ func TestSizesOfElements(t *testing.T) {
 		{"loops", unsafe.Sizeof(NodeLoop{}), NodeLoop{}},
 		{"resources", unsafe.Sizeof(Resource{}), Resource{}},
 		{"resources", unsafe.Sizeof(SchedResource{}), SchedResource{}},
+		{"refusals", unsafe.Sizeof(SchedRefusal{}), SchedRefusal{}},
 		{"nodes", unsafe.Sizeof(SchedNode{}), SchedNode{}},
 		{"changes", unsafe.Sizeof(Change{}), Change{}},
 		{"overruns", unsafe.Sizeof(Overrun{}), Overrun{}},

@@ -60,8 +60,8 @@ func (f *Flow) Release() {
 // An Out is an output of a module, for values of type T. It is a field of the module's
 // struct and must not be copied.
 type Out[T any] struct {
-	c  connection
-	to *Instance[T]
+	c   connection
+	put func(f *Flow, v T, via *connection) error // nil: see Discard
 }
 
 func (o *Out[T]) connection() *connection { return &o.c }
@@ -70,10 +70,10 @@ func (o *Out[T]) connection() *connection { return &o.c }
 // queue there is full. The error is ErrClosed if the graph has ended, or that of the calling
 // task's context; v has then not been sent.
 func (o *Out[T]) Send(f *Flow, v T) error {
-	if o.to == nil {
-		return nil // see Discard
+	if o.put == nil {
+		return nil
 	}
-	if err := o.to.put(f, v, &o.c); err != nil {
+	if err := o.put(f, v, &o.c); err != nil {
 		return err
 	}
 	o.c.sent.Add(1)
@@ -82,13 +82,28 @@ func (o *Out[T]) Send(f *Flow, v T) error {
 
 // Connect lets an output lead to an instance of the same graph. An output leads to one
 // place; many may lead to the same.
-func Connect[T any](from *Out[T], to *Instance[T]) { connect(from, to, false) }
+func Connect[T any](from *Out[T], to *Instance[T]) { connect(from, to, to.put, false) }
 
 // Back is Connect for a connection that closes a cycle: what is sent there is queued even
 // if the queue is full.
-func Back[T any](from *Out[T], to *Instance[T]) { connect(from, to, true) }
+func Back[T any](from *Out[T], to *Instance[T]) { connect(from, to, to.put, true) }
 
-func connect[T any](from *Out[T], to *Instance[T], back bool) {
+// ConnectAs is Connect for an instance that takes something else, as one does that hears
+// from several modules: as makes it of what was sent, on the sender's task.
+func ConnectAs[T, In any](from *Out[T], to *Instance[In], as func(T) In) {
+	connect(from, to, converted(to, as), false)
+}
+
+// BackAs is ConnectAs for a connection that closes a cycle.
+func BackAs[T, In any](from *Out[T], to *Instance[In], as func(T) In) {
+	connect(from, to, converted(to, as), true)
+}
+
+func converted[T, In any](to *Instance[In], as func(T) In) func(*Flow, T, *connection) error {
+	return func(f *Flow, v T, via *connection) error { return to.put(f, as(v), via) }
+}
+
+func connect[T, In any](from *Out[T], to *Instance[In], put func(*Flow, T, *connection) error, back bool) {
 	g := to.c.g
 	g.building("Connect")
 	switch {
@@ -101,7 +116,7 @@ func connect[T any](from *Out[T], to *Instance[T], back bool) {
 	case from.c.set:
 		g.fail("output %s is connected twice", from.c.name)
 	}
-	from.to = to
+	from.put = put
 	from.c.target, from.c.set, from.c.back = &to.c, true, back
 }
 

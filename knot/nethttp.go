@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -108,10 +109,10 @@ func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) 
 	defer func() {
 		if !returned {
 			o.panicked = recover()
-			switch o.panicked {
-			case nil:
+			switch {
+			case o.panicked == nil && coro.ByGoexit():
 				o.panicked = task.ErrGoexit
-			case http.ErrAbortHandler:
+			case o.panicked == http.ErrAbortHandler:
 			default:
 				o.panicked = &task.PanicError{Task: "a handler of net/http", Value: o.panicked, Stack: task.PanicStack(o.panicked)}
 			}
@@ -181,7 +182,8 @@ func (e *exchange) serve(h http.Handler) {
 	returned := false
 	defer func() {
 		if !returned {
-			e.unwind(recover())
+			v := recover()
+			e.unwind(v, v == nil && coro.ByGoexit())
 		}
 	}()
 	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
@@ -197,9 +199,9 @@ func answerForTheServer(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "0")
 }
 
-// unwind is finish for a handler that panicked with v, or, with nil, ended its goroutine:
+// unwind is finish for a handler that panicked with v, or, with goexit, ended its goroutine:
 // then the caller of the Handler answers for it.
-func (e *exchange) unwind(v any) {
+func (e *exchange) unwind(v any, goexit bool) {
 	defer e.removeForm()
 	e.ctx.end()
 	e.stopReading()
@@ -208,7 +210,7 @@ func (e *exchange) unwind(v any) {
 	defer e.mu.Unlock()
 	if v == task.ErrGoexit {
 		e.log("handler left by runtime.Goexit")
-	} else if v != nil && v != http.ErrAbortHandler {
+	} else if !goexit && v != http.ErrAbortHandler {
 		value, stack := v, []byte(nil)
 		if offloaded, ok := v.(*task.PanicError); ok {
 			value, stack = offloaded.Value, offloaded.Stack

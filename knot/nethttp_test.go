@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -297,6 +298,51 @@ func TestAdaptedGoexit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// With GODEBUG=panicnil=1, recover returns nil for a panic too: it is answered and logged like
+// any other, and the connection is closed as after any other.
+func TestPanicsWithNil(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(nil) })
+	adapted, offloaded := AdaptHTTP(h), AdaptHTTP(OffloadHTTP(h))
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			switch x.Path() {
+			case "/adapted":
+				return adapted(x)
+			case "/offloaded":
+				return offloaded(x)
+			}
+			panic(nil)
+		}})
+		for _, target := range []string{"/", "/adapted", "/offloaded"} {
+			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
+				t.Errorf("%s: status %q, want 500", target, got)
+			}
+		}
+		if log := sv.log.String(); strings.Count(log, "handler panicked") != 3 || strings.Contains(log, "Goexit\"") {
+			t.Errorf("want three panics in the log:\n%s", log)
+		}
+	})
+}
+
+// A task that is locked to its thread can't wait for an offloaded handler: it is told so before
+// that has begun.
+func TestOffloadedOnALockedThread(t *testing.T) {
+	checkLeaks(t)
+	var began atomic.Bool
+	adapted := AdaptHTTP(OffloadHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began.Store(true) })))
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		runtime.LockOSThread()
+		return adapted(x)
+	}}, 1)
+	if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" || began.Load() {
+		t.Errorf("status %q, want 500; the handler began: %v", got, began.Load())
+	}
+	if log := sv.log.String(); !strings.Contains(log, "runtime.LockOSThread") {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
 }
 
 // TestAdaptedAfterTheHandler: what a handler has passed on to others is of no use when

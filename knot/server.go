@@ -54,6 +54,12 @@ type Server struct {
 	// slog.Default(). Clients that misbehave or vanish are not failures.
 	ErrorLog *slog.Logger
 
+	// ErrorPage makes the page of an error: its type and content, or nil for the standard page.
+	// It is also called for requests that are refused before a handler sees them; of those that
+	// can't be parsed x has neither path nor host. It must not send anything, nor park, and
+	// the server does not change what it returns.
+	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
+
 	// IdleTimeout is how long a connection may wait for its next request. It
 	// is then closed without a word. Negative: for ever.
 	IdleTimeout time.Duration
@@ -73,6 +79,9 @@ type Server struct {
 	// clients that have connected, when it is told to stop, see Shutdown. Negative: not at
 	// all.
 	ShutdownTimeout time.Duration
+
+	// Timed says that Stats is to count how long requests take: two readings of the clock for each.
+	Timed bool
 
 	// MaxConns is how many connections are served at a time; further ones get
 	// 503 and are closed. Default: DefaultMaxConns, or what the limit on open
@@ -103,6 +112,8 @@ type Server struct {
 	limits  limits      // fixed by once
 	handler Handler     // fixed by once
 	secure  *tls.Config // fixed by once; nil without TLS
+	timed   bool        // requests are timed; fixed by once
+	counts  [countShards]counts
 	clock   clock
 
 	handshakes handshakeCounts
@@ -117,6 +128,9 @@ type Server struct {
 	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
 	first     *conn                     // all connections; guarded by mu
 	count     int                       // guarded by mu
+	conns     uint64                    // taken up so far; guarded by mu
+	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
+	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
@@ -196,6 +210,7 @@ func (s *Server) ready() {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
 		s.secure = ownTLS(s.TLS)
+		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.clock.now()
@@ -284,6 +299,7 @@ func (s *Server) admit(c *conn) admission {
 	defer s.mu.Unlock()
 	max := s.limits.conns
 	if s.closed || max > 0 && s.count >= max+max/8+8 {
+		s.dropped++
 		return dropped
 	}
 	s.count++
@@ -292,7 +308,9 @@ func (s *Server) admit(c *conn) admission {
 		s.first.prev = c
 	}
 	s.first = c
+	s.conns++
 	if max > 0 && s.count > max {
+		s.turned++
 		return turnedAway
 	}
 	return admitted

@@ -45,7 +45,7 @@ func ownTLS(given *tls.Config) *tls.Config {
 	}
 	c := given.Clone()
 	if c.NextProtos == nil {
-		c.NextProtos = []string{"http/1.1"}
+		c.NextProtos = Protocols()
 	}
 	// It sends small records first, each with a system call, so that a slow client has the first
 	// bytes earlier. A response of ours comes in one piece.
@@ -159,3 +159,7 @@ func (c *conn) unread() bool {
 	}
 	return unread(c.nc)
 }
+
+// Protocols are those that a server with TLS offers to clients unless its configuration says
+// otherwise (tls.Config.NextProtos), the best first.
+func Protocols() []string { return []string{"http/1.1"} }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -13,7 +14,8 @@ func (x *Ctx) run() (v verdict) {
 	returned := false
 	defer func() {
 		if !returned {
-			v = x.abandon(recover())
+			p := recover()
+			v = x.abandon(p, p == nil && coro.ByGoexit())
 		}
 	}()
 	v = x.turn()
@@ -176,6 +178,10 @@ func (x *Ctx) serveRequest() {
 	x.finished = false
 	x.resp.begin()
 	x.beginBody()
+	x.pace, x.user = pace{}, ""
+	if x.srv.timed {
+		x.began = time.Now()
+	}
 	x.c.served = true
 	h := &x.head
 	var f *fault
@@ -261,6 +267,7 @@ const maxRoute = 128
 func (x *Ctx) conclude() {
 	x.finished = true
 	answered()
+	x.count()
 	x.c.since = x.srv.clock.now()
 	if x.srv.AccessLog != nil {
 		x.srv.AccessLog.record(x)
@@ -309,6 +316,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *fault) {
 	x.headAt = x.r
+	x.user, x.began = "", time.Time{}
 	method := x.head.method // an answer to HEAD has no body, whatever it says
 	x.head.reset()
 	x.head.method = method
@@ -321,14 +329,14 @@ func (x *Ctx) refuse(f *fault) {
 	x.conclude()
 }
 
-// abandon cleans up after a handler that panicked, or, with p nil, left by
+// abandon cleans up after a handler that panicked with p, or, with goexit, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
-func (x *Ctx) abandon(p any) verdict {
+func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if x.gone {
 		return turnGone
 	}
 	what := "handler panicked"
-	if p == nil {
+	if goexit {
 		what = "handler left by runtime.Goexit"
 	}
 	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
@@ -344,10 +352,10 @@ func (x *Ctx) abandon(p any) verdict {
 	}
 	x.spoiled = true
 	err := x.flush()
-	if p != nil && err == nil {
+	if !goexit && err == nil {
 		return turnLinger
 	}
-	if p == nil {
+	if goexit {
 		x.c.leave()
 		x.c.end(err == nil)
 	}

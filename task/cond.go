@@ -124,7 +124,8 @@ func (c *Cond) withdraw(w *Waiter) bool {
 // unwound locks c.L for t, whose wait is ended by the end of the runtime, because its
 // deferred functions will unlock it.
 func (c *Cond) unwound(t *Task) {
-	t.firm = true
+	x := t.extend()
+	x.firm = true
 	c.L.Lock()
-	t.firm = false
+	x.firm = false
 }

@@ -130,10 +130,9 @@ func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
 func (l *Loop) enter(e *Entrance, client uint32) error {
 	t := l.cur
 	l.passEntrance(t, e)
-	if int(t.startsAt) == e.index+1 { // StartAt has started it, and it is decided
-		v := t.verdict
+	if at, in := t.start(); at == e.index { // StartAt has started it, and it is decided
 		l.arrived(t)
-		if v == VerdictRefuse {
+		if !in {
 			return ErrRefused
 		}
 		return nil
@@ -306,9 +305,10 @@ func (l *Loop) startAt(q *line, t *Task, v Verdict) {
 // arrived is called when t, which was let in or refused in a line, runs, or when it ends without
 // having asked.
 func (l *Loop) arrived(t *Task) {
-	q := l.lineAt(t.startsAt)
+	at, in := t.start()
+	q := l.lineAt(at)
 	t.startsAt = 0
-	if t.verdict != VerdictRefuse {
+	if in {
 		q.starting--
 	}
 	if q.n > 0 {
@@ -318,7 +318,7 @@ func (l *Loop) arrived(t *Task) {
 
 // neverEntered is called when t, which StartAt has started, has ended without Enter.
 func (l *Loop) neverEntered(t *Task) {
-	entrance, in := int(t.startsAt)-1, t.verdict != VerdictRefuse
+	entrance, in := t.start()
 	l.arrived(t)
 	if in && l.admission != nil && entrance < doorIndex {
 		l.left(entrance)

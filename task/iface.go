@@ -63,7 +63,8 @@ type OverrunObserver interface {
 type Policy interface {
 	// Ready says that one more task is ready at n.
 	Ready(n NodeID)
-	// Gone says that k tasks at n, announced by Ready, were taken by another loop.
+	// Gone says that k tasks at n, announced by Ready, were taken without Next: by another
+	// loop, or to be run at once as they hold a lock that others wait for.
 	Gone(n NodeID, k int)
 	// Next returns the node of which a task runs next and counts that task as taken.
 	// It is called only while some task is ready, and must name a node with one. ok is

@@ -102,10 +102,11 @@ func (q *line) recycle(x *inLine) {
 // starts marks t as on its way to Enter.
 func (q *line) starts(t *Task, v Verdict) {
 	t.startsAt = int8(q.index + 1)
-	t.verdict = v
-	if v != VerdictRefuse {
-		q.starting++
+	if v == VerdictRefuse {
+		t.startsAt = -t.startsAt
+		return
 	}
+	q.starting++
 }
 
 // oldest is the one that has waited longest, of equals the least important. The more important

@@ -31,11 +31,12 @@ type Loop struct {
 	plain       bool         // fixed: no policy, and not hub
 	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
 
-	party coro.Party // the loop's own goroutine
-	g     uintptr    // its identity
-	base  uintptr    // stack depth of a worker's frames, see coro.Fingerprint
-	cur   *Task      // the running task; nil: the loop's own goroutine runs
-	curG  uintptr    // identity of the goroutine that runs; read by coro.Running
+	party  coro.Party     // the loop's own goroutine
+	g      uintptr        // its identity
+	labels unsafe.Pointer // its profiler labels, which those of its workers are too at first
+	base   uintptr        // stack depth of a worker's frames, see coro.Fingerprint
+	cur    *Task          // the running task; nil: the loop's own goroutine runs
+	curG   uintptr        // identity of the goroutine that runs; read by coro.Running
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
@@ -55,6 +56,8 @@ type Loop struct {
 	chargeNode NodeID        // at which they were taken
 	chargeFrom uint64        // cycles when they began
 	withheld   bool          // the policy has none of the queued tasks run now
+	urgent     urgency       // tasks that others wait for, see there
+	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
 	woke       bool          // plain goroutines have been woken here since l last let them run
 	missing    int           // tasks taken by other loops that the policy still counted when it chose them
 	starts     startQueue    // tasks not started yet
@@ -141,6 +144,7 @@ func (l *Loop) run() {
 	}
 	l.g = coro.G()
 	l.curG = l.g
+	l.labels = coro.Labels()
 	if l.enrolled {
 		members.enter(l.g, l)
 	}
@@ -172,13 +176,13 @@ func (l *Loop) run() {
 
 // done says that the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.starts.oldest() == 0 && !l.anyInLine()
+	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.urgent.queue.head == nil && l.starts.oldest() == 0 && !l.anyInLine()
 }
 
 // anyReady says whether some task could run now.
 func (l *Loop) anyReady() bool {
 	if l.policy != nil {
-		return l.queued > 0 && !l.withheld
+		return l.queued > 0 && !l.withheld || l.urgent.queue.head != nil
 	}
 	return l.ready.head != nil || l.read.head != nil || l.starts.oldest() != 0
 }
@@ -211,6 +215,7 @@ func (l *Loop) runReady() {
 	if l.policy != nil {
 		l.policy.Tick(l.now)
 		l.withheld = false
+		l.lookForAwaited()
 	}
 	if !l.anyReady() {
 		return
@@ -425,7 +430,7 @@ func (t *Task) refuseThreadLock(on any) {
 	if !free {
 		refusal = callbackRefusal
 	}
-	if d, ok := on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
+	if d, ok := on.(withdrawer); t.extra().firm || ok && !d.withdraw(&t.wait) {
 		l.rt.log.Error(refusal, "task", t.String())
 		for !free && !t.notified && !l.inbox.takeWake(t) { // it can't park to let the loop deliver that
 			runtime.Gosched()

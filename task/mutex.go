@@ -102,8 +102,14 @@ func (m *Mutex) take(l *Loop) {
 // enqueue puts the caller, who is inside the guard, into the queue, and leaves the guard.
 func (m *Mutex) enqueue(l *Loop) *Waiter {
 	w := Self()
+	o := m.owner
+	if m.waiters.head != nil {
+		o = nil // it knows
+	}
 	m.waiters.push(w)
+	o.addAwaited(1)
 	m.g.exit(l)
+	o.hasten(l)
 	return w
 }
 
@@ -143,7 +149,11 @@ func (m *Mutex) unlockOn(l *Loop) {
 		return
 	}
 	m.waiters.unlink(w)
+	m.owner.addAwaited(-1)
 	m.owner = w.task
+	if m.waiters.head != nil {
+		m.owner.addAwaited(1)
+	}
 	m.g.exit(l)
 	w.wakeFrom(l)
 }
@@ -163,7 +173,11 @@ func (m *Mutex) withdraw(w *Waiter) bool {
 	l := here()
 	m.g.enter(l)
 	defer m.g.exit(l)
-	return m.waiters.remove(w)
+	found := m.waiters.remove(w)
+	if found && m.waiters.head == nil {
+		m.owner.addAwaited(-1)
+	}
+	return found
 }
 
 // holder is the task that m is held by, nil if that is none or can't be told.

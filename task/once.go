@@ -30,8 +30,14 @@ func (o *Once) Do(fn func()) {
 	}
 	if o.running {
 		w := Self()
+		r := o.runner
+		if o.waiters.head != nil {
+			r = nil // it knows
+		}
 		o.waiters.push(w)
+		r.addAwaited(1)
 		o.g.exit(l)
+		r.hasten(l)
 		w.parkFully(ReasonOnce, o)
 		w.Release()
 		return
@@ -49,6 +55,9 @@ func (o *Once) finish() {
 	l := here()
 	o.g.enter(l)
 	o.done.Store(true)
+	if o.waiters.head != nil {
+		o.runner.addAwaited(-1)
+	}
 	o.runner = nil
 	all := o.waiters.takeAll()
 	o.g.exit(l)
@@ -70,7 +79,11 @@ func (o *Once) withdraw(w *Waiter) bool {
 	l := here()
 	o.g.enter(l)
 	defer o.g.exit(l)
-	return o.waiters.remove(w)
+	found := o.waiters.remove(w)
+	if found && o.waiters.head == nil {
+		o.runner.addAwaited(-1)
+	}
+	return found
 }
 
 // holder is the task that o is held by, nil if that is none or can't be told.

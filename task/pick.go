@@ -83,7 +83,13 @@ func (l *Loop) pickAtNode() *Task {
 		l.budget = 0
 		return nil
 	}
-	t := l.pickByPolicy()
+	t := l.urgent.pick()
+	if t == nil {
+		t = l.pickByPolicy()
+	}
+	if t == nil {
+		t = l.urgent.queue.pop()
+	}
 	if t != nil {
 		l.charging = true
 		l.chargeNode = t.node
@@ -231,6 +237,11 @@ func (l *Loop) node(n NodeID) *nodeQueue {
 
 // enqueueAtNode is enqueue with a policy.
 func (l *Loop) enqueueAtNode(t *Task) {
+	if t.isAwaited() {
+		l.urgent.queue.push(t)
+		l.grant.left = 0
+		return
+	}
 	q := l.node(t.node)
 	switch {
 	case !l.newest || t.node == NodeStart:

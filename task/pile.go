@@ -204,10 +204,19 @@ func (l *Loop) lookAtPiles() {
 	}
 }
 
-// lineAt is the line that startsAt of a task names.
-func (l *Loop) lineAt(startsAt int8) *line {
-	if i := int(startsAt) - 1; i < doorIndex {
-		return l.lines[i]
+// start is the index of the line that t has left and not arrived from, -1 if there is none, and
+// whether it was let in there.
+func (t *Task) start() (index int, in bool) {
+	if t.startsAt < 0 {
+		return int(-t.startsAt) - 1, false
 	}
-	return &l.piles[int(startsAt)-1-doorIndex].door
+	return int(t.startsAt) - 1, true
+}
+
+// lineAt is the line of that index.
+func (l *Loop) lineAt(index int) *line {
+	if index < doorIndex {
+		return l.lines[index]
+	}
+	return &l.piles[index-doorIndex].door
 }

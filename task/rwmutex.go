@@ -49,8 +49,14 @@ func (rw *RWMutex) wait(l *Loop, write bool, why Reason) {
 	if write {
 		w.tag = 1
 	}
+	o := rw.writer
+	if rw.waiters.head != nil {
+		o = nil // it knows
+	}
 	rw.waiters.push(w)
+	o.addAwaited(1)
 	rw.g.exit(l)
+	o.hasten(l)
 	w.parkFully(why, rw)
 	w.Release()
 }
@@ -90,6 +96,9 @@ func (rw *RWMutex) Unlock() {
 		rw.g.exit(l)
 		panic("task: Unlock of an RWMutex that is not locked for writing")
 	}
+	if rw.waiters.head != nil {
+		rw.writer.addAwaited(-1)
+	}
 	rw.writing, rw.writer = false, nil
 	rw.admit(l)
 }
@@ -119,6 +128,9 @@ func (rw *RWMutex) admit(l *Loop) {
 			rw.readers++
 		}
 		in.push(rw.waiters.pop())
+		if rw.waiters.head != nil {
+			rw.writer.addAwaited(1) // nil while readers are let in
+		}
 	}
 	rw.g.exit(l)
 	in.wakeFrom(l)
@@ -157,6 +169,9 @@ func (rw *RWMutex) withdraw(w *Waiter) bool {
 	if !rw.waiters.remove(w) {
 		rw.g.exit(l)
 		return false
+	}
+	if rw.waiters.head == nil {
+		rw.writer.addAwaited(-1)
 	}
 	rw.admit(l) // those behind may now enter
 	return true

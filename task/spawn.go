@@ -94,7 +94,7 @@ func (rt *Runtime) Go(fn func()) *Task {
 
 // spawn makes a task. from is the loop on which the caller runs, or nil.
 func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
-	t := &Task{fn: fn, state: stateQueued, escaped: true}
+	t := &Task{fn: fn, state: stateQueued}
 	t.wait.task = t
 	if o.Name != "" || o.dropped != nil || o.Priority != 0 {
 		e := t.extend()

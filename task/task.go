@@ -55,16 +55,13 @@ type Task struct {
 	on        any     // what it waits for while parked, or nil
 	state     taskState
 	why       Reason
-	notified  bool // woken since it last parked; see Waiter
-	cancelled bool // its context has ended
-	fixed     bool // parked where cancellation does not wake it
-	firm      bool // its waits go on although the runtime shuts down
-	seen      bool // the observer was told of the wait, not yet of its end
-	escaped   bool // someone may hold a pointer to it
-	recycle   bool // made by Loop.Start
-	refusals  uint8
-	startsAt  int8 // 1 + index of the Entrance at which it was let in or refused, until it runs there
-	verdict   Verdict
+	notified  bool         // woken since it last parked; see Waiter
+	cancelled bool         // its context has ended
+	fixed     bool         // parked where cancellation does not wake it
+	seen      bool         // the observer was told of the wait, not yet of its end
+	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
+	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
+	awaited   atomic.Int32 // see urgent.go
 	node      NodeID
 	fn        func() // what it runs
 
@@ -91,6 +88,8 @@ type extension struct {
 	kind    uint32        // what Entrance.As has said
 	heading uint8         // bits of the piles that it was let in for and has not reached
 
+	firm bool // loop-private: its waits go on although the runtime shuts down
+
 	mu      sync.Mutex
 	done    bool       // guarded by mu
 	err     error      // guarded by mu
@@ -115,6 +114,18 @@ func (t *Task) extend() *extension {
 	}
 	t.ext.CompareAndSwap(nil, new(extension))
 	return t.ext.Load()
+}
+
+// reset makes of t, which has ended and of which nobody has a pointer, a task to start anew. A
+// lock that it has left locked may still count in awaited.
+func (t *Task) reset() {
+	t.wait = Waiter{}
+	t.state, t.why, t.node = stateQueued, ReasonNone, 0
+	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
+	t.startsAt = 0
+	t.fn = nil
+	t.ext.Store(nil)
+	t.id = 0
 }
 
 // ID is a number that no other task of the runtime has had.
@@ -152,7 +163,7 @@ func Current() *Task {
 	if l == nil || l.cur == nil {
 		return nil
 	}
-	l.cur.escaped = true
+	l.cur.recycle = false
 	return l.cur
 }
 

@@ -114,9 +114,10 @@ func (w *Waiter) Absorb() {
 		return
 	}
 	t := w.task
-	t.firm = true
+	x := t.extend()
+	x.firm = true
 	t.park(t.why, nil, false)
-	t.firm = false
+	x.firm = false
 }
 
 // parkFully is Park for waits that no cancellation ends.
@@ -212,8 +213,8 @@ func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
 // givesWay says whether t, which is cancelled, is to let others run before its wait
 // fails: now and then it must, as it may ignore the errors of its waits for ever.
 func (t *Task) givesWay() bool {
-	t.refusals++
-	return t.refusals%64 == 0
+	t.loop.refusals++
+	return t.loop.refusals%64 == 0
 }
 
 // endPark says how the wait that beginPark began has ended. What t waited for stays in
@@ -259,7 +260,7 @@ type Unwinder interface {
 // waits for has been given to it already, t takes that and ends at its next wait.
 func (t *Task) unwind() {
 	l := t.loop
-	if d, ok := t.on.(withdrawer); t.firm || ok && !d.withdraw(&t.wait) {
+	if d, ok := t.on.(withdrawer); t.extra().firm || ok && !d.withdraw(&t.wait) {
 		for !t.notified {
 			t.fixed = true
 			if l.observed {

@@ -74,7 +74,9 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	w.task = t
 	t.worker = w
 	if s := t.extra().scope; s == nil {
-		t.loop = l
+		if t.loop != l { // it may be one that runs again
+			t.loop = l
+		}
 	} else {
 		s.setLoop(t, l)
 	}
@@ -201,9 +203,18 @@ func (w *worker) runTask(l *Loop, t *Task) {
 	returned = true
 }
 
+// dropLabels takes the profiler labels that a task has set (runtime/pprof,
+// SetGoroutineLabels) off the calling goroutine, which is going to run others.
+func (l *Loop) dropLabels() {
+	if coro.Labels() != l.labels {
+		coro.SetLabels(l.labels)
+	}
+}
+
 // finish does the bookkeeping for the end of t.
 func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
+	l.dropLabels()
 	if t.startsAt != 0 {
 		l.neverEntered(t)
 	}
@@ -235,8 +246,8 @@ func (l *Loop) finish(t *Task, failure error) {
 		s.remove(t)
 	}
 	// A task that did not return may have left its Waiter where a waker will find it.
-	if t.recycle && !t.escaped && failure == nil && l.spares < maxSpareTasks {
-		*t = Task{}
+	if t.recycle && failure == nil && l.spares < maxSpareTasks {
+		t.reset()
 		t.next = l.spare
 		l.spare = t
 		l.spares++

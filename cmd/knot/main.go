@@ -64,6 +64,15 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 	server.Handler = files.Serve
 	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
 	server.ErrorLog = errorLog
+	var stopTLS func()
+	if server.TLS, stopTLS, err = set.tls.open(errorLog); err != nil {
+		return err
+	}
+	defer stopTLS()
+	scheme := "http"
+	if server.TLS != nil {
+		scheme = "https"
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var out io.WriteCloser // nil: no access log
@@ -89,9 +98,9 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 		defer admin.stop()
 	}
 	server.Listening = func(addr net.Addr) {
-		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(addr))
+		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
 		if admin != nil {
-			fmt.Fprintf(stdout, "admin pages on %s\n", address(admin.addr))
+			fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
 		}
 		if !set.quiet {
 			fmt.Fprintln(stdout, "stop with Ctrl-C")
@@ -121,12 +130,12 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 }
 
 // address is addr as something to click on.
-func address(addr net.Addr) string {
+func address(scheme string, addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if ok && tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("http://localhost:%d (every address of this machine, port %d)", tcp.Port, tcp.Port)
+		return fmt.Sprintf("%s://localhost:%d (every address of this machine, port %d)", scheme, tcp.Port, tcp.Port)
 	}
-	return "http://" + addr.String()
+	return scheme + "://" + addr.String()
 }
 
 // explain says what to do about the errors that beginners meet.

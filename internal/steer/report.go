@@ -66,6 +66,11 @@ wait:
 			})
 		}
 	}
+	for _, cause := range ressched.Causes() {
+		if n := s.refusedFor(cause); n > 0 {
+			out.Refusals = append(out.Refusals, bgraph.SchedRefusal{Why: cause.String(), Count: n})
+		}
+	}
 	slices.SortFunc(out.Nodes, func(a, b bgraph.SchedNode) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Loop, b.Loop))
 	})

@@ -1,0 +1,223 @@
+package flownet_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/flow/flownet"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// The graph of Figure 4 of the paper: nI ||| pR ||| sR ||| nO, pR.alt ||| nI, nO.feed ||| pR.
+// A request is a line, the name of a file; "quit" ends the connection.
+
+// parseRequest tells the lines of a connection apart.
+type parseRequest struct {
+	Out   flow.Out[string]
+	Alt   flow.Out[flownet.More]
+	State flow.Vars[parsing]
+}
+
+type parsing struct {
+	rest []byte
+	busy bool // a response is on its way
+}
+
+// An event is what a parser hears of: something has been read, or a response has been sent.
+type event struct {
+	data flownet.Data
+	sent bool
+}
+
+func (p *parseRequest) Run(c *flow.Call[event]) {
+	for e, ok := c.Next(); ok; e, ok = c.Next() {
+		s := p.State.Of(c.Flow())
+		s.rest = append(s.rest, e.data.Bytes...)
+		if e.sent {
+			s.busy = false
+		}
+		if e.data.Err != nil || s.busy {
+			continue
+		}
+		line, rest, ok := bytes.Cut(s.rest, []byte("\n"))
+		switch {
+		case !ok:
+			p.Alt.Send(c.Flow(), flownet.More{})
+		case string(line) == "quit": // nothing more is sent: the connection ends
+		default:
+			s.rest, s.busy = rest, true
+			p.Out.Send(c.Flow(), string(line))
+		}
+	}
+}
+
+type serveRequest struct {
+	Out    flow.Out[flownet.Chunk]
+	folder string
+}
+
+func (m *serveRequest) Run(c *flow.Call[string]) {
+	name, _ := c.Next()
+	f, err := aio.Open(filepath.Join(m.folder, filepath.Base(name)))
+	if err != nil {
+		m.Out.Send(c.Flow(), flownet.Chunk{Bytes: []byte("none\n")})
+		return
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return
+	}
+	head := fmt.Appendf(nil, "%d\n", info.Size())
+	if m.Out.Send(c.Flow(), flownet.Chunk{Bytes: head, File: f, Len: info.Size(), Done: func() { f.Close() }}) != nil {
+		f.Close()
+	}
+}
+
+// serving runs the graph and calls client, on a plain goroutine, with its address.
+func serving(t *testing.T, folder string, o flownet.InputOptions, client func(addr string)) {
+	t.Helper()
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		g := flow.New("figure-4")
+		parse, serve := &parseRequest{}, &serveRequest{folder: folder}
+		in, more := flownet.AddInput(g, "nI", ln, o)
+		out, write := flownet.AddOutput(g, "nO", flownet.OutputOptions{})
+		pR := flow.Add(g, "pR", flow.ByFlow, parse)
+		flow.ConnectAs(&in.Out, pR, func(d flownet.Data) event { return event{data: d} })
+		flow.Connect(&parse.Out, flow.Add(g, "sR", flow.ByFlow, serve))
+		flow.Connect(&serve.Out, write)
+		flow.Back(&parse.Alt, more)
+		flow.BackAs(&out.Feed, pR, func(s flownet.Sent) event {
+			return event{sent: true, data: flownet.Data{Err: s.Err}}
+		})
+		if err := g.Start(); err != nil {
+			return err
+		}
+		served := task.Go(func() {
+			if err := in.Serve(); !flownet.Ended(err) {
+				t.Errorf("Serve: %v", err)
+			}
+		})
+		task.Offload(func() { client(ln.Addr().String()) })
+		if err := g.Shutdown(context.Background()); err != nil {
+			return err
+		}
+		for _, s := range g.Stats() {
+			if s.Queued != 0 || s.Busy != 0 {
+				t.Errorf("left after the shutdown: %+v", s)
+			}
+		}
+		if n := task.Descriptors.InUse(); n != 0 {
+			t.Errorf("%d descriptors are open after the shutdown", n)
+		}
+		return served.Join()
+	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(time.Minute))
+	return c
+}
+
+func TestTheGraphOfThePaper(t *testing.T) {
+	folder := t.TempDir()
+	large := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
+	for name, data := range map[string][]byte{"small": []byte("tiny"), "large": large} {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serving(t, folder, flownet.InputOptions{}, func(addr string) {
+		done := make(chan bool)
+		for range 20 {
+			go func() {
+				defer func() { done <- true }()
+				c := dial(t, addr)
+				defer c.Close()
+				io.WriteString(c, "small\nlarge\nmissing\nsm") // pipelined, and cut in the middle
+				r := bufio.NewReader(c)
+				expect := func(want string) {
+					got := make([]byte, len(want))
+					if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
+						t.Errorf("got %.40q, %v; want %.40q", got, err, want)
+					}
+				}
+				expect("4\ntiny" + fmt.Sprintf("%d\n", len(large)) + string(large) + "none\n")
+				io.WriteString(c, "all\nquit\n")
+				expect("4\ntiny")
+				if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Errorf("after quit: %d bytes, %v; want the end", n, err)
+				}
+			}()
+		}
+		for range 20 {
+			<-done
+		}
+	})
+}
+
+func TestAConnectionThatSendsNothingEnds(t *testing.T) {
+	serving(t, t.TempDir(), flownet.InputOptions{Idle: time.Millisecond}, func(addr string) {
+		c := dial(t, addr)
+		defer c.Close()
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("Read: %v; want the end", err)
+		}
+	})
+}
+
+func TestShutdownEndsIdleConnections(t *testing.T) {
+	var c net.Conn
+	serving(t, t.TempDir(), flownet.InputOptions{Idle: -1}, func(addr string) {
+		c = dial(t, addr)
+		io.WriteString(c, "missing\n")
+		if got, err := bufio.NewReader(c).ReadString('\n'); got != "none\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read after the shutdown: %v; want the end", err)
+	}
+	c.Close()
+}
+
+func TestAClientThatGoesEndsItsFlow(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "huge"), []byte(strings.Repeat("x", 8<<20)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	serving(t, folder, flownet.InputOptions{}, func(addr string) {
+		for range 5 {
+			c := dial(t, addr)
+			io.WriteString(c, "huge\n")
+			io.ReadFull(c, make([]byte, 1000))
+			c.Close()
+		}
+	}) // descriptors are counted at the end
+}
