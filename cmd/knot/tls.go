@@ -7,10 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/acme"
@@ -95,10 +92,21 @@ func (t *tlsSettings) version() uint16 {
 	return tls.VersionTLS12
 }
 
-// open loads the certificates and returns what the server takes, nil without TLS. Files are read
-// again when they change and on SIGHUP, until stop is called.
-func (t *tlsSettings) open(errorLog *slog.Logger) (config *tls.Config, stop func(), err error) {
-	stop = func() {}
+// A secured is what a server has of TLS. The zero value is that of a server without.
+type secured struct {
+	config *tls.Config
+	reload func() // reads the files again; nil: there is none
+	stop   func() // ends what open has begun; nil: nothing
+}
+
+func (s *secured) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+}
+
+// open loads the certificates. Files are read again when they change, until close is called.
+func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 	var keyring *knot.TLSKeyring
 	if len(t.certs) > 0 {
 		files := knot.TLSFiles{ClientCA: t.clientCA, ClientOptional: t.clientOptional, MinVersion: t.version()}
@@ -106,20 +114,20 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (config *tls.Config, stop func
 			files.Pairs = append(files.Pairs, knot.CertificatePair{Cert: t.certs[i], Key: t.keys[i]})
 		}
 		if keyring, err = knot.LoadTLS(files); err != nil {
-			return nil, stop, err
+			return secured{}, err
 		}
 		warnOfExpiry(keyring, errorLog)
-		config = keyring.Config()
-		stop = t.keepFresh(keyring, errorLog)
+		s.config = keyring.Config()
+		s.reload, s.stop = t.keepFresh(keyring, errorLog)
 	}
 	if len(t.acmeHosts) > 0 {
-		config = t.withACME(config, keyring)
+		s.config = t.withACME(s.config, keyring)
 	}
-	return config, stop, nil
+	return s, nil
 }
 
-// keepFresh reads the files again from time to time, and on SIGHUP.
-func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger) (stop func()) {
+// keepFresh reads the files again from time to time, until stop is called, and on reload.
+func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger) (reload, stop func()) {
 	report := func(err error) {
 		if err != nil {
 			errorLog.Error("knot: the certificates can't be read again; the old ones stay in use", "error", err)
@@ -128,29 +136,22 @@ func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger)
 		errorLog.Info("knot: the certificates have changed")
 		warnOfExpiry(keyring, errorLog)
 	}
+	reload = func() {
+		if changed, err := keyring.Reload(); changed || err != nil {
+			report(err)
+		}
+	}
+	if t.reload == 0 {
+		return reload, func() {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	ended := make(chan struct{}, 2)
+	ended := make(chan struct{})
 	go func() {
-		for range hangups {
-			if changed, err := keyring.Reload(); changed || err != nil {
-				report(err)
-			}
-		}
-		ended <- struct{}{}
+		defer close(ended)
+		keyring.Watch(ctx, t.reload, report)
 	}()
-	go func() {
-		if t.reload > 0 {
-			keyring.Watch(ctx, t.reload, report)
-		}
-		ended <- struct{}{}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
+	return reload, func() {
 		cancel()
-		<-ended
 		<-ended
 	}
 }

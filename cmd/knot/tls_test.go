@@ -88,7 +88,7 @@ func TestServesHTTPS(t *testing.T) {
 			if how == "watch" {
 				reload = "5ms"
 			}
-			p := start(t, "-root", site, "-tls-reload", reload,
+			p := start(t, "-root", sampleSite, "-tls-reload", reload,
 				"-tls-cert", name("a.crt"), "-tls-key", name("a.key")+","+name("b.key"), "-tls-cert", name("b.crt"))
 			if a, b := serial(t, p.url, "a.test"), serial(t, p.url, "b.test"); a != 1 || b != 2 {
 				t.Errorf("certificates %d and %d", a, b)
@@ -133,7 +133,7 @@ func TestACMECertificates(t *testing.T) {
 	own, ownKey := selfSigned(t, "own.test", 8)
 	write(t, filepath.Join(dir, "own.crt"), own)
 	write(t, filepath.Join(dir, "own.key"), ownKey)
-	p := start(t, "-root", site, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
+	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
 		"-tls-cert", filepath.Join(dir, "own.crt"), "-tls-key", filepath.Join(dir, "own.key"))
 	if got := serial(t, p.url, "acme.test"); got != 7 {
 		t.Errorf("certificate %d for acme.test", got)
@@ -178,7 +178,7 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"-tls-cert", a[0], "-tls-key", a[1], "-tls-client-ca", a[1]}, exitFailed, a[1] + " holds no certificate of an authority"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"-root", site}, test.args...), &stdout, &stderr)
+		code := run(t.Context(), append([]string{"-root", sampleSite}, test.args...), &stdout, &stderr)
 		if code != test.code || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
 		}
