@@ -183,18 +183,12 @@ func (rt *Runtime) makeLoops() error {
 			l.observer = rt.cfg.NewObserver(l)
 			l.observed = l.observer != nil
 		}
-		if rt.cfg.NewPolicy != nil {
-			l.policy = rt.cfg.NewPolicy(l)
-			if c, ok := l.policy.(CohortPolicy); ok {
-				l.cohorts, l.newest = c, c.NewestFirst()
-			}
-		}
+		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
 			l.bottlenecks, _ = l.admission.(Bottlenecks)
 		}
 		l.hub = rt.cfg.NoHandOver
-		l.plain = l.policy == nil && !l.hub
 		rt.loops = append(rt.loops, l)
 	}
 	return nil
