@@ -24,7 +24,8 @@ type Config struct {
 	NewPoller func(loop int) (Poller, error)
 	// NewObserver makes the observer of one loop; nil: none.
 	NewObserver func(l *Loop) Observer
-	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out.
+	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
+	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
 	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
 	// program; nil: everybody is.
