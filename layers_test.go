@@ -40,7 +40,10 @@ var layers = map[string]string{
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
 	"knot":                           ". internal/coro task netpoll aio golang.org/x/sys/unix",
-	"cmd/knot":                       ". task netpoll knot bgraph/graphhttp ressched/probe",
+	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
+	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
+	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
+	"cmd/knot":                       ". cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe",
 	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -49,7 +52,7 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/tune":    "cmd/stackplan/internal/plan",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          ". task netpoll aio stackchunk knot bgraph ressched internal/steer bench/internal/chores bench/internal/load bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . task netpoll aio stackchunk knot bgraph ressched internal/steer bench/internal/chores bench/internal/load bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",
@@ -59,6 +62,29 @@ var layers = map[string]string{
 
 // testOnly may be imported by tests besides.
 const testOnly = "aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+
+// light are the packages that a program can use without what the web server needs besides.
+var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
+
+// heavy are beginnings of import paths that none of those may depend on.
+var heavy = []string{"github.com/klauspost/", "github.com/andybalholm/", "github.com/pelletier/", "github.com/prometheus/", "golang.org/x/crypto/bcrypt"}
+
+// TestHeavyLibrariesStayOut of programs that only use the runtime, or Knot as a library.
+func TestHeavyLibrariesStayOut(t *testing.T) {
+	for _, dir := range light {
+		out, err := exec.Command("go", "list", "-deps", "./"+dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list -deps ./%s: %v\n%s", dir, err, out)
+		}
+		for _, one := range strings.Fields(string(out)) {
+			for _, prefix := range heavy {
+				if strings.HasPrefix(one, prefix) {
+					t.Errorf("%s depends on %s", dir, one)
+				}
+			}
+		}
+	}
+}
 
 const module = "github.com/capriccio-go/capriccio"
 

@@ -42,6 +42,8 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	"players":         runPlayers,
+	"phases":          runPhases,
 }
 
 func init() {

@@ -35,9 +35,11 @@ func (g *Graph) Snapshot() *Snapshot {
 	s.Span = Nanos(s.Taken.Sub(g.started))
 	for i, sh := range shards {
 		// If the graph was used for several runtimes, their loops are told apart.
-		s.Loops = append(s.Loops, LoopStat{Index: i, Tasks: int64(sh.loop.Tasks()), Steps: sh.loop.Steps()})
-		c.add(i, sh)
+		s.Loops = append(s.Loops, LoopStat{Index: i, Tasks: int64(sh.loop.Tasks())})
+		s.Loops[i].Steps = c.add(i, sh)
 	}
+	used := usageNow()
+	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
 	s.Overflow.Edges = c.lostEdges
 	for _, r := range task.Resources() {
 		acquired, released := r.Totals()
@@ -117,9 +119,10 @@ type collector struct {
 	pause      breather
 }
 
-func (c *collector) add(loop int, sh *shard) {
+// add adds what a loop has learned, and returns how many steps that were.
+func (c *collector) add(loop int, sh *shard) (steps uint64) {
 	// Edges first: so that no edge lacks its node.
-	sh.edges.each(func(e *edge) { c.addEdge(e); c.pause.take() })
+	sh.edges.each(func(e *edge) { steps += c.addEdge(e); c.pause.take() })
 	sh.nodes.each(func(n *node) { c.addNode(loop, n); c.pause.take() })
 	var lost edgeStats
 	read(&lost, &sh.lost.stats)
@@ -135,6 +138,7 @@ func (c *collector) add(loop int, sh *shard) {
 			n.Oldest = max(n.Oldest, Nanos(sh.nanos(now-words[2])))
 		}
 	})
+	return steps + lost.count
 }
 
 // giveNodes puts the nodes into s, in their order.
@@ -219,7 +223,7 @@ func (c *collector) addNode(loop int, from *node) {
 	}
 }
 
-func (c *collector) addEdge(from *edge) {
+func (c *collector) addEdge(from *edge) uint64 {
 	var st edgeStats
 	read(&st, &from.stats)
 	pair := [2]task.NodeID{from.from, from.to}
@@ -257,28 +261,26 @@ func (c *collector) addEdge(from *edge) {
 	e.CPU.add(&st.cpu)
 	e.Count += st.count
 	e.Overruns += st.overruns
+	return st.count
 }
 
 func (t *Times) add(s *timesStats) {
 	t.Count += s.count
 	t.Sum = Nanos(min(uint64(t.Sum)+min(s.sum, MaxDumpNumber), MaxDumpNumber))
 	t.Max = max(t.Max, Nanos(min(s.max, MaxDumpNumber)))
+	t.First += s.first
+	t.FirstSum = addNanos(t.FirstSum, Nanos(s.firstSum))
 	if t.Hist == nil {
-		t.Hist = make(Histogram, Buckets)
+		t.Hist, t.Fine = make(Histogram, Buckets), make([]uint64, FineParts*Buckets)
 	}
-	for i, n := range s.hist {
-		t.Hist[i] += n
+	for i, n := range s.fine {
+		t.Fine[i] += n
+		t.Hist[i/FineParts] += n
 	}
 }
 
 // trim takes the empty buckets off the end.
-func (t *Times) trim() {
-	n := len(t.Hist)
-	for n > 0 && t.Hist[n-1] == 0 {
-		n--
-	}
-	t.Hist = t.Hist[:n:n]
-}
+func (t *Times) trim() { t.Hist, t.Fine = trimmed(t.Hist), trimmed(t.Fine) }
 
 // trimChanges leaves out the resources that the edge does not touch, at the end. All
 // changes were measured on all steps.

@@ -29,6 +29,9 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if b, a := runOf(before), runOf(after); b != a {
 		return nil, fmt.Errorf("bgraph: no difference between %v and %v: only two snapshots of the same run can be subtracted; compare them instead", b, a)
 	}
+	if before.Kind == KindGoroutines || after.Kind == KindGoroutines {
+		return nil, errors.New("bgraph: no difference: a trace covers a time of its own, and nothing is to be subtracted from it; compare them instead")
+	}
 	if after.Taken.Before(before.Taken) {
 		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
 	}
@@ -62,6 +65,8 @@ type difference struct {
 func (d *difference) subtract() error {
 	s, b := d.out, d.before
 	d.nanos("span_ns", &s.Span, b.Span)
+	d.nanos("process_cpu_ns", &s.ProcessCPU, min(b.ProcessCPU, s.ProcessCPU))
+	d.nanos("collector_cpu_ns", &s.CollectorCPU, min(b.CollectorCPU, s.CollectorCPU))
 	d.count("overflow.nodes", &s.Overflow.Nodes, b.Overflow.Nodes)
 	d.count("overflow.edges", &s.Overflow.Edges, b.Overflow.Edges)
 	if s.Sched != nil && b.Sched != nil {
@@ -222,22 +227,17 @@ func (d *difference) nanos(what string, after *Nanos, before Nanos) {
 func (d *difference) times(what string, t, b *Times) {
 	d.count(what+".count", &t.Count, b.Count)
 	d.nanos(what+".sum", &t.Sum, b.Sum)
-	for i, n := range b.Hist {
-		if n > 0 && i >= len(t.Hist) {
-			if d.less == "" {
-				d.less = what + ".hist"
-			}
-			break
-		}
-		if n > 0 {
-			d.count(what+".hist", &t.Hist[i], n)
-		}
+	d.count(what+".first", &t.First, b.First)
+	d.nanos(what+".first_sum", &t.FirstSum, b.FirstSum)
+	d.list(what+".hist", t.Hist, b.Hist)
+	if t.Fine != nil && (b.Fine != nil || b.Count == 0) {
+		d.list(what+".fine", t.Fine, b.Fine)
+		t.Fine = trimmed(t.Fine)
+	} else {
+		t.Fine = nil
 	}
+	t.Hist = trimmed(t.Hist)
 	top := len(t.Hist) - 1
-	for top >= 0 && t.Hist[top] == 0 {
-		top--
-	}
-	t.Hist = orNil(t.Hist[:top+1])
 	switch {
 	case t.Max > b.Max:
 	case t.Count == 0:
@@ -245,6 +245,30 @@ func (d *difference) times(what string, t, b *Times) {
 	case top >= 0 && top < Buckets-1:
 		t.Max = min(t.Max, BucketFrom(top+1)-1)
 	}
+}
+
+// list subtracts counts.
+func (d *difference) list(what string, t, b []uint64) {
+	for i, n := range b {
+		if n > 0 && i >= len(t) {
+			if d.less == "" {
+				d.less = what
+			}
+			break
+		}
+		if n > 0 {
+			d.count(what, &t[i], n)
+		}
+	}
+}
+
+// trimmed is counts without the zeros at their end, nil if there are no others.
+func trimmed[S ~[]uint64](counts S) S {
+	n := len(counts)
+	for n > 0 && counts[n-1] == 0 {
+		n--
+	}
+	return orNil(counts[:n:n])
 }
 
 // dropIdle leaves out edges where nothing happened, and nodes where nothing happened

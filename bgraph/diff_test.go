@@ -60,6 +60,14 @@ func evolve(before, inc *Snapshot) *Snapshot {
 func evolveTimes(t *Times, b Times) {
 	t.Count += b.Count
 	t.Sum += b.Sum
+	t.First += b.First
+	t.FirstSum += b.FirstSum
+	for len(t.Fine) < len(b.Fine) {
+		t.Fine = append(t.Fine, 0)
+	}
+	for i, n := range b.Fine {
+		t.Fine[i] += n
+	}
 	for len(t.Hist) < len(b.Hist) {
 		t.Hist = append(t.Hist, 0)
 	}

@@ -307,7 +307,16 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 			fn(t, nameRule)
 		}
 	}
-	name(&s.Program.Name, &s.Program.Host, &s.Program.Go)
+	name(&s.Kind, &s.Program.Name, &s.Program.Host, &s.Program.Go)
+	for i := range s.Starts {
+		name(&s.Starts[i].Function, &s.Starts[i].File)
+	}
+	for i := range s.Spans {
+		name(&s.Spans[i].Kind, &s.Spans[i].Name)
+	}
+	for i := range s.Notes {
+		name(&s.Notes[i])
+	}
 	for i := range s.Resources {
 		name(&s.Resources[i].Name, &s.Resources[i].Unit)
 	}
@@ -318,6 +327,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 		name(&n.Reason, &n.Label)
 		for j := range n.Stack {
 			name(&n.Stack[j].Function, &n.Stack[j].File)
+		}
+		for j := range n.Wakers {
+			name(&n.Wakers[j].Function, &n.Wakers[j].File)
 		}
 	}
 	for i := range s.Overruns {
@@ -365,17 +377,25 @@ func (s *Snapshot) dropEmpty() {
 	s.Nodes, s.Edges = orNil(s.Nodes), orNil(s.Edges)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		n.Stack, n.Loops = orNil(n.Stack), orNil(n.Loops)
-		n.Wait.Hist, n.Ready.Hist = orNil(n.Wait.Hist), orNil(n.Ready.Hist)
+		n.Stack, n.Loops, n.Wakers = orNil(n.Stack), orNil(n.Loops), orNil(n.Wakers)
+		n.Wait.dropEmpty()
+		n.Ready.dropEmpty()
 	}
 	for i := range s.Edges {
 		e := &s.Edges[i]
-		e.CPU.Hist, e.Changes = orNil(e.CPU.Hist), orNil(e.Changes)
+		e.Changes = orNil(e.Changes)
+		e.CPU.dropEmpty()
 	}
+	s.Starts, s.Spans, s.Notes = orNil(s.Starts), orNil(s.Spans), orNil(s.Notes)
+	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
 		s.Sched.Resources, s.Sched.Nodes = orNil(s.Sched.Resources), orNil(s.Sched.Nodes)
 	}
 }
+
+func (t *Times) dropEmpty() { t.Hist, t.Fine = orNil(t.Hist), orNil(t.Fine) }
+
+func (t *Times) unshare() { t.Hist, t.Fine = slices.Clone(t.Hist), slices.Clone(t.Fine) }
 
 func orNil[S ~[]E, E any](list S) S {
 	if len(list) == 0 {
@@ -393,14 +413,18 @@ func (s *Snapshot) clone() *Snapshot {
 	out.Nodes = slices.Clone(s.Nodes)
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
-		n.Stack, n.Loops = slices.Clone(n.Stack), slices.Clone(n.Loops)
-		n.Wait.Hist, n.Ready.Hist = slices.Clone(n.Wait.Hist), slices.Clone(n.Ready.Hist)
+		n.Stack, n.Loops, n.Wakers = slices.Clone(n.Stack), slices.Clone(n.Loops), slices.Clone(n.Wakers)
+		n.Wait.unshare()
+		n.Ready.unshare()
 	}
 	out.Edges = slices.Clone(s.Edges)
 	for i := range out.Edges {
 		e := &out.Edges[i]
-		e.CPU.Hist, e.Changes = slices.Clone(e.CPU.Hist), slices.Clone(e.Changes)
+		e.Changes = slices.Clone(e.Changes)
+		e.CPU.unshare()
 	}
+	out.Starts, out.Spans, out.Notes = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes)
+	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {
 		sched := *s.Sched
 		sched.Resources, sched.Nodes = slices.Clone(sched.Resources), slices.Clone(sched.Nodes)

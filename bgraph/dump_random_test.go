@@ -70,6 +70,9 @@ func randomNode(r *rand.Rand, k Key, loops []LoopStat) Node {
 	for i := range r.IntN(5) {
 		n.Stack = append(n.Stack, Frame{Function: fmt.Sprintf("example.com/%s.f%d", randomText(r), i), File: randomText(r), Line: r.IntN(1000), Offset: r.IntN(50) - 5})
 	}
+	for i := range r.IntN(3) {
+		n.Wakers = append(n.Wakers, Waker{Function: fmt.Sprintf("example.com/w%d", i), Line: r.IntN(100), Count: 10 - uint64(i)})
+	}
 	for _, l := range loops {
 		if r.IntN(3) > 0 {
 			n.Loops = append(n.Loops, NodeLoop{Loop: l.Index, Now: r.Int64N(500), Peak: r.Int64N(500), Arrivals: randomCount(r), Departures: randomCount(r)})
@@ -82,6 +85,9 @@ func randomEdge(r *rand.Rand, from, to Key, resources int) Edge {
 	e := Edge{
 		From: from, To: to, Count: 1 + randomCount(r), CPU: randomTimes(r), Recent: Moments{Mean: r.Float64() * 1e6, Variance: r.Float64() * 1e9},
 		Heap: randomChange(r, randomCount(r)), Overruns: uint64(r.IntN(3)),
+	}
+	if r.IntN(2) == 0 {
+		e.Parts = Parts{Calls: randomCount(r), System: Nanos(r.Int64N(1 << 40)), Assist: Nanos(r.Int64N(1 << 30)), Moves: randomCount(r)}
 	}
 	for range r.IntN(resources + 1) {
 		e.Changes = append(e.Changes, randomChange(r, e.Count))
@@ -106,6 +112,14 @@ func randomTimes(r *rand.Rand) Times {
 		t.Sum += d * Nanos(n)
 		t.Max = max(t.Max, d)
 		t.Hist[BucketOf(d)] += n
+		for len(t.Fine) <= FineOf(d) {
+			t.Fine = append(t.Fine, 0)
+		}
+		t.Fine[FineOf(d)] += n
+	}
+	if t.Count > 0 {
+		t.First = r.Uint64N(t.Count)
+		t.FirstSum = Nanos(r.Int64N(int64(t.Sum) + 1))
 	}
 	return t
 }

@@ -70,7 +70,7 @@ const (
 	maxNesting = 64
 	// maxDecodedBytes is more than what dumps of MaxDumpBytes come to that have all the
 	// members of the elements of their lists.
-	maxDecodedBytes = 4 * MaxDumpBytes
+	maxDecodedBytes = 5 * MaxDumpBytes
 )
 
 // listLimits returns how many elements a list with the given key may have, and about
@@ -79,11 +79,21 @@ const (
 func listLimits(key string) (most, size int) {
 	switch key {
 	case "edges":
-		return MaxDumpEdges, 192
+		return MaxDumpEdges, 248
 	case "stack":
 		return MaxDumpFrames, 48
 	case "hist":
 		return Buckets, 8
+	case "fine":
+		return FineParts * Buckets, 8
+	case "wakers":
+		return MaxWakers, 48
+	case "starts":
+		return MaxStarts, 200
+	case "spans":
+		return MaxSpans, 160
+	case "notes":
+		return MaxNotes, 16
 	case "loops":
 		return MaxDumpLoops, 40
 	case "resources":
@@ -95,7 +105,7 @@ func listLimits(key string) (most, size int) {
 	case "overruns":
 		return MaxOverruns, 120
 	}
-	return max(MaxDumpNodes, MaxDumpEdges), 256
+	return max(MaxDumpNodes, MaxDumpEdges), 328
 }
 
 // textEnd returns where the text ends that begins at from, -1 if it does not.

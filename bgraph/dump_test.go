@@ -345,8 +345,8 @@ func TestListsAreBoundedBeforeTheyAreDecoded(t *testing.T) {
 		{`{"n\u006fdes":[`, `0,`, `0]}`, `a list "n\\u006fdes" has more than`},
 		{`{"NODES":[`, `null,`, `0]}`, `a list "NODES" has more than`},
 		{`{"nodes":[{"stack":[`, `0,`, `0]}]}`, `a list "stack" has more than 512 elements`},
-		{`{"nodes":[`, `{"stack":[` + strings.Repeat("0,", 400) + `0]},`, `0]}`, "more than 268435456 bytes of memory"},
-		{`{"edges":[`, `{"changes":[` + strings.Repeat("0,", 60) + `0]},`, `0]}`, "more than 268435456 bytes of memory"},
+		{`{"nodes":[`, `{"stack":[` + strings.Repeat("0,", 400) + `0]},`, `0]}`, "more than 335544320 bytes of memory"},
+		{`{"edges":[`, `{"changes":[` + strings.Repeat("0,", 60) + `0]},`, `0]}`, "more than 335544320 bytes of memory"},
 	} {
 		const size = 20 << 20
 		dump := dumpTitle + "1\n" + c.head + strings.Repeat(c.element, size/len(c.element)) + c.tail

@@ -43,6 +43,7 @@ type Graph struct {
 	cfg     Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
+	before  usage  // when the graph was begun
 
 	mu       sync.Mutex
 	places   []*place               // guarded by mu: by task.NodeID
@@ -97,6 +98,7 @@ func New(cfg Config) *Graph {
 	g := &Graph{
 		cfg:     cfg,
 		started: time.Now(),
+		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
 		byKey:   map[Key]task.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
 		byPrint: map[uint64]task.NodeID{},

@@ -463,3 +463,26 @@ func TestGoexitAndPanicEndATask(t *testing.T) {
 	checkBalance(t, s)
 	wantEdges(t, s, map[string]uint64{"start → then": 100, "then → end": 100})
 }
+
+// Loops and edges count the same steps, and the CPU time of the process is there to judge
+// the sum of the edges by.
+func TestStepsMeanOneThing(t *testing.T) {
+	s := observed(t, 2, bgraph.Config{}, func(*task.Runtime) {
+		for range 1000 {
+			task.Yield()
+		}
+	})
+	var steps, loops uint64
+	for i := range s.Edges {
+		steps += s.Edges[i].Count
+	}
+	for _, l := range s.Loops {
+		loops += l.Steps
+	}
+	if steps != loops || steps < 1000 {
+		t.Errorf("edges count %d steps, loops %d", steps, loops)
+	}
+	if s.ProcessCPU <= 0 || s.ProcessCPU > bgraph.Nanos(time.Hour) {
+		t.Errorf("CPU of the process: %v", s.ProcessCPU)
+	}
+}

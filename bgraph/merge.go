@@ -96,6 +96,7 @@ func (m *merger) add(s *Snapshot, isFirst bool) {
 	for i := range s.Resources {
 		m.out.Resources[at[i]].merge(&s.Resources[i])
 	}
+	m.out.mergeTrace(s)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for j := range n.Loops {
@@ -128,7 +129,7 @@ func (m *merger) add(s *Snapshot, isFirst bool) {
 func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	out := m.out
 	if isFirst {
-		out.Program = s.Program
+		out.Program, out.Kind = s.Program, s.Kind
 		out.Program.PID = 0
 	}
 	p := &out.Program
@@ -203,6 +204,7 @@ func (m *merger) finish() *Snapshot {
 		out.Edges = append(out.Edges, *e)
 	}
 	out.Sort()
+	out.sortTrace()
 	slices.SortStableFunc(out.Overruns, func(a, b Overrun) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
 			cmp.Compare(a.Task, b.Task), cmp.Compare(a.Held, b.Held), cmp.Compare(a.Stack, b.Stack))
@@ -261,6 +263,7 @@ func (n *Node) merge(b *Node) {
 	n.Ready.merge(&b.Ready)
 	n.Oldest = max(n.Oldest, b.Oldest)
 	n.Loops = append(n.Loops, b.Loops...)
+	n.Wakers = mergeWakers(n.Wakers, b.Wakers)
 }
 
 // compareNodes orders nodes by what they say of themselves. Any order would do.
@@ -284,6 +287,7 @@ func (e *Edge) merge(b *Edge) {
 	e.Heap.merge(&b.Heap)
 	addCount(&e.Count, b.Count)
 	addCount(&e.Overruns, b.Overruns)
+	e.Parts.merge(&b.Parts)
 }
 
 // moveChanges puts the change of resource i to position at[i].
@@ -310,14 +314,32 @@ func (c *Change) merge(b *Change) {
 func (t *Times) merge(b *Times) {
 	addCount(&t.Count, b.Count)
 	// The times of many tasks may be more than fits: see Validate.
-	t.Sum = min(t.Sum, MaxDumpNumber-b.Sum) + b.Sum
+	t.Sum = addNanos(t.Sum, b.Sum)
+	addCount(&t.First, b.First)
+	t.FirstSum = addNanos(t.FirstSum, b.FirstSum)
 	t.Max = max(t.Max, b.Max)
-	if len(t.Hist) < len(b.Hist) {
-		t.Hist, b.Hist = b.Hist, t.Hist
+	whole := (t.Fine != nil || len(t.Hist) == 0) && (b.Fine != nil || len(b.Hist) == 0)
+	t.Hist, t.Fine = addLists(t.Hist, b.Hist), addLists(t.Fine, b.Fine)
+	if !whole {
+		t.Fine = nil // it is known for a part only
 	}
-	for i, n := range b.Hist {
-		addCount(&t.Hist[i], n)
+}
+
+// Merge adds b, which is not changed. Fine stays only if both have it.
+func (t *Times) Merge(b *Times) {
+	other := *b
+	other.unshare()
+	t.merge(&other)
+}
+
+func addLists[S ~[]uint64](a, b S) S {
+	if len(a) < len(b) {
+		a, b = b, a
 	}
+	for i, n := range b {
+		addCount(&a[i], n)
+	}
+	return a
 }
 
 // tooMuch is what sums stop at, so that they do not wrap around. Validate refuses it.

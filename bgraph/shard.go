@@ -52,6 +52,7 @@ type note struct {
 	ready uint64 // cycles when it became ready; only if timed
 	heap  uint64 // bytes allocated when its step began; 0: not measured
 	timed bool   // this wait and the step after it are measured
+	first bool   // if so: because its node had hardly been met
 	at    *node  // where it waits or last waited
 	next  *note  // in free
 }
@@ -151,17 +152,17 @@ func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID 
 	o.id = uint64(to.id)
 	o.since = s.turn
 	if s.next--; s.next <= 0 || st.arrivals <= learning {
-		s.time(o)
+		s.time(o, st.arrivals <= learning)
 	}
 	return to.id
 }
 
 // time lets the wait that begins, and the step after it, be timed.
-func (s *shard) time(o *note) {
+func (s *shard) time(o *note, isFirst bool) {
 	if s.next <= 0 {
 		s.next = s.draw(s.g.cfg.Sampling)
 	}
-	o.timed = true
+	o.timed, o.first = true, isFirst
 	if s.now == 0 {
 		s.now = coro.Cycles()
 	}
@@ -180,7 +181,7 @@ func (s *shard) endStep(o *note, e *edge) {
 	o.timed = false
 	s.now = coro.Cycles()
 	ns := s.nanos(s.now - o.since)
-	e.stats.cpu.add(ns)
+	e.stats.cpu.add(ns, o.first)
 	e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	if o.heap != 0 {
 		s.endHeap(o, e)
@@ -258,11 +259,11 @@ func (s *shard) endWait(o *note) {
 	}
 	since := o.since
 	if o.state == noteReady {
-		o.at.stats.wait.add(s.nanos(o.ready - since))
+		o.at.stats.wait.add(s.nanos(o.ready-since), o.first)
 		since = o.ready
 	}
 	if o.state != noteFree {
-		o.at.stats.ready.add(s.nanos(now - since))
+		o.at.stats.ready.add(s.nanos(now-since), o.first)
 	}
 	o.since = now
 	if s.heapIn--; s.heapIn == 0 {
@@ -286,7 +287,7 @@ func (s *shard) begin(t *task.Task) *note {
 		if s.next <= 0 {
 			s.next = s.draw(s.g.cfg.Sampling)
 		}
-		o.timed = true
+		o.timed, o.first = true, start.stats.arrivals <= learning
 	}
 	return o
 }

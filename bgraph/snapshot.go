@@ -11,6 +11,7 @@ import (
 // (see Diff). It stands for itself: it can be written, read back on another machine,
 // compared and drawn. Nobody else has a hand on it, so it may be changed.
 type Snapshot struct {
+	Kind      string     `json:"kind,omitempty"` // KindTasks or KindGoroutines
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
 	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
@@ -23,6 +24,19 @@ type Snapshot struct {
 	Overflow  Overflow   `json:"overflow"`        // what did not find room
 	Overruns  []Overrun  `json:"overruns"`        // the watchdog's reports, the latest last; at most MaxOverruns
 	Sched     *Sched     `json:"sched,omitempty"` // what the scheduler says of itself, if it can
+
+	// ProcessCPU is what the whole process used in Span, as the kernel counts it, and
+	// CollectorCPU what the garbage collector used of it, as far as the runtime tells: what
+	// the sum of all edges has to be judged by. 0: not known.
+	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
+	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
+
+	// Only graphs of goroutines have these.
+	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
+	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
+	Starts      []Start  `json:"starts,omitempty"`     // goroutines by where they began
+	Spans       []Span   `json:"spans,omitempty"`      // regions and tasks by name
+	Notes       []string `json:"notes,omitempty"`      // what is to be known of how the graph was made
 }
 
 // Nanos is a duration in nanoseconds; in JSON it is a number.
@@ -54,7 +68,7 @@ type Program struct {
 type LoopStat struct {
 	Index int    `json:"index"`
 	Tasks int64  `json:"tasks"` // started and not finished
-	Steps uint64 `json:"steps"` // waits that ended, and starts
+	Steps uint64 `json:"steps"` // that ended there, as edges count them
 }
 
 // A Resource is something that tasks take and give back, and that was counted.
@@ -113,10 +127,11 @@ type Node struct {
 	Peak       int64      `json:"peak"`            // the most there at a time: the sum of the loops' peaks, so an upper bound
 	Arrivals   uint64     `json:"arrivals"`
 	Departures uint64     `json:"departures"`
-	Wait       Times      `json:"wait"`   // from parking to being ready
-	Ready      Times      `json:"ready"`  // from being ready to running
-	Oldest     Nanos      `json:"oldest"` // how long the one that has been there longest has waited
-	Loops      []NodeLoop `json:"loops"`  // those loops where it has been met, by index
+	Wait       Times      `json:"wait"`             // from parking to being ready
+	Ready      Times      `json:"ready"`            // from being ready to running
+	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited
+	Loops      []NodeLoop `json:"loops"`            // those loops where it has been met, by index
+	Wakers     []Waker    `json:"wakers,omitempty"` // what ended its waits, the most frequent first
 }
 
 // A Frame is one call of a stack.
@@ -142,6 +157,25 @@ type Times struct {
 	Sum   Nanos     `json:"sum"`
 	Max   Nanos     `json:"max"`
 	Hist  Histogram `json:"hist"`
+	Fine  []uint64  `json:"fine,omitempty"` // each bucket of Hist in four parts of equal width; nil: not known
+
+	// First and FirstSum are those that were measured before sampling set in, part of
+	// Count and Sum: all of the first, where the rest is a sample. See Estimate.
+	First    uint64 `json:"first,omitempty"`
+	FirstSum Nanos  `json:"first_sum,omitempty"`
+}
+
+// Estimate is what n durations come to in all, of which t were measured: the first ones
+// count as they are, and the mean of the sample stands for all others.
+func (t *Times) Estimate(n uint64) float64 {
+	if t.Count == 0 {
+		return 0
+	}
+	sampled, sum := t.Count-min(t.First, t.Count), t.Sum-min(t.FirstSum, t.Sum)
+	if n <= t.First || sampled == 0 {
+		return float64(t.Sum) / float64(t.Count) * float64(n)
+	}
+	return float64(t.FirstSum) + float64(sum)/float64(sampled)*float64(n-t.First)
 }
 
 // Mean is 0 if nothing was measured.
@@ -162,14 +196,25 @@ type Edge struct {
 	Heap     Change   `json:"heap"`              // bytes allocated, sampled; other loops' allocations blur it
 	Changes  []Change `json:"changes,omitempty"` // of each of Snapshot.Resources, exact; may be shorter than that
 	Overruns uint64   `json:"overruns"`          // steps that the watchdog found too long
+	Parts    Parts    `json:"parts,omitzero"`
 }
 
 // TotalCPU estimates the CPU time of all steps from those that were timed.
 func (e *Edge) TotalCPU() Nanos {
-	if e.CPU.Count == 0 {
-		return 0
+	return Nanos(min(e.CPU.Estimate(e.Count), MaxDumpNumber))
+}
+
+// MeanCPU is the mean time of a step, estimated for all of them.
+func (e *Edge) MeanCPU() Nanos { return meanOf(&e.CPU, e.Count) }
+
+// MeanWait is the mean time of a wait, estimated for all that ended.
+func (n *Node) MeanWait() Nanos { return meanOf(&n.Wait, n.Departures) }
+
+func meanOf(t *Times, n uint64) Nanos {
+	if n == 0 {
+		return t.Mean()
 	}
-	return Nanos(min(float64(e.CPU.Sum)*float64(e.Count)/float64(e.CPU.Count), MaxDumpNumber))
+	return Nanos(min(t.Estimate(n)/float64(n), MaxDumpNumber))
 }
 
 // Moments are exponentially weighted: what came last counts most.
@@ -276,11 +321,56 @@ func BucketFrom(i int) Nanos {
 	return Nanos(1) << (i + 4)
 }
 
+// FineParts is how many parts each bucket of a Histogram has in Times.Fine.
+const FineParts = 4
+
+// FineOf is the position of a duration in Times.Fine.
+func FineOf(d Nanos) int {
+	i := BucketOf(d)
+	if i == Buckets-1 {
+		return i * FineParts
+	}
+	from := BucketFrom(i)
+	return i*FineParts + int((max(d, 0)-from)*FineParts/(BucketFrom(i+1)-from))
+}
+
+// fineFrom is the lower bound of position i of Times.Fine.
+func fineFrom(i int) Nanos {
+	from := BucketFrom(i / FineParts)
+	return from + (BucketFrom(i/FineParts+1)-from)*Nanos(i%FineParts)/FineParts
+}
+
+// Add counts a duration.
+func (t *Times) Add(d Nanos) {
+	d = min(max(d, 0), MaxDumpNumber)
+	t.Count++
+	t.Sum = addNanos(t.Sum, d)
+	t.Max = max(t.Max, d)
+	i, fine := BucketOf(d), FineOf(d)
+	for len(t.Hist) <= i {
+		t.Hist = append(t.Hist, 0)
+	}
+	for len(t.Fine) <= fine {
+		t.Fine = append(t.Fine, 0)
+	}
+	t.Hist[i]++
+	t.Fine[fine]++
+}
+
+// quantileBounds are the counts to interpolate in, and the bounds that belong to them.
+func (t *Times) quantileBounds() (counts []uint64, from func(int) Nanos, last int) {
+	if len(t.Fine) > 0 {
+		return t.Fine, fineFrom, (Buckets - 1) * FineParts
+	}
+	return t.Hist, BucketFrom, Buckets - 1
+}
+
 // Quantile estimates the duration that the share q (0 to 1) of the measured ones does
-// not exceed, within a factor of 2.
+// not exceed: within a quarter, or, if Fine is not known, within a factor of 2.
 func (t *Times) Quantile(q float64) Nanos {
+	counts, bound, last := t.quantileBounds()
 	var total uint64
-	for _, n := range t.Hist {
+	for _, n := range counts {
 		total += n
 	}
 	if total == 0 {
@@ -288,10 +378,10 @@ func (t *Times) Quantile(q float64) Nanos {
 	}
 	rank := q * float64(total)
 	var below float64
-	for i, n := range t.Hist {
+	for i, n := range counts {
 		if n > 0 && below+float64(n) >= rank {
-			from, to := float64(BucketFrom(i)), float64(min(BucketFrom(i+1), t.Max))
-			if i == Buckets-1 {
+			from, to := float64(bound(i)), float64(min(bound(i+1), t.Max))
+			if i >= last {
 				to = float64(t.Max)
 			}
 			return min(Nanos(from+(max(to, from)-from)*(rank-below)/float64(n)), max(t.Max, 0))

@@ -16,22 +16,35 @@ import (
 // timesStats are measured durations in nanoseconds.
 type timesStats struct {
 	count, sum, max uint64
-	hist            [Buckets]uint64
+	first, firstSum uint64 // of count and sum: those before sampling set in
+	fine            [FineParts * Buckets]uint64
 }
 
-func (s *timesStats) add(ns uint64) {
+func (s *timesStats) add(ns uint64, isFirst bool) {
 	s.count++
+	if isFirst {
+		s.first++
+		s.firstSum = min(s.firstSum+min(ns, MaxDumpNumber), MaxDumpNumber)
+	}
 	if s.sum < MaxDumpNumber { // 146 years: reached by many tasks that wait
 		s.sum += min(ns, MaxDumpNumber)
 	}
 	if ns > s.max {
 		s.max = ns
 	}
-	s.hist[bucketOf(ns)]++
+	s.fine[fineOf(ns)]++
 }
 
-func bucketOf(ns uint64) uint {
-	return min(uint(bits.Len64(ns|31))-5, Buckets-1)
+// fineOf is FineOf, for the fast path.
+func fineOf(ns uint64) uint {
+	if ns < 32 {
+		return uint(ns / (32 / FineParts))
+	}
+	n := uint(bits.Len64(ns))
+	if n >= Buckets+4 {
+		return (Buckets - 1) * FineParts
+	}
+	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
 }
 
 // momentsStats are exponentially weighted moments.

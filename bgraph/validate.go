@@ -74,6 +74,7 @@ func (s *Snapshot) check() error {
 		s.checkEdges(),
 		s.checkOverruns(),
 		s.checkSched(),
+		s.checkTrace(),
 	)
 }
 
@@ -183,6 +184,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 		n.Wait.check("wait"),
 		n.Ready.check("ready"),
 		checkNumber("oldest", n.Oldest),
+		n.checkWakers(),
 	)
 	if err == nil && n.Key == 0 {
 		err = errors.New("no node has the key 0")
@@ -267,6 +269,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 		checkRange("recent.mean", e.Recent.Mean, 0, MaxDumpNumber),
 		e.Heap.check("heap"),
 		checkLength("changes", len(e.Changes), len(s.Resources)),
+		e.Parts.check(),
 	)
 	for i := range e.Changes {
 		err = first(err, e.Changes[i].check("changes"))
@@ -341,11 +344,16 @@ func (t *Times) check(what string) error {
 		checkCount("count", t.Count),
 		checkNumber("sum", t.Sum),
 		checkNumber("max", t.Max),
+		checkCount("first", t.First),
+		checkNumber("first_sum", t.FirstSum),
 		checkLength("hist", len(t.Hist), Buckets),
+		checkLength("fine", len(t.Fine), FineParts*Buckets),
 	)
-	counted := total{what: "counts of hist"}
-	for _, n := range t.Hist {
-		err = first(err, counted.add(float64(n)))
+	for _, list := range [...][]uint64{t.Hist, t.Fine} {
+		counted := total{what: "counts of hist"}
+		for _, n := range list {
+			err = first(err, counted.add(float64(n)))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -30,6 +31,11 @@ const (
 	// LogCommon is the Common Log Format: Combined without Referer and
 	// User-Agent.
 	LogCommon
+	// LogJSON is an object in a line: time, client, user (if there is one), method, target, proto,
+	// host, status, bytes of the body, referer and user_agent (if they were sent), and
+	// duration_ms from the end of the request's head to the end of the answer, in
+	// milliseconds.
+	LogJSON
 )
 
 // AccessLog writes one line per request. Lines are buffered and written in the
@@ -110,8 +116,16 @@ func (l *AccessLog) arm(after time.Duration) {
 func (l *AccessLog) background() { l.Flush() }
 
 func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
-	b = append(b, host...)
-	b = append(b, " - - "...)
+	if l.format == LogJSON {
+		return x.appendJSONLine(b, host, now)
+	}
+	b = append(append(b, host...), " - "...)
+	if x.user == "" {
+		b = append(b, '-')
+	} else {
+		b = appendLogText(b, viewBytes(strings.ReplaceAll(x.user, " ", "_"))) // a space would end it
+	}
+	b = append(b, ' ')
 	b = append(b, now.log...)
 	b = append(b, ` "`...)
 	b = appendLogText(b, x.requestLine())

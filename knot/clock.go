@@ -19,6 +19,7 @@ type stamp struct {
 	okay []byte // status line 200 and Date
 	date []byte // "Date: ..." CR LF
 	log  []byte // "[02/Jan/2006:15:04:05 -0700]"
+	iso  []byte // RFC 3339
 }
 
 // clock is a coarse clock: reading it is one load, where time.Now is a call.
@@ -131,6 +132,7 @@ func newStamp(now time.Time) *stamp {
 	s := &stamp{unix: now.Unix()}
 	s.date = append(now.UTC().AppendFormat([]byte("Date: "), httpTime), "\r\n"...)
 	s.okay = append(append(s.okay, statusLine(200)...), s.date...)
+	s.iso = now.AppendFormat(nil, time.RFC3339)
 	s.log = now.AppendFormat(nil, "[02/Jan/2006:15:04:05 -0700]")
 	return s
 }

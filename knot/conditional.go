@@ -2,33 +2,72 @@ package knot
 
 import (
 	"bytes"
-	"math"
-	"strconv"
 	"time"
 )
 
-// notModified evaluates If-None-Match, or without it If-Modified-Since (RFC
-// 9110, 13.2.2).
-func (x *Ctx) notModified(etag []byte, modified time.Time) bool {
-	b := x.headBytes()
-	if list, ok := x.head.find(b, "if-none-match"); ok {
-		return matchesTag(list, etag)
+// A verdict about the conditions of a request.
+type condition uint8
+
+const (
+	proceed     condition = iota
+	notModified           // 304
+	failed                // 412
+)
+
+// condition evaluates the conditions of a GET or HEAD in the order of RFC 9110, 13.2.2; etag is a
+// strong validator, and there is something to serve. A date that is no date is ignored.
+func (x *Ctx) condition(etag []byte, modified time.Time) condition {
+	modified = modified.Truncate(time.Second)
+	if matches, there := x.listsTag("if-match", etag, false); there {
+		if !matches {
+			return failed
+		}
+	} else if t, ok := x.headerTime("if-unmodified-since"); ok && modified.After(t) {
+		return failed
 	}
-	since, ok := x.head.find(b, "if-modified-since")
-	if !ok {
-		return false
+	if matches, there := x.listsTag("if-none-match", etag, true); there {
+		if matches {
+			return notModified
+		}
+	} else if t, ok := x.headerTime("if-modified-since"); ok && !modified.After(t) {
+		return notModified
 	}
-	t, ok := parseHTTPTime(since)
-	return ok && !modified.Truncate(time.Second).After(t)
+	return proceed
 }
 
-// matchesTag is the weak comparison with each element of a list of entity
-// tags.
-func matchesTag(list, etag []byte) bool {
+// headerTime is the date in the header line called lower, if there is one and it is a date.
+func (x *Ctx) headerTime(lower string) (t time.Time, ok bool) {
+	text, ok := x.head.find(x.headBytes(), lower)
+	if !ok {
+		return t, false
+	}
+	return parseHTTPTime(text)
+}
+
+// listsTag compares etag with every entity tag in the header lines called lower; there reports
+// whether there are any. A weak tag matches only in the weak comparison (RFC 9110, 8.8.3.2).
+func (x *Ctx) listsTag(lower string, etag []byte, weak bool) (matches, there bool) {
+	b := x.headBytes()
+	for i := range x.head.fields {
+		one := &x.head.fields[i]
+		if int(one.name.to-one.name.from) != len(lower) || !tokenIs(one.name.of(b), lower) {
+			continue
+		}
+		there = true
+		matches = matches || matchesTag(one.value.of(b), etag, weak)
+	}
+	return matches, there
+}
+
+// matchesTag compares etag with each element of a list of entity tags.
+func matchesTag(list, etag []byte, weak bool) bool {
 	for len(list) > 0 {
 		var one []byte
 		one, list = nextElement(list)
-		if string(one) == "*" || bytes.Equal(bytes.TrimPrefix(one, []byte("W/")), etag) {
+		if weak {
+			one = bytes.TrimPrefix(one, []byte("W/"))
+		}
+		if string(one) == "*" || bytes.Equal(one, etag) {
 			return true
 		}
 	}
@@ -46,81 +85,4 @@ func parseHTTPTime(text []byte) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
-}
-
-// byteRange is the part [from, to) of a file, if set.
-type byteRange struct {
-	from, to int64
-	set      bool
-}
-
-// wantedRange reads the Range header. It returns false if the range lies
-// outside the file (416). A header that is malformed, has more than one range,
-// or whose If-Range does not match is ignored, as RFC 9110, 14.2 allows.
-func (x *Ctx) wantedRange(etag []byte, modified time.Time, size int64) (byteRange, bool) {
-	b := x.headBytes()
-	value, ok := x.head.find(b, "range")
-	if !ok {
-		return byteRange{}, true
-	}
-	if condition, ok := x.head.find(b, "if-range"); ok && !bytes.Equal(condition, etag) {
-		t, ok := parseHTTPTime(condition)
-		if !ok || !modified.Truncate(time.Second).Equal(t) {
-			return byteRange{}, true
-		}
-	}
-	return parseRange(value, size)
-}
-
-func parseRange(value []byte, size int64) (byteRange, bool) {
-	const unit = "bytes="
-	if len(value) < len(unit) || !textIs(value[:len(unit)], unit) {
-		return byteRange{}, true
-	}
-	value = trimBlank(value[len(unit):])
-	dash := bytes.IndexByte(value, '-')
-	if dash < 0 {
-		return byteRange{}, true
-	}
-	from, hasFrom, okFrom := parsePosition(value[:dash])
-	last, hasLast, okLast := parsePosition(value[dash+1:])
-	switch {
-	case !okFrom || !okLast || !hasFrom && !hasLast || hasFrom && hasLast && last < from:
-		return byteRange{}, true
-	case !hasFrom: // the last bytes
-		if last == 0 {
-			return byteRange{}, false
-		}
-		return byteRange{max(0, size-last), size, true}, size > 0
-	case from >= size:
-		return byteRange{}, false
-	case !hasLast || last >= size:
-		last = size - 1
-	}
-	return byteRange{from, last + 1, true}, true
-}
-
-// parsePosition reads a number that may be missing.
-func parsePosition(text []byte) (n int64, there, ok bool) {
-	if len(text) == 0 {
-		return 0, false, true
-	}
-	for _, ch := range text {
-		switch digit := int64(ch) - '0'; {
-		case digit < 0 || digit > 9:
-			return 0, true, false
-		case n > (math.MaxInt64-digit)/10:
-			n = math.MaxInt64 // behind the end of every file
-		default:
-			n = n*10 + digit
-		}
-	}
-	return n, true, true
-}
-
-func (p byteRange) appendHeader(dst []byte, size int64) []byte {
-	dst = strconv.AppendInt(append(dst, "Content-Range: bytes "...), p.from, 10)
-	dst = strconv.AppendInt(append(dst, '-'), p.to-1, 10)
-	dst = strconv.AppendInt(append(dst, '/'), size, 10)
-	return append(dst, "\r\n"...)
 }

@@ -3,6 +3,7 @@ package knot
 import (
 	"context"
 	"net"
+	"time"
 	"unsafe"
 )
 
@@ -41,9 +42,12 @@ type Ctx struct {
 	writeErr error  // first failed write; nothing is written after it
 
 	head     head
-	path     []byte // decoded and cleaned
-	scratch  []byte // backing of path when it differs from the target
-	pathText string // path as a string, kept for the next equal path
+	path     []byte    // decoded and cleaned
+	scratch  []byte    // backing of path when it differs from the target
+	pathText string    // path as a string, kept for the next equal path
+	user     string    // who the client is, for the access log
+	began    time.Time // when the request was complete, if somebody wants to know; else zero
+	shard    uint32    // of the counters of servers; fixed
 	body     body
 	resp     response
 
@@ -57,8 +61,13 @@ type Ctx struct {
 
 	adapted *exchange // while a handler of net/http has the request
 
-	// Used by Files: NUL-terminated name, the buffers of widen, what SendFile asks.
+	pace pace
+
+	// Used by Files: NUL-terminated name, key in the cache, ranges, the buffers of widen, what
+	// SendFile asks.
 	name      []byte
+	key       []byte
+	ranges    []byteRange
 	wide      *[wideSize]byte
 	narrowOut []byte
 	pages     entryPages
@@ -68,7 +77,7 @@ type Ctx struct {
 }
 
 func newCtx() *Ctx {
-	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize)}
+	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize), shard: nextShard()}
 }
 
 // headBytes is what the spans of head count from.
@@ -105,6 +114,9 @@ func (x *Ctx) Target() string { return string(x.head.target.of(x.headBytes())) }
 
 // Host is the authority that the request is for; it may be empty.
 func (x *Ctx) Host() string { return string(x.head.host.of(x.headBytes())) }
+
+// HostBytes is Host as a view, without a copy.
+func (x *Ctx) HostBytes() []byte { return x.head.host.of(x.headBytes()) }
 
 // ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise.
 func (x *Ctx) ProtoMinor() int { return int(x.head.minor) }
@@ -164,6 +176,15 @@ func (x *Ctx) ContentLength() int64 {
 // RemoteAddr is the client's address.
 func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
 
+// RemoteHost is the client's address without its port, "-" if it has none.
+func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }
+
+// User is who the client is, as SetUser said; "" if nobody did.
+func (x *Ctx) User() string { return x.user }
+
+// SetUser says who the client is, for the access log.
+func (x *Ctx) SetUser(name string) { x.user = name }
+
 // Context ends when the server is closed, or when Shutdown runs out of time.
 func (x *Ctx) Context() context.Context { return x.srv.base() }
 
@@ -213,6 +234,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone = nil, false, false, false
+	x.pace, x.user = pace{}, ""
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)
@@ -225,6 +247,9 @@ func (x *Ctx) recycle() {
 	}
 	if len(x.pathText) > 1024 {
 		x.pathText = ""
+	}
+	if cap(x.key) > keepSize {
+		x.key = nil
 	}
 	if cap(x.head.fields) > 256 {
 		x.head.fields = nil

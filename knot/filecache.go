@@ -55,17 +55,24 @@ type entry struct {
 	shard *cacheShard
 	key   string
 	id    identity
+	name  string // path of the file below the root, with a slash
 	head  fileHead
 	lines []byte                   // header lines, blank line
 	parts [][]byte                 // the content, if full; memory of the shard
 	fd    int                      // -1 if full
 	file  atomic.Pointer[aio.File] // of fd, once something has had to be waited for
-	size  int64                    // bytes charged to the shard
-	full  bool
+	// length is that of the content in bytes: not of the file if that was compressed on the fly.
+	length int64
+	size   int64 // bytes charged to the shard
+	full   bool
+	kept   bool   // it has been in the cache
+	beside uint32 // a bit for each coding of which a file stands beside this one
 	// young: the file was changed so shortly before it was read that another change may
 	// look the same.
 	young bool
 
+	// dull has a bit for each coding that does not make the file smaller. atomic
+	dull       atomic.Uint32
 	users      atomic.Int32
 	checked    atomic.Int64 // reading of the clock when id was last compared
 	used       int64        // reading of the clock; guarded by shard.mu
@@ -152,8 +159,8 @@ func (c *fileCache) shard(path []byte) (*cacheShard, uint64) {
 }
 
 // get finds path. The caller gets an entry that it must release, or a flight to wait
-// for, or, with mine, a flight that it must land.
-func (c *fileCache) get(path []byte, now int64) (e *entry, fl *flight, mine bool) {
+// for, or, with mine, a flight that it must land. counts says that it is the first of its request.
+func (c *fileCache) get(path []byte, now int64, counts bool) (e *entry, fl *flight, mine bool) {
 	s, _ := c.shard(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,14 +171,18 @@ func (c *fileCache) get(path []byte, now int64) (e *entry, fl *flight, mine bool
 			l.remove(e)
 			l.push(e)
 		}
-		if e.full {
+		switch {
+		case !counts:
+		case e.full:
 			s.stats.Hits++
-		} else {
+		default:
 			s.stats.OpenHits++
 		}
 		return e, nil, false
 	}
-	s.stats.Misses++
+	if counts {
+		s.stats.Misses++
+	}
 	if fl = s.flights[string(path)]; fl != nil {
 		fl.joined++
 		return nil, fl, false
@@ -271,7 +282,7 @@ const evictTries = 64
 
 // overhead is what an entry with a content takes on the Go heap, twice, because the
 // collector lets that grow to twice what is in use.
-func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(e.key)) }
+func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(e.key)+len(e.name)) }
 
 // reserve gives e memory for the content of its file, at the cost of what has not been
 // used for longest; hash is that of its path. It refuses a file that is asked for the
@@ -280,7 +291,7 @@ func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(
 func (s *cacheShard) reserve(e *entry, hash uint64) bool {
 	var out *entry
 	defer func() { releaseAll(out) }()
-	size := int64(chunksFor(e.id.size))*chunkBytes + e.overhead()
+	size := int64(chunksFor(e.length))*chunkBytes + e.overhead()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if size > s.most {
@@ -312,13 +323,21 @@ func (s *cacheShard) reserve(e *entry, hash uint64) bool {
 		return false
 	}
 	var ok bool
-	if e.parts, ok = s.memory.take(e.id.size); !ok {
+	if e.parts, ok = s.memory.take(e.length); !ok {
 		return false
 	}
 	e.size = size
 	s.charge(size)
 	s.trim()
 	return true
+}
+
+// welcome reports whether reserve would find room for about so many bytes, and notes that the path
+// was asked for.
+func (s *cacheShard) welcome(size int64, hash uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes+size <= s.most || size <= s.most && s.known(hash)
 }
 
 // trim gives memory back to the system that entries of another kind need now: larger

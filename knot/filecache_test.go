@@ -75,10 +75,10 @@ func checkCache(t testing.TB, f *Files) {
 		var takes, content int64
 		n := 0
 		for e := s.held.first; e != nil; e = e.next {
-			if takes += int64(chunksFor(e.id.size))*chunkBytes + e.overhead(); s.entries[e.key] != e || !e.full {
+			if takes += int64(chunksFor(e.length))*chunkBytes + e.overhead(); s.entries[e.key] != e || !e.full {
 				t.Errorf("entry %q is in the list and not in the map", e.key)
 			}
-			content += int64(chunksFor(e.id.size)) * chunkBytes
+			content += int64(chunksFor(e.length)) * chunkBytes
 			n++
 		}
 		for e := s.opened.first; e != nil; e = e.next {
@@ -139,7 +139,7 @@ func TestContentInUseIsCounted(t *testing.T) {
 	var used []*entry
 	for _, name := range []string{"/f0", "/f1"} {
 		askFile(f, name)
-		e, _, _ := f.caches.get([]byte(name), 1)
+		e, _, _ := f.caches.get([]byte(name), 1, true)
 		if e == nil || !e.full {
 			t.Fatalf("%s is not in memory", name)
 		}
@@ -237,13 +237,13 @@ func TestScanLeavesTheCacheAlone(t *testing.T) {
 
 // simulate asks for a file that is on no disk.
 func simulate(c *fileCache, path string, size int64) (hit bool) {
-	e, fl, mine := c.get([]byte(path), 1)
+	e, fl, mine := c.get([]byte(path), 1, true)
 	if !mine {
 		e.release()
 		return true
 	}
 	s, hash := c.shard([]byte(path))
-	e = &entry{shard: s, key: path, fd: -1, full: true, id: identity{size: size}}
+	e = &entry{shard: s, key: path, fd: -1, full: true, id: identity{size: size}, length: size}
 	e.users.Store(1)
 	keep := s.reserve(e, hash)
 	fl.land(e, nil, keep, 1)

@@ -76,14 +76,31 @@ func openat2(dir int, name []byte, how *unix.OpenHow) (int, error) {
 	}
 }
 
-// open opens what the path of x names, and leaves that name in x.name, with a NUL. The
-// file is nil if it did not have to wait for a disk; it may park to do so.
-func (f *Files) open(x *Ctx, how *openWays) (fd int, file *aio.File, err error) {
-	x.name = append(x.name[:0], x.path[1:]...)
-	if x.path[len(x.path)-1] == '/' {
-		x.name = append(x.name, "index.html"...)
+// open opens what the path of x names, or what stands beside it with that suffix, and leaves the
+// name in x.name, with a NUL. A path that ends with a slash names the first index that is there.
+// The file is nil if it did not have to wait for a disk; it may park to do so.
+func (f *Files) open(x *Ctx, how *openWays, suffix string) (fd int, file *aio.File, err error) {
+	if x.path[len(x.path)-1] != '/' {
+		return f.openName(x, how, "", suffix)
 	}
-	x.name = append(x.name, 0)
+	for _, index := range f.index {
+		if fd, file, err = f.openName(x, how, index, suffix); !errors.Is(err, unix.ENOENT) {
+			break
+		}
+	}
+	return fd, file, err
+}
+
+func (f *Files) openName(x *Ctx, how *openWays, index, suffix string) (fd int, file *aio.File, err error) {
+	x.name = append(append(append(append(x.name[:0], x.path[1:]...), index...), suffix...), 0)
+	defer func() { // the name without the suffix
+		x.name = append(x.name[:len(x.name)-1-len(suffix)], 0)
+	}()
+	return f.openPlain(x, how)
+}
+
+// openPlain opens x.name.
+func (f *Files) openPlain(x *Ctx, how *openWays) (fd int, file *aio.File, err error) {
 	if f.walks {
 		name := string(x.name[:len(x.name)-1])
 		offload(func() { fd, err = f.walk(name) })
@@ -104,7 +121,7 @@ func (f *Files) open(x *Ctx, how *openWays) (fd int, file *aio.File, err error) 
 	return fd, file, nil
 }
 
-// openThere opens x.name.
+// openThere opens x.name in one way.
 func (f *Files) openThere(x *Ctx, how *openWay) (fd int, file *aio.File, err error) {
 	if f.cached {
 		fd, err = openat2(f.root.fd, x.name, &how.quick)

@@ -51,6 +51,13 @@ func (id *identity) read(fd int) error {
 	return nil
 }
 
+// young reports whether the file was changed so shortly before that another change may look the
+// same.
+func (id *identity) young() bool {
+	var now unix.Timespec
+	return unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) == nil && now.Nano()-id.ctime < coarse
+}
+
 // kind is nil for what may be served.
 func (id *identity) kind() error {
 	switch id.mode & unix.S_IFMT {
@@ -68,24 +75,40 @@ type fileHead struct {
 	ctype      string
 	tag        []byte // within lines
 	validators int    // length of the header lines that a 304 has, in lines
+	coded      int    // ... with Content-Encoding
+	text       bool   // files of this type get smaller by compression
 }
 
 // coarse is the resolution of the times of files, in nanoseconds, with something to
 // spare: a change so soon after another may leave the same times.
-const coarse = int64(50 * time.Millisecond)
+var coarse = int64(50 * time.Millisecond) // for tests to change
 
-// find returns the file that x asks for, to be released by the caller. It may park.
+// find returns the file that x asks for, in the form that suits the client best, to be released
+// by the caller. It may park.
 func (f *Files) find(x *Ctx) (*entry, error) {
-	c, now := f.caches, f.now()
+	now := f.now()
 	f.follow(x, now)
+	e, err := f.findAs(x, now, want{})
+	if err != nil || len(f.codings.list) == 0 {
+		return e, err
+	}
+	return f.choose(x, now, e), nil
+}
+
+// findAs returns what is wanted.
+func (f *Files) findAs(x *Ctx, now int64, w want) (*entry, error) {
+	c := f.caches
 	if c == nil {
-		e, _, err := f.openEntry(x, nil)
+		e, _, err := f.openEntry(x, nil, w)
 		return e, err
 	}
 	for {
-		e, fl, mine := c.get(x.path, now)
+		e, fl, mine := c.get(x.cacheKey(&w), now, w.coding == nil)
 		if mine {
-			return f.load(x, fl)
+			if w.coding != nil && !w.beside {
+				return f.compress(x, fl, w)
+			}
+			return f.load(x, fl, w)
 		}
 		if e == nil {
 			var err error
@@ -96,9 +119,7 @@ func (f *Files) find(x *Ctx) (*entry, error) {
 				return nil, err
 			}
 		}
-		// What was opened after the request came is new enough.
-		checked := e.checked.Load()
-		if (now-checked < f.revalidate || now < checked) && checked > f.root.switched.Load() || f.stillThere(x, e, now) {
+		if f.fresh(x, e, now, w) {
 			return e, nil
 		}
 		e.drop()
@@ -106,23 +127,33 @@ func (f *Files) find(x *Ctx) (*entry, error) {
 	}
 }
 
+// fresh reports whether e may be used.
+func (f *Files) fresh(x *Ctx, e *entry, now int64, w want) bool {
+	if w.coding != nil && !w.beside {
+		return e.id == w.plain.id // which is fresh
+	}
+	// What was opened after the request came is new enough.
+	checked := e.checked.Load()
+	return (now-checked < f.revalidate || now < checked) && checked > f.root.switched.Load() || f.stillThere(x, e, now, w)
+}
+
 // stillThere compares e with what its path leads to now. While one does so, others use
 // e; but not if it is to be compared at every request.
-func (f *Files) stillThere(x *Ctx, e *entry, now int64) bool {
+func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 	if e.young {
 		return false
 	}
 	if f.revalidate > 0 {
 		e.checked.Store(now)
 	}
-	fd, file, err := f.open(x, &toLook)
+	fd, file, err := f.open(x, &toLook, w.suffix())
 	if err != nil {
 		return false
 	}
 	var id identity
 	err = id.read(fd)
 	closeEither(fd, file)
-	if err != nil || id != e.id {
+	if err != nil || id != e.id || w.coding == nil && f.besides(x, &id, e.head.ctype) != e.beside {
 		return false
 	}
 	e.checked.Store(now)
@@ -130,14 +161,14 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64) bool {
 }
 
 // load opens the file for a flight.
-func (f *Files) load(x *Ctx, fl *flight) (*entry, error) {
+func (f *Files) load(x *Ctx, fl *flight, w want) (*entry, error) {
 	landed := false
 	defer func() {
 		if !landed { // the runtime is closing
 			fl.land(nil, errLost, false, 0)
 		}
 	}()
-	e, keep, err := f.openEntry(x, fl)
+	e, keep, err := f.openEntry(x, fl, w)
 	landed = true
 	told := err
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -153,8 +184,8 @@ func (f *Files) load(x *Ctx, fl *flight) (*entry, error) {
 // openHook, if set by a test, runs before a file is opened.
 var openHook func()
 
-// openEntry opens the file that x asks for. keep says that it belongs into the cache.
-func (f *Files) openEntry(x *Ctx, fl *flight) (e *entry, keep bool, err error) {
+// openEntry opens what is wanted. keep says that it belongs into the cache.
+func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err error) {
 	if x.path[0] != '/' || hiddenPath(x.path) {
 		return nil, false, Status(404)
 	}
@@ -162,10 +193,10 @@ func (f *Files) openEntry(x *Ctx, fl *flight) (e *entry, keep bool, err error) {
 		openHook()
 	}
 	began := f.now()
-	fd, file, err := f.open(x, &toRead)
+	fd, file, err := f.open(x, &toRead, w.suffix())
 	if (errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)) && f.caches != nil {
 		f.caches.closeIdle(began + 1)
-		fd, file, err = f.open(x, &toRead)
+		fd, file, err = f.open(x, &toRead, w.suffix())
 	}
 	if err != nil {
 		return nil, false, err
@@ -189,12 +220,30 @@ func (f *Files) openEntry(x *Ctx, fl *flight) (e *entry, keep bool, err error) {
 	if err := made.id.kind(); err != nil {
 		return nil, false, err
 	}
-	made.describe(contentType(x.name[:len(x.name)-1]))
+	made.length = made.id.size
+	f.describe(x, made, w)
 	if fl != nil {
 		made.shard, made.key = fl.shard, fl.key
-		keep = f.keep(made)
+		made.kept = f.keep(made)
 	}
-	return made, keep, nil
+	return made, made.kept, nil
+}
+
+// describe prepares the header of a file that was just opened. It may park.
+func (f *Files) describe(x *Ctx, e *entry, w want) {
+	if w.coding != nil {
+		e.describe(f, w.plain.name, w.plain.head.ctype, &w, 0)
+		return
+	}
+	name := "/" + string(x.name[:len(x.name)-1])
+	ctype := contentType(viewBytes(name))
+	for _, h := range f.headerOf(name) {
+		if textIs(viewBytes(h.Name), "content-type") {
+			ctype = h.Value
+		}
+	}
+	e.beside = f.besides(x, &e.id, ctype)
+	e.describe(f, name, ctype, &w, 0)
 }
 
 // keep decides about a file that was opened for the cache, and reads it if its content
@@ -242,36 +291,63 @@ func (e *entry) readWhole() bool {
 	if after.read(e.fd) != nil || after != e.id {
 		return false
 	}
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) == nil {
-		e.young = now.Nano()-e.id.ctime < coarse
-	}
+	e.young = e.id.young()
 	return true
 }
 
-// describe prepares the header lines that go with the file.
-func (e *entry) describe(ctype string) {
+// describe prepares the header lines that go with what w says of the file called name; sum is one
+// of its content if that was made on the fly.
+func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	h := &e.head
-	h.ctype = ctype
+	e.name, h.ctype = name, ctype
+	h.text = compressible(ctype)
 	h.modified = time.Unix(0, e.id.mtime).UTC()
 	b := make([]byte, 0, 192+len(ctype))
 	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), httpTime)
 	b = append(b, "\r\nETag: "...)
 	tag := len(b)
-	b = appendTag(b, &e.id)
+	b = appendTag(b, &e.id, w, sum)
 	end := len(b)
 	b = append(b, "\r\nAccept-Ranges: bytes\r\n"...)
+	if len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil) {
+		b = append(b, "Vary: Accept-Encoding\r\n"...)
+	}
+	for _, one := range f.headerOf(name) {
+		if CheckHeader(one.Name, one.Value) == nil {
+			b = appendField(b, one.Name, one.Value)
+		}
+	}
 	h.validators = len(b)
-	b = append(append(append(b, "Content-Type: "...), ctype...), "\r\nContent-Length: "...)
-	b = append(strconv.AppendInt(b, e.id.size, 10), "\r\n\r\n"...)
+	if w.coding != nil {
+		b = appendField(b, "Content-Encoding", w.coding.Name)
+	}
+	h.coded = len(b)
+	b = appendField(b, "Content-Type", ctype)
+	b = strconv.AppendInt(append(b, "Content-Length: "...), e.length, 10)
+	b = append(b, "\r\n\r\n"...)
 	h.tag = b[tag:end:end]
 	e.lines = b
 }
 
-// appendTag makes a strong validator of size and nanosecond time of change.
-func appendTag(dst []byte, id *identity) []byte {
+// headerOf is what the program adds to the header of a file.
+func (f *Files) headerOf(name string) []Header {
+	if f.header == nil {
+		return nil
+	}
+	return f.header(name)
+}
+
+// appendTag makes a strong validator of size and nanosecond time of change; and of the coding,
+// with a sum of the content if another version of the program might code it differently.
+func appendTag(dst []byte, id *identity, w *want, sum uint32) []byte {
 	dst = strconv.AppendInt(append(dst, '"'), id.mtime, 36)
 	dst = strconv.AppendInt(append(dst, '-'), id.size, 36)
+	if w.coding != nil {
+		dst = append(append(dst, '-'), w.coding.Name...)
+		if !w.beside {
+			dst = strconv.AppendUint(append(dst, '-'), uint64(sum), 36)
+		}
+	}
 	return append(dst, '"')
 }
 

@@ -166,7 +166,7 @@ func TestMemoryGoesWithItsLastUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	askFile(f, "/f0")
-	e, _, _ := f.caches.get([]byte("/f0"), 1)
+	e, _, _ := f.caches.get([]byte("/f0"), 1, true)
 	if e == nil || !e.full {
 		t.Fatal("f0 is not in memory")
 	}

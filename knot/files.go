@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,50 @@ type FilesConfig struct {
 	// what is on disk, which costs three system calls, and as many for the root. Negative:
 	// it is compared at every request.
 	Revalidate time.Duration
+
+	// Index are the names of the file that a folder is shown by, the first that is there.
+	// Default: index.html.
+	Index []string
+	// MaxRanges is how many ranges a response has at most; a request for more gets the whole
+	// file. Default: DefaultMaxRanges. Negative: one.
+	MaxRanges int
+	// Codings are those in which files are sent to clients that accept them, best first; at
+	// most 8. A client gets the best one of which a file stands beside the one that it asks
+	// for and is smaller and not older (by 10 s or more), or else one that is made on the fly
+	// and kept with the contents of files, if the type of the file is one that gets
+	// smaller. While others are being made, or if there is no room in the cache, it gets
+	// the file as it is.
+	Codings []Coding
+	// CompressMin and CompressMax are the sizes of files, in bytes, that are compressed on the
+	// fly. Negative: any.
+	CompressMin, CompressMax int64
+	// Header, if set, returns header lines that the responses 200, 206 and 304 about a file
+	// carry; a Content-Type replaces that of the file. name is its path below the root, with a
+	// leading slash; for a folder that of its index. It is called when a file is opened, may
+	// be called by several at a time, and must not park. Lines that CheckHeader refuses are
+	// dropped.
+	Header func(name string) []Header
+}
+
+// Header is a line of a header.
+type Header struct{ Name, Value string }
+
+// CheckHeader says what is wrong with a header line that AddHeader or FilesConfig.Header are to
+// add: the name is not a token, or one that the server sets itself, or the value has control bytes.
+func CheckHeader(name, value string) error {
+	b := viewBytes(name)
+	if !isToken(name) {
+		return fmt.Errorf("knot: header name %q is not a token", name)
+	}
+	for _, own := range ownHeaders {
+		if tokenIs(b, own) {
+			return fmt.Errorf("knot: header %s is set by the server", name)
+		}
+	}
+	if indexControl(viewBytes(value), 0) < len(value) {
+		return fmt.Errorf("knot: the value of header %s has control bytes", name)
+	}
+	return nil
 }
 
 // Files serves the files below one directory.
@@ -63,8 +108,12 @@ type FilesConfig struct {
 // is parked.
 type Files struct {
 	root       fileRoot
-	walks      bool // no openat2: walk the path; fixed
-	cached     bool // the kernel has RESOLVE_CACHED; fixed
+	walks      bool                  // no openat2: walk the path; fixed
+	index      []string              // fixed
+	maxRanges  int                   // fixed
+	codings    codings               // fixed
+	header     func(string) []Header // fixed
+	cached     bool                  // the kernel has RESOLVE_CACHED; fixed
 	fileMax    int64
 	revalidate int64        // nanoseconds, 0: at every request; fixed
 	now        func() int64 // nanoseconds on some scale, never 0; fixed
@@ -106,6 +155,19 @@ func (f *Files) configure(config FilesConfig) (err error) {
 	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
 	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
 	f.fileMax = orDefault(config.CacheFileMax, DefaultCacheFileMax, -1)
+	f.maxRanges = orDefault(config.MaxRanges, DefaultMaxRanges, 1)
+	f.header = config.Header
+	if f.index = config.Index; len(f.index) == 0 {
+		f.index = []string{"index.html"}
+	}
+	for _, name := range f.index {
+		if name == "" || hiddenPath(append([]byte("/"), name...)) || strings.ContainsAny(name, "/\x00") {
+			return fmt.Errorf("knot: %q can't be the index of a folder; want the name of a file in it", name)
+		}
+	}
+	if err := f.configureCodings(&config); err != nil {
+		return err
+	}
 	if bytes == 0 {
 		f.fileMax = -1
 	}
@@ -208,6 +270,13 @@ func (f *Files) Serve(x *Ctx) error {
 		return Status(404)
 	}
 	return x.redirectToSlash()
+}
+
+// ServeAs is Serve as if the client had asked for path, which must begin with a slash and be
+// clean: no escapes, no "." and "..", no double slashes.
+func (f *Files) ServeAs(x *Ctx, path string) error {
+	x.path = viewBytes(path)
+	return f.Serve(x)
 }
 
 // hiddenPath says whether a clean path must not be looked up: a name beginning

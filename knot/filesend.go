@@ -19,12 +19,12 @@ func (x *Ctx) sendEntry(f *Files, e *entry) error {
 	if x.head.asks {
 		return x.sendAsked(f, e)
 	}
-	if e.full {
+	if e.full && x.pace.rate == 0 {
 		return x.sendFull(e)
 	}
 	x.resp.fields = append(x.resp.fields, e.lines[:e.head.validators]...)
-	x.resp.ctype = e.head.ctype
-	return x.sendBody(f, e, 0, e.id.size)
+	x.describe(e)
+	return x.sendBody(f, e, 0, e.length)
 }
 
 // sendFull answers from memory: the prepared header lines and the content leave in one
@@ -32,7 +32,7 @@ func (x *Ctx) sendEntry(f *Files, e *entry) error {
 func (x *Ctx) sendFull(e *entry) error {
 	r := &x.resp
 	x.commitOpen()
-	r.length, r.written, r.phase = e.id.size, e.id.size, respDone
+	r.length, r.written, r.phase = e.length, e.length, respDone
 	if x.head.method == methodHead {
 		r.written = 0
 		return x.emit(e.lines)
@@ -40,62 +40,109 @@ func (x *Ctx) sendFull(e *entry) error {
 	if err := x.emit(e.lines); err != nil {
 		return err
 	}
-	return x.emitParts(e.parts, e.id.size)
+	return x.emitParts(e.parts, e.length)
 }
 
 // sendAsked answers a request with a condition or a range.
 func (x *Ctx) sendAsked(f *Files, e *entry) error {
 	r, h := &x.resp, &e.head
+	verdict := x.condition(h.tag, h.modified)
+	if verdict == failed {
+		return Status(412)
+	}
+	var ranges []byteRange
+	if verdict == proceed && x.head.method == methodGet {
+		var ok bool
+		if ranges, ok = x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges); !ok {
+			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
+			r.fields = append(r.fields, "\r\n"...)
+			return x.SendError(416)
+		}
+	}
 	r.fields = append(r.fields, e.lines[:h.validators]...)
-	if x.notModified(h.tag, h.modified) {
+	if verdict == notModified {
 		r.status = 304
 		return nil
 	}
-	r.ctype = h.ctype
-	from, length := int64(0), e.id.size
-	if x.head.method == methodGet {
-		switch part, ok := x.wantedRange(h.tag, h.modified, e.id.size); {
-		case !ok:
-			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.id.size, 10)
-			r.fields = append(r.fields, "\r\n"...)
-			return x.SendError(416)
-		case part.set:
-			r.status, from, length = 206, part.from, part.to-part.from
-			r.fields = part.appendHeader(r.fields, e.id.size)
+	if len(ranges) > 0 {
+		return x.sendRanges(f, e, ranges)
+	}
+	x.describe(e)
+	return x.sendBody(f, e, 0, e.length)
+}
+
+// describe adds what the header says about the content of the file and a 304 does not.
+func (x *Ctx) describe(e *entry) {
+	x.resp.fields = append(x.resp.fields, e.lines[e.head.validators:e.head.coded]...)
+	x.resp.ctype = e.head.ctype
+}
+
+// sendRanges sends parts of the file.
+func (x *Ctx) sendRanges(f *Files, e *entry, ranges []byteRange) error {
+	r := &x.resp
+	x.ranges = ranges[:0] // to be used again
+	if len(ranges) == 1 {
+		r.status = 206
+		x.describe(e)
+		r.fields = ranges[0].appendHeader(r.fields, e.length)
+		return x.sendBody(f, e, ranges[0].from, ranges[0].to-ranges[0].from)
+	}
+	m := &byteParts{ctype: e.head.ctype, size: e.length}
+	m.makeBoundary()
+	total := m.length(ranges, r.held[:0])
+	x.describe(e)
+	if total >= e.length { // more than the file itself
+		return x.sendBody(f, e, 0, e.length)
+	}
+	r.status, r.ctype = 206, m.contentType()
+	x.beginBytes(total)
+	left := total
+	for _, part := range ranges {
+		lines := m.appendHead(r.held[:0], part)
+		r.held = lines[:0]
+		if err := x.emit(lines); err != nil {
+			return x.endBytes(f, e, left, err)
+		}
+		sent, err := x.sendSection(e, part.from, part.to-part.from)
+		left -= int64(len(lines)) + sent
+		if err != nil || sent < part.to-part.from {
+			return x.endBytes(f, e, left, err)
 		}
 	}
-	return x.sendBody(f, e, from, length)
+	end := m.appendEnd(r.held[:0])
+	r.held = end[:0]
+	return x.endBytes(f, e, left-int64(len(end)), x.emit(end))
 }
 
 // sendBody commits the response and sends length bytes of the file.
 func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
+	x.beginBytes(length)
+	if x.head.method == methodHead {
+		x.resp.written, x.resp.phase = 0, respDone
+		return nil
+	}
+	sent, err := x.sendSection(e, from, length)
+	return x.endBytes(f, e, length-sent, err)
+}
+
+// beginBytes commits a response of so many bytes.
+func (x *Ctx) beginBytes(length int64) {
 	r := &x.resp
 	r.length, r.written = length, length
 	r.phase = respFixed
 	x.commit(length)
-	if x.head.method == methodHead {
-		r.written, r.phase = 0, respDone
-		return nil
-	}
-	if e.full {
-		r.phase = respDone
-		return x.emitParts(section(e.parts, from, length), length)
-	}
-	var sent int64
-	var err error
-	if nc, ok := x.c.nc.(fileSender); ok && length >= sendfileMin {
-		sent, err = x.sendPages(nc, e, from, length)
-	} else {
-		sent, err = x.sendCopied(e, from, length)
-	}
-	if sent < length && err == nil {
+}
+
+// endBytes ends a response of which left bytes were not sent.
+func (x *Ctx) endBytes(f *Files, e *entry, left int64, err error) error {
+	if left > 0 && err == nil {
 		err = errShrank
 	}
 	if err == nil {
-		r.phase = respDone
+		x.resp.phase = respDone
 		return nil
 	}
-	r.written -= length - sent
+	x.resp.written -= left
 	if x.writeErr == nil {
 		// Too late to say anything but by closing. The file is not what it was.
 		x.closing, x.torn = true, true
@@ -104,6 +151,36 @@ func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
 		}
 	}
 	return err
+}
+
+// sendSection sends length bytes of the file, at the pace of the response, and returns how many
+// it has sent.
+func (x *Ctx) sendSection(e *entry, from, length int64) (sent int64, err error) {
+	for sent < length {
+		n, err := x.pace.next(x, length-sent)
+		if err != nil {
+			return sent, err
+		}
+		m, err := x.sendPiece(e, from+sent, n)
+		sent += m
+		if err != nil || m < n {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+func (x *Ctx) sendPiece(e *entry, from, length int64) (int64, error) {
+	if e.full {
+		if err := x.emitParts(section(e.parts, from, length), length); err != nil {
+			return 0, err
+		}
+		return length, nil
+	}
+	if nc, ok := x.c.nc.(fileSender); ok && length >= sendfileMin {
+		return x.sendPages(nc, e, from, length)
+	}
+	return x.sendCopied(e, from, length)
 }
 
 // section is length bytes from the byte from on of what parts hold.

@@ -33,6 +33,10 @@ func (h *head) note(b []byte, one field) *fault {
 			return h.noteCoding(one.value.of(b))
 		}
 		h.asks = h.asks || tokenIs(name, "if-modified-since")
+	case len("if-unmodified-since"):
+		h.asks = h.asks || tokenIs(name, "if-unmodified-since")
+	case len("if-match"):
+		h.asks = h.asks || tokenIs(name, "if-match")
 	case len("if-none-match"):
 		h.asks = h.asks || tokenIs(name, "if-none-match")
 	case len("range"):

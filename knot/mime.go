@@ -67,6 +67,10 @@ var contentTypes = map[string]string{
 	".zst":         "application/zstd",
 }
 
+// ContentType is the type with which Files serves a file of this name, by its ending;
+// "application/octet-stream" if that says nothing.
+func ContentType(name string) string { return contentType(viewBytes(name)) }
+
 // contentType goes by the extension, in any case; for one that the table does
 // not have it asks package mime.
 func contentType(name []byte) string {

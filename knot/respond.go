@@ -85,6 +85,12 @@ func (x *Ctx) SetContentType(ctype string) { x.resp.ctype = ctype }
 // stream it as it comes. It is not sent with a status that has no body.
 func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 
+// DropHeaders takes back what AddHeader has added so far.
+func (x *Ctx) DropHeaders() { x.resp.fields = x.resp.fields[:0] }
+
+// Status is the status code that the response has, or had, 200 at first.
+func (x *Ctx) Status() int { return x.resp.status }
+
 // CloseAfter makes this response the last one of the connection.
 func (x *Ctx) CloseAfter() { x.closing = true }
 
@@ -100,7 +106,7 @@ func (x *Ctx) AddHeader(name, value string) {
 			panic("knot: header name " + strconv.Quote(name) + " is not a token")
 		}
 	}
-	for _, own := range [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"} {
+	for _, own := range ownHeaders {
 		if len(name) == 0 || tokenIs(b, own) {
 			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
 		}
@@ -111,6 +117,9 @@ func (x *Ctx) AddHeader(name, value string) {
 	}
 	x.resp.fields = appendField(fields, name, value)
 }
+
+// ownHeaders are set by the server alone.
+var ownHeaders = [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"}
 
 // appendField appends a header line. Control bytes in value become spaces, so that a
 // handler that passes on what it was given lets nobody write header lines of his own.
@@ -153,9 +162,14 @@ func (x *Ctx) SendString(status int, ctype string, body string) error {
 	return x.Send(status, ctype, viewBytes(body))
 }
 
-// SendError sends the standard page for a status, keeping the headers added so
-// far; returning a Status from the handler drops them instead.
+// SendError sends the page for a status, of Server.ErrorPage or the standard one, keeping the
+// headers added so far; returning a Status from the handler drops them instead.
 func (x *Ctx) SendError(status int) error {
+	if pages := x.srv.ErrorPage; pages != nil && !bodyless(status) {
+		if ctype, page := pages(x, status); page != nil {
+			return x.Send(status, ctype, page)
+		}
+	}
 	page := appendErrorPage(x.resp.held[:0], status)
 	x.resp.held = page[:0]
 	return x.Send(status, errorPageType, page)
@@ -193,7 +207,7 @@ func (x *Ctx) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if err := x.stream(p); err != nil {
+	if err := x.streamPaced(p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -449,3 +463,7 @@ func (x *Ctx) complete() error {
 	r.phase = respDone
 	return x.writeErr
 }
+
+// ResponseBegun reports whether the response has been committed: its status and header can't be
+// changed any more.
+func (x *Ctx) ResponseBegun() bool { return x.resp.phase != respOpen }

@@ -49,6 +49,12 @@ type Server struct {
 	// slog.Default(). Clients that misbehave or vanish are not failures.
 	ErrorLog *slog.Logger
 
+	// ErrorPage makes the page of an error: its type and content, or nil for the standard page.
+	// It is also called for requests that are refused before a handler sees them; of those that
+	// can't be parsed x has neither path nor host. It must not send anything, nor park, and
+	// the server does not change what it returns.
+	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
+
 	// IdleTimeout is how long a connection may wait for its next request. It
 	// is then closed without a word. Negative: for ever.
 	IdleTimeout time.Duration
@@ -68,6 +74,9 @@ type Server struct {
 	// clients that have connected, when it is told to stop, see Shutdown. Negative: not at
 	// all.
 	ShutdownTimeout time.Duration
+
+	// Timed says that Stats is to count how long requests take: two readings of the clock for each.
+	Timed bool
 
 	// MaxConns is how many connections are served at a time; further ones get
 	// 503 and are closed. Default: DefaultMaxConns, or what the limit on open
@@ -97,6 +106,8 @@ type Server struct {
 	once    sync.Once
 	limits  limits  // fixed by once
 	handler Handler // fixed by once
+	timed   bool    // requests are timed; fixed by once
+	counts  [countShards]counts
 	clock   clock
 
 	// stopping: answer what is under way, and whoever has connected; each answer is the last
@@ -108,6 +119,9 @@ type Server struct {
 	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
 	first     *conn                     // all connections; guarded by mu
 	count     int                       // guarded by mu
+	conns     uint64                    // taken up so far; guarded by mu
+	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
+	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
@@ -186,6 +200,7 @@ func (s *Server) ready() {
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
+		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.clock.now()
@@ -267,6 +282,7 @@ func (s *Server) admit(c *conn) admission {
 	defer s.mu.Unlock()
 	max := s.limits.conns
 	if s.closed || max > 0 && s.count >= max+max/8+8 {
+		s.dropped++
 		return dropped
 	}
 	s.count++
@@ -275,7 +291,9 @@ func (s *Server) admit(c *conn) admission {
 		s.first.prev = c
 	}
 	s.first = c
+	s.conns++
 	if max > 0 && s.count > max {
+		s.turned++
 		return turnedAway
 	}
 	return admitted

@@ -178,6 +178,10 @@ func (x *Ctx) serveRequest() {
 	x.finished = false
 	x.resp.begin()
 	x.beginBody()
+	x.pace, x.user = pace{}, ""
+	if x.srv.timed {
+		x.began = time.Now()
+	}
 	x.c.served = true
 	h := &x.head
 	var f *fault
@@ -262,6 +266,7 @@ const maxRoute = 128
 func (x *Ctx) conclude() {
 	x.finished = true
 	answered()
+	x.count()
 	x.c.since = x.srv.clock.now()
 	if x.srv.AccessLog != nil {
 		x.srv.AccessLog.record(x)
@@ -310,6 +315,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *fault) {
 	x.headAt = x.r
+	x.user, x.began = "", time.Time{}
 	method := x.head.method // an answer to HEAD has no body, whatever it says
 	x.head.reset()
 	x.head.method = method

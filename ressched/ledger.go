@@ -166,7 +166,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		}
 		a.promise(a.pledges.Mean)
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
-		full = full || a.state == AtLimit && a.spec.Kind.scarce()
+		full = full || a.state == AtLimit && a.full()
 	}
 	l.tight.Store(tight)
 	l.heldUp.Store(full && l.idle)
@@ -197,6 +197,16 @@ const tightShare = 0.92
 // HeldUp reports whether a resource is at its limit because of tasks that only wait. It may be
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
+
+// full reports whether the given limit is reached by what has been seen in use: a promise may be too
+// high, and a limit that was found rises again.
+func (a *account) full() bool {
+	if !a.spec.Kind.scarce() || a.spec.Limit == 0 {
+		return false
+	}
+	seen := min(a.used, a.observed+float64(a.count.Load()))
+	return seen >= (a.spec.Target-a.spec.Margin)*a.spec.Limit
+}
 
 // SetIdle says that the loops have had little to do lately: all tasks inside only wait.
 func (l *Ledger) SetIdle(idle bool) {

@@ -31,11 +31,12 @@ type Loop struct {
 	shared      bool         // fixed: there are other loops in the runtime
 	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
 
-	party coro.Party // the loop's own goroutine
-	g     uintptr    // its identity
-	base  uintptr    // stack depth of a worker's frames, see coro.Fingerprint
-	cur   *Task      // the running task; nil: the loop's own goroutine runs
-	curG  uintptr    // identity of the goroutine that runs; read by coro.Running
+	party  coro.Party     // the loop's own goroutine
+	g      uintptr        // its identity
+	labels unsafe.Pointer // its profiler labels, which those of its workers are too at first
+	base   uintptr        // stack depth of a worker's frames, see coro.Fingerprint
+	cur    *Task          // the running task; nil: the loop's own goroutine runs
+	curG   uintptr        // identity of the goroutine that runs; read by coro.Running
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
@@ -134,6 +135,7 @@ func (l *Loop) run() {
 	}
 	l.g = coro.G()
 	l.curG = l.g
+	l.labels = coro.Labels()
 	if l.enrolled {
 		members.enter(l.g, l)
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -21,8 +22,9 @@ type offloadJob struct {
 	o        *offloader
 	fn       func()
 	w        *Waiter
-	queued   bool        // guarded by o.mu: fn has not begun
-	panicked *PanicError // written before the wake
+	labels   unsafe.Pointer // of the profiler, that fn is to have
+	queued   bool           // guarded by o.mu: fn has not begun
+	panicked *PanicError    // written before the wake
 }
 
 // Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
@@ -42,7 +44,7 @@ func Offload(fn func()) {
 	if l.lockSeen { // before fn has begun, which can't be taken back
 		t.refuseThreadLock(nil)
 	}
-	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait}
+	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait, labels: coro.Labels()}
 	l.rt.offload.submit(j)
 	t.park(ReasonOffload, j, false)
 	if j.panicked != nil {
@@ -103,6 +105,7 @@ func (j *offloadJob) run() {
 		}
 		j.w.Wake()
 	}()
+	coro.SetLabels(j.labels) // the goroutine may have had another task's
 	j.fn()
 	returned = true
 }

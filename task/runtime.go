@@ -115,6 +115,9 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.NewPoller == nil {
 		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")
 	}
+	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
+		return nil, errBubble
+	}
 	if cfg.Loops == 0 {
 		cfg.Loops = runtime.GOMAXPROCS(0)
 	}
@@ -136,6 +139,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = time.Second
 	}
+	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
 	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log, closed: make(chan struct{})}
 	if rt.clock == nil {
 		rt.clock = systemClock{}
@@ -163,6 +167,8 @@ func New(cfg Config) (*Runtime, error) {
 	rt.setDefault(true)
 	return rt, nil
 }
+
+var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
 
 func (rt *Runtime) makeLoops() error {
 	for i := range rt.cfg.Loops {

@@ -33,7 +33,7 @@ var nodeColumns = []column[nodeRow]{
 		rank: func(r *nodeRow) float64 { return float64(r.Peak) }},
 	{name: "arrivals", head: "arrivals/s", text: func(r *nodeRow) string { return rateText(r.perSec) },
 		rank: func(r *nodeRow) float64 { return float64(r.Arrivals) }},
-	durationColumn("wait", "wait", func(r *nodeRow) bgraph.Nanos { return r.Wait.Mean() }),
+	durationColumn("wait", "wait", func(r *nodeRow) bgraph.Nanos { return r.MeanWait() }),
 	durationColumn("wait-p99", "wait p99", func(r *nodeRow) bgraph.Nanos { return r.Wait.Quantile(0.99) }),
 	durationColumn("wait-max", "wait max", func(r *nodeRow) bgraph.Nanos { return r.Wait.Max }),
 	durationColumn("ready", "ready", func(r *nodeRow) bgraph.Nanos { return r.Ready.Mean() }),
@@ -49,7 +49,7 @@ var edgeColumns = []column[edgeRow]{
 	{head: "per s", text: func(r *edgeRow) string { return rateText(r.perSec) }},
 	{name: "cpu", head: "CPU", text: func(r *edgeRow) string { return percentText(r.share) },
 		rank: func(r *edgeRow) float64 { return r.share }},
-	durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.CPU.Mean() }),
+	durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.MeanCPU() }),
 	{name: "cpu-recent", head: "recent ± sd", text: func(r *edgeRow) string { return momentsText(&r.Recent) },
 		rank: func(r *edgeRow) float64 { return r.Recent.Mean }},
 	durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) }),
@@ -138,7 +138,7 @@ func perSecond(s *bgraph.Snapshot, count uint64) float64 {
 
 // cpuTotal is TotalCPU in nanoseconds without a limit.
 func cpuTotal(e *bgraph.Edge) float64 {
-	return max(ratio(float64(e.CPU.Sum)*float64(e.Count), float64(e.CPU.Count)), 0)
+	return max(e.CPU.Estimate(e.Count), 0)
 }
 
 func totalCPU(s *bgraph.Snapshot) (sum float64) {

@@ -191,14 +191,14 @@ func (s *sides) nodes() (out []NodeComparison) {
 		if b != nil {
 			nc.Name, nc.Before = s.namesBefore[b.Key], b.Key
 			nc.Visits.Before = perSecond(before, b.Departures)
-			nc.Wait.Before, nc.Ready.Before = float64(b.Wait.Mean()), float64(b.Ready.Mean())
+			nc.Wait.Before, nc.Ready.Before = float64(b.MeanWait()), float64(b.Ready.Mean())
 			nc.P99.Before = float64(b.Wait.Quantile(0.99))
 			nc.Tasks.Before = nc.Visits.Before * (nc.Wait.Before + nc.Ready.Before) / 1e9
 		}
 		if a != nil {
 			nc.Name, nc.After = s.namesAfter[a.Key], a.Key
 			nc.Visits.After = perSecond(after, a.Departures)
-			nc.Wait.After, nc.Ready.After = float64(a.Wait.Mean()), float64(a.Ready.Mean())
+			nc.Wait.After, nc.Ready.After = float64(a.MeanWait()), float64(a.Ready.Mean())
 			nc.P99.After = float64(a.Wait.Quantile(0.99))
 			nc.Tasks.After = nc.Visits.After * (nc.Wait.After + nc.Ready.After) / 1e9
 		}
@@ -234,12 +234,12 @@ func (s *sides) edges() (out []EdgeComparison) {
 		if b != nil {
 			ec.From, ec.To, ec.Before = nameIn(s.namesBefore, b.From), nameIn(s.namesBefore, b.To), ends(b)
 			ec.Steps.Before, ec.Load.Before = perSecond(before, b.Count), ratio(cpuTotal(b), float64(before.Span))
-			ec.CPU.Before, ec.P99.Before = float64(b.CPU.Mean()), float64(b.CPU.Quantile(0.99))
+			ec.CPU.Before, ec.P99.Before = float64(b.MeanCPU()), float64(b.CPU.Quantile(0.99))
 		}
 		if a != nil {
 			ec.From, ec.To, ec.After = nameIn(s.namesAfter, a.From), nameIn(s.namesAfter, a.To), ends(a)
 			ec.Steps.After, ec.Load.After = perSecond(after, a.Count), ratio(cpuTotal(a), float64(after.Span))
-			ec.CPU.After, ec.P99.After = float64(a.CPU.Mean()), float64(a.CPU.Quantile(0.99))
+			ec.CPU.After, ec.P99.After = float64(a.MeanCPU()), float64(a.CPU.Quantile(0.99))
 		}
 		if ec.Steps != (Pair{}) || ec.CPU != (Pair{}) {
 			out = append(out, ec)

@@ -98,8 +98,10 @@ func rateText(v float64) string {
 		return "-" + rateText(-v)
 	case v == 0:
 		return "0"
+	case v < 1e-6:
+		return "<0.000001"
 	case v < 0.005:
-		return strconv.FormatFloat(v, 'e', 0, 64)
+		return strconv.FormatFloat(v, 'f', int(math.Ceil(-math.Log10(v))), 64)
 	case v < 999.5:
 		return threeDigits(v)
 	case v < 999_999.5:

@@ -136,14 +136,21 @@ func Layout(s *bgraph.Snapshot, o DrawOptions) *Drawing {
 func layOut(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
 	g := pickDrawn(s, o)
 	g.size()
-	g.breakCycles()
-	g.assignLayers()
-	g.addSlots()
-	g.orderSlots()
-	g.placeSlots()
-	g.placeLayers()
-	g.route()
-	g.placeLabels()
+	parts := g.split()
+	for _, p := range parts {
+		p.breakCycles()
+		p.assignLayers()
+		p.addSlots()
+		p.orderSlots()
+		p.placeSlots()
+		p.placeLayers()
+	}
+	g.pack(parts)
+	for _, p := range parts {
+		p.route()
+		p.placeLabels()
+		g.layers = append(g.layers, p.layers...)
+	}
 	return g
 }
 
@@ -160,7 +167,8 @@ type drawGraph struct {
 	layers [][]*drawSlot // from the top, each from left to right
 	tops   []float64     // of each layer
 	bottom []float64
-	width  float64
+	left   float64 // where the part begins, see pack
+	width  float64 // where it ends on the right
 	height float64
 }
 

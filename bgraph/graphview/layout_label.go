@@ -42,7 +42,7 @@ func (g *drawGraph) placeLabels() {
 	lines := g.sampleLines()
 	for _, e := range sorted[:min(len(sorted), mostLabels)] {
 		e.setLabel()
-		if r, ok := e.bestPlace(taken, lines, g.width); ok {
+		if r, ok := e.bestPlace(taken, lines, g.left, g.width); ok {
 			e.LabelX, e.LabelY = tenth((r.x0+r.x1)/2), tenth((r.y0+r.y1)/2)
 			taken = append(taken, r)
 		} else {
@@ -88,7 +88,7 @@ var (
 )
 
 // bestPlace tries places along the line.
-func (e *drawEdge) bestPlace(taken []rect, lines map[int][]linePoint, width float64) (best rect, ok bool) {
+func (e *drawEdge) bestPlace(taken []rect, lines map[int][]linePoint, left, right float64) (best rect, ok bool) {
 	least := math.Inf(1)
 	for i, c := range e.segments {
 		if c.y1-c.y0 < labelH+4 {
@@ -102,7 +102,7 @@ func (e *drawEdge) bestPlace(taken []rect, lines map[int][]linePoint, width floa
 			}
 			x, y := c.at(t)
 			r := e.labelRect(x+aside*e.LabelW, y)
-			if r.x0 < 0 || r.x1 > width || slices.ContainsFunc(taken, r.overlaps) {
+			if r.x0 < left || r.x1 > right || slices.ContainsFunc(taken, r.overlaps) {
 				continue
 			}
 			for band := int(r.y0 / lineBand); band <= int(r.y1/lineBand); band++ {

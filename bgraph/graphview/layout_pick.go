@@ -75,19 +75,12 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 		others.Arrivals += n.Arrivals
 		others.cpu += n.cpu
 		others.oldest = max(others.oldest, n.oldest)
-		addFigures(&others.waits, &n.waits)
-		addFigures(&others.readies, &n.readies)
+		others.waits.Merge(&n.waits)
+		others.readies.Merge(&n.readies)
 		byKey[n.Key] = others
 	}
 	others.Name = countText(others.stands) + " others"
 	g.nodes = append(g.nodes[:g.o.MaxNodes-1], others)
-}
-
-// addFigures adds up what a drawing shows of times.
-func addFigures(to, t *bgraph.Times) {
-	to.Count += t.Count
-	to.Sum = nanosOf(float64(to.Sum) + float64(t.Sum))
-	to.Max = max(to.Max, t.Max)
 }
 
 // joinEdges makes one edge of all between the same two nodes; which edges there are
@@ -116,7 +109,7 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
 		d.cpu += cpuTotal(e)
 		d.cpuMax = max(d.cpuMax, e.CPU.Max)
 		d.overruns += e.Overruns
-		addFigures(sums[d], &e.CPU)
+		sums[d].Merge(&e.CPU)
 		d.CPU = sums[d].Mean()
 	}
 	if len(g.edges) > mostArrows {

@@ -98,7 +98,7 @@ func (r room) has(x float64) bool { return r.from <= x && x <= r.to }
 func (r room) with(o room) room   { return room{max(r.from, o.from), min(r.to, o.to)} }
 
 func (g *drawGraph) roomOf(s *drawSlot, layer int) room {
-	r := room{drawMargin + s.left, g.width - drawMargin - s.right}
+	r := room{g.left + drawMargin + s.left, g.width - drawMargin - s.right}
 	slots := g.layers[layer]
 	if s.pos > 0 {
 		before := slots[s.pos-1]

@@ -424,3 +424,18 @@ func BenchmarkLayout(b *testing.B) {
 		})
 	}
 }
+
+// Parts that nothing connects do not stand in one endless row.
+func TestPartsStandInRows(t *testing.T) {
+	s := &bgraph.Snapshot{}
+	for i := range 40 {
+		a, b := bgraph.Key(100+2*i), bgraph.Key(101+2*i)
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: a, Reason: "read", Label: "reader", Arrivals: 5}, bgraph.Node{Key: b, Reason: "write", Label: "writer", Arrivals: 5})
+		s.Edges = append(s.Edges, bgraph.Edge{From: a, To: b, Count: 5})
+	}
+	d := Layout(s, DrawOptions{MaxNodes: 100})
+	if len(d.Nodes) != 80 || d.Width > 2*packedWidth {
+		t.Errorf("%d nodes, width %v; want 80 and at most %v", len(d.Nodes), d.Width, 2*packedWidth)
+	}
+	checkDrawing(t, d)
+}

@@ -67,7 +67,7 @@ type LintOptions struct {
 	ReadyLimit  time.Duration
 	StarveLimit time.Duration
 	// WaitLimit is how long a task may wait for other tasks (10 min). In a graph that
-	// covers less, nine tenths of its time are too long, and at least 1 min. For a lock
+	// covers less, nine tenths of its time are too long, and at least 10 s. For a lock
 	// 2 s are too long if every other task waits for a task too, or listens.
 	WaitLimit time.Duration
 	// LeakShare is the share of what was taken of a resource that need not come back
@@ -102,7 +102,7 @@ func Lint(s *bgraph.Snapshot) []Finding { return LintWith(s, LintOptions{}) }
 
 // LintWith is Lint with limits of one's own.
 func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
-	l := &linter{s: s, o: o.withDefaults(), names: distinctNames(s), convoys: make(map[bgraph.Key]bool)}
+	l := &linter{s: s, o: o.withDefaults(), w: wordsOf(s), names: distinctNames(s), convoys: make(map[bgraph.Key]bool)}
 	l.steps()
 	l.locks()
 	l.piles()
@@ -119,6 +119,7 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 type linter struct {
 	s       *bgraph.Snapshot
 	o       LintOptions
+	w       words
 	names   map[bgraph.Key]string
 	found   []graded
 	convoys map[bgraph.Key]bool // nodes that are in a finding of locks

@@ -17,7 +17,7 @@ func (l *linter) readyQueues() {
 		if n.Key == bgraph.KeyEnd {
 			continue
 		}
-		addTimes(&all, &n.Ready)
+		all.Merge(&n.Ready)
 		if worst == nil || n.Ready.Max > worst.Ready.Max {
 			worst = n
 		}
@@ -36,31 +36,26 @@ func (l *linter) readyQueues() {
 	l.passedOver(all.Mean())
 }
 
-// addTimes adds b to a.
-func addTimes(a, b *bgraph.Times) {
-	a.Count += b.Count
-	a.Sum += b.Sum
-	a.Max = max(a.Max, b.Max)
-	for i, n := range b.Hist {
-		for len(a.Hist) <= i {
-			a.Hist = append(a.Hist, 0)
-		}
-		a.Hist[i] += n
+// busyLoop is the share of its time that a loop must be busy for its share of the work to
+// matter.
+const busyLoop = 0.3
+
+// busyShare is how much of their time the loops ran tasks, below 0 if that is not known.
+func (l *linter) busyShare() float64 {
+	used := totalCPU(l.s)
+	if len(l.s.Loops) == 0 || l.s.Span <= 0 || used == 0 {
+		return -1
 	}
+	return min(used/(float64(l.s.Span)*float64(len(l.s.Loops))), 1)
 }
 
 // busy says how busy the loops were, as far as that is known.
 func (l *linter) busy() string {
-	var used bgraph.Nanos
-	for i := range l.s.Edges {
-		used += l.s.Edges[i].TotalCPU()
-	}
-	loops := len(l.s.Loops)
-	if loops == 0 || l.s.Span <= 0 || used == 0 {
+	share := l.busyShare()
+	if share < 0 {
 		return ""
 	}
-	share := min(float64(used)/(float64(l.s.Span)*float64(loops)), 1)
-	return fmt.Sprintf("The %d loops ran tasks for %s of the time. ", loops, percentText(share))
+	return fmt.Sprintf("The %d %s ran %s for %s of the time. ", len(l.s.Loops), l.w.loops, l.w.tasks, percentText(share))
 }
 
 // passedOver finds places where a task was ready far longer than tasks are elsewhere,
@@ -124,6 +119,9 @@ func (l *linter) loops() {
 	var all uint64
 	for _, one := range l.s.Loops {
 		all += one.Steps
+	}
+	if share := l.busyShare(); share >= 0 && share*ratio(float64(most.Steps), float64(all))*float64(len(l.s.Loops)) < busyLoop {
+		return // none has so much to do that it would matter
 	}
 	others := float64(all-most.Steps) / float64(len(l.s.Loops)-1)
 	if all < leastSteps || float64(most.Steps) <= l.o.Unbalance*others {

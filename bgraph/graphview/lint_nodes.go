@@ -44,7 +44,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 		ran += float64(out[i].TotalCPU())
 		steps += float64(out[i].Count)
 	}
-	wait := n.Wait.Mean()
+	wait := n.MeanWait()
 	queued := l.perSecond(n.Departures) * wait.Duration().Seconds() // Little's law
 	if steps == 0 || queued < l.o.ConvoyTasks || float64(wait) < l.o.ConvoyFactor*ran/steps {
 		return
@@ -83,13 +83,13 @@ func (l *linter) holders(out []bgraph.Edge) []holder {
 	var all []holder
 	for i := range out {
 		e := &out[i]
-		h := holder{text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.CPU.Mean())}
+		h := holder{text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.MeanCPU())}
 		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Sum > 0 {
-			h.over = to.Wait.Mean()
+			h.over = to.MeanWait()
 			h.text += fmt.Sprintf(" and wait there for %v", h.over)
 		}
 		h.text += "."
-		h.share = float64(e.Count) * float64(e.CPU.Mean()+h.over)
+		h.share = float64(e.Count) * float64(e.MeanCPU()+h.over)
 		all = append(all, h)
 	}
 	slices.SortStableFunc(all, func(a, b holder) int {
@@ -136,7 +136,7 @@ func (l *linter) piles() {
 		}
 		queue := slices.Contains(queueWaits, n.Reason)
 		grown := int64(n.Arrivals - n.Departures)
-		stay := (n.Wait.Mean() + n.Ready.Mean()).Duration()
+		stay := (n.MeanWait() + n.Ready.Mean()).Duration()
 		expected := l.perSecond(n.Departures) * stay.Seconds()
 		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
 		switch {
@@ -174,13 +174,20 @@ func pileAdvice(reason string) string {
 	return "Whoever these tasks wait for is too slow: see what runs in between, or admit less work."
 }
 
+// leastStuck is how long a task must have waited in a graph that covers less than WaitLimit.
+const leastStuck = 10 * time.Second
+
+// joinWaits are for tasks to end: what waits like that later than at the start of the
+// program is no idle worker.
+var joinWaits = []string{"join", "waitgroup"}
+
 // stuck finds tasks that have waited for other tasks for so long that nothing is
 // likely to come.
 func (l *linter) stuck() {
 	deadlocked := l.deadlocked()
 	limit := bgraph.Nanos(l.o.WaitLimit)
 	if l.s.Span < limit {
-		limit = max(l.s.Span/10*9, bgraph.Nanos(min(time.Minute, l.o.WaitLimit)))
+		limit = max(l.s.Span/10*9, bgraph.Nanos(min(leastStuck, l.o.WaitLimit)))
 	}
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
@@ -196,16 +203,16 @@ func (l *linter) stuck() {
 		case slices.Contains(certainWaits, n.Reason):
 		case !slices.Contains(idleWaits, n.Reason):
 			continue
-		case left == 0 && n.Now <= int64(max(len(l.s.Loops), 1)):
+		case left == 0 && n.Now <= int64(max(len(l.s.Loops), 1)) && (!slices.Contains(joinWaits, n.Reason) || l.fromTheBeginning(n)):
 			// A main function, or a worker that has had nothing to do yet.
 			continue
-		case left > 0 && n.Oldest < 100*n.Wait.Mean():
+		case left > 0 && n.Oldest < 100*n.MeanWait():
 			continue
 		default:
 			f.Severity = SeverityInfo
 		}
 		if n.Departures > 0 {
-			f.Message += fmt.Sprintf("; the %s that left had waited for %v on average, %v at most.", countText(n.Departures), n.Wait.Mean(), n.Wait.Max)
+			f.Message += fmt.Sprintf("; the %s that left had waited for %v on average, %v at most.", countText(n.Departures), n.MeanWait(), n.Wait.Max)
 		} else {
 			f.Message += "; none has left in " + l.s.Span.String() + "."
 		}

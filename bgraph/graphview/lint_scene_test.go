@@ -27,6 +27,13 @@ const (
 	kTick
 )
 
+// busy lets the steps take so long that the loops have much to do.
+func busy(sc scene) {
+	for i := range sc.Edges {
+		sc.Edges[i].CPU.Sum *= 10
+	}
+}
+
 var sceneBegan = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
 // healthy is the graph of a busy server after an hour: 2 loops, 1,000 connections,

@@ -18,7 +18,7 @@ func (l *linter) steps() {
 	limit := bgraph.Nanos(l.o.StepLimit)
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
-		mean, p99 := e.CPU.Mean(), bgraph.Nanos(0)
+		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
 		if e.CPU.Count >= l.o.MinSamples {
 			p99 = e.CPU.Quantile(0.99)
 		}
@@ -30,10 +30,10 @@ func (l *linter) steps() {
 		case p99 >= limit:
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("One step in a hundred takes its loop for %v or more; the mean is %v", p99, mean)
-		case e.Overruns > 0:
+		case e.Overruns >= leastOverruns && float64(e.Overruns) >= overrunShare*float64(e.Count) || l.veryLong(e):
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("The watchdog found %s of %s steps too long; the mean is %v", countText(e.Overruns), countText(e.Count), mean)
-		case e.CPU.Max >= limit:
+		case e.CPU.Max >= veryLong*limit:
 			f.Severity = SeverityInfo
 			f.Message = fmt.Sprintf("A step took its loop for %v once, or the kernel took the loop from it; the mean is %v", e.CPU.Max, mean)
 		default:
@@ -41,7 +41,7 @@ func (l *linter) steps() {
 		}
 		longest, stack := e.CPU.Max, ""
 		if o := l.longestOverrun(e.From, e.To); o != nil {
-			longest, stack = max(longest, o.Held), o.Stack
+			longest, stack = max(longest, o.Held), programStack(o.Stack)
 		}
 		if f.Severity != SeverityInfo {
 			f.Message += fmt.Sprintf(". The longest took %v, all %s together %v of %v",
@@ -57,6 +57,20 @@ func (l *linter) steps() {
 		l.add(float64(e.TotalCPU()), f)
 	}
 	l.unfinished()
+}
+
+// A healthy program has a step now and then from which the kernel takes the processor. So
+// what the watchdog has found counts if it was more than that, in number and share, or if
+// one step was far beyond the limit.
+const (
+	leastOverruns = 3
+	overrunShare  = 1e-4
+	veryLong      = 5 // times the limit
+)
+
+func (l *linter) veryLong(e *bgraph.Edge) bool {
+	o := l.longestOverrun(e.From, e.To)
+	return e.Overruns > 0 && o != nil && o.Held >= veryLong*bgraph.Nanos(l.o.StepLimit)
 }
 
 // longestOverrun is the longest of the watchdog's reports of a step, nil if there is
@@ -96,7 +110,7 @@ func (l *linter) unfinished() {
 			Severity: SeverityError, Check: CheckLongStep, Node: o.From,
 			Message: fmt.Sprintf("Task %s left this place on loop %d and had run for %v at %s without waiting; if it still does, no other task of that loop has run for %v.",
 				o.Task, o.Loop, o.Held, o.At.Format(time.TimeOnly), held),
-			Advice: longStepAdvice, Stack: o.Stack,
+			Advice: longStepAdvice, Stack: programStack(o.Stack),
 		})
 	}
 }

@@ -51,6 +51,10 @@ func (l *linter) deadlocked() map[bgraph.Key]bool {
 // isMain reports whether the tasks at n have been there from the beginning, as a main
 // function that has handed its wait for a signal to an ordinary goroutine.
 func (l *linter) isMain(n *bgraph.Node) bool {
-	age := bgraph.Nanos(l.s.Taken.Sub(l.s.Program.Started))
-	return n.Reason == "offload" && n.Departures == 0 && n.Now == 1 && n.Oldest >= age/10*9
+	return n.Reason == "offload" && n.Departures == 0 && n.Now == 1 && l.fromTheBeginning(n)
+}
+
+// fromTheBeginning reports whether a task has been at n for nearly as long as there is a graph.
+func (l *linter) fromTheBeginning(n *bgraph.Node) bool {
+	return n.Oldest >= bgraph.Nanos(l.s.Taken.Sub(l.s.Program.Started))/10*9
 }

@@ -15,7 +15,7 @@ import (
 func sick() scene {
 	sc := healthy()
 	sc.step(kRead, kLock).CPU = timesOf(100_000, 25*time.Millisecond)
-	sc.step(kWorker, kWorker).Overruns = 2
+	sc.step(kWorker, kWorker).Overruns = 400
 	sc.Overruns = []bgraph.Overrun{{From: kWorker, To: kWorker, Task: "worker #12", Held: bgraph.Nanos(40 * time.Millisecond), At: sceneBegan,
 		Stack: "goroutine 12 [running]:\nexample.org/shop.match(...)\n\t/src/shop/match.go:88 +0x1f\n"}}
 	lock := sc.at(kLock)

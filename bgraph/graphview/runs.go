@@ -42,13 +42,8 @@ func longRuns(s *bgraph.Snapshot) []longRun {
 		r.reports++
 	}
 	var all bgraph.Times
-	all.Hist = make(bgraph.Histogram, bgraph.Buckets)
 	for i := range s.Edges {
-		t := &s.Edges[i].CPU
-		for b := range min(len(t.Hist), bgraph.Buckets) {
-			all.Hist[b] += t.Hist[b]
-		}
-		all.Max = max(all.Max, t.Max)
+		all.Merge(&s.Edges[i].CPU)
 	}
 	usual, usualMost := all.Quantile(0.5), all.Quantile(0.99)
 	var runs []longRun
@@ -89,7 +84,7 @@ func (r *longRun) title(names map[bgraph.Key]string) string {
 func (r *longRun) figures() string {
 	text := "longest " + durationText(r.longest)
 	if r.Edge != nil {
-		text += fmt.Sprintf(", p99 %s, mean %s", durationText(r.CPU.Quantile(0.99)), durationText(r.CPU.Mean()))
+		text += fmt.Sprintf(", p99 %s, mean %s", durationText(r.CPU.Quantile(0.99)), durationText(r.MeanCPU()))
 		if r.Overruns > 0 {
 			text += fmt.Sprintf("; %s for the watchdog", tooLong(r.Overruns))
 		}
@@ -147,7 +142,7 @@ func writeRuns(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string,
 // on one line each, without arguments.
 func traceOf(stack string) []string {
 	var lines []string
-	for text := range strings.Lines(strings.TrimSpace(stack)) {
+	for text := range strings.Lines(programStack(stack)) {
 		place, indented := strings.CutPrefix(strings.TrimRight(text, "\n"), "\t")
 		switch {
 		case indented && len(lines) > 0:
@@ -163,4 +158,32 @@ func traceOf(stack string) []string {
 		}
 	}
 	return lines
+}
+
+// programStack is a stack as the Go runtime prints it without the calls of the Go runtime at
+// its inner end, by which it was interrupted; all of it if there is nothing else.
+func programStack(stack string) string {
+	stack = strings.TrimSpace(stack)
+	rest := stack
+	if first, after, ok := strings.Cut(rest, "\n"); ok && strings.HasPrefix(first, "goroutine ") {
+		rest = after
+	}
+	for ofGoRuntime(rest) {
+		_, after, _ := strings.Cut(rest, "\n")
+		_, after, ok := strings.Cut(after, "\n") // the place
+		if !ok {
+			return stack
+		}
+		rest = after
+	}
+	return rest
+}
+
+func ofGoRuntime(call string) bool {
+	for _, prefix := range []string{"runtime.", "runtime/debug.", "internal/runtime/", "asyncPreempt", "gopreempt"} {
+		if strings.HasPrefix(call, prefix) {
+			return true
+		}
+	}
+	return false
 }

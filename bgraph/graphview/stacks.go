@@ -56,8 +56,8 @@ func stackSamples(s *bgraph.Snapshot, names map[bgraph.Key]string) []stackSample
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		x := stackSample{stack: n.Stack, leaves: []string{names[n.Key]}, node: n}
-		x.values[metricWait] = value(estimate(&n.Wait, n.Departures))
-		x.values[metricReady] = value(estimate(&n.Ready, n.Departures))
+		x.values[metricWait] = value(n.Wait.Estimate(n.Departures))
+		x.values[metricReady] = value(n.Ready.Estimate(n.Departures))
 		x.values[metricCount] = value(float64(n.Arrivals))
 		add(x)
 	}
@@ -74,11 +74,6 @@ func stackSamples(s *bgraph.Snapshot, names map[bgraph.Key]string) []stackSample
 		add(x)
 	}
 	return out
-}
-
-// estimate is the sum that n durations would have of which t were measured.
-func estimate(t *bgraph.Times, n uint64) float64 {
-	return ratio(float64(t.Sum)*float64(n), float64(t.Count))
 }
 
 // commonStack is the outer part that the stacks of two nodes have in common, for a node

@@ -58,7 +58,7 @@ func runTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[[]stri
 			row[1] = "→ (had not ended)"
 		}
 		if r.Edge != nil {
-			row[3], row[4], row[5] = durationText(r.CPU.Quantile(0.99)), durationText(r.CPU.Mean()), countText(r.Overruns)
+			row[3], row[4], row[5] = durationText(r.CPU.Quantile(0.99)), durationText(r.MeanCPU()), countText(r.Overruns)
 		}
 		t.rows = append(t.rows, row)
 	}

@@ -96,7 +96,13 @@ func headLines(s *bgraph.Snapshot) []string {
 	cpu := totalCPU(s)
 	busy := ""
 	if s.Span > 0 && len(s.Loops) > 0 {
-		busy = fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), "loop"))
+		busy = fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), wordsOf(s).loop))
+	}
+	if s.ProcessCPU > 0 {
+		busy += fmt.Sprintf("; the process used %s", durationText(s.ProcessCPU))
+		if s.CollectorCPU > 0 {
+			busy += fmt.Sprintf(", %s of it for the collector", durationText(s.CollectorCPU))
+		}
 	}
 	lines := []string{
 		fmt.Sprintf("%s, pid %d on %s, %s, at %s", orUnknown(p.Name), p.PID, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
@@ -105,7 +111,7 @@ func headLines(s *bgraph.Snapshot) []string {
 	}
 	trust := "every wait was timed"
 	if s.Sampling > 1 {
-		trust = fmt.Sprintf("times are of 1 wait in %s, counts of all", countText(s.Sampling))
+		trust = fmt.Sprintf("times, and their maxima, are of 1 wait in %s, counts of all", countText(s.Sampling))
 	}
 	if s.HeapEvery > 0 {
 		trust += fmt.Sprintf("; heap is of 1 timed step in %s", countText(s.HeapEvery))
@@ -205,7 +211,7 @@ func writeSched(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 	}
 	watched := &textTable[[]string]{width: o.Width, columns: plainColumns("watches", " used", " change/s", "state")}
 	for _, r := range s.Sched.Resources {
-		watched.rows = append(watched.rows, []string{r.Name, percentText(r.Utilisation), signed(percentText(r.Trend)), r.State})
+		watched.rows = append(watched.rows, []string{r.Name, percentText(r.Utilisation), signed(percentText(max(-1, min(r.Trend, 1)))), r.State})
 	}
 	watched.write(b)
 	ranked := &textTable[[]string]{width: o.Width, limit: o.Limit,

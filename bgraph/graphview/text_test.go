@@ -229,6 +229,14 @@ func TestTraceOf(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	interrupted := "goroutine 7 [runnable]:\nruntime.asyncPreempt2()\n\t/go/preempt.go:308 +0x39\nruntime.asyncPreempt()\n\t/go/preempt_amd64.s:53 +0xdb\n" +
+		strings.TrimPrefix(sampleTrace, "goroutine 57 [running]:\n")
+	if got := traceOf(interrupted); !slices.Equal(got, want) {
+		t.Errorf("interrupted: %q, want %q", got, want)
+	}
+	if got := traceOf("runtime.gopark()\n\tproc.go:1\n"); len(got) != 1 {
+		t.Errorf("nothing but the runtime: %q", got)
+	}
 	if got := traceOf(strings.Repeat("a.b()\n\tx.go:1\n", 100)); len(got) != traceLines+1 || got[traceLines] != "…" {
 		t.Errorf("a long trace has %d lines: %q", len(got), got[len(got)-1])
 	}

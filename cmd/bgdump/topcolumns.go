@@ -151,7 +151,7 @@ func topRows(s *bgraph.Snapshot) []topRow {
 		}
 		at[n.Key] = len(rows)
 		rows = append(rows, topRow{
-			name: names[n.Key], key: n.Key, now: n.Now, arrivals: per(float64(n.Arrivals)), wait: n.Wait.Mean(),
+			name: names[n.Key], key: n.Key, now: n.Now, arrivals: per(float64(n.Arrivals)), wait: n.MeanWait(),
 			tail: n.Wait.Quantile(0.99), ready: n.Ready.Mean(), oldest: n.Oldest,
 		})
 	}

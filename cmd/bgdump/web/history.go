@@ -117,19 +117,28 @@ func share(prev, cur *bgraph.Snapshot) {
 		n := &cur.Nodes[i]
 		if was := prev.Node(n.Key); was != nil {
 			shareSlice(was.Stack, &n.Stack)
-			shareSlice(was.Wait.Hist, &n.Wait.Hist)
-			shareSlice(was.Ready.Hist, &n.Ready.Hist)
+			shareTimes(&was.Wait, &n.Wait)
+			shareTimes(&was.Ready, &n.Ready)
 			shareSlice(was.Loops, &n.Loops)
 		}
 	}
 	eachEdge(prev, cur, func(was, e *bgraph.Edge) {
 		if was != nil {
-			shareSlice(was.CPU.Hist, &e.CPU.Hist)
+			shareTimes(&was.CPU, &e.CPU)
 			shareSlice(was.Changes, &e.Changes)
 		}
 	})
 	shareSlice(prev.Overruns, &cur.Overruns)
 	shareSlice(prev.Resources, &cur.Resources)
+}
+
+func shareTimes(was, is *bgraph.Times) {
+	shareSlice(was.Hist, &is.Hist)
+	shareSlice(was.Fine, &is.Fine)
+}
+
+func ownedTimes(was, is *bgraph.Times) int {
+	return owned(was.Hist, is.Hist) + owned(was.Fine, is.Fine)
 }
 
 func shareSlice[S ~[]E, E comparable](was S, is *S) {
@@ -172,14 +181,14 @@ func charge(prev, cur *bgraph.Snapshot) int {
 				total += len(n.Stack[j].Function) + len(n.Stack[j].File)
 			}
 		}
-		total += owned(was.Wait.Hist, n.Wait.Hist) + owned(was.Ready.Hist, n.Ready.Hist) + owned(was.Loops, n.Loops)
+		total += ownedTimes(&was.Wait, &n.Wait) + ownedTimes(&was.Ready, &n.Ready) + owned(was.Wakers, n.Wakers) + owned(was.Loops, n.Loops)
 	}
 	noEdge := new(bgraph.Edge)
 	eachEdge(prev, cur, func(was, e *bgraph.Edge) {
 		if was == nil {
 			was = noEdge
 		}
-		total += owned(was.CPU.Hist, e.CPU.Hist) + owned(was.Changes, e.Changes)
+		total += ownedTimes(&was.CPU, &e.CPU) + owned(was.Changes, e.Changes)
 	})
 	if own := owned(prev.Overruns, cur.Overruns); own > 0 {
 		total += own

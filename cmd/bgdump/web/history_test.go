@@ -65,7 +65,7 @@ func TestHistoryKeepsFirstAndLastAndThinsOutWhatIsOld(t *testing.T) {
 }
 
 func TestHistoryStaysWithinItsBytes(t *testing.T) {
-	const most = 2 << 20
+	const most = 3 << 20
 	h := &history{maxMoments: 600, maxBytes: most}
 	p := sample.Wide(200)
 	fill(t, h, p, 60)

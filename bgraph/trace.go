@@ -1,0 +1,198 @@
+package bgraph
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Kinds of graphs, see Snapshot.Kind.
+const (
+	KindTasks      = ""           // tasks on event loops, learned by a Graph
+	KindGoroutines = "goroutines" // goroutines on Ps, read from an execution trace
+)
+
+// Limits of what a graph of goroutines has besides.
+const (
+	MaxWakers = 64   // of a node
+	MaxStarts = 4096 // of a Snapshot
+	MaxSpans  = 1024 // of a Snapshot
+	MaxNotes  = 16   // of a Snapshot
+)
+
+// A Waker is where waits were ended: the function that sent, unlocked or closed.
+type Waker struct {
+	Function string `json:"function"` // "" if the scheduler did it: network, timers
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Count    uint64 `json:"count"` // waits that it ended
+}
+
+// A Start is a place where goroutines begin, by their first function.
+type Start struct {
+	Function string `json:"function"`
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Created  uint64 `json:"created"` // in Span
+	Ended    uint64 `json:"ended"`   // in Span
+	Now      int64  `json:"now"`     // at its end
+	Oldest   Nanos  `json:"oldest"`  // how long the oldest has lived, as far as is known
+	Life     Times  `json:"life"`    // of those that were created and ended in Span
+}
+
+// A Span is a kind of user-annotated work: a region or a task of package runtime/trace.
+type Span struct {
+	Kind  string `json:"kind"` // "region" or "task"
+	Name  string `json:"name"`
+	Times Times  `json:"times"`
+}
+
+// Parts says what the time of an edge consisted of besides running, in all its steps. Only
+// graphs of goroutines have it.
+type Parts struct {
+	Calls     uint64 `json:"calls"`     // system calls
+	System    Nanos  `json:"system"`    // in system calls; not part of the edge's CPU
+	Preempted Nanos  `json:"preempted"` // ready again after a preemption or a yield; not part of it
+	Folded    Nanos  `json:"folded"`    // waiting for what does not end a step, like the collector; not part of it
+	Assist    Nanos  `json:"assist"`    // helping the collector; part of it
+	Moves     uint64 `json:"moves"`     // to another P
+	Samples   uint64 `json:"samples"`   // of a CPU profile
+}
+
+// eachTimes calls fn for the Times of s that are not of nodes and edges.
+func (s *Snapshot) eachTimes(fn func(what string, t *Times)) {
+	fn("stopped", &s.Stopped)
+	fn("collections", &s.Collections)
+	for i := range s.Starts {
+		fn("life", &s.Starts[i].Life)
+	}
+	for i := range s.Spans {
+		fn("times", &s.Spans[i].Times)
+	}
+}
+
+// checkTrace checks what only graphs of goroutines have.
+func (s *Snapshot) checkTrace() error {
+	err := first(
+		nameRule.check("kind", s.Kind),
+		checkNumber("process_cpu_ns", s.ProcessCPU),
+		checkNumber("collector_cpu_ns", s.CollectorCPU),
+		checkLength("starts", len(s.Starts), MaxStarts),
+		checkLength("spans", len(s.Spans), MaxSpans),
+		checkLength("notes", len(s.Notes), MaxNotes),
+	)
+	for i := range s.Starts {
+		st := &s.Starts[i]
+		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
+			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest))
+	}
+	for i := range s.Spans {
+		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name))
+	}
+	for _, n := range s.Notes {
+		err = first(err, nameRule.check("notes", n))
+	}
+	s.eachTimes(func(what string, t *Times) { err = first(err, t.check(what)) })
+	return err
+}
+
+func (n *Node) checkWakers() error {
+	err := checkLength("wakers", len(n.Wakers), MaxWakers)
+	for i := range n.Wakers {
+		w := &n.Wakers[i]
+		err = first(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
+	}
+	return err
+}
+
+func checkLine(line int) error { return checkRange("line", float64(line), 0, 1<<31-1) }
+
+func (p *Parts) check() error {
+	return first(
+		checkCount("parts.calls", p.Calls), checkNumber("parts.system", p.System), checkNumber("parts.preempted", p.Preempted),
+		checkNumber("parts.folded", p.Folded), checkNumber("parts.assist", p.Assist), checkCount("parts.moves", p.Moves),
+		checkCount("parts.samples", p.Samples),
+	)
+}
+
+// merge adds b.
+func (p *Parts) merge(b *Parts) {
+	addCount(&p.Calls, b.Calls)
+	addCount(&p.Moves, b.Moves)
+	addCount(&p.Samples, b.Samples)
+	for _, n := range [...]struct{ to, b *Nanos }{{&p.System, &b.System}, {&p.Preempted, &b.Preempted}, {&p.Folded, &b.Folded}, {&p.Assist, &b.Assist}} {
+		*n.to = addNanos(*n.to, *n.b)
+	}
+}
+
+// addNanos adds times that may come to more than fits.
+func addNanos(a, b Nanos) Nanos { return min(a, MaxDumpNumber-b) + b }
+
+// mergeTrace adds what only graphs of goroutines have.
+func (s *Snapshot) mergeTrace(b *Snapshot) {
+	s.ProcessCPU = addNanos(s.ProcessCPU, b.ProcessCPU)
+	s.CollectorCPU = addNanos(s.CollectorCPU, b.CollectorCPU)
+	s.Stopped.merge(&b.Stopped)
+	s.Collections.merge(&b.Collections)
+	for i := range b.Starts {
+		from := &b.Starts[i]
+		at := slices.IndexFunc(s.Starts, func(to Start) bool { return to.Function == from.Function && to.File == from.File })
+		if at < 0 {
+			s.Starts = append(s.Starts, *from)
+			continue
+		}
+		to := &s.Starts[at]
+		to.Line = min(to.Line, from.Line)
+		addCount(&to.Created, from.Created)
+		addCount(&to.Ended, from.Ended)
+		addNumber(&to.Now, from.Now)
+		to.Oldest = max(to.Oldest, from.Oldest)
+		to.Life.merge(&from.Life)
+	}
+	for i := range b.Spans {
+		from := &b.Spans[i]
+		at := slices.IndexFunc(s.Spans, func(to Span) bool { return to.Kind == from.Kind && to.Name == from.Name })
+		if at < 0 {
+			s.Spans = append(s.Spans, *from)
+			continue
+		}
+		s.Spans[at].Times.merge(&from.Times)
+	}
+	for _, note := range b.Notes {
+		if !slices.Contains(s.Notes, note) {
+			s.Notes = append(s.Notes, note)
+		}
+	}
+}
+
+// sortTrace brings what mergeTrace has collected into an order of its own, so that the
+// order of merging does not show, and within the limits.
+func (s *Snapshot) sortTrace() {
+	slices.SortFunc(s.Starts, func(a, b Start) int {
+		return cmp.Or(cmp.Compare(b.Now, a.Now), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Function, b.Function), cmp.Compare(a.File, b.File))
+	})
+	slices.SortFunc(s.Spans, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Times.Sum, a.Times.Sum), cmp.Compare(a.Name, b.Name))
+	})
+	slices.Sort(s.Notes)
+	s.Starts = s.Starts[:min(len(s.Starts), MaxStarts)]
+	s.Spans = s.Spans[:min(len(s.Spans), MaxSpans)]
+	s.Notes = s.Notes[:min(len(s.Notes), MaxNotes)]
+}
+
+// mergeWakers adds those of b, the most frequent first.
+func mergeWakers(a, b []Waker) []Waker {
+	for _, from := range b {
+		at := slices.IndexFunc(a, func(to Waker) bool {
+			return to.Function == from.Function && to.File == from.File && to.Line == from.Line
+		})
+		if at < 0 {
+			a = append(a, from)
+			continue
+		}
+		addCount(&a[at].Count, from.Count)
+	}
+	slices.SortFunc(a, func(x, y Waker) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Function, y.Function), cmp.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line))
+	})
+	return a[:min(len(a), MaxWakers)]
+}

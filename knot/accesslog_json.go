@@ -1,0 +1,79 @@
+package knot
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// appendJSONLine appends the line of a request in the form LogJSON.
+func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
+	b = append(b, `{"time":"`...)
+	b = append(b, now.iso...)
+	b = appendJSONField(append(b, '"'), "client", viewBytes(host))
+	if x.user != "" {
+		b = appendJSONField(b, "user", viewBytes(x.user))
+	}
+	if x.head.size > 0 {
+		b = appendJSONField(b, "method", viewBytes(x.Method()))
+		b = appendJSONField(b, "target", x.head.target.of(x.headBytes()))
+		b = append(b, `,"proto":"HTTP/1.`...)
+		b = append(b, '0'+x.head.minor, '"')
+		b = appendJSONField(b, "host", x.HostBytes())
+	} else { // it could not be parsed
+		b = appendJSONField(b, "line", x.requestLine())
+	}
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(x.resp.status), 10)
+	b = strconv.AppendInt(append(b, `,"bytes":`...), x.resp.written, 10)
+	for _, name := range [...][2]string{{"referer", "referer"}, {"user-agent", "user_agent"}} {
+		if value, ok := x.head.find(x.headBytes(), name[0]); ok {
+			b = appendJSONField(b, name[1], value)
+		}
+	}
+	if !x.began.IsZero() {
+		b = append(b, `,"duration_ms":`...)
+		b = strconv.AppendFloat(b, float64(time.Since(x.began).Microseconds())/1000, 'f', -1, 64)
+	}
+	return append(b, "}\n"...)
+}
+
+// appendJSONField appends a member whose name needs no escapes, and a comma before it.
+func appendJSONField(b []byte, name string, value []byte) []byte {
+	b = append(append(append(b, `,"`...), name...), `":"`...)
+	cut := len(value) > logMaxText
+	if cut {
+		value = value[:logMaxText]
+	}
+	for i := 0; i < len(value); {
+		ch := value[i]
+		if ch < utf8.RuneSelf {
+			switch {
+			case ch == '"' || ch == '\\':
+				b = append(b, '\\', ch)
+			case ch < 0x20 || ch == 0x7f:
+				b = append(b, '\\', 'u', '0', '0', lowerHex[ch>>4], lowerHex[ch&15])
+			default:
+				b = append(b, ch)
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(value[i:])
+		switch {
+		case r == utf8.RuneError && size == 1 && cut && len(value)-i < utf8.UTFMax && !utf8.FullRune(value[i:]):
+			i = len(value) // it was cut within a character
+			continue
+		case r == utf8.RuneError && size == 1:
+			b = append(b, `\ufffd`...)
+		case r < 0xa0 || r == 0x2028 || r == 0x2029: // controls; some readers take these for the end of a line
+			b = append(b, '\\', 'u')
+			for shift := 12; shift >= 0; shift -= 4 {
+				b = append(b, lowerHex[r>>shift&15])
+			}
+		default:
+			b = append(b, value[i:i+size]...)
+		}
+		i += size
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,346 @@
+package knot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A Coding is a content coding (RFC 9110, 8.4) in which files are sent to clients that accept it.
+type Coding struct {
+	// Name is that of IANA's registry, in lower case: br, zstd, gzip.
+	Name string
+	// Suffix of a file that was compressed beforehand: app.js.br stands beside app.js. It must
+	// begin with a dot. "": such files are not looked for.
+	Suffix string
+	// Compress makes the coded form of src, from which it must not keep anything. It is called
+	// on a plain goroutine, several at a time. The same src must give the same result as long as
+	// the program runs. nil: files are not compressed on the fly.
+	Compress func(src []byte) ([]byte, error)
+}
+
+// Precompressed are the codings of files that were compressed beforehand, best first: .br, .zst
+// and .gz beside the file. Package knot/compress has those that compress on the fly too.
+func Precompressed() []Coding {
+	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
+}
+
+// Defaults of FilesConfig, in bytes.
+const (
+	DefaultCompressMin = 512
+	DefaultCompressMax = 4 << 20
+)
+
+const (
+	// maxCodings is how many codings fit into entry.beside.
+	maxCodings = 8
+	// staleBeside is by how much a file that was compressed beforehand may be older than the file
+	// that it stands beside: a copy of a site sets the times of both in any order.
+	staleBeside = int64(10 * time.Second)
+)
+
+var (
+	errDull    = errors.New("knot: the file does not get smaller")
+	errNotKept = errors.New("knot: there is no room or no time to compress the file")
+)
+
+// codings is what a Files knows about compression. All fields are fixed.
+type codings struct {
+	list       []Coding
+	suffixes   bool // one of list has a Suffix
+	compresses bool // one of list has Compress
+	least      int64
+	most       int64
+	busy       *task.Semaphore // who compresses
+}
+
+func (f *Files) configureCodings(config *FilesConfig) error {
+	k := &f.codings
+	k.list = config.Codings
+	k.least = orDefault(config.CompressMin, DefaultCompressMin, 0)
+	k.most = orDefault(config.CompressMax, DefaultCompressMax, 1<<40)
+	k.busy = task.NewSemaphore(maxBusy())
+	if len(k.list) > maxCodings {
+		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), maxCodings)
+	}
+	known := make(map[string]bool)
+	for _, c := range k.list {
+		switch {
+		case !isToken(c.Name) || c.Name != strings.ToLower(c.Name) || c.Name == "identity" || known[c.Name]:
+			return fmt.Errorf("knot: coding %q; want a name in lower case, each once", c.Name)
+		case c.Suffix != "" && (c.Suffix[0] != '.' || strings.ContainsAny(c.Suffix, "/\x00")):
+			return fmt.Errorf("knot: suffix %q of the coding %s; want one like .gz", c.Suffix, c.Name)
+		}
+		known[c.Name] = true
+		k.suffixes = k.suffixes || c.Suffix != ""
+		k.compresses = k.compresses || c.Compress != nil
+	}
+	return nil
+}
+
+// maxBusy is how many files are compressed at a time: a processor is left for the loops.
+func maxBusy() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
+
+// A want says what is looked for under the path of a request.
+type want struct {
+	coding *Coding // nil: the file itself
+	plain  *entry  // the file itself, if coding is set
+	beside bool    // a file beside it, not one made from it
+}
+
+func (w *want) suffix() string {
+	if w.beside {
+		return w.coding.Suffix
+	}
+	return ""
+}
+
+// cacheKey is the name under which the cache knows what is wanted. A path has no NUL.
+func (x *Ctx) cacheKey(w *want) []byte {
+	if w.coding == nil {
+		return x.path
+	}
+	x.key = append(append(x.key[:0], x.path...), 0)
+	if !w.beside {
+		x.key = append(x.key, '+')
+	}
+	x.key = append(x.key, w.coding.Name...)
+	return x.key
+}
+
+// choose returns the form of the file that suits the client best: one compressed beforehand, one
+// compressed by us, or plain itself. It takes plain over. It may park.
+func (f *Files) choose(x *Ctx, now int64, plain *entry) *entry {
+	if plain.beside == 0 && !f.mayCompress(plain) {
+		return plain
+	}
+	var buf [maxCodings]uint8
+	accepted := x.accepted(buf[:0], f.codings.list)
+	for _, beside := range [...]bool{true, false} {
+		if !beside && !f.mayCompress(plain) {
+			break
+		}
+		for _, i := range accepted {
+			w := want{&f.codings.list[i], plain, beside}
+			bit := uint32(1) << i
+			if beside && plain.beside&bit == 0 || !beside && (w.coding.Compress == nil || plain.dull.Load()&bit != 0) {
+				continue
+			}
+			e, err := f.findAs(x, now, w)
+			if err == nil {
+				plain.release()
+				return e
+			}
+			if err == errDull {
+				plain.dull.Or(bit)
+			}
+		}
+	}
+	return plain
+}
+
+// mayCompress reports whether a form of e that is made on the fly would be kept.
+func (f *Files) mayCompress(e *entry) bool {
+	k := &f.codings
+	return k.compresses && e.kept && e.head.text && e.length >= k.least && e.length <= k.most
+}
+
+// besides finds out which files compressed beforehand stand beside the one that x asks for. It may
+// park.
+func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
+	if !f.codings.suffixes || !compressible(ctype) && ctype != unknownType {
+		return 0
+	}
+	for i := range f.codings.list {
+		suffix := f.codings.list[i].Suffix
+		if suffix == "" {
+			continue
+		}
+		fd, file, err := f.open(x, &toLook, suffix)
+		if err != nil {
+			continue
+		}
+		var id identity
+		err = id.read(fd)
+		closeEither(fd, file)
+		if err == nil && id.kind() == nil && id.size < plain.size && id.mtime >= plain.mtime-staleBeside {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// compress makes the wanted form from the file itself, for a flight.
+func (f *Files) compress(x *Ctx, fl *flight, w want) (e *entry, err error) {
+	err = errLost // if the runtime is closing
+	defer func() { fl.land(e, err, e != nil, f.now()) }()
+	if !f.codings.busy.TryAcquire(1) {
+		err = errNotKept
+		return nil, err
+	}
+	defer f.codings.busy.Release(1)
+	e, err = f.makeCoded(x, fl, w)
+	return e, err
+}
+
+func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
+	plain := w.plain
+	_, hash := f.caches.shard(viewBytes(fl.key))
+	if !fl.shard.welcome(plain.length/4, hash) {
+		return nil, errNotKept
+	}
+	if plain.young || !plain.full && plain.id.young() {
+		return nil, errNotKept
+	}
+	src, err := plain.content()
+	if err != nil {
+		return nil, err
+	}
+	var coded []byte
+	offload(func() { coded, err = w.coding.Compress(src) })
+	if err != nil {
+		x.logRequest("the file could not be compressed", "coding", w.coding.Name, "error", err)
+		return nil, errDull
+	}
+	if int64(len(coded)) > plain.length-plain.length/16 {
+		return nil, errDull
+	}
+	made := &entry{shard: fl.shard, key: fl.key, id: plain.id, length: int64(len(coded)), fd: -1, full: true, kept: true}
+	made.users.Store(1)
+	made.checked.Store(f.now())
+	made.describe(f, plain.name, plain.head.ctype, &w, crc32.ChecksumIEEE(coded))
+	if !fl.shard.reserve(made, hash) {
+		return nil, errNotKept
+	}
+	for _, p := range made.parts {
+		coded = coded[copy(p, coded):]
+	}
+	return made, nil
+}
+
+// content is a copy of the whole content: what is in the cache may go away while a goroutine that
+// nobody waits for any more is still at it.
+func (e *entry) content() ([]byte, error) {
+	all := make([]byte, 0, e.length)
+	if e.full {
+		for _, p := range e.parts {
+			all = append(all, p...)
+		}
+		return all, nil
+	}
+	for int64(len(all)) < e.length {
+		n, err := e.readAt(all[len(all):e.length], int64(len(all)))
+		if n <= 0 {
+			return nil, errors.Join(errShrank, err)
+		}
+		all = all[:len(all)+n]
+	}
+	var after identity
+	if err := after.read(e.fd); err != nil || after != e.id {
+		return nil, errors.Join(errShrank, err)
+	}
+	return all, nil
+}
+
+// accepted appends the positions in list of the codings that the client accepts, best first: by
+// its own weights (RFC 9110, 12.5.3), then by their order. A client that says nothing, and one
+// that likes identity better, gets none.
+func (x *Ctx) accepted(to []uint8, list []Coding) []uint8 {
+	const unset = -1
+	var weights [maxCodings]int
+	for i := range weights {
+		weights[i] = unset
+	}
+	b := x.headBytes()
+	any, identity, there := 0, 0, false
+	for i := range x.head.fields {
+		one := &x.head.fields[i]
+		if one.name.to-one.name.from != uint32(len("accept-encoding")) || !tokenIs(one.name.of(b), "accept-encoding") {
+			continue
+		}
+		there = true
+		for text := one.value.of(b); len(text) > 0; {
+			var element []byte
+			element, text = nextElement(text)
+			name, weight := weighted(element)
+			switch {
+			case string(name) == "*":
+				any = weight
+			case textIs(name, "identity"):
+				identity = weight
+			default:
+				if textIs(name, "x-gzip") {
+					name = name[2:]
+				}
+				for k := range list {
+					if textIs(name, list[k].Name) {
+						weights[k] = weight
+					}
+				}
+			}
+		}
+	}
+	if !there {
+		return to
+	}
+	for i := range list {
+		if weights[i] == unset {
+			weights[i] = any
+		}
+		if weights[i] == 0 || weights[i] < identity {
+			continue
+		}
+		to = append(to, uint8(i))
+		for k := len(to) - 1; k > 0 && weights[to[k]] > weights[to[k-1]]; k-- {
+			to[k], to[k-1] = to[k-1], to[k]
+		}
+	}
+	return to
+}
+
+// weighted splits "name;q=0.5" and returns the weight in thousandths; 0 if it is malformed.
+func weighted(element []byte) (name []byte, weight int) {
+	semicolon := bytes.IndexByte(element, ';')
+	if semicolon < 0 {
+		return element, 1000
+	}
+	name, rest := trimBlank(element[:semicolon]), trimBlank(element[semicolon+1:])
+	if len(rest) < 3 || rest[0]|0x20 != 'q' || rest[1] != '=' {
+		return name, 0
+	}
+	digits := rest[2:]
+	if digits[0] != '0' && digits[0] != '1' || len(digits) > 1 && digits[1] != '.' || len(digits) > 5 {
+		return name, 0
+	}
+	weight = int(digits[0]-'0') * 1000
+	scale := 100
+	for _, ch := range digits[min(2, len(digits)):] {
+		if ch < '0' || ch > '9' {
+			return name, 0
+		}
+		weight += int(ch-'0') * scale
+		scale /= 10
+	}
+	return name, min(weight, 1000)
+}
+
+// compressible reports whether files of this type get smaller.
+func compressible(ctype string) bool {
+	name, _, _ := strings.Cut(ctype, ";")
+	if strings.HasPrefix(name, "text/") || strings.HasSuffix(name, "+xml") || strings.HasSuffix(name, "+json") {
+		return true
+	}
+	switch name {
+	case "application/json", "application/javascript", "application/xml", "application/wasm", "application/x-ndjson",
+		"font/ttf", "font/otf", "application/vnd.ms-fontobject", "image/vnd.microsoft.icon", "image/x-icon", "image/bmp",
+		"application/yaml", "application/toml", "application/sql":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,222 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// parts reads an answer with several ranges; its length must be the declared one.
+func parts(t *testing.T, answer, content string) (ranges []byteRange) {
+	t.Helper()
+	head, body, _ := strings.Cut(answer, "\r\n\r\n")
+	lines := strings.Split(head, "\r\n")
+	var ctype string
+	for _, line := range lines {
+		if after, ok := strings.CutPrefix(line, "Content-Type: "); ok {
+			ctype = after
+		}
+	}
+	if !slices.Contains(lines, fmt.Sprint("Content-Length: ", len(body))) {
+		t.Fatalf("a body of %d bytes under %q", len(body), head)
+	}
+	kind, params, err := mime.ParseMediaType(ctype)
+	if err != nil || kind != "multipart/byteranges" {
+		t.Fatalf("type %q, %v", ctype, err)
+	}
+	r := multipart.NewReader(strings.NewReader(body), params["boundary"])
+	for {
+		part, err := r.NextRawPart()
+		if err == io.EOF {
+			return ranges
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var one byteRange
+		var size int
+		if _, err := fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.from, &one.to, &size); err != nil {
+			t.Fatal(err)
+		}
+		one.to++
+		text, err := io.ReadAll(part)
+		if err != nil || string(text) != content[one.from:one.to] || size != len(content) || part.Header.Get("Content-Type") != "application/octet-stream" {
+			t.Fatalf("%v of %d: %q, %v, %v", one, size, text, part.Header, err)
+		}
+		ranges = append(ranges, one)
+	}
+}
+
+// TestSeveralRanges from memory, by copy and by sendfile.
+func TestSeveralRanges(t *testing.T) {
+	root := t.TempDir()
+	content := string(contentOf(3, 300_000))
+	if err := os.WriteFile(filepath.Join(root, "f"), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range map[string]FilesConfig{"memory": {CacheFileMax: 1 << 20}, "open": {CacheFileMax: -1}, "none": {CacheBytes: -1, OpenFiles: -1}} {
+		t.Run(name, func(t *testing.T) {
+			f := openWith(t, root, config)
+			for _, test := range []struct {
+				ranges string
+				want   []byteRange
+			}{
+				{"0-9,100-109", []byteRange{{0, 10}, {100, 110}}},
+				{"100-109,0-9", []byteRange{{100, 110}, {0, 10}}},
+				{"0-0,-1", []byteRange{{0, 1}, {299_999, 300_000}}},
+				{"5-100000,200000-280000", []byteRange{{5, 100_001}, {200_000, 280_001}}},
+				{"0-9,20-29,5-24,5000-", []byteRange{{0, 30}, {5000, 300_000}}},
+				{"500-600,0-9,400-499,900000-", []byteRange{{400, 601}, {0, 10}}},
+			} {
+				answer := askFile(f, "/f", "Range: bytes="+test.ranges+"\r\n")
+				if got := parts(t, answer, content); statusOf(answer) != "206" || !slices.Equal(got, test.want) {
+					t.Errorf("%s: %s, %v; want %v", test.ranges, statusOf(answer), got, test.want)
+				}
+			}
+			var many []string
+			for i := range DefaultMaxRanges + 1 {
+				many = append(many, fmt.Sprintf("%d-%d", i*100, i*100+1))
+			}
+			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many, ",")+"\r\n"); statusOf(answer) != "200" {
+				t.Errorf("more ranges than allowed: %s", statusOf(answer))
+			}
+			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many[1:], ",")+"\r\n"); len(parts(t, answer, content)) != DefaultMaxRanges {
+				t.Errorf("as many ranges as allowed: %s", statusOf(answer))
+			}
+		})
+	}
+	one := openWith(t, root, FilesConfig{MaxRanges: -1})
+	if status := statusOf(askFile(one, "/f", "Range: bytes=0-1,5-6\r\n")); status != "200" {
+		t.Errorf("two ranges where one is allowed: %s", status)
+	}
+}
+
+// TestSeveralRangesOverSendfile: the framing and the pieces leave in order.
+func TestSeveralRangesOverSendfile(t *testing.T) {
+	root := t.TempDir()
+	content := contentOf(4, 2_000_000)
+	if err := os.WriteFile(filepath.Join(root, "f"), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: openWith(t, root, FilesConfig{}).Serve})
+		p := sv.dial()
+		const request = "GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes=10-700000,800000-800009,-500000\r\n\r\n"
+		p.send(request + request)
+		for range 2 {
+			resp, body := p.response("GET")
+			_, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+			r := multipart.NewReader(strings.NewReader(body), params["boundary"])
+			for _, want := range [][]byte{content[10:700_001], content[800_000:800_010], content[1_500_000:]} {
+				part, err := r.NextPart()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := io.ReadAll(part); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("%d bytes, %v; want %d", len(got), err, len(want))
+				}
+			}
+			if _, err := r.NextPart(); err != io.EOF {
+				t.Error("another part", err)
+			}
+		}
+	})
+}
+
+// TestRangesAgainstNaive: random lists, against marking every byte.
+func TestRangesAgainstNaive(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 9))
+	for range 20_000 {
+		size := r.Int64N(30)
+		var text []string
+		wanted := make([]bool, size)
+		for range 1 + r.IntN(5) {
+			from, to := r.Int64N(32), r.Int64N(32)
+			switch r.IntN(3) {
+			case 0:
+				if from > to {
+					from, to = to, from
+				}
+				text = append(text, fmt.Sprintf("%d-%d", from, to))
+			case 1:
+				text, to = append(text, fmt.Sprintf("%d-", from)), size
+			default:
+				text = append(text, fmt.Sprintf("-%d", to))
+				from, to = max(0, size-to), size
+			}
+			for i := from; i <= to && i < size; i++ {
+				wanted[i] = true
+			}
+		}
+		list := "bytes=" + strings.Join(text, ",")
+		got, ok := parseRanges(nil, []byte(list), size, 10)
+		covered := make([]bool, size)
+		for i, p := range got {
+			for at := p.from; at < p.to; at++ {
+				if covered[at] {
+					t.Fatalf("%s of %d: byte %d twice in %v", list, size, at, got)
+				}
+				covered[at] = true
+			}
+			for _, q := range got[:i] {
+				if p.from == q.to || q.from == p.to || p.from >= p.to {
+					t.Fatalf("%s of %d: %v", list, size, got)
+				}
+			}
+		}
+		if ok != slices.Contains(wanted, true) || ok && !slices.Equal(covered, wanted) {
+			t.Fatalf("%s of %d: %v, %v; want %v", list, size, got, ok, wanted)
+		}
+	}
+}
+
+// TestIfRangeWithAFreshDate: within the second of the last change a date says nothing.
+func TestIfRangeWithAFreshDate(t *testing.T) {
+	root := layFiles(t, 1, func(int) int { return 100 })
+	f := openWith(t, root, FilesConfig{})
+	ask := func(at time.Time) string {
+		if err := os.Chtimes(filepath.Join(root, "f0"), at, at); err != nil {
+			t.Fatal(err)
+		}
+		f.caches.empty()
+		return statusOf(askFile(f, "/f0", "Range: bytes=0-1\r\nIf-Range: "+at.UTC().Format(http.TimeFormat)+"\r\n"))
+	}
+	if now, old := ask(time.Now()), ask(time.Now().Add(-time.Minute)); now != "200" || old != "206" {
+		t.Errorf("just changed %s, changed a minute ago %s; want 200, 206", now, old)
+	}
+}
+
+// TestCurlResumes a transfer that was cut off.
+func TestCurlResumes(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	root := t.TempDir()
+	content := contentOf(5, 500_000)
+	if err := os.WriteFile(filepath.Join(root, "f"), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sv := startServer(t, &Server{Handler: openWith(t, root, FilesConfig{}).Serve}, 1)
+	got := filepath.Join(t.TempDir(), "got")
+	if err := os.WriteFile(got, content[:123_456], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f").CombinedOutput(); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	if text, err := os.ReadFile(got); err != nil || !bytes.Equal(text, content) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}

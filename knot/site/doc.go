@@ -1,0 +1,9 @@
+// Package site is what surrounds the files of a web site on a knot.Server: virtual hosts, header
+// rules, error pages, a fallback for applications of one page, listings, passwords, and limits for
+// each client.
+//
+//	request ─→ Hosts ─→ Site ─→ rate of the client ─→ password ─→ knot.Files ─→ fallback, listing
+//
+// Everything is fixed once it serves; to change something make a new Hosts, and Switch to it. The
+// functions named Serve are handlers of package knot and run in the request's task.
+package site

@@ -1,0 +1,182 @@
+package site
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// maxHost is the longest name of a host that is looked up, in bytes (RFC 1035, 2.3.4).
+const maxHost = 255
+
+// Hosts finds the site of a request by its host. Add sites before it serves.
+type Hosts struct {
+	exact    map[string]*Site
+	wild     map[string]*Site // by what follows the star: ".example.org"
+	fallback *Site            // of hosts that nobody has; nil: they get 421
+
+	users    atomic.Int64 // requests that a Switch has given to it; atomic
+	retired  atomic.Bool  // a Switch has others now; atomic
+	retire   sync.Once
+	onRetire func() // fixed
+}
+
+// Add gives a site the names of hosts, in any case: "example.org", "*.example.org" for every name
+// that ends so, or "*" for all that no site has. A name counts for every port. A name goes before
+// a star, and a longer star before a shorter one.
+func (h *Hosts) Add(s *Site, names ...string) error {
+	if h.exact == nil {
+		h.exact, h.wild = make(map[string]*Site), make(map[string]*Site)
+	}
+	for _, given := range names {
+		name := strings.TrimSuffix(strings.ToLower(given), ".")
+		to, key := h.exact, name
+		switch {
+		case name == "*":
+			if h.fallback != nil {
+				return fmt.Errorf("two sites are for all hosts that no site has")
+			}
+			h.fallback = s
+			continue
+		case strings.HasPrefix(name, "*."):
+			to, key = h.wild, name[1:]
+		}
+		if bare := strings.TrimPrefix(name, "*."); bare == "" || len(name) > maxHost || strings.ContainsAny(bare, "*/ \t@") || strings.Contains(bare, ":") && bare[0] != '[' {
+			return fmt.Errorf("%q is not the name of a host; want one like example.org or *.example.org, without a port", given)
+		}
+		if to[key] != nil {
+			return fmt.Errorf("two sites have the host %s", given)
+		}
+		to[key] = s
+	}
+	return nil
+}
+
+// Site is the site of a host, which may have a port; nil if there is none.
+func (h *Hosts) Site(host []byte) *Site {
+	if len(h.exact)+len(h.wild) == 0 || len(host) == 0 {
+		return h.fallback
+	}
+	var buf [maxHost]byte
+	name := bareHost(host)
+	if len(name) > len(buf) {
+		return h.fallback
+	}
+	for i, ch := range name {
+		if 'A' <= ch && ch <= 'Z' {
+			ch |= 0x20
+		}
+		buf[i] = ch
+	}
+	name = buf[:len(name)]
+	if s := h.exact[string(name)]; s != nil {
+		return s
+	}
+	for len(h.wild) > 0 {
+		dot := bytes.IndexByte(name, '.')
+		if dot < 0 {
+			break
+		}
+		if s := h.wild[string(name[dot:])]; s != nil && dot > 0 {
+			return s
+		}
+		name = name[dot+1:]
+	}
+	return h.fallback
+}
+
+// bareHost is host without its port and the dot of the root.
+func bareHost(host []byte) []byte {
+	if host[0] == '[' {
+		if end := bytes.IndexByte(host, ']'); end > 0 {
+			return host[:end+1]
+		}
+	}
+	if colon := bytes.LastIndexByte(host, ':'); colon >= 0 {
+		host = host[:colon]
+	}
+	return bytes.TrimSuffix(host, []byte("."))
+}
+
+// Serve is the handler. It may park.
+func (h *Hosts) Serve(x *knot.Ctx) error {
+	s := h.Site(x.HostBytes())
+	if s == nil {
+		return knot.Status(421)
+	}
+	return s.Serve(x)
+}
+
+// ErrorPage is Server.ErrorPage for all sites.
+func (h *Hosts) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
+	if s := h.Site(x.HostBytes()); s != nil {
+		return s.ErrorPage(x, status)
+	}
+	return "", nil
+}
+
+// A Switch serves by the Hosts that were set last. A request that has begun goes on with those that
+// it began with. Safe from anywhere.
+type Switch struct{ hosts atomic.Pointer[Hosts] }
+
+// Set makes h what is served from now on. Those before retire: once nobody is served by them, what
+// was given to OnRetire is called.
+func (s *Switch) Set(h *Hosts) {
+	if old := s.hosts.Swap(h); old != nil && old != h {
+		old.retired.Store(true)
+		old.retireIfUnused()
+	}
+}
+
+// Hosts are those that were set last; nil if none were.
+func (s *Switch) Hosts() *Hosts { return s.hosts.Load() }
+
+// enter returns the Hosts for a request. The caller leaves them.
+func (s *Switch) enter() *Hosts {
+	for {
+		h := s.hosts.Load()
+		h.users.Add(1)
+		if s.hosts.Load() == h {
+			return h
+		}
+		h.leave() // they may have retired in between
+	}
+}
+
+func (h *Hosts) leave() {
+	if h.users.Add(-1) == 0 {
+		h.retireIfUnused()
+	}
+}
+
+func (h *Hosts) retireIfUnused() {
+	if h.retired.Load() && h.users.Load() == 0 {
+		h.retire.Do(func() {
+			if h.onRetire != nil {
+				h.onRetire()
+			}
+		})
+	}
+}
+
+// OnRetire says what is to be done, once, when h was replaced in a Switch and serves nobody any
+// more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
+func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
+
+// Serve is the handler. It may park.
+func (s *Switch) Serve(x *knot.Ctx) error {
+	h := s.enter()
+	defer h.leave()
+	return h.Serve(x)
+}
+
+// ErrorPage is Server.ErrorPage.
+func (s *Switch) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
+	h := s.enter()
+	defer h.leave()
+	return h.ErrorPage(x, status)
+}

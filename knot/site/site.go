@@ -1,0 +1,104 @@
+package site
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A Site serves the files of one web site. Files must be set, everything else may be zero. Fields
+// must not be changed once it serves.
+type Site struct {
+	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header.
+	Files *knot.Files
+	// Headers are added to responses.
+	Headers []HeaderRule
+	// Errors are the pages of errors; nil: the standard ones.
+	Errors *ErrorPages
+	// Fallback is the path, "/index.html" say, of the file that is sent with status 200 instead
+	// of 404, for applications that show one page under many paths. It is not sent for paths
+	// whose ending is that of a file other than a page (/app.js): a script that is missing
+	// must not get a page.
+	Fallback string
+	// Listing shows the content of folders that have no index.
+	Listing bool
+	// ListingMax is how many names a listing has; 0: DefaultListingMax.
+	ListingMax int
+	// Realms ask for passwords; the first one that matches counts.
+	Realms []Realm
+	// Rate is how many bytes of a response leave in a second, after the first RateAfter; 0: as
+	// many as the client takes.
+	Rate, RateAfter int64
+	// Clients limits how often each client may ask; nil: no limit. Several sites may share one.
+	Clients *Clients
+}
+
+// Serve is the handler. It may park.
+func (s *Site) Serve(x *knot.Ctx) error {
+	addAlways(x, s.Headers)
+	err := s.serve(x)
+	var status knot.Status
+	if !errors.As(err, &status) || status < 400 || x.ResponseBegun() {
+		return err
+	}
+	if status >= 500 {
+		return err // it belongs into the log; then the server sends the page
+	}
+	return x.SendError(int(status)) // keeps the headers
+}
+
+func (s *Site) serve(x *knot.Ctx) error {
+	if s.Clients != nil {
+		if wait := s.Clients.take(x); wait > 0 {
+			return tooMany(x, wait)
+		}
+	}
+	for i := range s.Realms {
+		if r := &s.Realms[i]; r.Match.MatchBytes(x.PathBytes()) {
+			if err := r.admit(x); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if s.Rate > 0 {
+		x.SetRate(s.Rate, s.RateAfter)
+	}
+	err := s.Files.Serve(x)
+	if err != error(knot.Status(404)) {
+		return err
+	}
+	path := x.PathBytes()
+	if s.Listing && path[len(path)-1] == '/' {
+		if err := s.list(x); err != error(knot.Status(404)) {
+			return err
+		}
+	}
+	if s.Fallback != "" && !namesAsset(x.Path()) {
+		return s.Files.ServeAs(x, s.Fallback)
+	}
+	return err
+}
+
+// namesAsset reports whether path ends as the name of a file that is no page.
+func namesAsset(path string) bool {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	if !strings.Contains(name, ".") {
+		return false
+	}
+	ctype, _, _ := strings.Cut(knot.ContentType(name), ";")
+	switch ctype {
+	case "application/octet-stream", "text/html", "application/xhtml+xml":
+		return false
+	}
+	return true
+}
+
+// ErrorPage is Server.ErrorPage for this site.
+func (s *Site) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
+	if s.Errors == nil {
+		return "", nil
+	}
+	return s.Errors.page(status)
+}

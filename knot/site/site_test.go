@@ -1,0 +1,580 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// lay writes files below a new folder.
+func lay(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func open(t *testing.T, root string, rules ...HeaderRule) *knot.Files {
+	t.Helper()
+	f, err := knot.OpenFilesWith(root, knot.FilesConfig{Header: FileHeaders(rules)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func pattern(t *testing.T, text string) Pattern {
+	t.Helper()
+	p, err := NewPattern(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// serve runs s on a loop, and returns its address.
+func serve(t *testing.T, h *Hosts) string {
+	t.Helper()
+	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sw Switch
+	sw.Set(h)
+	s := &knot.Server{Handler: sw.Serve, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s.Shutdown(ctx)
+		<-ended
+		rt.Close()
+	})
+	return ln.Addr().String()
+}
+
+// only makes hosts of one site.
+func only(s *Site) *Hosts { return &Hosts{fallback: s} }
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request; extra is "Name: value" lines. Redirects are not followed.
+func ask(t *testing.T, addr, method, target string, extra ...string) answer {
+	t.Helper()
+	req, err := http.NewRequest(method, "http://"+addr+target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range extra {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			req.Host = value
+		} else {
+			req.Header.Add(name, value)
+		}
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+func TestPatterns(t *testing.T) {
+	for _, test := range []struct {
+		pattern, yes, no string
+	}{
+		{"/a", "/a", "/a/ /ab /x/a"},
+		{"/a/*", "/a/b /a/", "/a /a/b/c"},
+		{"/a/**", "/a/b /a/ /a/b/c", "/a /b/a/c"},
+		{"/**", "/ /a /a/b", ""},
+		{"*.js", "/a.js /x/y/a.js /.js", "/a.js/b /ajs /a.jsx"},
+		{"/*.js", "/a.js", "/x/a.js"},
+		{"/**.js", "/a.js /x/a.js", "/a.css"},
+		{"/a?c", "/abc", "/ac /a/c"},
+		{"/a.b+(c)[d]", "/a.b+(c)[d]", "/axb+(c)[d]"},
+		{"robots.txt", "/robots.txt /x/robots.txt", "/xrobots.txt"},
+	} {
+		p := pattern(t, test.pattern)
+		for _, path := range strings.Fields(test.yes) {
+			if !p.Match(path) || !p.MatchBytes([]byte(path)) {
+				t.Errorf("%s does not match %s", p, path)
+			}
+		}
+		for _, path := range strings.Fields(test.no) {
+			if p.Match(path) || p.MatchBytes([]byte(path)) {
+				t.Errorf("%s matches %s", p, path)
+			}
+		}
+	}
+	if !pattern(t, "/a*c**").Match("/a\nc\n/") {
+		t.Error("a line break ends a match")
+	}
+	for _, bad := range []string{"", "a/b"} {
+		if _, err := NewPattern(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if (Pattern{}).Match("/") {
+		t.Error("the zero pattern matches")
+	}
+}
+
+func TestHosts(t *testing.T) {
+	var h Hosts
+	sites := make(map[string]*Site)
+	for _, names := range []string{"example.org www.example.org", "*.example.org", "*.deep.example.org", "[::1]", "*"} {
+		s := new(Site)
+		sites[strings.Fields(names)[0]] = s
+		if err := h.Add(s, strings.Fields(names)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for host, want := range map[string]string{
+		"example.org": "example.org", "EXAMPLE.org:8080": "example.org", "example.org.": "example.org", "example.org.:80": "example.org",
+		"www.example.org": "example.org", "a.example.org": "*.example.org", "a.b.example.org": "*.example.org",
+		"deep.example.org": "*.example.org", "x.deep.example.org": "*.deep.example.org", "[::1]:8080": "[::1]", "[::1]": "[::1]",
+		"": "*", "org": "*", "xexample.org": "*", ".example.org": "*", "127.0.0.1:80": "*", strings.Repeat("a", 400) + ".example.org": "*",
+	} {
+		if got := h.Site([]byte(host)); got != sites[want] {
+			t.Errorf("%s does not get %s", host, want)
+		}
+	}
+	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b"} {
+		if err := h.Add(new(Site), bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// TestVirtualHosts: each serves its own files and pages; a host that nobody has gets 421.
+func TestVirtualHosts(t *testing.T) {
+	one, two := lay(t, map[string]string{"index.html": "one", "e.html": "one's error"}), lay(t, map[string]string{"index.html": "two"})
+	pages, err := OpenErrorPages(one, map[string]string{"4xx": "/e.html"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h Hosts
+	if err := h.Add(&Site{Files: open(t, one), Errors: pages}, "one.example"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Add(&Site{Files: open(t, two)}, "two.example"); err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, &h)
+	for _, test := range []struct {
+		host, target, body string
+		status             int
+	}{
+		{"one.example", "/", "one", 200}, {"two.example", "/", "two", 200}, {"three.example", "/", "421 Misdirected", 421},
+		{"one.example", "/none", "one's error", 404}, {"two.example", "/none", "404 Not Found", 404},
+	} {
+		if a := ask(t, addr, "GET", test.target, "Host: "+test.host); a.status != test.status || !strings.Contains(a.body, test.body) {
+			t.Errorf("%s%s: %d %q", test.host, test.target, a.status, a.body)
+		}
+	}
+}
+
+func TestHeaderRules(t *testing.T) {
+	rules := []HeaderRule{
+		{Match: pattern(t, "/**"), Set: []knot.Header{{Name: "X-Frame-Options", Value: "DENY"}, {Name: "X-B", Value: "1"}}, Always: true},
+		{Match: pattern(t, "/assets/**"), Set: []knot.Header{{Name: "x-b", Value: "2"}}, Always: true},
+		{Match: pattern(t, "/**"), Set: []knot.Header{{Name: "Cache-Control", Value: "no-cache"}}},
+		{Match: pattern(t, "*.js"), Set: []knot.Header{{Name: "cache-control", Value: "max-age=31536000, immutable"}}},
+	}
+	root := lay(t, map[string]string{"index.html": "index", "assets/a.js": "js", "list/x": "x"})
+	addr := serve(t, only(&Site{Files: open(t, root, rules...), Headers: rules, Listing: true}))
+	for _, test := range []struct {
+		target, cache, b string
+		status           int
+	}{
+		{"/", "no-cache", "1", 200},
+		{"/assets/a.js", "max-age=31536000, immutable", "2", 200},
+		{"/assets/none.js", "", "2", 404},
+		{"/none", "", "1", 404},
+		{"/list/", "no-cache", "1", 200},
+		{"/list", "", "1", 301},
+	} {
+		a := ask(t, addr, "GET", test.target)
+		if a.status != test.status || a.header.Get("X-Frame-Options") != "DENY" || strings.Join(a.header.Values("X-B"), "|") != test.b || strings.Join(a.header.Values("Cache-Control"), "|") != test.cache {
+			t.Errorf("%s: %d %v", test.target, a.status, a.header)
+		}
+	}
+}
+
+func TestErrorPages(t *testing.T) {
+	root := lay(t, map[string]string{"404.html": "not here", "4xx.txt": "client", "big": strings.Repeat("x", maxErrorPage+1), "dir/x": ""})
+	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html", "4xx": "4xx.txt", "default": "404.html"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages}))
+	for _, test := range []struct {
+		method, target, ctype, body string
+		status                      int
+	}{
+		{"GET", "/none", "text/html; charset=utf-8", "not here", 404},
+		{"HEAD", "/none", "text/html; charset=utf-8", "", 404},
+		{"POST", "/none", "text/plain; charset=utf-8", "client", 405},
+		{"CONNECT", "/none", "text/html; charset=utf-8", "not here", 501},
+	} {
+		if a := ask(t, addr, test.method, test.target); a.status != test.status || a.body != test.body || a.header.Get("Content-Type") != test.ctype {
+			t.Errorf("%s: %+v", test.method, a)
+		}
+	}
+	// A change shows once the page is read again, for which nobody waits.
+	page := pages.pages["404"]
+	if err := os.WriteFile(filepath.Join(root, "404.html"), []byte("other"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := page.load(root); err != nil || ask(t, addr, "GET", "/none").body != "other" {
+		t.Error("the page is as it was", err)
+	}
+	if err := os.Remove(filepath.Join(root, "404.html")); err != nil {
+		t.Fatal(err)
+	}
+	if pages.refresh(page); !page.failing.Load() || ask(t, addr, "GET", "/none").body != "other" {
+		t.Error("a page that is gone is not sent any more")
+	}
+	for _, bad := range []map[string]string{{"404": "/none"}, {"200": "/4xx.txt"}, {"4x": "/4xx.txt"}, {"0404": "/4xx.txt"}, {"404": "/big"}, {"404": "/dir"}, {"404": "/../x"}} {
+		if _, err := OpenErrorPages(root, bad, nil); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
+func TestFallback(t *testing.T) {
+	root := lay(t, map[string]string{"index.html": "app", "a.js": "js"})
+	addr := serve(t, only(&Site{Files: open(t, root), Fallback: "/index.html"}))
+	for _, test := range []struct {
+		method, target, body string
+		status               int
+	}{
+		{"GET", "/", "app", 200}, {"GET", "/users/7", "app", 200}, {"GET", "/users/", "app", 200}, {"GET", "/users/john.doe", "app", 200},
+		{"GET", "/about.html", "app", 200}, {"GET", "/a.js", "js", 200}, {"GET", "/b.js", "404", 404}, {"GET", "/x/b.PNG", "404", 404},
+		{"POST", "/users/7", "405", 405}, {"GET", "/.git/config", "app", 200},
+	} {
+		if a := ask(t, addr, test.method, test.target); a.status != test.status || !strings.Contains(a.body, test.body) {
+			t.Errorf("%s %s: %d %q", test.method, test.target, a.status, a.body)
+		}
+	}
+	tag := ask(t, addr, "GET", "/users/7").header.Get("ETag")
+	if a := ask(t, addr, "GET", "/other/8", "If-None-Match: "+tag); a.status != 304 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestListing(t *testing.T) {
+	root := lay(t, map[string]string{
+		"d/b.txt": "12345", "d/a.txt": "123", "d/.hidden": "", "d/sub/x": "", "d/<i>&\"'.html": "", "d/javascript:alert(1)": "", "d/a b%41?#é": "", "i/index.html": "index",
+	})
+	addr := serve(t, only(&Site{Files: open(t, root), Listing: true, ListingMax: 7}))
+	a := ask(t, addr, "GET", "/d/")
+	if a.status != 200 || a.header.Get("Content-Type") != "text/html; charset=utf-8" || strings.Contains(a.body, "hidden") || strings.Contains(a.body, "<i>") {
+		t.Fatalf("%d %v\n%s", a.status, a.header, a.body)
+	}
+	for _, want := range []string{`<a href="../">`, `<a href="./sub/">sub/</a>`, `<a href="./javascript:alert%281%29">`, `<a href="./%3Ci%3E&amp;%22%27.html">&lt;i&gt;&amp;&#34;&#39;.html</a>`, `<a href="./a%20b%2541%3F%23%C3%A9">`} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("%s is not in\n%s", want, a.body)
+		}
+	}
+	if b := ask(t, addr, "GET", "/d/a%20b%2541%3F%23%C3%A9"); b.status != 200 {
+		t.Error("a link of the listing leads nowhere:", b.status)
+	}
+	names := func(target string, extra ...string) (all []string) {
+		t.Helper()
+		a := ask(t, addr, "GET", target, extra...)
+		var got []struct {
+			Name, Type string
+			Size       *int64
+			Modified   time.Time
+		}
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.header.Get("Content-Type") != "application/json" {
+			t.Fatalf("%v: %s", err, a.body)
+		}
+		for _, one := range got {
+			if one.Modified.IsZero() || (one.Type == "file") != (one.Size != nil) {
+				t.Errorf("%+v", one)
+			}
+			all = append(all, one.Name)
+		}
+		return all
+	}
+	for target, want := range map[string]string{
+		"/d/?format=json":                      "[sub <i>&\"'.html a b%41?#é a.txt b.txt javascript:alert(1)]",
+		"/d/?format=json&sort=size":            "[sub <i>&\"'.html a b%41?#é javascript:alert(1) a.txt b.txt]",
+		"/d/?format=json&sort=size&order=desc": "[sub b.txt a.txt javascript:alert(1) a b%41?#é <i>&\"'.html]",
+	} {
+		if got := fmt.Sprint(names(target)); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	if got := names("/d/", "Accept: application/json"); len(got) != 6 {
+		t.Errorf("%q", got)
+	}
+	if a := ask(t, addr, "GET", "/i/"); a.body != "index" {
+		t.Errorf("%q", a.body)
+	}
+	for target, want := range map[string]int{"/none/": 404, "/.git/": 404, "/d": 301} {
+		if a := ask(t, addr, "GET", target); a.status != want {
+			t.Errorf("%s: %d", target, a.status)
+		}
+	}
+	if a := ask(t, addr, "HEAD", "/d/"); a.status != 200 || a.body != "" {
+		t.Errorf("%+v", a)
+	}
+	for i := range 4 {
+		os.WriteFile(filepath.Join(root, "d", fmt.Sprint("more", i)), nil, 0o644)
+	}
+	if a := ask(t, addr, "GET", "/d/"); !strings.Contains(a.body, "There are more than these 7.") {
+		t.Error(a.body)
+	}
+	if off := serve(t, only(&Site{Files: open(t, root)})); ask(t, off, "GET", "/d/").status != 404 {
+		t.Error("a listing where there should be none")
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
+	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
+	askAs := func(credentials string) answer {
+		return ask(t, addr, "GET", "/private/", "Authorization: "+credentials)
+	}
+	for range 2 { // the second time from memory
+		if a := askAs("Basic YWxpY2U6cMOkc3M6d29yZA=="); a.status != 200 || a.body != "secret" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if n := len(users.verified); n != 1 {
+		t.Errorf("%d passwords are remembered", n)
+	}
+	for _, credentials := range []string{"Basic YWxpY2U6d3Jvbmc=", "Basic Ym9iOnDDpHNzOndvcmQ=", "Basic ###", "Basic", "Bearer YWxpY2U6cMOkc3M6d29yZA==", "Basic YWxpY2U="} {
+		a := askAs(credentials)
+		if a.status != 401 || a.header.Get("WWW-Authenticate") != `Basic realm="The \"vault\"", charset="UTF-8"` || strings.Contains(a.body, "secret") {
+			t.Errorf("%q: %+v", credentials, a)
+		}
+	}
+	for target, want := range map[string]int{"/": 200, "/private/": 401, "/%70rivate/": 401, "//private//": 401, "/x/../private/": 401, "/private": 301} {
+		if a := ask(t, addr, "GET", target); a.status != want {
+			t.Errorf("%s: %d, want %d", target, a.status, want)
+		}
+	}
+	for i := range maxVerified + 10 {
+		users.remember(users.sum("u", fmt.Sprint(i)))
+	}
+	if n := len(users.verified); n > maxVerified {
+		t.Errorf("%d passwords are remembered", n)
+	}
+	users.waiting.Store(maxChecking)
+	if a := askAs("Basic YWxpY2U6d3Jvbmc="); a.status != 503 {
+		t.Errorf("too many wait: %d", a.status)
+	}
+	users.waiting.Store(0)
+}
+
+func TestUsersFile(t *testing.T) {
+	line, err := HashPassword("alice", []byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := ReadUsers(strings.NewReader(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if right, err := u.check("alice", "secret"); !right || err != nil {
+		t.Error(right, err)
+	}
+	if right, err := u.check("alice", "secret"+strings.Repeat("x", 100)); right || err != nil {
+		t.Error("a long password", right, err)
+	}
+	for _, bad := range []string{"", "# nobody", "alice", ":x", "alice:{SHA}xxx", "alice:$apr1$x", line + "\n" + line} {
+		if _, err := ReadUsers(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	for _, bad := range []string{"", "a:b", " a", "#a", "a\nb"} {
+		if _, err := HashPassword(bad, []byte("x")); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if _, err := HashPassword("a", nil); err == nil {
+		t.Error("an empty password is taken")
+	}
+}
+
+func TestClientRate(t *testing.T) {
+	c, err := NewClients(2, 3, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1, 0)
+	c.now = func() time.Time { return now }
+	a := netip.MustParseAddr("192.0.2.1")
+	for i := range 3 {
+		if wait := c.takeFrom(a); wait != 0 {
+			t.Fatalf("request %d waits %v", i, wait)
+		}
+	}
+	if wait := c.takeFrom(a); wait != time.Second/2 {
+		t.Errorf("wait %v, want half a second", wait)
+	}
+	now = now.Add(time.Second / 2)
+	if c.takeFrom(a) != 0 || c.takeFrom(a) == 0 {
+		t.Error("one more after half a second, and not two")
+	}
+	if c.takeFrom(netip.MustParseAddr("::ffff:192.0.2.1")) == 0 {
+		t.Error("an address in IPv6 form is another client")
+	}
+	// One of IPv6 is its network.
+	for i := range 3 {
+		c.takeFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", i)))
+	}
+	if c.takeFrom(netip.MustParseAddr("2001:db8::ffff")) == 0 || c.takeFrom(netip.MustParseAddr("2001:db8:0:1::1")) != 0 {
+		t.Error("clients of IPv6 are told apart by something else than 64 bits")
+	}
+	// Who has asked least recently is forgotten.
+	now = now.Add(time.Hour)
+	for i := range 100 {
+		c.takeFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+		if c.Known() > 4 || c.recent.Len() != c.Known() {
+			t.Fatalf("%d clients are known, %d in the list", c.Known(), c.recent.Len())
+		}
+	}
+	if c.Refused() != 4 {
+		t.Errorf("%d refused, want 4", c.Refused())
+	}
+	for _, bad := range [][3]float64{{0, 1, 1}, {-1, 1, 1}, {1, -1, 1}, {1, 1, -1}} {
+		if _, err := NewClients(bad[0], bad[1], int(bad[2])); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
+func TestClientRateOverHTTP(t *testing.T) {
+	c, err := NewClients(0.1, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}))
+	for range 2 {
+		if a := ask(t, addr, "GET", "/"); a.status != 200 {
+			t.Error(a.status)
+		}
+	}
+	if a := ask(t, addr, "GET", "/"); a.status != 429 || a.header.Get("Retry-After") != "10" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+}
+
+// TestRate: a site's rate reaches its files.
+func TestRate(t *testing.T) {
+	root := lay(t, map[string]string{"f.bin": strings.Repeat("x", 3000)})
+	addr := serve(t, only(&Site{Files: open(t, root), Rate: 10_000, RateAfter: 1000}))
+	began := time.Now()
+	if a := ask(t, addr, "GET", "/f.bin"); len(a.body) != 3000 || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("%d bytes after %v", len(a.body), time.Since(began))
+	}
+}
+
+func TestCurlWithAPassword(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	hash, _ := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	users, err := ReadUsers(strings.NewReader("alice:" + string(hash)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
+	var all sync.WaitGroup
+	for _, test := range []struct{ user, want string }{{"alice:secret", "text200"}, {"alice:wrong", "401"}} {
+		all.Go(func() {
+			out, err := exec.Command(curl, "-sS", "--max-time", "60", "--basic", "-u", test.user, "-w", "%{http_code}", "http://"+addr+"/a.txt").CombinedOutput()
+			if err != nil || !strings.HasSuffix(string(out), test.want) {
+				t.Errorf("%s: %q, %v", test.user, out, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestSwitch: the old sites are closed when their last request has ended, and not before.
+func TestSwitch(t *testing.T) {
+	var s Switch
+	closed := make([]int, 3)
+	hosts := make([]*Hosts, 3)
+	for i := range hosts {
+		hosts[i] = new(Hosts)
+		hosts[i].OnRetire(func() { closed[i]++ })
+	}
+	expect := func(what string, want ...int) {
+		t.Helper()
+		if fmt.Sprint(closed) != fmt.Sprint(want) {
+			t.Errorf("%s: closed %v, want %v", what, closed, want)
+		}
+	}
+	s.Set(hosts[0])
+	a, b := s.enter(), s.enter()
+	s.Set(hosts[1])
+	expect("two requests are served", 0, 0, 0)
+	a.leave()
+	expect("one request is served", 0, 0, 0)
+	s.Set(hosts[2])
+	expect("nobody was served by the second", 0, 1, 0)
+	b.leave()
+	expect("nobody is served by the first", 1, 1, 0)
+	s.Set(hosts[2])
+	expect("set again", 1, 1, 0)
+	if s.enter() != hosts[2] {
+		t.Error("not the last")
+	}
+}

@@ -1,0 +1,199 @@
+package site
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+const (
+	// maxVerified is how many passwords that were right are remembered for each Users: another
+	// request with one of them costs no bcrypt.
+	maxVerified = 10_000
+	// maxChecking is how many requests may wait for a password to be checked.
+	maxChecking = 256
+	// maxPassword is what bcrypt takes of a password, in bytes.
+	maxPassword = 72
+)
+
+// checking bounds the processors that check passwords: one is left for the loops.
+var checking = task.NewSemaphore(int64(max(1, runtime.GOMAXPROCS(0)-1)))
+
+// A Realm asks for a name and a password by the Basic scheme (RFC 7617). Passwords cross the network
+// unprotected unless TLS does that.
+type Realm struct {
+	Match Pattern
+	// Name is shown to the user.
+	Name  string
+	Users *Users
+}
+
+// admit lets the request pass if it has the name and password of a user. It may park.
+func (r *Realm) admit(x *knot.Ctx) error {
+	name, password, ok := basic(x.HeaderBytes("Authorization"))
+	if ok {
+		right, err := r.Users.check(name, password)
+		if err != nil {
+			return err
+		}
+		if right {
+			x.SetUser(name)
+			return nil
+		}
+	}
+	x.AddHeader("WWW-Authenticate", `Basic realm="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.Name)+`", charset="UTF-8"`)
+	return x.SendError(401)
+}
+
+// basic reads the credentials of an Authorization header.
+func basic(value []byte) (name, password string, ok bool) {
+	const scheme = "basic "
+	if len(value) < len(scheme) || !strings.EqualFold(string(value[:len(scheme)]), scheme) {
+		return "", "", false
+	}
+	text, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(value[len(scheme):])))
+	if err != nil {
+		return "", "", false
+	}
+	return strings.Cut(string(text), ":")
+}
+
+// Users are names with bcrypt hashes of passwords. Safe from anywhere.
+type Users struct {
+	hashes map[string][]byte // fixed
+	dummy  []byte            // compared with for users that there are not; fixed
+	key    [32]byte          // fixed
+
+	waiting atomic.Int32 // requests whose password is being checked; atomic
+
+	mu       sync.Mutex
+	verified map[[sha256.Size]byte]struct{} // guarded by mu
+}
+
+// OpenUsers reads a file as htpasswd -B writes it: lines of a name, a colon and a bcrypt hash. Empty
+// lines and those that begin with # are passed over.
+func OpenUsers(path string) (*Users, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	u, err := ReadUsers(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return u, nil
+}
+
+// ReadUsers is OpenUsers for what r holds.
+func ReadUsers(r io.Reader) (*Users, error) {
+	u := &Users{hashes: make(map[string][]byte), verified: make(map[[sha256.Size]byte]struct{})}
+	rand.Read(u.key[:])
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, hash, ok := strings.Cut(line, ":")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("line %d: want a name, a colon and a bcrypt hash", n)
+		}
+		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
+			return nil, fmt.Errorf("line %d: the hash of %q is not one of bcrypt; make one by knot hash, or htpasswd -B", n, name)
+		}
+		if _, known := u.hashes[name]; known {
+			return nil, fmt.Errorf("line %d: %q is there twice", n, name)
+		}
+		u.hashes[name] = []byte(hash)
+		u.dummy = u.hashes[name]
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(u.hashes) == 0 {
+		return nil, errors.New("there are no users in it")
+	}
+	return u, nil
+}
+
+// check reports whether password is that of the user. The error is 503 if too many wait for an
+// answer. It parks if the password is not one that was right before.
+func (u *Users) check(name, password string) (right bool, err error) {
+	sum := u.sum(name, password)
+	u.mu.Lock()
+	_, right = u.verified[sum]
+	u.mu.Unlock()
+	if right {
+		return true, nil
+	}
+	defer u.waiting.Add(-1)
+	if u.waiting.Add(1) > maxChecking {
+		return false, knot.Status(503)
+	}
+	if err := checking.Acquire(1); err != nil {
+		return false, err
+	}
+	defer checking.Release(1)
+	hash, known := u.hashes[name]
+	if !known {
+		hash = u.dummy // takes as long
+	}
+	if len(password) > maxPassword {
+		known = false // bcrypt would refuse it at once
+		password = password[:maxPassword]
+	}
+	task.Offload(func() { right = bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil && known })
+	if right {
+		u.remember(sum)
+	}
+	return right, nil
+}
+
+// sum stands for a name and a password in memory.
+func (u *Users) sum(name, password string) (sum [sha256.Size]byte) {
+	mac := hmac.New(sha256.New, u.key[:])
+	fmt.Fprintf(mac, "%d:%s%s", len(name), name, password)
+	mac.Sum(sum[:0])
+	return sum
+}
+
+func (u *Users) remember(sum [sha256.Size]byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.verified) >= maxVerified {
+		clear(u.verified)
+	}
+	u.verified[sum] = struct{}{}
+}
+
+// HashPassword is the line of a file of users: name, colon, bcrypt hash.
+func HashPassword(name string, password []byte) (string, error) {
+	if name == "" || strings.ContainsAny(name, ":\r\n") || name[0] == '#' || name != strings.TrimSpace(name) {
+		return "", fmt.Errorf("%q can't be the name of a user", name)
+	}
+	if len(password) == 0 {
+		return "", errors.New("the password is empty")
+	}
+	hash, err := bcrypt.GenerateFromPassword(password, bcrypt.DefaultCost)
+	if err != nil {
+		return "", err
+	}
+	return name + ":" + string(hash), nil
+}

@@ -1,0 +1,121 @@
+package knot
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// countShards bounds how many loops can count without meeting. It is a power of two.
+const countShards = 8
+
+// counts are counters of some of the requests of a server. All fields are atomic.
+type counts struct {
+	status  [lastStatus/100 + 1]atomic.Uint64 // by class
+	refused [len(refusalStatuses)]atomic.Uint64
+	bytes   atomic.Uint64
+	took    [len(tookLimits) + 1]atomic.Uint64
+	sum     atomic.Uint64 // of durations, in nanoseconds
+	_       [64]byte      // another loop's counters are not on our cache line
+}
+
+// refusalStatuses are those by which a server turns requests away.
+var refusalStatuses = [...]int{400, 401, 403, 405, 408, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 503, 505}
+
+// tookLimits are the upper bounds of how long requests take that are counted.
+var tookLimits = [...]time.Duration{
+	50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 60 * time.Second,
+}
+
+var shards atomic.Uint32
+
+// nextShard spreads Ctxs over the shards: those of one pool on one processor tend to be few.
+func nextShard() uint32 { return shards.Add(1) % countShards }
+
+// count takes up a request that has been answered.
+func (x *Ctx) count() {
+	k := &x.srv.counts[x.shard]
+	status := x.resp.status
+	k.status[min(status/100, len(k.status)-1)].Add(1)
+	k.bytes.Add(uint64(max(x.resp.written, 0)))
+	if status >= 400 {
+		for i, one := range refusalStatuses {
+			if one == status {
+				k.refused[i].Add(1)
+			}
+		}
+	}
+	if x.began.IsZero() {
+		return
+	}
+	took := time.Since(x.began)
+	k.sum.Add(uint64(took))
+	i := 0
+	for i < len(tookLimits) && took > tookLimits[i] {
+		i++
+	}
+	k.took[i].Add(1)
+}
+
+// Stats says what a server has done since it was made.
+type Stats struct {
+	// Responses by the class of their status: [2] counts 200 to 299.
+	Responses [6]uint64
+	// Errors by status, of those that a server sends itself; only those that have been sent.
+	Errors map[int]uint64
+	// Bytes of bodies that were sent.
+	Bytes uint64
+	// Accepted connections; TurnedAway ones of them, which got 503 as there were MaxConns
+	// already; Dropped ones, which got nothing as there were many more; and those that are
+	// open now, of MaxConns (0: no limit).
+	Accepted, TurnedAway, Dropped uint64
+	Conns, MaxConns               int
+	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
+	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
+	// as the server knows it: what the kernel still has to send has left.
+	Durations struct {
+		Limits []time.Duration
+		Counts []uint64 // not summed up
+		Count  uint64
+		Sum    time.Duration
+	}
+	// Stopping: the server is shutting down.
+	Stopping bool
+}
+
+// Stats returns the counters of the server. Safe from anywhere; it never parks.
+func (s *Server) Stats() (sum Stats) {
+	s.ready()
+	sum.Errors = make(map[int]uint64)
+	d := &sum.Durations
+	d.Limits = tookLimits[:]
+	d.Counts = make([]uint64, len(tookLimits))
+	for i := range s.counts {
+		k := &s.counts[i]
+		for class := range k.status {
+			sum.Responses[class] += k.status[class].Load()
+		}
+		for i := range k.refused {
+			if n := k.refused[i].Load(); n > 0 {
+				sum.Errors[refusalStatuses[i]] += n
+			}
+		}
+		sum.Bytes += k.bytes.Load()
+		for i := range k.took {
+			n := k.took[i].Load()
+			d.Count += n
+			if i < len(d.Counts) {
+				d.Counts[i] += n
+			}
+		}
+		d.Sum += time.Duration(k.sum.Load())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum.Accepted, sum.TurnedAway, sum.Dropped = s.conns, s.turned, s.dropped
+	sum.Conns, sum.MaxConns = s.count, s.limits.conns
+	sum.Stopping = s.stopping.Load()
+	return sum
+}
