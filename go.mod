@@ -9,6 +9,7 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.1.2
 	github.com/andybalholm/brotli v1.2.0
 	github.com/klauspost/compress v1.18.4
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9

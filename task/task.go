@@ -201,6 +201,9 @@ func (t *Task) endedContext() context.Context {
 			if s.ctx.Err() != nil {
 				return s.ctx
 			}
+			if s.shields {
+				return nil
+			}
 		}
 	}
 	if s := t.extra().scope; s != nil && s.ctx.Err() != nil {
