@@ -22,4 +22,5 @@ require (
 	github.com/google/go-cmp v0.7.0 // indirect
 	golang.org/x/mod v0.36.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
+	golang.org/x/text v0.37.0 // indirect
 )
