@@ -234,7 +234,8 @@ func (r *request) closeAgain() bool {
 }
 
 // wait carries out r while the calling task, of l, is parked. An error says that r was
-// given up. What r points to is no longer in use when it returns.
+// given up. If the runtime ends meanwhile, the task does not return from here, but what
+// r points to is no longer in use then.
 func (r *request) wait(l *task.Loop) error {
 	task.CheckWait()
 	r.w, r.loop, r.state, r.cut = task.Self(), l, stateIdle, false
@@ -262,6 +263,14 @@ func (r *request) Withdraw(*task.Waiter) bool {
 		r.cancel()
 	}
 	return false
+}
+
+// Unwound implements task.Unwinder.
+func (r *request) Unwound(*task.Waiter) {
+	r.leave()
+	if r.op == opOpen && r.errno == 0 {
+		sysClose(int32(r.res))
+	}
 }
 
 // leave ends what begin of the file has begun.

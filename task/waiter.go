@@ -90,9 +90,10 @@ type WaitPoint interface {
 	Withdraw(w *Waiter) bool
 }
 
-// An Unwinder is a WaitPoint that is told, after Withdraw has succeeded, if the wait does not
-// return but ends the task, because the runtime shuts down or the task has locked its
-// thread. The task's deferred functions run after that.
+// An Unwinder is a WaitPoint that is told, after Withdraw, if the wait does not return but ends
+// the task, because the runtime shuts down or the task has locked its thread. The task's deferred
+// functions run after that. A wait at any other point returns even then if Withdraw has failed, as
+// what was waited for is the task's; at an Unwinder it ends the task when the Wake has come.
 type Unwinder interface {
 	WaitPoint
 	Unwound(w *Waiter)
@@ -302,10 +303,10 @@ func (t *Task) withdraw(at WaitPoint) bool {
 }
 
 // unwind ends t, whose wait is not over, because the runtime shuts down. But if what it
-// waits for has been given to it already, t takes that and ends at its next wait.
+// waits for has been given to it already, t takes that and ends at its next wait, see Unwinder.
 func (t *Task) unwind() {
-	l := t.loop
-	if t.withdraw(t.on) {
+	l, at := t.loop, t.on
+	if t.withdraw(at) {
 		t.on = nil
 		runtime.Goexit()
 	}
@@ -321,6 +322,11 @@ func (t *Task) unwind() {
 		if l.observed {
 			l.observer.Resumed(t)
 		}
+	}
+	if u, ok := at.(Unwinder); ok && !t.extra().firm {
+		t.notified, t.on = false, nil
+		u.Unwound(&t.wait)
+		runtime.Goexit()
 	}
 }
 
