@@ -43,6 +43,11 @@ func tryOut(set *settings) error {
 		return err
 	}
 	b.close()
+	secure, err := set.tls.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	secure.close()
 	return nil
 }
 

@@ -29,6 +29,7 @@ type settings struct {
 	quiet  bool
 	server *knot.Server
 	files  knot.FilesConfig
+	tls    tlsSettings
 	config string         // file; "": there is none
 	values []config.Value // what it says for flags
 	sites  []config.Site  // at least one
@@ -49,6 +50,8 @@ For example:
   knot -root ./public -addr :80          every address of this machine, port 80
   knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
   knot -root ./public -log -             show every request
+  knot -root ./public -addr :443 -tls-cert site.crt -tls-key site.key
+                                         HTTPS; docs/tls.md tells the rest
 
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords and limits. Flags go before it. docs/knot-config.md
@@ -76,7 +79,7 @@ Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the re
 under way and the first one of each client that has connected already, and takes no new
 connections. A second signal stops it at once. On SIGHUP it opens the file that -log says
 anew: rename the old one before. Without such a file SIGHUP stops it only when its terminal
-is gone.
+is gone. Certificates are read again on SIGHUP, and when they have changed (-tls-reload).
 
 To see what it is doing, open the address that -admin says in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
@@ -120,6 +123,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	set.fileFlags(flags)
+	set.tls.flags(flags)
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
 	switch err := flags.Parse(args); {
@@ -273,6 +277,9 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 		return fmt.Errorf("-loops %d is negative", set.loops)
 	}
 	if err := set.checkFiles(); err != nil {
+		return err
+	}
+	if err := set.tls.check(); err != nil {
 		return err
 	}
 	switch format {

@@ -71,6 +71,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	server := set.server
 	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
 	server.ErrorLog = errorLog
+	secure, err := set.tls.open(errorLog)
+	if err != nil {
+		return err
+	}
+	defer secure.close()
+	server.TLS = secure.config
+	scheme := "http"
+	if server.TLS != nil {
+		scheme = "https"
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var out io.WriteCloser // nil: no access log
@@ -83,9 +93,14 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		// those of the program.
 		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
 	}
-	var reload func()
+	reload := secure.reload
 	if set.config != "" {
-		reload = func() { served.reload(set, args, errorLog) }
+		reload = func() {
+			served.reload(set, args, errorLog)
+			if secure.reload != nil {
+				secure.reload()
+			}
+		}
 	}
 	defer onHangup(out, reload, errorLog, cancel)()
 	root := set.config
@@ -95,17 +110,20 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
+	state := newHealth(server.Stats)
 	var admin *adminServer
 	if set.admin != "" {
-		if admin, err = listenAdmin(set.admin, errorLog, served.stats); err != nil {
+		server.Timed = true
+		if admin, err = listenAdmin(set.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
 			return err
 		}
 		defer admin.stop()
 	}
 	server.Listening = func(addr net.Addr) {
-		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(addr))
+		state.listening.Store(true)
+		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
 		if admin != nil {
-			fmt.Fprintf(stdout, "admin pages on %s\n", address(admin.addr))
+			fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
 		}
 		if !set.quiet {
 			fmt.Fprintln(stdout, "stop with Ctrl-C")
@@ -135,12 +153,12 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 }
 
 // address is addr as something to click on.
-func address(addr net.Addr) string {
+func address(scheme string, addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if ok && tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("http://localhost:%d (every address of this machine, port %d)", tcp.Port, tcp.Port)
+		return fmt.Sprintf("%s://localhost:%d (every address of this machine, port %d)", scheme, tcp.Port, tcp.Port)
 	}
-	return "http://" + addr.String()
+	return scheme + "://" + addr.String()
 }
 
 // explain says what to do about the errors that beginners meet.

@@ -44,7 +44,7 @@ func start(t *testing.T, args ...string) *program {
 	p.code = sync.OnceValue(func() int { return <-code })
 	out := bufio.NewReader(r)
 	line, err := out.ReadString('\n')
-	p.url = regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
+	p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(line)
 	if err != nil || p.url == "" {
 		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.all())
 	}
