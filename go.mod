@@ -13,6 +13,7 @@ require (
 	github.com/klauspost/compress v1.18.4
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9
 	golang.org/x/crypto v0.51.0
+	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f
 	golang.org/x/tools v0.45.0
 )
 
