@@ -37,6 +37,10 @@ var experiments = []experiment{
 	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
 	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold},
+	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
+	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
+	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
+	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
@@ -84,7 +88,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced"})
+var ours = slices.Concat(graphSteps, []string{"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed", "capriccio-fifo", "knot", "knot-traced"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)
@@ -115,7 +119,8 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
 	}
-	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details}
+	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
+		Took: time.Since(r.began).Seconds(), Charts: r.charts}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}

@@ -42,6 +42,10 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	"players":         runPlayers,
+	"models":          runModelServer,
+	"models-load":     runModelLoad,
+	"phases":          runPhases,
 }
 
 func init() {

@@ -183,7 +183,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 			// It may be a false alarm, for which fn is not to be bothered.
 			d.read.begin(own)
 			if probe() == unix.EAGAIN {
-				d.read.exhausted(own)
+				own = d.exhausted(&d.read, own)
 				continue
 			}
 			d.read.more()
@@ -199,7 +199,7 @@ func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() sysca
 			if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
 				d.interrupted(d.read.interrupt())
 			} else if !own || d.requests != nil {
-				d.poller.rearm(d)
+				d.rearm()
 			}
 			return nil
 		default:

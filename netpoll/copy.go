@@ -111,7 +111,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 			total += int64(n)
 			consume(bufs, n)
 			if n < size && d.kind.drains() {
-				d.write.exhausted(own)
+				own = d.exhausted(&d.write, own)
 			} else {
 				d.write.more()
 				if len(*bufs) > 0 {
@@ -119,7 +119,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 				}
 			}
 		case unix.EAGAIN:
-			d.write.exhausted(own)
+			own = d.exhausted(&d.write, own)
 		default:
 			d.write.more()
 			return total, e

@@ -32,9 +32,11 @@ func epoch() time.Time {
 // leaves it alone; when it rings too early it is set again for what is due then.
 type deadlines struct {
 	alarm task.Alarm
-	read  int64 // guarded by desc.mu
-	write int64 // guarded by desc.mu
-	armed int64 // guarded by desc.mu: when the alarm rings, 0: not set
+	timer *time.Timer // guarded by desc.mu: in place of the alarm while the desc is loose
+	read  int64       // guarded by desc.mu
+	write int64       // guarded by desc.mu
+	armed int64       // guarded by desc.mu: when the alarm rings, 0: not set
+	last  int64       // guarded by desc.mu: no read deadline is later than this; 0: any
 }
 
 // setDeadline sets the deadlines of the directions named by flags (flagReadExpired,
@@ -57,6 +59,15 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		dl = &deadlines{}
 		d.deadlines = dl
 	}
+	if dl.last != 0 && which&flagReadExpired != 0 && (at == 0 || at > dl.last) {
+		if which&flagWriteExpired != 0 {
+			d.mu.Unlock()
+			d.setDeadline(flagWriteExpired, t)
+			d.mu.Lock()
+			which = flagReadExpired
+		}
+		at = dl.last
+	}
 	if which&flagReadExpired != 0 {
 		dl.read = at
 	}
@@ -76,6 +87,22 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	return nil
 }
 
+// endReads lets no Read wait for longer than until t, whatever deadline is set or going to be.
+func (d *desc) endReads(t time.Time) {
+	at := max(int64(t.Sub(epoch())), 1)
+	d.mu.Lock()
+	if d.deadlines == nil {
+		d.deadlines = &deadlines{}
+	}
+	dl := d.deadlines
+	dl.last = at
+	sooner := dl.read != 0 && dl.read <= at
+	d.mu.Unlock()
+	if !sooner {
+		d.setDeadline(flagReadExpired, t)
+	}
+}
+
 func (d *desc) unexpire(which uint32) {
 	if d.flags.Load()&which != 0 {
 		d.flags.And(^which)
@@ -90,7 +117,29 @@ func (d *desc) arm(dl *deadlines, at int64) {
 	dl.armed = at
 	// In this order: whatever passes between the readings makes the alarm late, not early.
 	left := time.Duration(at) - time.Since(epoch())
+	switch {
+	case d.flags.Load()&flagLoose == 0:
+	case dl.timer == nil:
+		dl.timer = time.AfterFunc(left, d.Ring)
+		return
+	default:
+		dl.timer.Reset(left)
+		return
+	}
 	dl.alarm.Set(d.loop, later(d.loop.Now(), left), d)
+}
+
+// rearmDeadline is called when d has got loose or has been bound. What was set before may
+// still ring, too early. Caller holds mu.
+func (d *desc) rearmDeadline() {
+	dl := d.deadlines
+	if dl == nil || dl.armed == 0 {
+		return
+	}
+	if dl.timer != nil {
+		dl.timer.Stop()
+	}
+	d.arm(dl, dl.armed)
 }
 
 // later is now + d, or the end of time if that is later than it: the zero of the loop's
@@ -115,7 +164,8 @@ func (d *desc) expire(which uint32) {
 	}
 }
 
-// Ring implements task.Ringer for the alarm, which may call too early; on d's loop.
+// Ring implements task.Ringer for the alarm, and is called by the timer; both may be too
+// early.
 func (d *desc) Ring() {
 	d.mu.Lock()
 	dl := d.deadlines
@@ -143,8 +193,12 @@ func (d *desc) Ring() {
 	d.expire(which &^ d.flags.Load())
 }
 
-// drop takes the alarm out of the loop's timers, which would keep d in memory.
+// drop takes the alarm out of the loop's timers, which would keep d in memory. Caller holds
+// mu.
 func (dl *deadlines) drop(l *task.Loop) {
+	if dl.timer != nil {
+		dl.timer.Stop()
+	}
 	if task.CurrentLoop() == l {
 		dl.alarm.Drop()
 		return

@@ -85,11 +85,14 @@ func TestDeadlineFarAhead(t *testing.T) {
 			must(t, c.SetDeadline(time.Time{}))
 			must(t, s.SetDeadline(at))
 			must(t, c.SetDeadline(at))
-			reader := spawn(func() {
+			bound := make(chan struct{}) // the alarm serves only what the loop serves
+			c.d.loop.Post(func() { c.d.bind(); close(bound) })
+			<-bound
+			reader := task.GoOn(c.d.loop, func() {
 				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
 					t.Errorf("Read with the deadline %v: %d, %v", at, n, err)
 				}
-			})
+			}).Join
 			awaitWaiter(&c.d.read)
 			// The loop's own goroutine is all that runs: a deadline that rings too early and is set
 			// anew makes it go round once more each time.

@@ -47,6 +47,9 @@ const (
 	flagExclusive                // a listener that several loops accept from
 	flagListens                  // a listener that one loop accepts from
 	flagEnters                   // OnReadableAt was called: the ticket may stand for a task
+	flagLoose                    // events do not come through the loop, see loose.go; changed with mu held
+	flagPlainReads               // a plain goroutine waits to read
+	flagPlainWrites              // a plain goroutine waits to write
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -59,6 +62,12 @@ type registrar interface {
 	// rearm says that somebody off the loop has begun to wait on d; if d has requests,
 	// on the loop too.
 	rearm(d *desc)
+	// leave ends the delivery of events to d, which has just got loose, for a time. One
+	// already under way may still be delivered. It reports false if that can't be.
+	leave(d *desc) bool
+	// enter begins it again, with what d is ready for already. Own loop only, except
+	// after a leave that came to nothing.
+	enter(d *desc) error
 }
 
 // A desc is a descriptor of the kernel registered with the poller of one loop: its
@@ -102,15 +111,38 @@ func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
 	if writable {
 		d.write.p.Store(ready)
 	}
+	d.looseFromStart()
 	if err := p.register(d); err != nil {
 		return err
+	}
+	if d.flags.Load()&flagLoose != 0 && loose.add(d) != nil {
+		d.flags.And(^uint32(flagLoose))
+		if err := p.enter(d); err != nil {
+			p.deregister(d)
+			return err
+		}
 	}
 	task.Descriptors.Acquire(1)
 	return nil
 }
 
-// own says whether the caller runs on d's loop, where it can't overlap the poller.
-func (d *desc) own() bool { return task.CurrentLoop() == d.loop }
+// own says whether the caller runs on d's loop, where it can't overlap the poller that
+// serves d.
+func (d *desc) own() bool {
+	return task.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
+}
+
+// exhausted is slot.exhausted for a slot of d. If d has got loose since own was found out, an
+// event may have come during the attempt, and the caller does not own d any more. It returns
+// what own is now.
+func (d *desc) exhausted(s *slot, own bool) bool {
+	s.exhausted(own)
+	if own && d.flags.Load()&flagLoose != 0 {
+		s.more()
+		return false
+	}
+	return own
+}
 
 // deliver takes an event from the poller of d. Own loop only.
 func (d *desc) deliver(in, out, hangup bool) {
@@ -215,6 +247,9 @@ func (d *desc) failed(expired uint32) error {
 // and then gives up the lock of held, if that is not 0.
 func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held side) error {
 	w := task.Self()
+	if w.Loop() == nil {
+		return d.waitPlain(w, s, expired, why)
+	}
 	if !s.p.CompareAndSwap(drained, w) {
 		w.Release()
 		if p := s.p.Load(); p == hooked || p == unhooking {
@@ -229,7 +264,7 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held sid
 		return d.failed(expired)
 	}
 	if !own || d.requests != nil {
-		d.poller.rearm(d)
+		d.rearm()
 	}
 	if err := w.Park(why, d.waitOn(held)); err != nil {
 		if s.withdraw(w) {
@@ -329,11 +364,11 @@ func (d *desc) receive(b []byte) (n int, err error) {
 			dry = 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0
 		}
 		if e == unix.EAGAIN {
-			d.read.exhausted(own)
+			own = d.exhausted(&d.read, own)
 			continue
 		}
 		if dry {
-			d.read.exhausted(own)
+			own = d.exhausted(&d.read, own)
 		} else {
 			d.read.more()
 		}
@@ -426,14 +461,14 @@ func (d *desc) send(b []byte) (sent int, err error) {
 			n, e = sysWrite(d.fd, d.piece(b[sent:]), d.raw)
 		}
 		if e == unix.EAGAIN {
-			d.write.exhausted(own)
+			own = d.exhausted(&d.write, own)
 			continue
 		}
 		short := n < len(d.piece(b[sent:]))
 		sent += n
 		if e == 0 && sent < len(b) {
 			if short && d.kind.drains() {
-				d.write.exhausted(own)
+				own = d.exhausted(&d.write, own)
 			} else {
 				d.write.more()
 				d.paceHolding(own, n, writeSide)
@@ -497,7 +532,7 @@ func (d *desc) attemptLocked(sd side, why task.Reason, try func() syscall.Errno)
 			s.more()
 			return own, nil
 		case unix.EAGAIN:
-			s.exhausted(own)
+			own = d.exhausted(s, own)
 		default:
 			s.more()
 			return own, e

@@ -54,6 +54,7 @@ func NewEpoll() (task.Poller, error) {
 		closeFD(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
+	loose.opened()
 	return p, nil
 }
 
@@ -98,14 +99,27 @@ func (p *epoll) Poll(timeout time.Duration) error {
 		if d == nil {
 			continue
 		}
-		const (
-			end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
-			in  = unix.EPOLLIN | end
-			out = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
-		)
-		d.deliver(ev.Events&in != 0, ev.Events&out != 0, ev.Events&end != 0)
+		d.deliver(epollReady(ev.Events))
 	}
 	return err
+}
+
+// epollReady says what events mean for a descriptor.
+func epollReady(events uint32) (in, out, hangup bool) {
+	const (
+		end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
+		rd  = unix.EPOLLIN | end
+		wr  = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
+	)
+	return events&rd != 0, events&wr != 0, events&end != 0
+}
+
+// epollEvents is what d is registered for.
+func epollEvents(d *desc) uint32 {
+	if d.flags.Load()&flagExclusive != 0 {
+		return unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE
+	}
+	return epollInterest
 }
 
 // warmEvents is the number of events from which on warm pays.
@@ -194,6 +208,7 @@ func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy()
 // registered are closed, and who waits on them gets net.ErrClosed.
 func (p *epoll) Close() error {
 	err := p.ringHost.close()
+	defer loose.closed()
 	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
 		return os.NewSyscallError("close", closeFD(p.fd))
@@ -202,16 +217,25 @@ func (p *epoll) Close() error {
 
 func (p *epoll) register(d *desc) error {
 	return p.table.add(d, func() error {
-		ev := unix.EpollEvent{
-			Events: epollInterest,
-			Fd:     int32(uint32(d.token)),
-			Pad:    int32(uint32(d.token >> 32)),
+		if d.flags.Load()&flagLoose != 0 {
+			return nil
 		}
-		if d.flags.Load()&flagExclusive != 0 {
-			ev.Events = unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE
-		}
-		return os.NewSyscallError("epoll_ctl", epollAdd(p.fd, int(d.fd), &ev))
+		return p.enter(d)
 	})
+}
+
+func (p *epoll) enter(d *desc) error {
+	ev := unix.EpollEvent{
+		Events: epollEvents(d),
+		Fd:     int32(uint32(d.token)),
+		Pad:    int32(uint32(d.token >> 32)),
+	}
+	return os.NewSyscallError("epoll_ctl", epollAdd(p.fd, int(d.fd), &ev))
+}
+
+func (p *epoll) leave(d *desc) bool {
+	epollDelete(p.fd, int(d.fd))
+	return true
 }
 
 // deregister relies on close(2) to take the descriptor out of the epoll set, which it

@@ -264,6 +264,9 @@ func (d *desc) shut() error {
 	d.flags.Or(flagClosing)
 	d.poller.deregister(d)
 	d.mu.Lock()
+	if d.flags.Load()&flagLoose != 0 {
+		loose.remove(d)
+	}
 	if d.deadlines != nil {
 		d.deadlines.drop(d.loop)
 	}

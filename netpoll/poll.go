@@ -33,6 +33,7 @@ func NewPoll() (task.Poller, error) {
 	if err := p.waker.open(); err != nil {
 		return nil, err
 	}
+	loose.opened()
 	return p, nil
 }
 
@@ -88,6 +89,9 @@ func (p *poller) Poll(timeout time.Duration) error {
 
 // collect adds d to the next poll(2) if a direction of it waits for an event.
 func (p *poller) collect(d *desc) {
+	if d.flags.Load()&flagLoose != 0 {
+		return
+	}
 	var events int16
 	if d.read.p.Load() != ready {
 		events = unix.POLLIN | unix.POLLRDHUP
@@ -123,6 +127,7 @@ func (p *poller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy(
 // registered are closed, and who waits on them gets net.ErrClosed.
 func (p *poller) Close() error {
 	err := p.ringHost.close()
+	defer loose.closed()
 	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
 		return nil
@@ -136,6 +141,11 @@ func (p *poller) register(d *desc) error {
 // deregister ends a Poll in progress, because poll(2) keeps the files that it waits for
 // open: the peer of a closed socket would not be told.
 func (p *poller) deregister(d *desc) { p.table.remove(d, func() { p.waker.wake() }) }
+
+// leave may leave d in a Poll in progress, whose event then is a false alarm.
+func (p *poller) leave(*desc) bool { return true }
+
+func (p *poller) enter(*desc) error { return p.waker.wake() }
 
 // rearm makes a Poll in progress look at the slots again.
 func (p *poller) rearm(*desc) { p.waker.wake() }

@@ -254,7 +254,7 @@ func (d *desc) part(try func() (int64, syscall.Errno)) (int64, error) {
 	}
 	n, e := try()
 	if e == unix.EAGAIN {
-		d.write.exhausted(own)
+		d.exhausted(&d.write, own)
 		return 0, nil
 	}
 	// Even after a short sendfile: it may have come to the end of the file, and only

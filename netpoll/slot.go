@@ -57,7 +57,8 @@ func (s *slot) begin(own bool) bool {
 	return true
 }
 
-// exhausted ends an attempt that left nothing: the next one has to wait for an event.
+// exhausted ends an attempt that left nothing: the next one has to wait for an event. See
+// desc.exhausted.
 func (s *slot) exhausted(own bool) {
 	if own && s.p.Load() == ready {
 		s.p.Store(drained)

@@ -36,6 +36,8 @@ type nullRegistrar struct{}
 func (nullRegistrar) register(*desc) error { return nil }
 func (nullRegistrar) deregister(*desc)     {}
 func (nullRegistrar) rearm(*desc)          {}
+func (nullRegistrar) leave(*desc) bool     { return false }
+func (nullRegistrar) enter(*desc) error    { return nil }
 
 // A supply stands for the kernel's side of a descriptor: units that can be taken from
 // either direction.

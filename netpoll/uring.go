@@ -91,6 +91,7 @@ func NewUring(o UringOptions) (task.Poller, error) {
 		p.buffers.close()
 		return nil, errors.Join(err, p.driver.Close())
 	}
+	loose.opened()
 	return p, nil
 }
 
@@ -179,6 +180,7 @@ func (p *uringPoller) Active() bool {
 // Close implements task.Poller: descriptors still registered are closed, and who waits
 // on them gets net.ErrClosed. It returns when the kernel has let go of all of them.
 func (p *uringPoller) Close() error {
+	defer loose.closed()
 	return p.table.close(func() error {
 		p.waker.close()
 		err := p.driver.Close() // completes, and so frees, what is left
@@ -220,10 +222,38 @@ func (p *uringPoller) rearm(d *desc) {
 		return
 	}
 	if d.own() {
+		if d.flags.Load()&(flagPlainReads|flagPlainWrites) == 0 {
+			r.setLoose(false) // a leave may have come to nothing
+		}
 		p.attend(r)
 	} else {
 		p.post(r)
 	}
+}
+
+// leave lets the looseSet serve d. If the socket belongs to the kernel, the loop has to get
+// it back first, for which it must not be held; until then it serves d.
+func (p *uringPoller) leave(d *desc) bool {
+	r := d.requests
+	if r.setLoose(true) {
+		p.post(r)
+		return false
+	}
+	return true
+}
+
+func (p *uringPoller) enter(d *desc) error {
+	d.requests.setLoose(false)
+	p.rearm(d)
+	return nil
+}
+
+// setLoose reports whether the socket belongs to the kernel.
+func (r *requests) setLoose(to bool) (streaming bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loose = to
+	return r.streaming
 }
 
 // post has the loop attend to r.

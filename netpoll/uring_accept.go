@@ -55,7 +55,7 @@ func (q *accepting) Complete(res int32, flags uint32) {
 		switch e := syscall.Errno(-res); {
 		case res >= 0:
 		case e == unix.ECANCELED || e == unix.EINTR || e == unix.EAGAIN:
-			tell = r.plain
+			tell = r.plain || r.loose
 		default:
 			r.ended, r.errno = true, e
 		}

@@ -117,7 +117,7 @@ func (q *receiving) Complete(res int32, flags uint32) {
 		case res == 0:
 			r.ended, r.errno, tell = true, 0, true
 		case e == unix.ECANCELED || e == unix.EINTR || e == unix.EAGAIN:
-			tell = r.plain
+			tell = r.plain || r.loose
 		case e == unix.ENOBUFS:
 			tell = true // the reader calls the socket itself, see prepareRead
 		case e == unix.EINVAL && p.capped:

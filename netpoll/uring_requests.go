@@ -43,6 +43,7 @@ type requests struct {
 	mu        sync.Mutex
 	streaming bool          // guarded by mu
 	plain     bool          // guarded by mu: never stream again, see surrender
+	loose     bool          // guarded by mu: do not stream now, see uringPoller.leave
 	ended     bool          // guarded by mu: the stream ended, with errno; not told yet
 	errno     syscall.Errno // guarded by mu; 0: the end of the stream
 	held      uint16        // guarded by mu: buffers in the queue
@@ -57,7 +58,7 @@ const (
 )
 
 func newRequests(p *uringPoller, d *desc) *requests {
-	r := &requests{d: d, p: p}
+	r := &requests{d: d, p: p, loose: d.flags.Load()&flagLoose != 0}
 	switch {
 	case d.flags.Load()&(flagListens|flagShared) == flagListens:
 		r.accepted = &acceptQueue{}
@@ -76,6 +77,9 @@ func (s *slot) awaited() bool {
 
 // missing returns the directions that somebody waits for and nobody has asked for.
 func (r *requests) missing() uint32 {
+	if r.d.flags.Load()&flagLoose != 0 {
+		return 0
+	}
 	asked := r.asked.Load()
 	var missing uint32
 	if asked&askedRead == 0 && r.d.read.awaited() {
@@ -142,6 +146,9 @@ func (p *uringPoller) prepareRead(r *requests, sqe *uring.SubmissionQueueEntry) 
 		defer r.mu.Unlock()
 		switch {
 		case r.plain:
+		case r.loose:
+			sqe.PreparePollAdd(fd, interest)
+			return (*readable)(r)
 		case r.accepted != nil:
 			r.streaming = true
 			sqe.PrepareMultishotAccept(fd, 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -238,7 +245,7 @@ func (r *requests) surrendered() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.plain && r.streaming
+	return (r.plain || r.loose) && r.streaming
 }
 
 // surrender makes the descriptor one that works by readiness, for good: from now on

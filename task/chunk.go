@@ -133,6 +133,7 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 			refusal = threadLockRefusal
 		}
 	}
+	l.dropLabels()
 	w := m.below
 	m.below = nil
 	if l.observed {

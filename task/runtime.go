@@ -24,7 +24,8 @@ type Config struct {
 	NewPoller func(loop int) (Poller, error)
 	// NewObserver makes the observer of one loop; nil: none.
 	NewObserver func(l *Loop) Observer
-	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out.
+	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
+	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
 	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
 	// program; nil: everybody is.
@@ -114,6 +115,9 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.NewPoller == nil {
 		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")
 	}
+	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
+		return nil, errBubble
+	}
 	if cfg.Loops == 0 {
 		cfg.Loops = runtime.GOMAXPROCS(0)
 	}
@@ -164,6 +168,8 @@ func New(cfg Config) (*Runtime, error) {
 	return rt, nil
 }
 
+var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
+
 func (rt *Runtime) makeLoops() error {
 	for i := range rt.cfg.Loops {
 		p, err := rt.cfg.NewPoller(i)
@@ -184,18 +190,12 @@ func (rt *Runtime) makeLoops() error {
 			l.observer = rt.cfg.NewObserver(l)
 			l.observed = l.observer != nil
 		}
-		if rt.cfg.NewPolicy != nil {
-			l.policy = rt.cfg.NewPolicy(l)
-			if c, ok := l.policy.(CohortPolicy); ok {
-				l.cohorts, l.newest = c, c.NewestFirst()
-			}
-		}
+		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
 			l.bottlenecks, _ = l.admission.(Bottlenecks)
 		}
 		l.hub = rt.cfg.NoHandOver
-		l.plain = l.policy == nil && !l.hub
 		rt.loops = append(rt.loops, l)
 	}
 	return nil

@@ -9,10 +9,10 @@ import (
 )
 
 // A Case is one of the communications of a Select. Make it with the methods RecvCase
-// and SendCase of a channel; it may be used again, by several at once, and may stand more
+// and SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once, and may stand more
 // than once in one Select.
 type Case interface {
-	guard() *guard
+	guard() *guard                                 // nil: nothing is to be guarded
 	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
 	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
 	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
@@ -22,7 +22,9 @@ type Case interface {
 
 // A selection is one Select that waits.
 type selection struct {
-	fired atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+	fired   atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+	timed   bool         // one is an AfterCase; fixed before the wait
+	context bool         // one is a DoneCase; fixed before the wait
 }
 
 // claim is called by whoever wants to serve case i; one succeeds.
@@ -97,6 +99,9 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 func guardsOf(cases []Case, guards []heldGuard) []heldGuard {
 	for _, c := range cases {
 		g := c.guard()
+		if g == nil {
+			continue
+		}
 		at, found := slices.BinarySearchFunc(guards, g, func(a heldGuard, b *guard) int {
 			return cmp.Compare(uintptr(unsafe.Pointer(a.g)), uintptr(unsafe.Pointer(b)))
 		})
@@ -112,8 +117,22 @@ type recvCase[T any] struct {
 	into *T
 }
 
-// RecvCase is a Case that receives into *into, which may be nil.
-func (c *Chan[T]) RecvCase(into *T) Case { return &recvCase[T]{c: c, into: into} }
+// RecvCase is a Case that receives into *into, which may be nil. With a nil Chan it is never
+// ready, as in a select statement.
+func (c *Chan[T]) RecvCase(into *T) Case {
+	if c == nil {
+		return neverCase{}
+	}
+	return &recvCase[T]{c: c, into: into}
+}
+
+// A neverCase can never go on.
+type neverCase struct{}
+
+func (neverCase) guard() *guard                        { return nil }
+func (neverCase) try(*Loop) (bool, *Waiter, error)     { return false, nil, nil }
+func (neverCase) enqueue(*Waiter, *selection, int) any { return nil }
+func (neverCase) dequeue(*Loop, any, bool) error       { return nil }
 
 func (r *recvCase[T]) guard() *guard { return &r.c.g }
 
@@ -175,8 +194,13 @@ type sendCase[T any] struct {
 	v T
 }
 
-// SendCase is a Case that sends v.
-func (c *Chan[T]) SendCase(v T) Case { return &sendCase[T]{c: c, v: v} }
+// SendCase is a Case that sends v. With a nil Chan it is never ready.
+func (c *Chan[T]) SendCase(v T) Case {
+	if c == nil {
+		return neverCase{}
+	}
+	return &sendCase[T]{c: c, v: v}
+}
 
 func (s *sendCase[T]) guard() *guard { return &s.c.g }
 

@@ -30,8 +30,12 @@ func (s *Semaphore) Acquire(n int64) error {
 	return s.acquire(context.Background(), n)
 }
 
-// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends.
+// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends. If that has
+// ended before, it takes nothing.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
 	if here() == nil {
 		return s.acquire(ctx, n)
 	}

@@ -203,9 +203,18 @@ func (w *worker) runTask(l *Loop, t *Task) {
 	returned = true
 }
 
+// dropLabels takes the profiler labels that a task has set (runtime/pprof,
+// SetGoroutineLabels) off the calling goroutine, which is going to run others.
+func (l *Loop) dropLabels() {
+	if coro.Labels() != l.labels {
+		coro.SetLabels(l.labels)
+	}
+}
+
 // finish does the bookkeeping for the end of t.
 func (l *Loop) finish(t *Task, failure error) {
 	l.unlockThread()
+	l.dropLabels()
 	if t.startsAt != 0 {
 		l.neverEntered(t)
 	}

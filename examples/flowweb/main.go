@@ -14,6 +14,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,6 +23,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime/pprof"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -39,11 +41,21 @@ func main() {
 	fixed := flag.Int("servlets", 0, "always so many servlets in serve; 0: as many as the load needs")
 	high := flag.Float64("high", 20, "HIGH of the paper")
 	stats := flag.Duration("stats", 0, "print the number of servlets and of responses so often")
+	cpu := flag.String("cpuprofile", "", "file for a profile of the processor's time")
 	dot := flag.Bool("dot", false, "print the graph at the end, for Graphviz")
 	flag.Parse()
+	if *cpu != "" {
+		f, err := os.Create(*cpu)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			log.Fatal(err)
+		}
+	}
 	s := &serve{root: *root, delay: *delay}
 	opt := flow.Options{Min: *fixed, Max: *fixed, High: *high}
-	log.Fatal(capriccio.Run(context.Background(), func(context.Context) error {
+	err := capriccio.Run(context.Background(), func(context.Context) error {
 		ln, err := netpoll.Listen("tcp", *addr)
 		if err != nil {
 			return err
@@ -64,7 +76,11 @@ func main() {
 			g.WriteDOT(os.Stdout)
 		}
 		return err
-	}))
+	})
+	pprof.StopCPUProfile()
+	if !flownet.Ended(err) && !errors.Is(err, context.Canceled) {
+		log.Fatal(err)
+	}
 }
 
 // build puts the graph together.

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// phases are the load of flow-adapt: rest, then up to a peak and down again, some times.
+type phases struct {
+	idle, ramp, peak time.Duration
+	low, high        float64 // requests/s
+	times            int
+}
+
+var (
+	phasesFull  = phases{10 * time.Second, 3 * time.Second, 20 * time.Second, 20, 1000, 3}
+	phasesQuick = phases{1500 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 20, 1000, 2}
+)
+
+func (p phases) period() time.Duration { return p.idle + 2*p.ramp + p.peak }
+func (p phases) length() time.Duration { return time.Duration(p.times)*p.period() + p.idle }
+
+// rate is how many requests come per second after so long.
+func (p phases) rate(t time.Duration) float64 {
+	t %= p.period()
+	up := func(share float64) float64 { return p.low + (p.high-p.low)*min(max(share, 0), 1) }
+	if t < p.idle+p.ramp+p.peak {
+		return up((t - p.idle).Seconds() / p.ramp.Seconds())
+	}
+	return up((p.period() - t).Seconds() / p.ramp.Seconds())
+}
+
+// adaptDelay is how long a request of flow-adapt waits: at the peak 20 are waiting.
+const adaptDelay = 20 * time.Millisecond
+
+// runFlowAdapt shows how the number of servlets follows the load.
+func runFlowAdapt(r *run) error {
+	shape := phasesFull
+	if r.quick {
+		shape = phasesQuick
+	}
+	path, err := r.buildExample("flowweb")
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(r.scratch, "site")
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "page"), make([]byte, 10_000), 0o666); err != nil {
+		return err
+	}
+	for _, system := range []struct{ name, flag string }{
+		{"capriccio-flow", "-high=20"}, {"flow-high-5", "-high=5"}, {"flow-high-2", "-high=2"}, {"flow-1024-fixed", "-servlets=1024"},
+	} {
+		if err := r.adapt(system.name, path, shape, "-root", root, "-delay", adaptDelay.String(), system.flag); err != nil {
+			if r.ctx.Err() != nil {
+				return context.Cause(r.ctx)
+			}
+			r.fail(system.name, system.name, err)
+		}
+	}
+	r.note("examples/flowweb; each request waits %v; Poisson arrivals, %v to %v a second: %d times %v at rest, %v up, %v peak, %v down",
+		adaptDelay, shape.low, shape.high, shape.times, shape.idle, shape.ramp, shape.peak, shape.ramp)
+	r.note("capriccio-flow: HIGH = 20, as in the paper; flow-1024-fixed: always 1,024 servlets, no adaptation: what adaptation has to be worth")
+	r.charts = []report.Chart{
+		{Title: "Servlets", Metric: "servlets", XLabel: "s"},
+		{Title: "Bandwidth delivered", Metric: "bandwidth", XLabel: "s"},
+	}
+	r.details = []string{"servlets", "bandwidth"}
+	return nil
+}
+
+// adapt runs one server under the phases.
+func (r *run) adapt(system, path string, shape phases, args ...string) error {
+	const every = 250 * time.Millisecond
+	s, err := startServer(r.ctx, system, path, append(args, "-addr", "127.0.0.1:0", "-stats", every.String())...)
+	if err != nil {
+		return err
+	}
+	defer s.child.Close()
+	ctx, cancel := context.WithTimeout(r.ctx, shape.length()+sampleTimeout)
+	defer cancel()
+	type outcome struct {
+		lines []string
+		err   error
+	}
+	client := make(chan outcome, 1)
+	go func() {
+		lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Args: append(
+			[]string{workerCommand, "phases", "-addr", s.addr, "-path", "/page"}, flagPairs("pid", s.child.PID(), "idle", shape.idle,
+				"ramp", shape.ramp, "peak", shape.peak, "low", shape.low, "high", shape.high, "times", shape.times)...)})
+		client <- outcome{lines, err}
+	}()
+	var samples []sample
+	most, sum, changes, last := 0.0, 0.0, 0.0, math.NaN()
+	n := 0
+	for {
+		line, err := s.child.Line(ctx)
+		if err != nil {
+			return errors.Join(err, (<-client).err)
+		}
+		var at, servlets, handled float64
+		if _, err := fmt.Sscan(line, &at, &servlets, &handled); err != nil {
+			return fmt.Errorf("%q: %w", line, err)
+		}
+		samples = append(samples, sample{"servlets", "1", math.Round(at*4) / 4, servlets})
+		if !math.IsNaN(last) {
+			changes += math.Abs(servlets - last)
+		}
+		last, most, sum, n = servlets, max(most, servlets), sum+servlets, n+1
+		select {
+		case o := <-client:
+			if o.err != nil {
+				return o.err
+			}
+			got, err := parseSamples(o.lines)
+			if err != nil {
+				return err
+			}
+			minutes := float64(n) * every.Minutes()
+			return r.add(system, append(append(got, samples...), sample{"servlets-most", "1", 0, most},
+				sample{"servlets-mean", "1", 0, sum / float64(n)}, sample{"changes", "1/min", 0, changes / minutes}))
+		default:
+		}
+	}
+}
+
+// overheads are the parts of package flow that Table 1 has, by the functions that they are.
+var overheads = []struct{ metric, function string }{
+	{"statistics", "internal/adapt."},
+	{"enqueue", ".put"},
+	{"dequeue", ".take"},
+	{"per-flow", "flow.(*Vars["},
+	{"give-back", ".done"},
+}
+
+// runFlowOverhead measures which share of the processor's time a flow graph takes for itself.
+func runFlowOverhead(r *run) error {
+	path, err := r.buildExample("flowweb")
+	if err != nil {
+		return err
+	}
+	const folders, clients = 20, 256
+	tree, root := newWebTree(folders), filepath.Join(r.scratch, "tree")
+	if err := tree.write(r.ctx, root); err != nil {
+		return err
+	}
+	length := 30 * time.Second
+	if r.quick {
+		length = 4 * time.Second
+	}
+	for round := range r.rounds() {
+		file := filepath.Join(r.scratch, fmt.Sprint("profile-", round))
+		s, err := startServer(r.ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", root, "-cpuprofile", file)
+		if err != nil {
+			return err
+		}
+		_, err = proc.Output(r.ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+			Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs("pid", s.child.PID(), "conns", clients,
+				"folders", folders, "warm", length/10, "for", length)...)})
+		s.child.Signal(syscall.SIGINT)
+		select {
+		case <-s.child.Ended():
+		case <-time.After(sampleTimeout):
+			err = errors.Join(err, errors.New("the server did not end"))
+		}
+		s.child.Close()
+		if err != nil {
+			return err
+		}
+		data, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		p, err := profile.Parse(data)
+		data.Close()
+		if err != nil {
+			return err
+		}
+		if err := r.add("capriccio-flow", flowShares(p)); err != nil {
+			return err
+		}
+	}
+	r.note("shares of the CPU time of examples/flowweb, %d clients, %d MB of SPECweb99-like files in memory; the paper: statistics 2.74 %%, enqueue 2.49 %%, dequeue 1.74 %%, per-flow 1.10 %%, all below 9 %%",
+		clients, tree.bytes()/1e6)
+	r.note("enqueue and dequeue include waits for the queue's lock and choosing what runs next; give-back: the end of a call of Run, statistics included")
+	r.charts = []report.Chart{{Title: "Share of CPU time", Metric: "all", Bars: true}}
+	return nil
+}
+
+// flowShares are the shares of the parts of package flow in a CPU profile, in percent. A sample
+// counts for the innermost of them.
+func flowShares(p *profile.Profile) []sample {
+	of, total := map[string]int64{}, int64(0)
+	for _, s := range p.Sample {
+		value := s.Value[len(s.Value)-1]
+		total += value
+	frames:
+		for _, location := range s.Location {
+			for _, line := range location.Line {
+				for _, o := range overheads {
+					name := line.Function.Name
+					if strings.Contains(name, o.function) && (strings.Contains(name, "/flow.") || strings.Contains(name, "internal/adapt.")) {
+						of[o.metric] += value
+						of["all"] += value
+						break frames
+					}
+				}
+			}
+		}
+	}
+	var shares []sample
+	for _, metric := range []string{"statistics", "enqueue", "dequeue", "per-flow", "give-back", "all"} {
+		shares = append(shares, sample{metric, "%", 0, 100 * float64(of[metric]) / float64(max(total, 1))})
+	}
+	return shares
+}

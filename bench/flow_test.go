@@ -1,0 +1,48 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+func TestPhasesGoUpAndDown(t *testing.T) {
+	p := phases{10 * time.Second, 2 * time.Second, 5 * time.Second, 100, 300, 2}
+	for at, want := range map[time.Duration]float64{
+		0: 100, 10 * time.Second: 100, 11 * time.Second: 200, 12 * time.Second: 300, 17 * time.Second: 300, 18 * time.Second: 200,
+		19 * time.Second: 100, 30 * time.Second: 200,
+	} {
+		if got := p.rate(at); got != want {
+			t.Errorf("after %v: %v a second, want %v", at, got, want)
+		}
+	}
+	if p.length() != 48*time.Second {
+		t.Errorf("length %v, want 48s", p.length())
+	}
+}
+
+func TestSharesOfAFlowGraph(t *testing.T) {
+	stack := func(value int64, names ...string) *profile.Sample {
+		s := &profile.Sample{Value: []int64{1, value}}
+		for _, name := range names {
+			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+		}
+		return s
+	}
+	const flow = "github.com/capriccio-go/capriccio/flow."
+	got := map[string]float64{}
+	for _, s := range flowShares(&profile.Profile{Sample: []*profile.Sample{
+		stack(10, "runtime.mallocgc", flow+"(*Instance[go.shape.int]).put", flow+"(*Out[go.shape.int]).Send", "main.run"),
+		stack(20, "github.com/capriccio-go/capriccio/internal/adapt.(*Sizer).Served", flow+"(*Instance[...]).done"),
+		stack(30, "os.put", "main.run"),
+		stack(40, flow+"(*Vars[...]).Of", "main.run"),
+	}}) {
+		got[s.metric] = s.value
+	}
+	for metric, want := range map[string]float64{"enqueue": 10, "statistics": 20, "give-back": 0, "per-flow": 40, "all": 70} {
+		if got[metric] != want {
+			t.Errorf("%s: %v %%, want %v", metric, got[metric], want)
+		}
+	}
+}

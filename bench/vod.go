@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// vodShape is what a run of vod does. The paper's: a minute at once, then 5 s at a time.
+type vodShape struct {
+	rates        []float64     // Mbit/s
+	first, chunk time.Duration // of the film
+	trial        time.Duration // that nobody may starve in
+	film         int64         // bytes
+	begin, most  int           // clients tried
+	rounds       int
+}
+
+var (
+	vodFull  = vodShape{[]float64{1, 6, 12, 18}, time.Minute, 5 * time.Second, 3 * time.Minute, 4 << 30, 8, 8000, 3}
+	vodQuick = vodShape{[]float64{6}, time.Second, 500 * time.Millisecond, 2 * time.Second, 256 << 20, 128, 4000, 1}
+)
+
+// runVod finds how many players of a film a server can serve so that none ever runs out of
+// film (Aspen, Figures 10 and 11).
+func runVod(r *run) error {
+	shape := vodFull
+	if r.quick {
+		shape = vodQuick
+	}
+	film := filepath.Join(r.scratch, "film")
+	if err := writeNoise(film, shape.film); err != nil {
+		return err
+	}
+	path, err := r.buildExample("vod")
+	if err != nil {
+		return err
+	}
+	for range shape.rounds {
+		for _, rate := range shape.rates {
+			for _, by := range []string{"flow", "task", "goroutine"} {
+				system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
+				start := func(ctx context.Context) (*server, error) {
+					return startServer(ctx, system, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
+						"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String())
+				}
+				if err := r.mostPlayers(system, start, rate, shape); err != nil {
+					r.fail(system, fmt.Sprintf("%s at %v Mbit/s", system, rate), err)
+				}
+			}
+			if nginx, err := findNginx(); err != nil {
+				r.skip("nginx", err)
+			} else if err := r.mostPlayers("nginx", func(ctx context.Context) (*server, error) {
+				return startNginxWith(ctx, nginx, r.scratch, func(dir, addr string) string {
+					bytes := rate * 1e6 / 8
+					// A tenth more than is played: it counts in whole seconds.
+					option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
+						int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
+					return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
+				})
+			}, rate, shape); err != nil {
+				r.fail("nginx", "nginx", err)
+			}
+		}
+	}
+	r.note("clients: the most that played for %v without one running out of film, found by bisection to 5 %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
+		shape.trial, shape.first, shape.chunk)
+	r.note("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most)
+	r.note("capriccio-flow, capriccio, goroutine: examples/vod; nginx: limit_rate, 10 %% above the rate; server on core %d, players on core %d", serverCore, clientCore)
+	r.charts = []report.Chart{
+		{Title: "Players without interruption", Metric: "clients", XLabel: "Mbit/s", Bars: true},
+		{Title: "CPU per player on the server", Metric: "cpu-per-client", XLabel: "Mbit/s", Bars: true},
+	}
+	return nil
+}
+
+// mostPlayers finds the most players that one server can serve.
+func (r *run) mostPlayers(system string, start func(context.Context) (*server, error), rate float64, shape vodShape) error {
+	var best []sample
+	trial := func(n int) (bool, error) {
+		if r.ctx.Err() != nil {
+			return false, context.Cause(r.ctx)
+		}
+		s, err := start(r.ctx)
+		if err != nil {
+			return false, err
+		}
+		defer s.child.Close()
+		ctx, cancel := context.WithTimeout(r.ctx, shape.trial+sampleTimeout)
+		defer cancel()
+		lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+			Args: append([]string{workerCommand, "players", "-addr", s.addr, "-path", map[bool]string{true: "/film"}[system == "nginx"]},
+				flagPairs("pid", s.child.PID(), "clients", n, "rate", rate, "first", shape.first, "for", shape.trial, "film", shape.film)...)})
+		if err != nil {
+			return false, err
+		}
+		samples, err := parseSamples(lines)
+		if err != nil {
+			return false, err
+		}
+		fmt.Fprintf(r.progress, "%s at %v Mbit/s: %d players, %.0f starved\n", system, rate, n, samples[0].value)
+		if samples[0].value > 0 {
+			return false, nil
+		}
+		best = samples[1:]
+		return true, nil
+	}
+	most, err := bisect(shape.begin, shape.most, func(n int) (bool, error) {
+		// A machine that does something else for a moment has players starve, too.
+		ok, err := trial(n)
+		if err == nil && !ok {
+			ok, err = trial(n)
+		}
+		return ok, err
+	})
+	if err != nil {
+		return err
+	}
+	return r.add(system, append(best, sample{"clients", "1", rate, float64(most)}))
+}
+
+// bisect finds about the largest number from 1 to most that is good, to 5 %, beginning with
+// first; 0 if none is. What is more than a number that is not good is taken to be not good.
+func bisect(first, most int, good func(int) (bool, error)) (int, error) {
+	low, high := 0, most+1
+	for n := min(first, most); high-low > max(1, low/20); {
+		ok, err := good(n)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			low = n
+		} else {
+			high = n
+		}
+		if high > most {
+			n = min(2*low, most)
+		} else {
+			n = (low + high) / 2
+		}
+	}
+	return low, nil
+}
+
+// writeNoise makes a file of so many bytes, on the disk and not in the page cache.
+func writeNoise(name string, size int64) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	random := newLot(3)
+	for at := int64(0); at < size; at += int64(len(block)) {
+		for i := 0; i < len(block); i += 64 {
+			copy(block[i:], strconv.Itoa(random.below(1<<30)))
+		}
+		if _, err := f.Write(block[:min(int64(len(block)), size-at)]); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return uncache(name)
+}
+
+// A player plays a film as it comes in: it begins when it has a first part of it.
+type player struct {
+	rate     float64 // bytes/s
+	first    float64 // bytes
+	received float64
+	playing  bool
+	began    time.Time // to play
+	starved  bool
+}
+
+// receive says that n bytes more are there.
+func (p *player) receive(now time.Time, n int) {
+	p.look(now)
+	p.received += float64(n)
+	if !p.playing && p.received >= p.first {
+		p.playing, p.began = true, now
+	}
+}
+
+// look finds out whether the player has run out of film.
+func (p *player) look(now time.Time) {
+	if p.playing && p.received < p.rate*now.Sub(p.began).Seconds() {
+		p.starved = true
+	}
+}
+
+// bodyOf is what follows a response's head in what has been read first.
+func bodyOf(data []byte) (int, error) {
+	head, body, ok := strings.Cut(string(data), "\r\n\r\n")
+	if !ok || !strings.Contains(head, " 200 ") && !strings.Contains(head, " 206 ") {
+		return 0, fmt.Errorf("the server said %.40q", data)
+	}
+	return len(body), nil
+}

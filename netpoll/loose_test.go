@@ -1,0 +1,287 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// holding runs on every loop but the first a task that holds it until the test is over, and
+// runs f as a task of the first, which may wait natively, as libraries do, for goroutines
+// that use connections.
+func holding(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+	for _, s := range settings() {
+		if s.loops > 2 {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			rt := s.start(t)
+			release := make(chan struct{})
+			var held sync.WaitGroup
+			for i := 1; i < rt.Loops(); i++ {
+				held.Add(1)
+				task.GoOn(rt.Loop(i), func() { held.Done(); <-release })
+			}
+			held.Wait()
+			done := make(chan struct{})
+			task.GoOn(rt.Loop(0), func() { defer close(done); f(t, rt) })
+			<-done
+			close(release)
+		})
+	}
+}
+
+// natively runs f on a goroutine, and has its caller wait for it without parking.
+func natively(f func()) {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	<-done
+}
+
+// pairHere is connPair by plain package net means at the other end: who serves is no
+// matter of this package.
+func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer ln.Close()
+	c, err := Dial("tcp", ln.Addr().String())
+	must(t, err)
+	theirs, err = ln.Accept()
+	must(t, err)
+	return c.(*Conn), theirs
+}
+
+// What a goroutine reads, writes, dials, accepts or waits for until a deadline does not need
+// the loop, which its task holds.
+func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
+	holding(t, func(t *testing.T, rt *task.Runtime) {
+		c, peer := pairHere(t)
+		defer c.Close()
+		defer peer.Close()
+		buf := make([]byte, 1)
+		t.Run("bytes that come later", func(t *testing.T) {
+			natively(func() {
+				reader := spawn(func() { _, err := c.Read(buf); must(t, err) })
+				awaitWaiter(&c.d.read)
+				peer.Write([]byte("x"))
+				must(t, reader())
+			})
+		})
+		t.Run("bytes that are there", func(t *testing.T) {
+			peer.Write([]byte("x"))
+			natively(func() { _, err := c.Read(buf); must(t, err) })
+		})
+		t.Run("deadline", func(t *testing.T) {
+			must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond))) // by the task
+			natively(func() {
+				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Read: %v, want %v", err, os.ErrDeadlineExceeded)
+				}
+				must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Read: %v, want %v", err, os.ErrDeadlineExceeded)
+				}
+			})
+			must(t, c.SetReadDeadline(time.Time{}))
+		})
+		t.Run("write", func(t *testing.T) {
+			const size = 8 << 20
+			read := spawn(func() {
+				for n, buf := 0, make([]byte, 64<<10); n < size; {
+					k, err := peer.Read(buf)
+					must(t, err)
+					n += k
+				}
+			})
+			natively(func() { _, err := c.Write(make([]byte, size)); must(t, err); must(t, read()) })
+		})
+		t.Run("close", func(t *testing.T) {
+			natively(func() {
+				reader := spawn(func() {
+					if _, err := c.Read(buf); !errors.Is(err, net.ErrClosed) {
+						t.Errorf("Read: %v, want %v", err, net.ErrClosed)
+					}
+				})
+				awaitWaiter(&c.d.read)
+				must(t, c.Close())
+				must(t, reader())
+			})
+		})
+	})
+}
+
+func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
+	holding(t, func(t *testing.T, rt *task.Runtime) {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		natively(func() {
+			for range 4 { // each loop has its turn
+				accepted := spawn(func() {
+					s, err := ln.AcceptConn()
+					must(t, err)
+					s.Write([]byte("x"))
+					must(t, s.Close())
+				})
+				awaitWaiter(&ln.d.read)
+				c, err := DialContext(context.Background(), "tcp", ln.Addr().String())
+				must(t, err)
+				if _, err := c.Read(make([]byte, 1)); err != nil {
+					t.Error(err)
+				}
+				must(t, accepted())
+				must(t, c.Close())
+			}
+			full := fullListener(t)
+			if _, err := DialTimeout("tcp", full, 10*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("DialTimeout: %v, want %v", err, os.ErrDeadlineExceeded)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if _, err := DialContext(ctx, "tcp", full); !errors.Is(err, context.Canceled) {
+				t.Errorf("DialContext: %v, want %v", err, context.Canceled)
+			}
+		})
+	})
+}
+
+func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
+	holding(t, func(t *testing.T, rt *task.Runtime) {
+		r, w, err := Pipe()
+		must(t, err)
+		defer r.Close()
+		defer w.Close()
+		natively(func() {
+			const size = 1 << 20
+			read := spawn(func() {
+				for n, buf := 0, make([]byte, 4096); n < size; {
+					k, err := r.Read(buf)
+					must(t, err)
+					n += k
+				}
+			})
+			awaitWaiter(&r.d.read)
+			_, err := w.Write(make([]byte, size))
+			must(t, err)
+			must(t, read())
+		})
+	})
+}
+
+// Tasks and goroutines take turns on a connection: it gets loose and is bound again, and no
+// event is lost.
+func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		const rounds = 200
+		echo := rt.Go(func() {
+			for range rounds {
+				var b [1]byte
+				_, err := s.Read(b[:])
+				must(t, err)
+				_, err = s.Write(b[:])
+				must(t, err)
+			}
+		})
+		talk := func() {
+			var b [1]byte
+			_, err := c.Write(b[:])
+			must(t, err)
+			_, err = c.Read(b[:])
+			must(t, err)
+		}
+		var looseSeen, boundSeen bool
+		for i := range rounds {
+			if i%2 == 0 {
+				must(t, task.GoOn(c.d.loop, talk).Join())
+				boundSeen = boundSeen || c.d.flags.Load()&flagLoose == 0
+			} else {
+				talk()
+				looseSeen = looseSeen || c.d.flags.Load()&flagLoose != 0
+			}
+		}
+		must(t, echo.Join())
+		// A ring gives a socket back only when its loop asks for it.
+		if !looseSeen && c.d.requests == nil || !boundSeen {
+			t.Errorf("it was loose: %v, bound: %v; want both", looseSeen, boundSeen)
+		}
+	})
+}
+
+// As long as a goroutine waits to read, a task that waits to write does not bind the
+// connection.
+func TestBusyGoroutineKeepsItLoose(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		c, peer := pairHere(t)
+		defer c.Close()
+		defer peer.Close()
+		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
+		awaitWaiter(&c.d.read)
+		const size = 8 << 20
+		writer := task.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+		awaitWaiter(&c.d.write)
+		if c.d.flags.Load()&flagLoose == 0 {
+			t.Error("the task has bound the connection, whose reader then needs the loop")
+		}
+		for n, buf := 0, make([]byte, 64<<10); n < size; {
+			k, err := peer.Read(buf)
+			must(t, err)
+			n += k
+		}
+		must(t, writer.Join())
+		peer.Write([]byte("x"))
+		must(t, reader())
+	})
+}
+
+// The set goes with the last poller, and comes again.
+func TestLooseSetGoes(t *testing.T) {
+	for range 2 {
+		rt := onOne(t, 1).start(t)
+		c, peer := pairHere(t)
+		reader := spawn(func() { c.Read(make([]byte, 1)) })
+		awaitWaiter(&c.d.read)
+		peer.Write([]byte("x"))
+		must(t, reader())
+		must(t, c.Close())
+		must(t, peer.Close())
+		must(t, rt.Close())
+		loose.mu.Lock()
+		if loose.file != nil || loose.pollers != 0 {
+			t.Errorf("with no poller there are %v, %d", loose.file, loose.pollers)
+		}
+		loose.mu.Unlock()
+	}
+}
+
+// A task in the middle of a write learns that the connection has got loose meanwhile.
+func TestWriterWhoseConnectionGetsLoose(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		c, peer := pairHere(t)
+		defer c.Close()
+		defer peer.Close()
+		const size = 8 << 20
+		writer := task.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+		awaitWaiter(&c.d.write)
+		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
+		awaitWaiter(&c.d.read)
+		for n, buf := 0, make([]byte, 64<<10); n < size; {
+			k, err := peer.Read(buf)
+			must(t, err)
+			n += k
+		}
+		must(t, writer.Join())
+		peer.Write([]byte("x"))
+		must(t, reader())
+	})
+}
