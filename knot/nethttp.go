@@ -95,13 +95,7 @@ type offloaded struct {
 // wait waits for the end of run, whatever becomes of the task: the handler uses what belongs
 // to it.
 func (o *offloaded) wait() {
-	woken := false
-	defer func() {
-		if !woken {
-			o.w.Absorb()
-		}
-	}()
-	woken = o.w.Park(task.ReasonOffload, nil) == nil
+	o.w.Wait(task.ReasonOffload, nil)
 }
 
 func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) {
