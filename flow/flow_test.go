@@ -494,6 +494,9 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			t.Errorf("the drawing has no %q:\n%s", want, &text)
 		}
 	}
+	if bgraph.Default() == nil {
+		t.Skip("the environment forbids the blocking graph")
+	}
 	var names []string
 	for _, name := range graphview.Names(bgraph.Default().Snapshot()) {
 		names = append(names, name)

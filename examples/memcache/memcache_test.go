@@ -81,7 +81,7 @@ func TestItemsExpireAndAreFlushedInTime(t *testing.T) {
 }
 
 func TestWhatWasUsedLeastRecentlyGoes(t *testing.T) {
-	s := newStore(64*10*(overhead+110), 100, time.Now)
+	s := newStore(64*10*(overhead+110), 200, time.Now)
 	for i := range 20_000 {
 		talk(s, fmt.Sprintf("set k%d 0 0 100\r\n%s\r\nget k0\r\n", i, strings.Repeat("x", 100)))
 	}
@@ -94,6 +94,23 @@ func TestWhatWasUsedLeastRecentlyGoes(t *testing.T) {
 	}
 }
 
+func TestLargeItemsFillTheMemoryBeforeOneGoes(t *testing.T) {
+	s := newStore(64<<20, 1<<20, time.Now)
+	value := strings.Repeat("x", 1<<20)
+	for i := range 40 { // of the 63 that there is room for
+		talk(s, fmt.Sprintf("set k%d 0 0 %d\r\n%s\r\n", i, len(value), value))
+	}
+	if total := s.totals(); total.items < 32 {
+		t.Errorf("%d of 40 items are left, though they take two thirds of the memory", total.items)
+	}
+	for i := range 40 {
+		talk(s, fmt.Sprintf("set l%d 0 0 %d\r\n%s\r\n", i, len(value), value))
+	}
+	if total := s.totals(); total.bytes > s.limit {
+		t.Errorf("%d bytes with a limit of %d", total.bytes, s.limit)
+	}
+}
+
 func TestServerOverAConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	err := capriccio.Run(context.Background(), func(context.Context) error {
@@ -101,7 +118,7 @@ func TestServerOverAConnection(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		s := &server{store: newStore(1<<20, 1<<18, time.Now)}
+		s := &server{store: newStore(64<<20, 1<<20, time.Now)}
 		served := task.Go(func() {
 			if err := s.serve(ln); !ended(err) {
 				t.Error(err)

@@ -16,7 +16,7 @@ type store struct {
 	now     func() time.Time
 	began   time.Time
 	seed    maphash.Seed
-	shards  [64]shard
+	shards  []shard
 	cas     atomic.Uint64
 	open    atomic.Int64
 	opened  atomic.Int64
@@ -51,13 +51,14 @@ const overhead = 160
 func (i *item) size() int64 { return int64(len(i.key)+len(i.value)) + overhead }
 
 func newStore(limit int64, largest int, now func() time.Time) *store {
-	s := &store{limit: limit, largest: largest, now: now, began: now(), seed: maphash.MakeSeed()}
+	// Each shard gives away its own items only, so it must have room for a number of large ones.
+	shards := min(max(limit/(16*int64(largest)), 1), 64)
+	s := &store{limit: limit, largest: largest, now: now, began: now(), seed: maphash.MakeSeed(), shards: make([]shard, shards)}
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.items = make(map[string]*item)
 		sh.list.next, sh.list.prev = &sh.list, &sh.list
-		// A large item must find room in its shard.
-		sh.limit = max(limit/int64(len(s.shards)), int64(largest)+maxKey+overhead)
+		sh.limit = limit / shards
 	}
 	return s
 }

@@ -50,7 +50,9 @@ func main() {
 	if m.size == 0 {
 		log.Fatalf("vod: %s has %d bytes; want at least %d", *film, info.Size(), pieceSize)
 	}
-	log.Fatal(serve(*addr, m))
+	if err := serve(*addr, m); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // pieceSize is how much is read and written at a time, in bytes.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -11,13 +12,13 @@ import (
 
 // byTask has a task for each connection.
 func byTask(addr string, m *movie) error {
-	return capriccio.Run(context.Background(), func(context.Context) error {
+	return capriccio.Run(context.Background(), func(ctx context.Context) error {
 		file, err := openDirect(m.name)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		ln, err := netpoll.Listen("tcp", addr)
+		ln, err := netpoll.ListenConfig{DrainLimit: time.Second}.Listen(ctx, "tcp", addr) // a film has no end
 		if err != nil {
 			return err
 		}
