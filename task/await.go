@@ -5,7 +5,7 @@ import "context"
 // Await parks until ctx ends and returns its error, or, if that comes first, the error
 // of the calling task's own context.
 func Await(ctx context.Context) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		<-ctx.Done()
 		return contextError(ctx)
@@ -31,7 +31,7 @@ func (stop afterContext) withdraw(*Waiter) bool { return stop() }
 // task's outer contexts go on to apply. On a plain goroutine it just calls fn, whose
 // waits ctx does not end.
 func Under(ctx context.Context, fn func() error) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		return fn()
 	}

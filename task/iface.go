@@ -169,13 +169,14 @@ const (
 	ReasonConnect
 	ReasonDisk
 	ReasonEntrance
+	ReasonNative // in Go or in the system, outside of this runtime; see Config.DetachAfter
 	reasonCount
 )
 
 var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
-	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
+	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance", "native",
 }
 
 func (r Reason) String() string {
@@ -190,7 +191,7 @@ func (r Reason) String() string {
 func (r Reason) external() bool {
 	switch r {
 	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonYield, ReasonStart:
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonNative, ReasonYield, ReasonStart:
 		return true
 	}
 	return false

@@ -35,7 +35,7 @@ type offloadJob struct {
 // waits for its turn. A panic of fn panics in the caller, with a *PanicError. fn is not
 // part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		fn()
 		return

@@ -87,7 +87,7 @@ func Partition(key uint64, loops int) int {
 // key, the same every time. It panics if there is no runtime.
 func GoFor(key uint64, fn func()) *Task {
 	var rt *Runtime
-	if l := here(); l != nil {
+	if l := comeBack(); l != nil {
 		rt = l.rt
 	} else if rt = Default(); rt == nil {
 		panic("task: GoFor without a runtime")

@@ -90,6 +90,7 @@ func (w *Waiter) Park(why Reason, on any) error {
 		<-w.thread().woken
 		return nil
 	}
+	w.task.beOnLoop()
 	return w.task.park(why, on, true)
 }
 
@@ -114,6 +115,7 @@ func (w *Waiter) Absorb() {
 		return
 	}
 	t := w.task
+	t.beOnLoop()
 	x := t.extend()
 	x.firm = true
 	t.park(t.why, nil, false)
@@ -290,7 +292,7 @@ func (t *Task) unwind() {
 // shows under that name, apart from other names at the same place. Names are meant to be
 // few, constants of the program.
 func At(name string) {
-	if l := here(); l != nil && l.cur != nil && l.observed {
+	if l := comeBack(); l != nil && l.cur != nil && l.observed {
 		l.label = name
 	}
 	Yield()
@@ -314,7 +316,7 @@ func (l *Loop) observeLabel(t *Task, why Reason) {
 // several that a disk has served at once some may follow. On a plain goroutine it is
 // runtime.Gosched.
 func Yield() {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		runtime.Gosched()
 		return

@@ -35,7 +35,7 @@ func (wg *WaitGroup) Done() { wg.Add(-1) }
 
 // Wait parks until the count is 0. It does not end when the calling task is cancelled.
 func (wg *WaitGroup) Wait() {
-	l := here()
+	l := comeBack()
 	wg.g.enter(l)
 	if wg.count == 0 {
 		wg.g.exit(l)

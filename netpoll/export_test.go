@@ -1,0 +1,6 @@
+//go:build linux
+
+package netpoll
+
+// RaceEnabled is raceEnabled.
+const RaceEnabled = raceEnabled
