@@ -150,13 +150,13 @@ func (t *Task) beOnLoop() {
 	}
 }
 
-// Outside calls fn(a) for a package that serves programs, on whose behalf fn is called: while
+// Outside returns fn(a) for a package that serves programs, on whose behalf fn is called: while
 // the program's code waits natively its loop can be taken from the task, which is on
 // its loop again when Outside returns. Without it the loop is not taken from a task
 // that waits in code called by the packages of this module. It may be called from any goroutine.
-func Outside[A any](fn func(A), a A) {
+func Outside[A, R any](fn func(A) R, a A) R {
 	defer comeBack()
-	fn(a)
+	return fn(a)
 }
 
 // claim takes l from the task that has run for long on it, if that waits natively. It
@@ -164,6 +164,9 @@ func Outside[A any](fn func(A), a A) {
 func (w *watchdog) claim(l *Loop, step uint64) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
+		return nil
+	}
+	if w.native.look(g) == nil { // most often; this costs the others nothing
 		return nil
 	}
 	atomic.StoreUintptr(&l.entered, 0)
