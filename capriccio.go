@@ -9,6 +9,7 @@ package capriccio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -146,7 +147,8 @@ func WithoutStopSignals() Option {
 // that is left and closes the runtime. It returns the error of main, if any.
 //
 // The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
-// waits of main and of the tasks that it spawns then return the context's error. A
+// waits of main and of the tasks that it spawns then return the context's error. That
+// main returns this error, after a signal, is an orderly stop, for which Run returns nil. A
 // second signal ends the process at once. SIGUSR2 writes a summary of the blocking
 // graph to the standard error and all of it to a file, see WithDumpPath. Run must be
 // called on a plain goroutine and blocks it.
@@ -164,7 +166,13 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(signals, stop)
-		ctx = signals
+		return rt.Run(signals, func(under context.Context) error {
+			err := main(under)
+			if under.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		})
 	}
 	return rt.Run(ctx, main)
 }

@@ -3,6 +3,7 @@ package capriccio
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"syscall"
@@ -129,16 +130,36 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 	}
 }
 
+// A signal ends the waits of main. That it says so is no error of Run; another error is.
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
+	broken := errors.New("broken")
 	for _, poller := range []string{"epoll", "poll", "uring"} {
-		err := Run(context.Background(), func(ctx context.Context) error {
-			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-				return err
+		for _, also := range []error{nil, broken} {
+			var waited error
+			err := Run(context.Background(), func(ctx context.Context) error {
+				if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+					return err
+				}
+				if waited = task.Sleep(time.Hour); also != nil {
+					return also
+				}
+				return fmt.Errorf("stopped: %w", waited)
+			}, WithLoops(2), WithPoller(poller))
+			if !errors.Is(waited, context.Canceled) || err != nil && also == nil || !errors.Is(err, also) {
+				t.Errorf("%s: main was told %v, and Run returned %v, want %v", poller, waited, err, also)
 			}
-			return task.Sleep(time.Hour)
-		}, WithLoops(2), WithPoller(poller))
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: Run returned %v, want context.Canceled", poller, err)
 		}
+	}
+}
+
+// The end of the caller's own context is not a signal.
+func TestRunTellsOfTheEndOfItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	err := Run(ctx, func(context.Context) error {
+		cancel()
+		return task.Sleep(time.Hour)
+	}, WithLoops(1))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v, want context.Canceled", err)
 	}
 }

@@ -9,9 +9,11 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.1.2
 	github.com/andybalholm/brotli v1.2.0
 	github.com/klauspost/compress v1.18.4
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9
+	github.com/pelletier/go-toml/v2 v2.3.0
 	golang.org/x/crypto v0.51.0
 	golang.org/x/tools v0.45.0
 )
@@ -20,4 +22,5 @@ require (
 	github.com/google/go-cmp v0.7.0 // indirect
 	golang.org/x/mod v0.36.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
+	golang.org/x/text v0.37.0 // indirect
 )

@@ -21,6 +21,7 @@ var layers = map[string]string{
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
+	"internal/testenv":               "",
 	"internal/sim":                   "task",
 	"internal/sim/programs":          "internal/sim stackchunk task",
 	"internal/simserver":             "task bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
@@ -39,10 +40,11 @@ var layers = map[string]string{
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". internal/coro task netpoll aio golang.org/x/sys/unix",
+	"knot":                           ". internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
-	"cmd/knot":                       ". task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe",
+	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
+	"cmd/knot":                       ". cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -53,20 +55,20 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
 	"bench":                          "github.com/google/pprof/profile . task netpoll aio stackchunk knot bgraph ressched internal/steer bench/internal/chores bench/internal/load bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
-	"bench/internal/load":            "bench/internal/proc golang.org/x/sys/unix",
+	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",
 	"bench/internal/proc":            "golang.org/x/sys/unix",
 	"bench/internal/report":          "",
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
 
 // heavy are beginnings of import paths that none of those may depend on.
-var heavy = []string{"github.com/klauspost/", "github.com/andybalholm/", "github.com/pelletier/", "github.com/prometheus/", "golang.org/x/crypto/bcrypt"}
+var heavy = []string{"github.com/klauspost/", "github.com/andybalholm/", "github.com/pelletier/", "github.com/prometheus/", "golang.org/x/crypto/bcrypt", "golang.org/x/crypto/acme"}
 
 // TestHeavyLibrariesStayOut of programs that only use the runtime, or Knot as a library.
 func TestHeavyLibrariesStayOut(t *testing.T) {

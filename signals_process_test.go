@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 
 // echoProgram is a server that ends on SIGTERM.
 func echoProgram() error {
-	err := capriccio.Run(context.Background(), func(ctx context.Context) error {
+	return capriccio.Run(context.Background(), func(ctx context.Context) error {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -61,10 +61,6 @@ func echoProgram() error {
 			io.Copy(c, c)
 		})
 	}, capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // runtimesProgram makes and closes runtimes as its standard input says.

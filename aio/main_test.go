@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -95,10 +96,18 @@ type setting struct {
 	locked bool
 }
 
+// settings are all of them, or, without testenv.Full, each way with two loops.
 func settings() []setting {
 	all := []setting{{name: "goroutine"}}
+	loops := []int{2}
+	if testenv.Full() {
+		loops = []int{1, 2, 8}
+	}
 	for _, p := range pollers {
-		for _, n := range []int{1, 2, 8} {
+		if !testenv.Full() && (p.name == "ring-poll" || p.locked) {
+			continue
+		}
+		for _, n := range loops {
 			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n, p.locked})
 		}
 	}

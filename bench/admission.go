@@ -31,7 +31,6 @@ type row struct {
 	overload bool
 	bytes    bool                                                 // throughput is that of bytes
 	systems  []string                                             // only these; nil: see wants
-	skip     string                                               // why nobody can do it; "" if somebody can
 	extra    func(s *site, r *admissionResult, e extent) []sample // further samples
 	fit      func() error                                         // whether this machine can do it; may be nil
 }
@@ -140,10 +139,6 @@ func (m *matrix) measureRows(contenders []contender) error {
 	for i := range m.rows {
 		r := &m.rows[i]
 		byName[r.name] = r
-		if r.skip != "" {
-			m.skip(r.name, errors.New(r.skip))
-			continue
-		}
 		if r.fit != nil {
 			if err := r.fit(); err != nil {
 				m.skip(r.name, err)

@@ -72,7 +72,9 @@ func waitingRows(d spans) []row {
 		{name: "sse-1000", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
 			Count: 1000, Path: "/events?every=1s", Stream: true, Patience: lifePatience,
 		}}}},
-		{name: "upgraded", skip: "Knot does not upgrade connections"},
+		{name: "upgraded", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
+			Count: 1000, Spread: 100 * ms, Path: chores.UpgradePath, Upgrade: true, Pause: 100 * ms, Patience: lifePatience,
+		}}}},
 	}
 }
 

@@ -34,17 +34,29 @@ func cpuModel() string {
 	if err != nil {
 		return "unknown"
 	}
-	for line := range strings.Lines(string(data)) {
+	return cpuName(string(data))
+}
+
+// cpuName is the model of the first processor in /proc/cpuinfo, with its family and number: a
+// hypervisor may hide all of the name but the maker.
+func cpuName(info string) string {
+	model, numbers := "unknown", ""
+	for line := range strings.Lines(info) {
 		// Arm kernels name no model, only the implementer's number.
 		name, value, ok := strings.Cut(line, ":")
-		switch strings.TrimSpace(name) {
-		case "model name", "Model", "CPU implementer":
-			if ok {
-				return strings.TrimSpace(value)
-			}
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok && numbers != "": // the end of the first
+			return model + " (" + numbers + ")"
+		case name == "model name" || name == "Model" || name == "CPU implementer":
+			model = value
+		case name == "cpu family":
+			numbers = "family " + value
+		case name == "model" && numbers != "":
+			numbers += ", model " + value
 		}
 	}
-	return "unknown"
+	return model
 }
 
 // commit is the revision of the working folder, with "-dirty" if it has changes.

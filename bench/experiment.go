@@ -87,7 +87,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-flow", "capriccio-fifo", "knot", "knot-traced"})
+var ours = slices.Concat(graphSteps, []string{"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed", "capriccio-fifo", "knot", "knot-traced"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)
@@ -118,7 +118,8 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
 	}
-	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details}
+	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
+		Took: time.Since(r.began).Seconds(), Charts: r.charts}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@
 //	go run ./bench list
 //	go run ./bench run NAME [-quick] [-out DIR]
 //	go run ./bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
+//	go run ./bench run all [-quick] [-out DIR]
+//	go run ./bench report [-from RESULTS] [-to FILE]
+//	go run ./bench compare [-threshold 0.05] [-all] BEFORE AFTER
 //
 // A run prints a table and writes DIR/NAME.json and, where a picture helps,
 // DIR/NAME.svg. README.md tells how to read them and how to add an experiment.
@@ -17,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -50,7 +54,10 @@ func (e *usageError) Error() string { return e.text }
 
 const usageText = `usage: bench list
        bench run NAME [-quick] [-out DIR]
-       bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]`
+       bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
+       bench run all [-quick] [-out DIR]
+       bench report [-from RESULTS] [-to FILE]
+       bench compare [-threshold 0.05] [-all] BEFORE AFTER`
 
 // command carries out a command line. Tables go to out, progress to progress.
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -71,7 +78,27 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if err != nil {
 			return err
 		}
+		if o.all {
+			return runAll(ctx, o, runExperiment, out, progress)
+		}
 		return runExperiment(ctx, o, out, progress)
+	case "report":
+		flags := newFlags("report")
+		from := flags.String("from", keptFolder, "file or folder of results, or a commit")
+		to := flags.String("to", filepath.Join("docs", "results.md"), "document whose tables are written")
+		if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+			return &usageError{fmt.Sprintf("report: %v\n%s", errors.Join(err, extra(flags)), usageText)}
+		}
+		return reportCommand(*from, *to, out)
+	case "compare":
+		var o options
+		flags := newFlags("compare")
+		flags.Float64Var(&o.threshold, "threshold", 0.05, "by how much a value may be worse, as a share")
+		flags.BoolVar(&o.all, "all", false, "the other systems, too")
+		if err := flags.Parse(args[1:]); err != nil || flags.NArg() != 2 {
+			return &usageError{fmt.Sprintf("compare takes two results, got %d %v\n%s", flags.NArg(), errors.Join(err), usageText)}
+		}
+		return compareCommand(flags.Arg(0), flags.Arg(1), o, out)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintln(out, usageText)
 		return nil
@@ -87,13 +114,28 @@ type options struct {
 	dir        string // "" for a new one below the temporary folder
 	rows       []string
 	systems    []string
+	all        bool    // experiments, or systems
+	threshold  float64 // of compare
+}
+
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// extra is the error of arguments that nothing takes.
+func extra(flags *flag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("nothing takes %q", flags.Args())
+	}
+	return nil
 }
 
 // parseRun reads the arguments of run; flags may stand before or after NAME.
 func parseRun(args []string) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
+	flags := newFlags("run")
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
@@ -112,8 +154,14 @@ func parseRun(args []string) (options, error) {
 		names = append(names, flags.Arg(0))
 	}
 	if len(names) != 1 {
-		return o, &usageError{fmt.Sprintf("run takes one experiment, got %d: choose from %s",
+		return o, &usageError{fmt.Sprintf("run takes one experiment, got %d: choose from %s, or all",
 			len(names), strings.Join(experimentNames(), ", "))}
+	}
+	if o.all = names[0] == "all"; o.all {
+		if o.rows != nil || o.systems != nil {
+			return o, &usageError{"all has neither -rows nor -systems\n" + usageText}
+		}
+		return o, nil
 	}
 	for _, e := range experiments {
 		if e.name == names[0] {

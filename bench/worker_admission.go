@@ -98,6 +98,7 @@ func taskHost(f *chores.Flags) *chores.Host {
 // knotChores does the chores of a host, or those of goroutines through AdaptHTTP, and serves
 // files.
 func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
+	upgraded := knot.AdaptHTTP(http.HandlerFunc(chores.Upgrade))
 	adapted := knot.AdaptHTTP(knot.OffloadHTTP(chores.Handler(chores.NewHost(f), f.Root)))
 	var files *knot.Files
 	if f.Root != "" {
@@ -112,6 +113,8 @@ func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
 		switch {
 		case files != nil && strings.HasPrefix(path, chores.FilesPath):
 			return files.Serve(x)
+		case path == chores.UpgradePath:
+			return upgraded(x)
 		case strings.HasPrefix(path, chores.AdaptPrefix):
 			return adapted(x)
 		}

@@ -70,15 +70,23 @@ type conn struct {
 	lingering              bool
 	inside                 bool // has entered, see enter
 	refused                bool // was not let in
+	unshaken               bool // waits for its TLS handshake
 }
 
 // start serves the connection until it closes, or until it rests where the
 // task can be given back.
 func (c *conn) start() {
 	c.since = c.srv.clock.now()
+	secure := secureOf(c.nc)
 	if c.waiter != nil {
 		c.again = c.resume
+		if c.unshaken = secure != nil; c.unshaken {
+			c.again = c.greet
+		}
 		c.rest()
+		return
+	}
+	if secure != nil && !c.shake(secure) {
 		return
 	}
 	for c.idle() && c.turn() {
@@ -104,6 +112,12 @@ func (c *conn) rest() {
 
 // onReadable lets a task start when there is something to read, and room for a request.
 func (c *conn) onReadable() error {
+	if c.unshaken {
+		if at, ok := c.waiter.(readableAt); ok {
+			return at.OnReadableAt(handshakes, c.again)
+		}
+		return c.waiter.OnReadable(c.again)
+	}
 	if at, ok := c.waiter.(readableAt); ok && c.srv.Priority == nil && !c.lingering {
 		return at.OnReadableAt(requests, c.again)
 	}
@@ -123,7 +137,7 @@ func (c *conn) idle() bool {
 		return true
 	}
 	c.state.Store(connIdle)
-	if c.srv.stopping.Load() && !unread(c.nc) {
+	if c.srv.stopping.Load() && !c.unread() {
 		// Shutdown may have missed it; if not, it only closed nc. The client must
 		// still get the last answer.
 		if c.state.CompareAndSwap(connIdle, connActive) && c.linger() {
@@ -184,6 +198,9 @@ func (c *conn) end(answered bool) {
 
 // finish closes the connection for good. Called once, by its task.
 func (c *conn) finish() {
+	if s := secureOf(c.nc); s != nil {
+		s.record.release()
+	}
 	c.nc.Close()
 	c.srv.forget(c)
 }

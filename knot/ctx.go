@@ -2,6 +2,7 @@ package knot
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"time"
 	"unsafe"
@@ -175,6 +176,13 @@ func (x *Ctx) ContentLength() int64 {
 
 // RemoteAddr is the client's address.
 func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
+
+// TLS is what is known of the connection if it is over TLS, else nil. It is shared by all
+// requests of the connection, and must not be changed.
+func (x *Ctx) TLS() *tls.ConnectionState {
+	_, state := x.c.facts()
+	return state
+}
 
 // RemoteHost is the client's address without its port, "-" if it has none.
 func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }

@@ -15,6 +15,9 @@ import (
 // which every request was answered, otherwise what went wrong. It is meant to
 // be the whole main function of a program under capriccio.Run. It parks.
 func (s *Server) Run(ctx context.Context) error {
+	if err := checkTLS(s.TLS); err != nil {
+		return err
+	}
 	ln, err := s.listen()
 	if err != nil {
 		return err
@@ -43,6 +46,9 @@ func (s *Server) Run(ctx context.Context) error {
 // ListenAndServe listens on Addr and serves until Shutdown or Close; it then
 // returns ErrServerClosed. It needs a running task runtime. It parks.
 func (s *Server) ListenAndServe() error {
+	if err := checkTLS(s.TLS); err != nil {
+		return err
+	}
 	ln, err := s.listen()
 	if err != nil {
 		return err
@@ -68,6 +74,9 @@ func (s *Server) listen() (net.Listener, error) {
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
 	defer ln.Close()
+	if err := checkTLS(s.secure); err != nil {
+		return err
+	}
 	if !s.track(ln) {
 		return ErrServerClosed
 	}

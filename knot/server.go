@@ -2,6 +2,7 @@ package knot
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -41,6 +42,10 @@ type Server struct {
 	Handler Handler
 	// Name is sent as the Server header; "" sends none.
 	Name string
+	// TLS, if not nil, has the server speak TLS on every connection that it accepts itself;
+	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
+	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
+	TLS *tls.Config
 	// Listening, if not nil, is called by Serve with the address it serves.
 	Listening func(addr net.Addr)
 	// AccessLog gets a line per request; nil writes none.
@@ -104,11 +109,15 @@ type Server struct {
 	Priority func(*Ctx) int
 
 	once    sync.Once
-	limits  limits  // fixed by once
-	handler Handler // fixed by once
-	timed   bool    // requests are timed; fixed by once
+	limits  limits      // fixed by once
+	handler Handler     // fixed by once
+	secure  *tls.Config // fixed by once; nil without TLS
+	timed   bool        // requests are timed; fixed by once
 	counts  [countShards]counts
 	clock   clock
+
+	handshakes handshakeCounts
+	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 
 	// stopping: answer what is under way, and whoever has connected; each answer is the last
 	// of its connection. atomic
@@ -200,6 +209,7 @@ func (s *Server) ready() {
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
+		s.secure = ownTLS(s.TLS)
 		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -262,6 +272,13 @@ func (s *Server) serveConn(nc net.Conn) {
 }
 
 func (s *Server) newConn(nc net.Conn) *conn {
+	if s.secure != nil {
+		if secure := newSecureConn(nc, s.secure); secure.rests != nil {
+			nc = restingConn{secure}
+		} else {
+			nc = secure
+		}
+	}
 	c := &conn{nc: nc, srv: s}
 	c.waiter, _ = nc.(readable)
 	return c
@@ -318,6 +335,10 @@ func (s *Server) reportOverload() {
 // turnAway answers a connection above the limit and closes it.
 func (s *Server) turnAway(c *conn) {
 	s.reportOverload()
+	if secureOf(c.nc) != nil { // telling it would take a handshake
+		c.finish()
+		return
+	}
 	c.state.Store(connActive)
 	x := s.borrow(c)
 	x.refuse(overloaded)

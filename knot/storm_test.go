@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // stormPatience bounds every wait of the tests below. Nothing depends on how
@@ -72,7 +74,7 @@ func TestStorm(t *testing.T) {
 func stormOfDrops(t *testing.T, start func(*testing.T, int, ...string) *knotProcess) {
 	const clients = 8
 	total := 65_536
-	if testing.Short() {
+	if testing.Short() || !testenv.Full() {
 		total = 4096
 	}
 	var limit unix.Rlimit

@@ -198,6 +198,7 @@ func (x *Ctx) serveRequest() {
 		x.closing = true
 		err = bodyTooLarge
 	case !x.mayEnter() || !x.mayGoOn():
+		x.srv.refusedAt.Store(x.srv.clock.now())
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:

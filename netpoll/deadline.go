@@ -36,6 +36,7 @@ type deadlines struct {
 	read  int64       // guarded by desc.mu
 	write int64       // guarded by desc.mu
 	armed int64       // guarded by desc.mu: when the alarm rings, 0: not set
+	last  int64       // guarded by desc.mu: no read deadline is later than this; 0: any
 }
 
 // setDeadline sets the deadlines of the directions named by flags (flagReadExpired,
@@ -58,6 +59,15 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		dl = &deadlines{}
 		d.deadlines = dl
 	}
+	if dl.last != 0 && which&flagReadExpired != 0 && (at == 0 || at > dl.last) {
+		if which&flagWriteExpired != 0 {
+			d.mu.Unlock()
+			d.setDeadline(flagWriteExpired, t)
+			d.mu.Lock()
+			which = flagReadExpired
+		}
+		at = dl.last
+	}
 	if which&flagReadExpired != 0 {
 		dl.read = at
 	}
@@ -75,6 +85,22 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	}
 	d.mu.Unlock()
 	return nil
+}
+
+// endReads lets no Read wait for longer than until t, whatever deadline is set or going to be.
+func (d *desc) endReads(t time.Time) {
+	at := max(int64(t.Sub(epoch())), 1)
+	d.mu.Lock()
+	if d.deadlines == nil {
+		d.deadlines = &deadlines{}
+	}
+	dl := d.deadlines
+	dl.last = at
+	sooner := dl.read != 0 && dl.read <= at
+	d.mu.Unlock()
+	if !sooner {
+		d.setDeadline(flagReadExpired, t)
+	}
 }
 
 func (d *desc) unexpire(which uint32) {

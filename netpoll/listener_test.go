@@ -335,7 +335,7 @@ func TestServeEndsWithContext(t *testing.T) {
 }
 
 func serveEndsWithContext(t *testing.T, rt *task.Runtime) {
-	ln, err := Listen("tcp", "127.0.0.1:0")
+	ln, err := ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var served error

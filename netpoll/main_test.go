@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -108,7 +109,11 @@ type setting struct {
 	loops int
 }
 
+// settings are all of them, or, without testenv.Full, one with epoll and one with the ring.
 func settings() []setting {
+	if !testenv.Full() {
+		return []setting{onOneOf("epoll", 2), onOneOf("uring", 1)}
+	}
 	var all []setting
 	for _, p := range pollers {
 		for _, n := range []int{1, 2, 8} {
@@ -154,12 +159,19 @@ var pollerFlag = flag.String("poller", "epoll", "poller of the tests that run on
 
 // onOne is the setting of tests that run on one poller only.
 func onOne(t testing.TB, loops int) setting {
+	s := onOneOf(*pollerFlag, loops)
+	if s.open == nil {
+		t.Fatalf("-poller=%s: there is no such poller", *pollerFlag)
+	}
+	return s
+}
+
+func onOneOf(poller string, loops int) setting {
 	for _, p := range pollers {
-		if p.name == *pollerFlag {
-			return setting{p.name, p.open, loops}
+		if p.name == poller {
+			return setting{fmt.Sprintf("%s/loops=%d", p.name, loops), p.open, loops}
 		}
 	}
-	t.Fatalf("-poller=%s: there is no such poller", *pollerFlag)
 	return setting{}
 }
 

@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -25,10 +26,15 @@ import (
 // descriptor of this package is closed, and logs that at most once a second.
 //
 // Serve parks until ln is closed, and then returns net.ErrClosed, or until the calling
-// task's context ends. Another error that lasts closes ln. Handlers that still run are not
-// waited for.
+// task's context ends: then it drains, which closes ln (see ListenConfig.DrainLimit), and returns the
+// error of that context. Another error that lasts closes ln. When ln is closed, and when the runtime shuts
+// down, handlers that still run are not waited for.
 func Serve(ln *Listener, handler func(*Conn)) error {
-	return ln.serve(func(c *Conn) { c.d.loop.Start(func() { handler(c) }) })
+	sv := newServing(ln, handler)
+	if ln.cfg.DrainLimit < 0 {
+		return ln.serve(sv.take, nil)
+	}
+	return ln.serve(sv.take, sv)
 }
 
 // ServeInline is Serve for a taker of connections that has little to do: it is called on the
@@ -36,9 +42,10 @@ func Serve(ln *Listener, handler func(*Conn)) error {
 // it has returned. One that only calls OnReadable or OnReadableAt needs no task for a
 // connection that has not sent anything yet, and its first request waits for its turn
 // once: Serve's task would be in line before it.
-func ServeInline(ln *Listener, take func(*Conn)) error { return ln.serve(take) }
+func ServeInline(ln *Listener, take func(*Conn)) error { return ln.serve(take, nil) }
 
-func (ln *Listener) serve(take func(*Conn)) error {
+// serve accepts until ln is closed. If the calling task is cancelled, and sv is not nil, it drains.
+func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 	rt := ln.d.loop.Runtime()
 	each, err := ln.forLoops(rt)
 	if err != nil {
@@ -48,10 +55,19 @@ func (ln *Listener) serve(take func(*Conn)) error {
 	errs := make([]error, len(each))
 	tasks := make([]*task.Task, len(each))
 	for i, l := range each {
-		tasks[i] = task.GoOn(rt.Loop(i), func() { errs[i] = ln.acceptLoop(l, take) })
+		o := task.Options{Loop: rt.Loop(i)}
+		if sv != nil {
+			o.Context = context.Background() // it goes on while sv drains
+		}
+		if tasks[i], err = rt.Spawn(o, func() { errs[i] = ln.acceptLoop(l, take) }); err != nil {
+			return err
+		}
 	}
 	for i, t := range tasks {
 		if err := t.Join(); err != nil {
+			if sv != nil && task.Err() != nil && rt.Context().Err() == nil {
+				sv.drain(tasks)
+			}
 			return err
 		}
 		if !errors.Is(errs[i], net.ErrClosed) {

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var (
@@ -12,7 +14,7 @@ var (
 )
 
 // quick says that less is to be tested.
-func quick() bool { return testing.Short() || raced }
+func quick() bool { return testing.Short() || raced || !testenv.Full() }
 
 // eachSeed runs a random test with so many seeds, of which a failure prints its own.
 func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {

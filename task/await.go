@@ -31,12 +31,24 @@ func (stop afterContext) withdraw(*Waiter) bool { return stop() }
 // task's outer contexts go on to apply. On a plain goroutine it just calls fn, whose
 // waits ctx does not end.
 func Under(ctx context.Context, fn func() error) error {
+	if inner := newScope(ctx); inner != nil {
+		return within(inner, fn)
+	}
+	return fn()
+}
+
+// Shield is Under for the clean-up of a task that may be cancelled: until fn has returned, only
+// ctx ends waits in fn, and the task's outer contexts do not, whether they have ended before
+// or end meanwhile. A limit for the clean-up is a ctx with a timeout. At the end of the runtime
+// Config.Grace is a limit too.
+func Shield(ctx context.Context, fn func() error) error {
+	return within(&scope{ctx: ctx, shields: true}, fn)
+}
+
+// within is Under and Shield.
+func within(inner *scope, fn func() error) error {
 	l := comeBack()
 	if l == nil {
-		return fn()
-	}
-	inner := newScope(ctx)
-	if inner == nil {
 		return fn()
 	}
 	t := l.current()
@@ -45,7 +57,7 @@ func Under(ctx context.Context, fn func() error) error {
 	inner.outer = outer
 	i.under = inner
 	left := false // loop-private
-	stop := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(inner.ctx, func() {
 		l.Post(func() {
 			if !left {
 				l.cancel(t)
@@ -59,5 +71,13 @@ func Under(ctx context.Context, fn func() error) error {
 		i.under = outer
 		t.cancelled = t.endedContext() != nil
 	}()
-	return fn()
+	return Outside(call, fn)
+}
+
+// call calls fn, as does callPlain, for Outside.
+func call(fn func() error) error { return fn() }
+
+func callPlain(fn func()) struct{} {
+	fn()
+	return struct{}{}
 }

@@ -119,6 +119,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 							waiters[n].Wake()
 						}
 					})
+					l.burn()
 					l.budget = 0 // the turn ends
 					Yield()
 				}
@@ -273,8 +274,8 @@ func TestLongStepsEndAGrant(t *testing.T) {
 		long = true
 		l.Post(func() { seen = true })
 		wg.Wait()
-		if steps > 2*(grantCheck+1)+4 {
-			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, grantCheck+1)
+		if steps > 2*(budgetCheck+1)+4 {
+			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, budgetCheck+1)
 		}
 	})
 	if p.grants == 0 {
@@ -301,6 +302,7 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 			Yield()
 		}
 		other.Wake()
+		l.burn()
 		l.budget = 100
 		Yield()
 		if !ran {

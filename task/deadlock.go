@@ -143,7 +143,9 @@ func (t *Task) waiting() *waiting {
 	switch {
 	case t.state != stateParked || t.notified || !t.fixed && t.hasDeadline():
 		return w
-	case t.why == ReasonAccept || t.why == ReasonContext:
+	case t.why == ReasonSelect && t.on.(*selection).timed:
+		return w
+	case t.why == ReasonAccept || t.why == ReasonContext, t.why == ReasonSelect && t.on.(*selection).context:
 		w.ends = endsByClients
 	case t.why.external():
 		return w
@@ -172,6 +174,9 @@ func (t *Task) hasDeadline() bool {
 	for s := x.under; s != nil; s = s.outer {
 		if ends(s) {
 			return true
+		}
+		if s.shields {
+			return false
 		}
 	}
 	return ends(x.scope)

@@ -377,7 +377,7 @@ func isOurs(name string) bool {
 // callsOut says that a function of these packages calls the program's code, and comes back to the
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
-	return strings.HasPrefix(name, "task.(*worker).runTask") || strings.HasPrefix(name, "task.Outside[") ||
+	return name == "task.(*worker).runTask" || strings.HasPrefix(name, "task.Outside[") ||
 		strings.HasPrefix(name, "netpoll.Serve.func")
 }
 

@@ -120,7 +120,7 @@ func WithPriority(p int, fn func()) {
 		x.priority = clampPriority(p)
 		defer func() { x.priority = was }()
 	}
-	fn()
+	Outside(callPlain, fn)
 }
 
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }

@@ -124,7 +124,7 @@ func (l *Loop) closeInbox() []message {
 // cancel marks t, a task of l whose context has ended, and wakes it if it waits where
 // it can be cancelled.
 func (l *Loop) cancel(t *Task) {
-	if t.state == stateFinished || t.cancelled {
+	if t.state == stateFinished || t.cancelled || t.shielded() {
 		return
 	}
 	t.cancelled = true
@@ -132,6 +132,9 @@ func (l *Loop) cancel(t *Task) {
 		l.makeReady(t)
 	}
 }
+
+// shielded reports whether what has ended is outside of a Shield.
+func (t *Task) shielded() bool { return t.extra().under != nil && t.endedContext() == nil }
 
 // Post runs fn on the loop's own goroutine, between two tasks. fn must be short and
 // must not park. It returns false, and fn does not run, if the loop has ended.

@@ -21,14 +21,14 @@ type Loop struct {
 	poller      Poller       // fixed
 	observer    Observer     // fixed, may be nil
 	observed    bool         // fixed: there is an observer
-	policy      Policy       // fixed, nil: FIFO over all nodes
+	policy      Policy       // fixed
 	cohorts     CohortPolicy // fixed: policy, if it is one, else nil
 	newest      bool         // fixed: see CohortPolicy.NewestFirst
+	single      bool         // fixed: the policy is fifo, for which all tasks are at one node
 	admission   Admission    // fixed, nil: everybody is let in
 	bottlenecks Bottlenecks  // fixed: admission, if it is one, else nil
 	lockThread  bool         // fixed
 	shared      bool         // fixed: there are other loops in the runtime
-	plain       bool         // fixed: no policy, and not hub
 	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
 
 	party  coro.Party     // the loop's own goroutine
@@ -49,26 +49,16 @@ type Loop struct {
 	links    linkPaths
 	accounts accounts
 
-	ready      taskQueue     // with the FIFO policy
-	read       taskQueue     // likewise: those that a disk has served, see pick
-	readLast   bool          // the last task came from read
-	nodes      []nodeQueue   // with another policy, by node
-	queued     int           // tasks in nodes and, with another policy, in starts
-	grant      grant         // what may be taken without asking the policy
+	runQueue
 	charging   bool          // steps are running that Policy.Charge is yet to be told of
 	chargeNode NodeID        // at which they were taken
 	chargeFrom uint64        // cycles when they began
-	withheld   bool          // the policy has none of the queued tasks run now
-	urgent     urgency       // tasks that others wait for, see there
 	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
 	woke       bool          // plain goroutines have been woken here since l last let them run
-	missing    int           // tasks taken by other loops that the policy still counted when it chose them
-	starts     startQueue    // tasks not started yet
 	lines      []*line       // who waits at the entrances, by index
 	piles      []*pile       // nodes that are watched; nil: none
 	piledAt    time.Duration // when the piles were last looked at
 	now        time.Duration // of the clock, when the turn began
-	budget     int           // steps left until the loop's own goroutine is to run
 	pace       pace          // of the running step
 	turnStart  uint64        // cycles when the turn's first task began
 
@@ -109,7 +99,8 @@ type Loop struct {
 const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
-	budgetCheck    = 15                     // the time is looked at when these bits of the budget are 0
+	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
+	briskBudget    = 64                     // a turn of at least so many steps has grants
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -184,15 +175,12 @@ func (l *Loop) run() {
 
 // done says that the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.ready.head == nil && l.read.head == nil && l.queued == 0 && l.urgent.queue.head == nil && l.starts.oldest() == 0 && !l.anyInLine()
+	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyInLine()
 }
 
 // anyReady says whether some task could run now.
 func (l *Loop) anyReady() bool {
-	if l.policy != nil {
-		return l.queued > 0 && !l.withheld || l.urgent.queue.head != nil
-	}
-	return l.ready.head != nil || l.read.head != nil || l.starts.oldest() != 0
+	return l.queued > 0 && !l.withheld || l.ahead.head != nil
 }
 
 // recheck is how often a policy or an admission that holds tasks back is asked again.
@@ -220,15 +208,14 @@ func (l *Loop) anyInLine() bool {
 
 // runReady hands over to ready tasks for one budget.
 func (l *Loop) runReady() {
-	if l.policy != nil {
-		l.policy.Tick(l.now)
-		l.withheld = false
-		l.lookForAwaited()
-	}
+	l.policy.Tick(l.now)
+	l.withheld = false
+	l.lookForAwaited()
 	if !l.anyReady() {
 		return
 	}
-	l.budget = l.nextBudget()
+	l.full = l.nextBudget()
+	l.budget = l.full
 	l.grant.wanted = l.budget >= briskBudget
 	l.turnStart = coro.Cycles()
 	before := l.switches
@@ -325,35 +312,6 @@ func (l *Loop) makeReady(t *Task) {
 		}
 	}
 	l.enqueue(t)
-}
-
-func (l *Loop) enqueue(t *Task) {
-	if l.policy == nil {
-		if t.notified && t.why == ReasonDisk {
-			l.read.push(t)
-			return
-		}
-		l.ready.push(t)
-		return
-	}
-	l.enqueueAtNode(t)
-}
-
-// enqueueStart puts t, which has not started, into the start queue.
-func (l *Loop) enqueueStart(t *Task) {
-	beside := &l.ready
-	if l.policy != nil {
-		beside = &l.node(NodeStart).taskQueue
-	}
-	n := l.starts.push(t, beside)
-	if l.policy != nil {
-		l.queued++
-		l.withheld = false
-		l.policy.Ready(NodeStart)
-	}
-	if l.shared && n > 1 {
-		l.rt.wakeIdle(l)
-	}
 }
 
 // prepare makes everything ready for a switch to next, nil for the loop's own

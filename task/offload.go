@@ -1,10 +1,13 @@
 package task
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -16,6 +19,7 @@ type offloader struct {
 	mu      sync.Mutex
 	running int           // guarded by mu
 	queue   []*offloadJob // guarded by mu; as long as the tasks that wait
+	warned  atomic.Int64  // clock reading, and 1, of the last warning; 0: none
 }
 
 type offloadJob struct {
@@ -31,8 +35,8 @@ type offloadJob struct {
 // block natively: a system call, a Go channel, cgo, a library that does its own I/O.
 // It parks, and does not end early when the task is cancelled or the runtime shut down,
 // because fn may be using the caller's variables and buffers; only what has not begun when
-// the runtime is shut down is never run. If Config.OffloadLimit functions are running already, fn
-// waits for its turn. A panic of fn panics in the caller, with a *PanicError. fn is not
+// the runtime is shut down is never run. If Config.OffloadLimit functions, 512 by default, are running already, fn
+// waits for its turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a *PanicError. fn is not
 // part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
 	l := comeBack()
@@ -40,29 +44,114 @@ func Offload(fn func()) {
 		fn()
 		return
 	}
+	l.offloaded(fn).parkFor(false)
+}
+
+// OffloadContext is Offload for an fn that can end early: the context that it is given ends with
+// ctx, and when the calling task is cancelled. If either happens while fn waits for its turn, fn is not
+// run, and the context's error is returned; else the error of fn. On a plain goroutine it is
+// fn(ctx).
+func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
+	l := comeBack()
+	if l == nil {
+		return fn(ctx)
+	}
+	return Under(ctx, func() (err error) {
+		if err := Err(); err != nil {
+			return err
+		}
+		merged, cancel := l.current().mergedContext(ctx)
+		defer cancel()
+		if lost := l.offloaded(func() { err = fn(merged) }).parkFor(true); lost != nil {
+			return lost
+		}
+		return err
+	})
+}
+
+// mergedContext is ctx that also ends with any of the contexts that cancel t.
+func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
+	merged, cancel := context.WithCancelCause(ctx)
+	stops := []func() bool{}
+	with := func(other context.Context) {
+		if other != ctx {
+			stops = append(stops, context.AfterFunc(other, func() { cancel(contextError(other)) }))
+		}
+	}
+	i, shielded := t.extra(), false
+	for s := i.under; s != nil && !shielded; s = s.outer {
+		with(s.ctx)
+		shielded = s.shields
+	}
+	if !shielded {
+		if i.scope != nil {
+			with(i.scope.ctx)
+		}
+		with(t.loop.rt.ctx)
+	}
+	return merged, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// offloaded hands fn over; parkFor must follow.
+func (l *Loop) offloaded(fn func()) *offloadJob {
 	t := l.current()
 	if l.lockSeen { // before fn has begun, which can't be taken back
 		t.refuseThreadLock(nil)
 	}
 	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait, labels: coro.Labels()}
-	l.rt.offload.submit(j)
-	t.park(ReasonOffload, j, false)
+	if waiting := j.o.submit(j); waiting > 0 {
+		j.o.warn(l.rt, waiting)
+	}
+	return j
+}
+
+// parkFor waits for the function. It returns an error only if cancellable is set, the task is
+// cancelled, and the function will not run.
+func (j *offloadJob) parkFor(cancellable bool) error {
+	if err := j.w.task.park(ReasonOffload, j, cancellable); err != nil {
+		if j.withdraw(j.w) {
+			return err
+		}
+		j.w.Absorb()
+	}
 	if j.panicked != nil {
 		panic(j.panicked)
 	}
+	return nil
 }
 
-func (o *offloader) submit(j *offloadJob) {
+// warnEvery is the least time between two warnings that functions have to wait.
+const warnEvery = 10 * time.Second
+
+// warn tells the log that so many functions wait for their turn.
+func (o *offloader) warn(rt *Runtime, waiting int) {
+	now := int64(rt.clock.Now()) + 1
+	if last := o.warned.Load(); last != 0 && now-last < int64(warnEvery) || !o.warned.CompareAndSwap(last, now) {
+		return
+	}
+	rt.log.Warn("task: as many offloaded functions run as may, others wait for their turn; Config.OffloadLimit (capriccio.WithOffloadLimit) raises the limit",
+		"limit", o.limit, "waiting", waiting)
+}
+
+// submit returns how many functions wait for their turn now, j among them; 0: j has begun.
+func (o *offloader) submit(j *offloadJob) (waiting int) {
 	o.mu.Lock()
 	if o.running >= o.limit {
 		j.queued = true
 		o.queue = append(o.queue, j)
+		waiting = len(o.queue)
 		o.mu.Unlock()
-		return
+		return waiting
 	}
 	o.running++
 	o.mu.Unlock()
 	go o.work(j)
+	return 0
 }
 
 // work runs j, then whatever waits.

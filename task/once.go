@@ -48,7 +48,7 @@ func (o *Once) Do(fn func()) {
 	}
 	o.g.exit(l)
 	defer o.finish()
-	fn()
+	Outside(callPlain, fn)
 }
 
 func (o *Once) finish() {

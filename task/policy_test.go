@@ -244,7 +244,11 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 }
 
 func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
-	l := &Loop{policy: &nodePolicy{t: t, ready: map[NodeID]int{0: 1}, pick: func(map[NodeID]int) NodeID { return 7 }}, queued: 1}
+	l := new(Loop)
+	l.setPolicy(func(*Loop) Policy {
+		return &nodePolicy{t: t, ready: map[NodeID]int{0: 1}, pick: func(map[NodeID]int) NodeID { return 7 }}
+	})
+	l.queued = 1
 	mustPanic(t, "a node where no task is ready", func() { l.pickByPolicy() })
 }
 

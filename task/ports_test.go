@@ -1,6 +1,11 @@
 package task
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
+	"time"
+
 	"context"
 	"errors"
 	"os"
@@ -11,6 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/sim"
 )
 
 // A nil Chan in a Select is never ready, as in a select statement, for which one sets a
@@ -162,5 +168,222 @@ func TestBubbleIsRefused(t *testing.T) {
 	})
 	if coro.ClockStands() {
 		t.Error("the clock stands still outside of a bubble")
+	}
+}
+
+// selectCases plays the cases that are no communications, in a task or on a plain goroutine.
+func selectCases(t *testing.T) {
+	c := NewChan[int](1)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("why")
+	if i, err := TrySelect(DoneCase(ctx), AfterCase(0), c.RecvCase(nil)); i != -1 || err != nil {
+		t.Errorf("nothing is ready: %d, %v", i, err)
+	}
+	if i, err := Select(DoneCase(ctx), AfterCase(time.Millisecond), c.RecvCase(nil)); i != 1 || err != nil {
+		t.Errorf("time: %d, %v", i, err)
+	}
+	stop := AfterCase(time.Hour)
+	if i, err := Select(c.SendCase(1), stop, DoneCase(ctx)); i != 0 || err != nil {
+		t.Errorf("room: %d, %v", i, err)
+	}
+	if i, err := Select(stop, c.RecvCase(nil), stop, DoneCase(ctx)); i != 1 || err != nil {
+		t.Errorf("a value: %d, %v", i, err)
+	}
+	AfterFunc(time.Millisecond, func() { cancel(why) })
+	for range 2 { // while it waits, and at once
+		if i, err := Select((*Chan[int])(nil).SendCase(1), c.RecvCase(nil), DoneCase(ctx)); i != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("the end of the context: %d, %v", i, err)
+		}
+	}
+}
+
+func TestSelectOnTimeAndContext(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		rt, _ := newSimRuntime(t, loops, true)
+		rt.Go(func() { selectCases(t) }).Join()
+		for _, l := range rt.loops {
+			if n := l.wheel.count; n != 0 {
+				t.Errorf("%d timers are left on loop %d", n, l.index)
+			}
+		}
+		selectCases(t)
+	}
+}
+
+func TestTicker(t *testing.T) {
+	rt, _ := newSimRuntime(t, 2, true)
+	rt.Go(func() {
+		l := CurrentLoop()
+		from := l.Now()
+		tick := NewTicker(10 * time.Millisecond)
+		for i := 1; i <= 5; i++ {
+			if _, err := tick.C.Recv(); err != nil {
+				t.Error(err)
+			}
+			want := time.Duration(i) * 10 * time.Millisecond
+			if d := l.Now() - from - want; d < 0 || d > 5*time.Millisecond {
+				t.Errorf("tick %d after %v, want %v", i, l.Now()-from, want)
+			}
+		}
+		Sleep(100 * time.Millisecond) // ticks are missed: one waits
+		if _, ok, _ := tick.C.TryRecv(); !ok {
+			t.Error("no tick waits")
+		}
+		if _, ok, _ := tick.C.TryRecv(); ok {
+			t.Error("a second tick waits")
+		}
+		tick.Reset(time.Second)
+		from = l.Now()
+		tick.C.Recv()
+		if d := l.Now() - from; d < time.Second {
+			t.Errorf("after Reset a tick came after %v", d)
+		}
+		tick.Stop()
+		tick.Stop()
+		if i, err := Select(tick.C.RecvCase(nil), AfterCase(5*time.Second)); i != 1 || err != nil {
+			t.Errorf("a tick after Stop: %d, %v", i, err)
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("NewTicker(0) does not panic")
+			}
+		}()
+		NewTicker(0)
+	}).Join()
+}
+
+// In a Shield the waits of a cancelled task work, until its own context ends.
+func TestShield(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		rt, _ := newSimRuntime(t, loops, true)
+		ctx, cancel := context.WithCancel(context.Background())
+		k := GoContext(ctx, func() {
+			if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
+				t.Errorf("Sleep: %v", err)
+			}
+			var inner *Task
+			err := Shield(context.Background(), func() error {
+				inner = Go(func() {
+					if err := Sleep(time.Millisecond); err != nil {
+						t.Errorf("a task spawned in a Shield: %v", err)
+					}
+				})
+				if Err() != nil || Context().Err() != nil {
+					t.Error("cancelled inside of the Shield")
+				}
+				return Sleep(time.Millisecond)
+			})
+			if err != nil {
+				t.Errorf("Sleep in a Shield: %v", err)
+			}
+			inner.Join()
+			short, stop := context.WithTimeout(context.Background(), time.Millisecond)
+			defer stop()
+			if err := Shield(short, func() error { _, err := NewChan[int](0).Recv(); return err }); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Sleep in a Shield with a limit: %v", err)
+			}
+			if err := Err(); !errors.Is(err, context.Canceled) {
+				t.Errorf("after it: %v", err)
+			}
+		})
+		cancel()
+		k.Join()
+
+		// The end comes while the task is in the Shield, and another inside of that counts.
+		ctx, cancel = context.WithCancel(context.Background())
+		k = GoContext(ctx, func() {
+			err := Shield(context.Background(), func() error {
+				cancel()
+				Offload(func() { rt.onLoops(nil, func(*Loop) {}) }) // what cancels the task has arrived
+				return Sleep(time.Millisecond)
+			})
+			if err != nil || !errors.Is(Err(), context.Canceled) {
+				t.Errorf("%v in the Shield, %v after it", err, Err())
+			}
+		})
+		k.Join()
+	}
+	if err := Shield(context.Background(), func() error { return io.EOF }); err != io.EOF {
+		t.Errorf("on a plain goroutine: %v", err)
+	}
+}
+
+func TestOffloadContext(t *testing.T) {
+	rt, _ := newSimRuntime(t, 2, true)
+	until := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	for name, how := range map[string]func(end context.Context) error{
+		"its argument": func(end context.Context) error { return OffloadContext(end, until) },
+		"the task's": func(end context.Context) (err error) {
+			GoContext(end, func() { err = OffloadContext(context.Background(), until) }).Join()
+			return err
+		},
+		"an outer one": func(end context.Context) (err error) {
+			Under(end, func() error {
+				return Under(context.WithValue(context.Background(), 1, 2), func() error {
+					err = OffloadContext(context.Background(), until)
+					return nil
+				})
+			})
+			return err
+		},
+		"on a plain goroutine": func(end context.Context) (err error) {
+			Offload(func() { err = OffloadContext(end, until) })
+			return err
+		},
+	} {
+		rt.Go(func() {
+			end, cancel := context.WithCancel(context.Background())
+			go cancel()
+			if err := how(end); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want context.Canceled", name, err)
+			}
+		}).Join()
+	}
+	rt.Go(func() {
+		if err := OffloadContext(context.Background(), func(context.Context) error { return io.EOF }); err != io.EOF {
+			t.Errorf("got %v, want the error of the function", err)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		err := OffloadContext(ended, func(context.Context) error { t.Error("it ran"); return nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	}).Join()
+}
+
+// What waits for its turn is not run once its context has ended, and the log says that there is a
+// limit.
+func TestOffloadAtItsLimit(t *testing.T) {
+	var log bytes.Buffer
+	clock := sim.NewJumpingClock()
+	rt, err := New(Config{
+		Loops: 1, Clock: clock, OffloadLimit: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		NewPoller: func(int) (Poller, error) { return clock.NewPoller(0), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	rt.Go(func() {
+		first := Go(func() { Offload(func() { <-release }) })
+		Yield()
+		ctx, cancel := context.WithCancel(context.Background())
+		second := Go(func() {
+			err := OffloadContext(ctx, func(context.Context) error { t.Error("it ran"); return nil })
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+		})
+		Yield()
+		cancel()
+		second.Join()
+		close(release)
+		first.Join()
+		Offload(func() {})
+	}).Join()
+	rt.Close()
+	if got := log.String(); strings.Count(got, "Config.OffloadLimit") != 1 || !strings.Contains(got, "limit=1 waiting=1") {
+		t.Errorf("the log says %q", got)
 	}
 }

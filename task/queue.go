@@ -90,21 +90,17 @@ func (q *nodeQueue) pushOther(t *Task) {
 
 // take takes the task that runs next; nil if there is none.
 func (q *nodeQueue) take() *Task {
-	if q.head != nil {
-		return q.pop()
-	}
-	switch {
-	case q.n == 1 && q.local != nil: // nothing to put in order
-		t := q.local
-		q.local, q.localEnd, q.yielded, q.n = nil, nil, nil, 0
-		return t
-	case q.n > 0:
-		q.nextRound()
+	if q.head == nil && q.begin() == nil {
+		return nil
 	}
 	return q.pop()
 }
 
-func (q *nodeQueue) nextRound() {
+// begin begins the next round, and returns its first task; nil if there is none.
+func (q *nodeQueue) begin() *Task {
+	if q.n == 0 {
+		return nil
+	}
 	head, tail := q.other.head, q.other.tail
 	if q.local != nil {
 		q.localEnd.next = head
@@ -123,6 +119,7 @@ func (q *nodeQueue) nextRound() {
 	}
 	q.head, q.tail = head, tail
 	q.local, q.localEnd, q.yielded, q.other = nil, nil, nil, taskList{}
+	return head
 }
 
 // A startQueue holds the tasks of a loop that have not started, oldest first; other

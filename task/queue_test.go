@@ -206,7 +206,9 @@ func TestIdentityUnderLoad(t *testing.T) {
 func TestTwoQueuesAreOneFIFO(t *testing.T) {
 	rnd := newRand(t)
 	for range 200 {
-		l := &Loop{budget: 1 << 30}
+		l := new(Loop)
+		l.setPolicy(nil)
+		l.budget = 1 << 30
 		l.stats.turnLimit = math.MaxInt64
 		var model []*Task
 		for range 500 {

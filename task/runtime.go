@@ -24,7 +24,8 @@ type Config struct {
 	NewPoller func(loop int) (Poller, error)
 	// NewObserver makes the observer of one loop; nil: none.
 	NewObserver func(l *Loop) Observer
-	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out.
+	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
+	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
 	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
 	// program; nil: everybody is.
@@ -206,18 +207,12 @@ func (rt *Runtime) makeLoops() error {
 			l.observer = rt.cfg.NewObserver(l)
 			l.observed = l.observer != nil
 		}
-		if rt.cfg.NewPolicy != nil {
-			l.policy = rt.cfg.NewPolicy(l)
-			if c, ok := l.policy.(CohortPolicy); ok {
-				l.cohorts, l.newest = c, c.NewestFirst()
-			}
-		}
+		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
 			l.bottlenecks, _ = l.admission.(Bottlenecks)
 		}
 		l.hub = rt.cfg.NoHandOver
-		l.plain = l.policy == nil && !l.hub
 		rt.loops = append(rt.loops, l)
 	}
 	return nil
@@ -246,7 +241,7 @@ func (rt *Runtime) Context() context.Context { return rt.ctx }
 // called on a plain goroutine.
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	var mainErr error
-	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = main(ctx) })
+	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = Outside(main, ctx) })
 	if err == nil {
 		err = t.Join()
 	}

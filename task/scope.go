@@ -14,7 +14,8 @@ type scope struct {
 	in   []*Task     // guarded by mu; each task knows its index
 	held bool        // guarded by mu: a Group keeps the scope although it may be empty
 
-	outer *scope // of an Under: that of the Under around it, or nil; fixed
+	outer   *scope // of an Under: that of the Under around it, or nil; fixed
+	shields bool   // of a Shield: what is further out does not count; fixed
 }
 
 // newScope returns nil if ctx can never end.

@@ -9,7 +9,7 @@ import (
 )
 
 // A Case is one of the communications of a Select. Make it with the methods RecvCase
-// and SendCase of a channel; it may be used again, by several at once, and may stand more
+// and SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once, and may stand more
 // than once in one Select.
 type Case interface {
 	guard() *guard                                 // nil: nothing is to be guarded
@@ -22,7 +22,9 @@ type Case interface {
 
 // A selection is one Select that waits.
 type selection struct {
-	fired atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+	fired   atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+	timed   bool         // one is an AfterCase; fixed before the wait
+	context bool         // one is a DoneCase; fixed before the wait
 }
 
 // claim is called by whoever wants to serve case i; one succeeds.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
@@ -115,7 +117,11 @@ func run(t testing.TB, rt *Runtime, fn func()) {
 
 // eachLoops runs the test with 1, 2 and 8 loops, and with switches through the loop.
 func eachLoops(t *testing.T, test func(t *testing.T, rt *Runtime)) {
-	for _, n := range []int{1, 2, 8} {
+	loops := []int{1, 2}
+	if testenv.Full() {
+		loops = []int{1, 2, 8}
+	}
+	for _, n := range loops {
 		t.Run(string('0'+rune(n))+"loops", func(t *testing.T) { test(t, newRuntime(t, n)) })
 	}
 	t.Run("2loops,no hand-over", func(t *testing.T) {

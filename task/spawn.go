@@ -192,9 +192,8 @@ func (rt *Runtime) steal(l *Loop) bool {
 		if taken.n == 0 {
 			continue
 		}
-		if k := taken.n; victim.policy != nil {
-			victim.Post(func() { victim.lost(k) })
-		}
+		k := taken.n
+		victim.Post(func() { victim.lost(k) })
 		for t := taken.pop(); t != nil; t = taken.pop() {
 			l.enqueueStart(t)
 		}

@@ -66,7 +66,7 @@ func (s *Stage) Do(fn func()) {
 	At(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fn()
+	Outside(callPlain, fn)
 }
 
 // Partition returns which of so many loops the tasks with the given key belong to. It

@@ -61,7 +61,7 @@ type Task struct {
 	seen      bool         // the observer was told of the wait, not yet of its end
 	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
-	awaited   atomic.Int32 // see urgent.go
+	awaited   atomic.Int32 // see awaited.go
 	node      NodeID
 	fn        func() // what it runs
 
@@ -200,6 +200,9 @@ func (t *Task) endedContext() context.Context {
 		for s := i.under; s != nil; s = s.outer {
 			if s.ctx.Err() != nil {
 				return s.ctx
+			}
+			if s.shields {
+				return nil
 			}
 		}
 	}

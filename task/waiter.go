@@ -159,7 +159,7 @@ func (l *Loop) notify(t *Task) {
 	t.notified = true
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
-			if l.ready.head == nil && l.queued == 0 { // t runs next
+			if l.backlog() == 0 { // t runs next
 				lookAhead(t.worker, t.worker)
 			} else {
 				coro.Prefetch(unsafe.Pointer(t.worker))
@@ -354,47 +354,3 @@ func Yield() {
 // coldTasks is how many tasks a loop must have for looking ahead to pay: fewer stay in
 // the processor's caches by themselves.
 const coldTasks = 256
-
-// handOver chooses what runs after t, which is parked or queued; nil means t itself.
-// What it does itself is the common case; pick and prepare do any.
-func (l *Loop) handOver(t *Task) *coro.Party {
-	next := l.ready.head
-	if next == nil || next == t || next.worker == nil || !l.plain || l.budget&budgetCheck == 0 ||
-		l.read.head != nil || l.starts.oldest() != 0 || l.overrun.Load() != 0 {
-		if l.grant.left > 0 {
-			return l.handOverGranted(t)
-		}
-		return l.handOverSlow(t)
-	}
-	l.budget--
-	t1 := next.next
-	l.ready.head = t1
-	if t1 == nil {
-		l.ready.tail = nil
-	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
-		coro.LookAhead(&t2.worker.Party, &t1.worker.Party, t2.worker.g, t1.worker.g)
-	}
-	next.next = nil
-	l.ready.n--
-	l.switches++
-	next.state = stateRunning
-	l.cur = next
-	l.curG = next.worker.g
-	return &next.worker.Party
-}
-
-func (l *Loop) handOverSlow(t *Task) *coro.Party {
-	if l.hub {
-		return l.prepare(nil)
-	}
-	next := l.pick()
-	if next == t {
-		if l.overrun.Load() != 0 {
-			l.reportOverrun()
-		}
-		l.switches++
-		t.state = stateRunning
-		return nil
-	}
-	return l.prepare(next)
-}

@@ -53,7 +53,7 @@ func (wg *WaitGroup) Go(fn func()) {
 	wg.Add(1)
 	goWith(Options{dropped: wg.Done}, func() {
 		defer wg.Done()
-		fn()
+		Outside(callPlain, fn)
 	})
 }
 

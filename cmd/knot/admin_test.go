@@ -21,7 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// startWith runs knot with the sample site and more arguments, and returns the first
+// startWith runs knot with the sample sampleSite and more arguments, and returns the first
 // lines that it prints and what stops it.
 func startWith(t *testing.T, lines int, args ...string) (printed []string, stop func() (code int, stderr string)) {
 	t.Helper()
@@ -31,7 +31,7 @@ func startWith(t *testing.T, lines int, args ...string) (printed []string, stop 
 	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"-root", site, "-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, &stderr)
+		code <- run(ctx, append([]string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, &stderr)
 		w.Close()
 	}()
 	out := bufio.NewReader(r)
@@ -55,7 +55,7 @@ func TestAdminPages(t *testing.T) {
 	if url == nil {
 		t.Fatalf("printed %q", printed)
 	}
-	site := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(printed[0])
+	sampleSite := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(printed[0])
 	client := &http.Client{Transport: new(http.Transport)}
 	ask := func(target, host string) (int, string) {
 		t.Helper()
@@ -75,9 +75,9 @@ func TestAdminPages(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
-	ask(site+"/", "")
+	ask(sampleSite+"/", "")
 	client.CloseIdleConnections() // the first may have been there before anybody waited for it
-	ask(site+"/", "")
+	ask(sampleSite+"/", "")
 	page := url[1] + "/"
 	code, index := ask(page, "")
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
@@ -90,7 +90,7 @@ func TestAdminPages(t *testing.T) {
 		}
 	}
 	// The first connection may be there before anybody waits for it.
-	for patience := time.Now().Add(time.Minute); ; ask(site+"/", "") {
+	for patience := time.Now().Add(time.Minute); ; ask(sampleSite+"/", "") {
 		code, dump := ask(page+"debug/bgraph/?format=dump", "localhost:1")
 		s, err := bgraph.Decode(strings.NewReader(dump))
 		if code != 200 || err != nil {
@@ -178,7 +178,7 @@ func TestAdminErrorsAreClear(t *testing.T) {
 		"127.0.0.1:70000": "70000",
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(context.Background(), []string{"-root", site, "-addr", "127.0.0.1:0", "-admin", addr}, &stdout, &stderr)
+		code := run(context.Background(), []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", addr}, &stdout, &stderr)
 		if code != exitFailed || !strings.Contains(stderr.String(), want) {
 			t.Errorf("-admin %s: code %d, %q; want %q", addr, code, &stderr, want)
 		}

@@ -60,7 +60,7 @@ func TestCacheIsAThirdOfTheLimit(t *testing.T) {
 
 func TestCacheFlag(t *testing.T) {
 	for arg, want := range map[string]int64{"": cacheOf(probe.MemoryLimit(probe.Config{})), "-cache=3MB": 3 << 20, "-cache=0": -1} {
-		args := []string{"-root", site}
+		args := []string{"-root", sampleSite}
 		if arg != "" {
 			args = append(args, arg)
 		}

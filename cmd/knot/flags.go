@@ -6,10 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/ressched/probe"
 )
@@ -26,6 +29,10 @@ type settings struct {
 	quiet  bool
 	server *knot.Server
 	files  knot.FilesConfig
+	tls    tlsSettings
+	config string         // file; "": there is none
+	values []config.Value // what it says for flags
+	sites  []config.Site  // at least one
 }
 
 const usage = `Knot serves the files of a folder to web browsers.
@@ -33,6 +40,9 @@ const usage = `Knot serves the files of a folder to web browsers.
 Usage:
 
   knot -root FOLDER [-addr HOST:PORT] [more flags]
+  knot -config FILE [more flags]
+  knot check FILE    tells what is wrong with a configuration file
+  knot hash NAME     makes a line of a file of users, from a password on the standard input
 
 For example:
 
@@ -40,8 +50,14 @@ For example:
   knot -root ./public -addr :80          every address of this machine, port 80
   knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
   knot -root ./public -log -             show every request
+  knot -root ./public -addr :443 -tls-cert site.crt -tls-key site.key
+                                         HTTPS; docs/tls.md tells the rest
 
-A folder is shown by its index.html; there are no listings. Names that begin
+A configuration file has the names of these flags, and a table for each site, with its
+hosts, headers, error pages, passwords and limits. Flags go before it. docs/knot-config.md
+describes it. On SIGHUP it is read again, for the sites.
+
+A folder is shown by its index.html, or with -listing by what is in it. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
 links are followed only as long as they stay inside and lead to no such name.
 FOLDER itself may be a link; if it is switched to another folder, that is served.
@@ -52,6 +68,10 @@ disk before it is used again, but at most every -revalidate: so long an old one 
 served. To change a file, write a new one and rename it to the old name; a file that is
 rewritten in place may be sent half old and half new.
 
+Text is sent compressed (br, zstd, gzip) to clients that accept it: from a file that stands
+beside it (app.js.br, .zst, .gz) and is smaller and not older, or compressed once and kept in
+memory.
+
 Where more requests come than can be served, knot answers some of them with 503 and says
 so in the log. With CAPRICCIO_OVERLOAD=wait in the environment they wait instead.
 
@@ -59,7 +79,7 @@ Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the re
 under way and the first one of each client that has connected already, and takes no new
 connections. A second signal stops it at once. On SIGHUP it opens the file that -log says
 anew: rename the old one before. Without such a file SIGHUP stops it only when its terminal
-is gone.
+is gone. Certificates are read again on SIGHUP, and when they have changed (-tls-reload).
 
 To see what it is doing, open the address that -admin says in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
@@ -84,10 +104,12 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
-	flags.StringVar(&set.root, "root", "", "`folder` to serve (required)")
+	flags.StringVar(&set.root, "root", "", "`folder` to serve (required without -config)")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on; no host means every address of this machine, port 0 a free port")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
-	format := flags.String("log-format", "combined", "form of the access log: combined or common")
+	format := flags.String("log-format", "combined", "form of the access log: combined, common or json")
+	flags.StringVar(&set.config, "config", "", "configuration `file`; what the command line says goes first")
+	one := set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll or poll (default: the best there is)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
@@ -101,6 +123,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	set.fileFlags(flags)
+	set.tls.flags(flags)
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
 	switch err := flags.Parse(args); {
@@ -115,7 +138,68 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
 		return nil, errVersion
 	}
+	if err := set.readConfig(flags); err != nil {
+		return nil, err
+	}
+	if len(set.sites) == 0 {
+		one.Root = set.root
+		set.sites = []config.Site{*one}
+	}
 	return set, set.check(flags, *format)
+}
+
+// siteFlags are those of a server of one site.
+func (set *settings) siteFlags(flags *flag.FlagSet) *config.Site {
+	one := &config.Site{Compress: new(bool)}
+	flags.BoolVar(one.Compress, "compress", true, "send text compressed to clients that accept it")
+	flags.BoolVar(&one.Listing, "listing", false, "show what is in folders that have no index.html")
+	flags.StringVar(&one.Fallback, "fallback", "", "`path` of the page, as /index.html, that is sent for paths that there are not: for applications of one page")
+	return one
+}
+
+// notInConfig are flags that make no sense in a configuration file.
+var notInConfig = []string{"config", "version"}
+
+// ofOneSite are flags that belong to a server of one site.
+var ofOneSite = []string{"root", "compress", "listing", "fallback"}
+
+// readConfig takes up the configuration file, as far as the command line does not say otherwise.
+func (set *settings) readConfig(flags *flag.FlagSet) error {
+	if set.config == "" {
+		return nil
+	}
+	text, err := os.ReadFile(set.config)
+	if err != nil {
+		return err
+	}
+	var names []string
+	given := make(map[string]bool)
+	flags.VisitAll(func(f *flag.Flag) {
+		if !slices.Contains(notInConfig, f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	file, err := config.Read(set.config, text, names)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, v := range file.Values {
+		if given[v.Name] {
+			continue
+		}
+		if err := flags.Set(v.Name, v.Text); err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %w", set.config, v.Line, v.Name, v.Text, err))
+		}
+	}
+	set.values, set.sites = file.Values, file.Sites
+	flags.Visit(func(f *flag.Flag) {
+		if len(set.sites) > 0 && slices.Contains(ofOneSite, f.Name) {
+			errs = append(errs, fmt.Errorf("-%s is for a server of one site; in %s each [[site]] has its own", f.Name, set.config))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // versionText is what the go command noted in the program about its source.
@@ -187,7 +271,7 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 		return fmt.Errorf("unexpected argument %q; the folder to serve goes behind -root", flags.Arg(0))
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case set.root == "":
+	case set.sites[0].Root == "" && set.config == "":
 		return errors.New("say which folder to serve: knot -root FOLDER")
 	case set.loops < 0:
 		return fmt.Errorf("-loops %d is negative", set.loops)
@@ -195,13 +279,18 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 	if err := set.checkFiles(); err != nil {
 		return err
 	}
+	if err := set.tls.check(); err != nil {
+		return err
+	}
 	switch format {
 	case "combined":
 		set.format = knot.LogCombined
 	case "common":
 		set.format = knot.LogCommon
+	case "json":
+		set.format = knot.LogJSON
 	default:
-		return fmt.Errorf("-log-format %q; want combined or common", format)
+		return fmt.Errorf("-log-format %q; want combined, common or json", format)
 	}
 	if err := set.checkLimits(); err != nil {
 		return err

@@ -60,11 +60,12 @@ func (l *logFile) Close() error {
 }
 
 // onHangup says what SIGHUP does until stop is called; by itself it would end the process at
-// once. If log is a file, that is opened anew. Otherwise there is nothing to do, unless the
-// terminal is gone that knot was started from: then end is called.
-func onHangup(log io.Writer, errorLog *slog.Logger, end func()) (stop func()) {
+// once. If log is a file, that is opened anew, and reload is called unless it is nil. If there is
+// neither, there is nothing to do, unless the terminal is gone that knot was started from: then end
+// is called.
+func onHangup(log io.Writer, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
 	file, _ := log.(*logFile)
-	if file == nil && signal.Ignored(syscall.SIGHUP) {
+	if file == nil && reload == nil && signal.Ignored(syscall.SIGHUP) {
 		return func() {} // nohup(1)
 	}
 	hangups := make(chan os.Signal, 1)
@@ -73,14 +74,21 @@ func onHangup(log io.Writer, errorLog *slog.Logger, end func()) (stop func()) {
 	go func() {
 		defer close(ended)
 		for range hangups {
+			if file == nil && reload == nil {
+				if terminalGone(int(os.Stdin.Fd())) {
+					end()
+				} else {
+					errorLog.Info("knot: SIGHUP: there is no log file (-log) to open anew")
+				}
+				continue
+			}
 			if file != nil {
 				if err := file.reopen(); err != nil {
 					errorLog.Error("knot: the access log can't be opened anew; the old file stays in use", "error", err)
 				}
-			} else if terminalGone(int(os.Stdin.Fd())) {
-				end()
-			} else {
-				errorLog.Info("knot: SIGHUP: there is no log file (-log) to open anew")
+			}
+			if reload != nil {
+				reload()
 			}
 		}
 	}()

@@ -24,7 +24,7 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"-root", site, "-addr", "127.0.0.1:0", "-log", log, "-loops", "1", "-quiet"}, w, &stderr)
+		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-log", log, "-loops", "1", "-quiet"}, w, &stderr)
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')

@@ -25,6 +25,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
+	if len(os.Args) > 1 {
+		if command := commands[os.Args[1]]; command != nil {
+			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		}
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -46,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
 	}
-	if err := serve(ctx, set, stdout, stderr); err != nil {
+	if err := serve(ctx, set, args, stdout, stderr); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
 		return exitFailed
@@ -54,16 +59,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err error) {
-	files, err := knot.OpenFilesWith(set.root, set.files)
+func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer) (err error) {
+	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
+	sites, err := build(set, errorLog)
 	if err != nil {
 		return err
 	}
-	defer files.Close()
+	var served running
+	served.set(sites)
+	defer func() { served.now.Load().close() }()
 	server := set.server
-	server.Handler = files.Serve
-	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
+	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
 	server.ErrorLog = errorLog
+	secure, err := set.tls.open(errorLog)
+	if err != nil {
+		return err
+	}
+	defer secure.close()
+	server.TLS = secure.config
+	scheme := "http"
+	if server.TLS != nil {
+		scheme = "https"
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var out io.WriteCloser // nil: no access log
@@ -76,22 +93,34 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 		// those of the program.
 		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
 	}
-	defer onHangup(out, errorLog, cancel)()
-	root := set.root
+	reload := secure.reload
+	if set.config != "" {
+		reload = func() {
+			served.reload(set, args, errorLog)
+			if secure.reload != nil {
+				secure.reload()
+			}
+		}
+	}
+	defer onHangup(out, reload, errorLog, cancel)()
+	root := set.config
+	if len(set.sites) == 1 {
+		root = set.sites[0].Root
+	}
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
 	var admin *adminServer
 	if set.admin != "" {
-		if admin, err = listenAdmin(set.admin, errorLog, files.Stats); err != nil {
+		if admin, err = listenAdmin(set.admin, errorLog, served.stats); err != nil {
 			return err
 		}
 		defer admin.stop()
 	}
 	server.Listening = func(addr net.Addr) {
-		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(addr))
+		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
 		if admin != nil {
-			fmt.Fprintf(stdout, "admin pages on %s\n", address(admin.addr))
+			fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
 		}
 		if !set.quiet {
 			fmt.Fprintln(stdout, "stop with Ctrl-C")
@@ -121,12 +150,12 @@ func serve(ctx context.Context, set *settings, stdout, stderr io.Writer) (err er
 }
 
 // address is addr as something to click on.
-func address(addr net.Addr) string {
+func address(scheme string, addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if ok && tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("http://localhost:%d (every address of this machine, port %d)", tcp.Port, tcp.Port)
+		return fmt.Sprintf("%s://localhost:%d (every address of this machine, port %d)", scheme, tcp.Port, tcp.Port)
 	}
-	return "http://" + addr.String()
+	return scheme + "://" + addr.String()
 }
 
 // explain says what to do about the errors that beginners meet.
@@ -137,12 +166,6 @@ func explain(err error, set *settings) string {
 		addr, flag = admin.addr, "-admin"
 	}
 	switch {
-	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOENT):
-		return fmt.Sprintf("there is no folder %s (-root)", set.root)
-	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.ENOTDIR):
-		return fmt.Sprintf("%s is not a folder (-root)", set.root)
-	case errors.As(err, &path) && path.Path == set.root && errors.Is(err, syscall.EACCES):
-		return fmt.Sprintf("the files of %s can't be opened: this user has no right to (-root)", set.root)
 	case meant(err) != "":
 		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, meant(err))
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-const site = "../../knot/testdata/site"
+const sampleSite = "../../knot/testdata/site"
 
 func TestServesTheSampleSite(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
@@ -27,12 +27,12 @@ func TestServesTheSampleSite(t *testing.T) {
 	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"-root", site, "-addr", "127.0.0.1:0", "-log", log, "-log-format", "common", "-loops", "1"}, w, &stderr)
+		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-log", log, "-log-format", "common", "-loops", "1"}, w, &stderr)
 		w.Close()
 	}()
 	out := bufio.NewReader(r)
 	line, err := out.ReadString('\n')
-	abs, _ := filepath.Abs(site)
+	abs, _ := filepath.Abs(sampleSite)
 	url := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
 	if err != nil || url == "" || line != "serving "+abs+" on "+url+"\n" {
 		t.Fatalf("first line is %q, %v", line, err)
@@ -67,11 +67,11 @@ func TestServesTheSampleSite(t *testing.T) {
 	}
 }
 
-// TestSiteLinks: every link of the sample site leads somewhere.
+// TestSiteLinks: every link of the sample sampleSite leads somewhere.
 func TestSiteLinks(t *testing.T) {
 	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
-	pages, _ := filepath.Glob(site + "/*.html")
-	more, _ := filepath.Glob(site + "/*/*.html")
+	pages, _ := filepath.Glob(sampleSite + "/*.html")
+	more, _ := filepath.Glob(sampleSite + "/*/*.html")
 	pages = append(pages, more...)
 	if len(pages) < 3 {
 		t.Fatalf("pages: %q", pages)
@@ -103,29 +103,29 @@ func TestErrorsAreClear(t *testing.T) {
 	}{
 		{nil, exitUsage, "say which folder to serve: knot -root FOLDER"},
 		{[]string{"public"}, exitUsage, `unexpected argument "public"; the folder to serve goes behind -root`},
-		{[]string{"-root", site, "more"}, exitUsage, `unexpected argument "more"`},
-		{[]string{"-rot", site}, exitUsage, "-rot"},
-		{[]string{"-root", site, "-loops", "-1"}, exitUsage, "-loops -1 is negative"},
-		{[]string{"-root", site, "-cache", "much"}, exitUsage, "want a size like 500KB, 64MB or 2GB"},
-		{[]string{"-root", site, "-cache", "1MB", "-cache-file-max", "2MB"}, exitUsage, "-cache-file-max 2MB is more than -cache 1MB"},
-		{[]string{"-root", site, "-revalidate", "-1s"}, exitUsage, "-revalidate -1s is negative"},
-		{[]string{"-root", site, "-open-files", "-2"}, exitUsage, "-open-files -2 is negative"},
-		{[]string{"-root", site, "-log-format", "json"}, exitUsage, `-log-format "json"; want combined or common`},
-		{[]string{"-root", site, "-server-name", "a\nb"}, exitUsage, "-server-name"},
-		{[]string{"-root", site + "/none"}, exitFailed, "there is no folder " + site + "/none (-root)"},
-		{[]string{"-root", site + "/notes.txt"}, exitFailed, site + "/notes.txt is not a folder (-root)"},
-		{[]string{"-root", site, "-addr", used}, exitFailed, "Another program uses " + used + " already."},
-		{[]string{"-root", site, "-addr", "nonsense"}, exitFailed, "nonsense"},
-		{[]string{"-root", site, "-addr", "8080"}, exitFailed, "Did you mean -addr :8080?"},
-		{[]string{"-root", site, "-admin", "9090"}, exitFailed, "Did you mean -admin :9090?"},
-		{[]string{"-root", site, "-addr", "localhost"}, exitFailed, "Did you mean -addr localhost:8080?"},
-		{[]string{"-root", site, "-addr", "::1"}, exitFailed, "Did you mean -addr [::1]:8080?"},
-		{[]string{"-root", site, "-addr", "[::1]"}, exitFailed, "Did you mean -addr [::1]:8080?"},
-		{[]string{"-root", site, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
-		{[]string{"-root", site, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
-		{[]string{"-root", site, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},
-		{[]string{"-root", site, "-poller", "kqueue"}, exitFailed, "kqueue"},
-		{[]string{"-root", site, "-log", site + "/none/x.log"}, exitFailed, "none/x.log"},
+		{[]string{"-root", sampleSite, "more"}, exitUsage, `unexpected argument "more"`},
+		{[]string{"-rot", sampleSite}, exitUsage, "-rot"},
+		{[]string{"-root", sampleSite, "-loops", "-1"}, exitUsage, "-loops -1 is negative"},
+		{[]string{"-root", sampleSite, "-cache", "much"}, exitUsage, "want a size like 500KB, 64MB or 2GB"},
+		{[]string{"-root", sampleSite, "-cache", "1MB", "-cache-file-max", "2MB"}, exitUsage, "-cache-file-max 2MB is more than -cache 1MB"},
+		{[]string{"-root", sampleSite, "-revalidate", "-1s"}, exitUsage, "-revalidate -1s is negative"},
+		{[]string{"-root", sampleSite, "-open-files", "-2"}, exitUsage, "-open-files -2 is negative"},
+		{[]string{"-root", sampleSite, "-log-format", "xml"}, exitUsage, `-log-format "xml"; want combined, common or json`},
+		{[]string{"-root", sampleSite, "-server-name", "a\nb"}, exitUsage, "-server-name"},
+		{[]string{"-root", sampleSite + "/none"}, exitFailed, "there is no folder " + sampleSite + "/none (-root)"},
+		{[]string{"-root", sampleSite + "/notes.txt"}, exitFailed, sampleSite + "/notes.txt is not a folder (-root)"},
+		{[]string{"-root", sampleSite, "-addr", used}, exitFailed, "Another program uses " + used + " already."},
+		{[]string{"-root", sampleSite, "-addr", "nonsense"}, exitFailed, "nonsense"},
+		{[]string{"-root", sampleSite, "-addr", "8080"}, exitFailed, "Did you mean -addr :8080?"},
+		{[]string{"-root", sampleSite, "-admin", "9090"}, exitFailed, "Did you mean -admin :9090?"},
+		{[]string{"-root", sampleSite, "-addr", "localhost"}, exitFailed, "Did you mean -addr localhost:8080?"},
+		{[]string{"-root", sampleSite, "-addr", "::1"}, exitFailed, "Did you mean -addr [::1]:8080?"},
+		{[]string{"-root", sampleSite, "-addr", "[::1]"}, exitFailed, "Did you mean -addr [::1]:8080?"},
+		{[]string{"-root", sampleSite, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
+		{[]string{"-root", sampleSite, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
+		{[]string{"-root", sampleSite, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},
+		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitFailed, "kqueue"},
+		{[]string{"-root", sampleSite, "-log", sampleSite + "/none/x.log"}, exitFailed, "none/x.log"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(context.Background(), test.args, &stdout, &stderr)

@@ -44,7 +44,7 @@ func start(t *testing.T, args ...string) *program {
 	p.code = sync.OnceValue(func() int { return <-code })
 	out := bufio.NewReader(r)
 	line, err := out.ReadString('\n')
-	p.url = regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
+	p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(line)
 	if err != nil || p.url == "" {
 		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.all())
 	}
@@ -89,7 +89,7 @@ func (l *lines) all() string {
 
 // TestAccessLogThatFails: it is said while knot runs, and it is what it exits with.
 func TestAccessLogThatFails(t *testing.T) {
-	p := start(t, "-root", site, "-log", "/dev/full")
+	p := start(t, "-root", sampleSite, "-log", "/dev/full")
 	p.get("/notes.txt")
 	if line := <-p.stderr.each; !strings.Contains(line, "access log can't be written") || !strings.Contains(line, "no space left") {
 		t.Errorf("it says %q", line)
@@ -103,7 +103,7 @@ func TestAccessLogThatFails(t *testing.T) {
 
 // TestHangupWithoutALogFile is no reason to stop.
 func TestHangupWithoutALogFile(t *testing.T) {
-	for _, args := range [][]string{{"-root", site}, {"-root", site, "-log", "-"}} {
+	for _, args := range [][]string{{"-root", sampleSite}, {"-root", sampleSite, "-log", "-"}} {
 		p := start(t, args...)
 		syscall.Kill(os.Getpid(), syscall.SIGHUP)
 		if line := <-p.stderr.each; !strings.Contains(line, "no log file") {
@@ -157,7 +157,7 @@ func TestTerminalGone(t *testing.T) {
 func TestErrorsNameKnotOnce(t *testing.T) {
 	var stderr lines
 	stderr.each = make(chan string, 10)
-	args := []string{"-root", site, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
+	args := []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
 	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.all(), "knot: no address space") {
 		t.Errorf("exit code %d, %q", code, stderr.all())
 	}
@@ -179,7 +179,7 @@ func TestVersion(t *testing.T) {
 
 // TestNoLimits: 0 is the natural word for none, and the library's for the default.
 func TestNoLimits(t *testing.T) {
-	set, err := parse([]string{"-root", filepath.Clean(site), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard, io.Discard)
+	set, err := parse([]string{"-root", filepath.Clean(sampleSite), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestNoLimits(t *testing.T) {
 // TestStopAnswersWhoHasConnected: a client that has a connection when the stop signal comes gets an
 // answer, whether knot has noticed the signal yet or not.
 func TestStopAnswersWhoHasConnected(t *testing.T) {
-	p := start(t, "-root", site)
+	p := start(t, "-root", sampleSite)
 	var all []net.Conn
 	for range 64 {
 		nc, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const features = "./testdata/features"
@@ -38,6 +40,7 @@ func says(t *testing.T, bin string) (stdout, stderr string) {
 // TestFeatures builds a program with all that Go has, with cgo, assembler, build tags and
 // the lines of generated files, and compares what it says with and without checkpoints.
 func TestFeatures(t *testing.T) {
+	testenv.NeedsFull(t, "four builds of a program")
 	temp := t.TempDir()
 	plain, bin, keep := filepath.Join(temp, "plain"), filepath.Join(temp, "bin"), filepath.Join(temp, "keep")
 	goTool(t, "build", "-tags=special", "-o", plain, features)
@@ -101,6 +104,7 @@ func haveC() bool {
 
 // TestTests runs the tests of several packages, inside and outside of the package.
 func TestTests(t *testing.T) {
+	testenv.NeedsFull(t, "three builds of a test binary")
 	if testing.Short() || underRace {
 		t.Skip("loads a test binary, and builds it three times")
 	}
@@ -153,6 +157,7 @@ func otherModule(t *testing.T) (dir, root string) {
 // TestOtherModules builds a program outside of this module, with its dependencies
 // replaced, vendored, and in a workspace.
 func TestOtherModules(t *testing.T) {
+	testenv.NeedsFull(t, "four builds with a module cache of their own")
 	if testing.Short() || underRace {
 		t.Skip("loads a program four times")
 	}

@@ -28,9 +28,10 @@ const (
 	BackendPath = "/backend" // one of a few workers, for as long as they take at the moment
 	WaitPath    = "/wait"    // ?alloc=65536: until somebody asks for ReleasePath
 	ReleasePath = "/release"
-	UploadPath  = "/upload" // reads the body
-	EventsPath  = "/events" // ?every=100ms: a stream of events until the client is gone
-	BytesPath   = "/bytes"  // ?n=1000: a response made in memory
+	UploadPath  = "/upload"  // reads the body
+	EventsPath  = "/events"  // ?every=100ms: a stream of events until the client is gone
+	UpgradePath = "/upgrade" // from then on each byte comes back, see Upgrade
+	BytesPath   = "/bytes"   // ?n=1000: a response made in memory
 	FilesPath   = "/files/"
 )
 

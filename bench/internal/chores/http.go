@@ -76,13 +76,34 @@ func Handler(h *Host, root string) http.Handler {
 			panic(http.ErrAbortHandler) // the client sees that there is no more
 		}
 	})
-	if root == "" {
-		return chores
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/", chores)
-	mux.Handle(FilesPath, http.FileServer(http.Dir(root)))
+	mux.HandleFunc(UpgradePath, Upgrade)
+	if root != "" {
+		mux.Handle(FilesPath, http.FileServer(http.Dir(root)))
+	}
 	return mux
+}
+
+// Upgrade is a handler that takes its connection over, as WebSocket libraries do, and
+// returns each byte.
+func Upgrade(w http.ResponseWriter, _ *http.Request) {
+	nc, both, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer nc.Close()
+	io.WriteString(nc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	var b [1]byte
+	for {
+		if _, err := both.Read(b[:]); err != nil {
+			return
+		}
+		if _, err := nc.Write(b[:]); err != nil {
+			return
+		}
+	}
 }
 
 type exchange struct {

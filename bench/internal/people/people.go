@@ -37,6 +37,9 @@ type Group struct {
 	// Stream: the response has no end. It is served when its first bytes have come, and
 	// lost if it ends before the run does.
 	Stream bool
+	// Upgrade: the connection becomes one on which each byte comes back. It is served when
+	// the first has, and lost if one does not come back; Pause is between two bytes.
+	Upgrade bool
 	// Files: the path is a page with so many files, which are then fetched from PATH.0,
 	// PATH.1 … over six connections. Each person has new ones for each visit.
 	Files int
@@ -268,6 +271,9 @@ func (p *person) try(tag int, path string) (load.Fate, error) {
 		return load.Lost, err
 	}
 	c.used = true
+	if p.Upgrade && response.StatusCode == http.StatusSwitchingProtocols {
+		return p.echo(c, tag)
+	}
 	fate := load.StatusFate(response.StatusCode)
 	if fate == load.Served && p.Stream {
 		return p.listen(c, response.Body, tag)
@@ -318,6 +324,9 @@ func (p *person) send(c *connection, path string) error {
 		method = http.MethodGet
 	}
 	head := method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+	if p.Upgrade {
+		head += "Connection: Upgrade\r\nUpgrade: echo\r\n"
+	}
 	if p.Upload > 0 {
 		head += fmt.Sprintf("Content-Length: %d\r\n", p.Upload)
 	}
@@ -358,6 +367,27 @@ func (p *person) listen(c *connection, body io.Reader, tag int) (load.Fate, erro
 		return load.Served, nil
 	}
 	return load.Lost, errors.Join(errEnded, err)
+}
+
+// echo sends a byte now and then and waits for it to come back, until the run ends.
+func (p *person) echo(c *connection, tag int) (load.Fate, error) {
+	b := []byte{'x'}
+	for first := true; ; first = false {
+		_ = c.SetDeadline(time.Now().Add(p.Patience))
+		if _, err := c.Write(b); err != nil {
+			return load.Lost, err
+		}
+		if _, err := io.ReadFull(c.r, b); err != nil {
+			return load.Lost, err
+		}
+		p.bytes.Add(2)
+		if first {
+			p.end(tag, load.Served)
+		}
+		if !p.sleep(p.Pause) {
+			return load.Served, nil
+		}
+	}
 }
 
 // buffers are for reading what nobody looks at.

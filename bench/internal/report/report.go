@@ -22,6 +22,8 @@ type Row struct {
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 	N      int     `json:"n"`
+	// Samples are what Value is the median of, in the order of the runs.
+	Samples []float64 `json:"samples,omitempty"`
 }
 
 // Env is where and when an experiment ran.
@@ -39,12 +41,14 @@ type Env struct {
 
 // Report is one run of one experiment.
 type Report struct {
-	Name   string `json:"name"`
-	Commit string `json:"commit"`
-	Env    Env    `json:"env"`
-	Rows   []Row  `json:"rows"`
+	Name   string  `json:"name"`
+	Commit string  `json:"commit"`
+	Env    Env     `json:"env"`
+	Took   float64 `json:"seconds,omitempty"` // that the experiment took
+	Charts []Chart `json:"charts,omitempty"`
+	Rows   []Row   `json:"rows"`
 	// Details are metrics that WriteTable leaves out.
-	Details []string `json:"-"`
+	Details []string `json:"details,omitempty"`
 }
 
 // WriteJSON writes the report, indented.
@@ -110,7 +114,7 @@ func (s *Samples) Rows() []Row {
 		values := s.values[k]
 		rows = append(rows, Row{
 			System: k.system, Metric: k.metric, Unit: s.units[k], X: k.x,
-			Value: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values),
+			Value: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values), Samples: slices.Clone(values),
 		})
 	}
 	return rows

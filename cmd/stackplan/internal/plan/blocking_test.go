@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // All steps that a program does are predicted, and some are known in advance.
 func TestBlockingGraphHoldsTheRun(t *testing.T) {
+	testenv.NeedsFull(t, "a server")
 	if testing.Short() {
 		t.Skip("loads a server")
 	}
@@ -85,6 +87,7 @@ func function(b *Blocking, place int) string {
 
 // The bounds of a server's tasks are stated, and where they may park.
 func TestReportOfAServer(t *testing.T) {
+	testenv.NeedsFull(t, "a server")
 	if testing.Short() || underRace {
 		t.Skip("loads a server")
 	}

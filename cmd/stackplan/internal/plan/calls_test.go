@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // loadCalls loads the program in testdata/calls once for all tests.
@@ -246,6 +248,7 @@ func TestLoadErrors(t *testing.T) {
 
 // The analysis does not depend on the machine that it runs on.
 func TestArm64(t *testing.T) {
+	testenv.NeedsFull(t, "a standard library for another processor")
 	p, err := Load(Config{Dir: filepath.Join("testdata", "calls"), Env: append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")})
 	if err != nil {
 		t.Fatal(err)
@@ -280,6 +283,7 @@ func realDir(t *testing.T, path ...string) string {
 
 // Sources that are reached through a symbolic link are found in the binary.
 func TestFolderBehindALink(t *testing.T) {
+	testenv.NeedsFull(t, "one more program")
 	root := realDir(t, "..", "..", "..", "..")
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(root, link); err != nil {

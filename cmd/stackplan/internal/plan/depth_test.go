@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A bound that is stated is never exceeded, whether it is measured by the stack pointer
@@ -74,6 +76,7 @@ const callerPart = 128
 // The same of what makes bounds large in the standard library: logs, formats, templates,
 // compression, handshakes, and calls by reflection.
 func TestBoundsOfTheLibrary(t *testing.T) {
+	testenv.NeedsFull(t, "a large program")
 	if testing.Short() || underRace {
 		t.Skip("loads a large program")
 	}

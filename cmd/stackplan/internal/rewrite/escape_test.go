@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // compiled is what the compiler says about escapes.
@@ -50,6 +52,7 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 // TestNothingMovesToTheHeap runs a program that counts its allocations and compares the
 // time of checkpoints.
 func TestNothingMovesToTheHeap(t *testing.T) {
+	testenv.NeedsFull(t, "the compiler says what escapes")
 	const pkg = "./testdata/escapes"
 	r := rewriterOf(load(t, nil, false, pkg), nil)
 	settle(t, r, pkg)

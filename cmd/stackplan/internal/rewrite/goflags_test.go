@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func goTool(t testing.TB, args ...string) string {
@@ -44,6 +46,7 @@ func TestVetLikesRewrittenPrograms(t *testing.T) {
 }
 
 func TestRaceDetectorIsQuiet(t *testing.T) {
+	testenv.NeedsFull(t, "a build with the race detector")
 	if !haveC() || testing.Short() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
@@ -61,6 +64,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 
 // TestLinesStay compares the lines that coverage and a stack trace show.
 func TestLinesStay(t *testing.T) {
+	testenv.NeedsFull(t, "builds with coverage")
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, always))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var (
@@ -267,6 +269,7 @@ func randomPrograms(t testing.TB, first uint64, n int) map[string][]byte {
 }
 
 func TestRandomPrograms(t *testing.T) {
+	testenv.NeedsFull(t, "many programs")
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64()

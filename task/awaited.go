@@ -10,28 +10,17 @@ import (
 // task counts, in Task.awaited, the locks that it holds and others wait for: a Mutex, an RWMutex
 // for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that
 // is on, until it is unlocked or the last waiter has given up, inside the guard of the lock.
-// While the count is not 0, the task goes to the queue of urgent ones when it becomes ready,
-// which the policy is not asked about.
+// While the count is not 0, the task goes ahead of others when it becomes ready, see runQueue,
+// without the policy being asked.
 //
 // One that is at a node already is not looked for when it begins to be awaited, as that would
 // take a time that grows with the number of tasks there, for each lock. The loop looks at all of
 // them, not often, if it may be worth it.
 
-// An urgency is what a loop knows of its tasks that are awaited. Loop-private but for maybe.
-type urgency struct {
-	queue  taskQueue
-	last   bool          // the last task came from queue
-	maybe  atomic.Bool   // one that is at a node may have become awaited
-	lookAt time.Duration // when to look for it
-}
-
-// pick takes a task, but not twice in a row: nil is for the others.
-func (u *urgency) pick() *Task {
-	u.last = !u.last && u.queue.head != nil
-	if !u.last {
-		return nil
-	}
-	return u.queue.pop()
+// A search is for tasks at nodes that have become awaited.
+type search struct {
+	maybe  atomic.Bool   // there may be one
+	lookAt time.Duration // loop-private: when to look for it
 }
 
 // isAwaited reports whether others wait for what t, which is ready, holds. A task that has not
@@ -49,11 +38,11 @@ func (t *Task) addAwaited(n int32) {
 // hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
 func (t *Task) hasten(l *Loop) {
-	if t == nil || t.loop.policy == nil {
+	if t == nil || t.loop.single {
 		return
 	}
 	if own := t.loop; own != l || t.state == stateQueued {
-		own.urgent.maybe.Store(true)
+		own.awaited.maybe.Store(true)
 	}
 }
 
@@ -64,9 +53,9 @@ const (
 	lookShare = 16
 )
 
-// lookForAwaited makes those tasks urgent that have become awaited at a node.
+// lookForAwaited lets those tasks go ahead that have become awaited at a node.
 func (l *Loop) lookForAwaited() {
-	u := &l.urgent
+	u := &l.awaited
 	if l.queued == 0 || !u.maybe.Load() || l.now < u.lookAt {
 		return
 	}
@@ -77,7 +66,7 @@ func (l *Loop) lookForAwaited() {
 		if q.n == 0 {
 			continue
 		}
-		if k := q.moveAwaited(&u.queue); k > 0 {
+		if k := q.moveAwaited(&l.ahead.taskQueue); k > 0 {
 			l.queued -= k
 			l.policy.Gone(NodeID(n), k)
 		}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// keptFolder is where results are kept, a folder for each commit, with "-quick" for quick runs.
+const keptFolder = "results"
+
+func keptName(commit string, quick bool) string {
+	if quick {
+		return commit + "-quick"
+	}
+	return commit
+}
+
+// runAll runs every experiment whose result is not kept yet, with runOne, which is
+// runExperiment, and goes on after one that fails.
+func runAll(ctx context.Context, o options, runOne func(context.Context, options, io.Writer, io.Writer) error, out, progress io.Writer) error {
+	kept := o.dir
+	if kept == "" {
+		kept = keptFolder
+	}
+	revision := commit(ctx)
+	if strings.HasSuffix(revision, "-dirty") {
+		fmt.Fprintln(progress, "bench: the working folder has changes: results are kept as of a commit that is not there")
+	}
+	dir := filepath.Join(kept, keptName(revision, o.quick))
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	took := usualTimes(kept, o.quick)
+	var left []experiment
+	for _, e := range experiments {
+		if _, err := os.Stat(filepath.Join(dir, e.name+".json")); err == nil {
+			fmt.Fprintf(progress, "%s: kept already\n", e.name)
+			continue
+		}
+		left = append(left, e)
+	}
+	var failed []error
+	for i, e := range left {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		rest := time.Duration(0)
+		for _, later := range left[i:] {
+			rest += took(later.name)
+		}
+		fmt.Fprintf(progress, "\n[%d/%d] %s, about %v; about %v left in all\n", i+1, len(left), e.name,
+			took(e.name).Round(time.Second), rest.Round(time.Second))
+		one := o
+		one.experiment, one.dir = e, filepath.Join(dir, "running")
+		err := runOne(ctx, one, out, progress)
+		if err == nil {
+			err = keep(one.dir, dir)
+		}
+		os.RemoveAll(one.dir)
+		if err != nil {
+			failed = append(failed, err)
+			fmt.Fprintln(progress, "bench:", err)
+		}
+	}
+	fmt.Fprintf(out, "results are in %s\n", dir)
+	return errors.Join(failed...)
+}
+
+// keep moves the files of one run to where they stay: an experiment that was interrupted
+// leaves none.
+func keep(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(entries) // the JSON, which says that all is there, after the SVG
+	for _, e := range entries {
+		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usualTimes says how long experiments take: as long as the last time, whatever the commit, or
+// as long as most do.
+func usualTimes(kept string, quick bool) func(name string) time.Duration {
+	known := map[string]time.Duration{}
+	newest := map[string]string{}
+	reports, _ := keptReports(kept)
+	for _, r := range reports {
+		if r.Env.Quick == quick && r.Took > 0 && r.Env.Time > newest[r.Name] {
+			known[r.Name], newest[r.Name] = time.Duration(r.Took*float64(time.Second)), r.Env.Time
+		}
+	}
+	return func(name string) time.Duration {
+		if d, ok := known[name]; ok {
+			return d
+		}
+		if quick {
+			return 45 * time.Second
+		}
+		return 15 * time.Minute
+	}
+}
+
+// keptReports reads all reports below a folder, by file name.
+func keptReports(folder string) ([]*report.Report, error) {
+	var all []*report.Report
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".json" || filepath.Base(filepath.Dir(path)) == "running" {
+			return err
+		}
+		r, err := readReport(path)
+		if err == nil {
+			all = append(all, r)
+		}
+		return err
+	})
+	return all, err
+}
+
+func readReport(path string) (*report.Report, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report.Report)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.Name == "" {
+		return nil, fmt.Errorf("%s: no report of an experiment", path)
+	}
+	return r, nil
+}
+
+// findReports reads the reports that an argument of compare or report means: a file, a folder,
+// or a commit, of which the beginning is enough, with "-quick" behind it for quick runs.
+func findReports(arg string) ([]*report.Report, error) {
+	if info, err := os.Stat(arg); err == nil {
+		if info.IsDir() {
+			return keptReports(arg)
+		}
+		r, err := readReport(arg)
+		return []*report.Report{r}, err
+	}
+	hash, quick := strings.CutSuffix(arg, "-quick")
+	entries, err := os.ReadDir(keptFolder)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no file or folder, and no results are kept: %w", arg, err)
+	}
+	var found []string
+	for _, e := range entries {
+		if h, q := strings.CutSuffix(e.Name(), "-quick"); strings.HasPrefix(h, hash) && q == quick {
+			found = append(found, e.Name())
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%s is no file or folder, and %d of the kept commits match: %q", arg, len(found), found)
+	}
+	return keptReports(filepath.Join(keptFolder, found[0]))
+}
+
+// compareCommand compares the results of two commits, folders or files.
+func compareCommand(before, after string, o options, out io.Writer) error {
+	b, err := findReports(before)
+	if err != nil {
+		return err
+	}
+	a, err := findReports(after)
+	if err != nil {
+		return err
+	}
+	systems := ours
+	if o.all {
+		systems = nil
+	}
+	var all []report.Difference
+	for _, x := range b {
+		for _, y := range a {
+			if x.Name != y.Name {
+				continue
+			}
+			if x.Env.CPU != y.Env.CPU || x.Env.Quick != y.Env.Quick {
+				fmt.Fprintf(out, "%s: not the same kind of run: %s, quick %v; %s, quick %v\n", x.Name, x.Env.CPU, x.Env.Quick, y.Env.CPU, y.Env.Quick)
+			}
+			all = append(all, report.Compare(x, y, systems)...)
+		}
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%s and %s have nothing in common", before, after)
+	}
+	worse, err := report.WriteDifferences(out, all, o.threshold)
+	if err != nil {
+		return err
+	}
+	if worse > 0 {
+		return fmt.Errorf("%d of %d values are worse by more than %.0f %%", worse, len(all), 100*o.threshold)
+	}
+	return nil
+}
+
+// reportCommand writes the tables and plots of a document from kept results. Of each experiment
+// the newest full run counts, or, without one, the newest quick run.
+func reportCommand(from, document string, out io.Writer) error {
+	reports, err := findReports(from)
+	if err != nil {
+		return err
+	}
+	best := map[string]*report.Report{}
+	for _, r := range reports {
+		if b := best[r.Name]; b == nil || b.Env.Quick && !r.Env.Quick || b.Env.Quick == r.Env.Quick && b.Env.Time < r.Env.Time {
+			best[r.Name] = r
+		}
+	}
+	data, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	text, plots := string(data), strings.TrimSuffix(filepath.Base(document), filepath.Ext(document))
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(document), plots), 0o777); err != nil {
+		return err
+	}
+	for _, name := range experimentNames() {
+		r := best[name]
+		if r == nil {
+			continue
+		}
+		picture := filepath.Join(plots, name+".svg")
+		if text, err = reportBlock(text, r, document, picture); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: of %s\n", name, r.Env.Time)
+	}
+	return os.WriteFile(document, []byte(text), 0o666)
+}
+
+// reportBlock writes one experiment's part of a document, and its picture.
+func reportBlock(text string, r *report.Report, document, picture string) (string, error) {
+	path := filepath.Join(filepath.Dir(document), picture)
+	drawn := false
+	if err := writeFile(path, func(w io.Writer) (err error) {
+		drawn, err = r.WriteSVG(w, r.Charts)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	if !drawn {
+		picture = ""
+		if err := os.Remove(path); err != nil {
+			return "", err
+		}
+	}
+	var block strings.Builder
+	if err := r.WriteMarkdown(&block, filepath.ToSlash(picture), ours...); err != nil {
+		return "", err
+	}
+	return report.ReplaceBlock(text, r.Name, block.String())
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// fakeRun writes a report with a value, or fails.
+func fakeRun(value float64, fails string, ran *[]string) func(context.Context, options, io.Writer, io.Writer) error {
+	return func(_ context.Context, o options, out, _ io.Writer) error {
+		*ran = append(*ran, o.experiment.name)
+		if err := os.MkdirAll(o.dir, 0o777); err != nil {
+			return err
+		}
+		r := report.Report{Name: o.experiment.name, Commit: "c", Env: report.Env{Time: "2026-01-01T00:00:00Z", Quick: o.quick}, Took: 60,
+			Charts: []report.Chart{{Title: "T", Metric: "m"}}, Rows: []report.Row{{System: "capriccio", Metric: "m", Unit: "ns", X: 1,
+				Value: value, Min: value, Max: value * 1.02, N: 3, Samples: []float64{value, value * 1.01, value * 1.02}}}}
+		if o.experiment.name == fails {
+			return errors.New(fails + " failed")
+		}
+		return writeFiles(&r, r.Charts, o.dir, out)
+	}
+}
+
+func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
+	dir := t.TempDir()
+	o := options{quick: true, dir: dir}
+	var ran []string
+	err := runAll(t.Context(), o, fakeRun(100, "pipes", &ran), io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "pipes failed") || len(ran) != len(experiments) {
+		t.Errorf("ran %q, %v; want all, and the error of one", ran, err)
+	}
+	var progress bytes.Buffer
+	ran = nil
+	if err := runAll(t.Context(), o, fakeRun(100, "", &ran), io.Discard, &progress); err != nil || len(ran) != 1 || ran[0] != "pipes" {
+		t.Errorf("the second time it ran %q, %v; want pipes only", ran, err)
+	}
+	if !strings.Contains(progress.String(), "[1/1] pipes, about 45s; about 45s left") {
+		t.Errorf("progress:\n%s", &progress)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, keptName(commit(t.Context()), true)))
+	if err != nil || len(entries) != 2*len(experiments) {
+		t.Errorf("%d files are kept, %v; want JSON and SVG of each", len(entries), err)
+	}
+	if got := usualTimes(dir, true)("pipes").Seconds(); got != 60 {
+		t.Errorf("pipes usually takes %v s, want 60", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := runAll(ctx, options{quick: true, dir: t.TempDir()}, fakeRun(1, "", &ran), io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestCompareFailsOnARegressionOnly(t *testing.T) {
+	before, same, worse := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, value := range map[string]float64{before: 100, same: 102, worse: 120} {
+		var ran []string
+		if err := runAll(t.Context(), options{dir: dir}, fakeRun(value, "", &ran), io.Discard, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"compare", before, same}, &out, io.Discard); err != nil {
+		t.Errorf("2 %% more with a spread of 2 %%: %v\n%s", err, &out)
+	}
+	err := command(t.Context(), []string{"compare", before, worse}, &out, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "worse by more than 5 %") {
+		t.Errorf("20 %% more: %v", err)
+	}
+	if err := command(t.Context(), []string{"compare", "-threshold", "0.5", before, worse}, &out, io.Discard); err != nil {
+		t.Errorf("20 %% more under a threshold of 50 %%: %v", err)
+	}
+	if err := command(t.Context(), []string{"compare", before, "nothing"}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "nothing is no file or folder") {
+		t.Errorf("no such results: %v", err)
+	}
+	var usage *usageError
+	if err := command(t.Context(), []string{"compare", before}, &out, io.Discard); !errors.As(err, &usage) {
+		t.Errorf("one argument: %v", err)
+	}
+}
+
+func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
+	kept, folder := t.TempDir(), t.TempDir()
+	var ran []string
+	for _, quick := range []bool{true, false} {
+		if err := runAll(t.Context(), options{dir: kept, quick: quick}, fakeRun(100, "", &ran), io.Discard, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	document := filepath.Join(folder, "results.md")
+	const hand = "# Results\n\nBy hand.\n\n## Pipes\n\n<!-- bench pipes -->\nold\n<!-- end of pipes -->\n\nA finding.\n"
+	if err := os.WriteFile(document, []byte(hand), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time changes nothing
+		if err := command(t.Context(), []string{"report", "-from", kept, "-to", document}, io.Discard, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for _, want := range []string{"By hand.", "A finding.", "`go run ./bench run pipes`", "![pipes](results/pipes.svg)", "## hello"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%d times %q in the document", strings.Count(text, want), want)
+		}
+	}
+	if !strings.Contains(text, "| 1 | 100 ±1% |") || strings.Contains(text, "\nold\n") || strings.Contains(text, "-quick") {
+		t.Error("the old table, or a quick one where there is a full one, is there")
+	}
+	if _, err := os.Stat(filepath.Join(folder, "results", "pipes.svg")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCPUNameTellsGenerationsApart(t *testing.T) {
+	const info = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\n"
+	if got := cpuName(info); got != "AMD EPYC (family 25, model 17)" {
+		t.Errorf("%q", got)
+	}
+	if got := cpuName("CPU implementer\t: 0x41\n"); got != "0x41" {
+		t.Errorf("%q", got)
+	}
+}

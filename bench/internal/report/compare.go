@@ -1,0 +1,137 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// HigherIsBetter reports whether more of a metric is good: rates and counts of what was
+// achieved are, times, sizes and losses are not. The unit decides, but for a few names.
+func HigherIsBetter(metric, unit string) bool {
+	for _, good := range []string{"goodput", "served", "success", "clients", "ops-of-best", "sessions"} {
+		if strings.HasPrefix(metric, good) || strings.HasSuffix(metric, "-"+good) {
+			return true
+		}
+	}
+	if strings.HasPrefix(metric, "cpu-") {
+		return false
+	}
+	return strings.HasSuffix(unit, "/s") && !strings.HasPrefix(unit, "ms")
+}
+
+// Ratio is how a value has changed: after divided by before, with the bounds of the interval
+// that holds the true ratio with 95 % confidence; both are NaN if there are not enough samples
+// to know.
+type Ratio struct{ Value, Low, High float64 }
+
+// RatioOf compares two sets of samples of a positive value: the ratio of their geometric
+// means, and Welch's interval of the difference of their logarithms.
+func RatioOf(before, after []float64) Ratio {
+	m0, v0, ok0 := logMoments(before)
+	m1, v1, ok1 := logMoments(after)
+	r := Ratio{math.Exp(m1 - m0), math.NaN(), math.NaN()}
+	if !ok0 || !ok1 {
+		r.Value = Median(after) / Median(before)
+		return r
+	}
+	n0, n1 := float64(len(before)), float64(len(after))
+	if n0 < 2 || n1 < 2 {
+		return r
+	}
+	e0, e1 := v0/n0, v1/n1
+	if e0+e1 == 0 {
+		return Ratio{r.Value, r.Value, r.Value}
+	}
+	freedom := (e0 + e1) * (e0 + e1) / (e0*e0/(n0-1) + e1*e1/(n1-1))
+	half := student975(freedom) * math.Sqrt(e0+e1)
+	r.Low, r.High = r.Value*math.Exp(-half), r.Value*math.Exp(half)
+	return r
+}
+
+// logMoments are the mean and the variance of the logarithms; false if a value has none.
+func logMoments(values []float64) (mean, variance float64, ok bool) {
+	for _, v := range values {
+		if v <= 0 {
+			return 0, 0, false
+		}
+		mean += math.Log(v) / float64(len(values))
+	}
+	for _, v := range values {
+		d := math.Log(v) - mean
+		variance += d * d / float64(max(len(values)-1, 1))
+	}
+	return mean, variance, len(values) > 0
+}
+
+// student975 is the 97.5 % quantile of Student's distribution, with the degrees of freedom
+// rounded down, so that intervals are rather too wide.
+func student975(freedom float64) float64 {
+	table := []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120}
+	i := int(freedom) - 1
+	switch {
+	case i < 0:
+		return table[0]
+	case i < len(table):
+		return table[i]
+	case freedom < 30:
+		return 2.11
+	}
+	return 2.04
+}
+
+// Difference is one value in two reports of the same experiment.
+type Difference struct {
+	Experiment    string
+	Before, After Row
+	Ratio         Ratio
+	// Worse is by which factor it has become worse at least, with 95 % confidence: above 1
+	// if it has; 1 if that is not known.
+	Worse float64
+}
+
+// Compare compares the values of some systems, or of all if none are named, that two reports
+// of the same experiment have in common.
+func Compare(before, after *Report, systems []string) []Difference {
+	var found []Difference
+	for _, b := range before.Rows {
+		a, ok := after.Find(b.System, b.Metric, b.X)
+		if !ok || systems != nil && !slices.Contains(systems, b.System) || slices.Contains(after.Details, b.Metric) {
+			continue
+		}
+		d := Difference{before.Name, b, a, RatioOf(b.Samples, a.Samples), 1}
+		switch {
+		case math.IsNaN(d.Ratio.Low):
+		case HigherIsBetter(b.Metric, b.Unit):
+			d.Worse = 1 / d.Ratio.High
+		default:
+			d.Worse = d.Ratio.Low
+		}
+		found = append(found, d)
+	}
+	return found
+}
+
+// WriteDifferences writes a line for each, marked where it is worse by more than the threshold,
+// and returns how many are.
+func WriteDifferences(w io.Writer, all []Difference, threshold float64) (worse int, err error) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "experiment\tsystem\tmetric\tx\tbefore\tafter\tratio\t95 %\t")
+	for _, d := range all {
+		mark := ""
+		if d.Worse > 1+threshold {
+			mark = "worse"
+			worse++
+		}
+		interval := "one run only"
+		if !math.IsNaN(d.Ratio.Low) {
+			interval = fmt.Sprintf("%.3f to %.3f", d.Ratio.Low, d.Ratio.High)
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s %s\t%s\t%.3f\t%s\t%s\n", d.Experiment, d.Before.System, d.Before.Metric, Number(d.Before.X),
+			Number(d.Before.Value), d.Before.Unit, Number(d.After.Value), d.Ratio.Value, interval, mark)
+	}
+	return worse, tab.Flush()
+}

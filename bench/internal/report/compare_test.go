@@ -1,0 +1,121 @@
+package report
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+func TestTheIntervalHoldsTheTrueRatioNineteenTimesInTwenty(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	draw := func(mean float64, n int) []float64 {
+		var s []float64
+		for range n {
+			s = append(s, mean*math.Exp(0.1*rnd.NormFloat64()))
+		}
+		return s
+	}
+	for _, n := range []int{3, 7, 30} {
+		held := 0
+		const rounds = 4000
+		for range rounds {
+			if r := RatioOf(draw(10, n), draw(12, n)); r.Low <= 1.2 && 1.2 <= r.High {
+				held++
+			}
+		}
+		if share := float64(held) / rounds; share < 0.94 || share > 0.985 {
+			t.Errorf("of %d samples: %.3f of the intervals hold the ratio, want 0.95", n, share)
+		}
+	}
+}
+
+func TestRatioOfFewOrOddSamples(t *testing.T) {
+	if r := RatioOf([]float64{10}, []float64{12}); r.Value < 1.1999 || r.Value > 1.2001 || !math.IsNaN(r.Low) {
+		t.Errorf("one each: %+v", r)
+	}
+	if r := RatioOf([]float64{0, 1, 2}, []float64{1, 2, 3}); r.Value != 2 || !math.IsNaN(r.Low) {
+		t.Errorf("with a 0: %+v", r)
+	}
+	if r := RatioOf([]float64{2, 2}, []float64{3, 3}); math.Abs(r.Low-1.5) > 1e-9 || math.Abs(r.High-1.5) > 1e-9 {
+		t.Errorf("without spread: %+v", r)
+	}
+}
+
+func TestWhichDirectionIsGood(t *testing.T) {
+	for _, m := range []struct {
+		metric, unit string
+		higher       bool
+	}{
+		{"rps", "req/s", true}, {"reads", "reads/s", true}, {"p99", "ms", false}, {"goodput-share", "%", true}, {"refused", "%", false},
+		{"cpu-per-request", "ns", false}, {"bytes-per-conn", "B", false}, {"clients", "1", true}, {"cpu-per-client", "ms/s", false}, {"throughput", "MB/s", true},
+	} {
+		if HigherIsBetter(m.metric, m.unit) != m.higher {
+			t.Errorf("%s [%s]: higher is better is %v", m.metric, m.unit, !m.higher)
+		}
+	}
+}
+
+func TestWorseIsByDirection(t *testing.T) {
+	one := func(metric, unit string, values ...float64) *Report {
+		var s Samples
+		for _, v := range values {
+			if err := s.Add("knot", metric, unit, 1, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &Report{Name: "e", Rows: s.Rows()}
+	}
+	for _, c := range []struct {
+		metric, unit  string
+		before, after float64
+		worse         bool
+	}{
+		{"p99", "ms", 10, 20, true}, {"p99", "ms", 20, 10, false}, {"rps", "req/s", 20, 10, true}, {"rps", "req/s", 10, 20, false},
+	} {
+		spread := func(v float64) []float64 { return []float64{v, v * 1.01, v * 1.02} }
+		all := Compare(one(c.metric, c.unit, spread(c.before)...), one(c.metric, c.unit, spread(c.after)...), []string{"knot"})
+		var out strings.Builder
+		n, err := WriteDifferences(&out, all, 0.05)
+		if err != nil || (n == 1) != c.worse || len(all) != 1 {
+			t.Errorf("%s from %v to %v: %d worse, %v\n%s", c.metric, c.before, c.after, n, err, &out)
+		}
+	}
+	if len(Compare(one("p99", "ms", 1), one("p99", "ms", 1), []string{"nginx"})) != 0 {
+		t.Error("a system that was not asked for")
+	}
+}
+
+func TestReplaceBlock(t *testing.T) {
+	doc, err := ReplaceBlock("# A\n", "x", "one\n")
+	if err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n" {
+		t.Errorf("%q, %v", doc, err)
+	}
+	doc, err = ReplaceBlock(doc+"after\n", "x", "two\n")
+	if err != nil || strings.Contains(doc, "one") || !strings.HasSuffix(doc, "two\n<!-- end of x -->\nafter\n") {
+		t.Errorf("%q, %v", doc, err)
+	}
+	if _, err := ReplaceBlock("<!-- bench x -->\n", "x", ""); err == nil || !strings.Contains(err.Error(), "end of x") {
+		t.Errorf("no end: %v", err)
+	}
+}
+
+func TestVerdictOfTheMarkdownTable(t *testing.T) {
+	r := &Report{Name: "e"}
+	add := func(system string, low, high float64) {
+		r.Rows = append(r.Rows, Row{System: system, Metric: "rps", Unit: "req/s", X: 1, Value: (low + high) / 2, Min: low, Max: high, N: 3})
+	}
+	add("knot", 90, 110)
+	add("nginx", 140, 160)
+	add("net-http", 10, 12)
+	add("knot-2", 900, 1000) // ours, too
+	var out strings.Builder
+	if err := r.WriteMarkdown(&out, "", "knot", "knot-2"); err != nil || !strings.Contains(out.String(), "0.67: **loses** to nginx") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	r.Rows[0].Max = 145
+	out.Reset()
+	if r.WriteMarkdown(&out, "", "knot", "knot-2"); !strings.Contains(out.String(), "0.67: like nginx") {
+		t.Errorf("spreads overlap:\n%s", &out)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/knot/site"
+)
+
+// commands are what knot does besides serving, by the first argument.
+var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io.Writer) int{
+	"check": checkCommand,
+	"hash":  hashCommand,
+}
+
+// checkCommand says what is wrong with a configuration file, without serving.
+func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE")
+		return exitUsage
+	}
+	set, err := parse([]string{"-config", args[0]}, stdout, stderr)
+	if err == nil {
+		err = tryOut(set)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, strings.TrimPrefix(err.Error(), "knot: "))
+		return exitFailed
+	}
+	fmt.Fprintf(stdout, "%s is all right; sites: %d\n", args[0], len(set.sites))
+	return exitOK
+}
+
+// tryOut opens what the settings name, and closes it again.
+func tryOut(set *settings) error {
+	b, err := build(set, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	b.close()
+	secure, err := set.tls.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	secure.close()
+	return nil
+}
+
+// hashCommand makes a line of a file of users, from a password on the standard input.
+func hashCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprintln(stderr, "knot: want the name of a user: knot hash NAME, with the password on the standard input")
+		return exitUsage
+	}
+	if file, ok := stdin.(*os.File); ok && isTerminal(file) {
+		fmt.Fprintln(stderr, "Password (it is shown as you type):")
+	}
+	password, err := bufio.NewReader(io.LimitReader(stdin, 1000)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(stderr, "knot:", err)
+		return exitFailed
+	}
+	line, err := site.HashPassword(args[0], []byte(strings.TrimRight(password, "\r\n")))
+	if err != nil {
+		fmt.Fprintln(stderr, "knot:", err)
+		return exitFailed
+	}
+	fmt.Fprintln(stdout, line)
+	return exitOK
+}
+
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// writeConfig writes a configuration file; %s in it is a folder.
+func writeConfig(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// twoSites lays two roots and returns their folders.
+func twoSites(t *testing.T) (a, b string) {
+	t.Helper()
+	a, b = t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		a + "/index.html": "site a", a + "/404.html": "a has none", a + "/app.js": "js", a + "/private/x.txt": "secret",
+		b + "/index.html": "site b", b + "/list/one.txt": "1",
+	} {
+		os.MkdirAll(filepath.Dir(name), 0o755)
+		writeConfig(t, name, text)
+	}
+	return a, b
+}
+
+func (p *program) ask(host, path string, headers ...string) (*http.Response, string) {
+	p.t.Helper()
+	req, err := http.NewRequest("GET", p.url+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Host = host
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// TestConfiguration: what a file says of sites is what is served, and SIGHUP brings a change.
+func TestConfiguration(t *testing.T) {
+	a, b := twoSites(t)
+	var users bytes.Buffer
+	if code := hashCommand([]string{"alice"}, strings.NewReader("secret\n"), &users, io.Discard); code != exitOK {
+		t.Fatal(code)
+	}
+	htpasswd := filepath.Join(t.TempDir(), "users")
+	writeConfig(t, htpasswd, users.String())
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	text := fmt.Sprintf(`
+idle-timeout = "20s"
+cache = "8MB"
+[[site]]
+hosts = ["a.example"]
+root = %q
+fallback = "/index.html"
+error-pages = { 404 = "/404.html" }
+rate = "1GB"
+requests-per-second = 1000
+[[site.header]]
+match = "*.js"
+set = { Cache-Control = "max-age=60", Content-Type = "text/x-js" }
+[[site.header]]
+match = "/**"
+set = { X-Frame-Options = "DENY" }
+always = true
+[[site.password]]
+match = "/private/**"
+users = %q
+[[site]]
+root = %q
+listing = true
+`, a, htpasswd, b)
+	writeConfig(t, file, text)
+	p := start(t, "-config", file)
+	expect := func(host, path string, status int, want string, headers ...string) *http.Response {
+		t.Helper()
+		resp, body := p.ask(host, path, headers...)
+		if resp.StatusCode != status || !strings.Contains(body, want) {
+			t.Errorf("%s%s: %d %.200q", host, path, resp.StatusCode, body)
+		}
+		return resp
+	}
+	expect("a.example", "/", 200, "site a")
+	expect("a.example:80", "/some/where", 200, "site a")
+	expect("a.example", "/none.css", 404, "a has none")
+	expect("a.example", "/private/x.txt", 401, "401")
+	expect("a.example", "/private/x.txt", 200, "secret", "Authorization: Basic YWxpY2U6c2VjcmV0")
+	expect("b.example", "/", 200, "site b")
+	expect("b.example", "/list/", 200, "one.txt")
+	if h := expect("a.example", "/app.js", 200, "js").Header; h.Get("Cache-Control") != "max-age=60" || h.Get("X-Frame-Options") != "DENY" || h.Get("Content-Type") != "text/x-js" {
+		t.Errorf("%v", h)
+	}
+	// Something is wrong with the file: the old one counts.
+	writeConfig(t, file, strings.Replace(text, "fallback", "falback", 1))
+	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	if line := <-p.stderr.each; !strings.Contains(line, "can't be used") || !strings.Contains(line, "did you mean fallback") {
+		t.Errorf("%q", line)
+	}
+	expect("a.example", "/some/where", 200, "site a")
+	// It is right, and other.
+	text = strings.Replace(strings.Replace(text, "a.example", "c.example", 1), `"20s"`, `"30s"`, 1)
+	writeConfig(t, file, text)
+	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	if line := <-p.stderr.each; !strings.Contains(line, "was read again") {
+		t.Errorf("%q", line)
+	}
+	if line := <-p.stderr.each; !strings.Contains(line, "started anew") || !strings.Contains(line, "keys=idle-timeout") {
+		t.Errorf("%q", line)
+	}
+	expect("a.example", "/", 200, "site b")
+	expect("c.example", "/", 200, "site a")
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitOK {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}
+
+// TestFlagsGoBeforeTheFile.
+func TestFlagsGoBeforeTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, file, "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
+	set, err := parse([]string{"-max-head", "2000", "-config", file}, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.server.MaxHead != 2000 || set.server.IdleTimeout.Seconds() != 5 || len(set.sites) != 1 || set.sites[0].Root != sampleSite || !set.sites[0].Listing {
+		t.Errorf("%+v, %+v", set.server, set.sites)
+	}
+}
+
+func TestCheckCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	site := "[[site]]\nroot = '" + sampleSite + "'\n"
+	for _, test := range []struct {
+		text, want string
+		code       int
+	}{
+		{site, "is all right; sites: 1", exitOK},
+		{site + "hosts = ['a']\n" + site, "is all right; sites: 2", exitOK},
+		{"root = '" + sampleSite + "'", "is all right; sites: 1", exitOK},
+		{"", "site 1: root: say which folder to serve", exitFailed},
+		{"[[site]]", "site 1: root: say which folder to serve", exitFailed},
+		{"[[site]]\nroot = '/none/x'", "site 1: there is no folder /none/x (root)", exitFailed},
+		{"root = '/none/x'", "there is no folder /none/x (-root)", exitFailed},
+		{"root = 'x'\n" + site, "-root is for a server of one site", exitFailed},
+		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},
+		{"idle-timeout = 'long'\n" + site, "knot.toml:1: idle-timeout = \"long\": ", exitFailed},
+		{"idle-timeout = '-1s'\n" + site, "-idle-timeout -1s is negative", exitFailed},
+		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
+		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
+		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},
+		{site + "fallback = '/../x'", "site 1: fallback: ", exitFailed},
+		{site + "index = ['a/b']", `"a/b" can't be the index`, exitFailed},
+		{site + "requests-per-second = -1", "requests-per-second: ", exitFailed},
+		{site + "burst = 5", "requests-per-second: ", exitFailed},
+		{site + "listing-max = -1", "listing-max: -1 is negative", exitFailed},
+		{site + "error-pages = { 404 = '/none.html' }", "error-pages: error page for 404: ", exitFailed},
+		{site + "error-pages = { 200 = '/index.html' }", `error-pages: "200" is not the status of an error`, exitFailed},
+		{site + "hosts = ['a b']", `hosts: "a b" is not the name of a host`, exitFailed},
+		{site + site, "site 2: hosts: two sites are for all hosts", exitFailed},
+		{site + "[[site.header]]\nset = {A = 'b'}", "header: match: the pattern is empty", exitFailed},
+		{site + "[[site.header]]\nmatch = '*'\nset = {Content-Length = 'b'}", "header: header Content-Length is set by the server", exitFailed},
+		{site + "[[site.header]]\nmatch = '*'\nset = {'a b' = 'b'}", "is not a token", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'", "password: users: say which file", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password: users: open /none", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'\nusers = '" + sampleSite + "/notes.txt'", "line 1: want a name, a colon and a bcrypt hash", exitFailed},
+	} {
+		writeConfig(t, file, test.text)
+		var out, stderr bytes.Buffer
+		if code := checkCommand([]string{file}, nil, &out, &stderr); code != test.code || !strings.Contains(out.String()+stderr.String(), test.want) {
+			t.Errorf("%q: %d %s%s, want %s", test.text, code, &out, &stderr, test.want)
+		}
+	}
+	var stderr bytes.Buffer
+	if code := checkCommand(nil, nil, io.Discard, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "knot check FILE") {
+		t.Error(code, &stderr)
+	}
+	if code := checkCommand([]string{file + ".none"}, nil, io.Discard, io.Discard); code != exitFailed {
+		t.Error(code)
+	}
+	if code := run(context.Background(), []string{"-config", file + ".none"}, io.Discard, io.Discard); code != exitUsage {
+		t.Error(code)
+	}
+}
+
+func TestHashCommand(t *testing.T) {
+	for _, test := range []struct {
+		args  []string
+		input string
+		code  int
+	}{{[]string{"bob"}, "x\r\n", exitOK}, {[]string{"bob"}, "x", exitOK}, {nil, "x\n", exitUsage}, {[]string{"bob"}, "\n", exitFailed}, {[]string{"b:b"}, "x\n", exitFailed}} {
+		var out bytes.Buffer
+		if code := hashCommand(test.args, strings.NewReader(test.input), &out, io.Discard); code != test.code || (code == exitOK) != strings.HasPrefix(out.String(), "bob:$2a$") {
+			t.Errorf("%q: %d %s", test.args, code, &out)
+		}
+	}
+}
+
+// TestOneSiteFlags: the sample site with a listing, a fallback and without compression.
+func TestOneSiteFlags(t *testing.T) {
+	a, _ := twoSites(t)
+	p := start(t, "-root", a, "-listing", "-fallback", "/index.html", "-compress=false", "-log-format", "json")
+	if resp, body := p.ask("h", "/private/", "Accept-Encoding: gzip"); resp.StatusCode != 200 || !strings.Contains(body, "x.txt") {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+	if resp, body := p.ask("h", "/no/page", "Accept-Encoding: gzip"); body != "site a" || resp.Header.Get("Vary") != "" {
+		t.Errorf("%q %v", body, resp.Header)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitOK {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}

@@ -1,0 +1,222 @@
+// Package config reads the configuration file of command knot: TOML (toml.io), whose top level has
+// the names of the command's flags, and a table for each site. It reports everything that is wrong
+// with a file by line, and names the nearest key for one that it does not know. It reads and
+// checks; what values mean is for the command.
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// A File is what a configuration file says.
+type File struct {
+	// Values of flags, as text.
+	Values []Value
+	Sites  []Site
+}
+
+// A Value is that of a flag.
+type Value struct {
+	Name, Text string
+	Line       int
+}
+
+// A Site is a table [[site]].
+type Site struct {
+	Hosts             []string          `toml:"hosts"`
+	Root              string            `toml:"root"`
+	Index             []string          `toml:"index"`
+	Listing           bool              `toml:"listing"`
+	ListingMax        int               `toml:"listing-max"`
+	Fallback          string            `toml:"fallback"`
+	Compress          *bool             `toml:"compress"`
+	MaxRanges         int               `toml:"max-ranges"`
+	Rate              string            `toml:"rate"`
+	RateAfter         string            `toml:"rate-after"`
+	RequestsPerSecond float64           `toml:"requests-per-second"`
+	Burst             float64           `toml:"burst"`
+	MaxClients        int               `toml:"max-clients"`
+	ErrorPages        map[string]string `toml:"error-pages"`
+	Headers           []Header          `toml:"header"`
+	Passwords         []Password        `toml:"password"`
+}
+
+// A Header is a table [[site.header]].
+type Header struct {
+	Match  string            `toml:"match"`
+	Set    map[string]string `toml:"set"`
+	Always bool              `toml:"always"`
+}
+
+// A Password is a table [[site.password]].
+type Password struct {
+	Match string `toml:"match"`
+	Realm string `toml:"realm"`
+	Users string `toml:"users"`
+}
+
+// document is what the decoder fills in; the rest of the top level is for flags.
+type document struct {
+	Sites []Site `toml:"site"`
+}
+
+// Read reads the text of the file called name. flags are the names that its top level may have
+// besides site. The error has a line for each thing that is wrong.
+func Read(name string, text []byte, flags []string) (*File, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors put that there
+	var doc document
+	d := toml.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&doc)
+	var unknown *toml.StrictMissingError
+	if err != nil && !errors.As(err, &unknown) {
+		return nil, wrong(name, err)
+	}
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
+		return nil, wrong(name, err)
+	}
+	file := &File{Sites: doc.Sites}
+	var errs []error
+	if unknown != nil {
+		for i := range unknown.Errors {
+			one := &unknown.Errors[i]
+			line, _ := one.Position()
+			key := one.Key()
+			if len(key) == 1 && slices.Contains(flags, key[0]) {
+				value, err := textOf(all[key[0]])
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s:%d: %s: %w", name, line, key[0], err))
+				}
+				file.Values = append(file.Values, Value{key[0], value, line})
+				continue
+			}
+			errs = append(errs, fmt.Errorf("%s:%d: %s", name, line, unknownKey(key, flags)))
+		}
+	}
+	return file, errors.Join(errs...)
+}
+
+// textOf is a value as it would stand behind a flag.
+func textOf(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	return "", errors.New("want a text, a number, true or false")
+}
+
+var goType = regexp.MustCompile(`cannot decode TOML (\S+) into (?:struct field \S+|\S+ value) of type (.+)`)
+
+var plainTypes = map[string]string{
+	"string": "a text", "bool": "true or false", "*bool": "true or false", "int": "a whole number", "float64": "a number",
+	"[]string": "a list of texts", "map[string]string": "a table of texts",
+}
+
+// wrong says where err is, without the words of Go's types.
+func wrong(name string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "toml: ")
+	if m := goType.FindStringSubmatch(text); m != nil {
+		text = fmt.Sprintf("this is of type %s; want %s", m[1], cmp.Or(plainTypes[m[2]], "something else"))
+	}
+	if strings.Contains(text, "cannot store a table in a slice") {
+		text = "this table may be there several times: write its name in two brackets, as [[site]]"
+	}
+	var at *toml.DecodeError
+	if errors.As(err, &at) {
+		line, column := at.Position()
+		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
+	}
+	return fmt.Errorf("%s: %s", name, text)
+}
+
+// unknownKey says that there is no such key, and what may have been meant.
+func unknownKey(key, flags []string) string {
+	known := append([]string{"site"}, flags...)
+	place := "here"
+	if len(key) > 1 {
+		known, place = keysOf(reflect.TypeFor[document](), key[:len(key)-1]), "in "+strings.Join(key[:len(key)-1], ".")
+	}
+	last := key[len(key)-1]
+	text := fmt.Sprintf("there is no key %q %s", last, place)
+	if near := nearest(last, known); near != "" {
+		return text + fmt.Sprintf("; did you mean %s?", near)
+	}
+	if len(key) > 1 && len(known) > 0 {
+		return text + "; there are " + strings.Join(known, ", ")
+	}
+	return text
+}
+
+// keysOf are the keys of the table at path in t.
+func keysOf(t reflect.Type, path []string) (names []string) {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for f := range t.NumField() {
+		tag := t.Field(f).Tag.Get("toml")
+		if len(path) > 0 && tag == path[0] {
+			return keysOf(t.Field(f).Type, path[1:])
+		}
+		names = append(names, tag)
+	}
+	if len(path) > 0 {
+		return nil
+	}
+	return names
+}
+
+// nearest is the name that is most like text, "" if none is like it.
+func nearest(text string, names []string) (best string) {
+	least := max(2, len(text)/3) + 1
+	for _, name := range names {
+		if d := distance(strings.ToLower(strings.ReplaceAll(text, "_", "-")), name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is how many bytes must be put in, left out, replaced or swapped with their neighbours to
+// make b of a (optimal string alignment).
+func distance(a, b string) int {
+	var before, last []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

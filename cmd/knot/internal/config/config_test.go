@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var flags = []string{"addr", "admin", "idle-timeout", "cache", "quiet", "loops", "ratio"}
+
+func TestRead(t *testing.T) {
+	file, err := Read("f", []byte("\ufeff"+`# comment
+addr = ":80"
+idle-timeout = "75s"
+quiet = true
+loops = 2
+ratio = 0.25
+[[site]]
+hosts = ["example.org", "*.example.org"]
+root = "/srv/a"
+index = ["main.html"]
+listing = true
+compress = false
+requests-per-second = 5
+error-pages = { 404 = "/404.html", 5xx = "/5xx.html" }
+[[site.header]]
+match = "*.js"
+set = { Cache-Control = "max-age=60" }
+[[site.header]]
+match = "/**"
+always = true
+[site.header.set]
+X-Frame-Options = "DENY"
+[[site.password]]
+match = "/private/**"
+users = "htpasswd"
+[[site]]
+root = "/srv/b"
+`), flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Value{{"addr", ":80", 2}, {"idle-timeout", "75s", 3}, {"quiet", "true", 4}, {"loops", "2", 5}, {"ratio", "0.25", 6}}
+	if !reflect.DeepEqual(file.Values, want) {
+		t.Errorf("%+v, want %+v", file.Values, want)
+	}
+	no := false
+	a := Site{
+		Hosts: []string{"example.org", "*.example.org"}, Root: "/srv/a", Index: []string{"main.html"}, Listing: true, Compress: &no,
+		RequestsPerSecond: 5, ErrorPages: map[string]string{"404": "/404.html", "5xx": "/5xx.html"},
+		Headers: []Header{
+			{Match: "*.js", Set: map[string]string{"Cache-Control": "max-age=60"}},
+			{Match: "/**", Set: map[string]string{"X-Frame-Options": "DENY"}, Always: true},
+		},
+		Passwords: []Password{{Match: "/private/**", Users: "htpasswd"}},
+	}
+	if len(file.Sites) != 2 || !reflect.DeepEqual(file.Sites[0], a) || file.Sites[1].Root != "/srv/b" {
+		t.Errorf("%+v", file.Sites)
+	}
+}
+
+func TestWhatIsWrong(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"adr = 1", `f:1: there is no key "adr" here; did you mean addr?`},
+		{"\nidle_timeout = 1", `f:2: there is no key "idle_timeout" here; did you mean idle-timeout?`},
+		{"Addr = 1", `f:1: there is no key "Addr" here; did you mean addr?`},
+		{"[[stie]]", `f:1: there is no key "stie" here; did you mean site?`},
+		{"entirely-different = 1", `f:1: there is no key "entirely-different" here`},
+		{"[[site]]\nrot = 1", `f:2: there is no key "rot" in site; did you mean root?`},
+		{"[[site]]\n[[site.header]]\nmacht = 1", `f:3: there is no key "macht" in site.header; did you mean match?`},
+		{"[[site]]\n[[site.password]]\nunexpected = 1", `f:3: there is no key "unexpected" in site.password; there are match, realm, users`},
+		{"a = 1\nb = 2", "f:1: there is no key \"a\" here\nf:2: there is no key \"b\" here"},
+		{"addr = [1, 2]", "f:1: addr: want a text, a number, true or false"},
+		{"[addr]\nx = 1", `f:1: addr: want a text`},
+		{"addr = ", "f:1:"},
+		{"addr = 1\naddr = 2", "addr is already defined"},
+		{"[[site]]\nroot = 5", "f:2:8: this is of type integer; want a text"},
+		{"[[site]]\nlisting = 'yes'", "f:2:11: this is of type string; want true or false"},
+		{"[[site]]\nhosts = 'a'", "want a list of texts"},
+		{"[site]\nroot = 'a'", "f:1:2: this table may be there several times: write its name in two brackets"},
+		{"site = 1", "f:1:"},
+	} {
+		_, err := Read("f", []byte(test.text), flags)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %s", test.text, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "config.") {
+			t.Errorf("%q: the error has names of Go: %v", test.text, err)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "axc", 1}, {"kitten", "sitting", 3}} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("%q, %q: %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+// FuzzRead: no text makes it panic, or yields an error without a place.
+func FuzzRead(f *testing.F) {
+	f.Add("addr = ':80'\n[[site]]\nroot = 'x'\n[[site.header]]\nset = {A = 'b'}")
+	f.Add("[[site]]\n[site.error-pages]\n404 = 'x'")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := Read("f", []byte(text), flags); err != nil && !strings.HasPrefix(err.Error(), "f:") {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+func Example() {
+	file, err := Read("knot.toml", []byte("admin = ':9090'\n[[site]]\nroot = '/srv'"), []string{"admin"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(file.Values[0].Name, file.Values[0].Text, file.Sites[0].Root)
+	// Output: admin :9090 /srv
+}
+
+// TestDocumentedKeys: every key is in the documentation.
+func TestDocumentedKeys(t *testing.T) {
+	text, err := os.ReadFile(filepath.FromSlash("../../../../docs/knot-config.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range [][]string{{"site"}, {"site", "header"}, {"site", "password"}} {
+		for _, key := range keysOf(reflect.TypeFor[document](), path) {
+			if !strings.Contains(string(text), "`"+key+"`") && !strings.Contains(string(text), "[["+strings.Join(append(path, key), ".")+"]]") {
+				t.Errorf("%s is not in docs/knot-config.md", strings.Join(append(path, key), "."))
+			}
+		}
+	}
+}

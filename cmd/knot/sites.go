@@ -1,0 +1,279 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/compress"
+	"github.com/capriccio-go/capriccio/knot/site"
+)
+
+// built are the sites of a configuration, open.
+type built struct {
+	hosts   *site.Hosts
+	files   []*knot.Files   // of each site
+	clients []*site.Clients // of those sites that have a limit
+}
+
+func (b *built) close() {
+	for _, f := range b.files {
+		f.Close()
+	}
+}
+
+// A running is what is served at the moment. Safe from anywhere.
+type running struct {
+	sites site.Switch
+	now   atomic.Pointer[built]
+}
+
+// set makes b what is served. What was is closed when nobody is served by it any more.
+func (r *running) set(b *built) {
+	b.hosts.OnRetire(func() { go b.close() }) // not on a loop
+	r.now.Store(b)
+	r.sites.Set(b.hosts)
+}
+
+// stats are those of all sites together.
+func (r *running) stats() (sum knot.FilesStats) {
+	for _, f := range r.now.Load().files {
+		one := f.Stats()
+		sum.Hits += one.Hits
+		sum.OpenHits += one.OpenHits
+		sum.Misses += one.Misses
+		sum.Loads += one.Loads
+		sum.Evictions += one.Evictions
+		sum.OpenEvictions += one.OpenEvictions
+		sum.Refused += one.Refused
+		sum.Stale += one.Stale
+		sum.Bytes += one.Bytes
+		sum.MaxBytes += one.MaxBytes
+		sum.Files += one.Files
+		sum.Open += one.Open
+		sum.MaxOpen += one.MaxOpen
+	}
+	return sum
+}
+
+// tooOften is how many requests of clients were refused that ask too often.
+func (r *running) tooOften() (n uint64) {
+	for _, c := range r.now.Load().clients {
+		n += c.Refused()
+	}
+	return n
+}
+
+// reload reads the configuration file again and serves the sites that it has now. If something is
+// wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
+// says which ones would. set is what knot was started with, from args.
+func (r *running) reload(set *settings, args []string, log *slog.Logger) {
+	fresh, err := parse(args, io.Discard, io.Discard)
+	if err != nil {
+		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
+		return
+	}
+	b, err := build(fresh, log)
+	if err != nil {
+		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
+		return
+	}
+	r.set(b)
+	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
+	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
+		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
+	}
+}
+
+// changedValues are the names whose values differ, but for those of the sites.
+func changedValues(before, after []config.Value) (names []string) {
+	values := make(map[string]string)
+	for _, v := range before {
+		values[v.Name] = v.Text
+	}
+	for _, v := range after {
+		if old, was := values[v.Name]; !was || old != v.Text {
+			names = append(names, v.Name)
+		}
+		delete(values, v.Name)
+	}
+	names = append(names, slices.Collect(maps.Keys(values))...)
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ofOneSite, name) })
+}
+
+// build opens the sites. The error is about all that is wrong with them.
+func build(set *settings, log *slog.Logger) (*built, error) {
+	b := &built{hosts: new(site.Hosts)}
+	var errs []error
+	for i := range set.sites {
+		one := &set.sites[i]
+		if err := b.add(set, one, log); err != nil {
+			if set.config != "" {
+				err = fmt.Errorf("%s: site %d: %w", set.config, i+1, err)
+			}
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *built) add(set *settings, c *config.Site, log *slog.Logger) error {
+	s := &site.Site{Listing: c.Listing, ListingMax: c.ListingMax, Fallback: c.Fallback}
+	var errs []error
+	note := func(key string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	var err error
+	s.Rate, err = size(c.Rate)
+	note("rate", err)
+	s.RateAfter, err = size(c.RateAfter)
+	note("rate-after", err)
+	if c.Fallback != "" && (c.Fallback[0] != '/' || path.Clean(c.Fallback) != c.Fallback || c.Fallback == "/") {
+		note("fallback", fmt.Errorf("%q is not the path of a file below the root, as /index.html", c.Fallback))
+	}
+	if c.ListingMax < 0 {
+		note("listing-max", fmt.Errorf("%d is negative", c.ListingMax))
+	}
+	s.Headers, err = headerRules(c.Headers)
+	note("header", err)
+	s.Realms, err = realms(c.Passwords)
+	note("password", err)
+	if c.RequestsPerSecond != 0 || c.Burst != 0 {
+		s.Clients, err = site.NewClients(c.RequestsPerSecond, c.Burst, c.MaxClients)
+		note("requests-per-second", err)
+	}
+	hosts := c.Hosts
+	if len(hosts) == 0 {
+		hosts = []string{"*"}
+	}
+	note("hosts", b.hosts.Add(s, hosts...))
+	if s.Files, err = openFiles(set, c, s.Headers); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	b.files = append(b.files, s.Files)
+	if len(c.ErrorPages) > 0 {
+		s.Errors, err = site.OpenErrorPages(c.Root, c.ErrorPages, log)
+		note("error-pages", err)
+	}
+	if s.Clients != nil {
+		b.clients = append(b.clients, s.Clients)
+	}
+	return errors.Join(errs...)
+}
+
+// openFiles opens the root of a site, with its part of the memory for files.
+func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Files, error) {
+	fc := set.files
+	if n := len(set.sites); n > 1 {
+		fc.CacheBytes = divided(fc.CacheBytes, int64(n))
+		fc.OpenFiles = int(divided(int64(fc.OpenFiles), int64(n)))
+		if fc.CacheBytes > 0 {
+			fc.CacheFileMax = min(fc.CacheFileMax, fc.CacheBytes)
+		}
+	}
+	fc.Index, fc.MaxRanges = c.Index, c.MaxRanges
+	fc.Header = site.FileHeaders(rules)
+	if c.Compress == nil || *c.Compress {
+		fc.Codings = compress.Codings()
+	}
+	if c.Root == "" {
+		return nil, errors.New("root: say which folder to serve")
+	}
+	f, err := knot.OpenFilesWith(c.Root, fc)
+	var wrong *os.PathError
+	if !errors.As(err, &wrong) {
+		return f, err
+	}
+	from := "(root)"
+	if set.config == "" || set.root != "" {
+		from = "(-root)"
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return nil, fmt.Errorf("there is no folder %s %s", c.Root, from)
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%s is not a folder %s", c.Root, from)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("the files of %s can't be opened: this user has no right to %s", c.Root, from)
+	}
+	return nil, err
+}
+
+// divided is the n-th part of a limit, of which what is not positive stands for something else.
+func divided(limit, n int64) int64 {
+	if limit <= 0 {
+		return limit
+	}
+	return max(1, limit/n)
+}
+
+func size(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	var s byteSize
+	err := s.Set(text)
+	return int64(s), err
+}
+
+func headerRules(given []config.Header) (rules []site.HeaderRule, err error) {
+	for i := range given {
+		h := &given[i]
+		match, err := site.NewPattern(h.Match)
+		if err != nil {
+			return nil, fmt.Errorf("match: %w", err)
+		}
+		rule := site.HeaderRule{Match: match, Always: h.Always}
+		for _, name := range slices.Sorted(maps.Keys(h.Set)) {
+			// The type of a file can be set with the file; everything else of the server's own
+			// can't.
+			if err := knot.CheckHeader(name, h.Set[name]); err != nil && (h.Always || !strings.EqualFold(name, "Content-Type")) {
+				return nil, errors.New(strings.TrimPrefix(err.Error(), "knot: "))
+			}
+			rule.Set = append(rule.Set, knot.Header{Name: name, Value: h.Set[name]})
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+func realms(given []config.Password) (all []site.Realm, err error) {
+	users := make(map[string]*site.Users) // a file is read once
+	for i := range given {
+		p := &given[i]
+		match, err := site.NewPattern(p.Match)
+		if err != nil {
+			return nil, fmt.Errorf("match: %w", err)
+		}
+		if strings.ContainsFunc(p.Realm, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+			return nil, fmt.Errorf("realm %q has control characters", p.Realm)
+		}
+		if p.Users == "" {
+			return nil, errors.New("users: say which file has the names and passwords")
+		}
+		if users[p.Users] == nil {
+			if users[p.Users], err = site.OpenUsers(p.Users); err != nil {
+				return nil, fmt.Errorf("users: %w", err)
+			}
+		}
+		all = append(all, site.Realm{Match: match, Name: p.Realm, Users: users[p.Users]})
+	}
+	return all, nil
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// tlsSettings is what the flags say about TLS.
+type tlsSettings struct {
+	certs, keys    list
+	clientCA       string
+	clientOptional bool
+	min            string
+	reload         time.Duration
+	acmeHosts      list
+	acmeCache      string
+	acmeEmail      string
+	acmeDirectory  string
+}
+
+// A list is a flag that may be given several times, or with commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			return errors.New("an empty name")
+		}
+		*l = append(*l, part)
+	}
+	return nil
+}
+
+func (t *tlsSettings) flags(flags *flag.FlagSet) {
+	flags.Var(&t.certs, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, chain included; several, by commas or flags, are chosen by the name that a client asks for")
+	flags.Var(&t.keys, "tls-key", "PEM `file` with the private key of the certificate that has the same place in -tls-cert")
+	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
+	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
+	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
+	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
+	flags.Var(&t.acmeHosts, "acme", "serve HTTPS with certificates for these `hosts`, by commas, that an authority gives by ACME (as Let's Encrypt), whose terms you accept by this flag; it must reach -addr as port 443 of each host")
+	flags.StringVar(&t.acmeCache, "acme-cache", "", "`folder` to keep account and certificates of ACME in (required with -acme)")
+	flags.StringVar(&t.acmeEmail, "acme-email", "", "`address` that the authority may write to")
+	flags.StringVar(&t.acmeDirectory, "acme-directory", "", "`URL` of the authority's ACME directory (default: that of Let's Encrypt)")
+}
+
+// on reports whether HTTPS is to be served.
+func (t *tlsSettings) on() bool { return len(t.certs) > 0 || len(t.acmeHosts) > 0 }
+
+// check returns an error that names the flags that do not go together.
+func (t *tlsSettings) check() error {
+	switch {
+	case len(t.certs) != len(t.keys):
+		return fmt.Errorf("-tls-cert names %d files, -tls-key %d; each certificate has its key", len(t.certs), len(t.keys))
+	case t.min != "1.2" && t.min != "1.3":
+		return fmt.Errorf("-tls-min %q; want 1.2 or 1.3", t.min)
+	case t.reload < 0:
+		return fmt.Errorf("-tls-reload %v is negative", t.reload)
+	case t.clientCA != "" && len(t.certs) == 0:
+		return errors.New("-tls-client-ca needs -tls-cert and -tls-key")
+	case t.clientCA != "" && len(t.acmeHosts) > 0:
+		// The authority, which looks by TLS, has no such certificate.
+		return errors.New("-tls-client-ca does not go with -acme")
+	case t.clientOptional && t.clientCA == "":
+		return errors.New("-tls-client-optional needs -tls-client-ca")
+	case len(t.acmeHosts) > 0 && t.acmeCache == "":
+		return errors.New("-acme needs -acme-cache, a folder for the certificates: authorities give only a few in a week")
+	case len(t.acmeHosts) == 0 && (t.acmeCache != "" || t.acmeEmail != "" || t.acmeDirectory != ""):
+		return errors.New("-acme-cache, -acme-email and -acme-directory need -acme")
+	}
+	return nil
+}
+
+func (t *tlsSettings) version() uint16 {
+	if t.min == "1.3" {
+		return tls.VersionTLS13
+	}
+	return tls.VersionTLS12
+}
+
+// A secured is what a server has of TLS. The zero value is that of a server without.
+type secured struct {
+	config *tls.Config
+	reload func() // reads the files again; nil: there is none
+	stop   func() // ends what open has begun; nil: nothing
+}
+
+func (s *secured) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+}
+
+// open loads the certificates. Files are read again when they change, until close is called.
+func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
+	var keyring *knot.TLSKeyring
+	if len(t.certs) > 0 {
+		files := knot.TLSFiles{ClientCA: t.clientCA, ClientOptional: t.clientOptional, MinVersion: t.version()}
+		for i := range t.certs {
+			files.Pairs = append(files.Pairs, knot.CertificatePair{Cert: t.certs[i], Key: t.keys[i]})
+		}
+		if keyring, err = knot.LoadTLS(files); err != nil {
+			return secured{}, err
+		}
+		warnOfExpiry(keyring, errorLog)
+		s.config = keyring.Config()
+		s.reload, s.stop = t.keepFresh(keyring, errorLog)
+	}
+	if len(t.acmeHosts) > 0 {
+		s.config = t.withACME(s.config, keyring)
+	}
+	return s, nil
+}
+
+// keepFresh reads the files again from time to time, until stop is called, and on reload.
+func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger) (reload, stop func()) {
+	report := func(err error) {
+		if err != nil {
+			errorLog.Error("knot: the certificates can't be read again; the old ones stay in use", "error", err)
+			return
+		}
+		errorLog.Info("knot: the certificates have changed")
+		warnOfExpiry(keyring, errorLog)
+	}
+	reload = func() {
+		if changed, err := keyring.Reload(); changed || err != nil {
+			report(err)
+		}
+	}
+	if t.reload == 0 {
+		return reload, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		keyring.Watch(ctx, t.reload, report)
+	}()
+	return reload, func() {
+		cancel()
+		<-ended
+	}
+}
+
+// soon is how long before its end a certificate is warned of: authorities that give them for 90 days
+// renew them 30 days before.
+const soon = 14 * 24 * time.Hour
+
+func warnOfExpiry(keyring *knot.TLSKeyring, errorLog *slog.Logger) {
+	switch end := keyring.Expires(); {
+	case time.Now().After(end):
+		errorLog.Error("knot: a certificate has expired", "at", end)
+	case time.Until(end) < soon:
+		errorLog.Warn("knot: a certificate expires soon", "at", end)
+	}
+}
+
+// withACME adds certificates that an authority gives. Those of files go before.
+func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring) *tls.Config {
+	manager := &autocert.Manager{
+		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
+		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,
+	}
+	if t.acmeDirectory != "" {
+		manager.Client = &acme.Client{DirectoryURL: t.acmeDirectory}
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: t.version()}
+	}
+	config.NextProtos = append(knot.Protocols(), acme.ALPNProto)
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {
+		challenge := len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acme.ALPNProto
+		if keyring != nil && !challenge && keyring.Knows(hello.ServerName) {
+			return keyring.GetCertificate(hello)
+		}
+		// It reads files, and asks the authority if it has to.
+		task.Offload(func() { cert, err = manager.GetCertificate(hello) })
+		return cert, err
+	}
+	return config
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// selfSigned makes a certificate for name, and its key, in PEM.
+func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), DNSNames: []string{name}, IPAddresses: []net.IP{{127, 0, 0, 1}},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(80 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+}
+
+// write replaces a file.
+func write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serial is the number of the certificate that a server shows to clients that ask for name, after
+// a request that it has answered.
+func serial(t *testing.T, url, name string) int64 {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, ServerName: name}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
+	resp, err := client.Get(url + "/notes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "Bowline") {
+		t.Fatalf("%q, %v", body, err)
+	}
+	return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
+}
+
+// TestServesHTTPS with two certificates, which are read again on SIGHUP and when they change.
+func TestServesHTTPS(t *testing.T) {
+	for _, how := range []string{"hangup", "watch"} {
+		t.Run(how, func(t *testing.T) {
+			dir := t.TempDir()
+			name := func(s string) string { return filepath.Join(dir, s) }
+			put := func(which string, number int64) {
+				cert, key := selfSigned(t, which+".test", number)
+				write(t, name(which+".key"), key)
+				write(t, name(which+".crt"), cert)
+			}
+			put("a", 1)
+			put("b", 2)
+			reload := "0"
+			if how == "watch" {
+				reload = "5ms"
+			}
+			p := start(t, "-root", sampleSite, "-tls-reload", reload,
+				"-tls-cert", name("a.crt"), "-tls-key", name("a.key")+","+name("b.key"), "-tls-cert", name("b.crt"))
+			if a, b := serial(t, p.url, "a.test"), serial(t, p.url, "b.test"); a != 1 || b != 2 {
+				t.Errorf("certificates %d and %d", a, b)
+			}
+			put("b", 3)
+			if how == "hangup" {
+				syscall.Kill(os.Getpid(), syscall.SIGHUP)
+			}
+			for line := range p.stderr.each {
+				if strings.Contains(line, "the certificates have changed") {
+					break
+				}
+			}
+			if a, b := serial(t, p.url, "a.test"), serial(t, p.url, "b.test"); a != 1 || b != 3 {
+				t.Errorf("after a reload: certificates %d and %d", a, b)
+			}
+			write(t, name("a.crt"), []byte("no PEM"))
+			if how == "hangup" {
+				syscall.Kill(os.Getpid(), syscall.SIGHUP)
+			}
+			for line := range p.stderr.each {
+				if strings.Contains(line, "the old ones stay in use") && strings.Contains(line, "a.crt") {
+					break
+				}
+			}
+			if a := serial(t, p.url, "a.test"); a != 1 {
+				t.Errorf("after a reload that failed: certificate %d", a)
+			}
+			p.stop()
+			if code := p.code(); code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// TestACMECertificates: what the authority has given before is served, other names are not asked for.
+func TestACMECertificates(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, "acme.test", 7)
+	write(t, filepath.Join(dir, "acme.test"), append(bytes.Clone(key), cert...))
+	own, ownKey := selfSigned(t, "own.test", 8)
+	write(t, filepath.Join(dir, "own.crt"), own)
+	write(t, filepath.Join(dir, "own.key"), ownKey)
+	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
+		"-tls-cert", filepath.Join(dir, "own.crt"), "-tls-key", filepath.Join(dir, "own.key"))
+	if got := serial(t, p.url, "acme.test"); got != 7 {
+		t.Errorf("certificate %d for acme.test", got)
+	}
+	if got := serial(t, p.url, "own.test"); got != 8 {
+		t.Errorf("certificate %d for own.test", got)
+	}
+	addr := strings.TrimPrefix(p.url, "https://")
+	if nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "other.test"}); err == nil {
+		nc.Close()
+		t.Error("a certificate for other.test")
+	}
+	p.stop()
+	if code := p.code(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, p.stderr.all())
+	}
+}
+
+// TestTLSFlags: what does not go together is said before anything is served.
+func TestTLSFlags(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, "a.test", 1)
+	a := []string{filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")}
+	write(t, a[0], cert)
+	write(t, a[1], key)
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"-tls-cert", a[0]}, exitUsage, "-tls-cert names 1 files, -tls-key 0"},
+		{[]string{"-tls-cert", ","}, exitUsage, "an empty name"},
+		{[]string{"-tls-min", "1.1"}, exitUsage, `-tls-min "1.1"; want 1.2 or 1.3`},
+		{[]string{"-tls-reload", "-1s"}, exitUsage, "-tls-reload -1s is negative"},
+		{[]string{"-tls-client-ca", a[0]}, exitUsage, "-tls-client-ca needs -tls-cert"},
+		{[]string{"-tls-client-optional"}, exitUsage, "-tls-client-optional needs -tls-client-ca"},
+		{[]string{"-acme", "a.test"}, exitUsage, "-acme needs -acme-cache"},
+		{[]string{"-acme-email", "a@b"}, exitUsage, "need -acme"},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-tls-cert", a[0], "-tls-key", a[1], "-tls-client-ca", a[0]}, exitUsage, "does not go with -acme"},
+		{[]string{"-tls-cert", a[0], "-tls-key", a[0]}, exitFailed, "certificate " + a[0] + " with key " + a[0]},
+		{[]string{"-tls-cert", a[0], "-tls-key", filepath.Join(dir, "none")}, exitFailed, "none: no such file"},
+		{[]string{"-tls-cert", a[0], "-tls-key", a[1], "-tls-client-ca", a[1]}, exitFailed, a[1] + " holds no certificate of an authority"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"-root", sampleSite}, test.args...), &stdout, &stderr)
+		if code != test.code || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
+		}
+	}
+}

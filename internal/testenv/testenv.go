@@ -1,0 +1,20 @@
+// Package testenv says how much the tests are to try. By default each package is tested in
+// one setting or two, which takes seconds; with CAPRICCIO_TEST=full in every one: each
+// poller, 1, 2 and 8 loops, large programs, and many random ones, which takes minutes.
+package testenv
+
+import (
+	"os"
+	"testing"
+)
+
+// Full reports whether everything is to be tried.
+func Full() bool { return os.Getenv("CAPRICCIO_TEST") == "full" }
+
+// NeedsFull skips the test, which takes long for the reason given, unless Full.
+func NeedsFull(t testing.TB, why string) {
+	t.Helper()
+	if !Full() {
+		t.Skipf("%s: tried with CAPRICCIO_TEST=full only", why)
+	}
+}

@@ -1,0 +1,165 @@
+package knot
+
+import (
+	"crypto/tls"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// handshakes is where TLS connections enter, before they cost anything worth mentioning.
+var handshakes = makeHandshakes()
+
+func makeHandshakes() *task.Entrance {
+	e, err := task.NewEntrance("TLS handshake")
+	if err != nil {
+		panic(err) // the table of entrances is empty when packages are set up
+	}
+	return e
+}
+
+// shedFor is for how long new clients get no handshake after a request was refused: one
+// costs as much as dozens of requests, and those who are there already go first.
+const shedFor = 500 * time.Millisecond
+
+// protoACME is what a certificate authority asks for that looks whether the server answers for
+// a name (RFC 8737). There is nothing to serve: the handshake was all.
+const protoACME = "acme-tls/1"
+
+// handshakeCounts are those of Handshakes. atomic
+type handshakeCounts struct{ done, failed, refused atomic.Uint64 }
+
+// Handshakes returns how many TLS handshakes have been completed, have failed, and have been
+// refused because of overload. Safe from anywhere.
+func (s *Server) Handshakes() (done, failed, refused uint64) {
+	h := &s.handshakes
+	return h.done.Load(), h.failed.Load(), h.refused.Load()
+}
+
+// ownTLS is what the server uses of its field TLS.
+func ownTLS(given *tls.Config) *tls.Config {
+	if given == nil {
+		return nil
+	}
+	c := given.Clone()
+	if c.NextProtos == nil {
+		c.NextProtos = Protocols()
+	}
+	// It sends small records first, each with a system call, so that a slow client has the first
+	// bytes earlier. A response of ours comes in one piece.
+	c.DynamicRecordSizingDisabled = true
+	if find := c.GetConfigForClient; find != nil {
+		protos := c.NextProtos
+		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			special, err := find(hello)
+			if special == nil || err != nil {
+				return special, err
+			}
+			special = special.Clone()
+			if special.NextProtos == nil {
+				special.NextProtos = protos
+			}
+			special.DynamicRecordSizingDisabled = true
+			return special, nil
+		}
+	}
+	return c
+}
+
+var errNoCertificate = errors.New("knot: Server.TLS has no certificate, and no function that finds one")
+
+// checkTLS reports whether somebody can be served with c; nil is no TLS.
+func checkTLS(c *tls.Config) error {
+	if c != nil && len(c.Certificates) == 0 && c.GetCertificate == nil && c.GetConfigForClient == nil {
+		return errNoCertificate
+	}
+	return nil
+}
+
+// greet is the task that starts when a new client of TLS has sent something.
+func (c *conn) greet() {
+	if c.shake(secureOf(c.nc)) {
+		c.unshaken, c.again = false, c.resume
+		c.rest()
+	}
+}
+
+// shake does the handshake. It returns false if the connection is closed, or somebody else's.
+func (c *conn) shake(secure *secureConn) bool {
+	s := c.srv
+	if at, ok := c.waiter.(readableAt); ok && at.Ended() || !c.awakeNew() {
+		c.finish()
+		return false
+	}
+	in, may := c.mayShake()
+	if in {
+		defer handshakes.Leave()
+	}
+	if !may {
+		s.handshakes.refused.Add(1)
+		c.refuseShake(secure)
+		return false
+	}
+	if limit := s.limits.headTime; limit > 0 {
+		c.setRead(s.clock.now() + int64(limit))
+	}
+	c.armWrite(s.limits.write)
+	err := secure.handshake()
+	if err != nil {
+		s.handshakes.failed.Add(1)
+		plainHTTP(err, secure.raw)
+		c.finish()
+		return false
+	}
+	s.handshakes.done.Add(1)
+	c.since = s.clock.now()
+	if secure.ConnectionState().NegotiatedProtocol == protoACME {
+		c.finish()
+		return false
+	}
+	return true
+}
+
+// awakeNew is awake for a connection that has not had its handshake.
+func (c *conn) awakeNew() bool {
+	return c.waiter == nil || c.state.CompareAndSwap(connFresh, connActive)
+}
+
+// mayShake asks to be let in, which may park. It reports whether c is in, and whether it may
+// have its handshake.
+func (c *conn) mayShake() (in, may bool) {
+	err := handshakes.EnterFrom(c.client())
+	if in = err == nil; refused(err) {
+		return in, false
+	}
+	at := c.srv.refusedAt.Load()
+	return in, at == 0 || c.srv.clock.now()-at >= int64(shedFor)
+}
+
+// internalError is a fatal alert as a server sends it before the handshake (RFC 8446, 6.2).
+var internalError = []byte{21, 3, 1, 0, 2, 2, 80}
+
+// refuseShake closes c as cheaply as can be. The hello is taken first, as closing with unread
+// input resets the connection, and the reset may overtake the alert.
+func (c *conn) refuseShake(secure *secureConn) {
+	defer c.finish()
+	if secure.record.fill() == nil {
+		c.armWrite(c.srv.limits.write)
+		secure.raw.Write(internalError)
+	}
+	secure.record.release()
+}
+
+// unread reports whether something has come that c has not served. It is for its task.
+func (c *conn) unread() bool {
+	if s := secureOf(c.nc); s != nil && s.waiting() {
+		return true
+	}
+	return unread(c.nc)
+}
+
+// Protocols are those that a server with TLS offers to clients unless its configuration says
+// otherwise (tls.Config.NextProtos), the best first.
+func Protocols() []string { return []string{"http/1.1"} }

@@ -1,0 +1,184 @@
+package knot
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A secureConn is a connection over TLS, from before its handshake on. It rests like the one below
+// it: what has come and has not been read is never inside of crypto/tls, but for the rest of
+// a record that a short Read has left.
+//
+// Fields without a word are of the connection's one task at a time; Close and the deadlines
+// may be called from anywhere.
+type secureConn struct {
+	raw    net.Conn // fixed
+	rests  readable // raw, if it can; fixed
+	config *tls.Config
+	record recordConn
+	tls    atomic.Pointer[tls.Conn] // nil before the handshake; atomic
+	closed atomic.Bool              // atomic
+
+	more  bool // the last Read has filled its buffer: there may be more of the record
+	early bool // the task was started for what had been read before
+}
+
+func newSecureConn(raw net.Conn, config *tls.Config) *secureConn {
+	c := &secureConn{raw: raw, config: config}
+	c.rests, _ = raw.(readable)
+	c.record.Conn = raw
+	return c
+}
+
+// handshakeStack is what a handshake needs of a stack, certificates of the client included.
+const handshakeStack = stackchunk.Bytes(20 << 10)
+
+// handshake makes the connection secure. It parks.
+func (c *secureConn) handshake() error {
+	t := tls.Server(&c.record, c.config)
+	c.tls.Store(t)
+	if c.closed.Load() { // Close may have missed it
+		c.raw.Close()
+	}
+	var err error
+	stackchunk.Call(handshakeStack, func() { err = t.HandshakeContext(context.Background()) })
+	return err
+}
+
+// Read implements net.Conn.
+func (c *secureConn) Read(p []byte) (int, error) {
+	n, err := c.tls.Load().Read(p)
+	c.more = n == len(p) && n > 0
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *secureConn) Write(p []byte) (int, error) { return c.tls.Load().Write(p) }
+
+// Close implements net.Conn. The client is told, if there was a handshake.
+func (c *secureConn) Close() error {
+	c.closed.Store(true)
+	if t := c.tls.Load(); t != nil {
+		return t.Close()
+	}
+	return c.raw.Close()
+}
+
+// CloseWrite ends our side, of TLS and of the connection.
+func (c *secureConn) CloseWrite() error {
+	t := c.tls.Load()
+	if t == nil {
+		return net.ErrClosed
+	}
+	if err := t.CloseWrite(); err != nil {
+		return err
+	}
+	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+func (c *secureConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
+func (c *secureConn) RemoteAddr() net.Addr               { return c.raw.RemoteAddr() }
+func (c *secureConn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
+func (c *secureConn) SetReadDeadline(t time.Time) error  { return c.raw.SetReadDeadline(t) }
+func (c *secureConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
+
+// NetConn is the connection below.
+func (c *secureConn) NetConn() net.Conn { return c.raw }
+
+// ConnectionState is that of the tls.Conn.
+func (c *secureConn) ConnectionState() tls.ConnectionState {
+	if t := c.tls.Load(); t != nil {
+		return t.ConnectionState()
+	}
+	return tls.ConnectionState{}
+}
+
+// secure is c, also of what embeds it.
+func (c *secureConn) secure() *secureConn { return c }
+
+// secureOf is nc if that is a connection over TLS of ours, else nil.
+func secureOf(nc net.Conn) *secureConn {
+	if s, ok := nc.(interface{ secure() *secureConn }); ok {
+		return s.secure()
+	}
+	return nil
+}
+
+// waiting reports whether a Read would find something without one of the connection below.
+// It is for the connection's task.
+func (c *secureConn) waiting() bool { return c.more || c.record.whole() }
+
+// A restingConn is a secureConn above a connection that can rest.
+type restingConn struct{ *secureConn }
+
+// OnReadable is that of netpoll.Conn. fn may be started for a part of a record, or for one
+// without content: its Read then waits.
+func (c restingConn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
+
+// OnReadableAt is that of netpoll.Conn.
+func (c restingConn) OnReadableAt(e *task.Entrance, fn func()) error {
+	at, ok := c.rests.(readableAt)
+	if c.early = c.waiting(); c.early {
+		if c.closed.Load() {
+			return net.ErrClosed
+		}
+		if on, own := c.raw.(interface{ Loop() *task.Loop }); own && on.Loop() == task.CurrentLoop() {
+			if e == nil {
+				on.Loop().Start(fn)
+			} else {
+				on.Loop().StartAt(e, c.Client(), nil, fn)
+			}
+			return nil
+		}
+		c.early = false
+		spawnApart(fn)
+		return nil
+	}
+	if ok && e != nil {
+		return at.OnReadableAt(e, fn)
+	}
+	return c.rests.OnReadable(fn)
+}
+
+// Ended is that of netpoll.Conn.
+func (c restingConn) Ended() bool {
+	if c.early {
+		return false
+	}
+	at, ok := c.rests.(readableAt)
+	return !ok || at.Ended()
+}
+
+// Client is that of netpoll.Conn.
+func (c *secureConn) Client() uint32 {
+	if own, ok := c.raw.(interface{ Client() uint32 }); ok {
+		return own.Client()
+	}
+	return 0
+}
+
+// plainHTTP answers a client that speaks HTTP where TLS is spoken, and reports whether it does.
+func plainHTTP(err error, raw net.Conn) bool {
+	var wrong tls.RecordHeaderError
+	if !errors.As(err, &wrong) || wrong.Conn == nil {
+		return false
+	}
+	switch string(wrong.RecordHeader[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
+		const text = "This port speaks HTTPS.\n"
+		io.WriteString(raw, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+text)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,481 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A testCA signs certificates.
+type testCA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+	next int64
+}
+
+func newTestCA(t *testing.T) *testCA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &testCA{key: key, pool: x509.NewCertPool(), next: 2}
+	if ca.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	ca.pool.AddCert(ca.cert)
+	return ca
+}
+
+// pem makes a certificate for names, and its key.
+func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.next++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(ca.next), Subject: pkix.Name{CommonName: names[0]},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: names, IPAddresses: []net.IP{{127, 0, 0, 1}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// files writes a certificate and its key.
+func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePair {
+	t.Helper()
+	p := CertificatePair{filepath.Join(dir, names[0]+".crt"), filepath.Join(dir, names[0]+".key")}
+	cert, key := ca.pem(t, names...)
+	for name, content := range map[string][]byte{p.Cert: cert, p.Key: key} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (ca *testCA) config(t *testing.T) *tls.Config {
+	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Config()
+}
+
+func (ca *testCA) client() *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: "knot.test"} }
+
+// dialTLS connects a client with its handshake done.
+func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
+	sv.t.Helper()
+	nc, err := tls.Dial("tcp", sv.addr, config)
+	if err != nil {
+		sv.t.Fatal(err)
+	}
+	sv.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	return nc, bufio.NewReader(nc)
+}
+
+func wantBody(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != want {
+		t.Fatalf("%d bytes of body (%.60q), %v; want %.60q", len(body), body, err, want)
+	}
+}
+
+// TestServesTLS: requests that come alone, in one record, in many small ones, and right behind the
+// handshake; bodies of every size both ways.
+func TestServesTLS(t *testing.T) {
+	ca := newTestCA(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
+				config := ca.client()
+				config.MaxVersion = version
+				nc, r := sv.dialTLS(config)
+				io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+				wantBody(t, r, "GET /a? h")
+				io.WriteString(nc, strings.Repeat("GET /b HTTP/1.1\r\nHost: h\r\n\r\n", 300))
+				for range 300 {
+					wantBody(t, r, "GET /b? h")
+				}
+				for _, ch := range "GET /c HTTP/1.1\r\nHost: h\r\n\r\n" {
+					io.WriteString(nc, string(ch))
+				}
+				wantBody(t, r, "GET /c? h")
+				for _, size := range []int{1, inSize - 1, inSize, inSize + 1, 3 * inSize, 1 << 20} {
+					body := strings.Repeat("x", size)
+					fmt.Fprintf(nc, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", size, body)
+					wantBody(t, r, body)
+				}
+				// A head that is exactly as large as the read buffer, and another behind it.
+				head := "GET /d HTTP/1.1\r\nHost: h\r\nX: "
+				head += strings.Repeat("x", inSize-len(head)-4) + "\r\n\r\n"
+				io.WriteString(nc, head+"GET /e HTTP/1.1\r\nHost: h\r\n\r\n")
+				wantBody(t, r, "GET /d? h")
+				wantBody(t, r, "GET /e? h")
+				done, failed, refused := sv.Handshakes()
+				if done != 1 || failed+refused != 0 {
+					t.Errorf("%d handshakes, %d failed, %d refused", done, failed, refused)
+				}
+			})
+		})
+	}
+}
+
+// TestTLSRequestBehindTheHandshake: the client's last message and its first request come in one
+// piece. Nothing else will come to wake the connection.
+func TestTLSRequestBehindTheHandshake(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
+		raw, err := net.Dial("tcp", sv.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.SetDeadline(time.Now().Add(time.Minute))
+		gather := &gatheringConn{Conn: raw}
+		nc := tls.Client(gather, ca.client())
+		defer nc.Close()
+		gather.hold = 1 // after the hello
+		if err := nc.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		gather.flush()
+		r := bufio.NewReader(nc)
+		wantBody(t, r, "GET /a? h")
+		gather.hold = 0
+		io.WriteString(nc, "GET /b HTTP/1.1\r\nHost: h\r\n\r\nGET /c HTTP/1.1\r\nHost: h\r\n\r\n")
+		io.WriteString(nc, "GET /d HTTP/1.1\r\nHost: h\r\n\r\n")
+		gather.flush()
+		for _, want := range []string{"GET /b? h", "GET /c? h", "GET /d? h"} {
+			wantBody(t, r, want)
+		}
+	})
+}
+
+// A gatheringConn holds back what is written after the first hold writes, until flush.
+type gatheringConn struct {
+	net.Conn
+	hold int
+	held []byte
+}
+
+func (c *gatheringConn) Write(p []byte) (int, error) {
+	if c.hold > 0 {
+		c.hold--
+		return c.Conn.Write(p)
+	}
+	c.held = append(c.held, p...)
+	return len(p), nil
+}
+
+func (c *gatheringConn) flush() {
+	c.Conn.Write(c.held)
+	c.held = nil
+}
+
+// TestTLSConnectionsRestWithoutTask: neither before the handshake nor between requests.
+func TestTLSConnectionsRestWithoutTask(t *testing.T) {
+	checkLeaks(t)
+	ca := newTestCA(t)
+	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{TLS: ca.config(t), Handler: echoHandler}
+	ended := make(chan error, 1)
+	rt.Go(func() { ended <- s.Serve(ln) })
+	sv := &served{Server: s, t: t, addr: ln.Addr().String()}
+	tasks := func() (n int) {
+		done := make(chan int)
+		rt.Go(func() { done <- task.CurrentLoop().Tasks() - 1 })
+		return <-done
+	}
+	first, r := sv.dialTLS(ca.client())
+	io.WriteString(first, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+	wantBody(t, r, "GET /a? h")
+	var before int
+	for tick := time.Now(); ; { // the task of the request ends a moment after its answer
+		if before = tasks(); before <= 2 || time.Since(tick) > time.Minute {
+			break
+		}
+	}
+	for range 20 {
+		sv.dial()
+		nc, r := sv.dialTLS(ca.client())
+		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		wantBody(t, r, "GET /a? h")
+	}
+	for begin := time.Now(); tasks() > before || s.Conns() != 41; {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%d tasks, %d before; %d connections", tasks(), before, s.Conns())
+		}
+	}
+	s.Close()
+	<-ended
+}
+
+// TestTLSShutdown: idle connections are closed, one with a request under way is answered first.
+func TestTLSShutdown(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		began, goOn := make(chan bool), make(chan bool)
+		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
+			if x.Path() == "/slow" {
+				offload(func() { began <- true; <-goOn })
+			}
+			return echoHandler(x)
+		}})
+		idle, idleIn := sv.dialTLS(ca.client())
+		io.WriteString(idle, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		wantBody(t, idleIn, "GET /a? h")
+		busy, busyIn := sv.dialTLS(ca.client())
+		io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-began
+		ended := make(chan error, 1)
+		go func() { ended <- sv.Shutdown(context.Background()) }()
+		if _, err := idleIn.ReadByte(); err != io.EOF {
+			t.Errorf("idle: %v, want the end, with an alert before", err)
+		}
+		close(goOn)
+		wantBody(t, busyIn, "GET /slow? h")
+		if _, err := busyIn.ReadByte(); err != io.EOF {
+			t.Errorf("busy: %v, want the end", err)
+		}
+		busy.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTLSHandlersOfNetHTTP: what they see of TLS, and a hijacked connection that rests.
+func TestTLSHandlersOfNetHTTP(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{TLS: ca.config(t), Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/hijack" {
+				fmt.Fprint(w, r.TLS.HandshakeComplete, " ", r.TLS.ServerName)
+				return
+			}
+			nc, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
+			rw.Flush()
+			at, rests := nc.(interface{ OnReadable(func()) error })
+			var answer func()
+			answer = func() {
+				buf := make([]byte, 100)
+				n, err := nc.Read(buf)
+				if err != nil {
+					nc.Close()
+					return
+				}
+				nc.Write(bytes.ToUpper(buf[:n]))
+				if rests {
+					if at.OnReadable(answer) != nil {
+						nc.Close()
+					}
+					return
+				}
+				answer()
+			}
+			if rests {
+				err = at.OnReadable(answer)
+				if err != nil {
+					panic(err)
+				}
+				return
+			}
+			answer()
+		}))})
+		nc, r := sv.dialTLS(ca.client())
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		wantBody(t, r, "true knot.test")
+		io.WriteString(nc, "GET /hijack HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
+		if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 101 {
+			t.Fatal(resp, err)
+		}
+		for _, line := range []string{"one\n", "two\n", strings.Repeat("x", 199) + "\n"} {
+			io.WriteString(nc, line)
+			if got, err := r.ReadString('\n'); got != strings.ToUpper(line) {
+				t.Fatalf("got %q, %v", got, err)
+			}
+		}
+		nc.Close()
+	})
+}
+
+// TestTLSRefusesClients: what is no TLS, what does not verify, and whoever comes while
+// requests are refused.
+func TestTLSRefusesClients(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
+		if got := sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.Contains(got, "400 Bad Request") || !strings.Contains(got, "HTTPS") {
+			t.Errorf("to plain HTTP: %q", got)
+		}
+		if got := sv.exchange("\x00\x01\x02\x03\x04\x05\x06\x07"); strings.Contains(got, "HTTP") {
+			t.Errorf("to garbage: %q", got)
+		}
+		if _, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
+			t.Error("TLS 1.1 was served")
+		}
+		nc, r := sv.dialTLS(ca.client())
+		if _, failed, _ := sv.Handshakes(); failed < 2 {
+			t.Errorf("%d handshakes failed", failed)
+		}
+		sv.Server.refusedAt.Store(sv.Server.clock.now() + int64(time.Hour)) // still is
+		_, err := tls.Dial("tcp", sv.addr, ca.client())
+		var alert tls.AlertError
+		if !errors.As(err, &alert) && (err == nil || !strings.Contains(err.Error(), "internal error")) {
+			t.Errorf("under overload: %v", err)
+		}
+		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		wantBody(t, r, "GET /a? h")
+		if _, _, refused := sv.Handshakes(); refused != 1 {
+			t.Errorf("%d handshakes refused", refused)
+		}
+		sv.Server.refusedAt.Store(0)
+		sv.dialTLS(ca.client())
+	})
+}
+
+// TestTLSSlowHandshake: a client that begins and does not go on is cut off.
+func TestTLSSlowHandshake(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler, HeadTimeout: 30 * time.Millisecond})
+		for _, begin := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01"} {
+			p := sv.dial()
+			p.send(begin)
+			if _, err := io.ReadAll(p.r); err != nil && !strings.Contains(err.Error(), "reset") {
+				t.Errorf("%q: %v", begin, err)
+			}
+		}
+	})
+}
+
+// TestTLSWithoutCertificate: it is told before anybody connects.
+func TestTLSWithoutCertificate(t *testing.T) {
+	s := &Server{TLS: &tls.Config{}}
+	for _, err := range []error{s.ListenAndServe(), s.Run(context.Background())} {
+		if !errors.Is(err, errNoCertificate) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRecordsOneByOne: a recordConn never hands over more than a record, whatever
+// pieces they come in.
+func TestRecordsOneByOne(t *testing.T) {
+	var stream []byte
+	sizes := []int{0, 1, 5, 100, 16 << 10, 16<<10 + 256, 3, 0, 7000}
+	for i, size := range sizes {
+		stream = append(stream, 23, 3, 3, byte(size>>8), byte(size))
+		stream = append(stream, bytes.Repeat([]byte{byte(i)}, size)...)
+	}
+	for _, piece := range []int{1, 2, 3, 7, 1000, 1 << 20} {
+		for _, most := range []int{5, 100, 40_000} {
+			c := &recordConn{Conn: &pieceConn{rest: stream, piece: piece}}
+			var got []byte
+			end, buf := 0, make([]byte, most)
+			for _, size := range sizes {
+				for end += recordHeader + size; len(got) < end; {
+					n, err := c.Read(buf)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got = append(got, buf[:n]...); len(got) > end {
+						t.Fatalf("pieces of %d: %d bytes, over the end of a record at %d", piece, len(got), end)
+					}
+				}
+			}
+			if !bytes.Equal(got, stream) {
+				t.Fatal("not the same")
+			}
+			if _, err := c.Read(make([]byte, 1)); err != io.EOF || c.buf != nil {
+				t.Fatalf("at the end: %v, buffer kept: %v", err, c.buf != nil)
+			}
+		}
+	}
+}
+
+// A pieceConn gives rest in pieces.
+type pieceConn struct {
+	net.Conn
+	rest  []byte
+	piece int
+}
+
+func (c *pieceConn) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), c.piece)], c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func pemOf(ca *testCA) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}

@@ -1,0 +1,115 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// When the context of Serve's task ends, what is under way is finished, a handler that waits for
+// a next request ends, and Serve returns after them.
+func TestServeDrains(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) { serveDrains(t, rt, "tcp") })
+	t.Run("unix", func(t *testing.T) { serveDrains(t, withEpoll(t), "unix") })
+}
+
+func serveDrains(t *testing.T, rt *task.Runtime, network string) {
+	ln, err := Listen(network, testAddress(t, network))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	working, release := make(chan bool, 10), task.NewChan[bool](0)
+	waits := make(chan error, 10)
+	finished := false
+	serve := task.GoContext(ctx, func() {
+		err := Serve(ln, func(c *Conn) {
+			defer c.Close()
+			buf := make([]byte, 100)
+			for {
+				c.SetDeadline(time.Now().Add(time.Hour)) // does not matter any more when it drains
+				n, err := c.Read(buf)
+				if err != nil {
+					waits <- err
+					return
+				}
+				working <- true
+				release.Recv()
+				c.Write(buf[:n])
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve returned %v, want the end of its context", err)
+		}
+		if !finished {
+			t.Error("Serve returned before a request was answered")
+		}
+	})
+	busy, err := Dial(network, ln.Addr().String())
+	must(t, err)
+	defer busy.Close()
+	idle, err := Dial(network, ln.Addr().String())
+	must(t, err)
+	defer idle.Close()
+	_, err = busy.Write([]byte("request"))
+	must(t, err)
+	<-working
+	cancel()
+	if err := <-waits; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a handler that waits for a request: %v, want os.ErrDeadlineExceeded", err)
+	}
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client of that: %v, want EOF", err)
+	}
+	finished = true
+	release.Close()
+	if got, err := io.ReadAll(busy); string(got) != "request" || err != nil {
+		t.Errorf("the answer is %q, %v", got, err)
+	}
+	must(t, serve.Join())
+}
+
+// A handler that does not end has so long, and then loses its connection; with no limit at all
+// Serve returns at once, and leaves the handlers alone.
+func TestServeDrainsForSoLong(t *testing.T) {
+	for _, limit := range []time.Duration{time.Millisecond, -1} {
+		everywhere(t, func(t *testing.T, rt *task.Runtime) {
+			ln, err := ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0")
+			must(t, err)
+			defer ln.Close()
+			ctx, cancel := context.WithCancel(context.Background())
+			stuck, release := make(chan bool), task.NewChan[bool](0)
+			ended := make(chan error, 1)
+			serve := task.GoContext(ctx, func() {
+				Serve(ln, func(c *Conn) {
+					stuck <- true // natively, for a moment
+					release.Recv()
+					_, err := c.Write([]byte("x"))
+					ended <- err
+					c.Close()
+				})
+			})
+			c, err := Dial("tcp", ln.Addr().String())
+			must(t, err)
+			defer c.Close()
+			<-stuck
+			cancel()
+			must(t, serve.Join())
+			if limit > 0 {
+				if n, err := c.Read(make([]byte, 1)); err == nil {
+					t.Errorf("read %d bytes, want the end of the connection", n)
+				}
+			}
+			release.Close()
+			if err := <-ended; errors.Is(err, net.ErrClosed) != (limit > 0) {
+				t.Errorf("limit %v: writing afterwards: %v", limit, err)
+			}
+		})
+	}
+}

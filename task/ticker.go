@@ -1,0 +1,71 @@
+package task
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Ticker sends the time on C, again and again, as that of package time does for goroutines. Make it
+// with NewTicker, and Stop it.
+type Ticker struct {
+	// C has room for one tick: those for which there is none are dropped.
+	C *Chan[time.Time]
+
+	mu    sync.Mutex
+	timer *Timer        // guarded by mu; nil: stopped
+	runs  uint64        // guarded by mu: how often it was set or stopped
+	every time.Duration // guarded by mu
+	next  time.Duration // guarded by mu: loop clock
+}
+
+// NewTicker returns a Ticker that ticks on the caller's loop, or, if that is a plain goroutine, on
+// one of the Default runtime, without which it panics; so it does if every is not
+// more than 0. The resolution is about 66 µs. It never parks.
+func NewTicker(every time.Duration) *Ticker {
+	t := &Ticker{C: NewChan[time.Time](1)}
+	t.Reset(every)
+	return t
+}
+
+// Reset makes the next tick come after every from now, and then each after the same time.
+func (t *Ticker) Reset(every time.Duration) {
+	if every <= 0 {
+		panic(fmt.Sprintf("task: a Ticker with %v between ticks; want more than 0", every))
+	}
+	t.Stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.every = every
+	run := t.runs
+	t.timer = AfterFunc(every, func() { t.tick(run) })
+	t.next = after(t.timer.loop.Now(), every)
+}
+
+// Stop ends the ticks. C is not closed: a task that waits for it goes on waiting.
+func (t *Ticker) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.runs++
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+}
+
+// tick runs as a task.
+func (t *Ticker) tick(run uint64) {
+	t.mu.Lock()
+	if run != t.runs {
+		t.mu.Unlock()
+		return
+	}
+	now := CurrentLoop().Now()
+	for t.next <= now {
+		missed := max((now-t.next)/t.every, 1)
+		t.next = after(t.next, missed*t.every)
+	}
+	t.timer = AfterFunc(t.next-now, func() { t.tick(run) })
+	t.mu.Unlock()
+	t.C.TrySend(time.Now())
+}
