@@ -276,7 +276,7 @@ func (l *Loop) detachable() bool {
 // A nativePlace is a call path that ends in a native wait.
 type nativePlace struct {
 	print uint64
-	pcs   []uintptr // innermost first, from the program's code on
+	pcs   []uintptr // innermost first
 	name  string    // of the program's function that waits
 	told  atomic.Bool
 }
@@ -354,6 +354,9 @@ func judge(pcs []uintptr) *nativePlace {
 			}
 			if at.name == "" {
 				return nil
+			}
+			for partOfWait(runtime.FuncForPC(pcs[0] - 1).Name()) {
+				pcs = pcs[1:]
 			}
 			at.pcs = append([]uintptr(nil), pcs...)
 			return at
