@@ -37,6 +37,7 @@ var layers = map[string]string{
 	"flow":                           "task internal/adapt",
 	"flow/flownet":                   "task netpoll aio flow",
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
+	"examples/memcache":              ". task netpoll",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "",
 	"ressched/probe":                 "golang.org/x/sys/unix",
@@ -44,7 +45,8 @@ var layers = map[string]string{
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
-	"cmd/knot":                       ". cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
+	"cmd/knot/internal/metrics":      "knot bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
+	"cmd/knot":                       ". bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -53,16 +55,17 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/tune":    "cmd/stackplan/internal/plan",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . task netpoll aio stackchunk knot bgraph ressched internal/steer bench/internal/chores bench/internal/load bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . task netpoll aio stackchunk knot bgraph ressched internal/steer bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",
+	"bench/internal/models":          "golang.org/x/sys/unix",
 	"bench/internal/proc":            "golang.org/x/sys/unix",
 	"bench/internal/report":          "",
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}

@@ -37,6 +37,7 @@ var experiments = []experiment{
 	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
 	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold},
+	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},

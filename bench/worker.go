@@ -43,6 +43,8 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
 	"players":         runPlayers,
+	"models":          runModelServer,
+	"models-load":     runModelLoad,
 	"phases":          runPhases,
 }
 

@@ -18,8 +18,8 @@ type counts struct {
 	_       [64]byte      // another loop's counters are not on our cache line
 }
 
-// refusalStatuses are those by which a server turns requests away.
-var refusalStatuses = [...]int{400, 401, 403, 405, 408, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 503, 505}
+// refusalStatuses are those of errors that are counted one by one.
+var refusalStatuses = [...]int{400, 401, 403, 404, 405, 408, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 502, 503, 504, 505}
 
 // tookLimits are the upper bounds of how long requests take that are counted.
 var tookLimits = [...]time.Duration{
@@ -63,7 +63,7 @@ func (x *Ctx) count() {
 type Stats struct {
 	// Responses by the class of their status: [2] counts 200 to 299.
 	Responses [6]uint64
-	// Errors by status, of those that a server sends itself; only those that have been sent.
+	// Errors by status: those that Knot and its packages send themselves, as far as they were sent.
 	Errors map[int]uint64
 	// Bytes of bodies that were sent.
 	Bytes uint64

@@ -24,7 +24,7 @@ func TestStats(t *testing.T) {
 		p.response("GET")
 		p.response("GET")
 		s := sv.Stats()
-		if s.Responses != [6]uint64{2: 3, 4: 1, 5: 1} || len(s.Errors) != 1 || s.Errors[505] != 1 || s.Bytes < 15 || s.Accepted != 1 || s.MaxConns == 0 || s.Stopping {
+		if s.Responses != [6]uint64{2: 3, 4: 1, 5: 1} || len(s.Errors) != 2 || s.Errors[404] != 1 || s.Errors[505] != 1 || s.Bytes < 15 || s.Accepted != 1 || s.MaxConns == 0 || s.Stopping {
 			t.Errorf("%+v", s)
 		}
 		var sum uint64

@@ -45,8 +45,8 @@ func (e *adminError) Error() string { return e.err.Error() }
 func (e *adminError) Unwrap() error { return e.err }
 
 // listenAdmin starts serving on addr. Without a host that is this machine only.
-// stats is what the page shows of the caches.
-func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats) (*adminServer, error) {
+// stats is what the page shows of the caches; more adds pages.
+func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats, more ...func(*http.ServeMux)) (*adminServer, error) {
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr
 	}
@@ -55,7 +55,11 @@ func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats) (*
 		return nil, &adminError{addr, err}
 	}
 	a := &adminServer{addr: ln.Addr(), ended: make(chan struct{})}
-	var handler http.Handler = adminPages(stats)
+	pages := adminPages(stats)
+	for _, add := range more {
+		add(pages)
+	}
+	var handler http.Handler = pages
 	if local, ok := ln.Addr().(*net.TCPAddr); ok && local.IP.IsLoopback() {
 		handler = onlyByAddress(handler)
 	} else {
@@ -103,6 +107,8 @@ var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
 <p>What this server is doing:</p>
 <ul>
 <li><a href="debug/bgraph/">blocking graph</a>: where tasks wait, and what they do in between
+<li><a href="metrics">metrics</a>, for Prometheus
+<li><a href="readyz">whether it wants new requests</a>, and in which state its resources are; <a href="healthz">whether it is alive</a>
 <li><a href="debug/pprof/">profiles</a> of the Go runtime: CPU, memory, goroutines
 </ul>
 <p>For a live view: <code>bgdump -top http://{{.Host}}</code>

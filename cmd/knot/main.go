@@ -110,14 +110,17 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
+	state := newHealth(server.Stats)
 	var admin *adminServer
 	if set.admin != "" {
-		if admin, err = listenAdmin(set.admin, errorLog, served.stats); err != nil {
+		server.Timed = true
+		if admin, err = listenAdmin(set.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
 			return err
 		}
 		defer admin.stop()
 	}
 	server.Listening = func(addr net.Addr) {
+		state.listening.Store(true)
 		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
 		if admin != nil {
 			fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))

@@ -177,3 +177,26 @@ func TestComplaintKeepsTheBeginning(t *testing.T) {
 		t.Errorf("kept %d bytes beginning with %q", len(got), got[:20])
 	}
 }
+
+func TestSwitchesAreThoseOfAllThreads(t *testing.T) {
+	before, err := Switches(os.Getpid())
+	if err != nil || before <= 0 {
+		t.Fatalf("%d, %v", before, err)
+	}
+	done := make(chan bool)
+	go func() { // on another thread, as this one is held
+		runtime.LockOSThread()
+		for range 20 {
+			syscall.Nanosleep(&syscall.Timespec{Nsec: 1000}, nil)
+		}
+		after, err := Switches(os.Getpid())
+		if err != nil || after < before+20 {
+			t.Errorf("%d after 20 waits, %d before; %v", after, before, err)
+		}
+		done <- true
+	}()
+	<-done
+	if _, err := Switches(1 << 27); err == nil {
+		t.Error("a process that is not there")
+	}
+}

@@ -89,3 +89,30 @@ func FetchedIn(data []byte) (int64, error) {
 	}
 	return 0, fmt.Errorf("no read_bytes in %q", data)
 }
+
+// Switches is how often the threads of process pid have been switched away from, by their own
+// wish or not (proc_pid_status(5)). Threads that have ended are not counted.
+func Switches(pid int) (int64, error) {
+	folder := fmt.Sprintf("/proc/%d/task", pid)
+	threads, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, fmt.Errorf("threads of process %d: %w", pid, err)
+	}
+	sum := int64(0)
+	for _, t := range threads {
+		data, err := os.ReadFile(folder + "/" + t.Name() + "/status")
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		for line := range strings.Lines(string(data)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				if err != nil {
+					return 0, fmt.Errorf("%s of process %d: %w", name, pid, err)
+				}
+				sum += n
+			}
+		}
+	}
+	return sum, nil
+}

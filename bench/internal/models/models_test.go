@@ -1,0 +1,106 @@
+package models
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseModel(t *testing.T) {
+	for name, want := range map[string]Model{
+		"sped": {}, "seda-2-4": {2, 4, false}, "seda-s-3": {3, 3, true}, "amped-0-2": {0, 2, false}, "amped-1-2": {1, 2, false}, "symped-4": {4, 0, false},
+	} {
+		if got, err := ParseModel(name); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", "spe", "sped-1", "seda", "seda-2", "seda-0-1", "seda-s-0", "seda-s-1-2", "amped-2-2", "amped-1-0", "symped-0", "symped-x", "symped-99"} {
+		if m, err := ParseModel(name); err == nil || !strings.Contains(err.Error(), "want sped") {
+			t.Errorf("%q: %+v, %v; want an error", name, m, err)
+		}
+	}
+}
+
+func TestEveryModelAnswersEveryRequest(t *testing.T) {
+	for _, name := range []string{"sped", "seda-2-2", "seda-s-2", "amped-0-2", "amped-1-2", "symped-2", "stream"} {
+		path := filepath.Join(t.TempDir(), "s")
+		ln, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		store := NewStore()
+		store.Fill()
+		if name == "stream" {
+			go func() {
+				for {
+					c, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					go ServeStream(c, store)
+				}
+			}()
+		} else {
+			m, err := ParseModel(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := ln.(*net.UnixListener).File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func(file *os.File) { Serve(int(file.Fd()), m, store) }(file) // until the test program ends
+		}
+		measured := 0
+		n, err := Load(path, 20, 5*time.Millisecond, 30*time.Millisecond, 1, func(bool) error { measured++; return nil })
+		if err != nil || n == 0 || measured != 2 {
+			t.Errorf("%s: %d transactions, %v", name, n, err)
+		}
+	}
+}
+
+func TestPipelinedAndBrokenRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	file, err := ln.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go Serve(int(file.Fd()), Model{1, 1, false}, NewStore())
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	all := appendRequest(nil, opSet, "k", []byte("value"))
+	all = appendRequest(all, opGet, "k", nil)
+	all = appendRequest(all, opGet, "none", nil)
+	want := appendResponse(appendResponse(appendResponse(nil, statusGood, nil), statusGood, []byte("value")), statusNone, nil)
+	for _, b := range all { // a byte at a time
+		c.Write([]byte{b})
+	}
+	got := make([]byte, len(want))
+	for n := 0; n < len(got); {
+		k, err := c.Read(got[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	if string(got) != string(want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c.Write([]byte("nonsense"))
+	if n, err := c.Read(got); err == nil {
+		t.Errorf("after nonsense: %d bytes; want the end", n)
+	}
+}

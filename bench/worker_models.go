@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/models"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// runModelServer is the server of models. It ends with its standard input.
+func runModelServer(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("models", flag.ContinueOnError)
+	model := flags.String("model", "sped", "arrangement of threads; or capriccio, goroutine")
+	socket := flags.String("socket", "", "path of the unix socket")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	os.Remove(*socket)
+	store := models.NewStore()
+	store.Fill()
+	failed := make(chan error, 2)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	listening := func() { fmt.Fprintln(out, "listening", *socket) }
+	if *model == "capriccio" {
+		go func() {
+			failed <- capriccio.Run(context.Background(), func(context.Context) error {
+				ln, err := netpoll.Listen("unix", *socket)
+				if err != nil {
+					return err
+				}
+				listening()
+				return netpoll.Serve(ln, func(c *netpoll.Conn) {
+					defer c.Close()
+					models.ServeStream(c, store)
+				})
+			})
+		}()
+		return <-failed
+	}
+	ln, err := net.Listen("unix", *socket)
+	if err != nil {
+		return err
+	}
+	if *model == "goroutine" {
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					failed <- err
+					return
+				}
+				go func() {
+					defer c.Close()
+					models.ServeStream(c, store)
+				}()
+			}
+		}()
+		listening()
+		return <-failed
+	}
+	m, err := models.ParseModel(*model)
+	if err != nil {
+		return err
+	}
+	file, err := ln.(*net.UnixListener).File() // which blocks, unlike that of ln
+	if err != nil {
+		return err
+	}
+	// Threads that block in the kernel must not wait for the Go scheduler's leave to go on.
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), m.Threads()))
+	go func() { failed <- models.Serve(int(file.Fd()), m, store) }()
+	listening()
+	return <-failed
+}
+
+// runModelLoad is the client process of models. Its samples' parameter is the number of
+// connections.
+func runModelLoad(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("models-load", flag.ContinueOnError)
+	socket := flags.String("socket", "", "path of the unix socket")
+	pid := flags.Int("pid", 0, "process of the server")
+	conns := flags.Int("conns", 1, "connections")
+	warm := flags.Duration("warm", 0, "load before measuring")
+	length := flags.Duration("for", time.Second, "load measured")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var cpu [2]time.Duration
+	var switches [2]int64
+	var at [2]time.Time
+	n, err := models.Load(*socket, *conns, *warm, *length, 1, func(begins bool) (err error) {
+		i := 1
+		if begins {
+			i = 0
+		}
+		at[i] = time.Now()
+		if cpu[i], err = proc.CPUTime(*pid); err == nil {
+			switches[i], err = proc.Switches(*pid)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	seconds := at[1].Sub(at[0]).Seconds()
+	emit := func(metric, unit string, value float64) {
+		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, *conns, value)
+	}
+	emit("transactions", "1/s", float64(n)/seconds)
+	emit("cpu-per-transaction", "ns", float64(cpu[1]-cpu[0])/float64(max(n, 1)))
+	emit("switches-per-transaction", "1", float64(switches[1]-switches[0])/float64(max(n, 1)))
+	emit("server-busy", "%", 100*(cpu[1]-cpu[0]).Seconds()/seconds)
+	return nil
+}

@@ -1,0 +1,176 @@
+// Package metrics gives what a knot server counts to Prometheus. Every number is read when it is
+// asked for, and nothing is kept. It is used on plain goroutines.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A Source is where the numbers come from.
+type Source struct {
+	Server   func() knot.Stats
+	Files    func() knot.FilesStats
+	TooOften func() uint64           // requests refused as their clients ask too often
+	LogLost  func() uint64           // lines of the access log that were dropped
+	Graph    func() *bgraph.Snapshot // nil while there is none
+	Ready    func() error            // nil: new requests are welcome
+}
+
+// Handler serves the numbers in the formats that Prometheus reads.
+func Handler(s Source) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		&collector{s},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 4})
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("knot_"+name, help, labels, nil)
+}
+
+var (
+	responses  = desc("responses_total", "Responses by the class of their status.", "class")
+	errorsSent = desc("errors_total", "Responses that report an error, by status; only those that the server sends itself.", "status")
+	bodyBytes  = desc("response_body_bytes_total", "Bytes of response bodies.")
+	durations  = desc("request_duration_seconds", "Time from the end of a request's head to the end of its response.")
+
+	conns      = desc("connections", "Open connections.")
+	connsLimit = desc("connections_limit", "Connections served at a time; 0: no limit.")
+	accepted   = desc("connections_accepted_total", "Connections that were taken up.")
+
+	admitted = desc("admitted_total", "Requests that the scheduler let in.")
+	deferred = desc("deferred_total", "Of those, the ones that had to wait for a resource first.")
+	refused  = desc("refused_total", "Requests and connections that were turned away, by cause.", "cause")
+
+	inUse       = desc("resource_in_use", "What is taken of a resource, in its unit.", "resource", "unit")
+	limit       = desc("resource_limit", "What there is of a resource, as far as it is known.", "resource", "unit")
+	utilisation = desc("resource_utilisation", "What is taken of a resource, in parts of what may be.", "resource")
+	state       = desc("resource_state", "1 for the state that a resource is in.", "resource", "state")
+	ready       = desc("ready", "1: new requests are welcome, as /readyz says.")
+	tasks       = desc("tasks", "Tasks of a loop.", "loop")
+
+	files       = desc("file_requests_total", "Requests for files by how they were answered.", "from")
+	loads       = desc("file_cache_loads_total", "Contents read into memory.")
+	evictions   = desc("file_cache_evictions_total", "What was dropped for others.", "kind")
+	notKept     = desc("file_cache_refused_total", "Contents that were not worth dropping others for.")
+	stale       = desc("file_cache_stale_total", "What was kept and had changed on disk.")
+	cacheBytes  = desc("file_cache_bytes", "Memory that contents of files take.")
+	cacheLimit  = desc("file_cache_limit_bytes", "Memory that they may take.")
+	cachedFiles = desc("file_cache_files", "Files whose contents are in memory.")
+	openFiles   = desc("file_cache_open_files", "Files that are kept open.")
+	logLost     = desc("access_log_lost_lines_total", "Lines of the access log that were dropped because it could not be written fast enough.")
+)
+
+// States are those of a resource.
+var States = []string{"low", "rising", "at limit"}
+
+type collector struct{ Source }
+
+// Describe implements prometheus.Collector: the metrics are not checked against a list, as some of
+// them come and go.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := c.Server()
+	for class, n := range s.Responses {
+		if class > 0 {
+			count(responses, n, strconv.Itoa(class)+"xx")
+		}
+	}
+	for status, n := range s.Errors {
+		count(errorsSent, n, strconv.Itoa(status))
+	}
+	count(bodyBytes, s.Bytes)
+	to <- histogram(&s)
+	gauge(conns, float64(s.Conns))
+	gauge(connsLimit, float64(s.MaxConns))
+	count(accepted, s.Accepted)
+	count(refused, s.TurnedAway, "too many connections")
+	count(refused, s.Dropped, "far too many connections")
+	count(refused, c.TooOften(), "the client asks too often")
+	count(logLost, c.LogLost())
+	isReady := 1.0
+	if c.Ready() != nil {
+		isReady = 0
+	}
+	gauge(ready, isReady)
+	c.collectFiles(count, gauge)
+	if g := c.Graph(); g != nil {
+		collectGraph(g, count, gauge)
+	}
+}
+
+func histogram(s *knot.Stats) prometheus.Metric {
+	d := &s.Durations
+	buckets, sum := make(map[float64]uint64), uint64(0)
+	for i, limit := range d.Limits {
+		sum += d.Counts[i]
+		buckets[limit.Seconds()] = sum
+	}
+	// The counters are read one after another: the whole must not be less than its parts.
+	return prometheus.MustNewConstHistogram(durations, max(d.Count, sum), d.Sum.Seconds(), buckets)
+}
+
+func (c *collector) collectFiles(count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {
+	f := c.Files()
+	count(files, f.Hits, "memory")
+	count(files, f.OpenHits, "open file")
+	count(files, f.Misses, "disk")
+	count(loads, f.Loads)
+	count(evictions, f.Evictions, "content")
+	count(evictions, f.OpenEvictions, "open file")
+	count(notKept, f.Refused)
+	count(stale, f.Stale)
+	gauge(cacheBytes, float64(f.Bytes))
+	gauge(cacheLimit, float64(f.MaxBytes))
+	gauge(cachedFiles, float64(f.Files))
+	gauge(openFiles, float64(f.Open))
+}
+
+func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {
+	for _, r := range g.Resources {
+		gauge(inUse, float64(r.InUse), r.Name, r.Unit)
+		if r.Limit > 0 {
+			gauge(limit, float64(r.Limit), r.Name, r.Unit)
+		}
+	}
+	for _, l := range g.Loops {
+		gauge(tasks, float64(l.Tasks), strconv.Itoa(l.Index))
+	}
+	if g.Sched == nil {
+		return
+	}
+	count(admitted, g.Sched.Admitted)
+	count(deferred, g.Sched.Deferred)
+	for _, r := range g.Sched.Refusals {
+		count(refused, r.Count, r.Why)
+	}
+	for _, r := range g.Sched.Resources {
+		gauge(utilisation, r.Utilisation, r.Name)
+		for _, s := range States {
+			is := 0.0
+			if s == r.State {
+				is = 1
+			}
+			gauge(state, is, r.Name, s)
+		}
+	}
+}
