@@ -381,7 +381,7 @@ func isOurs(name string) bool {
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	return name == "task.(*worker).runTask" || strings.HasPrefix(name, "task.Outside[") ||
-		strings.HasPrefix(name, "netpoll.Serve.func")
+		name == "netpoll.(*served).run"
 }
 
 // nativeWaits are the functions by which a program waits for other goroutines, or for the time.
