@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -31,9 +30,6 @@ var nativeSeed = flag.Uint64("native.seed", 0, "seed of the random test of nativ
 
 // native runs f with each poller and 1 and 2 loops.
 func native(t *testing.T, cfg task.Config, f func(t *testing.T, rt *task.Runtime)) {
-	if netpoll.RaceEnabled || !coro.CanStack() {
-		t.Skip("nothing is detached here: see task.Config.DetachAfter")
-	}
 	for _, p := range []struct {
 		name string
 		open func() (task.Poller, error)
@@ -56,6 +52,9 @@ func native(t *testing.T, cfg task.Config, f func(t *testing.T, rt *task.Runtime
 					t.Fatal(err)
 				}
 				defer rt.Close()
+				if cfg.DetachAfter >= 0 && !rt.Detaches() {
+					t.Skip("nothing is detached here, see Runtime.Detaches")
+				}
 				f(t, rt)
 			})
 		}

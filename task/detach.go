@@ -230,10 +230,11 @@ func (l *Loop) noteDetached() {
 	l.detaching = nil
 	l.detached.Add(1)
 	l.detachments.Add(1)
+	l.burn() // as pick does before it lets the loop's own goroutine run
+	l.endGrant()
 	if l.charging {
 		l.endStep()
 	}
-	l.endGrant()
 	t := d.t
 	t.why, t.on, t.fixed = ReasonNative, d, true
 	t.state = stateParked
@@ -247,7 +248,8 @@ func (l *Loop) noteDetached() {
 	if t.notified {
 		l.makeReady(t)
 	}
-	if d.place.told.CompareAndSwap(false, true) {
+	if !d.place.told.Load() && l.rt.watch.mayReport() {
+		d.place.told.Store(true)
 		l.rt.log.Warn("task: a task waits natively; its loop goes on without it, and it comes back when that wait is over (told once for each place)",
 			"task", t.String(), "loop", l.index, "place", d.place.name, "after", l.rt.cfg.DetachAfter)
 	}
@@ -267,6 +269,11 @@ func (rt *Runtime) Detached() (n uint64) {
 	}
 	return n
 }
+
+// Detaches reports whether loops are taken from tasks that wait natively, see Config.DetachAfter.
+// That takes membarrier(2), a Go release whose goroutines can be looked at, and loops that are not
+// locked to threads; it is not done under the race detector.
+func (rt *Runtime) Detaches() bool { return rt.cfg.HoldLimit >= 0 && rt.watch.detaches() }
 
 // detachable says whether tasks of l can be detached.
 func (l *Loop) detachable() bool {
@@ -380,8 +387,11 @@ func isOurs(name string) bool {
 // callsOut says that a function of these packages calls the program's code, and comes back to the
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
-	return name == "task.(*worker).runTask" || strings.HasPrefix(name, "task.Outside[") ||
-		name == "netpoll.(*served).run"
+	switch name {
+	case "task.(*worker).runTask", "task.call", "task.callPlain", "netpoll.(*served).run", "knot.exchangeOf.run":
+		return true
+	}
+	return strings.HasPrefix(name, "task.Outside[")
 }
 
 // nativeWaits are the functions by which a program waits for other goroutines, or for the time.

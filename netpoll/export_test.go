@@ -1,6 +1,0 @@
-//go:build linux
-
-package netpoll
-
-// RaceEnabled is raceEnabled.
-const RaceEnabled = raceEnabled
