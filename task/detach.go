@@ -69,6 +69,9 @@ type detachment struct {
 // DescribeWait implements WaitDescriber.
 func (d *detachment) DescribeWait() string { return "natively, in " + d.place.name }
 
+// Withdraw implements WaitPoint: only the goroutine itself can end the wait.
+func (d *detachment) Withdraw(*Waiter) bool { return false }
+
 // detachments finds what is claimed or detached by the goroutine's identity.
 var detachments struct {
 	n  atomic.Int32 // length of by

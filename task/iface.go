@@ -169,14 +169,17 @@ const (
 	ReasonConnect
 	ReasonDisk
 	ReasonEntrance
-	ReasonNative // in Go or in the system, outside of this runtime; see Config.DetachAfter
+	ReasonDescriptor // for another operation of the same direction
+	ReasonClose      // for the last user of what is closed
+	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
 	reasonCount
 )
 
 var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
-	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance", "native",
+	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
+	"descriptor", "close", "native",
 }
 
 func (r Reason) String() string {
@@ -191,7 +194,7 @@ func (r Reason) String() string {
 func (r Reason) external() bool {
 	switch r {
 	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonNative, ReasonYield, ReasonStart:
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonNative, ReasonYield, ReasonStart:
 		return true
 	}
 	return false
