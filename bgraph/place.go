@@ -27,18 +27,18 @@ const modulePath = "github.com/capriccio-go/capriccio/"
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	modulePath + "task.(*Loop).observeLabel": true,
-	modulePath + "task.(*Task).beginPark":    true,
-	modulePath + "task.(*Task).park":         true,
-	modulePath + "task.(*Waiter).Park":       true,
-	modulePath + "task.(*Waiter).parkUntil":  true,
-	modulePath + "task.(*Waiter).parkFully":  true,
-	modulePath + "task.(*Waiter).Absorb":     true,
-	modulePath + "bgraph.(*shard).Parked":    true,
-	modulePath + "bgraph.(*shard).find":      true,
-	modulePath + "bgraph.(*shard).meet":      true,
-	modulePath + "task.(*Task).unwind":       true,
-	modulePath + "task.(*Task).endParkSlow":  true,
+	modulePath + "task.(*Task).observe":     true,
+	modulePath + "task.(*Waiter).Wait":      true,
+	modulePath + "task.(*Waiter).waitUntil": true,
+	modulePath + "task.(*Waiter).waitFully": true,
+	modulePath + "task.(*Waiter).absorb":    true,
+	modulePath + "task.(*Task).beginPark":   true,
+	modulePath + "task.(*Task).park":        true,
+	modulePath + "bgraph.(*shard).Parked":   true,
+	modulePath + "bgraph.(*shard).find":     true,
+	modulePath + "bgraph.(*shard).meet":     true,
+	modulePath + "task.(*Task).unwind":      true,
+	modulePath + "task.(*Task).endParkSlow": true,
 }
 
 // root is the function below the one that a task was started with.
