@@ -32,6 +32,7 @@ var layers = map[string]string{
 	"internal/steer":                 "task bgraph ressched ressched/probe internal/coro golang.org/x/sys/unix",
 	"bgraph":                         "task internal/coro",
 	"bgraph/graphview":               "bgraph",
+	"bgraph/gotrace":                 "bgraph golang.org/x/exp/trace",
 	"bgraph/graphhttp":               "task bgraph bgraph/graphview",
 	"internal/adapt":                 "",
 	"flow":                           "task internal/adapt",
@@ -47,7 +48,7 @@ var layers = map[string]string{
 	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
 	"cmd/knot/internal/metrics":      "knot bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
-	"cmd/bgdump":                     "bgraph bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
+	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
 	"cmd/stackplan":                  "bgraph cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite cmd/stackplan/internal/tune",
@@ -65,7 +66,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/sys/unix"
+const testOnly = "github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}

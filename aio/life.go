@@ -154,25 +154,26 @@ func (f *File) awaitUsers() bool {
 		w.Release()
 		return true
 	}
-	over := false
-	defer func() {
-		if !over && f.closer.CompareAndSwap(w, nil) { // the runtime ends
-			f.desert()
-		}
-	}()
-	err := w.Park(task.ReasonDisk, f)
-	over = true
-	if err != nil {
-		if f.closer.CompareAndSwap(w, nil) {
-			w.Release()
-			f.desert()
-			return false
-		}
-		w.Absorb()
-	}
+	err := w.Wait(task.ReasonClose, (*waitUsers)(f))
 	w.Release()
+	return err == nil
+}
+
+// A waitUsers is a File whose users are waited for.
+type waitUsers File
+
+// Withdraw implements task.WaitPoint.
+func (p *waitUsers) Withdraw(w *task.Waiter) bool {
+	f := (*File)(p)
+	if !f.closer.CompareAndSwap(w, nil) {
+		return false
+	}
+	f.desert()
 	return true
 }
+
+// DescribeWait implements task.WaitDescriber.
+func (p *waitUsers) DescribeWait() string { return (*File)(p).DescribeWait() }
 
 // desert leaves the rest of Close to the last user, who may have gone before it could
 // know of that.

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +28,14 @@ type library struct {
 	rename          func(from, to string) error
 	readDir         func(name string) ([]fs.DirEntry, error)
 	dirFS           func(name string) fs.FS
+
+	removeAll  func(name string) error
+	chmod      func(name string, mode fs.FileMode) error
+	chtimes    func(name string, access, change time.Time) error
+	symlink    func(target, name string) error
+	readlink   func(name string) (string, error)
+	mkdirTemp  func(dir, pattern string) (string, error)
+	createTemp func(dir, pattern string) (libraryFile, error)
 }
 
 type libraryFile interface {
@@ -46,12 +56,24 @@ var (
 			return os.OpenFile(name, flag, perm)
 		},
 		os.ReadFile, os.WriteFile, os.Stat, os.Lstat, os.Mkdir, os.MkdirAll, os.Remove, os.Rename, os.ReadDir, os.DirFS,
+		os.RemoveAll, os.Chmod, os.Chtimes, os.Symlink, os.Readlink, os.MkdirTemp,
+		func(dir, pattern string) (libraryFile, error) { return opened(os.CreateTemp(dir, pattern)) },
 	}
 	ours = library{
 		func(name string, flag int, perm fs.FileMode) (libraryFile, error) { return OpenFile(name, flag, perm) },
 		ReadFile, WriteFile, Stat, Lstat, Mkdir, MkdirAll, Remove, Rename, ReadDir, DirFS,
+		RemoveAll, Chmod, Chtimes, Symlink, Readlink, MkdirTemp,
+		func(dir, pattern string) (libraryFile, error) { return opened(CreateTemp(dir, pattern)) },
 	}
 )
+
+// opened does not make an interface of a nil pointer.
+func opened[F libraryFile](f F, err error) (libraryFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
 
 // A scene is a folder in which a case is played with one of the libraries, and what is
 // written down of it.
@@ -113,9 +135,79 @@ func (s *scene) tree() {
 	}))
 }
 
+var digits = regexp.MustCompile(`[0-9]{3,}`)
+
+// wordless takes the random name out of an error.
+func wordless(err error) error {
+	if p, ok := err.(*fs.PathError); ok {
+		return &fs.PathError{Op: p.Op, Path: digits.ReplaceAllString(p.Path, "N"), Err: p.Err}
+	}
+	return err
+}
+
 // likeOS is what is done alike. The folder has a file "file", a folder "folder" with "inner",
 // an empty folder "empty", and symbolic links to a file, to a folder, to nothing, to itself.
 var likeOS = map[string]func(s *scene){
+	"RemoveAll": func(s *scene) {
+		for _, name := range []string{"none", "none/none", "file", "file/below", "folder", "toFolder", "empty/", ".", "folder/."} {
+			s.note("RemoveAll "+name, s.removeAll(s.path(name)))
+		}
+		s.note("RemoveAll of nothing", s.removeAll(""))
+		s.tree()
+	},
+	"Chmod": func(s *scene) {
+		for _, name := range []string{"file", "folder", "none", "file/below"} {
+			s.note("Chmod "+name, s.chmod(s.path(name), 0o500|fs.ModeSticky))
+		}
+		s.tree()
+		s.note("Chmod back", s.chmod(s.path("folder"), 0o700))
+	},
+	"Chtimes": func(s *scene) {
+		at := time.Unix(1e9, 123456789)
+		for _, name := range []string{"file", "folder", "none"} {
+			s.note("Chtimes "+name, s.chtimes(s.path(name), at, at.Add(time.Hour)))
+			s.note("Chtimes "+name, s.chtimes(s.path(name), time.Time{}, at))
+			if info, err := s.stat(s.path(name)); err == nil {
+				s.note("time", nil, info.ModTime().UTC())
+			}
+		}
+	},
+	"Symlink": func(s *scene) {
+		for _, name := range []string{"new", "file", "none/x", "folder/x", ""} {
+			s.note("Symlink "+name, s.symlink("some/where", s.path(name)))
+			to, err := s.readlink(s.path(name))
+			s.note("Readlink "+name, err, to)
+		}
+		s.note("Symlink to nothing", s.symlink("", s.path("x")))
+		s.note("NUL", s.symlink("a\x00", s.path("x")))
+	},
+	"Temp": func(s *scene) {
+		shape := func(name string) string { return digits.ReplaceAllString(name, "N") }
+		for _, pattern := range []string{"", "a", "a*", "*b", "a*b*c", "a/b*", "none/*"} {
+			name, err := s.mkdirTemp(s.path("folder"), pattern)
+			s.note("MkdirTemp "+pattern, err, shape(name))
+			f, err := s.createTemp(s.path("folder"), pattern)
+			s.note("CreateTemp "+pattern, err)
+			if err == nil {
+				info, err := s.stat(f.Name())
+				s.note("it", err, shape(f.Name()), info.Mode())
+				_, err = f.WriteString("x")
+				s.note("write", err)
+				s.note("close", f.Close())
+			}
+		}
+		_, err := s.mkdirTemp(s.path("none"), "x")
+		s.note("in none", wordless(err))
+		_, err = s.createTemp(s.path("none"), "x")
+		s.note("in none", wordless(err))
+		f, err := s.createTemp("", "capriccio")
+		s.note("anywhere", err)
+		if err == nil {
+			s.note("", f.Close(), filepath.Dir(f.Name()) == filepath.Clean(os.TempDir()))
+			s.note("", s.remove(f.Name()))
+		}
+		s.note("remove all", s.removeAll(s.path("folder"))) // the names are random
+	},
 	"MkdirAll": func(s *scene) {
 		for _, name := range []string{"new", "new/a/b/c", "new/slash/", "new//double//slash", "folder", "folder/", "folder/.",
 			"new/dot/.", "new/x/../y", "file", "file/", "file/below", "file/below/more", "toFile", "toFile/below", "toFolder",

@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type request struct {
 	op    opcode
 	state uint8
 	firm  bool // no cancellation of the task ends it
+	cut   bool // it was asked to end early, as the task is cancelled
 	slow  bool // the ring has refused it, or there is none: to the pool of threads
 	fd    int32
 	fd2   int32
@@ -236,30 +238,16 @@ func (r *request) closeAgain() bool {
 // r points to is no longer in use then.
 func (r *request) wait(l *task.Loop) error {
 	task.CheckWait()
-	r.w, r.loop, r.state = task.Self(), l, stateIdle
+	r.w, r.loop, r.state, r.cut = task.Self(), l, stateIdle, false
 	if f := r.file; f != nil && !f.begin(r) {
 		return errClosed
 	}
 	r.submit()
-	over := false
-	defer func() {
-		if !over {
-			r.abandon()
-			r.leave()
-			if r.op == opOpen && r.errno == 0 {
-				sysClose(int32(r.res))
-			}
-		}
-	}()
-	err := r.w.Park(task.ReasonDisk, r)
-	over = true
-	if err != nil {
-		r.abandon()
-	}
+	r.w.Wait(task.ReasonDisk, r)
 	r.leave()
 	if e := r.errno; e == unix.ECANCELED || e == unix.EINTR {
-		if err != nil && !r.firm {
-			return &contextError{err}
+		if r.cut {
+			return &contextError{cmp.Or(task.Err(), task.ErrShutdown)}
 		}
 		if f := r.file; f != nil && f.life.Load()&lifeClosed != 0 {
 			return errClosed
@@ -268,13 +256,21 @@ func (r *request) wait(l *task.Loop) error {
 	return nil
 }
 
-// abandon waits until r, whose task must not wait for it any longer, is out of the
-// kernel's hands.
-func (r *request) abandon() {
+// Withdraw implements task.WaitPoint: r can be cut short, but must come out of the kernel's hands.
+func (r *request) Withdraw(*task.Waiter) bool {
 	if !r.firm {
+		r.cut = true
 		r.cancel()
 	}
-	r.w.Absorb()
+	return false
+}
+
+// Unwound implements task.Unwinder.
+func (r *request) Unwound(*task.Waiter) {
+	r.leave()
+	if r.op == opOpen && r.errno == 0 {
+		sysClose(int32(r.res))
+	}
 }
 
 // leave ends what begin of the file has begun.
@@ -314,7 +310,7 @@ func (r *request) finish(res int, e syscall.Errno) {
 		raceRead(r.p, res)
 	}
 	r.res, r.errno = res, e
-	r.w.Wake()
+	r.w.WakeAhead()
 }
 
 // DescribeWait implements task.WaitDescriber.

@@ -4,7 +4,6 @@ package aio
 
 import (
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,7 +67,7 @@ func (w *fileWriter) tempName() string {
 	if len(base) > 200 {
 		base = base[:200]
 	}
-	return filepath.Join(w.folder, "."+base+".tmp-"+strconv.FormatUint(uint64(rand.Uint32()), 10))
+	return filepath.Join(w.folder, "."+base+".tmp-"+randomName())
 }
 
 // create opens the new file, without a name if that is possible.

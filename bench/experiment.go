@@ -37,6 +37,7 @@ var experiments = []experiment{
 	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
 	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold},
+	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
@@ -88,7 +89,8 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed", "capriccio-fifo", "knot", "knot-traced"})
+var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
+	"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

@@ -51,6 +51,8 @@ type cold struct {
 	tree  *webTree
 	root  string
 	seeds rotation
+	limit int64 // bytes of the memory group
+	more  []any // flags of the client besides, as for flagPairs
 }
 
 // runWebCold has servers send files of which most are not in memory.
@@ -64,7 +66,7 @@ func runWebCold(r *run) error {
 	if err := group.Close(); err != nil {
 		return err
 	}
-	c := &cold{run: r, tree: newWebTree(coldFolders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}}
+	c := &cold{run: r, tree: newWebTree(coldFolders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: coldLimit}
 	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", c.tree.files(), c.tree.bytes()/1e6, c.root)
 	if err := c.tree.write(r.ctx, c.root); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (c *cold) contender(system string, start func(context.Context) (*server, er
 
 // sample starts a server in a memory group of its own and has clients ask it.
 func (c *cold) sample(ctx context.Context, start func(context.Context) (*server, error), clients, seed int, d time.Duration) (samples []sample, err error) {
-	group, err := proc.NewMemoryGroup(coldLimit)
+	group, err := proc.NewMemoryGroup(c.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +140,8 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{
 		Path: c.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs("pid", s.child.PID(),
-			"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", warm, "for", d-warm)...),
+		Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs(append([]any{"pid", s.child.PID(),
+			"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", warm, "for", d - warm}, c.more...)...)...),
 	})
 	if err != nil {
 		return nil, err

@@ -74,8 +74,8 @@ func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
 func TestServersSendTheFiles(t *testing.T) {
 	needTwoCores(t)
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}}
-	for _, kind := range []string{"knot", "net-http"} {
+	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
+	for _, kind := range []string{"knot", "net-http", "adapted"} {
 		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root)
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestServersSendTheFiles(t *testing.T) {
 			t.Errorf("%s: %+v", kind, samples)
 		}
 	}
-	if _, err := startServer(t.Context(), "x", c.self, workerCommand, "files", "-kind", "x"); err == nil || !strings.Contains(err.Error(), "want knot or net-http") {
+	if _, err := startServer(t.Context(), "x", c.self, workerCommand, "files", "-kind", "x"); err == nil || !strings.Contains(err.Error(), "want knot, net-http or adapted") {
 		t.Errorf("a server of kind x: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}}
+	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
 	for _, contender := range c.contenders() {
 		samples, err := contender.sample(t.Context(), point{metric: "cold", x: 10}, 300*time.Millisecond)
 		if err != nil {

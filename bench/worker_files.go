@@ -15,13 +15,14 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // runFileServer serves the files below a folder, with Knot or with net/http. It ends with
 // its standard input.
 func runFileServer(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("files", flag.ContinueOnError)
-	kind := flags.String("kind", "knot", "knot or net-http")
+	kind := flags.String("kind", "knot", "knot, net-http, or adapted: the handler of net/http on Knot")
 	root := flags.String("root", "", "folder")
 	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
 	if err := flags.Parse(args); err != nil {
@@ -33,6 +34,10 @@ func runFileServer(args []string, out io.Writer) error {
 		if err := serveFilesByKnot(*root, *cache, out, failed); err != nil {
 			return err
 		}
+	case "adapted":
+		if err := serveAdapted(*root, out, failed); err != nil {
+			return err
+		}
 	case "net-http":
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -41,7 +46,7 @@ func runFileServer(args []string, out io.Writer) error {
 		fmt.Fprintln(out, "listening", ln.Addr())
 		go func() { failed <- http.Serve(ln, http.FileServer(http.Dir(*root))) }()
 	default:
-		return fmt.Errorf("-kind=%q, want knot or net-http", *kind)
+		return fmt.Errorf("-kind=%q, want knot, net-http or adapted", *kind)
 	}
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
@@ -59,7 +64,21 @@ func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- err
 	if err != nil {
 		return err
 	}
-	server := &knot.Server{Handler: files.Serve}
+	serveKnot(rt, &knot.Server{Handler: files.Serve}, out, failed)
+	return nil
+}
+
+// serveAdapted serves the files with the handler of net/http, unmodified, on Knot.
+func serveAdapted(root string, out io.Writer, failed chan<- error) error {
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	serveKnot(rt, &knot.Server{Handler: knot.AdaptHTTP(http.FileServer(http.Dir(root)))}, out, failed)
+	return nil
+}
+
+func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan<- error) {
 	rt.Go(func() {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -69,7 +88,6 @@ func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- err
 		fmt.Fprintln(out, "listening", ln.Addr())
 		failed <- server.Serve(ln)
 	})
-	return nil
 }
 
 // runFetch is the client process of web-cold: it asks for files of the tree and prints
@@ -84,6 +102,8 @@ func runFetch(args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Conns, "conns", 1, "clients")
 	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
 	flags.DurationVar(&cfg.For, "for", 0, "load measured")
+	flags.IntVar(&cfg.PerConn, "per-conn", 0, "requests on a connection; 0: all")
+	flags.DurationVar(&cfg.Pause, "pause", 0, "between a response and the next request")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if after.Taken.Before(before.Taken) {
 		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
 	}
-	d := difference{out: after.clone(), before: before}
+	d := difference{out: after.Clone(), before: before}
 	if err := d.subtract(); err != nil {
 		return nil, fmt.Errorf("bgraph: no difference: %w", err)
 	}

@@ -11,13 +11,13 @@ import (
 // evolve returns what before becomes when what inc says happens. The gauges are those
 // of inc. It is written without regard to Diff and Merge, which it tests.
 func evolve(before, inc *Snapshot) *Snapshot {
-	after := inc.clone()
+	after := inc.Clone()
 	after.Program = before.Program
 	after.Taken = before.Taken.Add(inc.Span.Duration())
 	after.Span += before.Span
 	after.Overflow.Nodes += before.Overflow.Nodes
 	after.Overflow.Edges += before.Overflow.Edges
-	after.Overruns = append(before.clone().Overruns, inc.Overruns...)
+	after.Overruns = append(before.Clone().Overruns, inc.Overruns...)
 	for i := range after.Resources {
 		after.Resources[i].Acquired += before.Resources[i].Acquired
 		after.Resources[i].Released += before.Resources[i].Released
@@ -79,7 +79,7 @@ func evolveTimes(t *Times, b Times) {
 // increment makes up what happens next: at all nodes and edges of before, and at new
 // ones. Everywhere the longest times rise.
 func increment(r *rand.Rand, before *Snapshot) *Snapshot {
-	inc := before.clone()
+	inc := before.Clone()
 	inc.Span = Nanos(1 + r.Int64N(1e12))
 	inc.Overflow.Nodes, inc.Overflow.Edges = randomCount(r), randomCount(r)
 	inc.Overruns = nil
@@ -142,7 +142,7 @@ func TestDiffGivesTheIncrementBack(t *testing.T) {
 		after := evolve(before, inc)
 		want := inc
 		want.Program, want.Taken = after.Program, after.Taken
-		keepBefore, keepAfter := before.clone(), after.clone()
+		keepBefore, keepAfter := before.Clone(), after.Clone()
 		got, err := Diff(before, after)
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
@@ -184,13 +184,13 @@ func TestDiffLeavesOutWhereNothingHappened(t *testing.T) {
 	if len(d.Nodes) != 2 || d.Nodes[0].Key != KeyStart || d.Nodes[1].Now != 12 || d.Edges != nil || d.Overruns != nil || d.Span != 0 {
 		t.Errorf("got %+v", d)
 	}
-	after := before.clone()
+	after := before.Clone()
 	after.Edges[1].Count++
 	if d, err = Diff(before, after); err != nil || len(d.Nodes) != 3 || len(d.Edges) != 1 || d.Edges[0].Count != 1 {
 		t.Errorf("one step later: %+v, %v", d, err)
 	}
 	// Taking and giving back as much, with no step counted between, is still nothing.
-	after = before.clone()
+	after = before.Clone()
 	after.Edges[1].Changes[0].Sum++
 	if d, err = Diff(before, after); err != nil || len(d.Edges) != 1 || d.Edges[0].Changes[0].Sum != 1 {
 		t.Errorf("a change: %+v, %v", d, err)

@@ -45,7 +45,7 @@ func (s *Snapshot) dump() ([]byte, error) {
 	}
 	out := *s
 	if !out.isClean() {
-		out = *out.clone()
+		out = *out.Clone()
 		out.clean()
 	}
 	out.Overruns = slices.Clone(out.Overruns)
@@ -287,6 +287,9 @@ func (rule textRule) clean(text string) string {
 	return shortened(text, rule.most)
 }
 
+// CleanText returns text as names in a graph may be: see Validate.
+func CleanText(text string) string { return nameRule.clean(text) }
+
 // shortened is text if it has at most so many bytes, else its beginning and "…".
 func shortened(text string, most int) string {
 	const more = "…"
@@ -404,8 +407,8 @@ func orNil[S ~[]E, E any](list S) S {
 	return list
 }
 
-// clone returns a copy that shares nothing with s.
-func (s *Snapshot) clone() *Snapshot {
+// Clone returns a copy that shares nothing with s.
+func (s *Snapshot) Clone() *Snapshot {
 	out := *s
 	out.Loops = slices.Clone(s.Loops)
 	out.Resources = slices.Clone(s.Resources)

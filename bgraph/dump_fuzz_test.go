@@ -114,7 +114,7 @@ func useHostile(t *testing.T, s *Snapshot) {
 			t.Fatalf("the difference to itself is %+v", n)
 		}
 	}
-	other := s.clone()
+	other := s.Clone()
 	other.Program.PID = s.Program.PID/2 + 1
 	other.Program.Host = "other"
 	if m, err := Merge(s, other); err == nil {

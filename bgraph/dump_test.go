@@ -135,7 +135,7 @@ func TestEncodeDoesNotChangeTheSnapshot(t *testing.T) {
 	s.Taken = s.Taken.In(zone)
 	s.Overruns[0].At = s.Overruns[0].At.In(zone)
 	s.Nodes[1].Label = "a\x1b[31m"
-	was := s.clone()
+	was := s.Clone()
 	dump := encoded(t, s)
 	if !reflect.DeepEqual(s, was) {
 		t.Errorf("is now %+v, was %+v", s, was)

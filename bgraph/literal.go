@@ -1,35 +1,6 @@
 package bgraph
 
-import (
-	"path"
-	"path/filepath"
-	"reflect"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-
-	"github.com/capriccio-go/capriccio/task"
-)
-
-// keyPart is what a frame adds to the key of its place: the name of the function and the
-// offset of the line, for functions of the runtime only the name, so that a new version of it
-// leaves the key as it is. The name of a function literal, and even its package, depends on
-// the release of the compiler and on what that has inlined; a literal counts by the function
-// that it is written in, its file and its line.
-func (f *Frame) keyPart() string {
-	in, literal := Enclosing(f.Function)
-	switch {
-	case literal && (ofRuntime(f.Function) || inRuntimeFolder(f.File)):
-		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File))
-	case literal:
-		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File)) + ":" + strconv.Itoa(f.Line)
-	case ofRuntime(f.Function):
-		return "\x00" + f.Function
-	}
-	return "\x00" + f.Function + "\x00" + strconv.Itoa(f.Offset)
-}
+import "strings"
 
 // Enclosing returns the last name in that of a function, without its package and receiver,
 // which is what the function is declared as; and whether what has the name is a function
@@ -83,19 +54,3 @@ func nameParts(name string) (parts []string) {
 	}
 	return append(parts, name[from:])
 }
-
-// inRuntimeFolder reports whether a source file is one of the packages in own. A literal
-// of theirs that was inlined elsewhere may have the name of another package.
-func inRuntimeFolder(file string) bool {
-	return slices.Contains(runtimeFolders(), path.Dir(filepath.ToSlash(file)))
-}
-
-var runtimeFolders = sync.OnceValue(func() (folders []string) {
-	f := runtime.FuncForPC(reflect.ValueOf(task.Yield).Pointer())
-	file, _ := f.FileLine(f.Entry())
-	root := path.Dir(path.Dir(filepath.ToSlash(file)))
-	for _, prefix := range own {
-		folders = append(folders, path.Join(root, strings.TrimSuffix(strings.TrimPrefix(prefix, modulePath), ".")))
-	}
-	return folders
-})

@@ -46,7 +46,7 @@ func Merge(all ...*Snapshot) (*Snapshot, error) {
 		seen[r] = i
 	}
 	if len(all) == 1 {
-		return all[0].clone(), nil
+		return all[0].Clone(), nil
 	}
 	m := newMerger(all)
 	for i, s := range all {
@@ -84,7 +84,7 @@ func newMerger(all []*Snapshot) *merger {
 }
 
 func (m *merger) add(s *Snapshot, isFirst bool) {
-	s = s.clone()
+	s = s.Clone()
 	m.addProgram(s, isFirst)
 	m.loops = make(map[int]int, len(s.Loops))
 	for _, l := range s.Loops {
@@ -204,7 +204,7 @@ func (m *merger) finish() *Snapshot {
 		out.Edges = append(out.Edges, *e)
 	}
 	out.Sort()
-	out.sortTrace()
+	out.SortTrace()
 	slices.SortStableFunc(out.Overruns, func(a, b Overrun) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
 			cmp.Compare(a.Task, b.Task), cmp.Compare(a.Held, b.Held), cmp.Compare(a.Stack, b.Stack))

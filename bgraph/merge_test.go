@@ -11,7 +11,7 @@ import (
 
 // equalButForRounding compares snapshots; moments may differ in the last digits.
 func equalButForRounding(a, b *Snapshot) bool {
-	a, b = a.clone(), b.clone()
+	a, b = a.Clone(), b.Clone()
 	if len(a.Edges) != len(b.Edges) {
 		return false
 	}
@@ -80,7 +80,7 @@ func TestMergeOrderOnlyNumbersLoops(t *testing.T) {
 	r := seeded(t, 7)
 	for i := range 100 {
 		a, b := randomSnapshot(r, i%20, i), randomSnapshot(r, i%20, i)
-		keepA, keepB := a.clone(), b.clone()
+		keepA, keepB := a.Clone(), b.Clone()
 		ab, ba := mustMerge(t, a, b), mustMerge(t, b, a)
 		if !reflect.DeepEqual(a, keepA) || !reflect.DeepEqual(b, keepB) {
 			t.Fatalf("round %d: Merge changed its arguments", i)

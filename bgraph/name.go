@@ -30,15 +30,16 @@ func (n *Node) Name() string {
 // is the innermost function that programs call. It is nil if the node has no stack.
 func (n *Node) Place() *Frame {
 	var first *Frame
+	plumbed := true
 	for i := range n.Stack {
 		f := &n.Stack[i]
 		if ofRuntime(f.Function) {
 			continue
 		}
-		if first == nil {
-			first = f
+		if first == nil || plumbed && !plumbing(f.Function) {
+			first, plumbed = f, plumbing(f.Function)
 		}
-		if !ofStandardLibrary(f.Function) {
+		if !OfStandardLibrary(f.Function) {
 			return f
 		}
 	}
@@ -51,6 +52,17 @@ func (n *Node) Place() *Frame {
 		}
 	}
 	return &n.Stack[len(n.Stack)-1]
+}
+
+// plumbing reports whether a function belongs to the parts of the standard library through
+// which others wait: it says little of where that is.
+func plumbing(function string) bool {
+	for _, prefix := range []string{"runtime.", "internal/", "syscall.", "sync.", "net.", "os.", "io.", "bufio.", "context.", "time.", "crypto/tls."} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // exported says whether a function, or the one that a closure stands in, can be called by
@@ -78,9 +90,9 @@ func ofRuntime(function string) bool {
 	return false
 }
 
-// ofStandardLibrary goes by the rule that an import path whose first element has no
+// OfStandardLibrary goes by the rule that an import path whose first element has no
 // dot belongs to the standard library; "main" is the exception.
-func ofStandardLibrary(function string) bool {
+func OfStandardLibrary(function string) bool {
 	path, _, inFolder := strings.Cut(function, "/")
 	if !inFolder {
 		path, _, _ = strings.Cut(function, ".")

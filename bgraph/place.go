@@ -1,11 +1,18 @@
+//go:build linux
+
 package bgraph
 
 import (
 	"hash/fnv"
 	"io"
+	"path"
+	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -20,18 +27,18 @@ const modulePath = "github.com/capriccio-go/capriccio/"
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	modulePath + "task.(*Loop).observeLabel": true,
-	modulePath + "task.(*Task).beginPark":    true,
-	modulePath + "task.(*Task).park":         true,
-	modulePath + "task.(*Waiter).Park":       true,
-	modulePath + "task.(*Waiter).parkUntil":  true,
-	modulePath + "task.(*Waiter).parkFully":  true,
-	modulePath + "task.(*Waiter).Absorb":     true,
-	modulePath + "bgraph.(*shard).Parked":    true,
-	modulePath + "bgraph.(*shard).find":      true,
-	modulePath + "bgraph.(*shard).meet":      true,
-	modulePath + "task.(*Task).unwind":       true,
-	modulePath + "task.(*Task).endParkSlow":  true,
+	modulePath + "task.(*Task).observe":     true,
+	modulePath + "task.(*Waiter).Wait":      true,
+	modulePath + "task.(*Waiter).waitUntil": true,
+	modulePath + "task.(*Waiter).waitFully": true,
+	modulePath + "task.(*Waiter).absorb":    true,
+	modulePath + "task.(*Task).beginPark":   true,
+	modulePath + "task.(*Task).park":        true,
+	modulePath + "bgraph.(*shard).Parked":   true,
+	modulePath + "bgraph.(*shard).find":     true,
+	modulePath + "bgraph.(*shard).meet":     true,
+	modulePath + "task.(*Task).unwind":      true,
+	modulePath + "task.(*Task).endParkSlow": true,
 }
 
 // root is the function below the one that a task was started with.
@@ -117,3 +124,37 @@ func firstLine(f runtime.Frame) int {
 	}
 	return f.Line
 }
+
+// keyPart is what a frame adds to the key of its place: the name of the function and the
+// offset of the line, for functions of the runtime only the name, so that a new version of it
+// leaves the key as it is. The name of a function literal, and even its package, depends on
+// the release of the compiler and on what that has inlined; a literal counts by the function
+// that it is written in, its file and its line.
+func (f *Frame) keyPart() string {
+	in, literal := Enclosing(f.Function)
+	switch {
+	case literal && (ofRuntime(f.Function) || inRuntimeFolder(f.File)):
+		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File))
+	case literal:
+		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File)) + ":" + strconv.Itoa(f.Line)
+	case ofRuntime(f.Function):
+		return "\x00" + f.Function
+	}
+	return "\x00" + f.Function + "\x00" + strconv.Itoa(f.Offset)
+}
+
+// inRuntimeFolder reports whether a source file is one of the packages in own. A literal
+// of theirs that was inlined elsewhere may have the name of another package.
+func inRuntimeFolder(file string) bool {
+	return slices.Contains(runtimeFolders(), path.Dir(filepath.ToSlash(file)))
+}
+
+var runtimeFolders = sync.OnceValue(func() (folders []string) {
+	f := runtime.FuncForPC(reflect.ValueOf(task.Yield).Pointer())
+	file, _ := f.FileLine(f.Entry())
+	root := path.Dir(path.Dir(filepath.ToSlash(file)))
+	for _, prefix := range own {
+		folders = append(folders, path.Join(root, strings.TrimSuffix(strings.TrimPrefix(prefix, modulePath), ".")))
+	}
+	return folders
+})

@@ -1,8 +1,10 @@
 package bgraph
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -389,4 +391,12 @@ func (t *Times) Quantile(q float64) Nanos {
 		below += float64(n)
 	}
 	return t.Max
+}
+
+// Sort brings nodes and edges into their order.
+func (s *Snapshot) Sort() {
+	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(s.Edges, func(a, b Edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 }

@@ -164,9 +164,9 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 	}
 }
 
-// sortTrace brings what mergeTrace has collected into an order of its own, so that the
+// SortTrace brings what mergeTrace has collected into an order of its own, so that the
 // order of merging does not show, and within the limits.
-func (s *Snapshot) sortTrace() {
+func (s *Snapshot) SortTrace() {
 	slices.SortFunc(s.Starts, func(a, b Start) int {
 		return cmp.Or(cmp.Compare(b.Now, a.Now), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Function, b.Function), cmp.Compare(a.File, b.File))
 	})
@@ -196,3 +196,6 @@ func mergeWakers(a, b []Waker) []Waker {
 	})
 	return a[:min(len(a), MaxWakers)]
 }
+
+// trim takes the empty buckets off the end.
+func (t *Times) trim() { t.Hist, t.Fine = trimmed(t.Hist), trimmed(t.Fine) }

@@ -54,6 +54,9 @@ func AdaptHTTP(h http.Handler) Handler {
 			d = describe(x.srv, h)
 			likeness.Store(d)
 		}
+		if x.c.stream != nil {
+			return x.c.stream.serveHTTP(x, d, h)
+		}
 		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: task.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
 		if err := e.request(); err != nil {
 			e.ctx.end()
@@ -95,13 +98,7 @@ type offloaded struct {
 // wait waits for the end of run, whatever becomes of the task: the handler uses what belongs
 // to it.
 func (o *offloaded) wait() {
-	woken := false
-	defer func() {
-		if !woken {
-			o.w.Absorb()
-		}
-	}()
-	woken = o.w.Park(task.ReasonOffload, nil) == nil
+	o.w.Wait(task.ReasonOffload, nil)
 }
 
 func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) {

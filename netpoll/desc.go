@@ -266,14 +266,11 @@ func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held sid
 	if !own || d.requests != nil {
 		d.rearm()
 	}
-	if err := w.Park(why, d.waitOn(held)); err != nil {
-		if s.withdraw(w) {
-			w.Release()
-			return &contextError{err}
-		}
-		w.Absorb()
-	}
+	err := w.Wait(why, d.waitOn(held))
 	w.Release()
+	if err != nil {
+		return &contextError{err}
+	}
 	if d.flags.Load()&(flagClosing|expired) != 0 {
 		s.more()
 		return d.failed(expired)
@@ -291,7 +288,7 @@ type (
 )
 
 // waitOn is what to wait on with the lock of held, 0: which the caller unlocks.
-func (d *desc) waitOn(held side) task.WaitDescriber {
+func (d *desc) waitOn(held side) task.WaitPoint {
 	switch held {
 	case readSide:
 		return (*waitReading)(d)
@@ -305,23 +302,22 @@ func (d *waitUnlocked) DescribeWait() string { return (*desc)(d).DescribeWait() 
 func (d *waitReading) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 func (d *waitWriting) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 
-// Unwound implements task.Unwinder.
-func (d *waitUnlocked) Unwound(w *task.Waiter) {
-	d.read.withdraw(w)
-	d.write.withdraw(w)
+// Withdraw implements task.WaitPoint.
+func (d *waitUnlocked) Withdraw(w *task.Waiter) bool {
+	return d.read.withdraw(w) || d.write.withdraw(w)
 }
 
-// Unwound implements task.Unwinder.
-func (d *waitReading) Unwound(w *task.Waiter) {
-	d.read.withdraw(w)
-	(*desc)(d).unlock(readSide)
-}
+// Withdraw implements task.WaitPoint.
+func (d *waitReading) Withdraw(w *task.Waiter) bool { return d.read.withdraw(w) }
+
+// Withdraw implements task.WaitPoint.
+func (d *waitWriting) Withdraw(w *task.Waiter) bool { return d.write.withdraw(w) }
 
 // Unwound implements task.Unwinder.
-func (d *waitWriting) Unwound(w *task.Waiter) {
-	d.write.withdraw(w)
-	(*desc)(d).unlock(writeSide)
-}
+func (d *waitReading) Unwound(*task.Waiter) { (*desc)(d).unlock(readSide) }
+
+// Unwound implements task.Unwinder.
+func (d *waitWriting) Unwound(*task.Waiter) { (*desc)(d).unlock(writeSide) }
 
 // DescribeWait names the descriptor in dumps of what tasks wait for.
 func (d *desc) DescribeWait() string {

@@ -18,21 +18,19 @@ import (
 
 // Dial connects to address. Networks are tcp, tcp4, tcp6, unix, udp, udp4, udp6 and
 // unixgram; addresses are those of package net. If a name has several addresses they are
-// tried in turn. An empty host is this machine. The connection belongs to the caller's
-// loop. It parks. The result is a *Conn, of the last four networks a *PacketConn; errors
-// are *net.OpError: ECONNREFUSED, ENETUNREACH and so on (connect(2)), *net.DNSError.
+// tried in turn, or as Dialer.FallbackDelay says. An empty host is this machine. The connection
+// belongs to the caller's loop. It parks. The result is a *Conn, of the last four networks a
+// *PacketConn; errors are *net.OpError: ECONNREFUSED, ENETUNREACH and so on (connect(2)),
+// *net.DNSError.
 func Dial(network, address string) (net.Conn, error) {
-	return DialContext(context.Background(), network, address)
+	return new(Dialer).DialContext(context.Background(), network, address)
 }
 
 // DialTimeout is Dial with a limit for all of it, the look-up of names included; zero
 // or less means none. Its error is then context.DeadlineExceeded, os.ErrDeadlineExceeded
 // and a timeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	if timeout <= 0 {
-		return Dial(network, address)
-	}
-	return dial(context.Background(), network, address, time.Now().Add(timeout))
+	return (&Dialer{Timeout: timeout}).DialContext(context.Background(), network, address)
 }
 
 // DialContext is Dial until ctx ends, or the context of the calling task; the error is
@@ -40,17 +38,15 @@ func DialTimeout(network, address string, timeout time.Duration) (net.Conn, erro
 // If ctx has a deadline, each address of several gets an equal share of what is left, but
 // at least 2 s.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	deadline, _ := ctx.Deadline()
-	return dial(ctx, network, address, deadline)
+	return new(Dialer).DialContext(ctx, network, address)
 }
 
-func dial(ctx context.Context, network, address string, deadline time.Time) (net.Conn, error) {
+func (d *Dialer) dial(ctx context.Context, network, address string, deadline time.Time) (net.Conn, error) {
 	fail := func(sa *sockaddr, err error) (net.Conn, error) {
-		var addr net.Addr
-		if sa != nil {
-			addr = sa.addr(network)
+		if sa == nil {
+			return nil, opError("dial", network, nil, nil, err)
 		}
-		return nil, opError("dial", network, nil, addr, err)
+		return nil, opError("dial", network, d.LocalAddr, sa.addr(network), err)
 	}
 	if address == "" && isNetwork(network) {
 		return fail(nil, errMissingAddress)
@@ -59,44 +55,55 @@ func dial(ctx context.Context, network, address string, deadline time.Time) (net
 	if err != nil {
 		return fail(nil, err)
 	}
+	if addrs, err = d.reachable(network, addrs); err != nil {
+		return fail(nil, err)
+	}
 	loop, err := ownLoop()
 	if err != nil {
 		return fail(nil, err)
 	}
-	var failed *sockaddr
-	var first error
+	x := &dialing{Dialer: d, loop: loop, network: network, deadline: deadline}
+	c, failed, err := x.all(ctx, addrs)
+	if err != nil {
+		return fail(failed, err)
+	}
+	return c, nil
+}
+
+// inTurn tries one address after the other. failed is the one that err, the first, is of.
+func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr) (c net.Conn, failed *sockaddr, err error) {
 	for i := range addrs {
-		c, err := dialAddr(ctx, loop, network, addrs[i], deadline, len(addrs)-i)
-		if err == nil {
-			return c, nil
+		c, one := x.dialAddr(ctx, addrs[i], len(addrs)-i)
+		if one == nil {
+			return c, nil, nil
 		}
-		if first == nil {
-			first, failed = err, &addrs[i]
+		if err == nil {
+			failed, err = &addrs[i], one
 		}
 		if ctx.Err() != nil || task.Context().Err() != nil {
 			break
 		}
 	}
-	return fail(failed, first)
+	return nil, failed, err
 }
 
 // dialAddr connects to the first of n addresses that are left.
-func dialAddr(ctx context.Context, loop *task.Loop, network string, sa sockaddr, deadline time.Time, n int) (net.Conn, error) {
+func (x *dialing) dialAddr(ctx context.Context, sa sockaddr, n int) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ended(err)
 	}
-	until, err := shareOf(deadline, n)
+	until, err := shareOf(x.deadline, n)
 	if err != nil {
 		return nil, err
 	}
-	if network[:3] == "udp" || network == "unixgram" {
-		c, err := dialPacket(ctx, loop, network, sa, until)
+	if x.network[:3] == "udp" || x.network == "unixgram" {
+		c, err := x.dialPacket(ctx, sa, until)
 		if err != nil {
 			return nil, err
 		}
 		return c, nil
 	}
-	c, err := dialOne(ctx, loop, sa, until)
+	c, err := x.dialOne(ctx, sa, until)
 	if err != nil {
 		return nil, err
 	}
@@ -120,9 +127,9 @@ func shareOf(deadline time.Time, n int) (time.Time, error) {
 	return time.Now().Add(part), nil
 }
 
-func dialOne(ctx context.Context, loop *task.Loop, sa sockaddr, deadline time.Time) (*Conn, error) {
+func (x *dialing) dialOne(ctx context.Context, sa sockaddr, deadline time.Time) (*Conn, error) {
 	for try := 0; ; try++ {
-		c, err := dialOnce(ctx, loop, sa, deadline)
+		c, err := x.dialOnce(ctx, sa, deadline)
 		if err == nil && c.d.kind == kindTCP && selfConnected(c) {
 			c.d.close()
 			err = unix.ECONNREFUSED
@@ -143,17 +150,21 @@ func selfConnected(c *Conn) bool {
 	return ok && local.Port == int(c.remote.port) && local.AddrPort() == c.remote.addrPort()
 }
 
-func dialOnce(ctx context.Context, loop *task.Loop, sa sockaddr, deadline time.Time) (*Conn, error) {
+func (x *dialing) dialOnce(ctx context.Context, sa sockaddr, deadline time.Time) (*Conn, error) {
 	fd, err := newSocket(int(sa.family), unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(ctx, loop, fd, sa, deadline)
+	if err := x.prepare(fd, &sa); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	c, err := connect(ctx, x.loop, fd, sa, deadline)
 	if err != nil {
 		return nil, err
 	}
 	if sa.family != unix.AF_UNIX {
-		if err := setStreamDefaults(fd); err != nil {
+		if err := x.setDefaults(fd); err != nil {
 			c.d.close()
 			return nil, err
 		}

@@ -241,7 +241,7 @@ func TestRingInARuntime(t *testing.T) {
 					o := &outcome{who: task.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
 					uring.PrepareTimeout(e, &o.ts, 0, 0)
 					d.Track(e, o)
-					must(t, o.who.Park(task.ReasonDisk, nil))
+					must(t, o.who.Wait(task.ReasonDisk, nil))
 					o.who.Release()
 					if o.res != -int32(unix.ETIME) {
 						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))

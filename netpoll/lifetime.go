@@ -35,17 +35,11 @@ const (
 // queued is the bit that says that others queue for the side's lock.
 func (sd side) queued() uint64 { return uint64(sd) << 2 }
 
-func (sd side) reason() task.Reason {
-	if sd == readSide {
-		return task.ReasonRead
-	}
-	return task.ReasonWrite
-}
-
 // lockQueue holds those who wait for a lock of one desc, first in, first out.
 type lockQueue struct{ head, tail *lockWaiter }
 
 type lockWaiter struct {
+	d       *desc
 	w       *task.Waiter
 	sd      side
 	granted bool // guarded by desc.mu until woken
@@ -153,33 +147,26 @@ func (d *desc) lockSlow(sd side) error {
 			break
 		}
 	}
-	e := &lockWaiter{w: task.Self(), sd: sd}
+	e := &lockWaiter{d: d, w: task.Self(), sd: sd}
 	d.queue.push(e)
 	d.mu.Unlock()
-	gone := true
-	defer func() {
-		if gone { // unwound, see desc.park
-			d.leaveQueue(e)
-		}
-	}()
-	err := e.w.Park(sd.reason(), d)
-	gone = false
-	if err != nil {
-		if d.leaveQueue(e) {
-			e.w.Release()
-			return &contextError{err}
-		}
-		e.w.Absorb()
-	}
+	err := e.w.Wait(task.ReasonDescriptor, e)
 	e.w.Release()
+	if err != nil {
+		return &contextError{err}
+	}
 	if !e.granted {
 		return net.ErrClosed
 	}
 	return nil
 }
 
-// leaveQueue withdraws e; false means that it has been woken.
-func (d *desc) leaveQueue(e *lockWaiter) bool {
+// DescribeWait implements task.WaitDescriber.
+func (e *lockWaiter) DescribeWait() string { return e.d.DescribeWait() }
+
+// Withdraw implements task.WaitPoint.
+func (e *lockWaiter) Withdraw(*task.Waiter) bool {
+	d := e.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.queue.remove(func(x *lockWaiter) bool { return x == e }) == nil {
@@ -294,23 +281,18 @@ func (d *desc) awaitFree() {
 	w := task.Self()
 	d.closer.Store(w)
 	d.unuse()
-	gone := true
-	defer func() {
-		if gone { // unwound, see desc.park
-			d.closer.CompareAndSwap(w, nil)
-		}
-	}()
-	err := w.Park(task.ReasonRead, d)
-	gone = false
-	if err != nil {
-		if d.closer.CompareAndSwap(w, nil) {
-			w.Release()
-			return
-		}
-		w.Absorb()
-	}
+	w.Wait(task.ReasonClose, (*waitFree)(d)) // cancelled or not, there is nothing to undo
 	w.Release()
 }
+
+// A waitFree is a desc whose last user is waited for.
+type waitFree desc
+
+// Withdraw implements task.WaitPoint.
+func (d *waitFree) Withdraw(w *task.Waiter) bool { return d.closer.CompareAndSwap(w, nil) }
+
+// DescribeWait implements task.WaitDescriber.
+func (d *waitFree) DescribeWait() string { return (*desc)(d).DescribeWait() }
 
 // free closes the fd. Its caller was the last user.
 func (d *desc) free() {

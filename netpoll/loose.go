@@ -295,7 +295,7 @@ func (d *desc) waitPlain(w *task.Waiter, s *slot, expired uint32, why task.Reaso
 	if !d.loosen() {
 		d.poller.rearm(d)
 	}
-	w.Park(why, d)
+	w.Wait(why, nil)
 	if d.flags.Load()&(flagClosing|expired) != 0 {
 		s.more()
 		return d.failed(expired)

@@ -91,14 +91,17 @@ func bindPacket(fd int, loop *task.Loop, network string, sa sockaddr, family int
 }
 
 // dialPacket makes a PacketConn that is connected to sa (udp(7), unix(7)).
-func dialPacket(ctx context.Context, loop *task.Loop, network string, sa sockaddr, deadline time.Time) (*PacketConn, error) {
+func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Time) (*PacketConn, error) {
 	fd, err := newSocket(int(sa.family), unix.SOCK_DGRAM)
 	if err != nil {
 		return nil, err
 	}
-	c := &PacketConn{network: network, family: int(sa.family)}
+	c := &PacketConn{network: x.network, family: int(sa.family)}
 	if sa.family != unix.AF_UNIX {
 		err = setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
+	}
+	if err == nil {
+		err = x.prepare(fd, &sa)
 	}
 	if err == nil {
 		err = wrapErrno("connect", startConnect(ctx, fd, &sa, deadline))
@@ -113,7 +116,10 @@ func dialPacket(ctx context.Context, loop *task.Loop, network string, sa sockadd
 			c.remote = peer
 		}
 		c.d.owner = c
-		err = c.d.init(fd, kindDatagram, loop, true)
+		if c.unlink = c.family == unix.AF_UNIX && x.LocalAddr != nil && c.local.path != "" && c.local.path[0] != '@'; c.unlink {
+			c.d.onFree = func() { unix.Unlink(c.local.path) }
+		}
+		err = c.d.init(fd, kindDatagram, x.loop, true)
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -50,27 +50,28 @@ func (p *pause) wait(l *task.Loop, ln *Listener) error {
 	if ln.d.flags.Load()&flagClosing != 0 {
 		p.Ring() // Close may have looked at the list before
 	}
-	gone := true
-	defer func() {
-		if gone {
-			p.take() // unwound, see desc.park
-		}
-	}()
-	err := w.Park(task.ReasonAccept, ln)
-	gone = false
-	if err != nil {
-		if p.take() != nil {
-			w.Release()
-			return &contextError{err}
-		}
-		w.Absorb()
-	}
+	err := w.Wait(task.ReasonAccept, &pausing{p, ln})
 	w.Release()
+	if err != nil {
+		return &contextError{err}
+	}
 	if ln.d.flags.Load()&flagClosing != 0 {
 		return ln.opError("accept", "", net.ErrClosed)
 	}
 	return nil
 }
+
+// A pausing is a pause of ln as something to wait on.
+type pausing struct {
+	p  *pause
+	ln *Listener
+}
+
+// Withdraw implements task.WaitPoint.
+func (x *pausing) Withdraw(*task.Waiter) bool { return x.p.take() != nil }
+
+// DescribeWait implements task.WaitDescriber.
+func (x *pausing) DescribeWait() string { return x.ln.DescribeWait() }
 
 // take takes p off the list; nil means that somebody else has.
 func (p *pause) take() *task.Waiter {

@@ -33,6 +33,9 @@ type CohortConfig struct {
 	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
 	// for each node. nil: no node is exclusive.
 	Exclusive func(Node) *Claim
+	// Thresholds returns Crowd and Overdue of a node that has its own, 0 for those that it has
+	// not. It is asked once for each node. nil: none has.
+	Thresholds func(Node) (crowd int, overdue time.Duration)
 }
 
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
@@ -56,6 +59,7 @@ type Cohort struct {
 	held      []Node
 	crowded   Node
 	crowd     bool // crowded is to be put in between
+	crowds    bool // some node may be
 
 	clock     uint64 // cycles charged
 	refreshed time.Duration
@@ -74,8 +78,10 @@ type run struct {
 type cohortNode struct {
 	ready   int
 	place   int
-	since   uint64 // clock when it began to wait for its turn
-	prev    int32  // in the list of those that do, by since
+	due     uint64 // clock when it has waited too long for its turn
+	overdue uint64 // cycles: how long that is
+	crowd   int    // ready tasks above which it is put in between; 0: none
+	prev    int32  // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
 	held    bool // by Defer; not present, whatever ready says
@@ -97,7 +103,7 @@ func NewCohort(cfg CohortConfig) *Cohort {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = time.Second
 	}
-	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh}
+	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh, crowds: cfg.Crowd > 0}
 	c.overdue = cyclesIn(cfg.Overdue, cfg.Cycles)
 	c.quantum = noKey
 	if cfg.Quantum > 0 {
@@ -123,7 +129,7 @@ func (c *Cohort) Ready(n Node) {
 	if !nd.waiting && !(c.current.on && c.current.node == n) {
 		c.wait(n)
 	}
-	if c.cfg.Crowd > 0 && nd.ready > c.cfg.Crowd && !c.crowd {
+	if nd.crowd > 0 && nd.ready > nd.crowd && !c.crowd {
 		c.crowded, c.crowd = n, true
 	}
 }
@@ -139,7 +145,7 @@ func (c *Cohort) Gone(n Node, k int) {
 
 // Next is part of Policy.
 func (c *Cohort) Next() (Node, bool) {
-	if !c.inBetween && (c.crowd || c.first != noNode && c.clock-c.nodes[c.first].since > c.overdue) {
+	if !c.inBetween && (c.crowd || c.first != noNode && c.clock > c.nodes[c.first].due) {
 		c.interrupt()
 	}
 	r := &c.current
@@ -167,10 +173,10 @@ func (c *Cohort) Grant() (tasks int, cycles uint64) {
 	nd := &c.nodes[r.node]
 	until := r.until
 	if c.first != noNode && !c.inBetween {
-		until = min(until, c.nodes[c.first].since+c.overdue)
+		until = min(until, c.nodes[c.first].due)
 	}
 	switch {
-	case c.cfg.Crowd > 0 || c.clock >= until: // with a crowd Next is to see every Ready
+	case c.crowds || c.clock >= until: // with a crowd Next is to see every Ready
 		return 0, 0
 	case c.first == noNode && !c.inBetween && nd.claim == nil: // it would be chosen again
 		r.left = aloneTasks
@@ -368,17 +374,25 @@ func (c *Cohort) vacate(n Node) {
 	c.unwait(n)
 }
 
-// wait puts n at the end of the list of nodes that wait for their turn.
+// wait puts n into the list of nodes that wait for their turn: at its end, unless n is more
+// impatient than others.
 func (c *Cohort) wait(n Node) {
 	nd := &c.nodes[n]
-	nd.waiting, nd.since = true, c.clock
+	nd.waiting, nd.due = true, c.clock+nd.overdue
 	nd.prev, nd.next = c.last, noNode
-	if c.last == noNode {
+	for nd.prev != noNode && c.nodes[nd.prev].due > nd.due {
+		nd.prev, nd.next = c.nodes[nd.prev].prev, nd.prev
+	}
+	if nd.prev == noNode {
 		c.first = int32(n)
 	} else {
-		c.nodes[c.last].next = int32(n)
+		c.nodes[nd.prev].next = int32(n)
 	}
-	c.last = int32(n)
+	if nd.next == noNode {
+		c.last = int32(n)
+	} else {
+		c.nodes[nd.next].prev = int32(n)
+	}
 }
 
 func (c *Cohort) unwait(n Node) {
@@ -418,6 +432,16 @@ func (c *Cohort) node(n Node) *cohortNode {
 		nd.known = true
 		if c.cfg.Exclusive != nil {
 			nd.claim = c.cfg.Exclusive(n)
+		}
+		nd.crowd, nd.overdue = c.cfg.Crowd, c.overdue
+		if c.cfg.Thresholds != nil {
+			crowd, overdue := c.cfg.Thresholds(n)
+			if crowd > 0 {
+				nd.crowd, c.crowds = crowd, true
+			}
+			if overdue > 0 {
+				nd.overdue = cyclesIn(overdue, c.cfg.Cycles)
+			}
 		}
 	}
 	return nd

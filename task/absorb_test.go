@@ -113,11 +113,7 @@ func TestValueThatMeetsCancellationIsTaken(t *testing.T) {
 	var raw *Waiter
 	park := func() error {
 		raw = Self()
-		err := raw.Park(ReasonRead, nil)
-		if err != nil { // somebody else has removed it
-			raw.Absorb()
-			err = nil
-		}
+		err := raw.Wait(ReasonRead, taken{})
 		raw.Release()
 		return err
 	}
@@ -125,6 +121,11 @@ func TestValueThatMeetsCancellationIsTaken(t *testing.T) {
 		t.Error("Waiter:", err)
 	}
 }
+
+// taken is a WaitPoint from which somebody else has removed everybody.
+type taken struct{}
+
+func (taken) Withdraw(*Waiter) bool { return false }
 
 // Who is granted something in the moment when the runtime unwinds has it, and gives it
 // back in its deferred functions.

@@ -12,19 +12,17 @@ func Await(ctx context.Context) error {
 	}
 	w := selfOn(l)
 	stop := afterContext(context.AfterFunc(ctx, w.Wake))
-	if err := w.Park(ReasonContext, stop); err != nil {
-		if stop() {
-			return err
-		}
-		w.Absorb()
+	if err := w.Wait(ReasonContext, stop); err != nil {
+		return err
 	}
 	return contextError(ctx)
 }
 
-// An afterContext is what context.AfterFunc returns, as the withdrawer of an Await.
+// An afterContext is what context.AfterFunc returns, as what Await waits on.
 type afterContext func() bool
 
-func (stop afterContext) withdraw(*Waiter) bool { return stop() }
+// Withdraw implements WaitPoint.
+func (stop afterContext) Withdraw(*Waiter) bool { return stop() }
 
 // Under calls fn with ctx as the innermost context of the calling task: waits in fn end
 // with the error of ctx when ctx ends, and tasks spawned in fn belong to ctx. The

@@ -61,7 +61,7 @@ func holdingRuntime(t *testing.T, loops int) *Runtime {
 func park(where **Waiter) {
 	w := Self()
 	*where = w
-	w.parkFully(ReasonRead, nil)
+	w.waitFully(ReasonRead, anywhere{})
 	w.Release()
 }
 

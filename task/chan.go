@@ -61,13 +61,13 @@ func (c *Chan[T]) Send(v T) (err error) {
 	c.sendq.push(n)
 	c.g.exit(l)
 	if t := n.w.task; t != nil { // park, see there
-		if to := t.beginPark(ReasonChanSend, c, true); to != nil {
+		if to := t.beginPark(ReasonChanSend, (*chanPoint[T])(c), true); to != nil {
 			coro.Pass(&t.worker.Party, to)
 			coro.Settle(&t.worker.Party)
 		}
 		err = t.endPark()
 	} else {
-		n.w.parkFully(ReasonChanSend, c)
+		n.w.waitFully(ReasonChanSend, (*chanPoint[T])(c))
 	}
 	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
 		_, err = c.endWait(l, n, &c.sendq, err)
@@ -133,13 +133,13 @@ func (c *Chan[T]) Recv() (v T, err error) {
 	c.recvq.push(n)
 	c.g.exit(l)
 	if t := n.w.task; t != nil { // park, see there
-		if to := t.beginPark(ReasonChanRecv, c, true); to != nil {
+		if to := t.beginPark(ReasonChanRecv, (*chanPoint[T])(c), true); to != nil {
 			coro.Pass(&t.worker.Party, to)
 			coro.Settle(&t.worker.Party)
 		}
 		err = t.endPark()
 	} else {
-		n.w.parkFully(ReasonChanRecv, c)
+		n.w.waitFully(ReasonChanRecv, (*chanPoint[T])(c))
 	}
 	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
 		return c.endWait(l, n, &c.recvq, err)
@@ -217,7 +217,7 @@ func (c *Chan[T]) endWait(l *Loop, n *chanNode[T], q *chanList[T], err error) (v
 		waiting := q.remove(n)
 		c.g.exit(l)
 		if !waiting {
-			w.Absorb()
+			w.absorb()
 			err = nil
 		}
 	}
@@ -249,8 +249,12 @@ func (c *Chan[T]) keep(n *chanNode[T]) {
 	c.free = n
 }
 
-func (c *Chan[T]) withdraw(w *Waiter) bool {
-	l := here()
+// A chanPoint is a Chan as something to wait on.
+type chanPoint[T any] Chan[T]
+
+// Withdraw implements WaitPoint.
+func (p *chanPoint[T]) Withdraw(w *Waiter) bool {
+	c, l := (*Chan[T])(p), here()
 	c.g.enter(l)
 	defer c.g.exit(l)
 	for _, q := range []*chanList[T]{&c.recvq, &c.sendq} {
@@ -331,8 +335,8 @@ func (c *Chan[T]) All() iter.Seq[T] {
 }
 
 // DescribeWait says how full the channel is.
-func (c *Chan[T]) DescribeWait() string {
-	l := here()
+func (p *chanPoint[T]) DescribeWait() string {
+	c, l := (*Chan[T])(p), here()
 	c.g.enter(l)
 	defer c.g.exit(l)
 	return fmt.Sprintf("Chan[%T] %p holding %d of %d", *new(T), c, c.count, len(c.buf))

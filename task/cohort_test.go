@@ -126,7 +126,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 				for n := 1; n < len(waiters); n++ {
 					wg.Go(func() {
 						waiters[n] = Self()
-						waiters[n].Park(ReasonRead, nil)
+						waiters[n].Wait(ReasonRead, anywhere{})
 						waiters[n].Release()
 						order = append(order, n)
 						switch n {
@@ -173,7 +173,7 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 				Go(func() {
 					w := Self()
 					waiters = append(waiters, w)
-					w.Park(ReasonRead, nil)
+					w.Wait(ReasonRead, anywhere{})
 					w.Release()
 				}).Join()
 				order = append(order, i)
@@ -293,7 +293,7 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 		ran := false
 		task := Go(func() {
 			other = Self()
-			other.Park(ReasonRead, nil)
+			other.Wait(ReasonRead, anywhere{})
 			other.Release()
 			ran = true
 		})

@@ -32,7 +32,7 @@ func (c *Cond) Wait() {
 	if !ok || l == nil {
 		w := c.enqueue()
 		c.L.Unlock()
-		w.parkFully(ReasonCond, c)
+		w.waitFully(ReasonCond, (*condPoint)(c))
 		w.Release()
 		c.L.Lock()
 		return
@@ -44,7 +44,7 @@ func (c *Cond) Wait() {
 	if !m.unlockQuick(l) {
 		m.unlockOn(l)
 	}
-	if to := t.beginPark(ReasonCond, c, false); to != nil { // park, see there
+	if to := t.beginPark(ReasonCond, (*condPoint)(c), false); to != nil { // park, see there
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
@@ -59,13 +59,7 @@ func (c *Cond) Wait() {
 func (c *Cond) WaitCancel() error {
 	w := c.enqueue()
 	c.L.Unlock()
-	err := w.Park(ReasonCond, c)
-	if err != nil {
-		if !c.withdraw(w) {
-			w.Absorb()
-			err = nil
-		}
-	}
+	err := w.Wait(ReasonCond, (*condPoint)(c))
 	w.Release()
 	c.L.Lock()
 	return err
@@ -111,21 +105,25 @@ func (c *Cond) Broadcast() {
 	all.wakeFrom(l)
 }
 
-// DescribeWait names the condition.
-func (c *Cond) DescribeWait() string { return fmt.Sprintf("Cond %p", c) }
+// A condPoint is a Cond as something to wait on.
+type condPoint Cond
 
-func (c *Cond) withdraw(w *Waiter) bool {
-	l := here()
+// DescribeWait names the condition.
+func (p *condPoint) DescribeWait() string { return fmt.Sprintf("Cond %p", p) }
+
+// Withdraw implements WaitPoint.
+func (p *condPoint) Withdraw(w *Waiter) bool {
+	c, l := (*Cond)(p), here()
 	c.g.enter(l)
 	defer c.g.exit(l)
 	return c.waiters.remove(w)
 }
 
-// unwound locks c.L for t, whose wait is ended by the end of the runtime, because its
-// deferred functions will unlock it.
-func (c *Cond) unwound(t *Task) {
-	x := t.extend()
+// Unwound implements Unwinder. It locks the Cond's L, as the deferred functions of the task
+// will unlock it.
+func (p *condPoint) Unwound(w *Waiter) {
+	x := w.task.extend()
 	x.firm = true
-	c.L.Lock()
+	p.L.Lock()
 	x.firm = false
 }

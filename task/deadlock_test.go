@@ -41,7 +41,7 @@ func waitsFor(t *testing.T, rt *Runtime, why Reason) (release func()) {
 	t.Helper()
 	before := parked(rt, why)
 	w := make(chan *Waiter, 1)
-	k, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); w <- s; s.Park(why, nil); s.Release() })
+	k, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); w <- s; s.Wait(why, anywhere{}); s.Release() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 		s.rt.Spawn(Options{Name: "waiter"}, func() { m.Lock() })
 		waitParked(s.t, s.rt, 1, ReasonMutex)
 	}
-	park := func(why Reason) func() { return func() { Self().Park(why, nil) } }
+	park := func(why Reason) func() { return func() { Self().Wait(why, anywhere{}) } }
 	recv := func() { NewChan[int](0).Recv() }
 	for _, test := range []struct {
 		name string

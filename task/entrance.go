@@ -156,7 +156,7 @@ func (l *Loop) passEntrance(t *Task, e *Entrance) {
 		return
 	}
 	l.label = e.name
-	l.observeLabel(t, ReasonEntrance)
+	t.observe(ReasonEntrance)
 	l.observer.Ready(t)
 	l.observer.Resumed(t)
 }
@@ -217,12 +217,8 @@ func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 func (l *Loop) waitInLine(q *line, client uint32) error {
 	w := selfOn(l)
 	x := q.push(w, w.task, client, l.now)
-	err := w.Park(ReasonEntrance, x)
+	err := w.Wait(ReasonEntrance, x)
 	t := l.cur
-	if err != nil && !x.withdraw(w) { // decided in the same moment
-		w.Absorb()
-		err = nil
-	}
 	v := x.verdict
 	q.recycle(x)
 	if err != nil {
@@ -293,7 +289,9 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 		i := q.index - doorIndex
 		l.piles[i].heads(i, x.t.extend())
 	}
+	l.inLine = true
 	l.notify(x.t)
+	l.inLine = false
 }
 
 // startAt starts t, which is going to enter at q with the verdict v.

@@ -54,7 +54,7 @@ func TestGoroutinesRunBeforeTheLoopSleeps(t *testing.T) {
 		go func() {
 			w := Self()
 			published <- w
-			w.Park(ReasonRead, nil)
+			w.Wait(ReasonRead, anywhere{})
 			w.Release()
 			woken <- true
 		}()

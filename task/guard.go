@@ -136,11 +136,8 @@ func (g *guard) askFor(owner *Loop) {
 		g.owner.Store(&sharedGuard)
 		return
 	}
-	w.parkFully(ReasonLoop, g)
+	w.waitFully(ReasonLoop, nil)
 }
-
-// withdraw says that a wait for the owner can't be given up: it ends in any case.
-func (g *guard) withdraw(*Waiter) bool { return false }
 
 // A heldGuard is a guard inside of enterAll.
 type heldGuard struct {

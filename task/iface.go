@@ -169,6 +169,8 @@ const (
 	ReasonConnect
 	ReasonDisk
 	ReasonEntrance
+	ReasonDescriptor // for another operation of the same direction
+	ReasonClose      // for the last user of what is closed
 	reasonCount
 )
 
@@ -176,6 +178,7 @@ var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
 	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
+	"descriptor", "close",
 }
 
 func (r Reason) String() string {
@@ -190,7 +193,7 @@ func (r Reason) String() string {
 func (r Reason) external() bool {
 	switch r {
 	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonYield, ReasonStart:
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonYield, ReasonStart:
 		return true
 	}
 	return false

@@ -17,6 +17,7 @@ type messageKind uint8
 
 const (
 	msgWake      messageKind = iota // Waiter.Wake of t
+	msgWakeAhead                    // Waiter.WakeAhead of t
 	msgStart                        // t, which has not started, is to run here
 	msgStartHere                    // and on no other loop
 	msgCancel                       // the context of t has ended
@@ -75,6 +76,8 @@ func (l *Loop) drainInbox() {
 		switch m.kind {
 		case msgWake:
 			l.notify(m.t)
+		case msgWakeAhead:
+			l.notifyAhead(m.t)
 		case msgStart:
 			l.enqueueStart(m.t)
 		case msgStartHere:
@@ -97,7 +100,7 @@ func (b *inbox) takeWake(t *Task) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, m := range b.in {
-		if m.kind == msgWake && m.t == t {
+		if (m.kind == msgWake || m.kind == msgWakeAhead) && m.t == t {
 			b.in = slices.Delete(b.in, i, i+1)
 			t.notified = true
 			return true

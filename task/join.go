@@ -31,27 +31,27 @@ func (t *Task) Join() error {
 	defer w.Release()
 	e.joiners.push(w)
 	e.mu.Unlock()
-	if err := w.Park(ReasonJoin, t); err != nil {
-		if t.withdraw(w) {
-			return err
-		}
-		w.Absorb()
+	if err := w.Wait(ReasonJoin, (*joinPoint)(t)); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err
 }
 
-// DescribeWait says which task a Join waits for.
-func (t *Task) DescribeWait() string { return t.String() }
+// A joinPoint is a Task as something to wait on.
+type joinPoint Task
 
-// withdraw takes back a Join.
-func (t *Task) withdraw(w *Waiter) bool {
-	e := t.extra()
+// DescribeWait names the task.
+func (p *joinPoint) DescribeWait() string { return (*Task)(p).String() }
+
+// Withdraw implements WaitPoint.
+func (p *joinPoint) Withdraw(w *Waiter) bool {
+	e := (*Task)(p).extra()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.joiners.remove(w)
 }
 
-// holder is who a Join waits for.
-func (t *Task) holder() *Task { return t }
+// holder is the task itself.
+func (p *joinPoint) holder() *Task { return (*Task)(p) }

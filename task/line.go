@@ -22,7 +22,7 @@ type line struct {
 // A level is a list of those who are equally important, the oldest first.
 type level struct{ head, tail *inLine }
 
-// An inLine is a task in a line. It is the withdrawer of the task's wait.
+// An inLine is a task in a line. It is what the task waits on.
 type inLine struct {
 	line       *line
 	w          *Waiter // nil: t has not started
@@ -155,8 +155,8 @@ func (q *line) count(client uint32) {
 	}
 }
 
-// withdraw implements withdrawer.
-func (x *inLine) withdraw(*Waiter) bool {
+// Withdraw implements WaitPoint.
+func (x *inLine) Withdraw(*Waiter) bool {
 	if !x.queued {
 		return false
 	}

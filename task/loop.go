@@ -293,6 +293,12 @@ func (l *Loop) poll(timeout time.Duration) {
 
 // makeReady puts t, which was parked, into the run queue.
 func (l *Loop) makeReady(t *Task) {
+	l.leaves(t)
+	l.enqueue(t)
+}
+
+// leaves notes that the wait of t is over.
+func (l *Loop) leaves(t *Task) {
 	t.state = stateQueued
 	if l.observed {
 		l.observer.Ready(t)
@@ -300,7 +306,6 @@ func (l *Loop) makeReady(t *Task) {
 			l.pileDown(t)
 		}
 	}
-	l.enqueue(t)
 }
 
 // prepare makes everything ready for a switch to next, nil for the loop's own
@@ -366,39 +371,46 @@ func (l *Loop) unlockThread() (locked, free bool) {
 	return true, false
 }
 
-// CheckWait panics if Park would, because the calling task is tied to its thread. It is for
-// those who can't take back at once what they publish before they call Park. It may be
+// CheckWait panics if a wait would, because the calling task is tied to its thread. It is for
+// those who can't take back at once what they publish before they wait. It may be
 // called from any goroutine, and never parks.
 func CheckWait() {
 	if l := here(); l != nil && l.lockSeen && l.cur != nil {
-		l.cur.refuseThreadLock(nil)
+		l.cur.refuseTied()
 	}
 }
 
-// refuseThreadLock panics if t, which is about to wait for on, has locked its goroutine
-// to the thread or runs a function that C has called. Only if what it waits for has been
-// given to it already, t goes on, without its own lock on the thread.
-func (t *Task) refuseThreadLock(on any) {
+// refuseTied panics if t has locked its goroutine to the thread, which that ends, or runs a
+// function that C has called.
+func (t *Task) refuseTied() {
+	if locked, free := t.loop.unlockThread(); locked {
+		panic(refusal(free))
+	}
+}
+
+// refuseWait is refuseTied for t that is about to wait at a point. If what it waits for has been
+// given to it already, or will be in any case, t goes on, without its own lock on the thread.
+func (t *Task) refuseWait(at WaitPoint) {
 	l := t.loop
 	locked, free := l.unlockThread()
 	if !locked {
 		return
 	}
-	refusal := threadLockRefusal
-	if !free {
-		refusal = callbackRefusal
-	}
-	if d, ok := on.(withdrawer); t.extra().firm || ok && !d.withdraw(&t.wait) {
-		l.rt.log.Error(refusal, "task", t.String())
+	if !t.withdraw(at) {
+		l.rt.log.Error(refusal(free), "task", t.String())
 		for !free && !t.notified && !l.inbox.takeWake(t) { // it can't park to let the loop deliver that
 			runtime.Gosched()
 		}
 		return
 	}
-	if u, ok := on.(Unwinder); ok {
-		u.Unwound(&t.wait)
+	panic(refusal(free))
+}
+
+func refusal(free bool) string {
+	if free {
+		return threadLockRefusal
 	}
-	panic(refusal)
+	return callbackRefusal
 }
 
 const callbackRefusal = "task: a task must not wait in a function that C has called (cgo), which ties the whole loop to the thread; call C in task.Offload"

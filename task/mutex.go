@@ -64,7 +64,7 @@ func (m *Mutex) lockOn(l *Loop) {
 		return
 	}
 	w := m.enqueue(l)
-	w.parkFully(ReasonMutex, m)
+	w.waitFully(ReasonMutex, (*mutexPoint)(m))
 	w.Release()
 }
 
@@ -80,15 +80,7 @@ func (m *Mutex) LockCancel() error {
 	}
 	w := m.enqueue(l)
 	defer w.Release()
-	err := w.Park(ReasonMutex, m)
-	if err == nil {
-		return nil
-	}
-	if m.withdraw(w) {
-		return err
-	}
-	w.Absorb()
-	return nil
+	return w.Wait(ReasonMutex, (*mutexPoint)(m))
 }
 
 // take marks m as locked by the caller, inside the guard.
@@ -158,9 +150,12 @@ func (m *Mutex) unlockOn(l *Loop) {
 	w.wakeFrom(l)
 }
 
-// DescribeWait says who holds the lock.
-func (m *Mutex) DescribeWait() string {
-	l := here()
+// A mutexPoint is a Mutex as something to wait on.
+type mutexPoint Mutex
+
+// DescribeWait says which task holds the lock.
+func (p *mutexPoint) DescribeWait() string {
+	m, l := (*Mutex)(p), here()
 	m.g.enter(l)
 	defer m.g.exit(l)
 	if m.owner == nil {
@@ -169,8 +164,9 @@ func (m *Mutex) DescribeWait() string {
 	return fmt.Sprintf("Mutex %p held by task %v", m, m.owner)
 }
 
-func (m *Mutex) withdraw(w *Waiter) bool {
-	l := here()
+// Withdraw implements WaitPoint.
+func (p *mutexPoint) Withdraw(w *Waiter) bool {
+	m, l := (*Mutex)(p), here()
 	m.g.enter(l)
 	defer m.g.exit(l)
 	found := m.waiters.remove(w)
@@ -180,9 +176,9 @@ func (m *Mutex) withdraw(w *Waiter) bool {
 	return found
 }
 
-// holder is the task that m is held by, nil if that is none or can't be told.
-func (m *Mutex) holder() *Task {
-	l := here()
+// holder is the task that holds the lock, nil if that is none or can't be told.
+func (p *mutexPoint) holder() *Task {
+	m, l := (*Mutex)(p), here()
 	m.g.enter(l)
 	defer m.g.exit(l)
 	return m.owner

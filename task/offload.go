@@ -101,7 +101,7 @@ func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
 func (l *Loop) offloaded(fn func()) *offloadJob {
 	t := l.current()
 	if l.lockSeen { // before fn has begun, which can't be taken back
-		t.refuseThreadLock(nil)
+		t.refuseTied()
 	}
 	j := &offloadJob{o: &l.rt.offload, fn: fn, w: &t.wait, labels: coro.Labels()}
 	if waiting := j.o.submit(j); waiting > 0 {
@@ -113,11 +113,10 @@ func (l *Loop) offloaded(fn func()) *offloadJob {
 // parkFor waits for the function. It returns an error only if cancellable is set, the task is
 // cancelled, and the function will not run.
 func (j *offloadJob) parkFor(cancellable bool) error {
-	if err := j.w.task.park(ReasonOffload, j, cancellable); err != nil {
-		if j.withdraw(j.w) {
-			return err
-		}
-		j.w.Absorb()
+	if !cancellable {
+		j.w.waitFully(ReasonOffload, j)
+	} else if err := j.w.Wait(ReasonOffload, j); err != nil {
+		return err
 	}
 	if j.panicked != nil {
 		panic(j.panicked)
@@ -199,9 +198,9 @@ func (j *offloadJob) run() {
 	returned = true
 }
 
-// withdraw is for the end of the runtime: a job that has not begun never will. One that
+// Withdraw implements WaitPoint. It is for the end of the runtime: a job that has not begun never will. One that
 // runs is waited for: the deferred functions of the task may give away what it writes to.
-func (j *offloadJob) withdraw(*Waiter) bool {
+func (j *offloadJob) Withdraw(*Waiter) bool {
 	j.o.mu.Lock()
 	defer j.o.mu.Unlock()
 	if !j.queued {

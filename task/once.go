@@ -38,7 +38,7 @@ func (o *Once) Do(fn func()) {
 		r.addAwaited(1)
 		o.g.exit(l)
 		r.hasten(l)
-		w.parkFully(ReasonOnce, o)
+		w.waitFully(ReasonOnce, (*oncePoint)(o))
 		w.Release()
 		return
 	}
@@ -64,9 +64,12 @@ func (o *Once) finish() {
 	all.wakeFrom(l)
 }
 
-// DescribeWait says who runs the function.
-func (o *Once) DescribeWait() string {
-	l := here()
+// A oncePoint is a Once as something to wait on.
+type oncePoint Once
+
+// DescribeWait says which task runs the function.
+func (p *oncePoint) DescribeWait() string {
+	o, l := (*Once)(p), here()
 	o.g.enter(l)
 	defer o.g.exit(l)
 	if o.runner == nil {
@@ -75,8 +78,9 @@ func (o *Once) DescribeWait() string {
 	return fmt.Sprintf("Once %p, whose function task %v is running", o, o.runner)
 }
 
-func (o *Once) withdraw(w *Waiter) bool {
-	l := here()
+// Withdraw implements WaitPoint.
+func (p *oncePoint) Withdraw(w *Waiter) bool {
+	o, l := (*Once)(p), here()
 	o.g.enter(l)
 	defer o.g.exit(l)
 	found := o.waiters.remove(w)
@@ -86,9 +90,9 @@ func (o *Once) withdraw(w *Waiter) bool {
 	return found
 }
 
-// holder is the task that o is held by, nil if that is none or can't be told.
-func (o *Once) holder() *Task {
-	l := here()
+// holder is the task that runs the function, nil if that is none or can't be told.
+func (p *oncePoint) holder() *Task {
+	o, l := (*Once)(p), here()
 	o.g.enter(l)
 	defer o.g.exit(l)
 	return o.runner

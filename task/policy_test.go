@@ -114,7 +114,7 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 			}
 			w := Self() // woken before it parks: no wait at all
 			w.Wake()
-			w.Park(ReasonRead, nil)
+			w.Wait(ReasonRead, anywhere{})
 			w.Release()
 			mu.Lock()
 			Yield()

@@ -13,7 +13,7 @@ func TestServedByADisk(t *testing.T) {
 		reader := Go(func() {
 			for ; reads < 50; reads++ {
 				parked = Self()
-				if err := parked.Park(ReasonDisk, nil); err != nil {
+				if err := parked.Wait(ReasonDisk, anywhere{}); err != nil {
 					t.Error(err)
 				}
 				if steps > 2 {
@@ -28,7 +28,7 @@ func TestServedByADisk(t *testing.T) {
 				for !stop {
 					if w := parked; w != nil {
 						parked, steps = nil, 0
-						w.Wake()
+						w.WakeAhead()
 					}
 					Yield()
 					steps++
@@ -55,11 +55,11 @@ func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
 					for len(queue) > 0 { // all others are ready at once
 						w := queue[0]
 						queue = queue[1:]
-						w.Wake()
+						w.WakeAhead()
 					}
 					served++
 					queue = append(queue, Self())
-					if err := queue[len(queue)-1].Park(ReasonDisk, nil); err != nil {
+					if err := queue[len(queue)-1].Wait(ReasonDisk, anywhere{}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -71,7 +71,7 @@ func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
 			}
 			stop = true
 			for _, w := range queue {
-				w.Wake()
+				w.WakeAhead()
 			}
 			queue = nil
 		})

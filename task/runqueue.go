@@ -27,6 +27,7 @@ type runQueue struct {
 	withheld bool   // the policy has none of these run now
 	missing  int    // tasks taken by other loops that the policy still counted when it chose them
 	awaited  search // see awaited.go
+	inLine   bool   // who becomes ready now does so in the order of a line, see letGo
 	budget   int    // steps left until the loop's own goroutine is to run; fuel is part of it
 	full     int    // what budget was when the turn began
 	grant    grant
@@ -103,10 +104,6 @@ func (l *Loop) node(n NodeID) *nodeQueue {
 // enqueue puts t, which is ready, into the run queue.
 func (l *Loop) enqueue(t *Task) {
 	if l.single {
-		if t.why == ReasonDisk && t.notified {
-			l.goAhead(t)
-			return
-		}
 		l.nodes[0].push(t)
 		l.queued++
 		return
@@ -119,7 +116,7 @@ func (l *Loop) enqueue(t *Task) {
 	switch {
 	case !l.newest || t.node == NodeStart:
 		q.push(t)
-	case l.curG != l.g && t.why != ReasonEntrance: // whose turn it is at an entrance is decided there
+	case l.curG != l.g && !l.inLine:
 		q.pushLocal(t, t == l.cur)
 	default:
 		q.pushOther(t)

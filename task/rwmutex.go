@@ -57,7 +57,7 @@ func (rw *RWMutex) wait(l *Loop, write bool, why Reason) {
 	o.addAwaited(1)
 	rw.g.exit(l)
 	o.hasten(l)
-	w.parkFully(why, rw)
+	w.waitFully(why, (*rwMutexPoint)(rw))
 	w.Release()
 }
 
@@ -136,9 +136,12 @@ func (rw *RWMutex) admit(l *Loop) {
 	in.wakeFrom(l)
 }
 
-// DescribeWait says who holds the lock.
-func (rw *RWMutex) DescribeWait() string {
-	l := here()
+// A rwMutexPoint is an RWMutex as something to wait on.
+type rwMutexPoint RWMutex
+
+// DescribeWait says which task holds the lock.
+func (p *rwMutexPoint) DescribeWait() string {
+	rw, l := (*RWMutex)(p), here()
 	rw.g.enter(l)
 	defer rw.g.exit(l)
 	switch {
@@ -163,8 +166,9 @@ type rlocker RWMutex
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
-func (rw *RWMutex) withdraw(w *Waiter) bool {
-	l := here()
+// Withdraw implements WaitPoint.
+func (p *rwMutexPoint) Withdraw(w *Waiter) bool {
+	rw, l := (*RWMutex)(p), here()
 	rw.g.enter(l)
 	if !rw.waiters.remove(w) {
 		rw.g.exit(l)
@@ -177,9 +181,9 @@ func (rw *RWMutex) withdraw(w *Waiter) bool {
 	return true
 }
 
-// holder is the task that rw is held by, nil if that is none or can't be told.
-func (rw *RWMutex) holder() *Task {
-	l := here()
+// holder is the task that writes, nil if that is none or can't be told.
+func (p *rwMutexPoint) holder() *Task {
+	rw, l := (*RWMutex)(p), here()
 	rw.g.enter(l)
 	defer rw.g.exit(l)
 	return rw.writer

@@ -30,7 +30,8 @@ type selection struct {
 // claim is called by whoever wants to serve case i; one succeeds.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
 
-func (s *selection) withdraw(*Waiter) bool { return s.claim(selectionCancelled) }
+// Withdraw implements WaitPoint.
+func (s *selection) Withdraw(*Waiter) bool { return s.claim(selectionCancelled) }
 
 const selectionCancelled = 1 << 30
 
@@ -78,11 +79,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 		nodes = append(nodes, c.enqueue(w, s, i))
 	}
 	exitAll(l, guards)
-	err := w.Park(ReasonSelect, s)
-	if err != nil && !s.withdraw(w) {
-		w.Absorb()
-		err = nil
-	}
+	err := w.Wait(ReasonSelect, s)
 	fired := int(s.fired.Load()) - 1
 	for i, c := range cases {
 		if e := c.dequeue(l, nodes[i], i == fired); i == fired {

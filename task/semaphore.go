@@ -59,15 +59,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	w.tag = n
 	s.waiters.push(w)
 	s.g.exit(l)
-	err := w.parkUntil(ctx, ReasonSemaphore, s)
-	if err == nil {
-		return nil
-	}
-	if !s.withdraw(w) {
-		w.Absorb()
-		return nil
-	}
-	return err
+	return w.waitUntil(ctx, ReasonSemaphore, (*semaphorePoint)(s))
 }
 
 // TryAcquire takes n units if they are there and nobody waits, and reports whether it did.
@@ -106,16 +98,20 @@ func (s *Semaphore) grant(l *Loop) {
 	served.wakeFrom(l)
 }
 
+// A semaphorePoint is a Semaphore as something to wait on.
+type semaphorePoint Semaphore
+
 // DescribeWait says how many units are taken.
-func (s *Semaphore) DescribeWait() string {
-	l := here()
+func (p *semaphorePoint) DescribeWait() string {
+	s, l := (*Semaphore)(p), here()
 	s.g.enter(l)
 	defer s.g.exit(l)
 	return fmt.Sprintf("Semaphore %p: %d of %d taken", s, s.used, s.size)
 }
 
-func (s *Semaphore) withdraw(w *Waiter) bool {
-	l := here()
+// Withdraw implements WaitPoint.
+func (p *semaphorePoint) Withdraw(w *Waiter) bool {
+	s, l := (*Semaphore)(p), here()
 	s.g.enter(l)
 	if !s.waiters.remove(w) {
 		s.g.exit(l)

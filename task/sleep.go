@@ -67,8 +67,11 @@ func (l *Loop) takeSleeper() *sleeper {
 
 func (s *sleeper) expire() { s.t.loop.notify(s.t) }
 
-// Unwound implements Unwinder.
-func (s *sleeper) Unwound(*Waiter) { s.t.loop.wheel.remove(&s.timer) }
+// Withdraw implements WaitPoint.
+func (s *sleeper) Withdraw(*Waiter) bool {
+	s.t.loop.wheel.remove(&s.timer)
+	return !s.t.notified
+}
 
 func (l *Loop) putSleeper(s *sleeper) {
 	s.t = nil

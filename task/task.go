@@ -48,11 +48,11 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, one of which runs at a time.
 type Task struct {
-	wait      Waiter  // its one wait at a time
-	loop      *Loop   // fixed once started
-	worker    *worker // nil before the start and after the end
-	next      *Task   // in a run queue
-	on        any     // what it waits for while parked, or nil
+	wait      Waiter    // its one wait at a time
+	loop      *Loop     // fixed once started
+	worker    *worker   // nil before the start and after the end
+	next      *Task     // in a run queue
+	on        WaitPoint // what it waits for while parked, or nil
 	state     taskState
 	why       Reason
 	notified  bool         // woken since it last parked; see Waiter

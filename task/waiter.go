@@ -13,11 +13,10 @@ import (
 // It is what packages that make others wait are built on; programs do not need it.
 //
 // The protocol: the caller gets its Waiter with Self, publishes the pointer where the
-// waker will look for it, and calls Park. Whoever removes it from there, exactly once
-// and atomically, must then call Wake, exactly once; Wake may come before Park. If
-// Park returns an error, the task's context has ended and the Waiter is still
-// published: the caller removes it, or, if someone else was faster, calls Absorb,
-// which waits for the Wake that is on its way. In the end, Release.
+// waker will look for it, and calls Wait. Whoever removes it from there, exactly once
+// and atomically, must then call Wake, exactly once; Wake may come before Wait. If
+// Wait returns an error, the task's context has ended and the WaitPoint has removed the
+// Waiter; if somebody else was faster, Wait returns nil, after the Wake. In the end, Release.
 //
 // That every publication ends in one Wake or in a removal is what makes a lost or a
 // misdirected wake impossible; no sequence numbers are needed.
@@ -81,52 +80,81 @@ func (w *Waiter) Loop() *Loop {
 	return nil
 }
 
-// Park waits until Wake has been called. It returns an error, without Wake having
-// been called, if the task is cancelled (see Context) before or meanwhile; a plain
-// goroutine waits without such an end. on is what is waited for, for reports: see
-// WaitDescriber; it may be nil. Park is called by the owner of the Waiter.
-func (w *Waiter) Park(why Reason, on any) error {
-	if w.task == nil {
+// A WaitPoint is where a Waiter is published: what the task waits on. It may be a
+// WaitDescriber too, and an Unwinder.
+type WaitPoint interface {
+	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by
+	// somebody else, who has called Wake or is about to; or what was begun can't be taken back,
+	// only cut short, and Wake will come. It is called on the loop of the waiting task, at most
+	// once for each wait, and must not park.
+	Withdraw(w *Waiter) bool
+}
+
+// An Unwinder is a WaitPoint that is told, after Withdraw, if the wait does not return but ends
+// the task, because the runtime shuts down or the task has locked its thread. The task's deferred
+// functions run after that. A wait at any other point returns even then if Withdraw has failed, as
+// what was waited for is the task's; at an Unwinder it ends the task when the Wake has come.
+type Unwinder interface {
+	WaitPoint
+	Unwound(w *Waiter)
+}
+
+// Wait waits until Wake has been called. It returns an error if the task is cancelled (see
+// Context) before or meanwhile and at has withdrawn w: nobody calls Wake then. With a nil at
+// nothing but Wake ends it. A plain goroutine waits without such an end. Wait is called by the
+// owner of the Waiter, and parks.
+func (w *Waiter) Wait(why Reason, at WaitPoint) error {
+	t := w.task
+	if t == nil {
 		<-w.thread().woken
 		return nil
 	}
-	return w.task.park(why, on, true)
+	if to := t.beginPark(why, at, at != nil); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	err := t.endPark()
+	if err != nil && !at.Withdraw(w) {
+		w.absorb()
+		err = nil
+	}
+	return err
 }
 
-// parkUntil is Park that the end of ctx ends too if the caller is a plain goroutine.
-func (w *Waiter) parkUntil(ctx context.Context, why Reason, on any) error {
+// waitUntil is Wait that the end of ctx ends too if the caller is a plain goroutine.
+func (w *Waiter) waitUntil(ctx context.Context, why Reason, at WaitPoint) error {
 	if w.task != nil {
-		return w.task.park(why, on, true)
+		return w.Wait(why, at)
 	}
 	select {
 	case <-w.thread().woken:
 		return nil
 	case <-ctx.Done():
+	}
+	if at.Withdraw(w) {
 		return contextError(ctx)
 	}
+	w.absorb()
+	return nil
 }
 
-// Absorb waits for a Wake that is certain to come. It does not end when the task is
+// absorb waits for a Wake that is certain to come. It does not end when the task is
 // cancelled.
-func (w *Waiter) Absorb() {
+func (w *Waiter) absorb() {
 	if w.task == nil {
 		<-w.thread().woken
 		return
 	}
-	t := w.task
-	x := t.extend()
-	x.firm = true
-	t.park(t.why, nil, false)
-	x.firm = false
+	w.task.park(w.task.why, nil, false)
 }
 
-// parkFully is Park for waits that no cancellation ends.
-func (w *Waiter) parkFully(why Reason, on any) {
+// waitFully is Wait that no cancellation ends.
+func (w *Waiter) waitFully(why Reason, at WaitPoint) {
 	if w.task == nil {
 		<-w.thread().woken
 		return
 	}
-	w.task.park(why, on, false)
+	w.task.park(why, at, false)
 }
 
 // Wake ends the wait. It never parks or blocks and may be called from any goroutine;
@@ -134,6 +162,20 @@ func (w *Waiter) parkFully(why Reason, on any) {
 // lock and, if that loop sleeps, a system call.
 func (w *Waiter) Wake() {
 	w.wakeFrom(here())
+}
+
+// WakeAhead is Wake for a task that a disk has served, or something like it: with the policy
+// fifo it goes ahead of others, see runQueue.
+func (w *Waiter) WakeAhead() {
+	t := w.task
+	switch l := here(); {
+	case t == nil || !t.loop.single:
+		w.wakeFrom(l)
+	case t.loop == l:
+		l.notifyAhead(t)
+	default:
+		t.loop.send(message{kind: msgWakeAhead, t: t})
+	}
 }
 
 // wakeFrom is Wake called on loop l, nil for a plain goroutine.
@@ -167,13 +209,22 @@ func (l *Loop) notify(t *Task) {
 	}
 }
 
+// notifyAhead is notify for WakeAhead.
+func (l *Loop) notifyAhead(t *Task) {
+	t.notified = true
+	if t.state == stateParked {
+		l.leaves(t)
+		l.goAhead(t)
+	}
+}
+
 // park is the one place where tasks wait. The caller is t itself, running. It returns
 // nil when t has been notified, or, if t may be cancelled here, the reason of that.
 //
 // It consists of beginPark, the switch, and endPark. The few callers for which 5 ns
 // matter put the three into their own frame, see coro.Pass.
-func (t *Task) park(why Reason, on any, cancellable bool) error {
-	if to := t.beginPark(why, on, cancellable); to != nil {
+func (t *Task) park(why Reason, at WaitPoint, cancellable bool) error {
+	if to := t.beginPark(why, at, cancellable); to != nil {
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
@@ -181,24 +232,20 @@ func (t *Task) park(why Reason, on any, cancellable bool) error {
 }
 
 // beginPark returns whom to switch to, nil if there is no need to wait.
-func (t *Task) beginPark(why Reason, on any, cancellable bool) *coro.Party {
+func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party {
 	l := t.loop
 	if l.lockSeen {
-		t.refuseThreadLock(on)
+		t.refuseWait(at)
 	}
-	t.on = on
+	t.on = at
 	if t.notified || l.unwinding || cancellable && t.cancelled && !t.givesWay() {
 		return nil
 	}
 	t.fixed = !cancellable
 	t.why = why
 	if l.observed {
-		print := coro.Fingerprint(l.base)
-		if t.worker.onChunk() {
-			print ^= t.worker.asChunk().print
-		}
 		t.seen = true
-		t.node = l.observer.Parked(t, why, print+uint64(why))
+		t.observe(why)
 		if l.piles != nil {
 			l.pileUp(t)
 		}
@@ -243,47 +290,44 @@ func (t *Task) endParkSlow() error {
 	return t.cancelError()
 }
 
-// A withdrawer is something to wait on that can forget a Waiter. It reports false if
-// the Waiter has been taken from it already, and a Wake is on its way.
-type withdrawer interface {
-	withdraw(w *Waiter) bool
-}
-
-// An Unwinder is something to wait on, see Waiter.Park, that is told if the wait does not
-// return but ends the task, because the runtime shuts down or the task has locked its
-// thread: nobody else must find w any more. Deferred functions run after that.
-type Unwinder interface {
-	Unwound(w *Waiter)
+// withdraw ends the wait of t at a point for good, and reports false if that is not possible:
+// then a Wake is certain to come.
+func (t *Task) withdraw(at WaitPoint) bool {
+	if at == nil || t.extra().firm || !at.Withdraw(&t.wait) {
+		return false
+	}
+	if u, ok := at.(Unwinder); ok {
+		u.Unwound(&t.wait)
+	}
+	return true
 }
 
 // unwind ends t, whose wait is not over, because the runtime shuts down. But if what it
-// waits for has been given to it already, t takes that and ends at its next wait.
+// waits for has been given to it already, t takes that and ends at its next wait, see Unwinder.
 func (t *Task) unwind() {
-	l := t.loop
-	if d, ok := t.on.(withdrawer); t.extra().firm || ok && !d.withdraw(&t.wait) {
-		for !t.notified {
-			t.fixed = true
-			if l.observed {
-				t.node = l.observer.Parked(t, t.why, t.worker.fingerprint(l))
-			}
-			t.state = stateParked
-			if to := l.handOver(t); to != nil {
-				coro.Switch(&t.worker.Party, to)
-			}
-			if l.observed {
-				l.observer.Resumed(t)
-			}
+	l, at := t.loop, t.on
+	if t.withdraw(at) {
+		t.on = nil
+		runtime.Goexit()
+	}
+	for !t.notified {
+		t.fixed = true
+		if l.observed {
+			t.observe(t.why)
 		}
-		return
+		t.state = stateParked
+		if to := l.handOver(t); to != nil {
+			coro.Switch(&t.worker.Party, to)
+		}
+		if l.observed {
+			l.observer.Resumed(t)
+		}
 	}
-	if c, ok := t.on.(*Cond); ok {
-		c.unwound(t)
-	}
-	if u, ok := t.on.(Unwinder); ok {
+	if u, ok := at.(Unwinder); ok && !t.extra().firm {
+		t.notified, t.on = false, nil
 		u.Unwound(&t.wait)
+		runtime.Goexit()
 	}
-	t.on = nil
-	runtime.Goexit()
 }
 
 // At is Yield at a place that has a name: a stage boundary, which the blocking graph
@@ -300,14 +344,26 @@ func At(name string) {
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }
 
-// observeLabel tells the observer that t waits, or passes, at a place with a name.
-func (l *Loop) observeLabel(t *Task, why Reason) {
-	fp := t.worker.fingerprint(l)
-	for i := range len(l.label) {
-		fp = (fp ^ uint64(l.label[i])) * 0x100000001b3
+// observe tells the observer that t, which runs, waits or passes where it is.
+func (t *Task) observe(why Reason) {
+	l := t.loop
+	print := coro.Fingerprint(l.base)
+	if t.worker.onChunk() {
+		print ^= t.worker.asChunk().print
 	}
-	t.node = l.observer.Parked(t, why, fp+uint64(why))
+	if l.label != "" {
+		print = l.labelled(print)
+	}
+	t.node = l.observer.Parked(t, why, print+uint64(why))
 	l.label = ""
+}
+
+// labelled is the fingerprint of a place with the label.
+func (l *Loop) labelled(print uint64) uint64 {
+	for i := range len(l.label) {
+		print = (print ^ uint64(l.label[i])) * 0x100000001b3
+	}
+	return print
 }
 
 // Yield lets every task of the loop that is ready run before the caller goes on; but of
@@ -321,19 +377,11 @@ func Yield() {
 	}
 	t := l.cur
 	if l.lockSeen {
-		t.refuseThreadLock(nil)
+		t.refuseTied()
 	}
 	t.why = ReasonYield
 	if l.observed {
-		if l.label == "" {
-			print := coro.Fingerprint(l.base)
-			if t.worker.onChunk() {
-				print ^= t.worker.asChunk().print
-			}
-			t.node = l.observer.Parked(t, ReasonYield, print+uint64(ReasonYield))
-		} else {
-			l.observeLabel(t, ReasonYield)
-		}
+		t.observe(ReasonYield)
 	}
 	t.state = stateQueued
 	l.enqueue(t)

@@ -44,7 +44,7 @@ func (wg *WaitGroup) Wait() {
 	w := Self()
 	wg.waiters.push(w)
 	wg.g.exit(l)
-	w.parkFully(ReasonWaitGroup, wg)
+	w.waitFully(ReasonWaitGroup, (*waitGroupPoint)(wg))
 	w.Release()
 }
 
@@ -57,16 +57,20 @@ func (wg *WaitGroup) Go(fn func()) {
 	})
 }
 
+// A waitGroupPoint is a WaitGroup as something to wait on.
+type waitGroupPoint WaitGroup
+
 // DescribeWait says how many are not done.
-func (wg *WaitGroup) DescribeWait() string {
-	l := here()
+func (p *waitGroupPoint) DescribeWait() string {
+	wg, l := (*WaitGroup)(p), here()
 	wg.g.enter(l)
 	defer wg.g.exit(l)
 	return fmt.Sprintf("WaitGroup %p: %d not done", wg, wg.count)
 }
 
-func (wg *WaitGroup) withdraw(w *Waiter) bool {
-	l := here()
+// Withdraw implements WaitPoint.
+func (p *waitGroupPoint) Withdraw(w *Waiter) bool {
+	wg, l := (*WaitGroup)(p), here()
 	wg.g.enter(l)
 	defer wg.g.exit(l)
 	return wg.waiters.remove(w)

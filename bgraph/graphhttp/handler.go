@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package graphhttp serves the blocking graph of the running program over HTTP, for people
 // and for bgdump.
 package graphhttp

@@ -39,7 +39,11 @@ func (s Side) String() string {
 	if !s.Program.Started.IsZero() {
 		name += ", started " + s.Program.Started.UTC().Format(time.DateTime) + " UTC"
 	}
-	return fmt.Sprintf("%s, %v, one wait in %d timed", name, s.Span, max(s.Sampling, 1))
+	timed := fmt.Sprintf("one wait in %d timed", s.Sampling)
+	if s.Sampling <= 1 {
+		timed = "every wait timed"
+	}
+	return fmt.Sprintf("%s, %v, %s", name, s.Span, timed)
 }
 
 func (c *Comparison) writeNodes(b *bytes.Buffer) {

@@ -16,6 +16,9 @@ type DrawOptions struct {
 	// MaxNodes is how many nodes are drawn, 3 to 500: if there are more, the busiest,
 	// and one that stands for all others. 0: 60.
 	MaxNodes int
+	// Prune leaves out edges that have less than this share (0 to 1) of all steps, and less
+	// of all CPU time too, and nodes to which no other edge leads. 0: none.
+	Prune float64
 }
 
 // What DrawOptions.Color may be.

@@ -112,9 +112,10 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
 		sums[d].Merge(&e.CPU)
 		d.CPU = sums[d].Mean()
 	}
+	g.prune()
 	if len(g.edges) > mostArrows {
 		slices.SortStableFunc(g.edges, func(a, b *drawEdge) int { return cmp.Compare(b.Count, a.Count) })
-		g.hidden = len(g.edges) - mostArrows
+		g.hidden += len(g.edges) - mostArrows
 		g.edges = g.edges[:mostArrows]
 	}
 	slices.SortFunc(g.edges, func(a, b *drawEdge) int { return compareDrawn(a.DrawnEdge, b.DrawnEdge) })
@@ -126,6 +127,30 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
 		e.from.out = append(e.from.out, e)
 		e.to.in = append(e.to.in, e)
 	}
+}
+
+// prune leaves out rare edges, see DrawOptions.Prune, and nodes that had no others.
+func (g *drawGraph) prune() {
+	if g.o.Prune <= 0 {
+		return
+	}
+	var count, cpu float64
+	for _, e := range g.edges {
+		count += float64(e.Count)
+		cpu += e.cpu
+	}
+	all := len(g.edges)
+	linked, was := map[*drawNode]bool{}, map[*drawNode]bool{}
+	g.edges = slices.DeleteFunc(g.edges, func(e *drawEdge) bool {
+		was[e.from], was[e.to] = true, true
+		if float64(e.Count) < g.o.Prune*count && e.cpu < g.o.Prune*cpu {
+			return true
+		}
+		linked[e.from], linked[e.to] = true, true
+		return false
+	})
+	g.hidden = all - len(g.edges)
+	g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool { return was[n] && !linked[n] })
 }
 
 func compareDrawn(a, b DrawnEdge) int {

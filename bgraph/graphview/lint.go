@@ -135,6 +135,7 @@ func (l *linter) add(weight float64, f Finding) {
 	if f.Name == "" {
 		f.Name = l.place(f.Node, f.To)
 	}
+	f.Message, f.Advice = l.w.fill(f.Message), l.w.fill(cmp.Or(l.w.advice[f.Check], f.Advice))
 	l.found = append(l.found, graded{f, weight})
 }
 

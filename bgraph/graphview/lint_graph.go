@@ -28,9 +28,9 @@ func (l *linter) readyQueues() {
 	if mean := all.Mean(); mean >= bgraph.Nanos(l.o.ReadyLimit) {
 		l.add(float64(mean), Finding{
 			Severity: SeverityWarning, Check: CheckSaturated,
-			Message: fmt.Sprintf("Tasks that could run wait for their loop for %v on average, one in a hundred for %v or more. %sThe longest wait, %v, was at %s.",
+			Message: fmt.Sprintf("{Tasks} that could run wait for their {loop} for %v on average, one in a hundred for %v or more. %sThe longest wait, %v, was at %s.",
 				mean, all.Quantile(0.99), l.busy(), all.Max, l.name(worst.Key)),
-			Advice: "There is more to do than the loops can: admit less work, make the steps with most CPU time cheaper, or add loops if there are processors for them.",
+			Advice: "There is more to do than the {loops} can: admit less work, make the steps with most CPU time cheaper, or add {loops} if there are processors for them.",
 		})
 	}
 	l.passedOver(all.Mean())
@@ -74,14 +74,14 @@ func (l *linter) passedOver(mean bgraph.Nanos) {
 		if n.Key == bgraph.KeyEnd || most < bgraph.Nanos(l.o.StarveLimit) || most < 100*mean || longest >= most/2 {
 			continue
 		}
-		message := fmt.Sprintf("A task was ready here for %v before it ran; the mean here is %v, everywhere %v, and no step took longer than %v.",
+		message := fmt.Sprintf("A {task} was ready here for %v before it ran; the mean here is %v, everywhere %v, and no step took longer than %v.",
 			most, n.Ready.Mean(), mean, longest)
 		if held := l.heldBack(n.Key); held != "" {
 			message += " The scheduler holds this place back: " + held + "."
 		}
 		l.add(float64(most), Finding{
 			Severity: SeverityWarning, Check: CheckStarvation, Node: n.Key, Message: message,
-			Advice: "Either very many tasks became ready at once, or the scheduling policy prefers others: compare its priorities, and the arrivals of this place with those of the others.",
+			Advice: "Either very many {tasks} became ready at once, or the scheduling policy prefers others: compare its priorities, and the arrivals of this place with those of the others.",
 		})
 	}
 }
@@ -129,7 +129,7 @@ func (l *linter) loops() {
 	}
 	l.add(float64(most.Steps), Finding{
 		Severity: SeverityWarning, Check: CheckUnbalanced,
-		Message: fmt.Sprintf("Loop %d made %s of %s steps (%s); the others made %s on average.",
+		Message: fmt.Sprintf("{Loop} %d made %s of %s steps (%s); the others made %s on average.",
 			most.Index, countText(most.Steps), countText(all), percentText(ratio(float64(most.Steps), float64(all))), amountText(float64(int64(others)), "")),
 		Advice: "A task stays on the loop where it began. See what starts tasks on that loop: few busy connections, one task that spawns all the others, or task.GoOn.",
 	})
@@ -147,7 +147,7 @@ func (l *linter) trust() {
 		}
 		l.add(0, Finding{
 			Severity: SeverityWarning, Check: CheckOverflow,
-			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge (limit %s for each loop).",
+			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge (limit %s for each {loop}).",
 				countText(o.Nodes), countText(arrivals), countText(o.MaxNodes), countText(o.Edges), countText(steps), countText(o.MaxEdges)),
 			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with task.At.",
 		})
@@ -163,7 +163,7 @@ func (l *linter) trust() {
 	if counted == 0 {
 		l.add(0, Finding{
 			Severity: SeverityInfo, Check: CheckFewSamples,
-			Message: fmt.Sprintf("No task has run in %v, so there is nothing to see but who waits.", l.s.Span),
+			Message: fmt.Sprintf("No {task} has run in %v, so there is nothing to see but who waits.", l.s.Span),
 			Advice:  "Look again when there is something to do.",
 		})
 		return

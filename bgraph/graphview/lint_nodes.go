@@ -51,7 +51,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 	}
 	l.convoys[n.Key] = true
 	f := Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key}
-	f.Message = fmt.Sprintf("%s tasks queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
+	f.Message = fmt.Sprintf("%s {tasks} queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
 		rateText(queued), countText(n.Now), countText(n.Peak), wait, bgraph.Nanos(ran/steps))
 	slow := false
 	holders := l.holders(out)
@@ -61,7 +61,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 	}
 	f.Advice = "Do less while the lock is held, or use several locks, one for each part of what it guards."
 	if slow {
-		f.Advice = "The lock seems to be held while the task waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
+		f.Advice = "The lock seems to be held while the {task} waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
 	}
 	if n.Reason == "semaphore" {
 		f.Severity = SeverityInfo
@@ -120,9 +120,9 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 	l.convoys[n.Key] = true
 	l.add(float64(back), Finding{
 		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
-		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the tasks were woken for nothing, %s times a second. At most %s waited at a time.",
+		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
 			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), rateText(l.perSecond(back)), countText(n.Peak)),
-		Advice: "Use Signal instead of Broadcast where one task can go on, or a condition variable for each thing that is waited for.",
+		Advice: "Use Signal instead of Broadcast where one {task} can go on, or a condition variable for each thing that is waited for.",
 	})
 }
 
@@ -141,15 +141,15 @@ func (l *linter) piles() {
 		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
 		switch {
 		case diff && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
-			f.Message = fmt.Sprintf("In %v %s tasks came and %s left: %s more than before, now %s.",
+			f.Message = fmt.Sprintf("In %v %s {tasks} came and %s left: %s more than before, now %s.",
 				l.s.Span, countText(n.Arrivals), countText(n.Departures), countText(grown), countText(n.Now))
 			if !queue {
 				f.Severity = SeverityInfo
 			}
 		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
-			f.Message = fmt.Sprintf("%s tasks wait here, and in %v none has left.", countText(n.Now), l.s.Span)
+			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", countText(n.Now), l.s.Span)
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
-			f.Message = fmt.Sprintf("%s tasks wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
+			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
 				countText(n.Now), rateText(l.perSecond(n.Departures)), bgraph.Nanos(stay), rateText(expected))
 		default:
 			continue
@@ -161,7 +161,7 @@ func (l *linter) piles() {
 func pileAdvice(reason string) string {
 	switch reason {
 	case "channel send":
-		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer tasks send."
+		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer {tasks} send."
 	case "write":
 		return "Clients take responses more slowly than they are made. A write deadline gets rid of those that do not read."
 	case "offload", "disk":
@@ -169,9 +169,9 @@ func pileAdvice(reason string) string {
 	case "connect":
 		return "The other side accepts connections more slowly than they are asked for. Keep connections, or limit how many are made at a time."
 	case "read", "accept", "sleep", "select", "context", "cond", "channel receive":
-		return "That is fine if there are more clients, or more to wait for, than before. If not, whoever should wake these tasks does not."
+		return "That is fine if there are more clients, or more to wait for, than before. If not, whoever should wake these {tasks} does not."
 	}
-	return "Whoever these tasks wait for is too slow: see what runs in between, or admit less work."
+	return "Whoever these {tasks} wait for is too slow: see what runs in between, or admit less work."
 }
 
 // leastStuck is how long a task must have waited in a graph that covers less than WaitLimit.
@@ -195,9 +195,9 @@ func (l *linter) stuck() {
 			continue
 		}
 		f := Finding{Severity: SeverityWarning, Check: CheckStuck, Node: n.Key}
-		f.Message = fmt.Sprintf("Of the %s tasks that wait here one has done so for %v", countText(n.Now), n.Oldest)
+		f.Message = fmt.Sprintf("Of the %s {tasks} that wait here one has done so for %v", countText(n.Now), n.Oldest)
 		if n.Now == 1 {
-			f.Message = fmt.Sprintf("A task has waited here for %v", n.Oldest)
+			f.Message = fmt.Sprintf("A {task} has waited here for %v", n.Oldest)
 		}
 		switch left := n.Departures; {
 		case slices.Contains(certainWaits, n.Reason):
@@ -228,7 +228,7 @@ func stuckAdvice(reason string) string {
 	case reason == "channel send":
 		return "Nobody receives any more: whoever did has ended or is stuck itself. Close the channel, or send under a context."
 	case reason == "join" || reason == "waitgroup":
-		return "What is waited for does not end: see where those tasks wait."
+		return "What is waited for does not end: see where those {tasks} wait."
 	}
 	return "If it is an idle worker, all is well. If not, nobody will wake it: the channel is never closed, the signal never given. A context gives such waits an end."
 }

@@ -26,16 +26,16 @@ func (l *linter) steps() {
 		switch {
 		case e.CPU.Count > 1 && mean >= limit:
 			f.Severity = SeverityError
-			f.Message = fmt.Sprintf("The step takes its loop for %v on average", mean)
+			f.Message = fmt.Sprintf("The step takes its {loop} for %v on average", mean)
 		case p99 >= limit:
 			f.Severity = SeverityWarning
-			f.Message = fmt.Sprintf("One step in a hundred takes its loop for %v or more; the mean is %v", p99, mean)
+			f.Message = fmt.Sprintf("One step in a hundred takes its {loop} for %v or more; the mean is %v", p99, mean)
 		case e.Overruns >= leastOverruns && float64(e.Overruns) >= overrunShare*float64(e.Count) || l.veryLong(e):
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("The watchdog found %s of %s steps too long; the mean is %v", countText(e.Overruns), countText(e.Count), mean)
 		case e.CPU.Max >= veryLong*limit:
 			f.Severity = SeverityInfo
-			f.Message = fmt.Sprintf("A step took its loop for %v once, or the kernel took the loop from it; the mean is %v", e.CPU.Max, mean)
+			f.Message = fmt.Sprintf("A step took its {loop} for %v once, or the kernel took the {loop} from it; the mean is %v", e.CPU.Max, mean)
 		default:
 			continue
 		}
@@ -108,7 +108,7 @@ func (l *linter) unfinished() {
 		held := o.Held + bgraph.Nanos(max(l.s.Taken.Sub(o.At), 0))
 		l.add(float64(held), Finding{
 			Severity: SeverityError, Check: CheckLongStep, Node: o.From,
-			Message: fmt.Sprintf("Task %s left this place on loop %d and had run for %v at %s without waiting; if it still does, no other task of that loop has run for %v.",
+			Message: fmt.Sprintf("{Task} %s left this place on {loop} %d and had run for %v at %s without waiting; if it still does, no other {task} of that {loop} has run for %v.",
 				o.Task, o.Loop, o.Held, o.At.Format(time.TimeOnly), held),
 			Advice: longStepAdvice, Stack: programStack(o.Stack),
 		})

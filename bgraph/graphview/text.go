@@ -57,15 +57,26 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}
+	writeFirst(&b, s, o.Width)
 	nodes.title = fmt.Sprintf("NODES: %s, by %s", countText(len(nodes.rows)), byNode)
 	nodes.width, nodes.limit = o.Width, o.Limit
 	if o.Stacks {
 		nodes.below = func(r *nodeRow) []string { return stackLines(r.Stack, len(r.Stack)) }
+	} else {
+		nodes.below = func(r *nodeRow) []string {
+			if text := wakersText(r.Node); text != "" {
+				return []string{text}
+			}
+			return nil
+		}
 	}
 	nodes.write(&b)
 	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(len(edges.rows)), byEdge)
 	edges.width, edges.limit = o.Width, o.Limit
 	edges.below = func(r *edgeRow) []string {
+		if text := partsText(r.Edge); text != "" {
+			return []string{text}
+		}
 		if text := changesText(s, r.Edge); text != "" {
 			return []string{text}
 		}
@@ -73,7 +84,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	}
 	edges.write(&b)
 	writeRuns(&b, s, names, o.Width)
-	for _, t := range []*textTable[[]string]{resourceTable(s), loopTable(s)} {
+	for _, t := range []*textTable[[]string]{startTable(s), spanTable(s), resourceTable(s), loopTable(s)} {
 		t.width, t.limit = o.Width, o.Limit
 		t.write(&b)
 	}
@@ -103,6 +114,9 @@ func headLines(s *bgraph.Snapshot) []string {
 		if s.CollectorCPU > 0 {
 			busy += fmt.Sprintf(", %s of it for the collector", durationText(s.CollectorCPU))
 		}
+	}
+	if s.Kind == bgraph.KindGoroutines {
+		return traceHead(s, steps, cpu)
 	}
 	lines := []string{
 		fmt.Sprintf("%s, pid %d on %s, %s, at %s", orUnknown(p.Name), p.PID, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
@@ -188,7 +202,7 @@ func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
 }
 
 func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
-	t := &textTable[[]string]{title: "LOOPS", columns: plainColumns(" loop", " tasks", " steps", " steps/s")}
+	t := &textTable[[]string]{title: strings.ToUpper(wordsOf(s).loops), columns: plainColumns(" "+wordsOf(s).loop, " tasks", " steps", " steps/s")}
 	for _, l := range s.Loops {
 		t.rows = append(t.rows, []string{
 			countText(l.Index), countText(l.Tasks), countText(l.Steps), rateText(perSecond(s, l.Steps)),

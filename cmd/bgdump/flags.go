@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -12,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
@@ -30,6 +29,7 @@ const (
 	modeDump   mode = "dump"
 	modeRecord mode = "record"
 	modeHTTP   mode = "http"
+	modeMD     mode = "md"
 )
 
 // settings is what the command line says.
@@ -52,15 +52,22 @@ type settings struct {
 	record   string
 	http     string
 	version  bool
+	raw      bool // of traces: short system calls are waits, too
+	cpu      bool // a CPU profile beside a trace
+	prune    float64
 }
+
+// tracing is how traces are read.
+func (set *settings) tracing() gotrace.Options { return gotrace.Options{Raw: set.raw} }
 
 // fits says in which modes a flag makes sense, for those that do not in all.
 var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
-	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump}, drawn...)
+	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD}, drawn...)
 	return map[string][]mode{
 		"sort":     {modeText, modeTop},
-		"limit":    append([]mode{modeText}, drawn...),
+		"limit":    append([]mode{modeText, modeMD}, drawn...),
+		"prune":    drawn,
 		"stacks":   {modeText},
 		"focus":    append([]mode{modeTop, modeHTTP}, written...),
 		"ignore":   append([]mode{modeTop, modeHTTP}, written...),
@@ -91,6 +98,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		{modePprof, "write a profile for go tool pprof, with the sample types cpu, wait, ready, count and heap"},
 		{modeFolded, "write stacks in the folded form, for flame graphs; see -metric"},
 		{modeLint, "look for steps that never yield, places where tasks pile up, contended locks, leaks and tasks that wait for ever"},
+		{modeMD, "write what is most important as Markdown, for an issue"},
 		{modeDump, "write a dump, which bgdump can read again"},
 	} {
 		wanted[f.mode] = flags.Bool(string(f.mode), false, f.text)
@@ -109,6 +117,9 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
 	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
+	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
+	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
+	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of a drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
 	flags.BoolVar(&set.version, "version", false, "print the version of bgdump and stop")
 	return flags, wanted
 }
@@ -242,6 +253,8 @@ func (set *settings) checkValues() error {
 		return errors.New("both sources are the same; to see what a program does from now on, use -seconds")
 	}
 	switch {
+	case !(set.prune >= 0 && set.prune <= 100):
+		return fmt.Errorf("-prune %v; want 0 to 100 percent", set.prune)
 	case set.limit < 0:
 		return fmt.Errorf("-limit %d is negative", set.limit)
 	case set.keep < 0:

@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -9,9 +7,10 @@ import (
 	"strings"
 )
 
-const usage = `Bgdump shows where the tasks of a running program wait, and what the steps
-between two waits cost: its blocking graph, which programs built with Capriccio
-for Go keep all the time at next to no cost.
+const usage = `Bgdump shows where the goroutines or tasks of a Go program wait, what they do
+between two waits, and who wakes them: its blocking graph. Of any Go program it
+makes that from an execution trace; programs built with Capriccio for Go keep it
+all the time at next to no cost.
 
 Usage:
 
@@ -20,7 +19,13 @@ Usage:
 
 A SOURCE is one of these:
 
+  http://localhost:6060    any Go program that serves net/http/pprof there: an
+                           execution trace of 5 seconds is taken (-seconds says
+                           how long), which costs it 1 to 15 % of its throughput
+  trace.out                an execution trace: of go test -trace, runtime/trace
+                           or a flight recorder
   4711                     the program that runs as process 4711 on this machine
+                           and was built with Capriccio for Go
   http://127.0.0.1:9090    a program that serves its graph on that admin address
                            (or the address of the graph: .../debug/bgraph/)
   before.bgraph            a file that bgdump -dump wrote, or the program itself
@@ -31,6 +36,11 @@ A SOURCE is one of these:
 
 For example:
 
+  bgdump http://localhost:6060         what to look at first, then tables
+  bgdump -svg -o graph.svg trace.out   a drawing
+  bgdump before.out after.out          what has changed between two traces
+  bgdump -lint trace.out               exits with 1 if something looks wrong
+  bgdump -md trace.out                 the same for an issue
   bgdump 4711                          tables of all places where tasks wait
   bgdump -top 4711                     the same live, like top; ? shows its keys
   bgdump -lint 4711                    say what looks wrong, and what to do
@@ -52,6 +62,11 @@ one wait to the next; "CPU" is what these steps cost.
 If both sources are of the same run of a program, what happened between the two
 moments is shown, in any format. If not, a table compares them, or -json does.
 
+In a trace, waits for the collector, preemptions and system calls under 1 ms are
+parts of steps. Goroutines of the Go runtime are left out. Tasks of Capriccio
+for Go are seen as little more than coroutine switches there: ask such a program
+for its own graph. A trace that is cut off is shown as far as it goes.
+
 The process is asked by a signal, but only if it announces that it expects it;
 no other process is disturbed. Whoever may send it a signal and read its files
 may ask, which is its user and root. What bgdump reads may come from anybody.
@@ -65,9 +80,9 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "top http lint svg dot folded pprof json dump record"},
-	{"What to show", "focus ignore sort limit stacks seconds metric color"},
-	{"How to do it", "o interval keep timeout version"},
+	{"What to do instead of showing tables", "top http lint md svg dot folded pprof json dump record"},
+	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
+	{"How to do it", "o interval keep timeout cpu version"},
 }
 
 // writeHelp prints the help that was asked for.

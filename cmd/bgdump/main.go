@@ -1,5 +1,3 @@
-//go:build linux
-
 // Command bgdump shows and exports the blocking graph of a running program. Run it with
 // -help.
 package main
@@ -26,7 +24,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, syscall.SIGWINCH)
+	notifyResized(resized)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], &surroundings{
@@ -79,7 +77,7 @@ func explain(err error) string {
 		return "interrupted"
 	}
 	text := strings.TrimPrefix(err.Error(), "bgraph: ")
-	return strings.ReplaceAll(text, ": bgraph: ", ": ")
+	return strings.NewReplacer(": bgraph: ", ": ", ": gotrace: ", ": ").Replace(text)
 }
 
 // isEnded says that the source will never answer again.
@@ -92,7 +90,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	sources := make([]source, len(set.sources))
 	for i, arg := range set.sources {
 		var err error
-		if sources[i], err = openSource(arg, sur, set.timeout, set.interval); err != nil {
+		if sources[i], err = openSource(arg, sur, set); err != nil {
 			return exitFailed, err
 		}
 	}

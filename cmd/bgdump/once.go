@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -55,6 +53,9 @@ func take(ctx context.Context, set *settings, src source, sur *surroundings) (*b
 	if err != nil {
 		return nil, err
 	}
+	if before.Kind == bgraph.KindGoroutines {
+		return before, nil // a trace of that length
+	}
 	if err := wait(ctx, sur.clock, set.seconds); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 			return exitFailed, err
 		}
 	}
-	if sameRun(snaps[0], snaps[1]) {
+	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) {
 		s, err := bgraph.Diff(snaps[0], snaps[1])
 		if err != nil {
 			return exitFailed, err
@@ -118,6 +119,9 @@ func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surrounding
 }
 
 func runName(s *bgraph.Snapshot) string {
+	if s.Program.PID == 0 {
+		return printable(s.Program.Name)
+	}
 	return fmt.Sprintf("%s (process %d on %s)", printable(s.Program.Name), s.Program.PID, printable(s.Program.Host))
 }
 
@@ -148,7 +152,12 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 
 func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
 	drawing := graphview.DrawOptions{Color: set.color, MaxNodes: set.limit}
+	if s.Kind == bgraph.KindGoroutines {
+		drawing.Prune = set.prune / 100
+	}
 	switch set.mode {
+	case modeMD:
+		return graphview.WriteMarkdown(w, s, set.limit)
 	case modeDOT:
 		return graphview.WriteDOT(w, s, drawing)
 	case modeSVG:

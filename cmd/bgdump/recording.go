@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -102,7 +100,7 @@ func (f *folderSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 }
 
 func (f *folderSource) read(ctx context.Context, name string) (*bgraph.Snapshot, error) {
-	return fileSource(filepath.Join(f.dir, name)).Snapshot(ctx)
+	return fileSource{path: filepath.Join(f.dir, name)}.Snapshot(ctx)
 }
 
 // span returns the last recording and the latest that was made at least d before it.

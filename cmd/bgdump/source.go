@@ -1,10 +1,7 @@
-//go:build linux
-
 package main
 
 import (
-	"bytes"
-	"cmp"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +9,15 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // A source is where graphs come from. Snapshot may be called again and again, from one
@@ -45,12 +44,13 @@ func (e endedError) Unwrap() error { return e.error }
 // openSource finds out what kind of source an argument of the command line names.
 // step is how long a recorded snapshot stands for the present when a folder is
 // replayed.
-func openSource(arg string, sur *surroundings, timeout, step time.Duration) (source, error) {
+func openSource(arg string, sur *surroundings, set *settings) (source, error) {
+	timeout, step := set.timeout, set.interval
 	if arg == "" {
 		return nil, errors.New("the name of a source is empty")
 	}
 	if arg == "-" {
-		return &stdinSource{in: sur.stdin}, nil
+		return &stdinSource{in: sur.stdin, o: set.tracing()}, nil
 	}
 	if allDigits(arg) {
 		pid, err := strconv.ParseInt(arg, 10, 32)
@@ -63,7 +63,7 @@ func openSource(arg string, sur *surroundings, timeout, step time.Duration) (sou
 		if err != nil {
 			return nil, err
 		}
-		return newURLSource(u, sur.clock, timeout), nil
+		return newURLSource(u, sur, set), nil
 	}
 	info, err := os.Stat(arg)
 	switch {
@@ -76,7 +76,7 @@ func openSource(arg string, sur *surroundings, timeout, step time.Duration) (sou
 	case info.IsDir():
 		return openFolder(arg, sur.clock, step)
 	}
-	return fileSource(arg), nil
+	return fileSource{arg, set.tracing()}, nil
 }
 
 func allDigits(s string) bool {
@@ -114,20 +114,54 @@ func asURL(arg string) (u *url.URL, ok bool, err error) {
 	return u, true, nil
 }
 
-// A fileSource is a dump in a file. It is read each time, since it may be replaced.
-type fileSource string
-
-func (f fileSource) Name() string { return printable(string(f)) }
-
-func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
-	return bgraph.ReadFile(string(f)) // its errors name the file
+// A fileSource is a dump or a trace in a file. It is read each time, since it may be replaced.
+type fileSource struct {
+	path string
+	o    gotrace.Options
 }
 
-// A stdinSource is a dump on the standard input, which is read when first asked for.
+func (f fileSource) Name() string { return printable(f.path) }
+
+func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	if isTrace, err := beginsATrace(f.path); err != nil || !isTrace {
+		return bgraph.ReadFile(f.path) // its errors name the file
+	}
+	in, err := os.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	f.o.Name = filepath.Base(f.path)
+	s, err := gotrace.Read(bufio.NewReaderSize(in, 1<<20), f.o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return s, nil
+}
+
+// beginsATrace looks at the first bytes of a file. What is not a plain file is no trace: to
+// look would use it up.
+func beginsATrace(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, 16)
+	n, _ := io.ReadFull(f, head)
+	return gotrace.IsTrace(head[:n]), nil
+}
+
+// A stdinSource is a dump or a trace on the standard input, which is read when first asked for.
 type stdinSource struct {
 	in   io.Reader
+	o    gotrace.Options
 	read bool
-	dump []byte
+	snap *bgraph.Snapshot
 	err  error
 }
 
@@ -136,13 +170,22 @@ func (*stdinSource) Name() string { return "standard input" }
 func (s *stdinSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	if !s.read {
 		s.read = true
-		s.dump, s.err = io.ReadAll(io.LimitReader(s.in, bgraph.MaxDumpBytes+1))
+		s.o.Name = "standard input"
+		s.snap, s.err = readGraph(s.in, s.o)
 	}
-	snap, err := bgraph.Decode(bytes.NewReader(s.dump))
-	if err = cmp.Or(s.err, err); err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+	if s.err != nil {
+		return nil, fmt.Errorf("standard input: %w", s.err)
 	}
-	return snap, nil
+	return s.snap.Clone(), nil
+}
+
+// readGraph reads a dump or a trace.
+func readGraph(r io.Reader, o gotrace.Options) (*bgraph.Snapshot, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if head, _ := in.Peek(16); gotrace.IsTrace(head) {
+		return gotrace.Read(in, o)
+	}
+	return bgraph.Decode(in)
 }
 
 // printable makes what came from elsewhere fit for a terminal and for one line.
@@ -165,4 +208,11 @@ func clip(s string, n int) string {
 		return string(r[:max(n, 0)])
 	}
 	return string(r[:n-1]) + "…"
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return graphview.CountText(int64(n)) + " " + thing + "s"
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -190,3 +191,6 @@ func (t *terminal) poll(quit *os.File, millis int) (ready bool, err error) {
 		return n > 0, nil
 	}
 }
+
+// notifyResized lets c know when the terminal has another size.
+func notifyResized(c chan<- os.Signal) { signal.Notify(c, unix.SIGWINCH) }

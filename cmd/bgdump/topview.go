@@ -181,13 +181,6 @@ func (v *topView) headings() []line {
 	return []line{{text: title, look: bold}, {text: totals}, v.state()}
 }
 
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return graphview.CountText(int64(n)) + " " + thing + "s"
-}
-
 // state says of what time the figures are, and what is the matter.
 func (v *topView) state() line {
 	taken := v.last.Taken.Local().Format(time.TimeOnly)

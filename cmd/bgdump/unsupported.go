@@ -2,5 +2,51 @@
 
 package main
 
-// The identifier below is undefined on purpose: it is the whole error message.
-var _ = command_bgdump_needs_linux_because_it_reads_proc_and_drives_terminals
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// What is left out where there is no Linux: processes, which are asked by way of /proc, and
+// the table that fills a terminal. Files, traces and URLs are the same everywhere.
+
+type kernel struct{}
+
+func systemKernel() *kernel { return nil }
+
+type processSource struct {
+	pid     int
+	kernel  *kernel
+	clock   clock
+	timeout time.Duration
+}
+
+func (*processSource) Name() string { return "the process" }
+
+func (*processSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	return nil, errors.New("a process can be asked by its id on Linux only; name the URL of its admin address, or a file")
+}
+
+func runTop(context.Context, *settings, source, *surroundings) error {
+	return errors.New("-top works on Linux only; -http :8000 shows the same in a browser")
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func terminalWidth(io.Writer) int { return 0 }
+
+func suspend() {}
+
+func notifyResized(chan<- os.Signal) {}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -17,45 +15,85 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 )
 
 // handlerPath is where admin servers have the handler of package bgraph.
 const handlerPath = "/debug/bgraph/"
 
-// A urlSource is a program that answers HTTP requests with its graph.
+// profilePath is where net/http/pprof puts itself.
+const profilePath = "/debug/pprof/"
+
+// A urlSource is a program that answers HTTP requests with its graph, or with an execution
+// trace to make one of.
 type urlSource struct {
 	name    string
-	places  []*url.URL // where the handler may be, the likeliest first; the one that answered alone, later
+	places  []place // where to ask, the likeliest first; the one that answered alone, later
 	client  *http.Client
 	clock   clock
 	timeout time.Duration
+	stderr  io.Writer
+	o       gotrace.Options
+	tracing time.Duration // how long a trace is taken
+	cpu     bool          // with a CPU profile beside it
 }
 
+// A place is an address to ask.
+type place struct {
+	*url.URL
+	trace bool // of package net/http/pprof
+}
+
+// Of a trace, what is downloaded at most, and how long it is taken unless -seconds says so.
+const (
+	mostTrace    = 512 << 20
+	usualTracing = 5 * time.Second
+)
+
 // newURLSource makes a source of the handler at u; if u is but the address of a
-// server, the handler is looked for in its usual place first.
-func newURLSource(u *url.URL, c clock, timeout time.Duration) *urlSource {
+// server, the handler is looked for in its usual place first, and then net/http/pprof.
+func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
+	out := &urlSource{name: u.Redacted(), clock: sur.clock, timeout: set.timeout, stderr: sur.stderr, o: set.tracing(), cpu: set.cpu,
+		tracing: usualTracing, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+	if set.seconds > 0 {
+		out.tracing = max(set.seconds.Round(time.Second), time.Second)
+	}
+	out.o.MaxBytes, out.o.Name = mostTrace, u.Host
 	given := *u
 	query := given.Query()
 	query.Set("format", "dump")
 	given.RawQuery = query.Encode()
-	places := []*url.URL{&given}
-	if u.Path == "" || u.Path == "/" {
+	profiles := *u
+	profiles.Path = profilePath
+	switch at := strings.Index(u.Path, profilePath); {
+	case u.Path == "" || u.Path == "/":
 		usual := given
 		usual.Path = handlerPath
-		places = []*url.URL{&usual, &given}
+		out.places = []place{{&usual, false}, {&given, false}, {&profiles, true}}
+	case at >= 0 || strings.HasSuffix(u.Path, strings.TrimSuffix(profilePath, "/")):
+		if at < 0 {
+			at = len(u.Path) - len(profilePath) + 1
+		}
+		profiles.Path = u.Path[:at] + profilePath
+		out.places = []place{{&profiles, true}}
+	default:
+		out.places = []place{{&given, false}}
 	}
-	return &urlSource{name: u.Redacted(), places: places, clock: c, timeout: timeout,
-		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+	return out
 }
 
 func (u *urlSource) Name() string { return printable(u.name) }
 
 func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
-	ctx, cancel := withTimeout(ctx, u.clock, u.timeout)
-	defer cancel()
 	var failed []string
 	for i, place := range u.places {
-		s, err := u.get(ctx, place)
+		var s *bgraph.Snapshot
+		var err error
+		if place.trace {
+			s, err = u.trace(ctx, place.URL)
+		} else {
+			s, err = u.get(ctx, place.URL, u.timeout)
+		}
 		if err == nil {
 			u.places = u.places[i : i+1]
 			return s, nil
@@ -74,7 +112,69 @@ type badAnswer struct{ error }
 
 func (e badAnswer) Unwrap() error { return e.error }
 
-func (u *urlSource) get(ctx context.Context, place *url.URL) (*bgraph.Snapshot, error) {
+// trace takes an execution trace. Whether there is something to take it from is asked first,
+// as what a trace costs is said before it is taken.
+func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snapshot, error) {
+	if err := u.check(ctx, profiles); err != nil {
+		return nil, err
+	}
+	seconds := fmt.Sprintf("%d", int(u.tracing.Seconds()))
+	fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 15 %% of its throughput, and more if it does little but pass values over channels\n",
+		u.Name(), seconds)
+	at := func(path string) *url.URL {
+		out := profiles.JoinPath(path)
+		query := out.Query()
+		query.Set("seconds", seconds)
+		out.RawQuery = query.Encode()
+		return out
+	}
+	if u.cpu {
+		profiled := make(chan struct{})
+		ctx, cancel := context.WithCancel(ctx)
+		defer func() { cancel(); <-profiled }()
+		go func() { // its samples come with the trace
+			defer close(profiled)
+			if req, err := http.NewRequestWithContext(ctx, http.MethodGet, at("profile").String(), nil); err == nil {
+				if resp, err := u.client.Do(req); err == nil {
+					io.Copy(io.Discard, io.LimitReader(resp.Body, mostTrace))
+					resp.Body.Close()
+				}
+			}
+		}()
+	}
+	s, err := u.get(ctx, at("trace"), u.timeout+2*u.tracing)
+	if err == nil && s.Taken.IsZero() {
+		s.Taken = u.clock.Now()
+	}
+	return s, err
+}
+
+// check asks whether net/http/pprof is there.
+func (u *urlSource) check(ctx context.Context, profiles *url.URL) error {
+	ctx, cancel := withTimeout(ctx, u.clock, u.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, profiles.JoinPath("cmdline").String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := u.client.Do(req)
+	if err != nil {
+		return requestError(ctx, err)
+	}
+	defer resp.Body.Close()
+	command, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if resp.StatusCode != http.StatusOK {
+		return badAnswer{fmt.Errorf("the answer is %s%s. If this is a Go program, let it import _ \"net/http/pprof\" and serve http.DefaultServeMux where only you can reach it: go http.ListenAndServe(\"localhost:6060\", nil)", printable(resp.Status), firstLine(resp))}
+	}
+	if name, _, _ := strings.Cut(string(command), "\x00"); name != "" && mediaType(resp) == "text/plain" {
+		u.o.Name = name[strings.LastIndexAny(name, "/\\")+1:]
+	}
+	return nil
+}
+
+func (u *urlSource) get(ctx context.Context, place *url.URL, timeout time.Duration) (*bgraph.Snapshot, error) {
+	ctx, cancel := withTimeout(ctx, u.clock, timeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place.String(), nil)
 	if err != nil {
 		return nil, err
@@ -89,7 +189,7 @@ func (u *urlSource) get(ctx context.Context, place *url.URL) (*bgraph.Snapshot, 
 		return nil, badAnswer{fmt.Errorf("the answer is %s%s", printable(resp.Status), firstLine(resp))}
 	}
 	body := &countingReader{r: resp.Body}
-	s, err := bgraph.Decode(body)
+	s, err := readGraph(body, u.o)
 	if err == nil {
 		return s, nil
 	}
@@ -97,7 +197,7 @@ func (u *urlSource) get(ctx context.Context, place *url.URL) (*bgraph.Snapshot, 
 		return nil, requestError(ctx, body.err)
 	}
 	if kind := mediaType(resp); kind != "" && strings.HasPrefix(kind, "text/html") {
-		return nil, badAnswer{errors.New("the answer is a web page, not a dump; want the address of bgraph's handler")}
+		return nil, badAnswer{errors.New("the answer is a web page, neither a dump nor a trace; want the address of graphhttp's handler or of net/http/pprof")}
 	}
 	return nil, badAnswer{err}
 }

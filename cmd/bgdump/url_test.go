@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -72,7 +73,7 @@ func TestHandlerAtTheRoot(t *testing.T) {
 	})
 	u, err := url.Parse(admin)
 	noErr(t, err)
-	src := newURLSource(u, newFakeClock(), time.Second)
+	src := newURLSource(u, &surroundings{clock: newFakeClock(), stderr: io.Discard}, &settings{timeout: time.Second})
 	for range 2 {
 		_, err = src.Snapshot(context.Background())
 		noErr(t, err)
@@ -115,7 +116,7 @@ func TestAnswersFromServersThatAreNone(t *testing.T) {
 		http.NotFound(w, r)
 	})
 	for path, want := range map[string][]string{
-		"/html":    {"web page", "want the address of bgraph's handler"},
+		"/html":    {"web page", "want the address of graphhttp's handler"},
 		"/500":     {"500 Internal Server Error", "boom ?[31m"},
 		"/503":     {"503 Service Unavailable"},
 		"/empty":   {"empty"},

@@ -130,6 +130,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
+	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy before knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
 	switch err := flags.Parse(args); {

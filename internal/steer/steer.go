@@ -123,7 +123,7 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 	case Cohort:
 		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Exclusive = s.edges(), s.exclusive
+			c.Edges, c.Exclusive, c.Thresholds = s.edges(), s.exclusive, s.thresholds
 		}
 		side.policy = ressched.NewCohort(c)
 	case Resource:
@@ -192,6 +192,11 @@ func (s *Steering) exclusive(n ressched.Node) *ressched.Claim {
 		s.claims[name] = c
 	}
 	return c
+}
+
+// thresholds are those of a node that is a task.Stage, see Stage.SetThresholds.
+func (s *Steering) thresholds(n ressched.Node) (waiting int, longest time.Duration) {
+	return task.StageThresholds(s.cfg.Graph.Label(task.NodeID(n)))
 }
 
 // wake makes a loop ask its policy again.

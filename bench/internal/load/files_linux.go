@@ -22,6 +22,10 @@ type FilesConfig struct {
 	// Next draws a file. The request is sent as it is; the response has to have a body of
 	// so many bytes.
 	Next func() (request []byte, bodyBytes int64)
+	// PerConn is how many requests a client makes on a connection before it opens another; 0:
+	// all on one. The first then counts from before it connects.
+	PerConn int
+	Pause   time.Duration // between a response and the next request of a client
 	// Measuring, if not nil, is called when measuring begins and when it ends.
 	Measuring func(begins bool) error
 }
@@ -46,6 +50,13 @@ type fetch struct {
 	left int64         // of the body still to come, once the head is there
 	head []byte        // of the response, while it is incomplete
 	busy bool          // the head is there
+	made int           // requests on this connection
+}
+
+// A rest is a client that asks again at a time.
+type rest struct {
+	client int
+	until  time.Duration
 }
 
 // fetcher is one run of such clients. Everything in it is private to its goroutine.
@@ -59,6 +70,7 @@ type fetcher struct {
 	counting bool
 	result   FilesResult
 	latency  histogram
+	resting  []rest // in the order in which they end
 }
 
 // Files runs the clients. Any surprise from the server is an error.
@@ -85,17 +97,9 @@ func (f *fetcher) open() error {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
 	for i := range f.cfg.Conns {
-		s, err := connect(f.cfg.Addr, i)
-		if err != nil {
-			return fmt.Errorf("connection %d: %w", i+1, err)
-		}
-		f.conns = append(f.conns, fetch{fd: s})
-		if err := unix.SetNonblock(int(s), true); err != nil {
-			return fmt.Errorf("connection %d: %w", i+1, err)
-		}
-		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
-		if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
-			return fmt.Errorf("epoll_ctl: %w", err)
+		f.conns = append(f.conns, fetch{fd: -1})
+		if err := f.connect(i); err != nil {
+			return err
 		}
 		if err := f.ask(&f.conns[i], f.now()); err != nil {
 			return fmt.Errorf("connection %d: %w", i+1, err)
@@ -104,9 +108,70 @@ func (f *fetcher) open() error {
 	return nil
 }
 
+// connect gives client i a connection, in the place of the one that it may have.
+func (f *fetcher) connect(i int) error {
+	c := &f.conns[i]
+	if c.fd >= 0 {
+		c.fd.close()
+		c.fd = -1
+	}
+	s, err := connect(f.cfg.Addr, i)
+	if err != nil {
+		return fmt.Errorf("connection %d: %w", i+1, err)
+	}
+	c.fd, c.made = s, 0
+	if err := unix.SetNonblock(int(s), true); err != nil {
+		return fmt.Errorf("connection %d: %w", i+1, err)
+	}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+	if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// again has a client that has its response make the next request, now or after its pause.
+func (f *fetcher) again(i int, now time.Duration) error {
+	if f.cfg.Pause > 0 {
+		f.conns[i].sent = now + f.cfg.Pause // it waits for nothing until then
+		f.resting = append(f.resting, rest{i, now + f.cfg.Pause})
+		return nil
+	}
+	return f.askOn(i, now)
+}
+
+// askOn makes the next request of client i, on another connection if it is time for that.
+func (f *fetcher) askOn(i int, now time.Duration) error {
+	c := &f.conns[i]
+	if f.cfg.PerConn > 0 && c.made == f.cfg.PerConn {
+		if err := f.connect(i); err != nil {
+			return err
+		}
+	}
+	return f.ask(c, now)
+}
+
+// wake has those ask whose pause is over, and returns how long the next one's still is, at most
+// emptyWait.
+func (f *fetcher) wake(now time.Duration) (time.Duration, error) {
+	for len(f.resting) > 0 {
+		r := f.resting[0]
+		if left := r.until - now; left > 0 {
+			return min(left, emptyWait), nil
+		}
+		f.resting = f.resting[1:]
+		if err := f.askOn(r.client, now); err != nil {
+			return 0, fmt.Errorf("connection %d: %w", r.client+1, err)
+		}
+	}
+	return emptyWait, nil
+}
+
 func (f *fetcher) close() {
 	for i := range f.conns {
-		f.conns[i].fd.close()
+		if f.conns[i].fd >= 0 {
+			f.conns[i].fd.close()
+		}
 	}
 	if f.epoll >= 0 {
 		unix.Close(f.epoll)
@@ -144,6 +209,9 @@ func (f *fetcher) measure() (FilesResult, error) {
 	f.result.Usage = after.since(before)
 	for i := range f.conns {
 		c := &f.conns[i]
+		if c.sent > end { // it rests
+			continue
+		}
 		f.latency.add(end - c.sent)
 		f.result.Longest = max(f.result.Longest, end-c.sent)
 		if c.sent < start {
@@ -162,20 +230,24 @@ func (f *fetcher) drive(span time.Duration) error {
 	now := f.now()
 	end, silent := now+span, time.Duration(0)
 	for now < end || f.counting && f.result.Requests == 0 {
+		wait, err := f.wake(now)
+		if err != nil {
+			return err
+		}
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(f.epoll),
-			uintptr(unsafe.Pointer(&f.events[0])), uintptr(len(f.events)), uintptr(emptyWait.Milliseconds()), 0, 0)
+			uintptr(unsafe.Pointer(&f.events[0])), uintptr(len(f.events)), uintptr(max(wait.Milliseconds(), 1)), 0, 0)
 		if errno != 0 && errno != unix.EINTR {
 			return fmt.Errorf("epoll_wait: %w", errno)
 		}
 		now = f.now()
 		if errno == 0 && n > 0 {
 			silent = 0
-		} else if silent += emptyWait; silent > silenceLimit {
+		} else if silent += wait; silent > silenceLimit {
 			return fmt.Errorf("load: no response for %v", silenceLimit)
 		}
 		for i := 0; errno == 0 && i < int(n); i++ {
 			c := &f.conns[f.events[i].Fd]
-			if err := f.receive(c); err != nil {
+			if err := f.receive(c, int(f.events[i].Fd)); err != nil {
 				return fmt.Errorf("connection %d: %w", f.events[i].Fd+1, err)
 			}
 		}
@@ -185,7 +257,7 @@ func (f *fetcher) drive(span time.Duration) error {
 
 // receive reads until there is no more. Of a body only the length matters: what is longer
 // than the buffer is dropped by the kernel uncopied (MSG_TRUNC, tcp(7)).
-func (f *fetcher) receive(c *fetch) error {
+func (f *fetcher) receive(c *fetch, i int) error {
 	for {
 		room, flags := uintptr(len(f.buffer)), uintptr(0)
 		if c.busy {
@@ -223,7 +295,7 @@ func (f *fetcher) receive(c *fetch) error {
 		}
 		now := f.now()
 		f.count(c, now)
-		return f.ask(c, now) // what was read was all there was to come
+		return f.again(i, now) // what was read was all there was to come
 	}
 }
 
@@ -282,6 +354,7 @@ func (f *fetcher) count(c *fetch, now time.Duration) {
 func (f *fetcher) ask(c *fetch, now time.Duration) error {
 	request, body := f.cfg.Next()
 	c.sent, c.body, c.left, c.busy = now, body, 0, false
+	c.made++
 	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&request[0])), uintptr(len(request)))
 	if errno != 0 {
 		return fmt.Errorf("write: %w", errno)

@@ -131,3 +131,36 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 		t.Errorf("one page: %+v, %v", result, err)
 	}
 }
+
+func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
+	conns := make(chan bool, 10_000)
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go http.Serve(countingListener{ln, conns}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte("abc"))
+	}))
+	result, err := Files(FilesConfig{Target: Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}},
+		Conns: 2, For: 100 * time.Millisecond, PerConn: 3, Pause: 2 * time.Millisecond,
+		Next: func() ([]byte, int64) { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 3 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := int64(2 * 100 / 2)
+	if result.Requests < 1 || result.Requests > most+10 || int64(len(conns)) < result.Requests/3 || int64(len(conns)) > result.Requests/3+4 {
+		t.Errorf("%d requests, at most %d were possible; %d connections", result.Requests, most, len(conns))
+	}
+}
+
+type countingListener struct {
+	net.Listener
+	conns chan bool
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.conns <- true
+	return c, err
+}

@@ -321,6 +321,13 @@ func (a *actor) under() error {
 	return nil
 }
 
+// An eventPoint is where a waiter for an event is.
+type eventPoint atomic.Pointer[task.Waiter]
+
+func (p *eventPoint) Withdraw(*task.Waiter) bool {
+	return (*atomic.Pointer[task.Waiter])(p).Swap(nil) != nil
+}
+
 // event waits for something that the poller, or another thread, tells.
 func (a *actor) event() error {
 	var slot atomic.Pointer[task.Waiter]
@@ -344,11 +351,7 @@ func (a *actor) event() error {
 	} else {
 		go fire()
 	}
-	err := w.Park(task.ReasonRead, nil)
-	if err != nil && slot.Swap(nil) == nil {
-		w.Absorb()
-		err = nil
-	}
+	err := w.Wait(task.ReasonRead, (*eventPoint)(&slot))
 	w.Release()
 	return err
 }

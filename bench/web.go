@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// The clients of web: five requests on a connection, with a pause after each.
+const (
+	perConnection   = 5
+	betweenRequests = 20 * time.Millisecond
+)
+
+// runWeb has few to very many clients fetch files of which a sixteenth fits in memory (Capriccio,
+// Figure 9; Aspen, Figures 8 and 9).
+func runWeb(r *run) error {
+	folders, limit, length := coldFolders, int64(coldLimit), time.Minute
+	clients := []float64{1, 4, 16, 64, 256, 1024, 4096, 9000}
+	if r.quick {
+		folders, limit, length, clients = 128, 100_000_000, 1500*time.Millisecond, []float64{16, 1024}
+	}
+	group, err := proc.NewMemoryGroup(limit)
+	if err != nil {
+		r.skip("web", err)
+		return nil
+	}
+	if err := group.Close(); err != nil {
+		return err
+	}
+	c := &cold{run: r, tree: newWebTree(folders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit,
+		more: []any{"per-conn", perConnection, "pause", betweenRequests}}
+	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", c.tree.files(), c.tree.bytes()/1e6, c.root)
+	if err := c.tree.write(r.ctx, c.root); err != nil {
+		return err
+	}
+	own := func(system string, args ...string) contender {
+		return c.contender(system, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, system, c.self, append([]string{workerCommand, "files", "-root", c.root}, args...)...)
+		})
+	}
+	contenders := []contender{
+		own("knot", "-kind", "knot"), own("knot-no-cache", "-kind", "knot", "-cache", "-1"),
+		own("knot-net-http", "-kind", "adapted"), own("net-http", "-kind", "net-http"),
+	}
+	if path, err := r.buildExample("flowweb"); err != nil {
+		r.skip("capriccio-flow", err)
+	} else {
+		contenders = append(contenders, c.contender("capriccio-flow", func(ctx context.Context) (*server, error) {
+			return startServer(ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", c.root)
+		}))
+	}
+	if path, err := findNginx(); err != nil {
+		r.skip("nginx", err)
+	} else {
+		contenders = append(contenders, c.contender("nginx", func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, "aio threads;")
+			})
+		}))
+	}
+	var points []point
+	for _, n := range clients {
+		points = append(points, point{metric: "web", x: n})
+	}
+	if err := r.measure(points, contenders, length); err != nil {
+		return err
+	}
+	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)
+	r.note("%d files of %d MB in all, drawn as in SPECweb99's static part; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
+		c.tree.files(), c.tree.bytes()/1e6, limit/1e6)
+	r.note("knot-no-cache: without the contents of files in memory of its own; knot-net-http: net/http's own handler, unmodified, on Knot; capriccio-flow: examples/flowweb, as Aspen's server without a cache; nginx: one process with aio threads")
+	r.charts = []report.Chart{
+		{Title: "Bandwidth by clients", Metric: "throughput", XLabel: "clients"},
+		{Title: "Requests", Metric: "rps", XLabel: "clients"},
+		{Title: "Median of latency", Metric: "p50", XLabel: "clients", LogY: true},
+		{Title: "99th percentile of latency", Metric: "p99", XLabel: "clients", LogY: true},
+	}
+	return nil
+}

@@ -1,0 +1,335 @@
+package gotrace
+
+import (
+	"strings"
+	"time"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A goroutine, as far as the trace has told.
+//
+//	created ─▶ ready ─▶ running ─▶ waiting ─▶ ready …
+//	                     │  ▲
+//	                     ▼  │
+//	       folded: preempted, in a system call, waiting for the collector
+type goroutine struct {
+	state  state
+	since  trace.Time // when the state began
+	born   trace.Time // or when the trace began
+	fresh  bool       // born in the trace
+	known  bool       // the beginning of the step is in the trace
+	at     *node      // where it waits or last waited
+	start  *start
+	ran    time.Duration // of the step, up to counted
+	parts  bgraph.Parts  // of the step
+	proc   trace.ProcID  // where it last ran
+	folded bool          // waits or is ready within a step
+	timed  bool          // the beginning of the wait is in the trace
+	here   int64         // unused when it does not wait
+
+	assisting bool
+	callStack trace.Stack // of the system call
+}
+
+type state uint8
+
+const (
+	stateReady state = iota
+	stateRunning
+	stateWaiting
+	stateCalling
+)
+
+// account adds the time since the state began to what it belongs to, and begins anew.
+func (g *goroutine) account(now trace.Time) {
+	d := max(now.Sub(g.since), 0)
+	switch {
+	case g.state == stateRunning:
+		g.ran += d
+		if g.assisting {
+			g.parts.Assist += bgraph.Nanos(d)
+		}
+		g.since = now
+	case g.state == stateReady && g.folded:
+		g.parts.Preempted += bgraph.Nanos(d)
+		g.since = now
+	case g.state == stateWaiting && g.folded:
+		g.parts.Folded += bgraph.Nanos(d)
+		g.since = now
+	}
+}
+
+// waits reports whether the goroutine is at its node.
+func (g *goroutine) waits() bool {
+	return !g.folded && (g.state == stateWaiting || g.state == stateReady)
+}
+
+// transition handles a change of the state of a goroutine.
+func (m *model) transition(e trace.Event, st trace.StateTransition) {
+	id := st.Resource.Goroutine()
+	from, to := st.Goroutine()
+	g := m.all[id]
+	if g == nil {
+		if to == trace.GoNotExist {
+			return
+		}
+		if g = m.appear(e, st, id, from); g == nil {
+			return
+		}
+		g.set(to, m.now)
+		if to == trace.GoRunning {
+			g.proc = e.Proc()
+		}
+		return
+	}
+	if from == to || from == trace.GoUndetermined {
+		return // a new generation says again what is known
+	}
+	switch {
+	case to == trace.GoNotExist:
+		m.end(g, e)
+		delete(m.all, id)
+	case to == trace.GoSyscall:
+		g.account(m.now)
+		if m.isReply(st.Stack) {
+			m.reply(g, e, st.Stack)
+		}
+		g.callStack = st.Stack
+		g.set(to, m.now)
+	case from == trace.GoSyscall:
+		m.endCall(g, to, e)
+	case to == trace.GoWaiting:
+		m.block(g, st, e)
+	case from == trace.GoWaiting:
+		m.wake(g, e)
+		if to == trace.GoRunning {
+			m.run(g, e)
+		}
+	case to == trace.GoRunnable: // preempted, or has yielded
+		g.account(m.now)
+		g.folded = true
+		g.set(to, m.now)
+	case to == trace.GoRunning:
+		m.run(g, e)
+	}
+}
+
+func (g *goroutine) set(to trace.GoState, now trace.Time) {
+	g.since = now
+	switch to {
+	case trace.GoRunning:
+		g.state = stateRunning
+	case trace.GoWaiting:
+		g.state = stateWaiting
+	case trace.GoSyscall:
+		g.state = stateCalling
+	default:
+		g.state = stateReady
+	}
+}
+
+// appear makes a goroutine that is created, or was there when the trace began.
+func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, from trace.GoState) *goroutine {
+	if len(m.all) >= m.o.MaxGoroutines {
+		m.left++
+		return nil
+	}
+	g := &goroutine{born: m.now, proc: trace.NoProc}
+	m.all[id] = g
+	if from == trace.GoNotExist {
+		g.start = m.started(st.Stack, true)
+		g.start.Created++
+		g.fresh, g.known, g.timed = true, true, true
+		g.at = m.special[bgraph.KeyStart]
+		if !g.start.system {
+			g.at.Arrivals++
+			g.at.wokenBy(m.waker(e))
+		}
+		return g
+	}
+	g.start = m.started(st.Stack, false)
+	_, to := st.Goroutine()
+	switch {
+	case to == trace.GoWaiting && !g.start.system:
+		g.at = m.node(st.Reason, "", st.Stack)
+		g.at.Arrivals++
+	default:
+		g.at = m.special[bgraph.KeyStart]
+		g.folded = true // in the middle of a step
+	}
+	return g
+}
+
+// block begins a wait.
+func (m *model) block(g *goroutine, st trace.StateTransition, e trace.Event) {
+	g.account(m.now)
+	if g.start.Function == "" {
+		m.learn(g, st.Reason, st.Stack)
+	}
+	if g.start.system || !m.o.Raw && m.isFolded(st) {
+		g.folded = true
+		g.set(trace.GoWaiting, m.now)
+		return
+	}
+	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc())
+	g.timed = true
+	g.set(trace.GoWaiting, m.now)
+}
+
+// arrive ends the step at a node.
+func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
+	m.step(g, n, p)
+	g.at, g.folded = n, false
+	if !g.start.system {
+		n.Arrivals++
+	}
+}
+
+// wake ends a wait.
+func (m *model) wake(g *goroutine, e trace.Event) {
+	if g.folded {
+		g.account(m.now)
+		g.set(trace.GoRunnable, m.now)
+		return
+	}
+	if !g.start.system {
+		if g.timed {
+			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(g.since)))
+		}
+		g.at.wokenBy(m.waker(e))
+	}
+	g.set(trace.GoRunnable, m.now)
+	g.timed = true
+}
+
+// run lets it run: a wait is over, or a step goes on.
+func (m *model) run(g *goroutine, e trace.Event) {
+	if p := e.Proc(); p != g.proc {
+		if g.proc != trace.NoProc {
+			g.parts.Moves++
+		}
+		g.proc = p
+	}
+	if g.folded {
+		g.account(m.now)
+		g.folded = false
+	} else if g.state == stateReady && !g.start.system {
+		if g.timed {
+			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
+		}
+		g.at.Departures++
+	}
+	if !g.known {
+		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key != bgraph.KeyStart
+	}
+	g.set(trace.GoRunning, m.now)
+}
+
+// endCall ends a system call: one that was long was a wait.
+func (m *model) endCall(g *goroutine, to trace.GoState, e trace.Event) {
+	d := m.now.Sub(g.since)
+	g.parts.Calls++
+	if m.o.Raw || d >= m.o.LongCall {
+		began := g.since
+		m.arrive(g, m.node("system call", "", g.callStack), e.Proc())
+		if !g.start.system {
+			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
+		}
+		g.set(trace.GoRunnable, m.now)
+		g.timed = true
+		if to == trace.GoRunning {
+			m.run(g, e)
+		}
+		return
+	}
+	g.parts.System += bgraph.Nanos(d)
+	g.folded = to != trace.GoRunning
+	g.set(to, m.now)
+}
+
+// end is the end of a goroutine.
+func (m *model) end(g *goroutine, e trace.Event) {
+	end := m.special[bgraph.KeyEnd]
+	m.step(g, end, e.Proc())
+	g.start.Ended++
+	if !g.start.system {
+		end.Arrivals++
+		end.Departures++
+	}
+	if g.fresh {
+		g.start.Life.Add(bgraph.Nanos(m.now.Sub(g.born)))
+	}
+}
+
+// cut ends the step at a place of the program where nothing is waited for.
+func (m *model) cut(e trace.Event, reason, label string) {
+	g := m.all[e.Goroutine()]
+	if g == nil || g.state != stateRunning {
+		return
+	}
+	m.passBy(g, m.node(reason, label, e.Stack()), e.Proc())
+}
+
+// passBy ends the step at a node and begins the next there at once.
+func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
+	m.arrive(g, n, p)
+	if !g.start.system {
+		n.Departures++
+	}
+	g.since = m.now
+}
+
+// reply cuts the step where net/http sends the last part of a response.
+func (m *model) reply(g *goroutine, e trace.Event, stack trace.Stack) {
+	n := m.node(responseReason, "", stack)
+	if g.at != n { // not a second write of the same response
+		m.passBy(g, n, e.Proc())
+	}
+}
+
+const responseReason = "response"
+
+const replyFunction = "net/http.(*response).finishRequest"
+
+// isReply reports whether a system call is part of the end of a response.
+func (m *model) isReply(stack trace.Stack) bool {
+	is, ok := m.replyAt[stack]
+	if !ok {
+		for f := range stack.Frames() {
+			is = is || f.Func == replyFunction
+		}
+		m.replyAt[stack] = is
+	}
+	return is
+}
+
+// isFolded reports whether a wait ends no step, as what is waited for is the Go runtime.
+func (m *model) isFolded(st trace.StateTransition) bool {
+	switch reason := st.Reason; {
+	case strings.HasPrefix(reason, "GC "), strings.HasPrefix(reason, "wait until GC"), reason == "preempted", reason == "wait for debug call":
+		return true
+	case reason != "sync":
+		return false
+	}
+	is, ok := m.foldAt[st.Stack]
+	if !ok {
+		is = waitsForCollector(st.Stack)
+		m.foldAt[st.Stack] = is
+	}
+	return is
+}
+
+// waitsForCollector looks for what called the semaphore of the runtime.
+func waitsForCollector(stack trace.Stack) bool {
+	for f := range stack.Frames() {
+		switch {
+		case f.Func == "runtime.gopark", f.Func == "runtime.goparkunlock", strings.HasPrefix(f.Func, "runtime.sem"):
+		default:
+			return strings.HasPrefix(f.Func, "runtime.gc") || strings.HasPrefix(f.Func, "runtime.stopTheWorld") || strings.HasPrefix(f.Func, "runtime.mallocgc")
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+// Package gotrace reads execution traces of Go programs, as runtime/trace, net/http/pprof,
+// go test -trace and flight recorders write them, and makes blocking graphs of them: where
+// goroutines wait, what they do between two waits, and who wakes them.
+//
+// It reads a trace as a stream: its memory follows the graph and the largest generation of
+// the trace, not its length. Traces may come from anybody; one that is cut off or broken is
+// read as far as it goes, and the graph says so in its Notes. The runtime of this module
+// never imports this package.
+//
+// A node is the reason for a wait and the stack there. An edge is what a goroutine did from
+// one wait to the next: its CPU is the time that it ran, Parts the rest. Waits for the
+// collector, preemptions and short system calls end no step. Goroutines of the Go runtime
+// itself are left out, and tasks of a capriccio runtime are seen as little more than
+// coroutine switches: use the native graph for those.
+package gotrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// Options say how a trace is read. Every zero field has a default.
+type Options struct {
+	// Raw keeps short system calls and waits for the collector as nodes, where otherwise
+	// they are parts of steps.
+	Raw bool
+	// LongCall is from how long on a system call is a wait of its own. 0: 1 ms.
+	LongCall time.Duration
+	// MaxNodes and MaxEdges bound the graph, MaxGoroutines those alive at a time. What
+	// finds no room is counted in Snapshot.Overflow, or in a note. 0: 4096, 65536 and a
+	// million.
+	MaxNodes, MaxEdges, MaxGoroutines int
+	// MaxBytes is how much of a trace is read; the rest is left out with a note. 0: all.
+	MaxBytes int64
+	// Name is what to call the program, which a trace does not tell. "": "trace".
+	Name string
+}
+
+func (o Options) withDefaults() Options {
+	or := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	or(&o.MaxNodes, 4096)
+	or(&o.MaxEdges, 65536)
+	or(&o.MaxGoroutines, 1_000_000)
+	if o.LongCall <= 0 {
+		o.LongCall = time.Millisecond
+	}
+	if o.Name == "" {
+		o.Name = "trace"
+	}
+	return o
+}
+
+// Magic is what every trace begins with; 16 bytes tell a trace from a dump.
+const Magic = "go 1."
+
+// IsTrace reports whether data that begins with head is a trace.
+func IsTrace(head []byte) bool {
+	return len(head) >= 16 && string(head[:len(Magic)]) == Magic && string(head[7:13]) == " trace"
+}
+
+// Read makes a graph of the trace that r gives, up to its end. If the trace is cut off or
+// broken, the graph covers what came before; it is an error only if nothing came.
+func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
+	o = o.withDefaults()
+	in := &counted{r: r, left: o.MaxBytes, limited: o.MaxBytes > 0}
+	m := newModel(o)
+	err := m.readAll(in)
+	if m.events == 0 {
+		if err == nil {
+			err = errors.New("it has no events")
+		}
+		return nil, fmt.Errorf("gotrace: this trace cannot be read: %w", err)
+	}
+	switch {
+	case in.stopped:
+		m.note(fmt.Sprintf("only the first %d bytes of the trace were read, which is the limit", o.MaxBytes))
+	case err != nil:
+		m.note(fmt.Sprintf("the trace is cut off or broken after %d events and %v; what came before is shown (%v)", m.events, m.now.Sub(m.first), err))
+	}
+	return m.snapshot(), nil
+}
+
+// readAll feeds the events to the model. The reader of the trace is not made for hostile
+// input, so that a panic of its is an error.
+func (m *model) readAll(in io.Reader) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("invalid trace: %v", p)
+		}
+	}()
+	r, err := trace.NewReader(in)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := r.ReadEvent()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		m.event(e)
+	}
+}
+
+// counted is a reader with a limit, that knows whether it was met.
+type counted struct {
+	r       io.Reader
+	left    int64
+	limited bool
+	stopped bool
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if !c.limited {
+		return c.r.Read(p)
+	}
+	if c.left <= 0 {
+		c.stopped = true
+		return 0, io.EOF
+	}
+	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}

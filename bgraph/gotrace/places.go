@@ -1,0 +1,153 @@
+package gotrace
+
+import (
+	"hash/fnv"
+	"io"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// maxFrames is how many frames of a stack are kept. The trace has at most 128.
+const maxFrames = 64
+
+// framesOf returns a stack, innermost first, fit to be shown.
+func framesOf(stack trace.Stack) []bgraph.Frame {
+	var out []bgraph.Frame
+	for f := range stack.Frames() {
+		if len(out) == maxFrames {
+			out = out[:maxFrames-1] // the outermost one tells where it began
+		}
+		out = append(out, bgraph.Frame{Function: clean(f.Func), File: clean(f.File), Line: int(min(f.Line, 1<<31-1))})
+	}
+	return out
+}
+
+// trim leaves out how the Go runtime waits, at the inner end, and where it calls, at the
+// outer one; all stays if there is nothing else.
+func trim(frames []bgraph.Frame) []bgraph.Frame {
+	rest := frames
+	for len(rest) > 0 && ofRuntime(rest[0].Function) {
+		rest = rest[1:]
+	}
+	for len(rest) > 1 && strings.HasPrefix(rest[len(rest)-1].Function, "runtime.") {
+		rest = rest[:len(rest)-1]
+	}
+	if len(rest) == 0 {
+		return frames
+	}
+	return rest
+}
+
+func ofRuntime(function string) bool {
+	return strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "internal/runtime/")
+}
+
+// waitFunctions tell more about a wait than the reason that the trace gives.
+var waitFunctions = map[string]string{
+	"internal/poll.(*FD).Accept":      "accept",
+	"internal/poll.(*FD).Read":        "read",
+	"internal/poll.(*FD).ReadFrom":    "read",
+	"internal/poll.(*FD).ReadMsg":     "read",
+	"internal/poll.(*FD).Write":       "write",
+	"internal/poll.(*FD).WriteTo":     "write",
+	"internal/poll.(*FD).WriteMsg":    "write",
+	"internal/poll.(*FD).Writev":      "write",
+	"internal/poll.(*FD).WaitWrite":   "connect",
+	"sync.(*Mutex).Lock":              "mutex",
+	"internal/sync.(*Mutex).Lock":     "mutex",
+	"internal/sync.(*Mutex).lockSlow": "mutex",
+	"sync.(*Mutex).lockSlow":          "mutex",
+	"sync.(*RWMutex).RLock":           "rwmutex read",
+	"sync.(*RWMutex).Lock":            "rwmutex write",
+	"sync.(*WaitGroup).Wait":          "waitgroup",
+	"sync.(*Once).Do":                 "once",
+	"sync.(*Once).doSlow":             "once",
+	"sync.(*Cond).Wait":               "cond",
+	"runtime.semacquire1":             "semaphore",
+}
+
+// reasons are the words of package task for those of the Go runtime, so that what holds for
+// a wait of the one kind holds for the other.
+var reasons = map[string]string{
+	"chan send":         "channel send",
+	"chan receive":      "channel receive",
+	"sync.(*Cond).Wait": "cond",
+	"":                  "wait",
+	"unspecified":       "wait",
+}
+
+// refine says what a wait is for, as precisely as its stack allows.
+func refine(reason string, frames []bgraph.Frame) string {
+	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
+		found := ""
+		for i := range frames {
+			if what := waitFunctions[frames[i].Function]; what != "" {
+				found = what
+				// The lock that a lock of higher level uses is not what the program waits for.
+				if what == "mutex" && i+1 < len(frames) {
+					if outer := waitFunctions[frames[i+1].Function]; outer != "" {
+						found = outer
+						continue
+					}
+				}
+				if what != "semaphore" {
+					break
+				}
+			}
+			if i > 8 {
+				break
+			}
+		}
+		if found != "" {
+			return found
+		}
+		if reason == "" && len(frames) > 0 && strings.HasPrefix(frames[0].Function, "runtime.") {
+			switch name := strings.TrimPrefix(frames[0].Function, "runtime."); {
+			case strings.HasPrefix(name, "chanrecv"):
+				return "channel receive"
+			case strings.HasPrefix(name, "chansend"):
+				return "channel send"
+			case name == "selectgo" || name == "block":
+				return "select"
+			}
+		}
+	}
+	if word, ok := reasons[reason]; ok {
+		return word
+	}
+	return reason
+}
+
+// keyOf names a node in the same way in every trace of the same source: by functions and
+// lines, as a trace does not tell where functions begin. Of the standard library only the
+// functions count.
+func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
+	h := fnv.New64a()
+	io.WriteString(h, "goroutine\x00"+reason+"\x00"+label)
+	for i := range frames {
+		f := &frames[i]
+		in, literal := bgraph.Enclosing(f.Function)
+		switch {
+		case bgraph.OfStandardLibrary(f.Function):
+			io.WriteString(h, "\x00"+f.Function)
+		case literal:
+			io.WriteString(h, "\x00"+in+"\x00"+path.Base(filepath.ToSlash(f.File))+":"+strconv.Itoa(f.Line))
+		default:
+			io.WriteString(h, "\x00"+f.Function+":"+strconv.Itoa(f.Line))
+		}
+	}
+	k := bgraph.Key(h.Sum64())
+	if k < 16 {
+		k += 16
+	}
+	return k
+}
+
+// clean makes a text of a trace fit for a graph.
+func clean(text string) string { return bgraph.CleanText(text) }

@@ -1,0 +1,133 @@
+package gotrace
+
+import (
+	"bytes"
+	"runtime"
+	"runtime/trace"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+var smallTrace = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	if trace.Start(&b) != nil {
+		return nil
+	}
+	ping, pong := make(chan int), make(chan int)
+	var wg sync.WaitGroup
+	wg.Go(func() { pinger(ping, pong, 300) })
+	wg.Go(func() { ponger(ping, pong) })
+	wg.Wait()
+	runtime.GC()
+	trace.Stop()
+	return b.Bytes()
+})
+
+// Whatever is cut off or broken: what came before is shown with a note, or it is an error.
+func TestBrokenTraces(t *testing.T) {
+	whole := smallTrace()
+	if whole == nil {
+		t.Skip("no trace can be taken")
+	}
+	full, err := Read(bytes.NewReader(whole), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, data []byte) {
+		s, err := Read(bytes.NewReader(data), Options{})
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "gotrace: ") {
+				t.Errorf("%s: %v", what, err)
+			}
+			return
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if len(s.Edges) > len(full.Edges)+100 {
+			t.Errorf("%s: %d edges", what, len(s.Edges))
+		}
+	}
+	step := max(len(whole)/200, 1)
+	for n := 0; n < len(whole); n += step {
+		check("cut off", whole[:n])
+	}
+	for n := 16; n < len(whole); n += step {
+		broken := bytes.Clone(whole)
+		broken[n] ^= 0x55
+		check("broken", broken)
+	}
+	s, err := Read(bytes.NewReader(whole), Options{MaxBytes: int64(len(whole) * 3 / 4)})
+	if err == nil && len(s.Notes) == 0 {
+		t.Error("a limit of bytes leaves no note")
+	}
+}
+
+// Limits are kept, and what they leave out is counted.
+func TestLimits(t *testing.T) {
+	whole := smallTrace()
+	if whole == nil {
+		t.Skip("no trace can be taken")
+	}
+	s, err := Read(bytes.NewReader(whole), Options{MaxNodes: 5, MaxEdges: 2, MaxGoroutines: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Nodes) > 5 || len(s.Edges) > 2 {
+		t.Errorf("%d nodes and %d edges", len(s.Nodes), len(s.Edges))
+	}
+	found := false
+	for _, note := range s.Notes {
+		found = found || strings.Contains(note, "more goroutines")
+	}
+	if !found {
+		t.Errorf("notes %q", s.Notes)
+	}
+	s, err = Read(bytes.NewReader(whole), Options{MaxEdges: 2})
+	if err != nil || s.Overflow.Edges == 0 || s.Overflow.MaxEdges != 2 {
+		t.Errorf("overflow %+v, %v", s.Overflow, err)
+	}
+}
+
+func TestIsTrace(t *testing.T) {
+	for head, want := range map[string]bool{
+		"go 1.26 trace\x00\x00\x00rest": true,
+		"go 1.19 trace\x00\x00\x00":     true,
+		"capriccio blocking graph 1\n":  false,
+		"go 1.2":                        false,
+		"":                              false,
+	} {
+		if IsTrace([]byte(head)) != want {
+			t.Errorf("%q: want %v", head, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	if whole := smallTrace(); whole != nil {
+		f.Add(whole[:min(len(whole), 4<<10)])
+	}
+	f.Add([]byte("go 1.22 trace\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Read(bytes.NewReader(data), Options{MaxBytes: 1 << 20, MaxGoroutines: 1000})
+		if err != nil {
+			return
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Texts of a trace cannot do anything to a terminal.
+func TestTextsAreClean(t *testing.T) {
+	if got := clean("a\x1b[2Jb\n" + strings.Repeat("x", 10_000)); strings.ContainsAny(got, "\x1b\n") || len(got) > bgraph.MaxDumpText {
+		t.Errorf("%d bytes: %.20q", len(got), got)
+	}
+}

@@ -1,0 +1,68 @@
+package graphview
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// markdownRows is how many rows of a table WriteMarkdown writes by default.
+const markdownRows = 10
+
+// WriteMarkdown writes what is most important as Markdown, for an issue: what program it is,
+// the findings of Lint, and the first rows of the tables of nodes and edges; limit rows, 0: 10.
+// It does not park.
+func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
+	if limit <= 0 {
+		limit = markdownRows
+	}
+	var b bytes.Buffer
+	for _, line := range headLines(s) {
+		fmt.Fprintf(&b, "%s  \n", markdownText(line))
+	}
+	for _, f := range Lint(s) {
+		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, markdownText(f.Name), markdownText(f.Message), markdownText(f.Advice))
+	}
+	names := distinctNames(s)
+	nodes, edges := nodeTable(s, names), edgeTable(s, names)
+	writeMarkdownTable(&b, nodes, limit)
+	writeMarkdownTable(&b, edges, limit)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func writeMarkdownTable[R any](b *bytes.Buffer, t *textTable[R], limit int) {
+	if len(t.rows) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	rule := ""
+	for _, c := range t.columns {
+		fmt.Fprintf(b, "| %s ", c.head)
+		if c.left {
+			rule += "|---"
+		} else {
+			rule += "|--:"
+		}
+	}
+	fmt.Fprintf(b, "|\n%s|\n", rule)
+	for i := range t.rows[:min(len(t.rows), limit)] {
+		for _, c := range t.columns {
+			fmt.Fprintf(b, "| %s ", markdownText(c.text(&t.rows[i])))
+		}
+		fmt.Fprintln(b, "|")
+	}
+	if rest := len(t.rows) - limit; rest > 0 {
+		fmt.Fprintf(b, "\n… and %s more\n", countText(rest))
+	}
+}
+
+// markdownText keeps names from being taken for markup.
+func markdownText(text string) string {
+	return markdownEscapes.Replace(cleanText(text))
+}
+
+var markdownEscapes = strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "#", "\\#")

@@ -1,0 +1,138 @@
+package graphview
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// What only graphs of goroutines have, as text.
+
+// traceHead says whose trace it is, how much there is of it, and how far to trust it.
+func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
+	var now int64
+	for i := range s.Starts {
+		now += s.Starts[i].Now
+	}
+	first := orUnknown(s.Program.Name) + ", an execution trace of " + durationText(s.Span)
+	if !s.Taken.IsZero() {
+		first += " up to " + clockText(s.Taken)
+	}
+	second := fmt.Sprintf("%s; %s steps (%s/s), CPU %s", plural(int(now), "goroutine"), countText(steps), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)))
+	if len(s.Loops) > 0 && s.Span > 0 {
+		second += fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), "P"))
+	}
+	third := fmt.Sprintf("collections %s, %s of CPU by their workers; the world stopped %s times, %s at most",
+		countText(s.Collections.Count), durationText(s.CollectorCPU), countText(s.Stopped.Count), durationText(s.Stopped.Max))
+	lines := []string{first, second, third}
+	lines = append(lines, s.Notes...)
+	if o := &s.Overflow; o.Nodes > 0 || o.Edges > 0 {
+		lines = append(lines, fmt.Sprintf("no room for %s waits (at most %s nodes) and %s steps (at most %s edges)",
+			countText(o.Nodes), countText(o.MaxNodes), countText(o.Edges), countText(o.MaxEdges)))
+	}
+	return lines
+}
+
+// firstFindings is how many findings stand above the tables.
+const firstFindings = 5
+
+// writeFirst writes what to look at first: the worst findings, one line each.
+func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, width int) {
+	if s.Kind != bgraph.KindGoroutines {
+		return
+	}
+	findings := Lint(s)
+	if len(findings) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nLOOK AT FIRST: %s, -lint tells more\n", plural(len(findings), "finding"))
+	for i, f := range findings {
+		if i == firstFindings {
+			fmt.Fprintf(b, "  … and %s more\n", countText(len(findings)-i))
+			break
+		}
+		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s. %s", f.Severity, f.Check, f.Name, f.Message)), width))
+	}
+}
+
+// partsText says what the time of a step went into besides running, "" if nothing did.
+func partsText(e *bgraph.Edge) string {
+	p := &e.Parts
+	if *p == (bgraph.Parts{}) || e.Count == 0 {
+		return ""
+	}
+	var parts []string
+	mean := func(what string, sum bgraph.Nanos) {
+		if sum > 0 {
+			parts = append(parts, what+" "+durationText(nanosOf(float64(sum)/float64(e.Count))))
+		}
+	}
+	if p.Calls > 0 {
+		parts = append(parts, rateText(float64(p.Calls)/float64(e.Count))+" system calls")
+	}
+	mean("in them", p.System)
+	mean("preempted", p.Preempted)
+	mean("for the collector", p.Folded)
+	mean("assisting it", p.Assist)
+	if share := float64(p.Moves) / float64(e.Count); share >= 0.1 {
+		parts = append(parts, percentText(share)+" on another P")
+	}
+	if p.Samples > 0 {
+		parts = append(parts, countText(p.Samples)+" samples")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "a step: " + strings.Join(parts, ", ")
+}
+
+// wakersText says who ended the waits at a node, "" if that is not known.
+func wakersText(n *bgraph.Node) string {
+	var parts []string
+	var all uint64
+	for i := range n.Wakers {
+		all += n.Wakers[i].Count
+	}
+	for i := range n.Wakers[:min(len(n.Wakers), 3)] {
+		w := &n.Wakers[i]
+		name := ShortWaker(w)
+		parts = append(parts, fmt.Sprintf("%s %s", name, percentText(ratio(float64(w.Count), float64(all)))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "woken by " + strings.Join(parts, ", ")
+}
+
+// ShortWaker names what ended a wait.
+func ShortWaker(w *bgraph.Waker) string {
+	if w.Function == "" {
+		return "the scheduler"
+	}
+	return fmt.Sprintf("%s:%d", bgraph.ShortFunction(w.Function), w.Line)
+}
+
+func startTable(s *bgraph.Snapshot) *textTable[[]string] {
+	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " life", " oldest")}
+	for i := range s.Starts {
+		st := &s.Starts[i]
+		t.rows = append(t.rows, []string{
+			bgraph.ShortFunction(st.Function), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
+			durationText(st.Life.Mean()), durationText(st.Oldest),
+		})
+	}
+	return t
+}
+
+func spanTable(s *bgraph.Snapshot) *textTable[[]string] {
+	t := &textTable[[]string]{title: "TASKS AND REGIONS", columns: plainColumns("name", "kind", " count", " mean", " p99", " max")}
+	for i := range s.Spans {
+		sp := &s.Spans[i]
+		t.rows = append(t.rows, []string{
+			sp.Name, sp.Kind, countText(sp.Times.Count), durationText(sp.Times.Mean()), durationText(sp.Times.Quantile(0.99)), durationText(sp.Times.Max),
+		})
+	}
+	return t
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+	"runtime/trace"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A trace comes from a file, the standard input, or net/http/pprof, and is shown in all forms.
+func TestTraces(t *testing.T) {
+	var b bytes.Buffer
+	if err := trace.Start(&b); err != nil {
+		t.Skip(err)
+	}
+	c := make(chan int)
+	for i := range 200 {
+		go func() { c <- i }()
+		<-c
+	}
+	trace.Stop()
+	path := filepath.Join(t.TempDir(), "trace.out")
+	noErr(t, os.WriteFile(path, b.Bytes(), 0o600))
+	for args, want := range map[string]string{
+		path:                       "an execution trace of",
+		"-svg " + path:             "<svg",
+		"-svg -prune 0 " + path:    "<svg",
+		"-dot " + path:             "digraph",
+		"-json " + path:            `"kind": "goroutines"`,
+		"-md " + path:              "| node |",
+		"-dump " + path:            "capriccio blocking graph 1",
+		"-folded " + path:          "start",
+		"-raw " + path:             "goroutine",
+		"-limit 2 -stacks " + path: "GOROUTINES",
+		path + " " + path + "x":    "",
+		"-":                        "standard input, an execution trace",
+	} {
+		if strings.HasSuffix(args, "x") {
+			noErr(t, os.WriteFile(path+"x", b.Bytes(), 0o600))
+			want = "before:"
+		}
+		var out, errs bytes.Buffer
+		code := run(context.Background(), strings.Fields(args), &surroundings{stdin: bytes.NewReader(b.Bytes()), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+		if code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %d, %s, want %q in\n%.400s", args, code, errs.String(), want, out.String())
+		}
+	}
+}
+
+func TestTracesOfAURL(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, args := range []string{server.URL, server.URL + "/debug/pprof", "-cpu " + server.URL + "/debug/pprof/trace"} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), append([]string{"-seconds", "1"}, strings.Fields(args)...),
+			&surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+		if code != 0 || !strings.Contains(out.String(), "bgdump.test, an execution trace of") {
+			t.Errorf("%s: %d, %s\n%.300s", args, code, errs.String(), out.String())
+		}
+		if !strings.Contains(errs.String(), "for 1 s; meanwhile that costs it") {
+			t.Errorf("%s: the price is not named: %q", args, errs.String())
+		}
+	}
+	empty := httptest.NewServer(http.NotFoundHandler())
+	defer empty.Close()
+	var out, errs bytes.Buffer
+	code := run(context.Background(), []string{"-timeout", (5 * time.Second).String(), empty.URL}, &surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+	if code != exitFailed || !strings.Contains(errs.String(), `import _ "net/http/pprof"`) || strings.Contains(errs.String(), "taking") {
+		t.Errorf("%d: %s", code, errs.String())
+	}
+}

@@ -1,0 +1,389 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A Dialer says how to connect. The zero value is what Dial uses. It may be used by several at once.
+type Dialer struct {
+	// Timeout is the limit for all of it, the look-up of names included; 0 or less: none.
+	Timeout time.Duration
+	// Deadline is when it fails at the latest; the zero time: never.
+	Deadline time.Time
+	// LocalAddr is the address to connect from, a *net.TCPAddr, *net.UDPAddr or *net.UnixAddr as the
+	// network demands, whose port may be 0; nil: the kernel chooses. A file of a unix socket goes with
+	// a connection of the network unixgram, and is left by one of the network unix.
+	LocalAddr net.Addr
+	// FallbackDelay is how long an address of the first one's IP version is tried alone before one
+	// of the other is tried beside it; the first connection is taken (RFC 6555, with networks tcp
+	// and udp). 0: 300 ms; negative: one after the other.
+	FallbackDelay time.Duration
+	// KeepAliveConfig are the keep-alive messages of TCP. The zero value is package net's
+	// default: on, after 15 s.
+	KeepAliveConfig net.KeepAliveConfig
+	// NoKeepAlive switches them off.
+	NoKeepAlive bool
+	// Control, if not nil, is called with each socket before it is bound and connected, with
+	// the network (tcp4, tcp6 and so on) and the address. It must not park. Read and Write of the
+	// RawConn fail with EINVAL.
+	Control func(network, address string, c syscall.RawConn) error
+}
+
+// Dial is DialContext without a context.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects, see the function Dial, until ctx ends, see the function DialContext. It
+// parks.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	deadline, _ := ctx.Deadline()
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (deadline.IsZero() || t.Before(deadline)) {
+			deadline = t
+		}
+	}
+	earlier(d.Deadline)
+	if d.Timeout > 0 {
+		earlier(time.Now().Add(d.Timeout))
+	}
+	return d.dial(ctx, network, address, deadline)
+}
+
+const defaultFallbackDelay = 300 * time.Millisecond
+
+// A dialing is one Dial.
+type dialing struct {
+	*Dialer
+	loop     *task.Loop
+	network  string
+	deadline time.Time
+}
+
+// localFor is LocalAddr for a network; nil: any.
+func (d *Dialer) localFor(network string) (*sockaddr, error) {
+	var sa sockaddr
+	fits := false
+	switch a := d.LocalAddr.(type) {
+	case nil:
+		return nil, nil
+	case *net.TCPAddr:
+		fits = network[:3] == "tcp"
+		sa = ipSockaddr(a.AddrPort())
+	case *net.UDPAddr:
+		fits = network[:3] == "udp"
+		sa = ipSockaddr(a.AddrPort())
+	case *net.UnixAddr:
+		fits = network == "unix" || network == "unixgram"
+		sa = unixSockaddr(a.Name)
+	}
+	if !fits {
+		return nil, &net.AddrError{Err: "mismatched local address type", Addr: d.LocalAddr.String()}
+	}
+	return &sa, nil
+}
+
+// reachable keeps the addresses that can be reached from LocalAddr.
+func (d *Dialer) reachable(network string, addrs []sockaddr) ([]sockaddr, error) {
+	local, err := d.localFor(network)
+	if local == nil || err != nil || local.family == unix.AF_UNIX || local.ip.IsUnspecified() || !local.ip.IsValid() {
+		return addrs, err
+	}
+	var fit []sockaddr
+	for _, sa := range addrs {
+		if sa.wildcard() || local.ip.Unmap().Is4() == sa.ip.Unmap().Is4() {
+			fit = append(fit, sa)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, &net.AddrError{Err: errNoSuitableAddress.Error(), Addr: d.LocalAddr.String()}
+	}
+	return fit, nil
+}
+
+// prepare does with a new socket what is to be done before it is connected to sa.
+func (x *dialing) prepare(fd int, sa *sockaddr) error {
+	if x.Control != nil {
+		network := x.network
+		switch {
+		case sa.family == unix.AF_UNIX:
+		case sa.family == unix.AF_INET6:
+			network = network[:3] + "6"
+		default:
+			network = network[:3] + "4"
+		}
+		if err := x.Control(network, sa.String(), newSocketConn(fd)); err != nil {
+			return err
+		}
+	}
+	local, err := x.localFor(x.network)
+	if local == nil || err != nil {
+		return err
+	}
+	return bindTo(fd, local, int(sa.family))
+}
+
+func (x *dialing) setDefaults(fd int) error {
+	if err := setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	keep := x.KeepAliveConfig
+	if keep == (net.KeepAliveConfig{}) {
+		keep.Enable = true
+	}
+	keep.Enable = keep.Enable && !x.NoKeepAlive
+	return setKeepAlive(fd, keep)
+}
+
+// A socketConn is the RawConn of a socket that nobody else knows yet.
+type socketConn struct{ fd int }
+
+func newSocketConn(fd int) syscall.RawConn { return socketConn{fd} }
+
+func (s socketConn) Control(f func(fd uintptr)) error  { f(uintptr(s.fd)); return nil }
+func (s socketConn) Read(func(fd uintptr) bool) error  { return unix.EINVAL }
+func (s socketConn) Write(func(fd uintptr) bool) error { return unix.EINVAL }
+
+// all tries the addresses.
+func (x *dialing) all(ctx context.Context, addrs []sockaddr) (c net.Conn, failed *sockaddr, err error) {
+	if x.FallbackDelay < 0 || x.network != "tcp" && x.network != "udp" {
+		return x.inTurn(ctx, addrs)
+	}
+	var first, second []sockaddr
+	for _, sa := range addrs {
+		if sa.family == addrs[0].family {
+			first = append(first, sa)
+		} else {
+			second = append(second, sa)
+		}
+	}
+	if second == nil {
+		return x.inTurn(ctx, addrs)
+	}
+	return x.race(ctx, first, second)
+}
+
+// A dialled is what has become of the addresses of one IP version.
+type dialled struct {
+	c      net.Conn
+	failed *sockaddr
+	err    error
+	first  bool
+}
+
+// race tries first, and after FallbackDelay, or when all of first have failed, second too. The error is that of
+// first.
+func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn, *sockaddr, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	results := task.NewChan[dialled](2)
+	running := 0
+	start := func(addrs []sockaddr, isFirst bool) {
+		running++
+		run := func() {
+			c, failed, err := x.inTurn(ctx, addrs)
+			results.TrySend(dialled{c, failed, err, isFirst})
+		}
+		if task.Current() != nil {
+			task.Go(run)
+		} else {
+			go run()
+		}
+	}
+	defer func() { // those that are not taken
+		cancel()
+		task.Shield(context.Background(), func() error {
+			for ; running > 0; running-- {
+				if r, err := results.Recv(); err == nil && r.c != nil {
+					r.c.Close()
+				}
+			}
+			return nil
+		})
+	}()
+	delay := x.FallbackDelay
+	if delay == 0 {
+		delay = defaultFallbackDelay
+	}
+	start(first, true)
+	var failure dialled
+	for begun := false; ; {
+		var r dialled
+		cases := []task.Case{results.RecvCase(&r), task.AfterCase(delay)}
+		if begun {
+			cases = cases[:1]
+		}
+		i, err := task.Select(cases...)
+		if err != nil {
+			return nil, &first[0], ended(err)
+		}
+		if i == 0 {
+			running--
+			if r.err == nil {
+				return r.c, nil, nil
+			}
+			if r.first || failure.err == nil {
+				failure = r
+			}
+			if running == 0 && begun {
+				return nil, failure.failed, failure.err
+			}
+		}
+		if !begun {
+			begun = true
+			start(second, false)
+		}
+	}
+}
+
+// FileConn makes a connection of a socket that f holds, as net.FileConn does, with a duplicate of its
+// descriptor: f remains the caller's. The result is a *Conn, or a *PacketConn for datagrams, and
+// belongs to the caller's loop. Other sockets fail with EPROTONOSUPPORT. It never parks.
+func FileConn(f *os.File) (net.Conn, error) {
+	c, err := fileConn(f)
+	if err != nil {
+		return nil, opError("file", "file+net", nil, nil, err)
+	}
+	return c, nil
+}
+
+func fileConn(f *os.File) (net.Conn, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, dupErr := -1, error(nil)
+	if err := raw.Control(func(old uintptr) { fd, dupErr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if dupErr != nil {
+		return nil, os.NewSyscallError("fcntl", dupErr)
+	}
+	c, err := adoptSocket(fd)
+	if err != nil {
+		unix.Close(fd)
+	}
+	return c, err
+}
+
+// adoptSocket makes a connection of fd. If it fails, fd is still the caller's.
+func adoptSocket(fd int) (net.Conn, error) {
+	typ, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return nil, os.NewSyscallError("getsockopt", err)
+	}
+	local, err := localOf(int32(fd))
+	if err != nil {
+		return nil, os.NewSyscallError("getsockname", err)
+	}
+	loop, err := ownLoop()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	inet := local.family == unix.AF_INET || local.family == unix.AF_INET6
+	if !inet && local.family != unix.AF_UNIX {
+		return nil, unix.EPROTONOSUPPORT
+	}
+	remote, peerErr := peerOf(int32(fd))
+	switch {
+	case typ == unix.SOCK_STREAM:
+		if peerErr != nil {
+			return nil, os.NewSyscallError("getpeername", peerErr)
+		}
+		network := "unix"
+		if inet {
+			network = "tcp"
+		}
+		c, err := newConnOf(fd, network, loop, remote)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	case typ == unix.SOCK_DGRAM:
+		network := "unixgram"
+		if inet {
+			network = "udp"
+		}
+		c := &PacketConn{network: network, family: int(local.family), local: local}
+		if peerErr == nil && remote.family != 0 {
+			c.remote = remote
+		}
+		c.d.owner = c
+		c.d.flags.Store(flagShared)
+		if err := c.d.init(fd, kindDatagram, loop, true); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	return nil, unix.EPROTONOSUPPORT
+}
+
+// newConnOf is newConn for a socket that others may hold too.
+func newConnOf(fd int, network string, loop *task.Loop, remote sockaddr) (*Conn, error) {
+	c := &Conn{remote: remote}
+	c.d.owner = c
+	c.d.flags.Store(flagShared)
+	k := kindStream
+	if network == "tcp" {
+		k = kindTCP
+	}
+	if err := c.d.init(fd, k, loop, true); err != nil {
+		return nil, err
+	}
+	c.addresses()
+	return c, nil
+}
+
+// File returns an os.File of a duplicate of the descriptor, as that of package net: closing
+// one does not close the other. The file blocks its reader natively: it is for other programs and
+// libraries. What a uring poller has received already is not in it. It never parks.
+func (c *Conn) File() (*os.File, error) {
+	f, err := c.d.file(c.network() + ":" + c.LocalAddr().String() + "->" + c.RemoteAddr().String())
+	if err != nil {
+		return nil, c.opError("file", "fcntl", err)
+	}
+	return f, nil
+}
+
+// File is like that of Conn.
+func (c *PacketConn) File() (*os.File, error) {
+	f, err := c.d.file(c.network + ":" + c.local.String())
+	if err != nil {
+		return nil, c.opError("file", "fcntl", c.RemoteAddr(), err)
+	}
+	return f, nil
+}
+
+// File is like that of Conn.
+func (ln *Listener) File() (*os.File, error) {
+	f, err := ln.d.file(ln.network + ":" + ln.local.String())
+	if err != nil {
+		return nil, ln.opError("file", "fcntl", err)
+	}
+	return f, nil
+}
+
+func (d *desc) file(name string) (*os.File, error) {
+	if err := d.use(); err != nil {
+		return nil, err
+	}
+	defer d.unuse()
+	d.flags.Or(flagShared)
+	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

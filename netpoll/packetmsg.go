@@ -1,0 +1,136 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"math"
+	"net"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// ReadMsg receives one datagram with its ancillary data, and what it is cut off by: flags are those
+// of recvmsg(2), MSG_TRUNC and so on. addr is the zero value for a unix socket. It parks.
+func (c *PacketConn) ReadMsg(b, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
+	n, oobn, flags, from, err := c.receiveMsg(b, oob)
+	if err == nil && c.family != unix.AF_UNIX {
+		addr = from.addrPort()
+	}
+	return n, oobn, flags, addr, err
+}
+
+// ReadMsgAddr is ReadMsg with the address as package net has it; nil if there is none.
+func (c *PacketConn) ReadMsgAddr(b, oob []byte) (n, oobn, flags int, addr net.Addr, err error) {
+	n, oobn, flags, from, err := c.receiveMsg(b, oob)
+	if err == nil {
+		addr = from.addr(c.network)
+	}
+	return n, oobn, flags, addr, err
+}
+
+func (c *PacketConn) receiveMsg(b, oob []byte) (n, oobn, flags int, from sockaddr, err error) {
+	var rsa unix.RawSockaddrAny
+	var salen uint32
+	err = c.d.attempt(readSide, task.ReasonRead, func() (e syscall.Errno) {
+		n, oobn, flags, salen, e = sysRecvMsg(c.d.fd, b, oob, &rsa)
+		return e
+	})
+	if err != nil {
+		return 0, 0, 0, sockaddr{}, c.opError("read", "recvmsg", c.RemoteAddr(), err)
+	}
+	return n, oobn, flags, decode(&rsa, salen), nil
+}
+
+// WriteMsg sends b as one datagram with ancillary data to addr, or, with the zero value, to the peer
+// of a connected socket (sendmsg(2)). It parks.
+func (c *PacketConn) WriteMsg(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
+	var rsa unix.RawSockaddrAny
+	var salen uint32
+	var to net.Addr = c.RemoteAddr()
+	if addr.IsValid() {
+		sa := ipSockaddr(addr)
+		to = sa.addr(c.network)
+		if c.remote.family != 0 {
+			return 0, 0, c.opError("write", "", to, net.ErrWriteToConnected)
+		}
+		if c.family == unix.AF_UNIX {
+			return 0, 0, c.opError("write", "", to, unix.EINVAL)
+		}
+		if salen, err = sa.encode(&rsa, c.family); err != nil {
+			return 0, 0, c.opError("write", "sendmsg", to, err)
+		}
+	}
+	err = c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+		return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
+	})
+	if err != nil {
+		return 0, 0, c.opError("write", "sendmsg", to, err)
+	}
+	return len(b), len(oob), nil
+}
+
+// SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).
+func (c *PacketConn) SetReadBuffer(bytes int) error { return c.setBuffer(unix.SO_RCVBUF, bytes) }
+
+// SetWriteBuffer sets the size in bytes of the kernel's send buffer (socket(7)).
+func (c *PacketConn) SetWriteBuffer(bytes int) error { return c.setBuffer(unix.SO_SNDBUF, bytes) }
+
+func (c *PacketConn) setBuffer(option, bytes int) error {
+	err := c.d.use()
+	if err == nil {
+		err = setOption(int(c.d.fd), unix.SOL_SOCKET, option, min(bytes, math.MaxInt32))
+		c.d.unuse()
+	}
+	if err != nil {
+		return c.opError("set", "setsockopt", nil, err)
+	}
+	return nil
+}
+
+// sysRecvMsg and sysSendMsgTo carry one datagram with its address and ancillary data.
+
+func sysRecvMsg(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny) (n, oobn, flags int, salen uint32, e syscall.Errno) {
+	for {
+		iov := unix.Iovec{Base: unsafe.SliceData(b)}
+		iov.SetLen(len(b))
+		msg := unix.Msghdr{
+			Name: (*byte)(unsafe.Pointer(rsa)), Namelen: unix.SizeofSockaddrAny,
+			Iov: &iov, Control: unsafe.SliceData(oob),
+		}
+		msg.SetIovlen(1)
+		msg.SetControllen(len(oob))
+		r, _, e := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)),
+			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if e == 0 {
+			raceRead(b, min(int(r), len(b)))
+			return int(r), int(msg.Controllen), int(msg.Flags), msg.Namelen, 0
+		}
+		if e != unix.EINTR {
+			return 0, 0, 0, 0, e
+		}
+	}
+}
+
+func sysSendMsgTo(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
+	raceWrite(b)
+	for {
+		iov := unix.Iovec{Base: unsafe.SliceData(b)}
+		iov.SetLen(len(b))
+		msg := unix.Msghdr{Iov: &iov, Control: unsafe.SliceData(oob)}
+		if salen > 0 {
+			msg.Name, msg.Namelen = (*byte)(unsafe.Pointer(rsa)), salen
+		}
+		msg.SetIovlen(1)
+		msg.SetControllen(len(oob))
+		_, _, e := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if e != unix.EINTR {
+			return e
+		}
+	}
+}
