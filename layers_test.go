@@ -47,7 +47,7 @@ var layers = map[string]string{
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
 	"cmd/knot/internal/metrics":      "knot bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
-	"cmd/knot":                       ". bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
+	"cmd/knot":                       ". bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
