@@ -55,9 +55,10 @@ type conn struct {
 	nc     net.Conn
 	waiter readable // nc, if it can
 	srv    *Server
-	again  func() // resume, made once
-	next   *conn  // guarded by srv.mu
-	prev   *conn  // guarded by srv.mu
+	again  func()  // resume, made once
+	stream *stream // nc, if that is one: then the server has not admitted it
+	next   *conn   // guarded by srv.mu
+	prev   *conn   // guarded by srv.mu
 
 	remote string     // client's host for the access log, made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
@@ -198,6 +199,10 @@ func (c *conn) end(answered bool) {
 
 // finish closes the connection for good. Called once, by its task.
 func (c *conn) finish() {
+	if c.stream != nil {
+		c.stream.torn = true
+		return
+	}
 	if s := secureOf(c.nc); s != nil {
 		s.record.release()
 	}

@@ -54,6 +54,9 @@ func AdaptHTTP(h http.Handler) Handler {
 			d = describe(x.srv, h)
 			likeness.Store(d)
 		}
+		if x.c.stream != nil {
+			return x.c.stream.serveHTTP(x, d, h)
+		}
 		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: task.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
 		if err := e.request(); err != nil {
 			e.ctx.end()

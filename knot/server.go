@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,13 +32,16 @@ const (
 	DefaultMaxDrain        = 256 << 10
 )
 
-// Server serves HTTP/1.1 and HTTP/1.0. The zero value of each field but
+// Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value of each field but
 // Handler is its default, and a negative limit means none where that makes
 // sense. Fields must not be changed once the server has been started.
 type Server struct {
 	// Addr is the TCP address that ListenAndServe listens on; default
 	// DefaultAddr.
 	Addr string
+	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
+	// sockets that somebody else has opened (netpoll.ListenOn), or several.
+	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
 	// Name is sent as the Server header; "" sends none.
@@ -46,6 +50,13 @@ type Server struct {
 	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
+	// HTTP2 bounds what clients of HTTP/2 may do. nil: DefaultMaxStreams requests at a time on
+	// a connection, the rest as in net/http, timeouts by WriteTimeout. HTTP/2 is served over TLS
+	// unless NextProtos of TLS leaves "h2" out.
+	HTTP2 *http.HTTP2Config
+	// H2C has the server speak HTTP/2 without TLS too, with clients that begin with it
+	// (RFC 9113, 3.3).
+	H2C bool
 	// Listening, if not nil, is called by Serve with the address it serves.
 	Listening func(addr net.Addr)
 	// AccessLog gets a line per request; nil writes none.
@@ -133,6 +144,7 @@ type Server struct {
 	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
+	h2        *http2Server              // nil before the first connection of HTTP/2; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
 	ctx       context.Context           // fixed by once
 	cancel    context.CancelFunc        // fixed by once

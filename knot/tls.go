@@ -115,8 +115,12 @@ func (c *conn) shake(secure *secureConn) bool {
 	}
 	s.handshakes.done.Add(1)
 	c.since = s.clock.now()
-	if secure.ConnectionState().NegotiatedProtocol == protoACME {
+	switch secure.ConnectionState().NegotiatedProtocol {
+	case protoACME:
 		c.finish()
+		return false
+	case protoHTTP2:
+		s.giveHTTP2(c, secure.tls.Load())
 		return false
 	}
 	return true
@@ -162,4 +166,4 @@ func (c *conn) unread() bool {
 
 // Protocols are those that a server with TLS offers to clients unless its configuration says
 // otherwise (tls.Config.NextProtos), the best first.
-func Protocols() []string { return []string{"http/1.1"} }
+func Protocols() []string { return []string{protoHTTP2, "http/1.1"} }

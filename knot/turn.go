@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -138,6 +139,11 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		case needMore:
 			return turnMore
 		default:
+			if x.beginsHTTP2(f) {
+				x.gone = true
+				x.srv.giveHTTP2(x.c, &prefixConn{x.c.nc, bytes.Clone(x.in[x.r:x.w])})
+				return turnGone
+			}
 			x.refuse(f)
 			return turnLinger
 		}

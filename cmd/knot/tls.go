@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type tlsSettings struct {
 	acmeCache      string
 	acmeEmail      string
 	acmeDirectory  string
+	http2          bool
 }
 
 // A list is a flag that may be given several times, or with commas.
@@ -50,6 +52,7 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.Var(&t.keys, "tls-key", "PEM `file` with the private key of the certificate that has the same place in -tls-cert")
 	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
+	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
 	flags.Var(&t.acmeHosts, "acme", "serve HTTPS with certificates for these `hosts`, by commas, that an authority gives by ACME (as Let's Encrypt), whose terms you accept by this flag; it must reach -addr as port 443 of each host")
@@ -122,6 +125,9 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 	}
 	if len(t.acmeHosts) > 0 {
 		s.config = t.withACME(s.config, keyring)
+	}
+	if s.config != nil && !t.http2 {
+		s.config.NextProtos = slices.DeleteFunc(append(knot.Protocols(), s.config.NextProtos...), func(p string) bool { return p == "h2" })
 	}
 	return s, nil
 }

@@ -184,3 +184,41 @@ func TestTLSFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestServesHTTP2 over TLS unless it is switched off, and without TLS if it is switched on.
+func TestServesHTTP2(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, "a.test", 1)
+	write(t, filepath.Join(dir, "a.crt"), cert)
+	write(t, filepath.Join(dir, "a.key"), key)
+	secure := []string{"-root", sampleSite, "-tls-cert", filepath.Join(dir, "a.crt"), "-tls-key", filepath.Join(dir, "a.key")}
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	for _, test := range []struct {
+		args      []string
+		transport *http.Transport
+		want      int
+	}{
+		{secure, &http.Transport{ForceAttemptHTTP2: true}, 2},
+		{append(secure[:len(secure):len(secure)], "-http2=false"), &http.Transport{ForceAttemptHTTP2: true}, 1},
+		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{Protocols: plain}, 2},
+		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{}, 1},
+	} {
+		p := start(t, test.args...)
+		test.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		resp, err := (&http.Client{Transport: test.transport, Timeout: time.Minute}).Get(p.url + "/notes.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), "Bowline") || resp.ProtoMajor != test.want {
+			t.Errorf("%q: version %d, %q, %v", test.args, resp.ProtoMajor, body, err)
+		}
+		test.transport.CloseIdleConnections()
+		p.stop()
+		if code := p.code(); code != exitOK {
+			t.Errorf("exit code %d: %s", code, p.stderr.all())
+		}
+	}
+}

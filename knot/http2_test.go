@@ -1,0 +1,323 @@
+package knot
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// h2Clients are the ways that a client of net/http comes to HTTP/2, each with what the server needs.
+func h2Clients(t *testing.T, ca *testCA) map[string]func() (*Server, http.RoundTripper, string) {
+	return map[string]func() (*Server, http.RoundTripper, string){
+		"net/http over TLS": func() (*Server, http.RoundTripper, string) {
+			return &Server{TLS: ca.config(t)}, &http.Transport{TLSClientConfig: ca.client(), ForceAttemptHTTP2: true}, "https"
+		},
+		"net/http with prior knowledge": func() (*Server, http.RoundTripper, string) {
+			p := new(http.Protocols)
+			p.SetUnencryptedHTTP2(true)
+			return &Server{H2C: true}, &http.Transport{Protocols: p}, "http"
+		},
+		"x/net/http2": func() (*Server, http.RoundTripper, string) {
+			return &Server{H2C: true}, &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}, "http"
+		},
+	}
+}
+
+// eachHTTP2 runs a test with each client in each mode.
+func eachHTTP2(t *testing.T, set func(*Server), fn func(t *testing.T, sv *served, client *http.Client, url string)) {
+	ca := newTestCA(t)
+	for name, make := range h2Clients(t, ca) {
+		t.Run(name, func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				s, transport, scheme := make()
+				set(s)
+				sv := start(s)
+				client := &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+				defer client.CloseIdleConnections()
+				fn(t, sv, client, scheme+"://"+sv.addr)
+			})
+		})
+	}
+}
+
+// responseText tells all of a response but what may differ between versions.
+func responseText(resp *http.Response, err error) string {
+	if err != nil {
+		return "no response"
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	var lines []string
+	for name, values := range resp.Header {
+		switch name {
+		case "Date", "Connection", "Content-Length", "Trailer":
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %q", name, values))
+	}
+	sort.Strings(lines)
+	torn := err != nil
+	return fmt.Sprintf("%d %v length %d, %d bytes %.40q torn %v trailer %v", resp.StatusCode, lines, resp.ContentLength, len(body), body, torn, resp.Trailer)
+}
+
+// TestHTTP2AnswersLikeHTTP1: handlers of Knot, and of net/http, answer the same over both.
+func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
+	handlers := map[string]Handler{"knot": echoHandler, "net/http": AdaptHTTP(sampleMux()), "promises": AdaptHTTP(promiseMux())}
+	requests := map[string][]string{
+		"knot": {"GET /a?b=c", "HEAD /a", "PUT /echo 0", "PUT /echo 1", "PUT /echo 100000", "PUT /echo -1", "PUT /echo -100000", "GET /stream",
+			"GET /large", "HEAD /large", "GET /parts", "GET /nothing", "GET /404", "GET /panic", "GET /half", "PURGE /x", "PUT /large 100000", "GET /../x", "OPTIONS /x"},
+		"net/http": {"GET /hello", "HEAD /hello", "GET /html", "GET /json", "GET /untyped", "GET /nothing", "GET /204", "GET /large",
+			"GET /flushed", "POST /body 3", "POST /body 100000", "GET /file", "GET /error", "GET /missing"},
+		"promises": {"GET /418", "GET /date", "GET /own-server", "GET /twice", "GET /abort", "GET /panic?flush", "GET /sniff", "GET /sniff?large"},
+	}
+	for name, handler := range handlers {
+		reference := startServer(t, &Server{Handler: handler}, 0) // of which no goroutine stays
+		plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+		eachHTTP2(t, func(s *Server) { s.Handler = handler }, func(t *testing.T, sv *served, client *http.Client, url string) {
+			for _, line := range requests[name] {
+				ask := func(client *http.Client, url string) string {
+					var method, target string
+					var size int
+					n, _ := fmt.Sscan(line, &method, &target, &size)
+					var body io.Reader
+					if n == 3 {
+						body = bytes.NewReader(bytes.Repeat([]byte("x"), max(size, -size)))
+						if size < 0 {
+							body = io.MultiReader(body) // of a length that nobody knows
+						}
+					}
+					r, err := http.NewRequest(method, url+target, body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Host = "h"
+					r.Header.Set("X-Own", "y")
+					resp, err := client.Do(r)
+					if err == nil && url[len(url)-1] != 'x' && strings.HasPrefix(url, "http://"+reference.addr) != (resp.ProtoMajor == 1) {
+						t.Errorf("%s: version %s", line, resp.Proto)
+					}
+					return responseText(resp, err)
+				}
+				if name == "knot" {
+					if _, err := client.Get(url + "/goexit"); err == nil {
+						t.Error("a handler that was left by runtime.Goexit has answered")
+					}
+				}
+				want, got := ask(plain, "http://"+reference.addr), ask(client, url)
+				want, got = strings.Replace(want, "length -1,", "length ?,", 1), strings.Replace(got, "length -1,", "length ?,", 1)
+				if want != got {
+					t.Errorf("%s %s\nHTTP/1.1 %s\nHTTP/2   %s", name, line, want, got)
+				}
+			}
+		})
+		reference.stop()
+	}
+}
+
+// TestHTTP2Files: whole files and parts.
+func TestHTTP2Files(t *testing.T) {
+	const size = 700_001
+	files := openWith(t, layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) }), keepings[0].config)
+	eachHTTP2(t, func(s *Server) { s.Handler = files.Serve }, func(t *testing.T, sv *served, client *http.Client, url string) {
+		for i, length := range []int{1000, size} {
+			for _, part := range []string{"", "bytes=10-99", "bytes=-5"} {
+				r, _ := http.NewRequest("GET", fmt.Sprintf("%s/f%d", url, i), nil)
+				want := contentOf(i, length)
+				switch part {
+				case "bytes=10-99":
+					want = want[10:100]
+				case "bytes=-5":
+					want = want[length-5:]
+				}
+				if part != "" {
+					r.Header.Set("Range", part)
+				}
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || !bytes.Equal(body, want) || resp.ContentLength != int64(len(want)) {
+					t.Errorf("file %d, %q: %d bytes, length %d, %v", i, part, len(body), resp.ContentLength, err)
+				}
+			}
+		}
+	})
+}
+
+// TestHTTP2StreamsBothWays: what has been flushed arrives before the rest is sent; requests of
+// one connection do not wait for each other; what a client cancels ends.
+func TestHTTP2StreamsBothWays(t *testing.T) {
+	cancelled := make(chan error, 1)
+	handlers := map[string]Handler{
+		"knot": func(x *Ctx) error {
+			one := make([]byte, 1)
+			for {
+				n, err := x.Body().Read(one)
+				if err == io.EOF {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				x.Write(one[:n])
+				if err := x.Flush(); err != nil {
+					return err
+				}
+			}
+		},
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/cancel" {
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+				cancelled <- r.Context().Err()
+				return
+			}
+			one := make([]byte, 1)
+			for {
+				n, err := r.Body.Read(one)
+				w.Write(one[:n])
+				w.(http.Flusher).Flush()
+				if err != nil {
+					return
+				}
+			}
+		})),
+	}
+	for name, handler := range handlers {
+		eachHTTP2(t, func(s *Server) { s.Handler = handler }, func(t *testing.T, sv *served, client *http.Client, url string) {
+			in, out := io.Pipe()
+			r, _ := http.NewRequest("POST", url+"/", in)
+			go out.Write([]byte("a"))
+			resp, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := make([]byte, 1)
+			for _, next := range "bcde" {
+				if _, err := io.ReadFull(resp.Body, one); err != nil {
+					t.Fatal(err)
+				}
+				other, err := client.Post(url+"/", "text/plain", strings.NewReader("other"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, _ := io.ReadAll(other.Body); string(body) != "other" {
+					t.Errorf("%q", body)
+				}
+				other.Body.Close()
+				out.Write([]byte(string(next)))
+			}
+			out.Close()
+			if rest, err := io.ReadAll(resp.Body); string(rest) != "e" || err != nil {
+				t.Errorf("the rest is %q, %v", rest, err)
+			}
+			resp.Body.Close()
+			if n := sv.Conns(); n != 1 {
+				t.Errorf("%d connections", n)
+			}
+			if name == "net/http" {
+				ctx, cancel := context.WithCancel(context.Background())
+				r, _ := http.NewRequestWithContext(ctx, "GET", url+"/cancel", nil)
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				resp.Body.Close()
+				if err := <-cancelled; err != context.Canceled {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestHTTP2Shutdown: requests under way are answered, and idle clients told to go.
+func TestHTTP2Shutdown(t *testing.T) {
+	began, goOn := make(chan bool), make(chan bool)
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = func(x *Ctx) error {
+			if x.Path() == "/slow" {
+				offload(func() { began <- true; <-goOn })
+			}
+			return echoHandler(x)
+		}
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		answer := make(chan string, 1)
+		go func() { answer <- responseText(client.Get(url + "/slow")) }()
+		<-began
+		ended := make(chan error, 1)
+		go func() { ended <- sv.Shutdown(context.Background()) }()
+		for !sv.stopping.Load() {
+			runtime.Gosched()
+		}
+		goOn <- true
+		if got := <-answer; !strings.HasPrefix(got, "200 ") {
+			t.Error(got)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if n := sv.Conns(); n != 0 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// TestHTTP2AccessLog: a line for each request.
+func TestHTTP2AccessLog(t *testing.T) {
+	var log lockedBuffer
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = AdaptHTTP(sampleMux())
+		s.AccessLog = NewAccessLog(&log, LogCommon)
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		for _, path := range []string{"/hello", "/missing"} {
+			responseText(client.Get(url + path))
+		}
+		sv.AccessLog.Flush()
+		for _, want := range []string{"127.0.0.1 - - ", `"GET /missing HTTP/`, " 404 "} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("there is no %q in\n%s", want, log.String())
+			}
+		}
+	})
+}
+
+// TestHTTP2OnlyWhereItIsWanted: without H2C the preface is refused, and NextProtos is kept to.
+func TestHTTP2OnlyWhereItIsWanted(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		if got := statusOf(sv.exchange(preface + "\r\nSM\r\n\r\n")); got != "505" {
+			t.Errorf("status %s", got)
+		}
+		ca := newTestCA(t)
+		config := ca.config(t)
+		config.NextProtos = []string{"http/1.1"}
+		sv = start(&Server{Handler: echoHandler, TLS: config})
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.client(), ForceAttemptHTTP2: true}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Get("https://" + sv.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.ProtoMajor != 1 {
+			t.Error(resp.Proto)
+		}
+	})
+}

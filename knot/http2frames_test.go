@@ -1,0 +1,341 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A framePeer is a client that sends what frames it likes.
+type framePeer struct {
+	t  *testing.T
+	nc net.Conn
+	*http2.Framer
+	block bytes.Buffer
+	enc   *hpack.Encoder
+}
+
+func (sv *served) frames(preface string) *framePeer {
+	sv.t.Helper()
+	nc, err := net.Dial("tcp", sv.addr)
+	if err != nil {
+		sv.t.Fatal(err)
+	}
+	sv.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	p := &framePeer{t: sv.t, nc: nc, Framer: http2.NewFramer(nc, nc)}
+	p.Framer.AllowIllegalWrites = true
+	p.enc = hpack.NewEncoder(&p.block)
+	io.WriteString(nc, preface)
+	return p
+}
+
+// head encodes header fields, given as name and value in turn.
+func (p *framePeer) head(pairs ...string) []byte {
+	p.block.Reset()
+	for i := 0; i < len(pairs); i += 2 {
+		p.enc.WriteField(hpack.HeaderField{Name: pairs[i], Value: pairs[i+1]})
+	}
+	return p.block.Bytes()
+}
+
+func (p *framePeer) get(more ...string) []byte {
+	return p.head(append([]string{":method", "GET", ":scheme", "http", ":path", "/", ":authority", "h"}, more...)...)
+}
+
+func (p *framePeer) post(more ...string) []byte {
+	return p.head(append([]string{":method", "POST", ":scheme", "http", ":path", "/echo", ":authority", "h"}, more...)...)
+}
+
+func (p *framePeer) headers(id uint32, block []byte, flags http2.Flags) {
+	p.WriteRawFrame(http2.FrameHeaders, flags, id, block)
+}
+
+// verdict reads until the server has said what it thinks: the code of GOAWAY or RST_STREAM, "ping", or
+// a status; "end" if it closes.
+func (p *framePeer) verdict() string {
+	dec := hpack.NewDecoder(4096, nil)
+	for {
+		f, err := p.ReadFrame()
+		if err != nil {
+			return "end"
+		}
+		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			return "away " + f.ErrCode.String()
+		case *http2.RSTStreamFrame:
+			return "reset " + f.ErrCode.String()
+		case *http2.PingFrame:
+			if f.IsAck() {
+				return "ping"
+			}
+		case *http2.HeadersFrame:
+			fields, err := dec.DecodeFull(f.HeaderBlockFragment())
+			if err == nil && len(fields) > 0 {
+				return fields[0].Value
+			}
+		}
+	}
+}
+
+const (
+	wholeHead   = http2.FlagHeadersEndHeaders | http2.FlagHeadersEndStream
+	wholePre    = http2.ClientPreface
+	endsHeaders = http2.FlagHeadersEndHeaders
+)
+
+// frameCases are what h2spec looks for (RFC 9113 and 7541), as far as a server can be asked. Where the RFC
+// lets a server choose between an error of the stream and one of the connection, both are taken;
+// closing the connection always is.
+var frameCases = []struct {
+	name string
+	send func(p *framePeer)
+	want string // several by |
+}{
+	{"a request", func(p *framePeer) { p.headers(1, p.get(), wholeHead) }, "200"},
+	{"padded, with a priority", func(p *framePeer) {
+		p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.get(), EndStream: true, EndHeaders: true, PadLength: 9, Priority: http2.PriorityParam{Weight: 3}})
+	}, "200"},
+	{"in three frames", func(p *framePeer) {
+		b := p.get("x", strings.Repeat("y", 100))
+		p.headers(1, b[:5], http2.FlagHeadersEndStream)
+		p.WriteContinuation(1, false, b[5:10])
+		p.WriteContinuation(1, true, b[10:])
+	}, "200"},
+	{"unknown frame types", func(p *framePeer) {
+		p.WriteRawFrame(0x77, 0xff, 0, []byte("x"))
+		p.WriteRawFrame(0x78, 0, 9, nil)
+		p.headers(1, p.get(), wholeHead)
+	}, "200"},
+	{"unknown settings", func(p *framePeer) {
+		p.WriteSettings(http2.Setting{ID: 0x99, Val: 7})
+		p.headers(1, p.get(), wholeHead)
+	}, "200"},
+	{"ping", func(p *framePeer) { p.WritePing(false, [8]byte{1}) }, "ping"},
+	{"reserved bit of a stream's number", func(p *framePeer) { p.headers(1|1<<31, p.get(), wholeHead) }, "200|away PROTOCOL_ERROR"},
+	{"data on stream 0", func(p *framePeer) { p.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, "away PROTOCOL_ERROR"},
+	{"headers on stream 0", func(p *framePeer) { p.headers(0, p.get(), wholeHead) }, "away PROTOCOL_ERROR"},
+	{"an even number", func(p *framePeer) { p.headers(2, p.get(), wholeHead) }, "away PROTOCOL_ERROR"},
+	{"a number that is lower", func(p *framePeer) {
+		p.headers(5, p.get(), wholeHead)
+		p.headers(3, p.get(), wholeHead)
+	}, "200|away PROTOCOL_ERROR|away STREAM_CLOSED"},
+	{"data on an idle stream", func(p *framePeer) { p.WriteRawFrame(http2.FrameData, 0, 1, []byte("x")) }, "away PROTOCOL_ERROR|away STREAM_CLOSED|reset STREAM_CLOSED"},
+	{"data after the end", func(p *framePeer) {
+		p.headers(1, p.post(), wholeHead)
+		p.WriteData(1, true, []byte("x"))
+	}, "reset STREAM_CLOSED|away STREAM_CLOSED|200"},
+	{"window update of 0", func(p *framePeer) { p.WriteWindowUpdate(0, 0) }, "away PROTOCOL_ERROR"},
+	{"window update of 0 for a stream", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteWindowUpdate(1, 0)
+	}, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"window too large", func(p *framePeer) { p.WriteWindowUpdate(0, 1<<31-1); p.WriteWindowUpdate(0, 1<<31-1) }, "away FLOW_CONTROL_ERROR"},
+	{"window of a stream too large", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteWindowUpdate(1, 1<<31-1)
+		p.WriteWindowUpdate(1, 1<<31-1)
+	}, "reset FLOW_CONTROL_ERROR|away FLOW_CONTROL_ERROR"},
+	{"window update on an idle stream", func(p *framePeer) { p.WriteWindowUpdate(1, 1) }, "away PROTOCOL_ERROR"},
+	{"window update of wrong size", func(p *framePeer) { p.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, []byte("abc")) }, "away FRAME_SIZE_ERROR"},
+	{"settings of a stream", func(p *framePeer) { p.WriteRawFrame(http2.FrameSettings, 0, 1, nil) }, "away PROTOCOL_ERROR"},
+	{"settings of wrong size", func(p *framePeer) { p.WriteRawFrame(http2.FrameSettings, 0, 0, []byte("abc")) }, "away FRAME_SIZE_ERROR"},
+	{"settings ack with content", func(p *framePeer) { p.WriteRawFrame(http2.FrameSettings, http2.FlagSettingsAck, 0, make([]byte, 6)) }, "away FRAME_SIZE_ERROR"},
+	{"push neither on nor off", func(p *framePeer) { p.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2}) }, "away PROTOCOL_ERROR"},
+	{"first window too large", func(p *framePeer) { p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}) }, "away FLOW_CONTROL_ERROR"},
+	{"frame size too small", func(p *framePeer) { p.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 100}) }, "away PROTOCOL_ERROR"},
+	{"frame size too large", func(p *framePeer) { p.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 24}) }, "away PROTOCOL_ERROR"},
+	{"ping of wrong size", func(p *framePeer) { p.WriteRawFrame(http2.FramePing, 0, 0, []byte("abc")) }, "away FRAME_SIZE_ERROR"},
+	{"ping of a stream", func(p *framePeer) { p.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8)) }, "away PROTOCOL_ERROR"},
+	{"reset of an idle stream", func(p *framePeer) { p.WriteRSTStream(1, http2.ErrCodeCancel) }, "away PROTOCOL_ERROR"},
+	{"reset of stream 0", func(p *framePeer) { p.WriteRawFrame(http2.FrameRSTStream, 0, 0, make([]byte, 4)) }, "away PROTOCOL_ERROR"},
+	{"reset of wrong size", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteRawFrame(http2.FrameRSTStream, 0, 1, []byte("abc"))
+	}, "away FRAME_SIZE_ERROR"},
+	{"continuation of nothing", func(p *framePeer) { p.WriteContinuation(1, true, p.get()) }, "away PROTOCOL_ERROR"},
+	{"data between headers", func(p *framePeer) {
+		p.headers(1, p.get(), 0)
+		p.WriteRawFrame(http2.FrameData, 0, 1, []byte("x"))
+	}, "away PROTOCOL_ERROR"},
+	{"another stream between headers", func(p *framePeer) {
+		p.headers(1, p.get(), 0)
+		p.headers(3, p.get(), wholeHead)
+	}, "away PROTOCOL_ERROR"},
+	{"unknown frame between headers", func(p *framePeer) {
+		p.headers(1, p.get(), 0)
+		p.WriteRawFrame(0x77, 0, 0, nil)
+	}, "away PROTOCOL_ERROR"},
+	{"a frame that is too large", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 1<<20+1))
+	}, "away FRAME_SIZE_ERROR|reset FRAME_SIZE_ERROR"},
+	{"goaway of a stream", func(p *framePeer) { p.WriteRawFrame(http2.FrameGoAway, 0, 1, make([]byte, 8)) }, "away PROTOCOL_ERROR"},
+	{"push promise", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: p.get(), EndHeaders: true})
+	}, "away PROTOCOL_ERROR"},
+	{"no HPACK", func(p *framePeer) { p.headers(1, []byte{0x80}, wholeHead) }, "away COMPRESSION_ERROR"},
+	{"HPACK beyond the table", func(p *framePeer) { p.headers(1, []byte{0xff, 0xff, 0x7f}, wholeHead) }, "away COMPRESSION_ERROR"},
+	{"HPACK table too large", func(p *framePeer) { p.headers(1, append([]byte{0x3f, 0xff, 0xff, 0x7f}, p.get()...), wholeHead) }, "away COMPRESSION_ERROR"},
+	{"padding longer than the frame", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, 1, []byte{200, 1})
+	}, "away PROTOCOL_ERROR"},
+	{"a name with capitals", func(p *framePeer) { p.headers(1, p.get("X-Y", "z"), wholeHead) }, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"a header of the connection", func(p *framePeer) { p.headers(1, p.get("connection", "close"), wholeHead) }, "reset PROTOCOL_ERROR|400"},
+	{"te", func(p *framePeer) { p.headers(1, p.get("te", "gzip"), wholeHead) }, "reset PROTOCOL_ERROR|400"},
+	{"te trailers", func(p *framePeer) { p.headers(1, p.get("te", "trailers"), wholeHead) }, "200"},
+	{"an unknown pseudo-header", func(p *framePeer) { p.headers(1, p.get(":x", "y"), wholeHead) }, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"a pseudo-header of responses", func(p *framePeer) { p.headers(1, p.get(":status", "200"), wholeHead) }, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"a pseudo-header behind another", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", "x", "y", ":path", "/"), wholeHead)
+	}, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"no method", func(p *framePeer) { p.headers(1, p.head(":scheme", "http", ":path", "/"), wholeHead) }, "reset PROTOCOL_ERROR"},
+	{"no path", func(p *framePeer) { p.headers(1, p.head(":method", "GET", ":scheme", "http"), wholeHead) }, "reset PROTOCOL_ERROR"},
+	{"an empty path", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", ""), wholeHead)
+	}, "reset PROTOCOL_ERROR"},
+	{"two paths", func(p *framePeer) { p.headers(1, p.get(":path", "/b"), wholeHead) }, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"less than the length", func(p *framePeer) {
+		p.headers(1, p.post("content-length", "5"), endsHeaders)
+		p.WriteData(1, true, []byte("x"))
+	}, "reset PROTOCOL_ERROR|400"},
+	{"more than the length", func(p *framePeer) {
+		p.headers(1, p.post("content-length", "1"), endsHeaders)
+		p.WriteData(1, true, []byte("xyz"))
+	}, "reset PROTOCOL_ERROR|reset STREAM_CLOSED"},
+	{"trailers", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.WriteData(1, false, []byte("x"))
+		p.headers(1, p.head("a", "b"), wholeHead)
+	}, "200"},
+	{"trailers that are not the end", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.headers(1, p.head("a", "b"), endsHeaders)
+	}, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"a pseudo-header in trailers", func(p *framePeer) {
+		p.headers(1, p.post(), endsHeaders)
+		p.headers(1, p.head(":method", "GET"), wholeHead)
+	}, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"a path that climbs", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/../etc/passwd", ":authority", "h"), wholeHead)
+	}, "400"},
+	{"a malformed authority", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a b"), wholeHead)
+	}, "400|reset PROTOCOL_ERROR"},
+	{"connect", func(p *framePeer) { p.headers(1, p.head(":method", "CONNECT", ":authority", "h:1"), wholeHead) }, "501|400"},
+}
+
+func TestHTTP2Frames(t *testing.T) {
+	sv := startServer(t, &Server{Handler: echoHandler, H2C: true}, 1)
+	for _, c := range frameCases {
+		p := sv.frames(wholePre)
+		p.WriteSettings()
+		c.send(p)
+		got := p.verdict()
+		if !strings.Contains("|"+c.want+"|", "|"+got+"|") && (got != "end" || !strings.Contains(c.want, "away")) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		p.nc.Close()
+	}
+	for _, bad := range []string{preface + "\r\nXX\r\n\r\n" + strings.Repeat("\x00", 30), preface + "garbage, and much of it, more than the rest of the preface is long"} {
+		if got := sv.frames(bad).verdict(); got != "end" && !strings.HasPrefix(got, "away") {
+			t.Errorf("preface %.30q: %s", bad, got)
+		}
+	}
+	// The server goes on.
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	p.headers(1, p.get(), wholeHead)
+	if got := p.verdict(); got != "200" {
+		t.Error(got)
+	}
+}
+
+// TestHTTP2Floods: what clients did to bring servers down. Each ends with its connection, and other
+// clients are served meanwhile.
+func TestHTTP2Floods(t *testing.T) {
+	var running, most atomic.Int32
+	release := make(chan bool)
+	sv := startServer(t, &Server{H2C: true, MaxHead: 16 << 10, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/wait" {
+			return
+		}
+		for n := running.Add(1); ; {
+			m := most.Load()
+			if n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		<-release
+		running.Add(-1)
+	}))}, 1)
+	floods := map[string]func(p *framePeer, i int) error{
+		"rapid reset": func(p *framePeer, i int) error {
+			id := uint32(2*i + 1)
+			p.headers(id, p.head(":method", "GET", ":scheme", "http", ":path", "/wait", ":authority", "h"), wholeHead)
+			return p.WriteRSTStream(id, http2.ErrCodeCancel)
+		},
+		"continuation": func(p *framePeer, i int) error {
+			if i == 0 {
+				p.headers(1, p.get(), 0)
+			}
+			return p.WriteContinuation(1, false, p.head(fmt.Sprintf("x%d", i), strings.Repeat("y", 1000)))
+		},
+		"streams beyond the limit": func(p *framePeer, i int) error {
+			p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", "/wait", ":authority", "h"), wholeHead)
+			return nil
+		},
+	}
+	for name, flood := range floods {
+		p := sv.frames(wholePre)
+		p.WriteSettings()
+		heard := make(chan string, 1)
+		go func() {
+			for {
+				v := p.verdict()
+				if v != "reset REFUSED_STREAM" && v != "200" || name == "streams beyond the limit" {
+					heard <- v
+					return
+				}
+			}
+		}()
+		said := ""
+		for i := 0; said == "" && i < 200_000; i++ {
+			err := flood(p, i)
+			select {
+			case said = <-heard:
+			default:
+				if err != nil {
+					said = <-heard
+				}
+			}
+		}
+		if said == "" {
+			t.Errorf("%s: nothing was said", name)
+		}
+		t.Log(name, said)
+		p.nc.Close()
+		other := sv.frames(wholePre)
+		other.WriteSettings()
+		other.headers(1, other.get(), wholeHead)
+		if got := other.verdict(); got != "200" {
+			t.Errorf("%s: another client got %s", name, got)
+		}
+		other.nc.Close()
+	}
+	if n := most.Load(); n > 2*DefaultMaxStreams {
+		t.Errorf("%d handlers at a time of two connections", n)
+	}
+	close(release)
+}
