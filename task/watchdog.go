@@ -156,7 +156,7 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 		o.Overran("", lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
-		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", l.logStack(stack))
+		"loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
 }
 
 // mayReport limits the rate of reports.
@@ -171,7 +171,7 @@ func (w *watchdog) mayReport() bool {
 }
 
 // reportOverrun is called by a task that seems to have held l too long, at the end of
-// its step. The time in which threads of the process had to wait for a processor does
+// its step; "until" in the report is where in the program that is. The time in which threads of the process had to wait for a processor does
 // not count, or on a machine with too much to do every step would be found too long;
 // the kernel adds it up only when they run again, so the watchdog can't know it.
 func (l *Loop) reportOverrun() {
@@ -199,7 +199,7 @@ func (l *Loop) reportOverrun() {
 		return
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
-		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit,
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", userFrame(stack),
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
 }
 
