@@ -29,6 +29,7 @@ type watchdog struct {
 	deadlock string    // private to the goroutine: the last one reported
 	knot     string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
 	lastBusy time.Time // private to the goroutine: of lookBusy
+	native   nativePlaces
 }
 
 // A sighting is the step at which the watchdog first saw a loop.
@@ -70,6 +71,9 @@ func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 func (w *watchdog) run() {
 	defer close(w.done)
 	interval := max(w.rt.cfg.HoldLimit/2, minWatch)
+	if after := w.rt.cfg.DetachAfter; w.detaches() && after < interval {
+		interval = max(after, minWatch)
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -110,13 +114,24 @@ func (w *watchdog) look() (busy bool) {
 			if s.delay == 0 {
 				s.delay, _ = processDelay()
 			}
-			if held := now.Sub(s.since); held >= w.rt.cfg.HoldLimit {
+			held := now.Sub(s.since)
+			if held >= w.rt.cfg.DetachAfter && l.detachable() {
+				if d := w.claim(l, step); d != nil {
+					go d.standIn()
+					*s = sighting{step: step, since: now}
+					continue
+				}
+			}
+			if held >= w.rt.cfg.HoldLimit {
 				w.held(l, s, held)
 			}
 		}
 	}
 	return busy
 }
+
+// detaches says whether tasks of any loop can be detached.
+func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
 
 // runsTask says whether a task runs on l at this moment. For the watchdog.
 func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
