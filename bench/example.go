@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -8,8 +9,8 @@ import (
 )
 
 // moduleFolder is where the sources of this program's module are.
-func (r *run) moduleFolder() (string, error) {
-	mod, err := exec.CommandContext(r.ctx, "go", "env", "GOMOD").Output()
+func moduleFolder(ctx context.Context) (string, error) {
+	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
@@ -22,7 +23,7 @@ func (r *run) moduleFolder() (string, error) {
 
 // buildExample builds one program of the folder examples and returns its path.
 func (r *run) buildExample(name string) (string, error) {
-	folder, err := r.moduleFolder()
+	folder, err := moduleFolder(r.ctx)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@
 //	go run ./bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
 //	go run ./bench run all [-quick] [-out DIR]
 //	go run ./bench report [-from RESULTS] [-to FILE]
+//	go run ./bench lines
 //	go run ./bench compare [-threshold 0.05] [-all] BEFORE AFTER
 //
 // A run prints a table and writes DIR/NAME.json and, where a picture helps,
@@ -57,6 +58,7 @@ const usageText = `usage: bench list
        bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
        bench run all [-quick] [-out DIR]
        bench report [-from RESULTS] [-to FILE]
+       bench lines
        bench compare [-threshold 0.05] [-all] BEFORE AFTER`
 
 // command carries out a command line. Tables go to out, progress to progress.
@@ -82,6 +84,15 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 			return runAll(ctx, o, runExperiment, out, progress)
 		}
 		return runExperiment(ctx, o, out, progress)
+	case "lines":
+		if len(args) > 1 {
+			return &usageError{"lines takes no arguments\n" + usageText}
+		}
+		folder, err := moduleFolder(ctx)
+		if err != nil {
+			return err
+		}
+		return writeLines(folder, out)
 	case "report":
 		flags := newFlags("report")
 		from := flags.String("from", keptFolder, "file or folder of results, or a commit")

@@ -187,9 +187,21 @@ func (e *exchange) serve(h http.Handler) {
 	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
 		h = http.HandlerFunc(answerForTheServer)
 	}
-	h.ServeHTTP(e, e.r)
+	task.Outside(exchangeOf.run, exchangeOf{e, h})
 	returned = true
 	e.finish()
+}
+
+// An exchangeOf is an exchange with its handler.
+type exchangeOf struct {
+	*exchange
+	h http.Handler
+}
+
+// run calls the handler; there is no result.
+func (x exchangeOf) run() struct{} {
+	x.h.ServeHTTP(x.exchange, x.r)
+	return struct{}{}
 }
 
 // answerForTheServer answers OPTIONS *, which is not about anything that a handler has.

@@ -39,6 +39,9 @@ type Server struct {
 	// Addr is the TCP address that ListenAndServe listens on; default
 	// DefaultAddr.
 	Addr string
+	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
+	// sockets that somebody else has opened (netpoll.ListenOn), or several.
+	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
 	// Name is sent as the Server header; "" sends none.

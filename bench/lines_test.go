@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestLinesOfCode(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.go")
+	const source = "// comment\n\npackage a\n\n/* a\nb */\nvar x = `1\n\n3` // with a comment\n\nfunc f() {\n\treturn /* c */\n}\n"
+	if err := os.WriteFile(name, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := codeLines(name); n != 7 || err != nil {
+		t.Errorf("%d lines, %v; want 7", n, err)
+	}
+	if _, err := codeLines(name + "x"); err == nil {
+		t.Error("a file that is not there has lines")
+	}
+}
+
+func TestLinesOfTheExamples(t *testing.T) {
+	var out bytes.Buffer
+	if err := writeLines("..", &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"flow graph", "goroutines", "Haboob (paper)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if err := writeLines(t.TempDir(), io.Discard); err == nil {
+		t.Error("outside of the repository there was no error")
+	}
+}
