@@ -101,7 +101,7 @@ func TestServerOverAConnection(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		s := &server{store: newStore(1<<20, 1<<18, time.Now)}
+		s := &server{store: newStore(16<<20, 1<<18, time.Now)}
 		served := task.Go(func() {
 			if err := s.serve(ln); !ended(err) {
 				t.Error(err)
