@@ -47,6 +47,7 @@ func (s *Server) Sockets() (files []*os.File, err error) {
 
 // handOver stops the server when another process has its sockets. It parks.
 func (s *Server) handOver(ctx context.Context) error {
+	s.handing.Store(true) // before stopping: nobody is to take it for a shutdown
 	s.stopping.Store(true)
 	offload(func() {
 		for _, ln := range s.tracked() {
@@ -60,6 +61,7 @@ func (s *Server) handOver(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
+	s.handing.Store(false)
 	limit, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
 	return s.Shutdown(limit)

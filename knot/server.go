@@ -133,6 +133,8 @@ type Server struct {
 	// stopping: answer what is under way, and whoever has connected; each answer is the last
 	// of its connection. atomic
 	stopping atomic.Bool
+	// handing: stopping, but who waits for another request may still send it. atomic
+	handing  atomic.Bool
 	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
 
 	mu        sync.Mutex

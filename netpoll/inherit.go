@@ -53,11 +53,21 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 		return fail(err)
 	}
 	ln.d.owner = ln
-	ln.d.flags.Store(flagShared | flagExclusive)
+	ln.d.flags.Store(ln.sharedFlags())
 	if err := ln.d.init(fd, kindStream, l, true); err != nil {
 		return fail(err)
 	}
 	return ln, nil
+}
+
+// sharedFlags are those of a listener whose socket others accept from too. If they are loops of this
+// process it is enough that one of them hears of a connection. Not if they are of a process that
+// hands over: the one that hears of it may be about to stop accepting.
+func (ln *Listener) sharedFlags() uint32 {
+	if ln.adopted && !ln.shared {
+		return flagShared
+	}
+	return flagShared | flagExclusive
 }
 
 // Files returns duplicates of the listening sockets, of which Serve may have made several, for

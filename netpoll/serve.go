@@ -140,7 +140,7 @@ func (ln *Listener) share(l *task.Loop) (*Listener, error) {
 	ln.d.flags.Or(flagShared)
 	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg, copied: true}
 	c.d.owner = c
-	c.d.flags.Store(flagShared | flagExclusive)
+	c.d.flags.Store(ln.sharedFlags())
 	if err := c.d.init(fd, kindStream, l, true); err != nil {
 		unix.Close(fd)
 		return nil, ln.opError("accept", "", err)

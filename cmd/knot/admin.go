@@ -86,7 +86,7 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	}
 	go func() {
 		defer close(a.ended)
-		if err := a.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := a.server.Serve(ln); !errors.Is(err, net.ErrClosed) {
 			log.Error("knot: the admin server has ended", "error", err)
 		}
 	}()
@@ -104,13 +104,14 @@ func (a *adminServer) socket() (*os.File, error) {
 
 // stop ends the server; requests under way have a moment to end.
 func (a *adminServer) stop() {
+	a.ln.Close() // what is accepted is served; Shutdown alone may pass over the last one
+	<-a.ended
 	a.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
 	defer cancel()
 	if a.server.Shutdown(ctx) != nil {
 		a.server.Close()
 	}
-	<-a.ended
 }
 
 var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
