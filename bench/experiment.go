@@ -42,6 +42,7 @@ var experiments = []experiment{
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},
+	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
@@ -90,7 +91,7 @@ type run struct {
 
 // ours are the systems this project builds: the ones that ratios are for.
 var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed"})
+	"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

@@ -22,6 +22,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"goroutine":       measuring(goroutineMetrics),
 	"capriccio":       measuring(taskMetrics(oneLoop)),
 	"epoll-go":        measuring(epollMetrics),
+	"gotrace":         readTraceWorker,
 	"load":            runLoad,
 	"hold":            runHold,
 	"knot":            runKnot,

@@ -98,7 +98,7 @@ func (p *place) symbolise() []Frame {
 		case linked:
 			linked = f.Function != chunkCall && f.Function != siteCall
 		}
-		if f.Function != "" && !linked && (len(out) > 0 || !isParking(f.Function)) {
+		if f.Function != "" && !linked && !isCallOut(f.Function) && (len(out) > 0 || !isParking(f.Function)) {
 			out = append(out, Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
 		}
 		if !more {
@@ -106,6 +106,12 @@ func (p *place) symbolise() []Frame {
 		}
 	}
 	return out
+}
+
+// isCallOut says that function only calls the program's code for another of the runtime.
+func isCallOut(function string) bool {
+	name, ok := strings.CutPrefix(function, modulePath+"task.")
+	return ok && (strings.HasPrefix(name, "Outside[") || name == "call" || name == "callPlain")
 }
 
 func isParking(function string) bool {

@@ -138,7 +138,7 @@ func (c *conn) idle() bool {
 		return true
 	}
 	c.state.Store(connIdle)
-	if c.srv.stopping.Load() && !c.unread() {
+	if c.srv.stopping.Load() && !c.srv.handing.Load() && !c.unread() {
 		// Shutdown may have missed it; if not, it only closed nc. The client must
 		// still get the last answer.
 		if c.state.CompareAndSwap(connIdle, connActive) && c.linger() {

@@ -250,6 +250,9 @@ func (f *Files) sweep() {
 
 // Serve is the Handler. It may park.
 func (f *Files) Serve(x *Ctx) error {
+	if x.resp.phase != respOpen {
+		return ErrSent
+	}
 	switch x.head.method {
 	case methodGet, methodHead:
 	case methodOptions:

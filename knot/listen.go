@@ -18,17 +18,21 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := checkTLS(s.TLS); err != nil {
 		return err
 	}
-	ln, err := s.listen()
+	all, err := s.listenAll()
 	if err != nil {
 		return err
 	}
 	s.ready()
-	s.track(ln) // clients may come from now on
+	for _, ln := range all {
+		s.track(ln) // clients may come from now on
+	}
 	until, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
-	spawnApart(func() { end(s.Serve(ln)) })
+	for _, ln := range all {
+		spawnApart(func() { end(s.Serve(ln)) })
+	}
 	await(until)
 	if ctx.Err() == nil && until.Err() != nil {
 		s.Close()
@@ -37,7 +41,11 @@ func (s *Server) Run(ctx context.Context) error {
 	grace := orDefault(s.ShutdownTimeout, DefaultShutdownTimeout, 0)
 	limit, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	if err := s.Shutdown(limit); err != nil {
+	stop := s.Shutdown
+	if context.Cause(ctx) == ErrHandedOver {
+		stop = s.handOver
+	}
+	if err := stop(limit); err != nil {
 		return fmt.Errorf("knot: requests still under way after %v: %w", grace, err)
 	}
 	return nil
@@ -54,6 +62,18 @@ func (s *Server) ListenAndServe() error {
 		return err
 	}
 	return s.Serve(ln)
+}
+
+// listenAll returns what Run is to serve.
+func (s *Server) listenAll() ([]net.Listener, error) {
+	if s.Listeners != nil {
+		return s.Listeners()
+	}
+	ln, err := s.listen()
+	if err != nil {
+		return nil, err
+	}
+	return []net.Listener{ln}, nil
 }
 
 func (s *Server) listen() (net.Listener, error) {

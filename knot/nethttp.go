@@ -137,8 +137,8 @@ func describe(s *Server, h http.Handler) *describedServer {
 var (
 	// errReturned is for those who go on writing behind the handler's back.
 	errReturned = errors.New("knot: the handler has returned")
-	// errUnfit is for statuses that only net/http can send.
-	errUnfit = errors.New("knot: a handler of net/http sent a status that can't be sent here")
+	// errUnfit is for handlers that announce another protocol and then do not speak it.
+	errUnfit = errors.New("knot: a handler of net/http sent status 101 and did not take the connection over")
 )
 
 // An exchange is a request and its response as net/http sees them. The handler may
@@ -162,6 +162,7 @@ type exchange struct {
 	duplex    bool             // guarded by mu
 	hijacked  bool             // guarded by mu
 	sniffed   []byte           // body held back to find out its type; guarded by mu
+	upgrade   []byte           // the response 101, until Hijack sends it; guarded by mu
 	announced []string         // trailers of the response; guarded by mu
 	closed    atomic.Bool      // the request body is
 	bodyErr   error            // first error of the request body but io.EOF; guarded by reading
@@ -186,9 +187,21 @@ func (e *exchange) serve(h http.Handler) {
 	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
 		h = http.HandlerFunc(answerForTheServer)
 	}
-	h.ServeHTTP(e, e.r)
+	task.Outside(exchangeOf.run, exchangeOf{e, h})
 	returned = true
 	e.finish()
+}
+
+// An exchangeOf is an exchange with its handler.
+type exchangeOf struct {
+	*exchange
+	h http.Handler
+}
+
+// run calls the handler; there is no result.
+func (x exchangeOf) run() struct{} {
+	x.h.ServeHTTP(x.exchange, x.r)
+	return struct{}{}
 }
 
 // answerForTheServer answers OPTIONS *, which is not about anything that a handler has.
@@ -280,6 +293,10 @@ func (e *exchange) removeForm() {
 func (e *exchange) conclude(x *Ctx) {
 	if !e.wrote {
 		e.writeHead(x, http.StatusOK)
+	}
+	if e.upgrade != nil {
+		e.log("handler failed", "error", errUnfit, "status", http.StatusSwitchingProtocols)
+		e.failure = Status(http.StatusInternalServerError)
 	}
 	if e.failure != nil {
 		return

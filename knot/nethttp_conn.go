@@ -172,7 +172,10 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	case x == nil:
 		return nil, nil, errReturned
 	}
-	if e.wrote && e.failure == nil {
+	if e.upgrade != nil {
+		x.out = append(x.out, e.upgrade...)
+		e.upgrade = nil
+	} else if e.wrote && e.failure == nil {
 		if err := e.settleType(x); err != nil {
 			return nil, nil, err
 		}

@@ -357,3 +357,39 @@ func TestAdaptedFormsAreRemoved(t *testing.T) {
 		}
 	})
 }
+
+// TestAdaptedHijackAfter101: some libraries send the response by WriteHeader and then take the
+// connection over.
+func TestAdaptedHijackAfter101(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		for way, adapt := range adapters {
+			sv := start(&Server{Handler: adapt(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Connection", "Upgrade")
+				w.Header().Set("Upgrade", "echo")
+				w.WriteHeader(http.StatusSwitchingProtocols)
+				w.Header().Set("Late", "x")
+				_, err := w.Write([]byte("x"))
+				nc, rw, hijackErr := http.NewResponseController(w).Hijack()
+				if hijackErr != nil {
+					panic(hijackErr)
+				}
+				defer nc.Close()
+				line, _ := rw.ReadString('\n')
+				fmt.Fprint(rw, err == http.ErrBodyNotAllowed, " ", line)
+				rw.Flush()
+			}))})
+			p := sv.dial()
+			p.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello\n")
+			resp, err := http.ReadResponse(p.r, nil)
+			if err != nil || resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "echo" || resp.Header.Get("Connection") != "Upgrade" || resp.Header.Get("Late") != "" {
+				t.Fatalf("%s: %v, %v", way, resp, err)
+			}
+			if line, err := p.r.ReadString('\n'); line != "true hello\n" {
+				t.Errorf("%s: %q, %v", way, line, err)
+			}
+			if log := sv.log.String(); log != "" {
+				t.Errorf("%s: %s", way, log)
+			}
+		}
+	})
+}

@@ -42,7 +42,13 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 		x.body.owed = false
 		e.reading.Unlock()
 	}
-	out := append(x.out, statusLine(code)...)
+	x.out = e.appendEarly(x.out, code)
+	x.flush()
+}
+
+// appendEarly appends an informational response. It needs mu.
+func (e *exchange) appendEarly(out []byte, code int) []byte {
+	out = append(out, statusLine(code)...)
 	for _, name := range e.names() {
 		if key := http.CanonicalHeaderKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !isToken(name) {
 			continue
@@ -51,8 +57,7 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 			out = appendField(out, name, v)
 		}
 	}
-	x.out = append(out, "\r\n"...)
-	x.flush()
+	return append(out, "\r\n"...)
 }
 
 // names are those of the header, in order.
@@ -68,9 +73,8 @@ func (e *exchange) names() []string {
 // writeHead fixes status and header of the response. It needs mu.
 func (e *exchange) writeHead(x *Ctx, code int) {
 	e.wrote = true
-	if code < 200 {
-		e.log("handler failed", "error", errUnfit, "status", code)
-		e.failure = Status(http.StatusInternalServerError)
+	if code < 200 { // 101, which is sent if Hijack follows
+		e.upgrade = e.appendEarly(nil, code)
 		return
 	}
 	x.resp.status = code
@@ -231,6 +235,9 @@ func (e *exchange) writing() (*Ctx, error) {
 	}
 	if e.failure != nil {
 		return nil, e.failure
+	}
+	if e.upgrade != nil {
+		return nil, http.ErrBodyNotAllowed
 	}
 	return e.x, nil
 }

@@ -39,6 +39,9 @@ type Server struct {
 	// Addr is the TCP address that ListenAndServe listens on; default
 	// DefaultAddr.
 	Addr string
+	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
+	// sockets that somebody else has opened (netpoll.ListenOn), or several.
+	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
 	// Name is sent as the Server header; "" sends none.
@@ -130,6 +133,8 @@ type Server struct {
 	// stopping: answer what is under way, and whoever has connected; each answer is the last
 	// of its connection. atomic
 	stopping atomic.Bool
+	// handing: stopping, but who waits for another request may still send it. atomic
+	handing  atomic.Bool
 	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
 
 	mu        sync.Mutex

@@ -208,7 +208,7 @@ func (x *Ctx) serveRequest() {
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
-		err = x.srv.handler(x)
+		err = task.Outside(x.srv.handler, x)
 		if x.gone {
 			return
 		}

@@ -199,7 +199,7 @@ func (dl *deadlines) drop(l *task.Loop) {
 	if dl.timer != nil {
 		dl.timer.Stop()
 	}
-	if task.CurrentLoop() == l {
+	if l.Runs() {
 		dl.alarm.Drop()
 		return
 	}

@@ -182,7 +182,7 @@ func (d *desc) takeHook() (func(), *task.Entrance) {
 // startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
 // anywhere.
 func (d *desc) startHook(e *task.Entrance, fn func()) {
-	if d.own() {
+	if d.loop.Runs() {
 		d.start(e, fn)
 		return
 	}
@@ -210,7 +210,7 @@ func (d *desc) over() bool {
 func (d *desc) giveUp() {
 	switch {
 	case d.flags.Load()&flagEnters == 0:
-	case d.own():
+	case d.loop.Runs():
 		d.ticket.GiveUp()
 	default:
 		d.loop.Post(d.ticket.GiveUp)
@@ -417,7 +417,7 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 	}
 	var e syscall.Errno
 	if r := d.requests; r != nil && d.kind == kindTCP {
-		n, _, e = r.take(b, d.own())
+		n, _, e = r.take(b, d.loop.Runs())
 	} else {
 		n, e = sysRecv(d.fd, b, 0)
 	}

@@ -35,7 +35,9 @@ const (
 // It parks, and does not end early when the task is cancelled.
 func (ln *Listener) Drain(ctx context.Context) error {
 	var err error
-	task.Offload(func() { err = ln.drain(ctx) })
+	if !ln.shared {
+		task.Offload(func() { err = ln.drain(ctx) })
+	}
 	if closed := ln.Close(); err == nil {
 		err = closed
 	}

@@ -27,6 +27,9 @@ type Listener struct {
 	local   sockaddr // constant
 	family  int      // constant: of the socket
 	cfg     ListenConfig
+	adopted bool // constant: somebody else has made the socket
+	shared  bool // constant: and goes on listening
+	copied  bool // constant: the socket is that of another Listener of this process
 
 	mu      sync.Mutex
 	clones  map[*Listener]bool // guarded by mu: made by Serve, closed by Close

@@ -266,7 +266,7 @@ func (d *desc) bind() bool {
 // rearm makes sure that whoever was published just now, off the loop or with requests to be
 // made for it, gets its event.
 func (d *desc) rearm() {
-	if d.flags.Load()&flagLoose != 0 && (task.CurrentLoop() != d.loop || !d.bind()) {
+	if d.flags.Load()&flagLoose != 0 && (!d.loop.Runs() || !d.bind()) {
 		return
 	}
 	d.poller.rearm(d)

@@ -108,7 +108,7 @@ func (ln *Listener) clone(l *task.Loop) (*Listener, error) {
 	}
 	defer ln.d.unuse()
 	fd := int(ln.d.fd)
-	if ln.family != unix.AF_UNIX {
+	if ln.family != unix.AF_UNIX && !ln.adopted {
 		// The option is needed on the first socket too, but only from now on: until
 		// here a second listener by mistake was an error.
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
@@ -138,9 +138,9 @@ func (ln *Listener) share(l *task.Loop) (*Listener, error) {
 		return nil, ln.opError("accept", "fcntl", err)
 	}
 	ln.d.flags.Or(flagShared)
-	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg}
+	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg, copied: true}
 	c.d.owner = c
-	c.d.flags.Store(flagShared | flagExclusive)
+	c.d.flags.Store(ln.sharedFlags())
 	if err := c.d.init(fd, kindStream, l, true); err != nil {
 		unix.Close(fd)
 		return nil, ln.opError("accept", "", err)

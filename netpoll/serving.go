@@ -55,12 +55,14 @@ func (sv *serving) take(c *Conn) {
 	c.d.loop.Start(s.run)
 }
 
+// run must have no other wait in it than that of the handler, see callsOut in package task.
 func (s *served) run() {
 	defer s.end()
 	s.sv.handler(s.c)
 }
 
 func (s *served) end() {
+	task.CurrentLoop() // after a native wait the task comes back to its loop here
 	if s.prev != nil {
 		s.prev.next = s.next
 	} else {

@@ -207,7 +207,7 @@ func (p *uringPoller) deregister(d *desc) {
 	if r.asked.Load() == 0 {
 		return // nor will there be: d is closed to users
 	}
-	if d.own() {
+	if d.loop.Runs() {
 		p.attend(r)
 	} else {
 		p.post(r)
@@ -221,7 +221,7 @@ func (p *uringPoller) rearm(d *desc) {
 	if r.missing() == 0 {
 		return
 	}
-	if d.own() {
+	if d.loop.Runs() {
 		if d.flags.Load()&(flagPlainReads|flagPlainWrites) == 0 {
 			r.setLoose(false) // a leave may have come to nothing
 		}

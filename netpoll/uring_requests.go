@@ -264,7 +264,7 @@ func (d *desc) surrender() error {
 		streaming, held := r.streaming, r.held
 		r.mu.Unlock()
 		switch {
-		case streaming && d.own():
+		case streaming && d.loop.Runs():
 			r.p.stopReading(r)
 			return unix.EAGAIN
 		case streaming:
@@ -293,7 +293,7 @@ func (r *requests) release() {
 	if r.held > 0 {
 		reset(r.d.fd) // as if the bytes were still in the kernel (RFC 2525, 2.17)
 	}
-	own := r.d.own()
+	own := r.d.loop.Runs()
 	for r.held > 0 {
 		r.pop(own)
 	}

@@ -5,7 +5,7 @@ import "context"
 // Await parks until ctx ends and returns its error, or, if that comes first, the error
 // of the calling task's own context.
 func Await(ctx context.Context) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		<-ctx.Done()
 		return contextError(ctx)
@@ -45,7 +45,7 @@ func Shield(ctx context.Context, fn func() error) error {
 
 // within is Under and Shield.
 func within(inner *scope, fn func() error) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		return fn()
 	}
@@ -69,5 +69,13 @@ func within(inner *scope, fn func() error) error {
 		i.under = outer
 		t.cancelled = t.endedContext() != nil
 	}()
-	return fn()
+	return Outside(call, fn)
+}
+
+// call calls fn, as does callPlain, for Outside.
+func call(fn func() error) error { return fn() }
+
+func callPlain(fn func()) struct{} {
+	fn()
+	return struct{}{}
 }

@@ -48,7 +48,7 @@ func NewChan[T any](capacity int) *Chan[T] {
 func (c *Chan[T]) Send(v T) (err error) {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
-		l = here()
+		l = comeBack()
 		c.g.enter(l)
 	}
 	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
@@ -121,7 +121,7 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 func (c *Chan[T]) Recv() (v T, err error) {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
-		l = here()
+		l = comeBack()
 		c.g.enter(l)
 	}
 	if c.count > 0 || c.sendq.head != nil || c.closed {

@@ -187,6 +187,9 @@ func (p *linkPaths) learn(print uint64) {
 // task is on its own stack, and what it can if calls were too many different ones. For
 // observers.
 func (l *Loop) AppendCallers(pcs []uintptr) []uintptr {
+	if l.native != nil {
+		return append(pcs[:0], l.native...)
+	}
 	for w := l.cur.worker; ; {
 		m := w.asChunk()
 		if m == nil {

@@ -26,7 +26,7 @@ func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
 func (c *Cond) Wait() {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
-		l = here()
+		l = comeBack()
 	}
 	m, ok := c.L.(*Mutex)
 	if !ok || l == nil {
@@ -66,7 +66,7 @@ func (c *Cond) WaitCancel() error {
 }
 
 func (c *Cond) enqueue() *Waiter {
-	l := here()
+	l := comeBack()
 	c.g.enter(l)
 	w := Self()
 	c.waiters.push(w)

@@ -17,10 +17,24 @@ func here() *Loop {
 	return hereSlow()
 }
 
+// Runs reports whether the caller runs on l, as CurrentLoop does. But a task that has waited
+// natively and is away from its loop does not come back for that: it may be called by those who hold
+// a lock.
+func (l *Loop) Runs() bool { return here() == l }
+
 // hereSlow is here for the goroutines of several loops, for plain goroutines, and for
 // tasks that are locked to their thread, of which it leaves a note.
 func hereSlow() *Loop {
 	g := coro.G()
+	for settle(g) { // at most once, but for a second claim
+		if l := hereOf(g); l != nil {
+			return l
+		}
+	}
+	return hereOf(g)
+}
+
+func hereOf(g uintptr) *Loop {
 	l := soleLoop.Load()
 	if l == nil {
 		l = members.find(g)
@@ -57,7 +71,7 @@ func pulledBy(g uintptr) *Loop {
 		if l == nil {
 			l = members.find(g)
 		}
-		if l != nil && uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG)))) == g {
+		if l != nil && (l.entersAs(g) || settle(g) && l.entersAs(g)) {
 			if l.hub {
 				panic("task: a wait inside of an iter.Pull needs direct switches between tasks, which are off (Config.NoHandOver)")
 			}
@@ -65,6 +79,15 @@ func pulledBy(g uintptr) *Loop {
 		}
 	}
 	return nil
+}
+
+// entersAs is what coro.Running does, for a goroutine that runs for that with identity g.
+func (l *Loop) entersAs(g uintptr) bool {
+	if uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG)))) != g {
+		return false
+	}
+	atomic.StoreUintptr(&l.entered, 1)
+	return uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG)))) == g
 }
 
 // soleLoop is the loop of a process that has only one; nil if there are none or

@@ -76,7 +76,7 @@ func (e *Entrance) Enter() error { return e.EnterFrom(0) }
 // address; 0 if it is unknown. Among those who are as important as each other, clients get
 // equal shares of what can be done when not all can be served.
 func (e *Entrance) EnterFrom(client uint32) error {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil || l.admission == nil {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // Leave says that the work of a task that Enter has let in is done. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
-	if l := here(); l != nil && l.admission != nil {
+	if l := comeBack(); l != nil && l.admission != nil {
 		if l.piles != nil && l.cur != nil {
 			if x := l.cur.extra(); x.heading != 0 {
 				l.headsNowhere(x)
@@ -106,7 +106,7 @@ func (l *Loop) left(entrance int) {
 // SetPriority says how important the calling task is from now on, see Options.Priority.
 // On a plain goroutine it does nothing. It never parks.
 func SetPriority(p int) {
-	if l := here(); l != nil && l.cur != nil {
+	if l := comeBack(); l != nil && l.cur != nil {
 		l.cur.extend().priority = clampPriority(p)
 	}
 }
@@ -114,13 +114,13 @@ func SetPriority(p int) {
 // WithPriority calls fn with the priority of the calling task set to p, see
 // Options.Priority; when fn has returned, or panicked, it is what it was. It never parks itself.
 func WithPriority(p int, fn func()) {
-	if l := here(); l != nil && l.cur != nil {
+	if l := comeBack(); l != nil && l.cur != nil {
 		x := l.cur.extend()
 		was := x.priority
 		x.priority = clampPriority(p)
 		defer func() { x.priority = was }()
 	}
-	fn()
+	Outside(callPlain, fn)
 }
 
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }

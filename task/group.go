@@ -74,7 +74,7 @@ func (g *Group) start(fn func() error) {
 			}
 			g.done()
 		}()
-		err = fn()
+		err = Outside(call, fn)
 	})
 	if t == nil {
 		g.fail(spawnErr)

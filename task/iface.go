@@ -171,6 +171,7 @@ const (
 	ReasonEntrance
 	ReasonDescriptor // for another operation of the same direction
 	ReasonClose      // for the last user of what is closed
+	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
 	reasonCount
 )
 
@@ -178,7 +179,7 @@ var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
 	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
-	"descriptor", "close",
+	"descriptor", "close", "native",
 }
 
 func (r Reason) String() string {
@@ -193,7 +194,7 @@ func (r Reason) String() string {
 func (r Reason) external() bool {
 	switch r {
 	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonYield, ReasonStart:
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonNative, ReasonYield, ReasonStart:
 		return true
 	}
 	return false

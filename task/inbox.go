@@ -22,6 +22,7 @@ const (
 	msgStartHere                    // and on no other loop
 	msgCancel                       // the context of t has ended
 	msgCall                         // run fn on the loop's own goroutine
+	msgBack                         // t, which is detached, comes back
 )
 
 // An inbox carries messages into a loop. It has no limit of its own: each message
@@ -86,6 +87,11 @@ func (l *Loop) drainInbox() {
 			l.cancel(m.t)
 		case msgCall:
 			m.fn()
+		case msgBack:
+			m.t.on.(*detachment).back = true
+			if m.t.state == stateParked {
+				l.makeReady(m.t)
+			}
 		}
 	}
 	const keep = 4096

@@ -21,6 +21,7 @@ func (t *Task) signalEnd(failure error) {
 // ErrShutdown if it was never started; or, before the end, the error of the calling
 // task's context. It parks.
 func (t *Task) Join() error {
+	comeBack()
 	e := t.extend()
 	e.mu.Lock()
 	if e.done {

@@ -11,7 +11,7 @@ func NewLocal[T any](initial T) *Local[T] { return &Local[T]{initial: initial} }
 
 // Get returns the calling task's value. On a plain goroutine it is the initial one.
 func (v *Local[T]) Get() T {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil || l.cur.ext.Load() == nil {
 		return v.initial
 	}
@@ -24,7 +24,7 @@ func (v *Local[T]) Get() T {
 
 // Set sets the calling task's value. It panics on a plain goroutine.
 func (v *Local[T]) Set(x T) {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		panic("task: Local.Set on a plain goroutine, which has no task-local variables")
 	}

@@ -36,7 +36,10 @@ type Loop struct {
 	labels unsafe.Pointer // its profiler labels, which those of its workers are too at first
 	base   uintptr        // stack depth of a worker's frames, see coro.Fingerprint
 	cur    *Task          // the running task; nil: the loop's own goroutine runs
-	curG   uintptr        // identity of the goroutine that runs; read by coro.Running
+	curG   uintptr        // identity of the goroutine that runs; read by coro.Running; 0: see detachment
+	// entered is not 0 once the goroutine of curG has looked at curG; see detachment. It
+	// stands after curG, for coro.RunsFree; atomic.
+	entered uintptr
 	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
@@ -85,6 +88,11 @@ type Loop struct {
 	closing      bool          // shutdown: workers end
 	stopped      chan struct{} // closed when the loop's goroutine has ended
 	stats        loopStats
+
+	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
+	native      []uintptr     // the stack of the task that is being detached, while the observer is told
+	detached    atomic.Int32  // tasks that are
+	detachments atomic.Uint64 // in all
 }
 
 // Limits of one loop.
@@ -233,6 +241,9 @@ func (l *Loop) runFrom(next *Task) {
 		l.idle = append(l.idle, l.newWorker())
 	}
 	l.switchTo(&l.party, next)
+	if l.detaching != nil {
+		l.noteDetached()
+	}
 }
 
 // pollOnce asks the poller, waiting for it if nothing else is to be done.

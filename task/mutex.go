@@ -24,7 +24,7 @@ func (m *Mutex) Lock() {
 	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.lockQuick(l) {
 		return
 	}
-	m.lockOn(here())
+	m.lockOn(comeBack())
 }
 
 // lockQuick is lockOn in the common case, and reports whether it was that.
@@ -71,7 +71,7 @@ func (m *Mutex) lockOn(l *Loop) {
 // LockCancel is Lock, but returns without the lock, and with the error of the calling
 // task's context, if the task is cancelled before it has the lock.
 func (m *Mutex) LockCancel() error {
-	l := here()
+	l := comeBack()
 	m.g.enter(l)
 	if !m.locked {
 		m.take(l)

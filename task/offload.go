@@ -39,7 +39,7 @@ type offloadJob struct {
 // waits for its turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a *PanicError. fn is not
 // part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		fn()
 		return
@@ -52,7 +52,7 @@ func Offload(fn func()) {
 // run, and the context's error is returned; else the error of fn. On a plain goroutine it is
 // fn(ctx).
 func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		return fn(ctx)
 	}

@@ -22,7 +22,7 @@ func (o *Once) Do(fn func()) {
 	if o.done.Load() {
 		return
 	}
-	l := here()
+	l := comeBack()
 	o.g.enter(l)
 	if o.done.Load() {
 		o.g.exit(l)
@@ -48,7 +48,7 @@ func (o *Once) Do(fn func()) {
 	}
 	o.g.exit(l)
 	defer o.finish()
-	fn()
+	Outside(callPlain, fn)
 }
 
 func (o *Once) finish() {

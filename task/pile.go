@@ -82,7 +82,7 @@ type Bottlenecks interface {
 // Other kinds of work are not touched. It returns the context's error if the task is cancelled while it
 // waits. On a plain goroutine it does nothing.
 func (e *Entrance) As(kind uint32) error {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		return nil
 	}

@@ -387,3 +387,30 @@ func TestOffloadAtItsLimit(t *testing.T) {
 		t.Errorf("the log says %q", got)
 	}
 }
+
+func TestPerLoop(t *testing.T) {
+	rt, _ := newSimRuntime(t, 2, false)
+	p := PerLoop[int]{New: func() int { return 10 }}
+	for range 3 {
+		for _, l := range rt.loops {
+			GoOn(l, func() { *p.Get() += 1 + l.Index() }).Join()
+		}
+	}
+	for _, l := range rt.loops {
+		GoOn(l, func() {
+			if got, want := *p.Get(), 10+3*(1+l.Index()); got != want {
+				t.Errorf("loop %d has %d, want %d", l.Index(), got, want)
+			}
+		}).Join()
+	}
+	if got := *p.Get(); got != 10 {
+		t.Errorf("plain goroutines have %d, want 10", got)
+	}
+	if p.Get() != p.Get() {
+		t.Error("two values for plain goroutines")
+	}
+	var zero PerLoop[[4]byte]
+	if *zero.Get() != [4]byte{} {
+		t.Error("without New it is not the zero value")
+	}
+}

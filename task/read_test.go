@@ -1,6 +1,10 @@
 package task
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+)
 
 // A task that a disk has served does not wait behind all those that are ready, and they go
 // on between the steps of such tasks.
@@ -83,4 +87,46 @@ func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
 			t.Errorf("%d steps of tasks that a disk had served, beside %d of another", served, rounds)
 		}
 	})
+}
+
+// A WakeAhead from another thread goes ahead, too; with a policy it is a Wake.
+func TestWakeAheadFromElsewhere(t *testing.T) {
+	for _, fifo := range []bool{true, false} {
+		var p *grantPolicy
+		rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+			if !fifo {
+				inCohorts(t, &p, false, 0)(c)
+			}
+		})
+		var order []string
+		run(t, rt, func() {
+			waiters := map[string]*Waiter{}
+			var wg WaitGroup
+			for _, name := range []string{"a", "b", "served"} {
+				wg.Go(func() {
+					w := Self()
+					waiters[name] = w
+					w.waitFully(ReasonRead, anywhere{})
+					order = append(order, name)
+				})
+			}
+			Sleep(time.Millisecond)
+			done := make(chan struct{})
+			go func() {
+				waiters["a"].Wake()
+				waiters["b"].Wake()
+				waiters["served"].WakeAhead()
+				close(done)
+			}()
+			<-done
+			wg.Wait()
+		})
+		want := []string{"a", "b", "served"}
+		if fifo {
+			want = []string{"served", "a", "b"}
+		}
+		if !slices.Equal(order, want) {
+			t.Errorf("fifo %v: order %v, want %v", fifo, order, want)
+		}
+	}
 }

@@ -153,9 +153,11 @@ func (l *Loop) announce(n NodeID) {
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
 	n := l.starts.push(t, &l.nodes[NodeStart].taskQueue)
-	l.announce(NodeStart)
 	if l.single {
+		l.queued++
 		l.burn()
+	} else {
+		l.announce(NodeStart)
 	}
 	if l.shared && n > 1 {
 		l.rt.wakeIdle(l)
@@ -185,6 +187,9 @@ func (l *Loop) refuel() {
 
 // burn accounts for the tasks that handOver has taken, and makes it ask pick.
 func (l *Loop) burn() {
+	if l.fueled == 0 {
+		return
+	}
 	taken := l.fueled - l.fuel
 	l.fuel, l.fueled = 0, 0
 	l.budget -= taken

@@ -47,6 +47,14 @@ type Config struct {
 	// HoldLimit is how long a task may keep its loop before the watchdog reports it;
 	// 0: 10 ms; negative: no watchdog.
 	HoldLimit time.Duration
+	// DetachAfter is how long a task may wait natively, for a Go channel, a sync.Mutex or
+	// in a system call, before its loop goes on without it; 0: 1 ms; negative: for ever. The
+	// task comes back to its loop when it next waits as tasks do; until then it runs beside
+	// the other tasks. See docs/native-waits.md for where that can't be had.
+	DetachAfter time.Duration
+	// DetachLimit is how many tasks of one loop may be away at once; 0: 10,000. With more,
+	// the next one that waits natively holds its loop.
+	DetachLimit int
 	// OffloadLimit bounds the goroutines that run offloaded functions; 0: 512.
 	OffloadLimit int
 	// Grace is how long Shutdown waits for cancelled tasks before it makes their
@@ -132,6 +140,15 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	if cfg.HoldLimit == 0 {
 		cfg.HoldLimit = 10 * time.Millisecond
+	}
+	if cfg.DetachLimit < 0 {
+		return nil, fmt.Errorf("task: Config.DetachLimit is %d; want at least 1, or 0 for 10,000", cfg.DetachLimit)
+	}
+	if cfg.DetachLimit == 0 {
+		cfg.DetachLimit = 10_000
+	}
+	if cfg.DetachAfter == 0 {
+		cfg.DetachAfter = time.Millisecond
 	}
 	if cfg.OffloadLimit == 0 {
 		cfg.OffloadLimit = 512
@@ -224,7 +241,7 @@ func (rt *Runtime) Context() context.Context { return rt.ctx }
 // called on a plain goroutine.
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	var mainErr error
-	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = main(ctx) })
+	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = Outside(main, ctx) })
 	if err == nil {
 		err = t.Join()
 	}

@@ -16,7 +16,7 @@ type RWMutex struct {
 
 // Lock locks rw for writing and parks until that is possible.
 func (rw *RWMutex) Lock() {
-	l := here()
+	l := comeBack()
 	rw.g.enter(l)
 	if !rw.writing && rw.readers == 0 {
 		rw.writing = true
@@ -32,7 +32,7 @@ func (rw *RWMutex) Lock() {
 // RLock locks rw for reading and parks until that is possible. A task must not hold
 // two read locks of one RWMutex: a writer between them would be waited for for ever.
 func (rw *RWMutex) RLock() {
-	l := here()
+	l := comeBack()
 	rw.g.enter(l)
 	if !rw.writing && rw.waiters.head == nil {
 		rw.readers++

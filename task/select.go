@@ -49,7 +49,7 @@ func Select(cases ...Case) (int, error) {
 func TrySelect(cases ...Case) (int, error) { return selectAmong(cases, false) }
 
 func selectAmong(cases []Case, wait bool) (int, error) {
-	l := here()
+	l := comeBack()
 	var room [8]heldGuard
 	guards := guardsOf(cases, room[:0])
 	enterAll(l, guards)

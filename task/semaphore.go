@@ -36,7 +36,7 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
-	if here() == nil {
+	if comeBack() == nil {
 		return s.acquire(ctx, n)
 	}
 	return Under(ctx, func() error { return s.acquire(ctx, n) })
@@ -47,7 +47,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	if n < 0 || n > s.size {
 		return fmt.Errorf("task: Acquire(%d) of a Semaphore of %d: can never be had", n, s.size)
 	}
-	l := here()
+	l := comeBack()
 	s.g.enter(l)
 	if s.size-s.used >= n && s.waiters.head == nil {
 		s.used += n

@@ -24,7 +24,7 @@ func (rt *Runtime) Close() error {
 // error says how many there are, and where. It must be called on a plain
 // goroutine. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
-	if here() != nil {
+	if comeBack() != nil {
 		return fmt.Errorf("task: Shutdown was called by a task; call it on a plain goroutine")
 	}
 	rt.closeOnce.Do(func() {

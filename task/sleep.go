@@ -15,7 +15,7 @@ func (l *Loop) Now() time.Duration { return l.rt.clock.Now() }
 // if the calling task is cancelled. d ≤ 0 only yields. On a plain goroutine it is
 // time.Sleep and returns nil. The resolution is about 66 µs.
 func Sleep(d time.Duration) error {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		time.Sleep(d)
 		return nil

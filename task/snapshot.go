@@ -17,7 +17,7 @@ type TaskInfo struct {
 // plain goroutine, and returns nil elsewhere; it waits until every loop has come to
 // the end of its present step, at most Config.Grace.
 func (rt *Runtime) Tasks() []TaskInfo {
-	if here() != nil {
+	if comeBack() != nil {
 		return nil
 	}
 	return rt.tasks(nil)

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"errors"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // ErrClosed is returned for what a runtime that has been shut down can't do.
@@ -45,7 +47,7 @@ func GoContext(ctx context.Context, fn func()) *Task { return goWith(Options{Con
 // Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
 // so its memory is used again, and it costs no allocation where tasks come and go.
 func Start(fn func()) {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil || l.cur.innerScope() != nil {
 		goWith(Options{}, fn)
 		return
@@ -65,9 +67,9 @@ func goWith(o Options, fn func()) *Task {
 // runtime has been shut down, and an error and no task if there is no runtime.
 func Spawn(o Options, fn func()) (*Task, error) {
 	if o.Loop != nil {
-		return o.Loop.rt.spawn(here(), o, fn)
+		return o.Loop.rt.spawn(comeBack(), o, fn)
 	}
-	if l := here(); l != nil {
+	if l := comeBack(); l != nil {
 		return l.rt.spawn(l, o, fn)
 	}
 	rt := Default()
@@ -79,7 +81,7 @@ func Spawn(o Options, fn func()) (*Task, error) {
 
 // Spawn is like the function Spawn, on this runtime.
 func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
-	l := here()
+	l := comeBack()
 	if l != nil && l.rt != rt {
 		l = nil
 	}
@@ -156,7 +158,13 @@ func (l *Loop) drop(t *Task) {
 // task when something happens, and may be called only on l: from Poll, from a
 // function that l calls, or by a task of l. It never parks and, as tasks made by it
 // are used again, does not allocate.
-func (l *Loop) Start(fn func()) { l.enqueue(l.newStart(fn)) }
+func (l *Loop) Start(fn func()) {
+	if coro.RunsFree(&l.curG) || comeBack() == l {
+		l.enqueue(l.newStart(fn))
+		return
+	}
+	l.Post(func() { l.enqueue(l.newStart(fn)) })
+}
 
 // newStart makes a task that is used again.
 func (l *Loop) newStart(fn func()) *Task {

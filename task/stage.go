@@ -75,7 +75,7 @@ func (s *Stage) Do(fn func()) {
 	At(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fn()
+	Outside(callPlain, fn)
 }
 
 // SetThresholds says when the scheduler cohort puts the stage in between although it is the turn of
@@ -180,7 +180,7 @@ func Partition(key uint64, loops int) int {
 // key, the same every time. It panics if there is no runtime.
 func GoFor(key uint64, fn func()) *Task {
 	var rt *Runtime
-	if l := here(); l != nil {
+	if l := comeBack(); l != nil {
 		rt = l.rt
 	} else if rt = Default(); rt == nil {
 		panic("task: GoFor without a runtime")

@@ -159,7 +159,7 @@ func (t *Task) SetNote(p unsafe.Pointer) { t.worker.note = p }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		return nil
 	}
@@ -169,13 +169,13 @@ func Current() *Task {
 
 // CurrentLoop returns the loop of the calling task, nil on a plain goroutine. In a
 // function that a poller calls from Poll it is the poller's loop.
-func CurrentLoop() *Loop { return here() }
+func CurrentLoop() *Loop { return comeBack() }
 
 // Context returns the context whose end cancels the calling task: the one that it, or
 // the nearest of the tasks that spawned it, was given, else the runtime's own, which
 // ends when the runtime shuts down. On a plain goroutine it is context.Background.
 func Context() context.Context {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		return context.Background()
 	}
@@ -236,7 +236,7 @@ func contextError(ctx context.Context) error {
 // Err returns nil as long as the calling task is not cancelled, then the error that
 // every wait that can fail returns at once. It is nil on a plain goroutine.
 func Err() error {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil || !l.cur.cancelled {
 		return nil
 	}

@@ -109,6 +109,7 @@ func (w *Waiter) Wait(why Reason, at WaitPoint) error {
 		<-w.thread().woken
 		return nil
 	}
+	t.beOnLoop()
 	if to := t.beginPark(why, at, at != nil); to != nil { // park, see there
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
@@ -145,6 +146,7 @@ func (w *Waiter) absorb() {
 		<-w.thread().woken
 		return
 	}
+	w.task.beOnLoop()
 	w.task.park(w.task.why, nil, false)
 }
 
@@ -334,7 +336,7 @@ func (t *Task) unwind() {
 // shows under that name, apart from other names at the same place. Names are meant to be
 // few, constants of the program.
 func At(name string) {
-	if l := here(); l != nil && l.cur != nil && l.observed {
+	if l := comeBack(); l != nil && l.cur != nil && l.observed {
 		l.label = name
 	}
 	Yield()
@@ -370,7 +372,7 @@ func (l *Loop) labelled(print uint64) uint64 {
 // several that a disk has served at once some may follow. On a plain goroutine it is
 // runtime.Gosched.
 func Yield() {
-	l := here()
+	l := comeBack()
 	if l == nil || l.cur == nil {
 		runtime.Gosched()
 		return

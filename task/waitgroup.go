@@ -35,7 +35,7 @@ func (wg *WaitGroup) Done() { wg.Add(-1) }
 
 // Wait parks until the count is 0. It does not end when the calling task is cancelled.
 func (wg *WaitGroup) Wait() {
-	l := here()
+	l := comeBack()
 	wg.g.enter(l)
 	if wg.count == 0 {
 		wg.g.exit(l)
@@ -53,7 +53,7 @@ func (wg *WaitGroup) Go(fn func()) {
 	wg.Add(1)
 	goWith(Options{dropped: wg.Done}, func() {
 		defer wg.Done()
-		fn()
+		Outside(callPlain, fn)
 	})
 }
 

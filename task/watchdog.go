@@ -29,6 +29,7 @@ type watchdog struct {
 	deadlock string    // private to the goroutine: the last one reported
 	knot     string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
 	lastBusy time.Time // private to the goroutine: of lookBusy
+	native   nativePlaces
 }
 
 // A sighting is the step at which the watchdog first saw a loop.
@@ -70,6 +71,9 @@ func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 func (w *watchdog) run() {
 	defer close(w.done)
 	interval := max(w.rt.cfg.HoldLimit/2, minWatch)
+	if after := w.rt.cfg.DetachAfter; w.detaches() && after < interval {
+		interval = max(after, minWatch)
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -110,13 +114,24 @@ func (w *watchdog) look() (busy bool) {
 			if s.delay == 0 {
 				s.delay, _ = processDelay()
 			}
-			if held := now.Sub(s.since); held >= w.rt.cfg.HoldLimit {
+			held := now.Sub(s.since)
+			if held >= w.rt.cfg.DetachAfter && l.detachable() {
+				if d := w.claim(l, step); d != nil {
+					go d.standIn()
+					*s = sighting{step: step, since: now}
+					continue
+				}
+			}
+			if held >= w.rt.cfg.HoldLimit {
 				w.held(l, s, held)
 			}
 		}
 	}
 	return busy
 }
+
+// detaches says whether tasks of any loop can be detached.
+func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
 
 // runsTask says whether a task runs on l at this moment. For the watchdog.
 func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
@@ -141,7 +156,7 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 		o.Overran("", lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
-		"loop", l.index, "held", lasted.Round(time.Millisecond), "stack", l.logStack(stack))
+		"loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
 }
 
 // mayReport limits the rate of reports.
@@ -156,7 +171,7 @@ func (w *watchdog) mayReport() bool {
 }
 
 // reportOverrun is called by a task that seems to have held l too long, at the end of
-// its step. The time in which threads of the process had to wait for a processor does
+// its step; "until" in the report is where in the program that is. The time in which threads of the process had to wait for a processor does
 // not count, or on a machine with too much to do every step would be found too long;
 // the kernel adds it up only when they run again, so the watchdog can't know it.
 func (l *Loop) reportOverrun() {
@@ -184,7 +199,7 @@ func (l *Loop) reportOverrun() {
 		return
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
-		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit,
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", userFrame(stack),
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
 }
 

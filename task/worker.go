@@ -176,6 +176,9 @@ func (w *worker) runTask(l *Loop, t *Task) {
 	returned := false
 	var failure error
 	defer func() {
+		if !coro.RunsFree(&l.curG) {
+			comeBack()
+		}
 		if !returned {
 			if v := recover(); v != nil || !coro.ByGoexit() {
 				l.taskPanicked(t, v)

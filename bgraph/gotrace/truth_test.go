@@ -3,6 +3,7 @@ package gotrace
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"runtime/trace"
 	"strings"
 	"sync"
@@ -213,7 +214,9 @@ func TestReasons(t *testing.T) {
 }
 
 func waitAll(wg *sync.WaitGroup) {
-	spin(2 * time.Millisecond) // so that they queue
+	for stacks := make([]byte, 1<<20); strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "[sync.Mutex.Lock") < 4; {
+		runtime.Gosched() // until they queue
+	}
 	locked.Unlock()
 	wg.Wait()
 }

@@ -199,7 +199,7 @@ const (
 func (n *drawNode) tooltip() string {
 	lines := []string{
 		n.Name,
-		fmt.Sprintf("%s tasks now, %s arrivals/s", countText(n.Now), rateText(n.Arrivals)),
+		fmt.Sprintf("%s now, %s arrivals/s", countText(n.Now), rateText(n.Arrivals)),
 	}
 	if n.waits.Max > 0 {
 		lines = append(lines, fmt.Sprintf("waits: mean %s, max %s; oldest now %s", durationText(n.Wait), durationText(n.waits.Max), durationText(n.oldest)))

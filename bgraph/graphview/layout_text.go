@@ -71,14 +71,14 @@ func (g *drawGraph) size() {
 		}
 	}
 	for _, n := range g.nodes {
-		n.setLines(math.Sqrt(min(max(ratio(float64(n.Now), most), 0), 1)), g.s.Node(n.Key))
+		n.setLines(wordsOf(g.s), math.Sqrt(min(max(ratio(float64(n.Now), most), 0), 1)), g.s.Node(n.Key))
 		lines := len(n.in) + len(n.out)
 		n.W = max(n.W, min(float64(lines)*lineGap/2+2*portSide, widestForLines))
 	}
 }
 
 // setLines takes the share of the largest box that this one gets.
-func (n *drawNode) setLines(large float64, of *bgraph.Node) {
+func (n *drawNode) setLines(w words, large float64, of *bgraph.Node) {
 	name, above, below := n.Name, "", ""
 	if n.Key > bgraph.KeyOverflow && of != nil {
 		name, above = strings.TrimSpace(cleanText(of.Label)), n.Reason
@@ -92,12 +92,12 @@ func (n *drawNode) setLines(large float64, of *bgraph.Node) {
 			below = "via " + via
 		}
 	}
-	figures := countText(n.Now) + " tasks"
+	figures := countText(n.Now) + " " + w.tasks
 	switch {
 	case n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd:
 		figures = rateText(n.Arrivals) + "/s"
 	case n.Now == 1:
-		figures = "1 task"
+		figures = "1 " + w.task
 	}
 	if n.Wait > 0 {
 		figures += " · " + durationText(n.Wait)

@@ -111,6 +111,7 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	l.readyQueues()
 	l.loops()
 	l.refused()
+	l.trace()
 	l.trust()
 	return l.sorted()
 }

@@ -104,7 +104,7 @@ const leastSteps = 10_000
 
 // loops finds one that does much more than the others.
 func (l *linter) loops() {
-	if len(l.s.Loops) < 2 {
+	if len(l.s.Loops) < 2 || l.s.Kind == bgraph.KindGoroutines { // goroutines move between Ps
 		return
 	}
 	most := slices.MaxFunc(l.s.Loops, func(a, b bgraph.LoopStat) int {

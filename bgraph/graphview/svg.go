@@ -149,9 +149,9 @@ func (p svgWriter) legend(d *Drawing, width, y float64) {
 		text(x+ramp*float64(i)/float64(len(d.Scale)-1), y+50, "middle", stop.Text)
 	}
 	x = width/2 + 60
-	text(x, y+18, "start", "box size: tasks waiting there, "+countText(d.MostNow)+" at most")
+	text(x, y+18, "start", "box size: how many wait there, "+countText(d.MostNow)+" at most")
 	text(x, y+34, "start", "arrow width: steps; on it: steps/s · mean CPU of one")
-	last := "dashed: back up to where tasks have been"
+	last := "dashed: back up to where they have been"
 	if d.Hidden > 0 {
 		last += fmt.Sprintf("; %s are not drawn", plural(d.Hidden, "rare edge"))
 	}

@@ -132,6 +132,10 @@ func (p *processSource) refusal(st status, markers int) error {
 	return fmt.Errorf(`%s (%s) was not asked, as the signal for that, SIGUSR2, could end it:
 %s.
 If it serves its graph on an admin address, ask there: bgdump http://HOST:PORT.
+Any other Go program is asked there, too, if it has these lines:
+    import "net/http"
+    import _ "net/http/pprof"
+    go http.ListenAndServe("localhost:6060", nil)
 If you know that it handles SIGUSR2, send it yourself (kill -USR2 %d) and give
 bgdump the file that it writes`, p.Name(), st.name, because, p.pid)
 }

@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/pprof"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/trace"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -78,5 +81,39 @@ func TestTracesOfAURL(t *testing.T) {
 	code := run(context.Background(), []string{"-timeout", (5 * time.Second).String(), empty.URL}, &surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
 	if code != exitFailed || !strings.Contains(errs.String(), `import _ "net/http/pprof"`) || strings.Contains(errs.String(), "taking") {
 		t.Errorf("%d: %s", code, errs.String())
+	}
+}
+
+// Who looks at a page all the time gets a trace of one second, and the next not before ten are over.
+func TestLiveTracesArePaced(t *testing.T) {
+	var traced atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("seconds") != "1" {
+			t.Errorf("asked for %s seconds", r.FormValue("seconds"))
+		}
+		traced.Add(1)
+		http.ServeFile(w, r, "../../bgraph/gotrace/testdata/go1.26.trace")
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	u, err := url.Parse(server.URL + "/debug/pprof/")
+	noErr(t, err)
+	clock := newFakeClock()
+	src := newURLSource(u, &surroundings{clock: clock, stderr: io.Discard}, &settings{timeout: time.Minute, mode: modeHTTP})
+	for range 3 {
+		s, err := src.Snapshot(context.Background())
+		noErr(t, err)
+		s.Nodes = nil // it is the caller's
+	}
+	if n := traced.Load(); n != 1 {
+		t.Errorf("%d traces within ten seconds", n)
+	}
+	src.next = clock.Now()
+	s, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	if n := traced.Load(); n != 2 || len(s.Nodes) == 0 {
+		t.Errorf("%d traces after that, %d nodes", n, len(s.Nodes))
 	}
 }

@@ -36,6 +36,9 @@ type urlSource struct {
 	o       gotrace.Options
 	tracing time.Duration // how long a trace is taken
 	cpu     bool          // with a CPU profile beside it
+	pause   time.Duration // at least so long between two traces
+	last    *bgraph.Snapshot
+	next    time.Time // not before then another one is taken
 }
 
 // A place is an address to ask.
@@ -48,6 +51,9 @@ type place struct {
 const (
 	mostTrace    = 512 << 20
 	usualTracing = 5 * time.Second
+	// Who looks all the time gets one second of every ten.
+	liveTracing = time.Second
+	livePause   = 9 * time.Second
 )
 
 // newURLSource makes a source of the handler at u; if u is but the address of a
@@ -55,6 +61,9 @@ const (
 func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 	out := &urlSource{name: u.Redacted(), clock: sur.clock, timeout: set.timeout, stderr: sur.stderr, o: set.tracing(), cpu: set.cpu,
 		tracing: usualTracing, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+	if set.mode == modeHTTP || set.mode == modeTop || set.mode == modeRecord {
+		out.tracing, out.pause = liveTracing, livePause
+	}
 	if set.seconds > 0 {
 		out.tracing = max(set.seconds.Round(time.Second), time.Second)
 	}
@@ -115,12 +124,17 @@ func (e badAnswer) Unwrap() error { return e.error }
 // trace takes an execution trace. Whether there is something to take it from is asked first,
 // as what a trace costs is said before it is taken.
 func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snapshot, error) {
+	if u.last != nil && u.clock.Now().Before(u.next) {
+		return u.last.Clone(), nil
+	}
 	if err := u.check(ctx, profiles); err != nil {
 		return nil, err
 	}
 	seconds := fmt.Sprintf("%d", int(u.tracing.Seconds()))
-	fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 15 %% of its throughput, and more if it does little but pass values over channels\n",
-		u.Name(), seconds)
+	if u.last == nil {
+		fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 15 %% of its throughput, and more if it does little but pass values over channels\n",
+			u.Name(), seconds)
+	}
 	at := func(path string) *url.URL {
 		out := profiles.JoinPath(path)
 		query := out.Query()
@@ -145,6 +159,9 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 	s, err := u.get(ctx, at("trace"), u.timeout+2*u.tracing)
 	if err == nil && s.Taken.IsZero() {
 		s.Taken = u.clock.Now()
+	}
+	if err == nil && u.pause > 0 {
+		u.last, u.next = s.Clone(), u.clock.Now().Add(u.pause)
 	}
 	return s, err
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 // plain goroutines, so that it answers when all event loops are stuck.
 type adminServer struct {
 	server *http.Server
+	ln     net.Listener
 	addr   net.Addr
 	cancel context.CancelFunc // ends the requests that wait for time to pass
 	ended  chan struct{}
@@ -45,16 +47,21 @@ func (e *adminError) Error() string { return e.err.Error() }
 func (e *adminError) Unwrap() error { return e.err }
 
 // listenAdmin starts serving on addr. Without a host that is this machine only.
-// stats is what the page shows of the caches; more adds pages.
-func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats, more ...func(*http.ServeMux)) (*adminServer, error) {
+// socket, if not nil, listens on it already. stats is what the page shows of the caches; more adds pages.
+func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() knot.FilesStats, more ...func(*http.ServeMux)) (*adminServer, error) {
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr
 	}
-	ln, err := net.Listen("tcp", addr)
+	listen := func() (net.Listener, error) { return net.Listen("tcp", addr) }
+	if socket != nil {
+		defer socket.Close()
+		listen = func() (net.Listener, error) { return net.FileListener(socket) }
+	}
+	ln, err := listen()
 	if err != nil {
 		return nil, &adminError{addr, err}
 	}
-	a := &adminServer{addr: ln.Addr(), ended: make(chan struct{})}
+	a := &adminServer{ln: ln, addr: ln.Addr(), ended: make(chan struct{})}
 	pages := adminPages(stats)
 	for _, add := range more {
 		add(pages)
@@ -79,22 +86,32 @@ func listenAdmin(addr string, log *slog.Logger, stats func() knot.FilesStats, mo
 	}
 	go func() {
 		defer close(a.ended)
-		if err := a.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := a.server.Serve(ln); !errors.Is(err, net.ErrClosed) {
 			log.Error("knot: the admin server has ended", "error", err)
 		}
 	}()
 	return a, nil
 }
 
+// socket is a duplicate of the listening socket.
+func (a *adminServer) socket() (*os.File, error) {
+	ln, ok := a.ln.(*net.TCPListener)
+	if !ok {
+		return nil, errors.New("the admin address has no socket to hand over")
+	}
+	return ln.File()
+}
+
 // stop ends the server; requests under way have a moment to end.
 func (a *adminServer) stop() {
+	a.ln.Close() // what is accepted is served; Shutdown alone may pass over the last one
+	<-a.ended
 	a.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
 	defer cancel()
 	if a.server.Shutdown(ctx) != nil {
 		a.server.Close()
 	}
-	<-a.ended
 }
 
 var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>

@@ -143,7 +143,7 @@ func TestAdminForAllIsWarnedOf(t *testing.T) {
 
 // TestAdminStopsInTime: a request that waits does not hold the end up.
 func TestAdminStopsInTime(t *testing.T) {
-	a, err := listenAdmin("127.0.0.1:0", slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
+	a, err := listenAdmin("127.0.0.1:0", nil, slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -235,3 +235,27 @@ func TestOneSiteFlags(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, p.stderr.all())
 	}
 }
+
+// TestExamplesOfTheDocuments: what the documents show has no key that there is not.
+func TestExamplesOfTheDocuments(t *testing.T) {
+	for name, cut := range map[string][2]string{
+		"../../docs/knot-config.md":           {"```toml\n", "```"},
+		"../../examples/knot/kubernetes.yaml": {"knot.toml: |\n", "---"},
+	} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, example, found := strings.Cut(string(text), cut[0])
+		example, _, ended := strings.Cut(example, cut[1])
+		if !found || !ended {
+			t.Fatalf("%s has no example", name)
+		}
+		file := filepath.Join(t.TempDir(), "knot.toml")
+		writeConfig(t, file, example)
+		set, err := parse([]string{"-config", file}, io.Discard, io.Discard)
+		if err != nil || len(set.sites) == 0 || set.admin == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type settings struct {
 	server *knot.Server
 	files  knot.FilesConfig
 	tls    tlsSettings
+	user   string         // to run as; "": as it was started
 	config string         // file; "": there is none
 	values []config.Value // what it says for flags
 	sites  []config.Site  // at least one
@@ -81,6 +82,10 @@ connections. A second signal stops it at once. On SIGHUP it opens the file that 
 anew: rename the old one before. Without such a file SIGHUP stops it only when its terminal
 is gone. Certificates are read again on SIGHUP, and when they have changed (-tls-reload).
 
+On SIGUSR1 knot starts its program anew, which may be another one by then, hands over its sockets,
+and answers the requests under way: no request is lost. It takes sockets from systemd and tells
+it how it is; docs/knot-operations.md describes that, containers, metrics and health.
+
 To see what it is doing, open the address that -admin says in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
 and writes all of that to the file that -dump says, for bgdump.
@@ -122,6 +127,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
+	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy before knot may")

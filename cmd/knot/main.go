@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -61,13 +62,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer) (err error) {
 	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
-	sites, err := build(set, errorLog)
+	from, err := inherit(os.Getenv, os.Unsetenv, os.Getpid())
 	if err != nil {
 		return err
 	}
 	var served running
-	served.set(sites)
-	defer func() { served.now.Load().close() }()
+	defer served.close()
 	server := set.server
 	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
 	server.ErrorLog = errorLog
@@ -81,7 +81,8 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if server.TLS != nil {
 		scheme = "https"
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(nil) }
 	defer cancel()
 	var out io.WriteCloser // nil: no access log
 	if set.log != "" {
@@ -114,21 +115,47 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	var admin *adminServer
 	if set.admin != "" {
 		server.Timed = true
-		if admin, err = listenAdmin(set.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
+		if admin, err = listenAdmin(set.admin, from.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
 			return err
 		}
 		defer admin.stop()
 	}
-	server.Listening = func(addr net.Addr) {
-		state.listening.Store(true)
-		fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
-		if admin != nil {
-			fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
-		}
-		if !set.quiet {
-			fmt.Fprintln(stdout, "stop with Ctrl-C")
-		}
+	if err := set.dropRights(&from); err != nil {
+		return err
 	}
+	server.Listeners = from.listeners()
+	sites, err := build(set, errorLog)
+	if err != nil {
+		return err
+	}
+	served.set(sites)
+	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
+	begun := sync.OnceFunc(func() {
+		state.listening.Store(true)
+		from.serving()
+		systemd.notify("READY=1\nSTATUS=serving")
+	})
+	var once sync.Once
+	server.Listening = func(addr net.Addr) {
+		once.Do(func() {
+			fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
+			if admin != nil {
+				fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
+			}
+			if !set.quiet {
+				fmt.Fprintln(stdout, "stop with Ctrl-C")
+			}
+		})
+		begun()
+	}
+	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
+	program, err := os.Executable()
+	if err != nil {
+		program = os.Args[0]
+	}
+	upgrade := &handover{program: program, args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	defer upgrade.onUpgrade()()
+	defer systemd.whenDone(ctx, stdout, set.quiet, func() int { return server.Stats().Conns })()
 	options := []capriccio.Option{
 		// The signals end ctx; Run of the server then stops in its own time.
 		capriccio.WithoutStopSignals(),

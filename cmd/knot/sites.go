@@ -45,9 +45,20 @@ func (r *running) set(b *built) {
 	r.sites.Set(b.hosts)
 }
 
+// close ends what is served, when nobody is.
+func (r *running) close() {
+	if now := r.now.Load(); now != nil {
+		now.close()
+	}
+}
+
 // stats are those of all sites together.
 func (r *running) stats() (sum knot.FilesStats) {
-	for _, f := range r.now.Load().files {
+	now := r.now.Load()
+	if now == nil {
+		return sum // nothing is served yet
+	}
+	for _, f := range now.files {
 		one := f.Stats()
 		sum.Hits += one.Hits
 		sum.OpenHits += one.OpenHits
@@ -68,8 +79,10 @@ func (r *running) stats() (sum knot.FilesStats) {
 
 // tooOften is how many requests of clients were refused that ask too often.
 func (r *running) tooOften() (n uint64) {
-	for _, c := range r.now.Load().clients {
-		n += c.Refused()
+	if now := r.now.Load(); now != nil {
+		for _, c := range now.clients {
+			n += c.Refused()
+		}
 	}
 	return n
 }

@@ -192,16 +192,18 @@ func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	g := G()
+	words := [2]uintptr{G()}
+	g := words[0]
 	if g == 0 || g != G() {
 		t.Fatalf("G() = %#x, then %#x", g, G())
 	}
-	if s := Running(&g); s&Here == 0 {
-		t.Errorf("Running(own identity) = %v", s)
+	if s := Running(&words[0]); s&Here == 0 || words[1] != 1 {
+		t.Errorf("Running(own identity) = %v, and the word after it is %d, want 1", s, words[1])
 	}
+	words[1] = 0
 	other := make(chan [2]uintptr)
-	go func() { other <- [2]uintptr{G(), uintptr(Running(&g))} }()
-	if o := <-other; o[0] == g || o[1] != 0 {
+	go func() { other <- [2]uintptr{G(), uintptr(Running(&words[0]))} }()
+	if o := <-other; o[0] == g || o[1] != 0 || words[1] != 0 {
 		t.Errorf("another goroutine: G() = %#x (here %#x), Running = %v", o[0], g, o[1])
 	}
 }
@@ -210,17 +212,17 @@ func TestThreadLockedIsSeen(t *testing.T) {
 	if !Exact {
 		t.Skip("the portable stubs do not know the thread lock")
 	}
-	g := G()
-	if Running(&g)&ThreadLocked != 0 {
+	g := [2]uintptr{G()}
+	if Running(&g[0])&ThreadLocked != 0 {
 		t.Fatal("locked before LockOSThread")
 	}
 	runtime.LockOSThread()
-	locked := Running(&g)
+	locked := Running(&g[0])
 	runtime.UnlockOSThread()
 	if locked&ThreadLocked == 0 {
 		t.Error("not seen as locked after LockOSThread")
 	}
-	if Running(&g)&ThreadLocked != 0 {
+	if Running(&g[0])&ThreadLocked != 0 {
 		t.Error("locked after UnlockOSThread")
 	}
 }
@@ -336,9 +338,9 @@ func BenchmarkGosched(b *testing.B) {
 }
 
 func BenchmarkRunning(b *testing.B) {
-	g := G()
+	g := [2]uintptr{G()}
 	for b.Loop() {
-		Running(&g)
+		Running(&g[0])
 	}
 }
 

@@ -14,7 +14,12 @@ TEXT ·Running(SB), NOSPLIT, $0-9
 	MOVQ  word+0(FP), CX
 	XORL  DX, DX
 	CMPQ  AX, (CX)
+	JNE   locked
+	MOVQ  $1, 8(CX)
+	CMPQ  AX, (CX)
 	SETEQ DX
+
+locked:
 	MOVQ  ·lockedOffset(SB), BX
 	TESTQ BX, BX
 	JZ    done
@@ -32,6 +37,9 @@ done:
 TEXT ·RunsFree(SB), NOSPLIT, $0-9
 	MOVQ (TLS), AX
 	MOVQ word+0(FP), CX
+	CMPQ AX, (CX)
+	JNE  no
+	MOVQ $1, 8(CX)
 	CMPQ AX, (CX)
 	JNE  no
 	MOVQ ·lockedOffset(SB), CX

@@ -10,9 +10,17 @@ TEXT ·G(SB), NOSPLIT, $0-8
 // func Running(word *uintptr) State
 TEXT ·Running(SB), NOSPLIT, $0-9
 	MOVD word+0(FP), R1
-	MOVD (R1), R1
-	CMP  g, R1
+	MOVD ZR, R2
+	MOVD (R1), R3
+	CMP  g, R3
+	BNE  locked
+	MOVD $1, R3
+	MOVD R3, 8(R1)
+	MOVD (R1), R3
+	CMP  g, R3
 	CSET EQ, R2
+
+locked:
 	MOVD ·lockedOffset(SB), R3
 	CBZ  R3, done
 	ADD  g, R3, R3
@@ -27,8 +35,13 @@ done:
 // func RunsFree(word *uintptr) bool
 TEXT ·RunsFree(SB), NOSPLIT, $0-9
 	MOVD word+0(FP), R1
-	MOVD (R1), R1
-	CMP  g, R1
+	MOVD (R1), R3
+	CMP  g, R3
+	BNE  no
+	MOVD $1, R3
+	MOVD R3, 8(R1)
+	MOVD (R1), R3
+	CMP  g, R3
 	BNE  no
 	MOVD ·lockedOffset(SB), R3
 	ADD  g, R3, R3

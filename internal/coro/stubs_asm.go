@@ -19,6 +19,11 @@ func G() uintptr
 // goroutine is locked to its thread. The word may be written at the same time by
 // another thread: equality can be seen only by the goroutine itself, because no one
 // else writes its identity there while it runs.
+//
+// If they are equal, the word after that is set to 1, and then the comparison is made again: so
+// somebody else who changes *word, and looks at the word after it when every thread has
+// executed a memory barrier since, knows that the goroutine has not seen equality
+// if that is still 0.
 func Running(word *uintptr) State
 
 // RunsFree is a faster Running(word) == Here. It may say no if the thread lock can't

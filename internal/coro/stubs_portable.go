@@ -30,10 +30,15 @@ func G() uintptr {
 // Running compares the running goroutine's identity with *word. Whether it is
 // locked to its thread is not known here.
 func Running(word *uintptr) State {
-	if atomic.LoadUintptr(word) == G() {
-		return Here
+	g := G()
+	if atomic.LoadUintptr(word) != g {
+		return 0
 	}
-	return 0
+	atomic.StoreUintptr((*uintptr)(unsafe.Add(unsafe.Pointer(word), unsafe.Sizeof(g))), 1)
+	if atomic.LoadUintptr(word) != g {
+		return 0
+	}
+	return Here
 }
 
 // RunsFree is Running(word) == Here.
@@ -80,3 +85,9 @@ func Prefetch(p unsafe.Pointer) {}
 
 // Puller is not known here.
 func Puller(of uintptr) uintptr { return 0 }
+
+// Stack is not known here.
+func Stack(g uintptr, pcs []uintptr) int { return 0 }
+
+// CanStack reports whether Stack can be used.
+func CanStack() bool { return false }

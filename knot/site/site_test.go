@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -401,6 +402,16 @@ func TestPasswords(t *testing.T) {
 		if a.status != 401 || a.header.Get("WWW-Authenticate") != `Basic realm="The \"vault\"", charset="UTF-8"` || strings.Contains(a.body, "secret") {
 			t.Errorf("%q: %+v", credentials, a)
 		}
+	}
+	// Nothing follows the refusal.
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	io.WriteString(nc, "GET /private/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	if all, err := io.ReadAll(nc); err != nil || strings.Contains(string(all), "secret") || strings.Count(string(all), "HTTP/1.1 ") != 1 {
+		t.Errorf("%q, %v", all, err)
 	}
 	for target, want := range map[string]int{"/": 200, "/private/": 401, "/%70rivate/": 401, "//private//": 401, "/x/../private/": 401, "/private": 301} {
 		if a := ask(t, addr, "GET", target); a.status != want {

@@ -58,7 +58,7 @@ func (r *Realm) admit(x *knot.Ctx) error {
 		}
 	}
 	x.AddHeader("WWW-Authenticate", `Basic realm="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.Name)+`", charset="UTF-8"`)
-	return x.SendError(401)
+	return knot.Status(401) // Site.Serve keeps the header
 }
 
 // basic reads the credentials of an Authorization header.

@@ -118,6 +118,16 @@ func textOf(v any) (string, error) {
 		return strconv.FormatInt(v, 10), nil
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case []any: // of texts, for flags that take several by commas
+		parts := make([]string, len(v))
+		for i := range v {
+			text, ok := v[i].(string)
+			if !ok || strings.Contains(text, ",") {
+				return "", errors.New("want a list of texts without commas")
+			}
+			parts[i] = text
+		}
+		return strings.Join(parts, ","), nil
 	}
 	return "", errors.New("want a text, a number, true or false")
 }

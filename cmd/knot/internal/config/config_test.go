@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var flags = []string{"addr", "admin", "idle-timeout", "cache", "quiet", "loops", "ratio"}
+var flags = []string{"addr", "admin", "idle-timeout", "cache", "quiet", "loops", "ratio", "hosts"}
 
 func TestRead(t *testing.T) {
 	file, err := Read("f", []byte("\ufeff"+`# comment
@@ -18,6 +18,7 @@ idle-timeout = "75s"
 quiet = true
 loops = 2
 ratio = 0.25
+hosts = ["a", "b"]
 [[site]]
 hosts = ["example.org", "*.example.org"]
 root = "/srv/a"
@@ -43,7 +44,7 @@ root = "/srv/b"
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Value{{"addr", ":80", 2}, {"idle-timeout", "75s", 3}, {"quiet", "true", 4}, {"loops", "2", 5}, {"ratio", "0.25", 6}}
+	want := []Value{{"addr", ":80", 2}, {"idle-timeout", "75s", 3}, {"quiet", "true", 4}, {"loops", "2", 5}, {"ratio", "0.25", 6}, {"hosts", "a,b", 7}}
 	if !reflect.DeepEqual(file.Values, want) {
 		t.Errorf("%+v, want %+v", file.Values, want)
 	}
@@ -73,7 +74,8 @@ func TestWhatIsWrong(t *testing.T) {
 		{"[[site]]\n[[site.header]]\nmacht = 1", `f:3: there is no key "macht" in site.header; did you mean match?`},
 		{"[[site]]\n[[site.password]]\nunexpected = 1", `f:3: there is no key "unexpected" in site.password; there are match, realm, users`},
 		{"a = 1\nb = 2", "f:1: there is no key \"a\" here\nf:2: there is no key \"b\" here"},
-		{"addr = [1, 2]", "f:1: addr: want a text, a number, true or false"},
+		{"addr = [1, 2]", "f:1: addr: want a list of texts without commas"},
+		{"addr = ['a,b']", "f:1: addr: want a list of texts without commas"},
 		{"[addr]\nx = 1", `f:1: addr: want a text`},
 		{"addr = ", "f:1:"},
 		{"addr = 1\naddr = 2", "addr is already defined"},

@@ -1,0 +1,98 @@
+package gotrace
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
+
+// Traces of one program, in which three workers take 60 orders one after the other and sleep
+// with a lock held, written by several releases of Go.
+func TestGoldenTraces(t *testing.T) {
+	traces, err := filepath.Glob("testdata/*.trace")
+	if err != nil || len(traces) < 3 {
+		t.Fatalf("%d traces, %v", len(traces), err)
+	}
+	for _, path := range traces {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(bytes.NewReader(data), Options{Name: filepath.Base(path)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		for reason, function := range map[string]string{"sleep": "main.worker", "task begins": "main.main", "task ends": "main.main"} {
+			if n := at(t, s, reason, function); n.Arrivals != 60 || n.Departures != 60 {
+				t.Errorf("%s: %s: %d came, %d left; want 60", path, reason, n.Arrivals, n.Departures)
+			}
+		}
+		var steps uint64
+		for i := range s.Edges {
+			steps += s.Edges[i].Count
+		}
+		if steps != 302 || len(s.Spans) != 2 || s.Spans[0].Times.Count != 60 || s.Spans[1].Times.Count != 60 {
+			t.Errorf("%s: %d steps, %+v", path, steps, s.Spans)
+		}
+		var text bytes.Buffer
+		if err := graphview.WriteText(&text, s, graphview.TextOptions{Stacks: true}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, path[:len(path)-len(".trace")]+".txt", text.Bytes())
+	}
+}
+
+// A sum of traces is one graph.
+func TestMergeOfTraces(t *testing.T) {
+	var all []*bgraph.Snapshot
+	for _, path := range []string{"testdata/go1.26.trace", "testdata/go1.27.trace"} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(bytes.NewReader(data), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	sum, err := bgraph.Merge(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep := at(t, sum, "sleep", "main.worker")
+	var woken uint64
+	for _, w := range sleep.Wakers {
+		woken += w.Count
+	}
+	if sum.Kind != bgraph.KindGoroutines || sleep.Arrivals != 120 || woken != 120 || len(sum.Spans) != 2 || sum.Spans[0].Times.Count != 120 {
+		t.Errorf("%d arrivals, %d woken, %+v", sleep.Arrivals, woken, sum.Spans)
+	}
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; -update accepts this:\n%s", path, got)
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+const (
+	// firstInherited is the first descriptor behind standard input, output and error.
+	firstInherited = 3
+	// inheritVariable is how a knot tells the one that follows it what it has inherited: "1" or
+	// "0" for a socket of the admin address, a comma, and the number of sockets to serve. They
+	// begin behind a pipe for the answer.
+	inheritVariable = "KNOT_INHERIT"
+	// successorPatience is how long a successor may take until it serves.
+	successorPatience = 30 * time.Second
+)
+
+// An inheritance is what this process got from systemd (sd_listen_fds(3)) or from its predecessor.
+type inheritance struct {
+	sockets []int    // listening ones; none: it opens its own
+	shared  bool     // systemd goes on listening on them
+	admin   *os.File // nil: none
+	answer  *os.File // nil: nobody waits
+}
+
+// inherit reads the environment, and takes out of it what is only for this process.
+func inherit(getenv func(string) string, unsetenv func(string) error, pid int) (in inheritance, err error) {
+	given := getenv(inheritVariable)
+	systemd, n := getenv("LISTEN_PID") == strconv.Itoa(pid), getenv("LISTEN_FDS")
+	for _, name := range [...]string{inheritVariable, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		unsetenv(name)
+	}
+	next, count := firstInherited, 0
+	if given != "" {
+		admin, sockets, _ := strings.Cut(given, ",")
+		count, err = strconv.Atoi(sockets)
+		if err != nil || count < 1 || admin != "0" && admin != "1" {
+			return in, fmt.Errorf("%s=%q is not what a knot hands over", inheritVariable, given)
+		}
+		in.answer = os.NewFile(uintptr(next), "answer")
+		next++
+		if admin == "1" {
+			in.admin = os.NewFile(uintptr(next), "admin")
+			next++
+		}
+	} else if systemd {
+		if count, err = strconv.Atoi(n); err != nil || count < 1 || count > 1000 {
+			return in, fmt.Errorf("LISTEN_FDS=%q; want a number of sockets", n)
+		}
+		in.shared = true
+	}
+	for i := range count {
+		in.sockets = append(in.sockets, next+i)
+	}
+	return in, nil
+}
+
+// listeners is Server.Listeners for what was inherited, nil if nothing was.
+func (in *inheritance) listeners() func() ([]net.Listener, error) {
+	if len(in.sockets) == 0 {
+		return nil
+	}
+	return func() (all []net.Listener, err error) {
+		for _, fd := range in.sockets {
+			ln, err := netpoll.ListenOn(fd, in.shared)
+			if err != nil {
+				for _, other := range all {
+					other.Close()
+				}
+				return nil, fmt.Errorf("a socket that was handed over: %w", err)
+			}
+			all = append(all, ln)
+		}
+		return all, nil
+	}
+}
+
+// serving tells the predecessor that it can go.
+func (in *inheritance) serving() {
+	if in.answer != nil {
+		in.answer.WriteString("ok")
+		in.answer.Close()
+		in.answer = nil
+	}
+}
+
+// A handover replaces this process by another one that serves on the same sockets.
+type handover struct {
+	program string   // path
+	args    []string // without the program
+	server  *knot.Server
+	admin   *adminServer // nil: none
+	log     *slog.Logger
+	notify  func(state string) error
+	done    context.CancelCauseFunc // ends our own serving
+}
+
+// onUpgrade answers SIGUSR1 until stop is called.
+func (h *handover) onUpgrade() (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range signals {
+			if err := h.replace(successorPatience); err != nil {
+				h.log.Error("knot: it could not be handed over; this process serves on", "program", h.program, "error", err)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-ended
+	}
+}
+
+// replace starts the successor and, when it serves, ends our own serving.
+func (h *handover) replace(patience time.Duration) error {
+	sockets, err := h.server.Sockets()
+	if err != nil {
+		return err
+	}
+	if len(sockets) == 0 {
+		return errors.New("there is nothing to hand over: it is not listening")
+	}
+	answer, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	files := append([]*os.File{write}, sockets...)
+	admin := "0"
+	if h.admin != nil {
+		file, err := h.admin.socket()
+		if err != nil {
+			return err
+		}
+		admin, files = "1", append([]*os.File{write, file}, sockets...)
+	}
+	descriptors := []uintptr{0, 1, 2}
+	for _, f := range files {
+		descriptors = append(descriptors, descriptor(f))
+	}
+	// Not by package os, which would make the sockets blocking, for us too.
+	pid, err := syscall.ForkExec(h.program, append([]string{h.program}, h.args...), &syscall.ProcAttr{
+		Env:   append(os.Environ(), fmt.Sprintf("%s=%s,%d", inheritVariable, admin, len(sockets))),
+		Files: descriptors,
+	})
+	for _, f := range files {
+		f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	successor, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	answer.SetReadDeadline(time.Now().Add(patience))
+	said, err := io.ReadAll(answer)
+	if string(said) != "ok" {
+		successor.Kill()
+		_, waited := successor.Wait()
+		return errors.Join(errors.New("the new process did not come to serve"), err, waited)
+	}
+	h.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
+	h.log.Info("knot: handed over; the requests under way are answered here", "pid", pid)
+	successor.Release()
+	h.done(knot.ErrHandedOver)
+	return nil
+}
+
+// descriptor is that of f, as it is: File.Fd would make it blocking.
+func descriptor(f *os.File) (number uintptr) {
+	if raw, err := f.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { number = fd })
+	}
+	return number
+}

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// TestMain lets the test's program be knot.
+func TestMain(m *testing.M) {
+	if os.Getenv("KNOT_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// knotCommand runs knot as a process of its own.
+func knotCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1")
+	return c
+}
+
+// TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
+// long as they may, the server is replaced twice.
+func TestHandOverLosesNoRequest(t *testing.T) {
+	c := knotCommand(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errorLog, logged, err := os.Pipe() // more than one process writes to it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errorLog.Close()
+	c.Stderr = logged
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	logged.Close()
+	lines := bufio.NewReader(out)
+	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	first, _ := lines.ReadString('\n')
+	second, _ := lines.ReadString('\n')
+	addr, admin := link.FindString(first), link.FindString(second)
+	if addr == "" || admin == "" {
+		t.Fatalf("%q, %q", first, second)
+	}
+	go io.Copy(io.Discard, lines)
+	stop := make(chan struct{})
+	var done atomic.Int64
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			if err := askUntil(stop, addr, &done); err != nil {
+				t.Errorf("after %d requests: %v", done.Load(), err)
+			}
+		})
+	}
+	errors := bufio.NewReader(errorLog)
+	pid, successor := c.Process.Pid, regexp.MustCompile(`handed over.* pid=(\d+)`)
+	pids := []int{pid}
+	for range 2 {
+		for before := done.Load(); done.Load() < before+200 && !t.Failed(); {
+			time.Sleep(time.Millisecond) // the clients set the pace
+		}
+		syscall.Kill(pid, syscall.SIGUSR1)
+		for {
+			line, err := errors.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := successor.FindStringSubmatch(line); m != nil {
+				fmt.Sscan(m[1], &pid)
+				break
+			}
+			t.Log(strings.TrimSpace(line))
+		}
+		pids = append(pids, pid)
+	}
+	for before := done.Load(); done.Load() < before+200 && !t.Failed(); {
+		time.Sleep(time.Millisecond)
+	}
+	close(stop)
+	clients.Wait()
+	if resp, err := http.Get("http://" + admin + "/healthz"); err != nil || resp.StatusCode != 200 {
+		t.Error("the admin address is not served any more:", err)
+	} else {
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := c.Wait(); err != nil {
+		t.Error("the first process:", err)
+	}
+	syscall.Kill(pid, syscall.SIGTERM)
+	io.Copy(io.Discard, errors) // to the end of the last process
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("somebody still listens")
+	}
+	t.Logf("%d requests, processes %v", done.Load(), pids)
+}
+
+// askUntil asks again and again on one connection, and takes another when the server says that it
+// closes. Anything else is an error.
+func askUntil(stop chan struct{}, addr string, done *atomic.Int64) error {
+	for {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		r := bufio.NewReader(nc)
+		for last := false; !last; {
+			ending := false
+			select {
+			case <-stop:
+				ending = true
+			default:
+			}
+			io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				return err
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != 200 || !bytes.Contains(body, []byte("Bowline")) {
+				return fmt.Errorf("status %d, %d bytes, %v", resp.StatusCode, len(body), err)
+			}
+			done.Add(1)
+			if ending {
+				nc.Close()
+				return nil
+			}
+			last = resp.Close
+		}
+		nc.Close()
+	}
+}
+
+// TestHandOverThatFails: the new program does not come to serve, and the old one goes on.
+func TestHandOverThatFails(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan net.Addr, 1)
+	server := &knot.Server{Listening: func(addr net.Addr) { listening <- addr }}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	addr := <-listening
+	for _, program := range []string{"/bin/false", "/none/knot"} {
+		h := &handover{program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		if err := h.replace(time.Minute); err == nil {
+			t.Error(program, "has come to serve")
+		}
+	}
+	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
+		t.Error("it does not serve any more:", err)
+	} else {
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	server.Close()
+	<-ended
+}
+
+func TestInherit(t *testing.T) {
+	for _, test := range []struct {
+		env     map[string]string
+		sockets string
+		shared  bool
+		admin   bool
+		bad     bool
+	}{
+		{env: nil, sockets: "[]"},
+		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "2"}, sockets: "[3 4]", shared: true},
+		{env: map[string]string{"LISTEN_PID": "8", "LISTEN_FDS": "2"}, sockets: "[]"},
+		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "x"}, bad: true},
+		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "0"}, bad: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,2"}, sockets: "[4 5]"},
+		{env: map[string]string{"KNOT_INHERIT": "1,1"}, sockets: "[5]", admin: true},
+		{env: map[string]string{"KNOT_INHERIT": "2,1"}, bad: true},
+		{env: map[string]string{"KNOT_INHERIT": "1,0"}, bad: true},
+		{env: map[string]string{"KNOT_INHERIT": "x"}, bad: true},
+	} {
+		var removed int
+		in, err := inherit(func(name string) string { return test.env[name] }, func(string) error { removed++; return nil }, 7)
+		// The files stand for descriptors that this process uses for something else.
+		if (err != nil) != test.bad || !test.bad && (fmt.Sprint(in.sockets) != test.sockets || in.shared != test.shared || (in.admin != nil) != test.admin) || removed != 4 {
+			t.Errorf("%v: %+v, %v", test.env, in, err)
+		}
+		forget(in.answer, in.admin)
+	}
+}
+
+// forgotten keeps files from being closed when they are collected.
+var forgotten []*os.File
+
+func forget(files ...*os.File) { forgotten = append(forgotten, files...) }
+
+// TestSystemd: a socket of systemd's is served, and it hears how the service is.
+func TestSystemd(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	socket, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	notify := filepath.Join(t.TempDir(), "notify")
+	said, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	// systemd sets LISTEN_PID after fork and before exec; here a shell does, which execs knot.
+	self, _ := os.Executable()
+	c := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, self, "-root", sampleSite, "-quiet", "-loops", "2", "-addr", "127.0.0.1:1")
+	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1", "LISTEN_FDS=1", "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=100000")
+	c.ExtraFiles = []*os.File{socket}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	heard := func(want string) {
+		t.Helper()
+		said.SetReadDeadline(time.Now().Add(time.Minute))
+		for buf := make([]byte, 4096); ; {
+			n, err := said.Read(buf)
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", want, err)
+			}
+			if strings.Contains(string(buf[:n]), want) {
+				return
+			}
+		}
+	}
+	heard("READY=1")
+	resp, err := http.Get("http://" + ln.Addr().String() + "/notes.txt")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	heard("WATCHDOG=1")
+	http.DefaultClient.CloseIdleConnections()
+	c.Process.Signal(syscall.SIGTERM)
+	heard("STOPPING=1")
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	// The socket is as it was: who comes now waits for the next start.
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
+// TestStopProgress: what is left is told while a slow client holds the end up.
+func TestStopProgress(t *testing.T) {
+	var out lines
+	out.each = make(chan string, 100)
+	ctx, end := context.WithCancel(context.Background())
+	stop := notifier{}.whenDone(ctx, &out, false, func() int { return 3 })
+	end()
+	if line := <-out.each; line != "stopping; connections left: 3\n" {
+		t.Errorf("%q", line)
+	}
+	stop()
+	notifier{}.whenDone(context.Background(), &out, false, nil)() // it never ends
+}
+
+// TestUser: the port is open, and root's rights are gone.
+func TestUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	public := t.TempDir()
+	for _, dir := range []string{public, filepath.Dir(public)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
+	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
+	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Skip("the test's program can't be run: ", err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	url := regexp.MustCompile(`http://\S+`).FindString(line)
+	if url == "" {
+		t.Fatalf("%q, %v", line, c.Wait())
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t65534"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("%q is not in %s", want, status)
+		}
+	}
+	for path, want := range map[string]int{"/open.txt": 200, "/closed.txt": 403} {
+		resp, err := http.Get(url + path)
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %v, %v", path, resp, err)
+			continue
+		}
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	c.Process.Signal(syscall.SIGTERM)
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want identity
+		bad  bool
+	}{
+		{"root", identity{0, 0}, false}, {"0", identity{0, 0}, false}, {"54321", identity{54321, 54321}, false}, {"54321:7", identity{54321, 7}, false},
+		{"nobody-of-this-name", identity{}, true}, {"root:no-such-group", identity{}, true}, {"-5", identity{}, true}, {"", identity{}, true},
+	} {
+		if got, err := identityOf(test.text); (err != nil) != test.bad || !test.bad && got != test.want {
+			t.Errorf("%q: %v, %v", test.text, got, err)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// An identity is whom to run as.
+type identity struct{ uid, gid int }
+
+// identityOf reads "user" or "user:group", by names or numbers. The group of a user is that of its
+// account; of a number without an account the number itself.
+func identityOf(text string) (id identity, err error) {
+	name, group, hasGroup := strings.Cut(text, ":")
+	account, err := user.Lookup(name)
+	if err != nil {
+		if account, err = user.LookupId(name); err != nil {
+			if id.uid, err = strconv.Atoi(name); err != nil || id.uid < 0 {
+				return id, fmt.Errorf("there is no user %q", name)
+			}
+			id.gid = id.uid
+		}
+	}
+	if account != nil {
+		id.uid, _ = strconv.Atoi(account.Uid)
+		id.gid, _ = strconv.Atoi(account.Gid)
+	}
+	if !hasGroup {
+		return id, nil
+	}
+	if g, err := user.LookupGroup(group); err == nil {
+		id.gid, _ = strconv.Atoi(g.Gid)
+	} else if id.gid, err = strconv.Atoi(group); err != nil || id.gid < 0 {
+		return id, fmt.Errorf("there is no group %q", group)
+	}
+	return id, nil
+}
+
+// become gives up the rights of the process for those of id, for good, on all threads. It does
+// nothing if it is id already.
+func (id identity) become() error {
+	if syscall.Getuid() == id.uid && syscall.Geteuid() == id.uid && syscall.Getgid() == id.gid && syscall.Getegid() == id.gid {
+		return nil
+	}
+	if err := syscall.Setgroups([]int{id.gid}); err != nil {
+		return fmt.Errorf("setgroups: %w", err)
+	}
+	if err := syscall.Setgid(id.gid); err != nil {
+		return fmt.Errorf("setgid: %w", err)
+	}
+	if err := syscall.Setuid(id.uid); err != nil {
+		return fmt.Errorf("setuid: %w", err)
+	}
+	if id.uid != 0 && syscall.Setuid(0) == nil {
+		return errors.New("the rights of root could be had back")
+	}
+	return nil
+}
+
+// dropRights gives up the rights of the process for those of the user that -user says, if it says
+// one. The socket to serve on is opened before, as it may need them.
+func (set *settings) dropRights(from *inheritance) error {
+	if set.user == "" {
+		return nil
+	}
+	id, err := identityOf(set.user)
+	if err != nil {
+		return fmt.Errorf("-user: %w", err)
+	}
+	if len(from.sockets) == 0 {
+		fd, err := openSocket(set.server.Addr)
+		if err != nil {
+			return err
+		}
+		from.sockets = []int{fd}
+	}
+	if err := id.become(); err != nil {
+		return fmt.Errorf("can't run as %s (-user): %w", set.user, err)
+	}
+	return nil
+}
+
+// openSocket listens on a TCP address without a runtime.
+func openSocket(addr string) (int, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return -1, err
+	}
+	defer ln.Close()
+	file, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		return -1, err
+	}
+	defer file.Close()
+	return unix.FcntlInt(descriptor(file), unix.F_DUPFD_CLOEXEC, 0)
+}

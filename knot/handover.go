@@ -1,0 +1,68 @@
+package knot
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// ErrHandedOver is the cause (context.Cause) with which the context of Run ends when another process
+// accepts connections on the same sockets from now on, see Sockets. Run then stops without one lost
+// request: it leaves who waits to be accepted to the other process, and lets connections that wait
+// for another request send it, for ShutdownTimeout; its answer is the last on that connection.
+var ErrHandedOver = errors.New("knot: another process serves on")
+
+// lastAnswers is how long requests may take that have begun when a hand-over has run out of time.
+const lastAnswers = time.Second
+
+// Sockets returns duplicates of the sockets that the server listens on, to be handed to another
+// process, which makes listeners of them by netpoll.ListenOn. It is an error if one of the listeners
+// has none. The caller closes them,
+// and must not use their method Fd, see netpoll.Listener.Files. Safe from anywhere.
+func (s *Server) Sockets() (files []*os.File, err error) {
+	for _, ln := range s.tracked() {
+		var some []*os.File
+		switch ln := ln.(type) {
+		case interface{ Files() ([]*os.File, error) }:
+			some, err = ln.Files()
+		case interface{ File() (*os.File, error) }: // of package net
+			var one *os.File
+			one, err = ln.File()
+			some = []*os.File{one}
+		default:
+			err = &net.OpError{Op: "dup", Net: "tcp", Err: errors.New("this listener has no socket to hand over")}
+		}
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+			return nil, err
+		}
+		files = append(files, some...)
+	}
+	return files, nil
+}
+
+// handOver stops the server when another process has its sockets. It parks.
+func (s *Server) handOver(ctx context.Context) error {
+	s.handing.Store(true) // before stopping: nobody is to take it for a shutdown
+	s.stopping.Store(true)
+	offload(func() {
+		for _, ln := range s.tracked() {
+			ln.Close()
+		}
+		s.mu.Lock()
+		s.checkDrained()
+		s.mu.Unlock()
+		select {
+		case <-s.drained:
+		case <-ctx.Done():
+		}
+	})
+	s.handing.Store(false)
+	limit, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	return s.Shutdown(limit)
+}

@@ -1,0 +1,103 @@
+package capriccio_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// With all defaults, the scheduler and the graph among them, tasks wait natively for each other,
+// and lock what they have in common.
+func TestNativeWaitsWithAllDefaults(t *testing.T) {
+	for _, sched := range []string{"fifo", "cohort", "resource"} {
+		t.Run(sched, func(t *testing.T) {
+			t.Setenv("CAPRICCIO_SCHED", sched)
+			err := capriccio.Run(context.Background(), func(context.Context) error {
+				rt := task.CurrentLoop().Runtime()
+				if !rt.Detaches() {
+					t.Skip("nothing is detached here, see Runtime.Detaches")
+				}
+				var mu sync.Mutex
+				var ours task.Mutex
+				count := 0
+				pass := make(chan int)
+				var all task.WaitGroup
+				for i := range 60 {
+					rng := rand.New(rand.NewPCG(1, uint64(i)))
+					all.Go(func() {
+						for range 20 {
+							switch rng.IntN(4) {
+							case 0:
+								mu.Lock()
+								task.Sleep(100 * time.Microsecond)
+								mu.Unlock()
+							case 1:
+								ours.Lock()
+								at := count
+								time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+								count = at + 1
+								ours.Unlock()
+							case 2:
+								task.Go(func() { pass <- 1 })
+								<-pass
+							case 3:
+								task.Yield()
+							}
+						}
+					})
+				}
+				all.Wait()
+				if rt.Detached() == 0 {
+					t.Error("no task was detached")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// While one handler of a hundred waits natively for 100 ms, the others do not wait for it. The limit
+// is far above what they take, and far below what they would if the loop waited too.
+func TestOthersDoNotWaitForNativeWaits(t *testing.T) {
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		if !task.CurrentLoop().Runtime().Detaches() {
+			t.Skip("nothing is detached here, see Runtime.Detaches")
+		}
+		const others = 2000
+		var all task.WaitGroup
+		var late int
+		var mu sync.Mutex
+		for i := range others {
+			all.Go(func() {
+				if i%100 == 0 {
+					time.Sleep(100 * time.Millisecond)
+					return
+				}
+				began := time.Now()
+				task.Sleep(time.Duration(i%200) * time.Millisecond / 2)
+				if took := time.Since(began) - time.Duration(i%200)*time.Millisecond/2; took > 80*time.Millisecond {
+					mu.Lock()
+					late++
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("%d of %d were late", late, others)
+		if late > others/2 {
+			t.Errorf("%d of %d tasks were more than 80 ms late while 1 %% of them waited natively", late, others)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,186 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// TestListenOnAnothersSocket: connections that come before, and while two listeners have the
+// socket, are all served, and closing one of them loses none.
+func TestListenOnAnothersSocket(t *testing.T) {
+	for _, loops := range []int{1, 3} {
+		rt := newRuntime(t, loops)
+		first, err := Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		echo := func(c *Conn) { defer c.Close(); io.Copy(c, c) }
+		ended := make(chan error, 8)
+		go func() { ended <- Serve(first, echo) }()
+		try := func() {
+			t.Helper()
+			nc, err := net.Dial("tcp", first.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			nc.Write([]byte("x"))
+			if _, err := io.ReadFull(nc, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			try()
+		}
+		files, err := first.Files()
+		if err != nil || len(files) != loops {
+			t.Fatalf("%d sockets of %d loops, %v", len(files), loops, err)
+		}
+		var second []*Listener
+		for _, f := range files {
+			fd, err := unix.FcntlInt(numberOf(f), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+			ln, err := ListenOn(fd, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second = append(second, ln)
+			if ln.Addr().String() != first.Addr().String() {
+				t.Errorf("listens on %v, want %v", ln.Addr(), first.Addr())
+			}
+		}
+		// Nobody accepts from the second ones yet: who comes now waits for them.
+		first.Close()
+		<-ended
+		waiting, err := net.Dial("tcp", second[0].Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ln := range second {
+			go func() { ended <- Serve(ln, echo) }()
+		}
+		waiting.Write([]byte("x"))
+		if _, err := io.ReadFull(waiting, make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		waiting.Close()
+		for range 20 {
+			try()
+		}
+		if again, err := second[0].Files(); err != nil || len(again) != 1 {
+			t.Errorf("%d sockets of one, %v", len(again), err)
+		} else {
+			again[0].Close()
+		}
+		for _, ln := range second {
+			if err := ln.Drain(context.Background()); err != nil {
+				t.Error(err)
+			}
+			<-ended
+		}
+		if _, err := net.Dial("tcp", first.Addr().String()); err == nil {
+			t.Error("somebody still listens")
+		}
+		rt.Close()
+	}
+}
+
+// TestSharedListenerLeavesTheQueue: when a shared one is drained, who waits stays for the others.
+func TestSharedListenerLeavesTheQueue(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	owner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	file, err := owner.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.FcntlInt(numberOf(file), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	ln, err := ListenOn(fd, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := ln.Drain(context.Background()); err != nil {
+		t.Error(err)
+	}
+	later, err := net.Dial("tcp", owner.Addr().String())
+	if err != nil {
+		t.Fatal("new clients are kept out:", err)
+	}
+	defer later.Close()
+	for range 2 {
+		c, err := owner.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+}
+
+func TestListenOnWhatDoesNotListen(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	stream, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(stream)
+	datagram, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(datagram)
+	for _, fd := range []int{int(r.Fd()), stream, datagram, 9999, -1} {
+		if ln, err := ListenOn(fd, false); err == nil {
+			t.Errorf("%d is taken", fd)
+			ln.Close()
+		}
+	}
+}
+
+func newRuntime(t *testing.T, loops int) *task.Runtime {
+	t.Helper()
+	rt, err := task.New(task.Config{Loops: loops, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func numberOf(f *os.File) (number uintptr) {
+	raw, err := f.SyscallConn()
+	if err == nil {
+		raw.Control(func(fd uintptr) { number = fd })
+	}
+	return number
+}

@@ -1,0 +1,524 @@
+//go:build linux
+
+package netpoll_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/rpc"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Tasks that wait natively are detached. These tests are in a package of their own, because
+// what is called from within the runtime's packages is not.
+
+var nativeSeed = flag.Uint64("native.seed", 0, "seed of the random test of native waits; 0: a new one")
+
+// native runs f with each poller and 1 and 2 loops.
+func native(t *testing.T, cfg task.Config, f func(t *testing.T, rt *task.Runtime)) {
+	for _, p := range []struct {
+		name string
+		open func() (task.Poller, error)
+	}{
+		{"epoll", netpoll.NewEpoll},
+		{"poll", netpoll.NewPoll},
+		{"uring", func() (task.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }},
+	} {
+		for _, loops := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/loops=%d", p.name, loops), func(t *testing.T) {
+				cfg := cfg
+				cfg.Loops = loops
+				cfg.NewPoller = func(int) (task.Poller, error) { return p.open() }
+				cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+				rt, err := task.New(cfg)
+				if err != nil && p.name == "uring" {
+					t.Skip(err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rt.Close()
+				if cfg.DetachAfter >= 0 && !rt.Detaches() {
+					t.Skip("nothing is detached here, see Runtime.Detaches")
+				}
+				f(t, rt)
+			})
+		}
+	}
+}
+
+type nameKey struct{}
+
+// A task waits natively for another task of its loop: without detaching, for ever.
+func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
+	waits := map[string]func() (wait, end func()){
+		"channel": func() (func(), func()) {
+			c := make(chan int)
+			return func() { <-c }, func() { close(c) }
+		},
+		"send": func() (func(), func()) {
+			c := make(chan int)
+			return func() { c <- 1 }, func() { <-c }
+		},
+		"select": func() (func(), func()) {
+			c := make(chan int)
+			return func() {
+				select {
+				case <-c:
+				case <-context.Background().Done():
+				}
+			}, func() { close(c) }
+		},
+		"mutex": func() (func(), func()) {
+			m := new(sync.Mutex)
+			m.Lock()
+			return func() { m.Lock(); m.Unlock() }, m.Unlock
+		},
+		"rwmutex": func() (func(), func()) {
+			m := new(sync.RWMutex)
+			m.Lock()
+			return func() { m.RLock(); m.RUnlock() }, m.Unlock
+		},
+		"cond": func() (func(), func()) {
+			m := new(sync.Mutex)
+			c, done := sync.NewCond(m), false
+			return func() {
+					m.Lock()
+					for !done {
+						c.Wait()
+					}
+					m.Unlock()
+				}, func() {
+					m.Lock()
+					done = true
+					m.Unlock()
+					c.Broadcast()
+				}
+		},
+		"waitgroup": func() (func(), func()) {
+			w := new(sync.WaitGroup)
+			w.Add(1)
+			return w.Wait, w.Done
+		},
+		"once": func() (func(), func()) {
+			o, begun, end := new(sync.Once), make(chan bool), make(chan bool)
+			go o.Do(func() { close(begun); <-end })
+			<-begun
+			return func() { o.Do(func() {}) }, func() { close(end) }
+		},
+		"pipe": func() (func(), func()) {
+			var p [2]int
+			if err := syscall.Pipe(p[:]); err != nil {
+				panic(err)
+			}
+			return func() { var b [1]byte; syscall.Read(p[0], b[:]); syscall.Close(p[0]) }, func() { syscall.Close(p[1]) }
+		},
+		"io.Pipe": func() (func(), func()) {
+			r, w := io.Pipe()
+			return func() { r.Read(make([]byte, 1)) }, func() { w.Close() }
+		},
+	}
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		for name, make := range waits {
+			wait, end := make()
+			ctx, cancel := context.WithCancel(context.WithValue(context.Background(), nameKey{}, name))
+			defer cancel()
+			waiter, _ := rt.Spawn(task.Options{Loop: rt.Loop(0), Context: ctx, Name: name}, func() {
+				me := task.Current()
+				wait()
+				if task.Current() != me || task.CurrentLoop() != rt.Loop(0) || task.Context().Value(nameKey{}) != name {
+					t.Errorf("%s: after the wait the task is %v, want %v, on %v in %v", name, task.Current(), me, task.CurrentLoop().Index(), task.Context())
+				}
+				task.Yield()
+			})
+			ender := task.GoOn(rt.Loop(0), end)
+			if err := ender.Join(); err != nil {
+				t.Error(err)
+			}
+			if err := waiter.Join(); err != nil {
+				t.Error(err)
+			}
+		}
+		if rt.Detached() == 0 {
+			t.Error("no task was detached")
+		}
+	})
+}
+
+// A detached task ends where it is: by returning, by a panic, by Goexit.
+func TestDetachedTaskEnds(t *testing.T) {
+	var panics []any
+	cfg := task.Config{OnPanic: func(p *task.PanicError) { panics = append(panics, p.Value) }}
+	native(t, cfg, func(t *testing.T, rt *task.Runtime) {
+		panics = nil
+		for _, end := range []func(){func() {}, func() { panic("over") }, runtime.Goexit} {
+			c := make(chan bool)
+			waiter := task.GoOn(rt.Loop(0), func() { <-c; end() })
+			task.GoOn(rt.Loop(0), func() { close(c) })
+			waiter.Join()
+			// What follows runs on the same workers.
+			for range 3 {
+				if err := task.GoOn(rt.Loop(0), func() { task.Yield() }).Join(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if len(panics) != 1 || panics[0] != "over" {
+			t.Errorf("panics: %v", panics)
+		}
+	})
+}
+
+// Others go on while a task sleeps natively, and its own time is not cut short.
+func TestOthersGoOn(t *testing.T) {
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		const nap = 300 * time.Millisecond
+		began := time.Now()
+		sleeper := task.GoOn(rt.Loop(0), func() { time.Sleep(nap) })
+		n := 0
+		task.GoOn(rt.Loop(0), func() {
+			for time.Since(began) < nap/2 {
+				task.Sleep(time.Millisecond)
+				n++
+			}
+		}).Join()
+		if n < 2 {
+			t.Errorf("another task had %d turns while one slept natively", n)
+		}
+		sleeper.Join()
+		if d := time.Since(began); d < nap {
+			t.Errorf("the sleep took %v, want %v", d, nap)
+		}
+	})
+}
+
+// With DetachAfter < 0, and beyond DetachLimit, a task that waits natively holds its loop.
+func TestDetachLimits(t *testing.T) {
+	held := func(rt *task.Runtime, away int) bool {
+		end := make(chan bool)
+		var tasks []*task.Task
+		for range away + 1 {
+			begun := make(chan bool)
+			tasks = append(tasks, task.GoOn(rt.Loop(0), func() { close(begun); <-end }))
+			<-begun
+		}
+		ran := make(chan bool)
+		next := task.GoOn(rt.Loop(0), func() { close(ran) })
+		held := false
+		select {
+		case <-ran:
+		case <-time.After(50 * time.Millisecond):
+			held = true
+		}
+		close(end)
+		for _, x := range append(tasks, next) {
+			x.Join()
+		}
+		return held
+	}
+	native(t, task.Config{DetachAfter: -1}, func(t *testing.T, rt *task.Runtime) {
+		if !held(rt, 0) {
+			t.Error("a task was detached although DetachAfter is negative")
+		}
+	})
+	native(t, task.Config{DetachLimit: 2}, func(t *testing.T, rt *task.Runtime) {
+		if !held(rt, 2) {
+			t.Error("a third task was detached, with a DetachLimit of 2")
+		}
+	})
+}
+
+// A shutdown waits for what is detached, and cancels it.
+func TestShutdownWithDetachedTasks(t *testing.T) {
+	native(t, task.Config{Grace: 10 * time.Millisecond}, func(t *testing.T, rt *task.Runtime) {
+		c, after := make(chan bool), make(chan error, 1)
+		task.GoOn(rt.Loop(0), func() { <-c; after <- task.Sleep(time.Hour) })
+		if err := task.GoOn(rt.Loop(0), func() {}).Join(); err != nil { // it is detached by now
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err == nil {
+			t.Error("Close says nothing of the task that waits natively")
+		}
+		close(c)
+		select {
+		case err := <-after:
+			t.Errorf("the task went on after the shutdown: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	})
+}
+
+// Tasks wait natively and otherwise in random order, for each other and for goroutines.
+// Everything is done in the end, and what task.Mutex protects is not damaged.
+func TestRandomNativeWaits(t *testing.T) {
+	seed := *nativeSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-native.seed=%d", seed)
+	native(t, task.Config{DetachAfter: 100 * time.Microsecond}, func(t *testing.T, rt *task.Runtime) {
+		const tasks, rounds = 40, 40
+		var (
+			plain   sync.Mutex
+			ours    task.Mutex
+			sum     int // guarded by ours
+			pass    = make(chan int, 1)
+			passing = task.NewChan[int](1)
+			all     []*task.Task
+		)
+		for i := range tasks {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			all = append(all, task.GoOn(rt.Loop(i%rt.Loops()), func() {
+				me := task.Current()
+				for range rounds {
+					switch rng.IntN(8) {
+					case 0:
+						time.Sleep(time.Duration(rng.IntN(1500)) * time.Microsecond)
+					case 1:
+						plain.Lock()
+						if rng.IntN(2) == 0 {
+							task.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
+						}
+						plain.Unlock()
+					case 2:
+						ours.Lock()
+						at := sum
+						if rng.IntN(3) == 0 {
+							time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+						}
+						sum = at + 1
+						ours.Unlock()
+					case 3:
+						pass <- 1
+						task.Yield()
+						<-pass
+					case 4:
+						passing.Send(1)
+						passing.Recv()
+					case 5:
+						done := make(chan bool)
+						go func() { task.Sleep(100 * time.Microsecond); close(done) }()
+						<-done
+					case 6:
+						task.Go(func() { time.Sleep(time.Duration(rng.IntN(2)) * time.Millisecond) }).Join()
+					case 7:
+						task.Yield()
+					}
+					if rng.IntN(3) == 0 && task.Current() != me {
+						t.Errorf("a task has become another")
+					}
+				}
+			}))
+		}
+		for _, x := range all {
+			if err := x.Join(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Logf("%d times detached", rt.Detached())
+	})
+}
+
+// Handlers of Serve that wait natively for other handlers of the same loop.
+func TestServeWithNativeWaits(t *testing.T) {
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		const clients = 10
+		var meet sync.WaitGroup // all handlers wait for each other
+		meet.Add(clients)
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := rt.Go(func() {
+			netpoll.Serve(ln, func(c *netpoll.Conn) {
+				defer c.Close()
+				var b [1]byte
+				if _, err := c.Read(b[:]); err != nil {
+					t.Error(err)
+				}
+				meet.Done()
+				meet.Wait()
+				c.Write(b[:])
+			})
+		})
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				c.Write([]byte("x"))
+				if b, err := io.ReadAll(c); len(b) != 1 || err != nil {
+					t.Errorf("the answer is %q, %v", b, err)
+				}
+			})
+		}
+		all.Wait()
+		ln.Close()
+		served.Join()
+	})
+}
+
+// What net/http's client does in a task: it waits natively for goroutines of its own, which
+// use our connections.
+func TestHTTPClientInTasks(t *testing.T) {
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			w.Write(b)
+		})}
+		go server.Serve(ln)
+		defer server.Close()
+		transport := &http.Transport{DialContext: netpoll.DialContext}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
+		var tasks []*task.Task
+		for i := range 20 {
+			tasks = append(tasks, rt.Go(func() {
+				for j := range 5 {
+					want := strings.Repeat(fmt.Sprint(i), 1+j*5000)
+					resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if err != nil || string(got) != want {
+						t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+	})
+}
+
+// What pgx does after a slow write: a goroutine reads in the background while the task writes,
+// and the task then waits for it natively.
+func TestBackgroundReader(t *testing.T) {
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		peer, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		go func() {
+			for {
+				c, err := peer.Accept()
+				if err != nil {
+					return
+				}
+				go func() { defer c.Close(); io.Copy(c, c) }()
+			}
+		}()
+		var tasks []*task.Task
+		for range 10 {
+			tasks = append(tasks, rt.Go(func() {
+				c, err := netpoll.Dial("tcp", peer.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				const size = 1 << 20
+				for range 3 {
+					done := make(chan error, 1)
+					go func() { _, err := io.CopyN(io.Discard, c, size); done <- err }()
+					if _, err := c.Write(make([]byte, size)); err != nil {
+						t.Error(err)
+					}
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+					var b [1]byte // and now the task itself reads
+					c.Write(b[:])
+					if _, err := c.Read(b[:]); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+	})
+}
+
+// What net/rpc and yamux do: a goroutine reads answers and gives them to the callers, which wait
+// natively, and write under a sync.Mutex.
+func TestSharedConnectionWithAReader(t *testing.T) {
+	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := rpc.NewServer()
+		if err := server.RegisterName("Twice", new(Twice)); err != nil {
+			t.Fatal(err)
+		}
+		rt.Go(func() {
+			netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+		})
+		defer ln.Close()
+		var client *rpc.Client
+		rt.Go(func() {
+			c, err := netpoll.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			client = rpc.NewClient(c)
+		}).Join()
+		if client == nil {
+			return
+		}
+		var tasks []*task.Task
+		for i := range 50 {
+			tasks = append(tasks, rt.Go(func() {
+				for range 5 {
+					var got int
+					if err := client.Call("Twice.Of", i, &got); err != nil || got != 2*i {
+						t.Errorf("twice %d is %d, %v", i, got, err)
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+		client.Close()
+	})
+}
+
+// Twice is a service of net/rpc.
+type Twice struct{}
+
+// Of doubles n.
+func (*Twice) Of(n int, out *int) error { *out = 2 * n; return nil }

@@ -1,0 +1,125 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// poolOf serves echoes and returns a pool of connections to that.
+func poolOf(t *testing.T, max int) (p *Pool, dials *atomic.Int32) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() { io.Copy(c, c); c.Close() }()
+		}
+	}()
+	dials = new(atomic.Int32)
+	p = &Pool{MaxConns: max, Dial: func(ctx context.Context) (net.Conn, error) {
+		dials.Add(1)
+		return DialContext(ctx, "tcp", ln.Addr().String())
+	}}
+	return p, dials
+}
+
+// Tasks of several loops use connections of their own loops, never more than there may be.
+func TestPool(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		const max = 16
+		p, dials := poolOf(t, max)
+		var foreign, out, most atomic.Int32
+		var all []*task.Task
+		for i := range 8 * rt.Loops() {
+			all = append(all, task.GoOn(rt.Loop(i%rt.Loops()), func() {
+				for range 20 {
+					c, err := p.Get(context.Background())
+					must(t, err)
+					if n := out.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					if c.(*Conn).Loop() != task.CurrentLoop() {
+						foreign.Add(1)
+					}
+					talkOnce(t, c, c)
+					out.Add(-1)
+					p.Put(c, false)
+				}
+			}))
+		}
+		for _, k := range all {
+			must(t, k.Join())
+		}
+		if most.Load() > max || dials.Load() > max {
+			t.Errorf("%d connections in use, %d dialled; want %d at most", most.Load(), dials.Load(), max)
+		}
+		if rt.Loops() <= 2 && foreign.Load() > 0 { // 8 tasks of each: enough for all
+			t.Errorf("%d uses of another loop's connection", foreign.Load())
+		}
+		must(t, p.Close())
+		if _, err := p.Get(context.Background()); !errors.Is(err, ErrPoolClosed) {
+			t.Errorf("Get after Close: %v", err)
+		}
+	})
+}
+
+func TestPoolLimits(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, dials := poolOf(t, 1)
+		c, err := p.Get(context.Background())
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		waiting := spawn(func() {
+			if _, err := p.Get(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("Get with all in use: %v", err)
+			}
+		})
+		cancel()
+		must(t, waiting())
+		p.Put(c, true) // broken: the next is a new one
+		again, err := p.Get(context.Background())
+		must(t, err)
+		if again == c || dials.Load() != 2 {
+			t.Errorf("a broken connection is used again; %d dials", dials.Load())
+		}
+		p.Put(again, false)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second Put does not panic")
+				}
+			}()
+			p.Put(again, false)
+		}()
+		p.IdleTimeout = time.Nanosecond
+		c, err = p.Get(context.Background())
+		must(t, err)
+		if c == again || p.open != 1 {
+			t.Errorf("a connection that has rested for too long is used again; %d open", p.open)
+		}
+		must(t, p.Close())
+		p.Put(c, false)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("put back after Close: %v, want net.ErrClosed", err)
+		}
+		fails := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) { return nil, io.EOF }}
+		for range 2 {
+			if _, err := fails.Get(context.Background()); err != io.EOF {
+				t.Errorf("Get: %v, want the error of Dial", err)
+			}
+		}
+	})
+}
