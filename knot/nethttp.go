@@ -29,10 +29,12 @@ func Serve(ln net.Listener, h http.Handler) error {
 // a framework. nil stands for http.DefaultServeMux.
 //
 // The handler runs in the request's task: no goroutine is started, and it may use package
-// task and all that waits by parking. What in it blocks natively (a Go channel, a lock held
-// across a wait, http.Client and with it httputil.ReverseProxy) holds up the other tasks of
-// its loop: wrap such handlers in OffloadHTTP, or call task.Offload in them. Bodies are
-// streamed both ways, at the same time if the handler does so.
+// task and all that waits by parking. If it waits natively (for a Go channel, time.Sleep, a lock held
+// across a wait, http.Client and with it httputil.ReverseProxy), its loop goes on without it after a
+// millisecond, and later requests of the same route (method and path, without parts that have digits)
+// run on goroutines, as under net/http, until enough of them have been short. Where loops can't be taken
+// from tasks (task.Runtime.Detaches) such a handler holds up its loop: wrap it in OffloadHTTP, or call
+// task.Offload in it. Bodies are streamed both ways, at the same time if the handler does so.
 //
 // The request has what a server of net/http gives it, http.ServerContextKey and
 // http.LocalAddrContextKey in its context included, and the ResponseWriter is also a
@@ -48,6 +50,7 @@ func AdaptHTTP(h http.Handler) Handler {
 		h = http.DefaultServeMux
 	}
 	var likeness atomic.Pointer[describedServer]
+	native := new(nativeRoutes)
 	return func(x *Ctx) error {
 		d := likeness.Load()
 		if d == nil || d.of != x.srv {
@@ -63,7 +66,7 @@ func AdaptHTTP(h http.Handler) Handler {
 			return err
 		}
 		x.adapted = e
-		e.serve(h)
+		e.serve(h, native)
 		return e.failure
 	}
 }
@@ -176,7 +179,7 @@ type exchange struct {
 }
 
 // serve runs the handler, and completes the response.
-func (e *exchange) serve(h http.Handler) {
+func (e *exchange) serve(h http.Handler, native *nativeRoutes) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -187,7 +190,7 @@ func (e *exchange) serve(h http.Handler) {
 	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
 		h = http.HandlerFunc(answerForTheServer)
 	}
-	task.Outside(exchangeOf.run, exchangeOf{e, h})
+	native.run(e, h)
 	returned = true
 	e.finish()
 }

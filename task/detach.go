@@ -239,6 +239,7 @@ func (l *Loop) noteDetached() {
 		l.endStep()
 	}
 	t := d.t
+	t.extend().detached++
 	t.why, t.on, t.fixed = ReasonNative, d, true
 	t.state = stateParked
 	if l.observed {
@@ -263,6 +264,15 @@ func (l *Loop) observeNative(d *detachment) {
 	l.native = d.place.pcs
 	d.t.node = l.observer.Parked(d.t, ReasonNative, d.place.print)
 	l.native = nil
+}
+
+// Detachments is how often the loop was taken from the calling task because it waited natively. On a
+// plain goroutine it is 0. It never parks.
+func Detachments() int {
+	if l := here(); l != nil && l.cur != nil {
+		return int(l.cur.extra().detached)
+	}
+	return 0
 }
 
 // Detached is the number of times that loops were taken from tasks that waited natively.

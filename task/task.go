@@ -88,7 +88,8 @@ type extension struct {
 	kind    uint32        // what Entrance.As has said
 	heading uint8         // bits of the piles that it was let in for and has not reached
 
-	firm bool // loop-private: its waits go on although the runtime shuts down
+	detached uint32 // loop-private: how often the loop was taken from it
+	firm     bool   // loop-private: its waits go on although the runtime shuts down
 
 	mu      sync.Mutex
 	done    bool       // guarded by mu

@@ -1,0 +1,46 @@
+package knot
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// nativeRoutes remembers which routes have handlers that wait natively. Each such wait costs
+// its loop a millisecond, until the loop is taken from the task (task.Config.DetachAfter); so once it
+// has been, requests of that route run on goroutines, which is what their handler was
+// written for. They are tried in tasks again when enough of them have been short.
+type nativeRoutes struct {
+	marked atomic.Int32                  // elements of left that are above 0
+	left   [nativeRoutesMax]atomic.Int32 // by route: how many short requests still run on goroutines
+}
+
+const (
+	nativeRoutesMax = 1024
+	nativeTrust     = 64
+	nativeShort     = time.Millisecond
+)
+
+// run calls h for e, in the task of the request or on a goroutine.
+func (n *nativeRoutes) run(e *exchange, h http.Handler) {
+	if n.marked.Load() > 0 {
+		if left := &n.left[e.x.route()%nativeRoutesMax]; left.Load() > 0 {
+			began := time.Now()
+			OffloadHTTP(h).ServeHTTP(e, e.r)
+			if time.Since(began) < nativeShort && left.Add(-1) == 0 {
+				n.marked.Add(-1)
+			}
+			return
+		}
+	}
+	before := task.Detachments()
+	task.Outside(exchangeOf.run, exchangeOf{e, h})
+	if task.Detachments() == before {
+		return
+	}
+	if n.left[e.x.route()%nativeRoutesMax].Swap(nativeTrust) <= 0 {
+		n.marked.Add(1)
+	}
+}

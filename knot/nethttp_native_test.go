@@ -1,0 +1,94 @@
+package knot_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A route whose handler waits natively runs on goroutines from then on, until it has been short
+// for a while; other routes stay in tasks.
+func TestRoutesThatWaitNatively(t *testing.T) {
+	blocked := make(chan *task.Runtime, 1)
+	release := make(chan bool)
+	mux := http.NewServeMux()
+	where := func(w http.ResponseWriter) {
+		if task.Current() == nil {
+			io.WriteString(w, "goroutine")
+		} else {
+			io.WriteString(w, "task")
+		}
+	}
+	mux.HandleFunc("/wait/", func(w http.ResponseWriter, r *http.Request) {
+		where(w)
+		if r.URL.RawQuery == "block" {
+			blocked <- task.CurrentLoop().Runtime()
+			<-release
+		}
+	})
+	mux.HandleFunc("/other", func(w http.ResponseWriter, r *http.Request) { where(w) })
+	ctx, cancel := context.WithCancel(context.Background())
+	up, ended := make(chan string, 1), make(chan error, 1)
+	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", Listening: func(a net.Addr) { up <- a.String() }}
+	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	addr := <-up
+	ask := func(path string) string {
+		resp, err := http.Get(fmt.Sprintf("http://%s%s", addr, path))
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return string(text)
+	}
+	if got := ask("/wait/1"); got != "task" {
+		t.Errorf("at first: in a %s", got)
+	}
+	first := make(chan string)
+	go func() { first <- ask("/wait/2?block") }()
+	rt := <-blocked
+	if !rt.Detaches() {
+		release <- true
+		<-first
+		t.Skip("loops can't be taken from tasks here")
+	}
+	for began := time.Now(); rt.Detached() == 0; runtime.Gosched() {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the loop was not taken from a task that has waited natively for a minute")
+		}
+	}
+	if got := ask("/other"); got != "task" {
+		t.Errorf("another route, while one waits natively: in a %s", got)
+	}
+	release <- true
+	if got := <-first; got != "task" {
+		t.Errorf("the one that waited: in a %s", got)
+	}
+	if got := ask("/wait/3"); got != "goroutine" {
+		t.Errorf("after that: in a %s", got)
+	}
+	if got := ask("/other"); got != "task" {
+		t.Errorf("another route: in a %s", got)
+	}
+	for began := time.Now(); ask("/wait/4") == "goroutine"; {
+		if time.Since(began) > time.Minute {
+			t.Fatal("its requests have been short for a minute, and still run on goroutines")
+		}
+	}
+}
