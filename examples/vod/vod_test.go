@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv("VOD_TEST_SERVER"); args != "" {
 		os.Args = append(os.Args[:1], strings.Split(args, " ")...)
 		main()
+		os.Exit(0) // not the tests again, which would start servers
 	}
 	os.Exit(m.Run())
 }
