@@ -403,7 +403,7 @@ func TestRunMustTakeSomething(t *testing.T) {
 }
 
 type hidden struct {
-	out flow.Out[int]
+	out flow.Out[int] //lint:ignore U1000 found by reflection, and refused
 }
 
 func (*hidden) Run(*flow.Call[int]) {}

@@ -319,7 +319,7 @@ func TestOffloadContext(t *testing.T) {
 		},
 		"an outer one": func(end context.Context) (err error) {
 			Under(end, func() error {
-				return Under(context.WithValue(context.Background(), 1, 2), func() error {
+				return Under(context.WithValue(context.Background(), outerKey{}, 2), func() error {
 					err = OffloadContext(context.Background(), until)
 					return nil
 				})
@@ -406,7 +406,7 @@ func TestPerLoop(t *testing.T) {
 	if got := *p.Get(); got != 10 {
 		t.Errorf("plain goroutines have %d, want 10", got)
 	}
-	if p.Get() != p.Get() {
+	if one, other := p.Get(), p.Get(); one != other {
 		t.Error("two values for plain goroutines")
 	}
 	var zero PerLoop[[4]byte]
@@ -414,3 +414,6 @@ func TestPerLoop(t *testing.T) {
 		t.Error("without New it is not the zero value")
 	}
 }
+
+// outerKey is the key of a value in a context.
+type outerKey struct{}

@@ -28,7 +28,6 @@ type goroutine struct {
 	proc   trace.ProcID  // where it last ran
 	folded bool          // waits or is ready within a step
 	timed  bool          // the beginning of the wait is in the trace
-	here   int64         // unused when it does not wait
 
 	assisting bool
 	callStack trace.Stack // of the system call

@@ -61,9 +61,6 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.acmeDirectory, "acme-directory", "", "`URL` of the authority's ACME directory (default: that of Let's Encrypt)")
 }
 
-// on reports whether HTTPS is to be served.
-func (t *tlsSettings) on() bool { return len(t.certs) > 0 || len(t.acmeHosts) > 0 }
-
 // check returns an error that names the flags that do not go together.
 func (t *tlsSettings) check() error {
 	switch {
