@@ -192,7 +192,7 @@ func (m *member) dump(out *bytes.Buffer) {
 	}
 }
 
-// asked says whether a bgdump waits for the file.
+// asked reports whether a bgdump waits for the file.
 func (m *member) asked() bool {
 	if m.announce == nil {
 		return false

@@ -59,7 +59,7 @@ func (f *File) lastLeft() {
 	}
 }
 
-// takeDuty says whether it is up to the caller to call close(2).
+// takeDuty reports whether it is up to the caller to call close(2).
 func (f *File) takeDuty() bool { return f.life.Or(lifeTaken)&lifeTaken == 0 }
 
 // shut lets no new user come and asks for the end of what is under way. The caller is a

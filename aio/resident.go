@@ -73,7 +73,7 @@ func (f *File) clamp(off, n int64) int64 {
 	return min(n, int64(st.Size)-off)
 }
 
-// readable says whether the byte at offset off can be read without waiting.
+// readable reports whether the byte at offset off can be read without waiting.
 func (f *File) readable(probe []byte, off int64) bool {
 	n, e := readNow(f.fd, probe, off, unix.RWF_NOWAIT)
 	return n == 1 && e == 0

@@ -204,12 +204,12 @@ func (q *ring) sendGathered() {
 	q.gathered = all[:0]
 }
 
-// follows says whether r reads what comes after last, which may be nil: cancelled.
+// follows reports whether r reads what comes after last, which may be nil: cancelled.
 func (r *request) follows(last *request) bool {
 	return last != nil && r.file == last.file && r.off == last.off+int64(last.n)
 }
 
-// farFrom says whether r reads another file than other, which is nil if it was cancelled, or
+// farFrom reports whether r reads another file than other, which is nil if it was cancelled, or
 // far away from it.
 func (r *request) farFrom(other *request) bool {
 	return other == nil || r.file != other.file || max(r.off, other.off)-min(r.off, other.off) > gatherWithin

@@ -42,14 +42,14 @@ func busyRequests(f *File) int {
 	return n
 }
 
-// hasRing says whether the loops of rt wait with io_uring.
+// hasRing reports whether the loops of rt wait with io_uring.
 func hasRing(t testing.TB, rt *task.Runtime) bool {
 	ring := false
 	inTask(t, rt, func() { ring = ringOf(task.CurrentLoop()) != nil })
 	return ring
 }
 
-// isOpen says whether the descriptor of f is open and still that of f.
+// isOpen reports whether the descriptor of f is open and still that of f.
 func isOpen(f *File) bool {
 	target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.fd)))
 	return err == nil && target == f.Name()

@@ -137,7 +137,7 @@ func writeForEver(dir string) int {
 	return 1
 }
 
-// signed is a content that says whether it is complete.
+// signed is a content that reports whether it is complete.
 func signed(i int) []byte {
 	body := content(1 + i*7919%300_000)
 	body[0] = byte(i)

@@ -78,7 +78,7 @@ func (r *run) groupSample(ctx context.Context, system overloadSystem, p point) (
 	return append(samples, sample{"group-mb", "MiB", p.x, float64(most) / (1 << 20)}), nil
 }
 
-// killed says whether the server was killed, which may take a moment to be seen.
+// killed reports whether the server was killed, which may take a moment to be seen.
 func (s *overloaded) killed() bool {
 	select {
 	case <-s.child.Ended():

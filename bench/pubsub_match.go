@@ -41,7 +41,7 @@ func newPredicate(attribute, op, value int) predicate {
 // eventValues are the values of an event's attributes.
 type eventValues [pubsubAttributes]uint8
 
-// holds says whether p is true of an event.
+// holds reports whether p is true of an event.
 func (p predicate) holds(values *eventValues) bool {
 	v := int(values[p>>7])
 	if v == absent {

@@ -128,7 +128,7 @@ func (e *matching) begin(i int) {
 	e.found = e.found[:0]
 }
 
-// needs says whether stage i can find anything.
+// needs reports whether stage i can find anything.
 func (e *matching) needs(stage int) bool { return e.values[stage*attributeGroup] != absent }
 
 // match does the work of a stage.

@@ -65,7 +65,7 @@ func plumbing(function string) bool {
 	return false
 }
 
-// exported says whether a function, or the one that a closure stands in, can be called by
+// exported reports whether a function, or the one that a closure stands in, can be called by
 // other packages: netpoll.Serve.func1, netpoll.(*Conn).Read.
 func exported(function string) bool {
 	name := ShortFunction(function)

@@ -110,7 +110,7 @@ func (s *Snapshot) checkLoops() error {
 	return nil
 }
 
-// checkLoop says whether s has a loop with that index.
+// checkLoop reports whether s has a loop with that index.
 func (s *Snapshot) checkLoop(index int) error {
 	lo, hi := 0, len(s.Loops)
 	for lo < hi {

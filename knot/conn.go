@@ -326,5 +326,5 @@ func (c *conn) late(b []byte) int {
 	return n
 }
 
-// timedOut says whether a read or write failed at its deadline.
+// timedOut reports whether a read or write failed at its deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

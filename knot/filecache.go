@@ -369,7 +369,7 @@ func (s *cacheShard) discharge(e *entry) {
 	e.size, e.parts = 0, nil
 }
 
-// known says whether the path with this hash was asked for before, not too long ago, and
+// known reports whether the path with this hash was asked for before, not too long ago, and
 // notes it. Caller holds mu.
 func (s *cacheShard) known(hash uint64) bool {
 	if len(s.seen) == 0 { // a test: everything is welcome

@@ -282,7 +282,7 @@ func (f *Files) ServeAs(x *Ctx, path string) error {
 	return f.Serve(x)
 }
 
-// hiddenPath says whether a clean path must not be looked up: a name beginning
+// hiddenPath reports whether a clean path must not be looked up: a name beginning
 // with a dot, or a backslash, which some clients take for a slash.
 func hiddenPath(path []byte) bool {
 	const wellKnown = "/.well-known/" // RFC 8615

@@ -150,7 +150,7 @@ func (h *head) check() *fault {
 	return nil
 }
 
-// persistent says whether the client wants the connection to stay.
+// persistent reports whether the client wants the connection to stay.
 func (h *head) persistent() bool {
 	if h.minor == 0 {
 		return h.keepAlive && !h.close

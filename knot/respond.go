@@ -305,7 +305,7 @@ func (x *Ctx) commit(length int64) {
 	x.out = append(out, "\r\n"...)
 }
 
-// mustClose says whether the connection can't outlive this response.
+// mustClose reports whether the connection can't outlive this response.
 func (x *Ctx) mustClose() bool {
 	if !x.head.persistent() || x.srv.stopping.Load() {
 		return true

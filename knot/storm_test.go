@@ -308,7 +308,7 @@ func stormOfPipelining(t *testing.T, start func(*testing.T, int, ...string) *kno
 	<-stopped
 }
 
-// reads says whether the process has the file of that name open.
+// reads reports whether the process has the file of that name open.
 func (k *knotProcess) reads(name string) bool {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", k.cmd.Process.Pid))
 	for _, link := range links {

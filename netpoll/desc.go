@@ -126,7 +126,7 @@ func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
 	return nil
 }
 
-// own says whether the caller runs on d's loop, where it can't overlap the poller that
+// own reports whether the caller runs on d's loop, where it can't overlap the poller that
 // serves d.
 func (d *desc) own() bool {
 	return task.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0

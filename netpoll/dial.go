@@ -143,7 +143,7 @@ func (x *dialing) dialOne(ctx context.Context, sa sockaddr, deadline time.Time) 
 	}
 }
 
-// selfConnected says whether the connection's both ends are the same socket: a port
+// selfConnected reports whether the connection's both ends are the same socket: a port
 // that nobody listens on, chosen as the local one too.
 func selfConnected(c *Conn) bool {
 	local, ok := c.LocalAddr().(*net.TCPAddr)

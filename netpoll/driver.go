@@ -91,7 +91,7 @@ func (h *ringHost) after() {
 	}
 }
 
-// busy says whether completions may come, or requests are to be handed over.
+// busy reports whether completions may come, or requests are to be handed over.
 func (h *ringHost) busy() bool {
 	return h.driver != nil && h.driver.InFlight()+h.driver.Pending() > 0
 }

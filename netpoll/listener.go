@@ -172,7 +172,7 @@ func (ln *Listener) removeFile() {
 	}
 }
 
-// SetUnlinkOnClose says whether Close removes the file of a unix socket; by default it
+// SetUnlinkOnClose reports whether Close removes the file of a unix socket; by default it
 // does.
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()

@@ -112,7 +112,7 @@ func seconds(d time.Duration) int {
 	return int(min(s, math.MaxInt32))
 }
 
-// haveIPv6 says whether IPv6 sockets can be made and bound here.
+// haveIPv6 reports whether IPv6 sockets can be made and bound here.
 var haveIPv6 = sync.OnceValue(func() bool {
 	fd, err := newSocket(unix.AF_INET6, unix.SOCK_STREAM)
 	if err != nil {

@@ -220,7 +220,7 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 	return n, 0 < n && n < len(b) && r.d.flags.Load()&flagHangup == 0, e
 }
 
-// peek says whether take would have something: 0, EAGAIN or what is wrong.
+// peek reports whether take would have something: 0, EAGAIN or what is wrong.
 func (r *requests) peek() syscall.Errno {
 	r.mu.Lock()
 	defer r.mu.Unlock()

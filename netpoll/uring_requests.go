@@ -69,7 +69,7 @@ func newRequests(p *uringPoller, d *desc) *requests {
 	return r
 }
 
-// awaited says whether somebody waits.
+// awaited reports whether somebody waits.
 func (s *slot) awaited() bool {
 	p := s.p.Load()
 	return p == hooked || isWaiter(p)

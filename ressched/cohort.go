@@ -287,7 +287,7 @@ func (c *Cohort) end() {
 	}
 }
 
-// advance begins a cohort at the next node in the order, and says whether there is one.
+// advance begins a cohort at the next node in the order, and reports whether there is one.
 // It looks in the present direction, then in the other; the last node has its turn
 // again only if there is no other.
 func (c *Cohort) advance() bool {

@@ -134,7 +134,7 @@ func (g *graph) enter(all []Prediction, n Node) {
 	}
 }
 
-// relax recomputes what lies ahead of a task at n from its successors, and says whether
+// relax recomputes what lies ahead of a task at n from its successors, and reports whether
 // that changed anything.
 func (g *graph) relax(all []Prediction, n Node, done func(Node) bool) (moved bool) {
 	p := &all[n]

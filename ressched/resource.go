@@ -249,7 +249,7 @@ func (p *Resource) Tick(now time.Duration) {
 	p.held = p.held[:0]
 }
 
-// lookAtLedger brings what is known of the resources up to date, and says whether the
+// lookAtLedger brings what is known of the resources up to date, and reports whether the
 // state of one has changed.
 func (p *Resource) lookAtLedger() (changed bool) {
 	if p.cfg.Ledger == nil {

@@ -9,7 +9,7 @@ import (
 // Bytes is a number of bytes of stack.
 type Bytes uintptr
 
-// Room says whether the stack of the calling goroutine, as large as it is now, has room
+// Room reports whether the stack of the calling goroutine, as large as it is now, has room
 // for frames of so many bytes. It takes 2 ns and allocates nothing. If it says no, Call
 // does what is right, also on a plain goroutine. With the portable stubs (build tag
 // purego, or processors other than amd64 and arm64), where the size of the stack is not

@@ -15,7 +15,7 @@ const (
 	membarrierRegisterPrivateExpedited = 1 << 4
 )
 
-// canBarrier says whether barrier works here.
+// canBarrier reports whether barrier works here.
 var canBarrier = sync.OnceValue(func() bool {
 	if !coro.Exact {
 		return false

@@ -122,7 +122,7 @@ func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
 	l.accounts.moves -= uint64(m.chunk.Size())
 }
 
-// Nested says whether m is linked on another chunk.
+// Nested reports whether m is linked on another chunk.
 func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
 
 // Unlink gives the running task its worker back.
@@ -226,7 +226,7 @@ func (m *chunkWorker) Panicked(v any) {
 	}
 }
 
-// identical says whether a and b are one value, not only equal.
+// identical reports whether a and b are one value, not only equal.
 func identical(a, b any) bool {
 	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b))
 }

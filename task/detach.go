@@ -288,7 +288,7 @@ func (rt *Runtime) Detached() (n uint64) {
 // locked to threads; it is not done under the race detector.
 func (rt *Runtime) Detaches() bool { return rt.cfg.HoldLimit >= 0 && rt.watch.detaches() }
 
-// detachable says whether tasks of l can be detached.
+// detachable reports whether tasks of l can be detached.
 func (l *Loop) detachable() bool {
 	return l.rt.cfg.DetachAfter >= 0 && !l.hub && !l.lockThread && canBarrier() && coro.CanStack()
 }
@@ -343,7 +343,7 @@ const module = "github.com/capriccio-go/capriccio/"
 // ours are the packages of the runtime, whose frames must not be left in the middle.
 var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "flow", "knot", "internal/"}
 
-// judge says whether a stack, innermost frame first, is that of a native wait outside of the
+// judge reports whether a stack, innermost frame first, is that of a native wait outside of the
 // runtime.
 func judge(pcs []uintptr) *nativePlace {
 	frames := runtime.CallersFrames(pcs)

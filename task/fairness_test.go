@@ -102,7 +102,7 @@ func TestLongStepsEndTheTurn(t *testing.T) {
 	})
 }
 
-// lasted returns a function that says whether d has passed since.
+// lasted returns a function that reports whether d has passed since.
 func lasted(d time.Duration) func() bool {
 	start := time.Now()
 	return func() bool { return time.Since(start) > d }

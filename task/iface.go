@@ -20,7 +20,7 @@ type Poller interface {
 	// Wake makes a Poll in progress, or else the next one, return at once. It may be
 	// called from any goroutine.
 	Wake() error
-	// Active says whether Poll could report anything but Wake. It is called on the
+	// Active reports whether Poll could report anything but Wake. It is called on the
 	// loop's goroutine once a turn, so it must cost next to nothing.
 	Active() bool
 	// Close releases what the poller holds. Called once, after the last Poll.

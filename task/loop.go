@@ -178,7 +178,7 @@ func (l *Loop) done() bool {
 	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyInLine()
 }
 
-// anyReady says whether some task could run now.
+// anyReady reports whether some task could run now.
 func (l *Loop) anyReady() bool {
 	return l.queued > 0 && !l.withheld || l.ahead.head != nil
 }
@@ -191,7 +191,7 @@ func (l *Loop) holdsBack() bool {
 	return l.withheld && l.queued > 0 || l.anyInLine()
 }
 
-// anyInLine says whether somebody waits at an entrance.
+// anyInLine reports whether somebody waits at an entrance.
 func (l *Loop) anyInLine() bool {
 	for _, q := range l.lines {
 		if q.n > 0 {

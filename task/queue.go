@@ -145,7 +145,7 @@ func (s *startQueue) oldest() int64 {
 	return s.q.head.wait.tag
 }
 
-// precedes says whether the oldest task came before those that are in q.
+// precedes reports whether the oldest task came before those that are in q.
 func (s *startQueue) precedes(q *taskQueue) bool {
 	place := s.oldest()
 	return place != 0 && place <= q.pushed-int64(q.n)+1

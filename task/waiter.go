@@ -259,7 +259,7 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 	return l.handOver(t)
 }
 
-// givesWay says whether t, which is cancelled, is to let others run before its wait
+// givesWay reports whether t, which is cancelled, is to let others run before its wait
 // fails: now and then it must, as it may ignore the errors of its waits for ever.
 func (t *Task) givesWay() bool {
 	t.loop.refusals++

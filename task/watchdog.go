@@ -130,10 +130,10 @@ func (w *watchdog) look() (busy bool) {
 	return busy
 }
 
-// detaches says whether tasks of any loop can be detached.
+// detaches reports whether tasks of any loop can be detached.
 func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
 
-// runsTask says whether a task runs on l at this moment. For the watchdog.
+// runsTask reports whether a task runs on l at this moment. For the watchdog.
 func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
 
 // held is called when a step of l has taken at least for.

@@ -174,7 +174,7 @@ func (l *linter) sorted() []Finding {
 	return kept
 }
 
-// isDiff says whether s covers less than the time since the program began to be
+// isDiff reports whether s covers less than the time since the program began to be
 // watched: then arrivals less departures are what changed, not what is there.
 func (l *linter) isDiff() bool {
 	all := l.s.Taken.Sub(l.s.Program.Started)

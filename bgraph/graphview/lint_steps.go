@@ -115,7 +115,7 @@ func (l *linter) unfinished() {
 	}
 }
 
-// cameToAnEnd says whether the loop of overrun i has reported another step since, so
+// cameToAnEnd reports whether the loop of overrun i has reported another step since, so
 // that that one is over. The last report of a step that goes on stands for all.
 func (l *linter) cameToAnEnd(i int) bool {
 	for _, later := range l.s.Overruns[i+1:] {

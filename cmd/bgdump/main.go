@@ -110,7 +110,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	return once(ctx, set, sources, sur)
 }
 
-// suits says whether a source can do what is asked of it.
+// suits reports whether a source can do what is asked of it.
 func suits(src source, set *settings) error {
 	_, isFolder := src.(*folderSource)
 	switch {

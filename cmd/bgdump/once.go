@@ -174,7 +174,7 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	return graphview.WriteText(w, s, graphview.TextOptions{Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
 }
 
-// writeLint writes what was found, and says whether it was more than remarks.
+// writeLint writes what was found, and reports whether it was more than remarks.
 func writeLint(set *settings, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
 	findings := graphview.Lint(s)
 	for _, f := range findings {

@@ -238,7 +238,7 @@ func (p *processSource) open(path string) (*os.File, error) {
 	return onlyRegular(os.NewFile(uintptr(fd), path))
 }
 
-// sameRoot says whether the same names mean the same files for the process and for us.
+// sameRoot reports whether the same names mean the same files for the process and for us.
 func (p *processSource) sameRoot() bool {
 	for _, link := range []string{"ns/mnt", "root"} {
 		theirs, err := os.Readlink(p.kernel.path(p.pid, link))

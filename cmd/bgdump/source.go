@@ -27,7 +27,7 @@ type source interface {
 	Snapshot(ctx context.Context) (*bgraph.Snapshot, error)
 }
 
-// live says whether the graphs of src change: it is a running program.
+// live reports whether the graphs of src change: it is a running program.
 func live(src source) bool {
 	switch src.(type) {
 	case *processSource, *urlSource:

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal says whether w is a terminal.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Check says whether direct switches work with this Go release: whether the two ends
+// Check reports whether direct switches work with this Go release: whether the two ends
 // of an iter.Pull may be called by goroutines other than those that they were made
 // for, and in the way that asEnds calls them. The Go documentation does not promise
 // it. The answer is found out once, by switching round a small ring. If it is an

@@ -15,7 +15,7 @@ const Exact = true
 // goroutines alive, and may be reused after the goroutine's end.
 func G() uintptr
 
-// Running compares the running goroutine's identity with *word and says whether the
+// Running compares the running goroutine's identity with *word and reports whether the
 // goroutine is locked to its thread. The word may be written at the same time by
 // another thread: equality can be seen only by the goroutine itself, because no one
 // else writes its identity there while it runs.

@@ -149,7 +149,7 @@ func (p *Poller) Wake() error {
 	return nil
 }
 
-// Active says whether events are scripted.
+// Active reports whether events are scripted.
 func (p *Poller) Active() bool { return p.active.Load() > 0 }
 
 // Close ends the use of p. A second Close panics.

@@ -106,7 +106,7 @@ func (l *Link) syn() {
 	})
 }
 
-// alive says whether the client still hears.
+// alive reports whether the client still hears.
 func (l *Link) alive() bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()

@@ -99,7 +99,7 @@ func (d *Driver) Pending() int {
 // cancellations count too.
 func (d *Driver) InFlight() int { return d.table.used }
 
-// Supports says whether the kernel knows the operation (OpRead and so on). It knows
+// Supports reports whether the kernel knows the operation (OpRead and so on). It knows
 // nothing of flags.
 func (d *Driver) Supports(op uint8) bool { return d.supported[op/64]&(1<<(op%64)) != 0 }
 

@@ -73,7 +73,7 @@ type ProbeOp struct {
 	_     uint32
 }
 
-// IsSupported says whether the kernel knows the operation.
+// IsSupported reports whether the kernel knows the operation.
 func (p Probe) IsSupported(op uint8) bool { return op < p.OpsLen && p.Ops[op].Flags&1 != 0 }
 
 // GetProbeRing is RegisterProbe for all operations.

@@ -56,7 +56,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
-// isLoopback says whether a Host header names this machine in a way that no name server
+// isLoopback reports whether a Host header names this machine in a way that no name server
 // has a say in.
 func isLoopback(host string) bool {
 	name := host

@@ -125,7 +125,7 @@ func (w *world) run() {
 	}
 }
 
-// A lock admits so much at a time. hold is called inside, and says whether that is all
+// A lock admits so much at a time. hold is called inside, and reports whether that is all
 // that is inside.
 type lock interface {
 	acquire(a *actor) (release func(), err error)

@@ -51,7 +51,7 @@ const (
 	placeFirst
 )
 
-// parker says whether f is one of the functions of package task in which a task gives
+// parker reports whether f is one of the functions of package task in which a task gives
 // its turn away.
 func (s *source) parker(f *ssa.Function) bool {
 	if packageOf(f) != taskPackage {
@@ -65,7 +65,7 @@ func (s *source) parker(f *ssa.Function) bool {
 	return false
 }
 
-// watched says whether f is one of the functions of package task in which the observer
+// watched reports whether f is one of the functions of package task in which the observer
 // hears of a wait, or of a wait that was not needed.
 func (s *source) watched(f *ssa.Function) bool {
 	if packageOf(f) != taskPackage {
@@ -84,7 +84,7 @@ var runtimePackages = map[string]bool{
 	taskPackage: true, chunkPackage: true, projectPath + "/netpoll": true, projectPath + "/aio": true, coroPackage: true,
 }
 
-// ofProgram says whether a function's package is neither the task runtime's nor of the
+// ofProgram reports whether a function's package is neither the task runtime's nor of the
 // standard library.
 func (p *Program) ofProgram(pkg string) bool {
 	if pkg == "" || runtimePackages[pkg] {

@@ -45,7 +45,7 @@ func (g *graph) reachable(from []int) []bool {
 	return reach
 }
 
-// isCut says whether all calls that an edge may stem from are checkpoints.
+// isCut reports whether all calls that an edge may stem from are checkpoints.
 func (c *cutting) isCut(e *edge) bool {
 	if len(e.sites) == 0 {
 		return false
@@ -63,7 +63,7 @@ func (c *cutting) closed(n int) bool {
 	return c.g.nodes[n].leaf || c.g.nodes[n].open && !c.full
 }
 
-// follows says whether an edge of node n counts when cycles are looked for.
+// follows reports whether an edge of node n counts when cycles are looked for.
 func (c *cutting) follows(n int, e *edge) bool {
 	return !c.closed(n) && !c.g.skips(n, e) && !c.isCut(e) && !c.broken[[2]int{n, e.to}]
 }

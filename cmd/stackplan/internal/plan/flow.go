@@ -66,7 +66,7 @@ func (s *set) add(i int) {
 
 func (s set) has(i int) bool { return i/64 < len(s) && s[i/64]>>(i%64)&1 != 0 }
 
-// union adds t and says whether s has grown.
+// union adds t and reports whether s has grown.
 func (s *set) union(t set) bool {
 	grown := false
 	for len(*s) < len(t) {

@@ -79,7 +79,7 @@ func (s *state) join(t *state) bool {
 	return grown
 }
 
-// visit computes the summary of x from those of what it calls; it says whether that
+// visit computes the summary of x from those of what it calls; it reports whether that
 // has grown.
 func (fl *flow) visit(x *summary) bool {
 	fl.grown = false

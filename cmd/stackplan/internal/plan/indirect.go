@@ -47,7 +47,7 @@ func (g *graph) addIndirect(i int) {
 	}
 }
 
-// indirect says whether a call is one by value or interface.
+// indirect reports whether a call is one by value or interface.
 func indirect(call ssa.CallInstruction) bool {
 	c := call.Common()
 	_, builtin := c.Value.(*ssa.Builtin)
@@ -180,7 +180,7 @@ func (g *graph) matching(pattern string) []int {
 	return ids
 }
 
-// ofRuntime says whether a package, or a function by its name, belongs to the Go
+// ofRuntime reports whether a package, or a function by its name, belongs to the Go
 // runtime. On the stack of a goroutine, the runtime calls functions of others only
 // where annotations say so.
 func ofRuntime(name string) bool {
@@ -199,7 +199,7 @@ func (g *graph) addEdges(i int, e edge, targets, wrappers []int) {
 	}
 }
 
-// generic says whether f is an instance of generic code or stands in one.
+// generic reports whether f is an instance of generic code or stands in one.
 func generic(f *ssa.Function) bool {
 	for ; f != nil; f = f.Parent() {
 		if f.Origin() != nil {
@@ -253,7 +253,7 @@ func (g *graph) addUnknown(i int, f *ssa.Function, call ssa.CallInstruction, sig
 	g.addEdges(i, e, targets, wrappers)
 }
 
-// fromOutside says whether a function value may come from where the analysis does not
+// fromOutside reports whether a function value may come from where the analysis does not
 // look: from unsafe pointers, reflection, or out of an interface. All others that it found
 // no function for are never set to one.
 func fromOutside(v ssa.Value, depth int) bool {

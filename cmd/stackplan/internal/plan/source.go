@@ -45,7 +45,7 @@ var literalName = regexp.MustCompile(`\.(func)?\d+$|-range\d+$`)
 // initName matches init functions, which are numbered too.
 var initName = regexp.MustCompile(`^[^.]+\.init\.\d+$`)
 
-// literal says whether the linker's name of a function is one of a closure.
+// literal reports whether the linker's name of a function is one of a closure.
 func literal(name string) bool {
 	return literalName.MatchString(name) && !initName.MatchString(name[strings.LastIndexByte(name, '/')+1:])
 }
@@ -121,7 +121,7 @@ func (s *source) placeOf(f *ssa.Function) (place, bool) {
 	return place{pos.Filename, pos.Line, f.Parent() != nil}, true
 }
 
-// open says whether f still has type parameters: such code never runs.
+// open reports whether f still has type parameters: such code never runs.
 func open(f *ssa.Function) bool {
 	for ; f != nil; f = f.Parent() {
 		if f.TypeParams().Len() > len(f.TypeArgs()) {
@@ -270,7 +270,7 @@ func unnamed(t *types.Tuple) *types.Tuple {
 	return types.NewTuple(vars...)
 }
 
-// toPanic says whether nothing but a panic comes behind a block.
+// toPanic reports whether nothing but a panic comes behind a block.
 func toPanic(b *ssa.BasicBlock) bool {
 	if b == nil || len(b.Instrs) == 0 {
 		return false

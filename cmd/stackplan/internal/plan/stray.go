@@ -184,7 +184,7 @@ func callable(t types.Type) bool {
 	return function || types.IsInterface(t)
 }
 
-// followed says whether variable type analysis knows what an address is of.
+// followed reports whether variable type analysis knows what an address is of.
 func followed(at ssa.Value) bool {
 	switch at.(type) {
 	case *ssa.Alloc, *ssa.FieldAddr, *ssa.IndexAddr, *ssa.Global:

@@ -411,7 +411,7 @@ func (t *trace) maker(f *ssa.Function, field int) *maker {
 	return only
 }
 
-// once says whether a field is set only where its struct is made.
+// once reports whether a field is set only where its struct is made.
 func (t *trace) once(of types.Type, field int) bool {
 	key, ok := fieldOf(of, field)
 	if !ok || t.mutable[key.of] {

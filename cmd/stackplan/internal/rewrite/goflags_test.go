@@ -20,7 +20,7 @@ func goTool(t testing.TB, args ...string) string {
 	return string(text)
 }
 
-// haveC says whether there is a C compiler, which go build -race needs.
+// haveC reports whether there is a C compiler, which go build -race needs.
 func haveC() bool {
 	text, err := exec.Command("go", "env", "CC").Output()
 	if err != nil {
