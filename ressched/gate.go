@@ -135,16 +135,22 @@ func (g *Gate) begin() {
 }
 
 // feels is the pressure that the window is to go by. At first little is known of the demand, which
-// may vary much, so it grows only while resources are plentiful.
+// may vary much, so it grows only while resources are plentiful, by what was promised and by what
+// is seen as well.
 func (g *Gate) feels(now time.Duration, pressure float64) float64 {
 	known := 0.0
 	if g.first != 0 {
 		known = min(max(float64(now-g.first)/float64(unknownFor)-1, 0), 1)
 	}
-	if goal := unknownGoal + known*(1-unknownGoal); pressure <= 1 {
-		return min(pressure/goal, 1)
+	if pressure > 1 {
+		return pressure
 	}
-	return pressure
+	if known < 1 {
+		for i := range g.takes {
+			pressure = max(pressure, g.takes[i].of.observed/g.takes[i].of.limit)
+		}
+	}
+	return min(pressure/(unknownGoal+known*(1-unknownGoal)), 1)
 }
 
 // SetDemand says how much of each resource a task that is let in will hold at most, see
