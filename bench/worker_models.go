@@ -79,6 +79,7 @@ func runModelServer(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(file)
 	// Threads that block in the kernel must not wait for the Go scheduler's leave to go on.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), m.Threads()))
 	go func() { failed <- models.Serve(int(file.Fd()), m, store) }()

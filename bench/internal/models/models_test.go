@@ -2,8 +2,8 @@ package models
 
 import (
 	"net"
-	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +53,8 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go func(file *os.File) { Serve(int(file.Fd()), m, store) }(file) // until the test program ends
+			defer runtime.KeepAlive(file)
+			go Serve(int(file.Fd()), m, store) // until the test program ends
 		}
 		measured := 0
 		n, err := Load(path, 20, 5*time.Millisecond, 30*time.Millisecond, 1, func(bool) error { measured++; return nil })
@@ -74,6 +75,7 @@ func TestPipelinedAndBrokenRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer runtime.KeepAlive(file)
 	go Serve(int(file.Fd()), Model{1, 1, false}, NewStore())
 	c, err := net.Dial("unix", path)
 	if err != nil {
