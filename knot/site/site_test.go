@@ -394,7 +394,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if n := len(users.verified); n != 1 {
+	if n := users.remembered(); n != 1 {
 		t.Errorf("%d passwords are remembered", n)
 	}
 	for _, credentials := range []string{"Basic YWxpY2U6d3Jvbmc=", "Basic Ym9iOnDDpHNzOndvcmQ=", "Basic ###", "Basic", "Bearer YWxpY2U6cMOkc3M6d29yZA==", "Basic YWxpY2U="} {
@@ -421,7 +421,7 @@ func TestPasswords(t *testing.T) {
 	for i := range maxVerified + 10 {
 		users.remember(users.sum("u", fmt.Sprint(i)))
 	}
-	if n := len(users.verified); n > maxVerified {
+	if n := users.remembered(); n > maxVerified {
 		t.Errorf("%d passwords are remembered", n)
 	}
 	users.waiting.Store(maxChecking)
@@ -588,4 +588,11 @@ func TestSwitch(t *testing.T) {
 	if s.enter() != hosts[2] {
 		t.Error("not the last")
 	}
+}
+
+// remembered is how many passwords need not be hashed again.
+func (u *Users) remembered() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.verified)
 }
