@@ -76,20 +76,22 @@ func AdaptHTTP(h http.Handler) Handler {
 // goroutine as long as h takes. It is for what AdaptHTTP serves, or a part of it, as one
 // route of a router; on a goroutine it just calls h. It parks.
 func OffloadHTTP(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if task.Current() == nil {
-			h.ServeHTTP(w, r)
-			return
-		}
-		task.CheckWait() // before h has begun, which can't be taken back
-		o := offloaded{w: task.Self()}
-		defer o.w.Release()
-		go o.run(h, w, r)
-		o.wait()
-		if o.panicked != nil {
-			panic(o.panicked)
-		}
-	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { offloadHTTP(h, w, r) })
+}
+
+func offloadHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if task.Current() == nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	task.CheckWait() // before h has begun, which can't be taken back
+	o := offloaded{w: task.Self()}
+	defer o.w.Release()
+	go o.run(h, w, r)
+	o.wait()
+	if o.panicked != nil {
+		panic(o.panicked)
+	}
 }
 
 // An offloaded is a call of a handler on a goroutine of its own.

@@ -23,24 +23,21 @@ const (
 	nativeShort     = time.Millisecond
 )
 
-// run calls h for e, in the task of the request or on a goroutine.
+// run calls h for e, in the task of the request or on a goroutine. When h returns, e may have
+// been hijacked, and has no Ctx any more.
 func (n *nativeRoutes) run(e *exchange, h http.Handler) {
-	if n.marked.Load() > 0 {
-		if left := &n.left[e.x.route()%nativeRoutesMax]; left.Load() > 0 {
-			began := time.Now()
-			OffloadHTTP(h).ServeHTTP(e, e.r)
-			if time.Since(began) < nativeShort && left.Add(-1) == 0 {
-				n.marked.Add(-1)
-			}
-			return
+	left := &n.left[e.x.kind%nativeRoutesMax]
+	if n.marked.Load() > 0 && left.Load() > 0 {
+		began := time.Now()
+		offloadHTTP(h, e, e.r)
+		if time.Since(began) < nativeShort && left.Add(-1) == 0 {
+			n.marked.Add(-1)
 		}
+		return
 	}
 	before := task.Detachments()
 	task.Outside(exchangeOf.run, exchangeOf{e, h})
-	if task.Detachments() == before {
-		return
-	}
-	if n.left[e.x.route()%nativeRoutesMax].Swap(nativeTrust) <= 0 {
+	if task.Detachments() != before && left.Swap(nativeTrust) <= 0 {
 		n.marked.Add(1)
 	}
 }

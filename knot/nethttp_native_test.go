@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,15 +38,31 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 			<-release
 		}
 	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
+		rt := task.CurrentLoop().Runtime()
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		blocked <- rt
+		<-release
+		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhijacked")
+	})
 	mux.HandleFunc("/other", func(w http.ResponseWriter, r *http.Request) { where(w) })
 	ctx, cancel := context.WithCancel(context.Background())
 	up, ended := make(chan string, 1), make(chan error, 1)
-	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", Listening: func(a net.Addr) { up <- a.String() }}
+	log := new(lockedLog)
+	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Listening: func(a net.Addr) { up <- a.String() }}
 	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		if text := log.String(); strings.Contains(text, "panic") {
+			t.Error(text)
 		}
 	}()
 	addr := <-up
@@ -68,11 +87,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 		<-first
 		t.Skip("loops can't be taken from tasks here")
 	}
-	for began := time.Now(); rt.Detached() == 0; runtime.Gosched() {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the loop was not taken from a task that has waited natively for a minute")
-		}
-	}
+	awaitDetached(t, rt, 1)
 	if got := ask("/other"); got != "task" {
 		t.Errorf("another route, while one waits natively: in a %s", got)
 	}
@@ -86,9 +101,44 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	if got := ask("/other"); got != "task" {
 		t.Errorf("another route: in a %s", got)
 	}
+	go func() { first <- ask("/hijack") }()
+	<-blocked
+	awaitDetached(t, rt, 2)
+	release <- true
+	if got := <-first; got != "hijacked" {
+		t.Errorf("from the connection that the handler took: %q", got)
+	}
 	for began := time.Now(); ask("/wait/4") == "goroutine"; {
 		if time.Since(began) > time.Minute {
 			t.Fatal("its requests have been short for a minute, and still run on goroutines")
 		}
 	}
+}
+
+// awaitDetached waits until loops have been taken from tasks n times.
+func awaitDetached(t *testing.T, rt *task.Runtime, n uint64) {
+	t.Helper()
+	for began := time.Now(); rt.Detached() < n; runtime.Gosched() {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the loop was not taken from a task that has waited natively for a minute")
+		}
+	}
+}
+
+// A lockedLog keeps what is logged.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

@@ -239,7 +239,8 @@ func (x *Ctx) mayEnter() bool {
 
 // mayGoOn is mayEnter once it is known what the request is for.
 func (x *Ctx) mayGoOn() bool {
-	return !x.c.inside || !refused(requests.As(x.route()))
+	x.kind = x.route()
+	return !x.c.inside || !refused(requests.As(x.kind))
 }
 
 // route is a number for the requests that are likely to be handled alike: the method and the path,
