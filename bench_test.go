@@ -73,7 +73,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// inTasks has so many tasks call fn in turn, b.N times in all.
+// inTasks has a number of tasks call fn in turn, b.N times in all.
 func inTasks(b *testing.B, tasks int, fn func(i int)) {
 	var ready, done task.WaitGroup
 	ready.Add(tasks)

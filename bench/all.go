@@ -84,7 +84,7 @@ func keep(from, to string) error {
 	if err != nil {
 		return err
 	}
-	slices.Reverse(entries) // the JSON, which says that all is there, after the SVG
+	slices.Reverse(entries) // the JSON last: once it is there, so is all else
 	for _, e := range entries {
 		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
 			return err

@@ -149,7 +149,7 @@ func bisect(first, most int, good func(int) (bool, error)) (int, error) {
 	return low, nil
 }
 
-// writeNoise makes a file of so many bytes, on the disk and not in the page cache.
+// writeNoise makes a file of the given size in bytes, on the disk and not in the page cache.
 func writeNoise(name string, size int64) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -182,7 +182,7 @@ type player struct {
 	starved  bool
 }
 
-// receive says that n bytes more are there.
+// receive notes that n more bytes have come.
 func (p *player) receive(now time.Time, n int) {
 	p.look(now)
 	p.received += float64(n)

@@ -108,7 +108,7 @@ func (p *place) symbolise() []Frame {
 	return out
 }
 
-// isCallOut says that function only calls the program's code for another of the runtime.
+// isCallOut reports whether function only calls the program's code for another of the runtime.
 func isCallOut(function string) bool {
 	name, ok := strings.CutPrefix(function, modulePath+"task.")
 	return ok && (strings.HasPrefix(name, "Outside[") || name == "call" || name == "callPlain")

@@ -471,25 +471,32 @@ type FilesStats struct {
 	Files, Open, MaxOpen int
 }
 
+// Add makes s the counts of both s and other. It never parks.
+func (s *FilesStats) Add(other FilesStats) {
+	s.Hits += other.Hits
+	s.OpenHits += other.OpenHits
+	s.Misses += other.Misses
+	s.Loads += other.Loads
+	s.Evictions += other.Evictions
+	s.OpenEvictions += other.OpenEvictions
+	s.Refused += other.Refused
+	s.Stale += other.Stale
+	s.Bytes += other.Bytes
+	s.MaxBytes += other.MaxBytes
+	s.Files += other.Files
+	s.Open += other.Open
+	s.MaxOpen += other.MaxOpen
+}
+
 func (c *fileCache) stats() (sum FilesStats) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		one := s.stats
-		sum.Bytes += s.bytes
-		sum.Files += s.held.count
-		sum.Open += s.opened.count
+		one.Bytes, one.Files, one.Open = s.bytes, s.held.count, s.opened.count
 		s.mu.Unlock()
-		sum.MaxBytes += s.most
-		sum.MaxOpen += s.files
-		sum.Hits += one.Hits
-		sum.OpenHits += one.OpenHits
-		sum.Misses += one.Misses
-		sum.Loads += one.Loads
-		sum.Evictions += one.Evictions
-		sum.OpenEvictions += one.OpenEvictions
-		sum.Refused += one.Refused
-		sum.Stale += one.Stale
+		one.MaxBytes, one.MaxOpen = s.most, s.files
+		sum.Add(one)
 	}
 	return sum
 }

@@ -53,13 +53,7 @@ func (s *Server) handOver(ctx context.Context) error {
 		for _, ln := range s.tracked() {
 			ln.Close()
 		}
-		s.mu.Lock()
-		s.checkDrained()
-		s.mu.Unlock()
-		select {
-		case <-s.drained:
-		case <-ctx.Done():
-		}
+		s.awaitDrained(ctx)
 	})
 	s.handing.Store(false)
 	limit, cancel := context.WithTimeout(context.Background(), lastAnswers)

@@ -32,19 +32,25 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		for _, ln := range s.tracked() {
 			s.drain(ctx, ln)
 		}
-		s.mu.Lock()
-		s.checkDrained()
-		s.mu.Unlock()
-		select {
-		case <-s.drained:
-		case <-ctx.Done():
-			if s.busy() {
-				err = ctx.Err()
-			}
+		if !s.awaitDrained(ctx) && s.busy() {
+			err = ctx.Err()
 		}
 	})
 	s.abort()
 	return err
+}
+
+// awaitDrained reports whether no listener and no connection was left before ctx ended. It blocks.
+func (s *Server) awaitDrained(ctx context.Context) bool {
+	s.mu.Lock()
+	s.checkDrained()
+	s.mu.Unlock()
+	select {
+	case <-s.drained:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Close closes listeners and connections at once. What handlers are doing goes

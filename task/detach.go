@@ -397,7 +397,7 @@ func isOurs(name string) bool {
 	return false
 }
 
-// callsOut says that a function of these packages calls the program's code, and comes back to the
+// callsOut reports whether a function of these packages calls the program's code, and comes back to the
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	switch name {
@@ -427,7 +427,7 @@ func partOfWait(name string) bool {
 	return false
 }
 
-// inSystem says that a goroutine that waits below name is in a system call.
+// inSystem reports whether a goroutine that waits below name is in a system call.
 func inSystem(name string) bool {
 	return strings.HasPrefix(name, "syscall.") || strings.HasPrefix(name, "internal/runtime/syscall.") || strings.HasPrefix(name, "golang.org/x/sys/unix.")
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// serve runs h on Knot with so many loops, and returns its address.
+// serve runs h on Knot with the given number of loops, and returns its address.
 func serve(t *testing.T, loops int, h http.Handler) string {
 	t.Helper()
 	rt, err := capriccio.New(capriccio.WithLoops(loops))

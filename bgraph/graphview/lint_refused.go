@@ -12,7 +12,7 @@ import (
 // warning. Fewer are what a short spike leaves.
 const refusedShare = 0.01
 
-// refused says that work was turned away, and why.
+// refused finds that work was turned away, and reports why.
 func (l *linter) refused() {
 	s := l.s.Sched
 	if s == nil || s.Refused == 0 {

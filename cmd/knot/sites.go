@@ -59,20 +59,7 @@ func (r *running) stats() (sum knot.FilesStats) {
 		return sum // nothing is served yet
 	}
 	for _, f := range now.files {
-		one := f.Stats()
-		sum.Hits += one.Hits
-		sum.OpenHits += one.OpenHits
-		sum.Misses += one.Misses
-		sum.Loads += one.Loads
-		sum.Evictions += one.Evictions
-		sum.OpenEvictions += one.OpenEvictions
-		sum.Refused += one.Refused
-		sum.Stale += one.Stale
-		sum.Bytes += one.Bytes
-		sum.MaxBytes += one.MaxBytes
-		sum.Files += one.Files
-		sum.Open += one.Open
-		sum.MaxOpen += one.MaxOpen
+		sum.Add(f.Stats())
 	}
 	return sum
 }

@@ -22,7 +22,7 @@ type client struct {
 	get    bool
 }
 
-// Load has so many connections ask a server at a unix socket, each for the next record when it
+// Load has a number of connections ask a server at a unix socket, each for the next record when it
 // has the one before, and returns how many transactions there were after warm. measuring is
 // called when that time begins and when it ends.
 func Load(path string, conns int, warm, length time.Duration, seed uint64, measuring func(begins bool) error) (int, error) {
