@@ -53,7 +53,7 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	var failed []error
 	for i, e := range left {
 		if err := context.Cause(ctx); err != nil {
-			return err
+			return fmt.Errorf("%w: the same command again goes on with %s", err, e.name)
 		}
 		rest := time.Duration(0)
 		for _, later := range left[i:] {
@@ -74,6 +74,9 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 		}
 	}
 	fmt.Fprintf(out, "results are in %s\n", dir)
+	if len(failed) > 0 {
+		fmt.Fprintln(out, "the same command again does what has failed")
+	}
 	return errors.Join(failed...)
 }
 
@@ -100,7 +103,7 @@ func usualTimes(kept string, o options) func(e experiment) time.Duration {
 	newest := map[string]string{}
 	reports, _ := keptReports(kept)
 	for _, r := range reports {
-		if r.Env.Quick == o.quick && r.Env.Rounds == o.rounds && r.Took > 0 && r.Env.Time > newest[r.Name] {
+		if r.Env.Quick == o.quick && r.Env.Args == o.args() && r.Took > 0 && r.Env.Time > newest[r.Name] {
 			known[r.Name], newest[r.Name] = time.Duration(r.Took*float64(time.Second)), r.Env.Time
 		}
 	}

@@ -147,7 +147,7 @@ func TestWhatIsPublishedBelongsToExperiments(t *testing.T) {
 }
 
 func TestProfileNamesTheGreatestFunctions(t *testing.T) {
-	text := "# Overhead|Symbol|IPC\n\n 12.50%|[k] tcp_sendmsg |-  -\n  6.25%|[.] runtime.findRunnable |-  -\n"
+	text := "# Overhead|Symbol|IPC\n\n 12.50% |[k] tcp_sendmsg |-  -\n  6.25%|[.] runtime.findRunnable |-  -\n"
 	if got := topFunctions(text); !slices.Equal(got, []string{"12.50 % tcp_sendmsg [k]", "6.25 % runtime.findRunnable"}) {
 		t.Errorf("got %q", got)
 	}

@@ -125,9 +125,21 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 		ctx: ctx, quick: o.quick, asked: o.rounds, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
-	r.env.Rounds = o.rounds
+	r.env.Args = o.args()
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
+	}
+	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
+		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}
+	if err := result.WriteTable(out, ours...); err != nil {
+		return err
+	}
+	files := out
+	if len(o.several) > 0 {
+		files = io.Discard // they do not stay where they are
+	}
+	if err := writeFiles(&result, r.charts, dir, files); err != nil {
+		return err
 	}
 	if o.systems != nil && len(r.offered) > 0 {
 		for _, name := range o.systems {
@@ -135,14 +147,6 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 				return &usageError{fmt.Sprintf("%s has no system %q: choose from %s", o.experiment.name, name, strings.Join(r.offered, ", "))}
 			}
 		}
-	}
-	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
-		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}
-	if err := result.WriteTable(out, ours...); err != nil {
-		return err
-	}
-	if err := writeFiles(&result, r.charts, dir, out); err != nil {
-		return err
 	}
 	return r.failed
 }

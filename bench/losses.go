@@ -66,8 +66,12 @@ func (r *run) profile(f func() error) ([]string, error) {
 		return nil, err
 	}
 	data := filepath.Join(r.scratch, "perf.data")
-	record := exec.CommandContext(r.ctx, tool, "record", "-q", "-e", "cpu-clock", "-C", strconv.Itoa(serverCore), "-o", data, "--", "cat")
+	record := exec.CommandContext(r.ctx, tool, "record", "-q", "-e", "cpu-clock", "-C", strconv.Itoa(serverCore), "-o", data, "--", "sh", "-c", "echo; cat")
 	hold, err := record.StdinPipe() // cat, and so perf, ends with it
+	if err != nil {
+		return nil, err
+	}
+	ready, err := record.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +80,9 @@ func (r *run) profile(f func() error) ([]string, error) {
 	if err := record.Start(); err != nil {
 		return nil, err
 	}
-	err = f()
+	if _, err = ready.Read(make([]byte, 1)); err == nil {
+		err = f()
+	}
 	hold.Close()
 	if failed := record.Wait(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("perf record: %w: %s", failed, lastLine([]byte(said.String()))))
@@ -112,7 +118,7 @@ func topFunctions(text string) []string {
 		if space == "[k]" {
 			name += " [k]"
 		}
-		found = append(found, strings.TrimSpace(strings.TrimSuffix(share, "%"))+" % "+name)
+		found = append(found, strings.TrimSuffix(strings.TrimSpace(share), "%")+" % "+name)
 	}
 	return found
 }

@@ -134,6 +134,21 @@ type options struct {
 	threshold  float64 // of compare
 }
 
+// args are the arguments that change what is measured, besides the name and -quick.
+func (o options) args() string {
+	var args []string
+	if o.rounds > 0 {
+		args = append(args, fmt.Sprint("-rounds ", o.rounds))
+	}
+	if o.rows != nil {
+		args = append(args, "-rows "+strings.Join(o.rows, ","))
+	}
+	if o.systems != nil {
+		args = append(args, "-systems "+strings.Join(o.systems, ","))
+	}
+	return strings.Join(args, " ")
+}
+
 func newFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

@@ -45,10 +45,7 @@ func (r *Report) command() string {
 	if r.Env.Quick {
 		text += " -quick"
 	}
-	if r.Env.Rounds > 0 {
-		text += fmt.Sprint(" -rounds ", r.Env.Rounds)
-	}
-	return text
+	return strings.TrimSpace(text + " " + r.Env.Args)
 }
 
 func (r *Report) markdownMetric(b *strings.Builder, metric string, ours []string) {

@@ -34,7 +34,7 @@ type Env struct {
 	CPU     string            `json:"cpu"`
 	Cores   int               `json:"cores"`
 	Quick   bool              `json:"quick"`
-	Rounds  int               `json:"rounds,omitempty"` // that were asked for; 0: as usual
+	Args    string            `json:"args,omitempty"` // of the command besides name and -quick
 	Notes   []string          `json:"notes,omitempty"`
 	Skipped map[string]string `json:"skipped,omitempty"` // what was left out, and why
 	Names   map[int]string    `json:"names,omitempty"`   // of the parameter's values, if it only numbers things
