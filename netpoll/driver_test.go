@@ -65,10 +65,10 @@ func rings() int {
 
 // outcome takes one completion.
 type outcome struct {
-	res  int32
-	done bool
-	who  *task.Waiter // woken, if not nil
-	ts   unix.Timespec
+	res    int32
+	done   bool
+	waiter *task.Waiter // woken, if not nil
+	ts     unix.Timespec
 }
 
 func (o *outcome) Complete(res int32, flags uint32) {
