@@ -17,8 +17,8 @@ type Snapshot struct {
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
 	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
-	Sampling  int        `json:"sampling"`        // one wait in so many was timed; counts are exact
-	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in so many; 0: never
+	Sampling  int        `json:"sampling"`        // one wait in this many was timed; counts are exact
+	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in this many; 0: never
 	Loops     []LoopStat `json:"loops"`           // by index
 	Resources []Resource `json:"resources"`       // what Edge.Changes refers to, by position
 	Nodes     []Node     `json:"nodes"`           // by Key, ascending

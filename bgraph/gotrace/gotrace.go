@@ -1,6 +1,6 @@
 // Package gotrace reads execution traces of Go programs, as runtime/trace, net/http/pprof,
 // go test -trace and flight recorders write them, and makes blocking graphs of them: where
-// goroutines wait, what they do between two waits, and who wakes them.
+// goroutines wait, what they do between two waits, and what wakes them.
 //
 // It reads a trace as a stream: its memory follows the graph and the largest generation of
 // the trace, not its length. Traces may come from anybody; one that is cut off or broken is
