@@ -20,12 +20,12 @@ import (
 // A Mix is a handler that does what the query of a request says: steps, each a letter
 // and a number, with dots between them.
 //
-//	w  works so many µs              s  sleeps so many µs
-//	h  holds so many bytes from now  z  sends so many bytes in the end
-//	l  works so many µs under a lock b  sleeps so many µs at a backend with few workers
-//	k  sleeps so many µs under it    j  the same under another lock
-//	r  reads so many bytes of a file p  writes them to one
-//	e  reads the body                c  sends so many pieces, 100 ms apart
+//	w  works that many µs            s  sleeps that many µs
+//	h  holds that many bytes         z  sends that many bytes in the end
+//	l  works under a lock            b  sleeps at a backend with few workers
+//	k  sleeps under it               j  the same under another lock
+//	r  reads bytes of a file         p  writes them to one
+//	e  reads the body                c  sends pieces, 100 ms apart
 //	x  panics
 type Mix struct {
 	w       *World

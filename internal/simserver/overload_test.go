@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// onMix runs a server with the handler Mix, whose backend has so many workers.
+// onMix runs a server with the handler Mix, whose backend has that many workers.
 func onMix(t *testing.T, cfg Config, workers int, play func(s *Server, m *Mix) time.Duration) *Result {
 	if raceEnabled && cfg.Change == nil {
 		t.Skip("these are many requests; the seeds look for races")
@@ -49,7 +49,7 @@ func want(t *testing.T, good bool, args ...any) {
 	}
 }
 
-// 111 requests hold as much memory as there may be, for a minute; who comes then is admitted
+// 111 requests hold as much memory as there may be, for a minute; what comes then is admitted
 // later, refused, or cut off, but does not wait for ever.
 func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
 	waited := time.Hour
