@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -238,6 +239,79 @@ func TestDetachLimits(t *testing.T) {
 	native(t, task.Config{DetachLimit: 2}, func(t *testing.T, rt *task.Runtime) {
 		if !held(rt, 2) {
 			t.Error("a third task was detached, with a DetachLimit of 2")
+		}
+	})
+}
+
+// Where tasks have waited for long, those that come after them are detached at once: all tasks want one
+// lock, and the loop has to get to the one that ends the wait.
+func TestManyWaitAtOnePlace(t *testing.T) {
+	const waiters, after = 30, 100 * time.Millisecond
+	native(t, task.Config{DetachAfter: after}, func(t *testing.T, rt *task.Runtime) {
+		end := make(chan bool)
+		began := time.Now()
+		var all []*task.Task
+		for range waiters {
+			all = append(all, task.GoOn(rt.Loop(0), func() { <-end }))
+		}
+		all = append(all, task.GoOn(rt.Loop(0), func() { close(end) }))
+		for _, x := range all {
+			x.Join()
+		}
+		if took := time.Since(began); took > waiters*after/2 {
+			t.Errorf("%d tasks that wait for one channel were detached in %v; want much less than %v for each", waiters, took, after)
+		}
+	})
+}
+
+// resumedObserver calls a function when a task is resumed.
+type resumedObserver struct{ resumed func(*task.Task) }
+
+func (o resumedObserver) Turn()                                              {}
+func (o resumedObserver) Parked(*task.Task, task.Reason, uint64) task.NodeID { return 0 }
+func (o resumedObserver) Ready(*task.Task)                                   {}
+func (o resumedObserver) Resumed(t *task.Task)                               { o.resumed(t) }
+func (o resumedObserver) Finished(*task.Task)                                {}
+
+// A Wake that comes while a task is detached has its stand-in run. Meanwhile the task must not
+// take the loop for its own.
+func TestWakeOfADetachedTask(t *testing.T) {
+	var waiter atomic.Pointer[task.Task]
+	var woken, looked chan bool
+	observe := func(*task.Loop) task.Observer {
+		return resumedObserver{func(at *task.Task) {
+			if w := waiter.Load(); w == at && waiter.CompareAndSwap(w, nil) {
+				close(woken)
+				<-looked
+			}
+		}}
+	}
+	native(t, task.Config{NewObserver: observe}, func(t *testing.T, rt *task.Runtime) {
+		woken, looked = make(chan bool), make(chan bool)
+		l, self := rt.Loop(0), make(chan *task.Waiter, 1)
+		waits := task.GoOn(l, func() {
+			w := task.Self()
+			me := task.Current()
+			self <- w
+			for rt.Detached() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			waiter.Store(me)
+			w.Wake()
+			<-woken
+			if l.Runs() {
+				t.Error("a detached task runs on its loop, says Runs, while its stand-in does")
+			}
+			close(looked)
+			w.Wait(task.ReasonDescriptor, nil)
+			w.Release()
+			if !l.Runs() {
+				t.Error("after a wait the task is not on its loop")
+			}
+		})
+		<-self
+		if err := waits.Join(); err != nil {
+			t.Error(err)
 		}
 	})
 }

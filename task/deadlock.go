@@ -111,8 +111,8 @@ func (rt *Runtime) stopping() bool { return rt.ctx.Err() != nil }
 // waits describes the tasks that have started, loop by loop; nil if a loop does not
 // answer.
 func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []*Task) {
-	all = make(map[*Task]*waiting)
 	var mu sync.Mutex
+	found := make(map[*Task]*waiting)      // guarded by mu: a loop may answer after this has returned
 	each := make([][]*Task, len(rt.loops)) // guarded by mu: in an order that is the same next time
 	answers := 0                           // guarded by mu
 	rt.onLoops(stop, func(l *Loop) {
@@ -126,7 +126,7 @@ func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []
 		answers++
 		each[l.index] = own
 		for i, t := range own {
-			all[t] = what[i]
+			found[t] = what[i]
 		}
 	})
 	mu.Lock()
@@ -134,7 +134,7 @@ func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []
 	if answers < len(rt.loops) {
 		return nil, nil
 	}
-	return all, slices.Concat(each...)
+	return found, slices.Concat(each...)
 }
 
 // waiting describes t. Own loop only.

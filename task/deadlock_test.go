@@ -179,3 +179,19 @@ func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
 	contains(t, <-keeper.stacks, "task.hold(")
 	k.Join()
 }
+
+// A loop that answers the check when that has given up does no harm.
+func TestDeadlockCheckOfAHeldLoop(t *testing.T) {
+	rt := newRuntime(t, 1, holdLimit(-1), func(c *Config) { c.Grace = time.Millisecond })
+	parked := NewChan[int](0)
+	GoOn(rt.Loop(0), func() { parked.Recv() })
+	defer parked.Close()
+	held, end := make(chan bool), make(chan bool)
+	GoOn(rt.Loop(0), func() { close(held); <-end })
+	<-held
+	if all, order := rt.waits(nil); all != nil || order != nil {
+		t.Errorf("the check has found %d tasks on a loop that does not answer", len(order))
+	}
+	close(end)
+	run(t, rt, Yield)
+}
