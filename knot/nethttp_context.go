@@ -159,7 +159,7 @@ func (c *requestContext) part() {
 // A peerWatch finds out that the other side of a connection has closed it: it is told, by a poller that
 // can, or looks now and then.
 type peerWatch struct {
-	told    hangups       // fixed; nil: it has to look
+	told    hangups // fixed; nil: it has to look
 	mu      sync.Mutex
 	timer   *time.Timer   // guarded by mu
 	next    time.Duration // guarded by mu

@@ -212,6 +212,7 @@ func (x *Ctx) serveRequest() {
 		if x.gone {
 			return
 		}
+		x.rejoin()
 	}
 	if err == nil {
 		err = x.complete()
@@ -342,6 +343,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if x.gone {
 		return turnGone
 	}
+	x.rejoin()
 	what := "handler panicked"
 	if goexit {
 		what = "handler left by runtime.Goexit"
