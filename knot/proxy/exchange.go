@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,27 +53,27 @@ type exchange struct {
 
 	content    []byte // of the request, if that is ready
 	ready      bool   // it is, or there is none
-	repeatable bool // the method may be repeated
-	bodyTaken  bool // the request can't be sent again
-	used       bool // the connection has had requests before
-	upgrade    bool // it asks for another protocol
-	chunked    bool // so is the body that is sent
-	taken      bool // a tunnel has the connection
+	repeatable bool   // the method may be repeated
+	bodyTaken  bool   // the request can't be sent again
+	used       bool   // the connection has had requests before
+	upgrade    bool   // it asks for another protocol
+	chunked    bool   // so is the body that is sent
+	taken      bool   // a tunnel has the connection
 
 	out  []byte // to be sent
 	in   []byte // in[r:w] has come and has not been used
 	r, w int
-	own  []byte                // in, at first
-	big  *[largeBuffer]byte    // in, for long bodies
+	own  []byte             // in, at first
+	big  *[largeBuffer]byte // in, for long bodies
 	res  knot.ResponseHead
 	body knot.ResponseBody
 	rec  records // of FastCGI
 
 	apart   *knot.BodyApart // while another task sends the body
 	sending task.WaitGroup
-	done    atomic.Bool  // that task has ended; atomic
-	sent    bool         // all of the body has been; written by that task, read after sending.Wait
-	moved   atomic.Int64 // when that task last sent something, in nanoseconds since 1970; atomic
+	done    atomic.Bool   // that task has ended; atomic
+	sent    bool          // all of the body has been; written by that task, read after sending.Wait
+	moved   atomic.Int64  // when that task last sent something, in nanoseconds since 1970; atomic
 	trailer []knot.Header // of the response
 }
 
@@ -95,6 +96,9 @@ func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 func (e *exchange) end() {
 	if e.big != nil {
 		largeBuffers.Put(e.big)
+	}
+	if said := e.rec.stderr; len(said) > 0 {
+		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", strings.TrimSpace(string(said)))
 	}
 	own, out, res := e.own, e.out[:0], e.res
 	if cap(out) > largeBuffer {
@@ -171,6 +175,7 @@ func (e *exchange) try(b *backend) error {
 	}
 	e.u, e.used = u, u.used
 	e.r, e.w, e.sent = 0, 0, true
+	e.rec = records{stderr: e.rec.stderr}
 	keep := false
 	defer func() {
 		e.join()

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/capriccio-go/capriccio/knot"
@@ -95,7 +94,7 @@ func (e *exchange) passBody() error {
 			return e.endBody()
 		case err != nil:
 			return e.malformed(err)
-		case used > 0:
+		case used > 0 || len(piece) > 0:
 			continue
 		}
 		if !drop && x.Flush() != nil {
@@ -125,9 +124,6 @@ func (e *exchange) endBody() error {
 		if e.x.AddTrailer(t.Name, t.Value) != nil {
 			return e.broken(e.clientLost(), false, false)
 		}
-	}
-	if e.p.FastCGI != nil && e.rec.status != 0 {
-		return e.malformed(fmt.Errorf("the program has refused the request (protocol status %d)", e.rec.status))
 	}
 	return nil
 }
