@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -421,19 +420,22 @@ func TestFailures(t *testing.T) {
 
 // TestStale: a backend that closes connections at rest, or speaks unasked on them, fails no request.
 func TestStale(t *testing.T) {
-	var asked atomic.Int32
+	said := make(chan bool, 1)
 	backend := script(t, func(n int, c net.Conn, head string) {
-		asked.Add(1)
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		if n%2 == 1 {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 		}
+		c.Close()
+		said <- true
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	for range 50 {
 		if status, body := f.get("/"); status != 200 || body != "ok" {
 			t.Fatalf("%d %q", status, body)
 		}
+		<-said
+		f.get("/static/") // the loop is told of the backend's words before it is of this
 	}
 	if s := f.p.Stats()[0]; s.Responses[2] != 50 || s.Responses[5] != 0 {
 		t.Errorf("%+v", s)
