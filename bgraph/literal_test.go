@@ -4,22 +4,22 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The keys of places in function literals are written down here: they must be the same
 // with every compiler, optimised or not. Moving lines of this file changes them.
 func TestKeysOfLiterals(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range oneRound {
-			task.Go(func() {
-				func() { func() { task.At("nested") }() }()
+			engine.Go(func() {
+				func() { func() { engine.YieldAt("nested") }() }()
 			}).Join()
 		}
-		inlined(func() { task.At("inlined") })
+		inlined(func() { engine.YieldAt("inlined") })
 		genericPlace(1)
-		var wg task.WaitGroup
-		wg.Go(func() { task.At("of the runtime's literal") })
+		var wg engine.WaitGroup
+		wg.Go(func() { engine.YieldAt("of the runtime's literal") })
 		wg.Wait()
 	})
 	for label, want := range map[string]string{
@@ -36,6 +36,6 @@ func TestKeysOfLiterals(t *testing.T) {
 
 func oneRound(yield func() bool) { yield() }
 
-func inlined(do func()) { task.Go(func() { func() { do() }() }).Join() }
+func inlined(do func()) { engine.Go(func() { func() { do() }() }).Join() }
 
-func genericPlace[T any](T) { task.Go(func() { func() { task.At("generic") }() }).Join() }
+func genericPlace[T any](T) { engine.Go(func() { func() { engine.YieldAt("generic") }() }).Join() }

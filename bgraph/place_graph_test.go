@@ -11,13 +11,13 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-func wait() { task.Yield() } // may be inlined
+func wait() { engine.Yield() } // may be inlined
 
 //go:noinline
-func waitHere() { task.Yield() }
+func waitHere() { engine.Yield() }
 
 func firstWay()  { wait() }
 func secondWay() { wait() }
@@ -40,7 +40,7 @@ func (*waiter) pointer() { waitHere() }
 type waits interface{ value() }
 
 func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range 10 {
 			firstWay()
 			secondWay()
@@ -49,7 +49,7 @@ func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
 	var ways []string
 	for _, n := range nodes(s, "yield") {
 		if len(n.Stack) < 3 || !strings.HasSuffix(n.Stack[0].Function, "task.Yield") {
-			t.Fatalf("stack %v; want it to begin with task.Yield", n.Stack)
+			t.Fatalf("stack %v; want it to begin with engine.Yield", n.Stack)
 		}
 		ways = append(ways, bgraph.ShortFunction(n.Stack[2].Function))
 		if n.Arrivals != 10 {
@@ -77,11 +77,11 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 		"deep stack": func() { waitDeep(50) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := observed(t, 2, bgraph.Config{}, func(rt *task.Runtime) {
-				var wg task.WaitGroup
+			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
+				var wg engine.WaitGroup
 				for i := range 10 {
 					wg.Add(1)
-					task.GoOn(rt.Loop(i%2), func() {
+					engine.GoOn(rt.Loop(i%2), func() {
 						defer wg.Done()
 						for range 5 {
 							call()
@@ -103,7 +103,7 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 // run, so it is written down here for one place. Moving the lines of atAKnownPlace
 // against each other, or renaming it, changes it.
 func TestKeysAreStable(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) { task.Go(atAKnownPlace).Join() })
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { engine.Go(atAKnownPlace).Join() })
 	n := one(t, s, "known place")
 	const want = "e89521201722c08e"
 	if n.Key.String() != want {
@@ -112,14 +112,14 @@ func TestKeysAreStable(t *testing.T) {
 }
 
 func atAKnownPlace() {
-	task.At("known place")
+	engine.YieldAt("known place")
 }
 
 func TestLabelsTellPlacesApart(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for i := range 30 {
-			task.At(fmt.Sprint("label ", i%3))
-			task.Yield()
+			engine.YieldAt(fmt.Sprint("label ", i%3))
+			engine.Yield()
 		}
 	})
 	for i := range 3 {
@@ -138,15 +138,15 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 			recur(n - 1)
 		}
 	}
-	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *task.Runtime) {
-		var wg task.WaitGroup
+	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
+		var wg engine.WaitGroup
 		for i := range 4 {
 			wg.Add(1)
-			task.GoOn(rt.Loop(i%2), func() {
+			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				recur(30) // deeper paths look alike
 				for j := range depth {
-					task.At(fmt.Sprint("n", j))
+					engine.YieldAt(fmt.Sprint("n", j))
 				}
 			})
 		}
@@ -167,9 +167,9 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 	if n := s.Node(bgraph.KeyOverflow); n == nil || n.Arrivals != s.Overflow.Nodes || n.Arrivals < 4*250 {
 		t.Errorf("overflow %+v; want the node and the counter to have what found no room", s.Overflow)
 	}
-	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*task.Runtime) {
+	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*engine.Runtime) {
 		for j := range 20 {
-			task.At(fmt.Sprint("n", j))
+			engine.YieldAt(fmt.Sprint("n", j))
 		}
 	})
 	if len(s.Edges) > 5 || s.Overflow.Edges != 16 {
@@ -227,13 +227,13 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 		}()
 	}
 	err := rt.Run(context.Background(), func(context.Context) error {
-		var wg task.WaitGroup
+		var wg engine.WaitGroup
 		for i := range 20 {
 			wg.Add(1)
-			task.GoOn(rt.Loop(i%2), func() {
+			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				for j := 0; j < 3000 || taken.Load() < 100; j++ {
-					task.At(fmt.Sprint("n", j%300))
+					engine.YieldAt(fmt.Sprint("n", j%300))
 					steps.Add(1)
 				}
 			})

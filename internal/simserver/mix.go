@@ -3,6 +3,7 @@
 package simserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Mix is a handler that does what the query of a request says: steps, each a letter
@@ -29,8 +30,8 @@ import (
 //	x  panics
 type Mix struct {
 	w       *World
-	lock    task.Mutex
-	backend *task.Semaphore
+	lock    engine.Mutex
+	backend *engine.Semaphore
 	folder  string        // of files; "": there are none
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
@@ -49,7 +50,7 @@ const (
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
+	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder}
 	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil
@@ -152,7 +153,7 @@ func (t *mixTask) step(what byte, n int) error {
 	case 'w':
 		m.w.Work(d)
 	case 's':
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'h':
 		t.held += n
 		m.w.Memory.Hold(n)
@@ -165,13 +166,13 @@ func (t *mixTask) step(what byte, n int) error {
 		m.w.Work(d)
 		m.locked += m.w.Now() - began
 	case 'k':
-		if err := m.lock.LockCancel(); err != nil {
+		if err := m.lock.LockContext(context.Background()); err != nil {
 			return err
 		}
 		defer m.lock.Unlock()
 		began := m.w.Now()
 		defer func() { m.locked += m.w.Now() - began }()
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'b':
 		if err := m.backend.Acquire(1); err != nil {
 			return err
@@ -179,7 +180,7 @@ func (t *mixTask) step(what byte, n int) error {
 		defer m.backend.Release(1)
 		began := m.w.Now()
 		defer func() { m.served += m.w.Now() - began }()
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'r':
 		return t.readFile(n)
 	case 'p':
@@ -246,7 +247,7 @@ func (t *mixTask) stream(n int) error {
 		if err := x.Flush(); err != nil {
 			return err
 		}
-		if err := task.Sleep(100 * time.Millisecond); err != nil {
+		if err := engine.Sleep(100 * time.Millisecond); err != nil {
 			return err
 		}
 	}
