@@ -33,7 +33,7 @@ type File struct {
 	device  atomic.Uint64 // of the file system; 0: not known
 	name    string        // constant
 
-	pos     engine.Mutex // who holds it uses the kernel's position
+	pos     engine.Mutex // its holder uses the kernel's position
 	entries *dirReader   // guarded by pos
 
 	mu     sync.Mutex                    // held for a few instructions, never while parked

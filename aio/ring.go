@@ -29,7 +29,7 @@ type ring struct {
 	spare    []*batch   // batches to use again
 }
 
-// How many reads are gathered before the turn ends, if the next one is so many bytes away
+// How many reads are gathered before the turn ends, if the next one is this many bytes away
 // that it will hardly be merged: a device that gets 64 reads at once has run dry
 // meanwhile. With 4 it does a tenth more with 64 readers than without.
 const (

@@ -103,7 +103,7 @@ type sizedGraph struct {
 	bytes float64
 }
 
-// newSizedGraph lets tasks wait at n nodes, going from each to so many others.
+// newSizedGraph lets tasks wait at n nodes, going from each to a number of others.
 func newSizedGraph(n, degree int) (*sizedGraph, error) {
 	names := make([]string, n)
 	for i := range names {

@@ -17,7 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// pubsub is the state of a worker that matches events: so many at a time, each by a task
+// pubsub is the state of a worker that matches events: a number at a time, each by a task
 // or a goroutine of its own. The first fields are constant.
 type pubsub struct {
 	all    *subscriptions

@@ -50,13 +50,13 @@ func yieldAtOneNode(j job) error {
 	return nil
 }
 
-// What a loop would do: so many choices in a turn, and so long a step.
+// What a loop would do: the choices in a turn, and the length of a step.
 const (
 	choicesPerTurn = 256
 	choiceStep     = time.Microsecond
 )
 
-// measureChoice has a policy choose among j.x nodes with so many ready tasks each. A task
+// measureChoice has a policy choose among j.x nodes with as many ready tasks each. A task
 // that was chosen is ready again at the same node when its step is over.
 func measureChoice(j job, ready int) error {
 	p, err := policyToChoose(j.x)

@@ -64,7 +64,7 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 				path = append(path, f)
 			}
 		}
-		if last := names[len(names)-1]; !strings.HasPrefix(last, "task.") {
+		if last := names[len(names)-1]; !strings.HasPrefix(last, "engine.") {
 			t.Errorf("the stack ends with %s, want it to reach the start of the task: %v", last, names)
 		}
 		got[strings.Join(path, " ")] += n.Arrivals

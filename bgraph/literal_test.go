@@ -5,6 +5,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // The keys of places in function literals are written down here: they must be the same
@@ -12,21 +14,21 @@ import (
 func TestKeysOfLiterals(t *testing.T) {
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range oneRound {
-			engine.Go(func() {
-				func() { func() { engine.YieldAt("nested") }() }()
+			task.Go(func() {
+				func() { func() { ressched.YieldAt("nested") }() }()
 			}).Join()
 		}
-		inlined(func() { engine.YieldAt("inlined") })
+		inlined(func() { ressched.YieldAt("inlined") })
 		genericPlace(1)
-		var wg engine.WaitGroup
-		wg.Go(func() { engine.YieldAt("of the runtime's literal") })
+		var wg task.WaitGroup
+		wg.Go(func() { ressched.YieldAt("of the runtime's literal") })
 		wg.Wait()
 	})
 	for label, want := range map[string]string{
-		"nested":                   "d2ac280e54000bbb",
-		"inlined":                  "fa29f9d5fdf6eb6c",
-		"generic":                  "8918a5dcfbb0edd9",
-		"of the runtime's literal": "b45cda67d93627d2",
+		"nested":                   "082453777ac85662",
+		"inlined":                  "cada10c851aefd52",
+		"generic":                  "a4a9c049400f727e",
+		"of the runtime's literal": "211b0c27bec7fa3f",
 	} {
 		if n := one(t, s, label); n.Key.String() != want {
 			t.Errorf("%s: key %v, want %s; stack %+v", label, n.Key, want, n.Stack)
@@ -36,6 +38,6 @@ func TestKeysOfLiterals(t *testing.T) {
 
 func oneRound(yield func() bool) { yield() }
 
-func inlined(do func()) { engine.Go(func() { func() { do() }() }).Join() }
+func inlined(do func()) { task.Go(func() { func() { do() }() }).Join() }
 
-func genericPlace[T any](T) { engine.Go(func() { func() { engine.YieldAt("generic") }() }).Join() }
+func genericPlace[T any](T) { task.Go(func() { func() { ressched.YieldAt("generic") }() }).Join() }

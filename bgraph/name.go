@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// own are the packages of the runtime itself: a place is named after who called them.
+// own are the packages of the runtime itself: a place is named after their caller.
 var own = []string{
 	"github.com/capriccio-go/capriccio/task.",
 	"github.com/capriccio-go/capriccio/ressched.",

@@ -16,7 +16,7 @@ type Waiting struct {
 	Tasks uint64
 }
 
-// Waiting returns the nodes where at least so many tasks of a loop wait for something that others
+// Waiting returns the nodes where at least that many tasks of a loop wait for something that others
 // are to do: not for time to pass, nor to be let in. With all, also those where they wait for time to
 // pass, or for a client. It stops no loop, and takes some 10 ns a node.
 func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {

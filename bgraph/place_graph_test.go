@@ -12,12 +12,14 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
 
-func wait() { engine.Yield() } // may be inlined
+func wait() { task.Yield() } // may be inlined
 
 //go:noinline
-func waitHere() { engine.Yield() }
+func waitHere() { task.Yield() }
 
 func firstWay()  { wait() }
 func secondWay() { wait() }
@@ -49,7 +51,7 @@ func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
 	var ways []string
 	for _, n := range nodes(s, "yield") {
 		if len(n.Stack) < 3 || !strings.HasSuffix(n.Stack[0].Function, "task.Yield") {
-			t.Fatalf("stack %v; want it to begin with engine.Yield", n.Stack)
+			t.Fatalf("stack %v; want it to begin with task.Yield", n.Stack)
 		}
 		ways = append(ways, bgraph.ShortFunction(n.Stack[2].Function))
 		if n.Arrivals != 10 {
@@ -78,7 +80,7 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
-				var wg engine.WaitGroup
+				var wg task.WaitGroup
 				for i := range 10 {
 					wg.Add(1)
 					engine.GoOn(rt.Loop(i%2), func() {
@@ -103,23 +105,23 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 // run, so it is written down here for one place. Moving the lines of atAKnownPlace
 // against each other, or renaming it, changes it.
 func TestKeysAreStable(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { engine.Go(atAKnownPlace).Join() })
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
 	n := one(t, s, "known place")
-	const want = "e89521201722c08e"
+	const want = "8137eed571425591"
 	if n.Key.String() != want {
 		t.Errorf("key %v, want %s; stack %+v", n.Key, want, n.Stack)
 	}
 }
 
 func atAKnownPlace() {
-	engine.YieldAt("known place")
+	ressched.YieldAt("known place")
 }
 
 func TestLabelsTellPlacesApart(t *testing.T) {
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for i := range 30 {
-			engine.YieldAt(fmt.Sprint("label ", i%3))
-			engine.Yield()
+			ressched.YieldAt(fmt.Sprint("label ", i%3))
+			task.Yield()
 		}
 	})
 	for i := range 3 {
@@ -139,14 +141,14 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 		}
 	}
 	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
-		var wg engine.WaitGroup
+		var wg task.WaitGroup
 		for i := range 4 {
 			wg.Add(1)
 			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				recur(30) // deeper paths look alike
 				for j := range depth {
-					engine.YieldAt(fmt.Sprint("n", j))
+					ressched.YieldAt(fmt.Sprint("n", j))
 				}
 			})
 		}
@@ -169,7 +171,7 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 	}
 	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*engine.Runtime) {
 		for j := range 20 {
-			engine.YieldAt(fmt.Sprint("n", j))
+			ressched.YieldAt(fmt.Sprint("n", j))
 		}
 	})
 	if len(s.Edges) > 5 || s.Overflow.Edges != 16 {
@@ -227,13 +229,13 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 		}()
 	}
 	err := rt.Run(context.Background(), func(context.Context) error {
-		var wg engine.WaitGroup
+		var wg task.WaitGroup
 		for i := range 20 {
 			wg.Add(1)
 			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				for j := 0; j < 3000 || taken.Load() < 100; j++ {
-					engine.YieldAt(fmt.Sprint("n", j%300))
+					ressched.YieldAt(fmt.Sprint("n", j%300))
 					steps.Add(1)
 				}
 			})

@@ -15,7 +15,7 @@ import (
 
 var (
 	errDirectory = errors.New("knot: the path is a directory")
-	// errLost says that who was to open a file was torn away from it.
+	// errLost says that the task that was to open a file was torn away from it.
 	errLost = errors.New("knot: opening the file was abandoned")
 )
 

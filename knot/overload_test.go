@@ -17,7 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A doorman lets so many in at a time, and refuses all while it is closed. Loop-private.
+// A doorman lets a number in at a time, and refuses all while it is closed. Loop-private.
 type doorman struct {
 	room, inside, most int
 	closed             atomic.Bool

@@ -102,7 +102,7 @@ func retryAfter() string { return retryTimes[rand.IntN(len(retryTimes))] }
 
 var retryTimes = [...]string{"1", "2", "3", "4", "5"}
 
-// leave is for whoever was let in, and harmless otherwise.
+// leave is for a task that was let in, and harmless otherwise.
 func (c *conn) leave() {
 	if c.inside {
 		c.inside = false

@@ -130,10 +130,10 @@ type Server struct {
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 
-	// stopping: answer what is under way, and whoever has connected; each answer is the last
+	// stopping: answer what is under way, and all that have connected; each answer is the last
 	// of its connection. atomic
 	stopping atomic.Bool
-	// handing: stopping, but who waits for another request may still send it. atomic
+	// handing: stopping, but a client between requests may still send one. atomic
 	handing  atomic.Bool
 	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
 

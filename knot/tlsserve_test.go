@@ -365,7 +365,7 @@ func TestTLSHandlersOfNetHTTP(t *testing.T) {
 	})
 }
 
-// TestTLSRefusesClients: what is no TLS, what does not verify, and whoever comes while
+// TestTLSRefusesClients: what is no TLS, what does not verify, and what comes while
 // requests are refused.
 func TestTLSRefusesClients(t *testing.T) {
 	ca := newTestCA(t)

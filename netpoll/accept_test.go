@@ -92,7 +92,7 @@ func TestServersEndWithALastingError(t *testing.T) {
 	})
 }
 
-// Accept's errors say whether they pass, which is what http.Server goes by.
+// Accept's errors tell whether they pass, which is what http.Server goes by.
 func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 	both(t, func(t *testing.T) {
 		ln, err := Listen("tcp", "127.0.0.1:0")

@@ -266,7 +266,7 @@ func (c *Conn) SetNoDelay(noDelay bool) error {
 
 // SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends
 // it in the background (the default), 0 drops it and resets the connection, more waits
-// in the background for so many seconds.
+// in the background for that many seconds.
 func (c *Conn) SetLinger(sec int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
 		l := unix.Linger{Onoff: 1, Linger: int32(min(sec, math.MaxInt32))}

@@ -151,7 +151,7 @@ func later(now, d time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// expire marks deadlines as passed and wakes who waits. Caller holds mu; it is unlocked.
+// expire marks deadlines as passed and wakes what waits. Caller holds mu; it is unlocked.
 func (d *desc) expire(which uint32) {
 	d.flags.Or(which)
 	d.mu.Unlock()

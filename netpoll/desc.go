@@ -83,7 +83,7 @@ type desc struct {
 	poller      registrar
 	token       uint64           // constant while registered
 	requests    *requests        // constant; nil unless poller is a uringPoller
-	hook        func()           // of OnReadable; owned by whoever took the slot out of hooked
+	hook        func()           // of OnReadable; owned by the one that took the slot out of hooked
 	entrance    *engine.Entrance // where it comes in, nil: nowhere; owned like hook
 	client      uint32           // hash of the peer's address; constant
 	ended       bool             // the hook was started for another reason than bytes; loop-private

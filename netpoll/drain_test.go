@@ -16,7 +16,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// TestDrain: who was in the backlog is served, and nobody after.
+// TestDrain: what was in the backlog is served, and nothing after.
 func TestDrain(t *testing.T) {
 	const clients = 32
 	for _, network := range []string{"tcp", "unix"} {

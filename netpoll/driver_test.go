@@ -65,16 +65,16 @@ func rings() int {
 
 // outcome takes one completion.
 type outcome struct {
-	res  int32
-	done bool
-	who  *engine.Waiter // woken, if not nil
-	ts   unix.Timespec
+	res    int32
+	done   bool
+	waiter *engine.Waiter // woken, if not nil
+	ts     unix.Timespec
 }
 
 func (o *outcome) Complete(res int32, flags uint32) {
 	o.res, o.done = res, true
-	if o.who != nil {
-		o.who.Wake()
+	if o.waiter != nil {
+		o.waiter.Wake()
 	}
 }
 
@@ -238,11 +238,11 @@ func TestRingInARuntime(t *testing.T) {
 				for range 3 {
 					e, err := d.Entry()
 					must(t, err)
-					o := &outcome{who: engine.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
+					o := &outcome{waiter: engine.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
 					uring.PrepareTimeout(e, &o.ts, 0, 0)
 					d.Track(e, o)
-					must(t, o.who.Wait(engine.ReasonDisk, nil))
-					o.who.Release()
+					must(t, o.waiter.Wait(engine.ReasonDisk, nil))
+					o.waiter.Release()
 					if o.res != -int32(unix.ETIME) {
 						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))
 					}

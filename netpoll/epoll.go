@@ -125,7 +125,7 @@ func epollEvents(d *desc) uint32 {
 // warmEvents is the number of events from which on warm pays.
 const warmEvents = 8
 
-// warm touches what delivering the events will touch, descriptors first, then who waits
+// warm touches what delivering the events will touch, descriptors first, then what waits
 // on them. Here the cache misses overlap; in deliver, whose atomic operations each wait
 // for the loads before them, they would follow one another. A waiter may be taken and
 // used again by another thread meanwhile; what is read of it is of no consequence.
@@ -205,7 +205,7 @@ func (p *epoll) Wake() error { return p.waker.wake() }
 func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
 // Close implements engine.Poller: requests in flight are cancelled, descriptors still
-// registered are closed, and who waits on them gets net.ErrClosed.
+// registered are closed, and what waits on them gets net.ErrClosed.
 func (p *epoll) Close() error {
 	err := p.ringHost.close()
 	defer loose.closed()

@@ -61,7 +61,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 				t.Errorf("listens on %v, want %v", ln.Addr(), first.Addr())
 			}
 		}
-		// Nobody accepts from the second ones yet: who comes now waits for them.
+		// Nobody accepts from the second ones yet: a client that comes now waits for them.
 		first.Close()
 		<-ended
 		waiting, err := net.Dial("tcp", second[0].Addr().String())
@@ -97,7 +97,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 	}
 }
 
-// TestSharedListenerLeavesTheQueue: when a shared one is drained, who waits stays for the others.
+// TestSharedListenerLeavesTheQueue: when a shared one is drained, what waits stays for the others.
 func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()

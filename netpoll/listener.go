@@ -235,7 +235,7 @@ func (e passing) Unwrap() error { return e.error }
 func (passing) Timeout() bool   { return false }
 func (passing) Temporary() bool { return true }
 
-// lasting reports whether err ends accepting: who tries again meets it again. What nobody
+// lasting reports whether err ends accepting: a second attempt meets it again. What nobody
 // has thought of is not.
 func lasting(err error) bool {
 	for _, e := range [...]error{net.ErrClosed, os.ErrDeadlineExceeded, errPollerClosed, errForeignPoller,

@@ -26,7 +26,7 @@ import (
 // Its deadlines then are timers of the Go runtime, and nobody owns its slots: the attempts
 // of the loop's tasks are like those of everybody else (see slot and desc.own).
 //
-// No event gets lost in between. Whoever waits publishes its Waiter first and looks
+// No event gets lost in between. A task that waits publishes its Waiter first and looks
 // after that where the descriptor is; and both sets report what is there already when a
 // descriptor is added. An attempt of a task of the loop that began before the descriptor
 // got loose may wipe out what an event of looseSet says; so it looks afterwards whether
@@ -242,7 +242,7 @@ func (d *desc) loosen() bool {
 }
 
 // bind makes d one that its loop serves, unless plain goroutines wait on it. Own loop only,
-// after whoever waits has been published. It reports whether d is bound.
+// after the waiter has been published. It reports whether d is bound.
 func (d *desc) bind() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,7 +263,7 @@ func (d *desc) bind() bool {
 	return true
 }
 
-// rearm makes sure that whoever was published just now, off the loop or with requests to be
+// rearm makes sure that a waiter published just now, off the loop or with requests to be
 // made for it, gets its event.
 func (d *desc) rearm() {
 	if d.flags.Load()&flagLoose != 0 && (!d.loop.Runs() || !d.bind()) {

@@ -46,7 +46,7 @@ func natively(f func()) {
 	<-done
 }
 
-// pairHere is connPair by plain package net means at the other end: who serves is no
+// pairHere is connPair by plain package net means at the other end: the server is no
 // matter of this package.
 func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -124,7 +124,7 @@ func (p *poller) Wake() error { return p.waker.wake() }
 func (p *poller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
 // Close implements engine.Poller: requests in flight are cancelled, descriptors still
-// registered are closed, and who waits on them gets net.ErrClosed.
+// registered are closed, and what waits on them gets net.ErrClosed.
 func (p *poller) Close() error {
 	err := p.ringHost.close()
 	defer loose.closed()

@@ -20,7 +20,7 @@ import (
 //	      │  publish                      event, deadline, close          │
 //	      └──────────▶ hooked ─────────▶ unhooking ──▶ ready, and run the hook
 //
-// Whoever moves a slot out of a waiter or out of hooked has taken it, and must wake it
+// The one that moves a slot out of a waiter or out of hooked has taken it, and must wake it
 // or run it exactly once. A woken waiter owns the readiness it was woken with: it
 // tries the system call, or puts ready back. Ready may be a false alarm (the attempt
 // then meets EAGAIN), drained never is.

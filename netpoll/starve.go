@@ -29,7 +29,7 @@ var starved struct {
 type pause struct {
 	next  time.Duration // of the next pause; task-private
 	alarm engine.Alarm
-	w     *engine.Waiter // who pauses; guarded by starved.mu
+	w     *engine.Waiter // what pauses; guarded by starved.mu
 }
 
 // reset makes the next pause a short one again.

@@ -61,7 +61,7 @@ type uringPoller struct {
 }
 
 // NewUring makes a poller on io_uring, for one loop. It needs Linux 6.0; the error says
-// what the kernel, or who set limits to the process, has refused (EPERM: seccomp or
+// what the kernel, or what set limits to the process, has refused (EPERM: seccomp or
 // kernel.io_uring_disabled; ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old).
 func NewUring(o UringOptions) (engine.Poller, error) {
 	if o.Buffers == 0 {
@@ -177,7 +177,7 @@ func (p *uringPoller) Active() bool {
 	return n != 0
 }
 
-// Close implements engine.Poller: descriptors still registered are closed, and who waits
+// Close implements engine.Poller: descriptors still registered are closed, and what waits
 // on them gets net.ErrClosed. It returns when the kernel has let go of all of them.
 func (p *uringPoller) Close() error {
 	defer loose.closed()
@@ -214,7 +214,7 @@ func (p *uringPoller) deregister(d *desc) {
 	}
 }
 
-// rearm makes sure that who has begun to wait on d gets the event: it is called after
+// rearm makes sure that a task that has begun to wait on d gets the event: it is called after
 // the waiter was published, on the own loop too.
 func (p *uringPoller) rearm(d *desc) {
 	r := d.requests

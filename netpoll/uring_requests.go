@@ -114,7 +114,7 @@ func (p *uringPoller) attend(r *requests) {
 
 // ask submits, with the next Poll, a request in one direction.
 func (p *uringPoller) ask(r *requests, which uint32) {
-	// In this order: who closes d looks at asked after that, see deregister.
+	// In this order: the closer of d looks at asked after that, see deregister.
 	r.asked.Or(which)
 	if r.d.use() != nil {
 		r.asked.And(^which)

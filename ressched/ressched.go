@@ -59,11 +59,12 @@ func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e)
 func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
 
 // As says what kind of work the calling task does, which e has let in: a number, like a hash of the
-// route of a request. Where it is known that work of this kind comes to a place inside
+// route of a request. detail, like a hash of its query, may tell apart work of one kind that does not
+// all come to the same places. Where it is known that work of this kind comes to a place inside
 // the program where too many tasks wait already, it parks until there are fewer, or returns ErrRefused.
 // Other kinds of work are not touched. It returns the context's error if the task is cancelled while it
 // waits. On a plain goroutine it does nothing.
-func (e *Entrance) As(kind uint32) error { return (*engine.Entrance)(e).As(kind) }
+func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).As(kind, detail) }
 
 // A Resource is something that tasks take and give back, and that there is not enough
 // of for any number of tasks: descriptors, bytes of buffers, database connections. The

@@ -287,7 +287,7 @@ func useRoom(t *testing.T) {
 	stackchunk.Call(16, func() {})
 }
 
-// growStack gives the calling goroutine more than so many KB of stack.
+// growStack gives the calling goroutine more than that many KB of stack.
 //
 //go:noinline
 func growStack(kb int) (sum byte) {

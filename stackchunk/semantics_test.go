@@ -293,7 +293,7 @@ func TestAThreadLockIsRefused(t *testing.T) {
 			stackchunk.Call(large, func() { runtime.LockOSThread(); engine.Yield() })
 		}()
 
-		// Who is locked already stays where it is.
+		// What is locked already stays where it is.
 		runtime.LockOSThread()
 		s := during(func() { stackchunk.Call(large, func() {}) })
 		runtime.UnlockOSThread()

@@ -30,7 +30,7 @@ import (
 // Without a query it answers with a page of links and a table. The query says more:
 //
 //	format=   dump, text, summary, json, dot, svg, folded, pprof or lint
-//	seconds=  what happened in so many seconds from now on, 1 to 300, see Diff
+//	seconds=  what happens in the next N seconds, 1 to 300, see Diff
 //	focus=    only nodes that this regular expression matches, see Snapshot.Filter
 //	ignore=   not those that this one matches
 //	sort=     column to sort the text by, see Columns
@@ -38,7 +38,7 @@ import (
 //	color=    cpu or wait: what colours a drawing
 //	metric=   cpu, wait, ready, count or heap: what folded stacks count
 //
-// Whoever can reach it learns how the program works and what it is doing: mount it
+// Anybody who can reach it learns how the program works and what it is doing: mount it
 // where only operators come. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
 func Handler() http.Handler {

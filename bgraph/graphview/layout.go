@@ -181,7 +181,7 @@ type drawNode struct {
 	out, in []*drawEdge // self loops are in neither
 	loop    *drawEdge   // the self loop, if there is one
 	cpu     float64     // of the steps that begin here
-	stands  int         // for so many nodes
+	stands  int         // for this number of nodes
 	oldest  bgraph.Nanos
 	waits   bgraph.Times
 	readies bgraph.Times

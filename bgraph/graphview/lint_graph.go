@@ -163,7 +163,7 @@ func (l *linter) trust() {
 	if counted == 0 {
 		l.add(0, Finding{
 			Severity: SeverityInfo, Check: CheckFewSamples,
-			Message: fmt.Sprintf("No {task} has run in %v, so there is nothing to see but who waits.", l.s.Span),
+			Message: fmt.Sprintf("No {task} has run in %v, so there is nothing to see but which of them wait.", l.s.Span),
 			Advice:  "Look again when there is something to do.",
 		})
 		return

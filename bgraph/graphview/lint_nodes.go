@@ -14,7 +14,7 @@ import (
 // nothing special.
 var (
 	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore"}
-	// queueWaits are for something that is scarce: whoever waits wants to go on.
+	// queueWaits are for something that is scarce: all that wait want to go on.
 	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send", "offload", "disk", "connect", "write"}
 	// certainWaits are for other tasks, and nobody lets a task do that for long.
 	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send"}

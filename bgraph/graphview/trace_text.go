@@ -88,7 +88,7 @@ func partsText(e *bgraph.Edge) string {
 	return "a step: " + strings.Join(parts, ", ")
 }
 
-// wakersText says who ended the waits at a node, "" if that is not known.
+// wakersText names what ended the waits at a node, "" if that is not known.
 func wakersText(n *bgraph.Node) string {
 	var parts []string
 	var all uint64

@@ -106,7 +106,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
 	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
 	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
-	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw so many nodes; 0 means all rows, or as many nodes as one can look at")
+	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw that many nodes; 0 means all rows, or as many nodes as one can look at")
 	flags.BoolVar(&set.stacks, "stacks", false, "show the call stack of every node")
 	flags.Func("focus", "show only nodes whose name or stack this `regexp` matches", setRegexp(&set.focus))
 	flags.Func("ignore", "leave out nodes whose name or stack this `regexp` matches", setRegexp(&set.ignore))

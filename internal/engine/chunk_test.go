@@ -34,9 +34,9 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 		})
 		k := rt.Go(func() { callOnChunk(func() { hold(rt, 1) }) })
 		line := log.next(t, "held its loop too long")
-		contains(t, line, "task.hold(")
+		contains(t, line, "engine.hold(")
 		if observed {
-			contains(t, line, "task.callOnChunk(")
+			contains(t, line, "engine.callOnChunk(")
 		} else {
 			contains(t, line, "known only if there is an observer")
 		}

@@ -176,6 +176,6 @@ func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
 	if strings.Contains(line, "goroutine") || len(line) > 500 {
 		t.Errorf("%d bytes: %s", len(line), line)
 	}
-	contains(t, <-keeper.stacks, "task.hold(")
+	contains(t, <-keeper.stacks, "engine.hold(")
 	k.Join()
 }

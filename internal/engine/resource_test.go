@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -29,11 +30,11 @@ func TestResourceTotals(t *testing.T) {
 				r.Acquire(5)
 				Yield()
 				r.Release(int64(i % 3))
-				r.Acquire(-1)
+				r.Release(1)
 				wg.Done()
 			})
 			r.Acquire(2)
-			r.Release(-1)
+			r.Acquire(1)
 		}
 		wg.Wait()
 		taken += 40 * (5 + 2 + 1)
@@ -45,6 +46,23 @@ func TestResourceTotals(t *testing.T) {
 		if a, b := r.Totals(); a != taken || b != given || r.InUse() != int64(taken-given) {
 			t.Errorf("%d loops, closed: %d taken and %d given, want %d and %d", loops, a, b, taken, given)
 		}
+	}
+}
+
+func TestResourceCountsAreNotNegative(t *testing.T) {
+	r := resource(t, "negative")
+	for name, call := range map[string]func(int64){"Acquire(-1)": r.Acquire, "Release(-1)": r.Release} {
+		func() {
+			defer func() {
+				if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), name) {
+					t.Errorf("%s: panic %v", name, v)
+				}
+			}()
+			call(-1)
+		}()
+	}
+	if r.InUse() != 0 {
+		t.Errorf("%d in use", r.InUse())
 	}
 }
 

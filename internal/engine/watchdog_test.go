@@ -34,7 +34,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 		hold(rt, 1)
 	})
 	line := log.next(t, "held its loop too long", "hog #", "loop=1")
-	contains(t, line, "task.hold(") // on the stack at the end of the step
+	contains(t, line, "engine.hold(") // on the stack at the end of the step
 	contains(t, line, "limit=1ms")
 	if err := k.Join(); err != nil {
 		t.Error(err)

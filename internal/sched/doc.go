@@ -3,7 +3,7 @@
 //
 // It knows nodes by number, costs in processor cycles, and resources by what it is told
 // of them. It has no loop, reads no clock, starts no goroutine and allocates nothing
-// while tasks run: whoever uses it says what time it is and what was used, so that all
+// while tasks run: its user says what time it is and what was used, so that all
 // of it can be tested by ticks.
 //
 //   - A Policy belongs to one loop and chooses its next node: FIFO, Cohort, Resource.
@@ -40,7 +40,7 @@ type Policy interface {
 	// put back: it waits at an entrance, see Admission. Its node is not named again
 	// before the next Tick.
 	Defer(n Node)
-	// Charge says that the task last taken from n has used the loop for so many cycles.
+	// Charge says how many cycles the task last taken from n has used the loop for.
 	// Shares are most exact if a step is charged before the next is chosen.
 	Charge(n Node, cycles uint64)
 	// Tick says what time it is, from any zero. It is to be called while no task of the
@@ -57,13 +57,13 @@ type Cohorts interface {
 	// tasks of its own have made ready, the newest first, and then those from elsewhere, the
 	// oldest first. It must see to it that nobody waits for ever in that way.
 	NewestFirst() bool
-	// Grant, called after Next, lets the loop take so many more tasks of the node that
-	// Next has named, for so many cycles, without calling Next, nor Ready for those that
+	// Grant, called after Next, lets the loop take a number of tasks more of the node that
+	// Next has named, for a number of cycles, without calling Next, nor Ready for those that
 	// become ready at that node meanwhile. 0 tasks: Next is to be called for each. There may
 	// be fewer tasks; when one becomes ready at another node, no more than those that are
 	// ready then may be taken.
 	Grant() (tasks int, cycles uint64)
-	// Granted ends the grant: so many tasks of n were taken, and so many became ready there.
+	// Granted ends the grant: took tasks of n were taken, and came became ready there.
 	// Of the other methods only Ready, for other nodes, and Charge may be called before.
 	Granted(n Node, taken, came int)
 }

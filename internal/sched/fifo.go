@@ -8,7 +8,7 @@ type FIFO struct {
 	queue []Node // a ring: n nodes from head on; its length is a power of two
 	head  int
 	n     int
-	gone  []int32 // by node: the first so many of its tasks in queue were taken
+	gone  []int32 // by node: how many of its tasks in queue, from the front, were taken
 	aside []Node  // by Defer, and all of the same nodes that came after; in order
 	held  []bool  // by node: is in aside
 }

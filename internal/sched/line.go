@@ -7,12 +7,12 @@ import (
 
 // A Line decides in which order those are let in that wait at an entrance, and finds out
 // whether there are more than can ever be served. It is told how many wait, and when one
-// is let in or refused; who waits, its user knows. Loop-private. The zero value is ready.
+// is let in or refused; what waits, its user knows. Loop-private. The zero value is ready.
 //
 //	        grew twice in a row                 has been growing for too long
 //	 calm ────────────────────────▶ growing ─────────────────────────────▶ overloaded
 //	(oldest ◀──────────────────────  (newest  ◀─────────────────────────── (newest first;
-//	 first)   did not, twice; or is   first)             a trial            who has waited
+//	 first)   did not, twice; or is   first)             a trial            has waited
 //	   ▲      short again                                                   too long is
 //	   ╰──────────────────────────────────────────────────────────────────── refused)
 //	                      hardly anybody had to be refused for a while
@@ -73,7 +73,7 @@ const (
 	// What comes back within soon is likely to be the same overload.
 	soon         = 5 * time.Second
 	soonPatience = 500 * time.Millisecond
-	// overload is over if no more than one of so many had to be refused in a window.
+	// overload is over if no more than one of this many had to be refused in a window.
 	fewRefused = 50
 	// longestWait is what nobody waits longer than: by then the client is gone.
 	longestWait = 10 * time.Second
@@ -81,7 +81,7 @@ const (
 	refusalCost = 8000 // nanoseconds, about
 
 	windowTime     = 10 * time.Millisecond // the least, and it has
-	windowServed   = 16                    // served so many, or
+	windowServed   = 16                    // this many served, or
 	windowGrowth   = 32                    // has got so much longer, or
 	windowSlowTime = 250 * time.Millisecond
 	windowLong     = 100 * time.Millisecond
@@ -111,7 +111,7 @@ func (q *Line) TooLong() time.Duration {
 func (q *Line) AtOnce() int { return max(16, int(q.pace.mean/refusalCost)) }
 
 // Starting is how many tasks may be under way from the line to their first step: enough for
-// the loop never to run dry, and so few that it is the line that decides who is next.
+// the loop never to run dry, and so few that it is the line that decides what is next.
 func (q *Line) Starting() int {
 	if q.pace.mean <= 0 {
 		return 1
@@ -124,7 +124,7 @@ func (q *Line) Refuses(waited time.Duration) bool {
 	return q.state == Overloaded && waited > q.TooLong() || waited > longestWait
 }
 
-// Admitted says that one was let in; so many still wait.
+// Admitted says that one was let in; the argument is how many still wait.
 func (q *Line) Admitted(now time.Duration, left int) {
 	q.served++
 	q.pace.admitted(now, left > 0)
@@ -133,7 +133,7 @@ func (q *Line) Admitted(now time.Duration, left int) {
 // Refused says that one was refused.
 func (q *Line) Refused() { q.refused++ }
 
-// Look says that so many wait. tight: they hold too much of something that is scarce for
+// Look is told how many wait. tight: they hold too much of something that is scarce for
 // waiting until it is clear whether it is overload. It is to be called at least every few
 // milliseconds while anybody waits.
 func (q *Line) Look(now time.Duration, waiting int, tight bool) {

@@ -9,7 +9,7 @@ import (
 )
 
 // A webServer is a loop that serves requests one after another, simulated event by
-// event: arrivals, an Admission that says who is next, and a cost for every refusal. Requests
+// event: arrivals, an Admission that says which is next, and a cost for every refusal. Requests
 // have a priority of 0 or above, small numbers.
 type webServer struct {
 	rng       *rand.Rand
@@ -69,12 +69,12 @@ func bimodal(rng *rand.Rand) time.Duration {
 	return 50 * time.Microsecond
 }
 
-// poisson offers so many requests per second for a while.
+// poisson offers requests at a rate per second for a while.
 func (w *webServer) poisson(rate float64, d time.Duration) {
 	w.run(d, func() time.Duration { return time.Duration(w.rng.ExpFloat64() / rate * 1e9) })
 }
 
-// crowd serves so many clients that ask again as soon as they have an answer, and come within
+// crowd serves a number of clients that ask again as soon as they have an answer, and come within
 // the time of the given length.
 func (w *webServer) crowd(clients int, within, d time.Duration) {
 	w.closed = true

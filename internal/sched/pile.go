@@ -75,8 +75,8 @@ func (p *Pile) Limit() int {
 	return int(math.Ceil(p.limit))
 }
 
-// Update says that so many wait at the node, so many have gone on since the last Update, which had
-// waited so long in all, and so many are kept out because of the limit.
+// Update is told how many wait at the node, how many have gone on since the last Update, which had
+// waited how long in all, and how many are kept out because of the limit.
 func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Duration, out int) {
 	if p.began == 0 {
 		p.open(now, waiting)
@@ -121,7 +121,7 @@ func (p *Pile) open(now time.Duration, waiting int) {
 	p.began, p.first, p.departed, p.waited = now, waiting, 0, 0
 }
 
-// short is how long tasks may wait, in seconds, where so many go on in a second.
+// short is how long tasks may wait, in seconds, where rate go on in a second.
 func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 
 // suspect looks for the three signs: in two windows one after the other, and that those who wait have

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A pileNode is a node where tasks wait: each for one of so many servers, or, without
+// A pileNode is a node where tasks wait: each for one of a number of servers, or, without
 // servers, for time to pass. What a Pile does not let in waits outside, the oldest first.
 type pileNode struct {
 	pile    Pile
@@ -28,7 +28,7 @@ type pileNode struct {
 
 const pileTick = 10 * time.Millisecond
 
-// run has so many arrivals a second for a while, in steps of 100 µs.
+// run has arrivals at a rate per second for a while, in steps of 100 µs.
 func (n *pileNode) run(d time.Duration, rate float64) {
 	const step = 100 * time.Microsecond
 	next := 0.0

@@ -364,7 +364,7 @@ func (p *Resource) mayRun(n Node, ready int) int {
 	return 0
 }
 
-// shrinkLoans gives back what was granted for so many tasks.
+// shrinkLoans gives back what was granted for n tasks.
 func (p *Resource) shrinkLoans(tasks int) {
 	for _, l := range p.loans {
 		p.cfg.Ledger.giveBack(l.resource, l.each, tasks)

@@ -133,7 +133,7 @@ func TestSmallTakersAreDemotedLess(t *testing.T) {
 	w.at(990)
 	got := w.shares(1, 3)
 	if got[3] < 4*got[1] {
-		t.Errorf("shares %v: want most for who takes a tenth", got)
+		t.Errorf("shares %v: want most for the one that takes a tenth", got)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestKeeperIsHeldForEver(t *testing.T) {
 	}
 }
 
-// Tasks that have been let in at an entrance are not held, for who holds them up holds up
+// Tasks that have been let in at an entrance are not held, for what holds them up holds up
 // what they will give back.
 func TestTasksInsideAreNotHeld(t *testing.T) {
 	w := newWorld(t)

@@ -16,7 +16,7 @@ var (
 // quick says that less is to be tested.
 func quick() bool { return testing.Short() || raced || !testenv.Full() }
 
-// eachSeed runs a random test with so many seeds, of which a failure prints its own.
+// eachSeed runs a random test with n seeds, of which a failure prints its own.
 func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	if quick() {

@@ -9,7 +9,7 @@ import (
 )
 
 // A simLoop simulates one loop: tasks walk over the nodes of a graph, take and give back
-// resources on the way, sometimes wait for something outside; a policy chooses who runs.
+// resources on the way, sometimes wait for something outside; a policy chooses which runs.
 // What is known of the nodes is learned while it runs.
 type simLoop struct {
 	rng       *rand.Rand

@@ -54,7 +54,7 @@ const (
 // No pass overflows: the virtual time, a lead and one more quantum fit into a key.
 const _ = uint64(maxPass - renormaliseA - maxLead - maxQuantum*passScale)
 
-// SetTickets gives n so many tickets, at least 1 and at most MaxTickets. What n is
+// SetTickets gives n that many tickets, at least 1 and at most MaxTickets. What n is
 // ahead is kept as work, so with twice the tickets it is made up for in half the time.
 func (s *Stride) SetTickets(n Node, tickets int) {
 	nd := s.node(n)
@@ -102,7 +102,7 @@ func (s *Stride) Min() (n Node, ok bool) {
 // Parts is how many nodes take part.
 func (s *Stride) Parts() int { return s.parts }
 
-// Charge says that n has used so many cycles. It may take part or have left meanwhile.
+// Charge says how many cycles n has used. It may take part or have left meanwhile.
 func (s *Stride) Charge(n Node, cycles uint64) {
 	nd := s.node(n)
 	work := min(cycles, maxQuantum)*passScale + nd.rest

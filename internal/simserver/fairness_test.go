@@ -52,7 +52,7 @@ func (c *flood) received([]byte)     {}
 func (c *flood) ended(syscall.Errno) {}
 
 // Two clients send as fast as the network takes it, and each of their lines takes some work. A
-// third, and whoever sleeps, hardly notices.
+// third, and a task that sleeps, hardly notices.
 func TestBusyPeersDoNotStarveTheirLoop(t *testing.T) {
 	for _, scheduler := range []string{steer.FIFO, steer.Cohort, steer.Resource} {
 		for _, loops := range []int{1, 2} {

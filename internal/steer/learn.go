@@ -83,7 +83,7 @@ func (s *Steering) convert(flows []bgraph.Flow, held map[engine.NodeID]float64, 
 
 // held estimates what tasks hold of the heap at each node: what they have allocated since
 // they came in, as if it was all given back when they are done and nothing before that.
-// Who never comes to an end is taken to let go now and then: the sum is cut off.
+// A task that never comes to an end is taken to let go now and then: the sum is cut off.
 func held(flows []bgraph.Flow, done func(engine.NodeID) bool) map[engine.NodeID]float64 {
 	const rounds = 32
 	now := map[engine.NodeID]float64{}

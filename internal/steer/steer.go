@@ -38,7 +38,7 @@ type Config struct {
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
 	// engine.CohortPolicy.
 	OldestFirst bool
-	NoRefusals  bool // who can't be let in waits, however long it takes
+	NoRefusals  bool // what can't be let in waits, however long it takes
 	Log         *slog.Logger
 	// Probe says where what is known of memory is read. The zero value: of this process
 	// and this machine.

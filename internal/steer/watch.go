@@ -62,7 +62,7 @@ func newSelfWatch(l *sched.Ledger) (w *selfWatch, err error) {
 	return w, nil
 }
 
-// loops takes how long so many loops have been idle, how much the program has got done
+// loops takes how long n loops have been idle, how much the program has got done
 // (ressched.Progress), and how many tasks there are.
 func (w *selfWatch) loops(now, idle time.Duration, loops int, done uint64, tasks int) {
 	if dt := now - w.at; w.at > 0 && dt > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A NewRuntime makes a runtime with so many loops for a round of programs. Its
+// A NewRuntime makes a runtime with that many loops for a round of programs. Its
 // Config.OnPanic must let panics pass. What is random about it depends on seed.
 type NewRuntime func(t testing.TB, loops int, seed uint64) *engine.Runtime
 
