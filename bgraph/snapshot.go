@@ -332,8 +332,8 @@ func FineOf(d Nanos) int {
 	if i == Buckets-1 {
 		return i * FineParts
 	}
-	from := BucketFrom(i)
-	return i*FineParts + int((max(d, 0)-from)*FineParts/(BucketFrom(i+1)-from))
+	// Bucket i is 2^(i+4) wide, the first twice that; so a part is 2^(i+2), or 8 ns.
+	return i*FineParts + int((max(d, 0)-BucketFrom(i))>>max(i+2, 3))
 }
 
 // fineFrom is the lower bound of position i of Times.Fine.
@@ -348,7 +348,8 @@ func (t *Times) Add(d Nanos) {
 	t.Count++
 	t.Sum = addNanos(t.Sum, d)
 	t.Max = max(t.Max, d)
-	i, fine := BucketOf(d), FineOf(d)
+	fine := FineOf(d)
+	i := fine / FineParts
 	for len(t.Hist) <= i {
 		t.Hist = append(t.Hist, 0)
 	}

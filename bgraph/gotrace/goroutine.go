@@ -1,7 +1,6 @@
 package gotrace
 
 import (
-	"strings"
 	"time"
 
 	"golang.org/x/exp/trace"
@@ -67,10 +66,10 @@ func (g *goroutine) waits() bool {
 }
 
 // transition handles a change of the state of a goroutine.
-func (m *model) transition(e trace.Event, st trace.StateTransition) {
+func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 	id := st.Resource.Goroutine()
 	from, to := st.Goroutine()
-	g := m.all[id]
+	g := m.all.get(id)
 	if g == nil {
 		if to == trace.GoNotExist {
 			return
@@ -90,7 +89,7 @@ func (m *model) transition(e trace.Event, st trace.StateTransition) {
 	switch {
 	case to == trace.GoNotExist:
 		m.end(g, e)
-		delete(m.all, id)
+		m.all.remove(id)
 	case to == trace.GoSyscall:
 		g.account(m.now)
 		if m.isReply(st.Stack) {
@@ -131,13 +130,13 @@ func (g *goroutine) set(to trace.GoState, now trace.Time) {
 }
 
 // appear makes a goroutine that is created, or was there when the trace began.
-func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, from trace.GoState) *goroutine {
-	if len(m.all) >= m.o.MaxGoroutines {
+func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID, from trace.GoState) *goroutine {
+	if len(m.all.byID) >= m.o.MaxGoroutines {
 		m.left++
 		return nil
 	}
 	g := &goroutine{born: m.now, proc: trace.NoProc}
-	m.all[id] = g
+	m.all.byID[id] = g
 	if from == trace.GoNotExist {
 		g.start = m.started(st.Stack, true)
 		g.start.Created++
@@ -163,12 +162,12 @@ func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, f
 }
 
 // block begins a wait.
-func (m *model) block(g *goroutine, st trace.StateTransition, e trace.Event) {
+func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 	g.account(m.now)
 	if g.start.Function == "" {
 		m.learn(g, st.Reason, st.Stack)
 	}
-	if g.start.system || !m.o.Raw && m.isFolded(st) {
+	if g.start.system || !m.o.Raw && m.isFolded(st.Reason, st.Stack) {
 		g.folded = true
 		g.set(trace.GoWaiting, m.now)
 		return
@@ -188,7 +187,7 @@ func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
 }
 
 // wake ends a wait.
-func (m *model) wake(g *goroutine, e trace.Event) {
+func (m *model) wake(g *goroutine, e *trace.Event) {
 	if g.folded {
 		g.account(m.now)
 		g.set(trace.GoRunnable, m.now)
@@ -205,7 +204,7 @@ func (m *model) wake(g *goroutine, e trace.Event) {
 }
 
 // run lets it run: a wait is over, or a step goes on.
-func (m *model) run(g *goroutine, e trace.Event) {
+func (m *model) run(g *goroutine, e *trace.Event) {
 	if p := e.Proc(); p != g.proc {
 		if g.proc != trace.NoProc {
 			g.parts.Moves++
@@ -228,7 +227,7 @@ func (m *model) run(g *goroutine, e trace.Event) {
 }
 
 // endCall ends a system call: one that was long was a wait.
-func (m *model) endCall(g *goroutine, to trace.GoState, e trace.Event) {
+func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	d := m.now.Sub(g.since)
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
@@ -250,7 +249,7 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e trace.Event) {
 }
 
 // end is the end of a goroutine.
-func (m *model) end(g *goroutine, e trace.Event) {
+func (m *model) end(g *goroutine, e *trace.Event) {
 	end := m.special[bgraph.KeyEnd]
 	m.step(g, end, e.Proc())
 	g.start.Ended++
@@ -264,8 +263,8 @@ func (m *model) end(g *goroutine, e trace.Event) {
 }
 
 // cut ends the step at a place of the program where nothing is waited for.
-func (m *model) cut(e trace.Event, reason, label string) {
-	g := m.all[e.Goroutine()]
+func (m *model) cut(e *trace.Event, reason, label string) {
+	g := m.all.get(e.Goroutine())
 	if g == nil || g.state != stateRunning {
 		return
 	}
@@ -282,7 +281,7 @@ func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
 }
 
 // reply cuts the step where net/http sends the last part of a response.
-func (m *model) reply(g *goroutine, e trace.Event, stack trace.Stack) {
+func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
 	n := m.node(responseReason, "", stack)
 	if g.at != n { // not a second write of the same response
 		m.passBy(g, n, e.Proc())
@@ -292,43 +291,3 @@ func (m *model) reply(g *goroutine, e trace.Event, stack trace.Stack) {
 const responseReason = "response"
 
 const replyFunction = "net/http.(*response).finishRequest"
-
-// isReply reports whether a system call is part of the end of a response.
-func (m *model) isReply(stack trace.Stack) bool {
-	is, ok := m.replyAt[stack]
-	if !ok {
-		for f := range stack.Frames() {
-			is = is || f.Func == replyFunction
-		}
-		m.replyAt[stack] = is
-	}
-	return is
-}
-
-// isFolded reports whether a wait ends no step, as what is waited for is the Go runtime.
-func (m *model) isFolded(st trace.StateTransition) bool {
-	switch reason := st.Reason; {
-	case strings.HasPrefix(reason, "GC "), strings.HasPrefix(reason, "wait until GC"), reason == "preempted", reason == "wait for debug call":
-		return true
-	case reason != "sync":
-		return false
-	}
-	is, ok := m.foldAt[st.Stack]
-	if !ok {
-		is = waitsForCollector(st.Stack)
-		m.foldAt[st.Stack] = is
-	}
-	return is
-}
-
-// waitsForCollector looks for what called the semaphore of the runtime.
-func waitsForCollector(stack trace.Stack) bool {
-	for f := range stack.Frames() {
-		switch {
-		case f.Func == "runtime.gopark", f.Func == "runtime.goparkunlock", strings.HasPrefix(f.Func, "runtime.sem"):
-		default:
-			return strings.HasPrefix(f.Func, "runtime.gc") || strings.HasPrefix(f.Func, "runtime.stopTheWorld") || strings.HasPrefix(f.Func, "runtime.mallocgc")
-		}
-	}
-	return false
-}
