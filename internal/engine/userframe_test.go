@@ -12,7 +12,7 @@ import (
 func TestUserFrame(t *testing.T) {
 	var stack string
 	slices.SortFunc([]int{2, 1}, func(int, int) int { stack = string(debug.Stack()); return 0 })
-	if got := userFrame(stack); !strings.HasPrefix(got, "github.com/capriccio-go/capriccio/task.TestUserFrame.func1 ") || !strings.Contains(got, "userframe_test.go:") {
+	if got := userFrame(stack); !strings.HasPrefix(got, "github.com/capriccio-go/capriccio/internal/engine.TestUserFrame.func1 ") || !strings.Contains(got, "userframe_test.go:") {
 		t.Errorf("the frame is %q, of\n%s", got, stack)
 	}
 	const own = "goroutine 7 [chan receive, 2 minutes]:\n" +
