@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A backend is one server that requests go to.
@@ -54,8 +54,8 @@ type upstream struct {
 }
 
 // Loop is for the pool.
-func (u *upstream) Loop() *task.Loop {
-	if on, ok := u.Conn.(interface{ Loop() *task.Loop }); ok {
+func (u *upstream) Loop() *engine.Loop {
+	if on, ok := u.Conn.(interface{ Loop() *engine.Loop }); ok {
 		return on.Loop()
 	}
 	return nil

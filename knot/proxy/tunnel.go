@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 var (
@@ -127,11 +127,11 @@ func (p *pipe) wait() {
 }
 
 func spawn(fn func()) {
-	if task.Current() == nil {
+	if engine.CurrentLoop() == nil {
 		go fn()
 		return
 	}
-	task.Start(fn)
+	engine.Start(fn)
 }
 
 // pump moves what there is, and then waits again.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // eventually waits for something that nothing announces.
@@ -358,7 +358,7 @@ func TestTunnel(t *testing.T) {
 	f := serve(t, Config{Backends: []string{backend}}, 2)
 	const ask = "GET /t HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n"
 	loops := func() (n int) {
-		rt := task.Default()
+		rt := engine.Default()
 		for i := range rt.Loops() {
 			n += rt.Loop(i).Tasks()
 		}
