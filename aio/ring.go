@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 type token = uring.Token
@@ -29,7 +29,7 @@ type ring struct {
 	spare    []*batch   // batches to use again
 }
 
-// How many reads are gathered before the turn ends, if the next one is so many bytes away
+// How many reads are gathered before the turn ends, if the next one is this many bytes away
 // that it will hardly be merged: a device that gets 64 reads at once has run dry
 // meanwhile. With 4 it does a tenth more with 64 readers than without.
 const (
@@ -42,7 +42,7 @@ const maxSpareBatches = 64
 
 // ringOf returns what belongs to l, on which the caller runs; nil if there is no
 // io_uring.
-func ringOf(l *task.Loop) *ring {
+func ringOf(l *engine.Loop) *ring {
 	host, ok := l.Poller().(driverHost)
 	if !ok {
 		return nil

@@ -14,7 +14,7 @@ import (
 // maxTempTries bounds the search for a name that is not taken.
 const maxTempTries = 10000
 
-// WriteFile replaces the content of a file, or makes it, in one step: whoever opens name,
+// WriteFile replaces the content of a file, or makes it, in one step: any reader that opens name,
 // even after a crash of the process or of the machine, finds either what was there before
 // or all of data, and when WriteFile has returned without an error it is the latter. It
 // writes a file without a name in the same folder (O_TMPFILE), waits until the disk has it

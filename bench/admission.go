@@ -131,7 +131,10 @@ func (r *row) matches(pattern string) bool {
 // measureRows is measure without a budget of time: how long each row takes is its own.
 func (m *matrix) measureRows(contenders []contender) error {
 	rounds := admissionRounds
-	if m.quick {
+	switch {
+	case m.asked > 0:
+		rounds = m.asked
+	case m.quick:
 		rounds = 1
 	}
 	var points []point

@@ -26,7 +26,7 @@ func keptName(commit string, quick bool) string {
 	return commit
 }
 
-// runAll runs every experiment whose result is not kept yet, with runOne, which is
+// runAll runs those of the experiments whose result is not kept yet, with runOne, which is
 // runExperiment, and goes on after one that fails.
 func runAll(ctx context.Context, o options, runOne func(context.Context, options, io.Writer, io.Writer) error, out, progress io.Writer) error {
 	kept := o.dir
@@ -41,9 +41,9 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	took := usualTimes(kept, o.quick)
+	took := usualTimes(kept, o)
 	var left []experiment
-	for _, e := range experiments {
+	for _, e := range o.several {
 		if _, err := os.Stat(filepath.Join(dir, e.name+".json")); err == nil {
 			fmt.Fprintf(progress, "%s: kept already\n", e.name)
 			continue
@@ -53,14 +53,14 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	var failed []error
 	for i, e := range left {
 		if err := context.Cause(ctx); err != nil {
-			return err
+			return fmt.Errorf("%w: the same command again goes on with %s", err, e.name)
 		}
 		rest := time.Duration(0)
 		for _, later := range left[i:] {
-			rest += took(later.name)
+			rest += took(later)
 		}
 		fmt.Fprintf(progress, "\n[%d/%d] %s, about %v; about %v left in all\n", i+1, len(left), e.name,
-			took(e.name).Round(time.Second), rest.Round(time.Second))
+			took(e).Round(time.Second), rest.Round(time.Second))
 		one := o
 		one.experiment, one.dir = e, filepath.Join(dir, "running")
 		err := runOne(ctx, one, out, progress)
@@ -74,6 +74,9 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 		}
 	}
 	fmt.Fprintf(out, "results are in %s\n", dir)
+	if len(failed) > 0 {
+		fmt.Fprintln(out, "the same command again does what has failed")
+	}
 	return errors.Join(failed...)
 }
 
@@ -94,24 +97,28 @@ func keep(from, to string) error {
 }
 
 // usualTimes says how long experiments take: as long as the last time, whatever the commit, or
-// as long as most do.
-func usualTimes(kept string, quick bool) func(name string) time.Duration {
+// about as long as they were seen to take.
+func usualTimes(kept string, o options) func(e experiment) time.Duration {
 	known := map[string]time.Duration{}
 	newest := map[string]string{}
 	reports, _ := keptReports(kept)
 	for _, r := range reports {
-		if r.Env.Quick == quick && r.Took > 0 && r.Env.Time > newest[r.Name] {
+		if r.Env.Quick == o.quick && r.Env.Args == o.args() && r.Took > 0 && r.Env.Time > newest[r.Name] {
 			known[r.Name], newest[r.Name] = time.Duration(r.Took*float64(time.Second)), r.Env.Time
 		}
 	}
-	return func(name string) time.Duration {
-		if d, ok := known[name]; ok {
+	return func(e experiment) time.Duration {
+		if d, ok := known[e.name]; ok {
 			return d
 		}
-		if quick {
-			return 45 * time.Second
+		if o.quick {
+			return max(e.quick, 45*time.Second)
 		}
-		return 15 * time.Minute
+		d := max(e.full, 15*time.Minute)
+		if o.rounds > 0 {
+			d = d * time.Duration(o.rounds) / fullRounds
+		}
+		return d
 	}
 }
 
@@ -210,62 +217,4 @@ func compareCommand(before, after string, o options, out io.Writer) error {
 		return fmt.Errorf("%d of %d values are worse by more than %.0f %%", worse, len(all), 100*o.threshold)
 	}
 	return nil
-}
-
-// reportCommand writes the tables and plots of a document from kept results. Of each experiment
-// the newest full run counts, or, without one, the newest quick run.
-func reportCommand(from, document string, out io.Writer) error {
-	reports, err := findReports(from)
-	if err != nil {
-		return err
-	}
-	best := map[string]*report.Report{}
-	for _, r := range reports {
-		if b := best[r.Name]; b == nil || b.Env.Quick && !r.Env.Quick || b.Env.Quick == r.Env.Quick && b.Env.Time < r.Env.Time {
-			best[r.Name] = r
-		}
-	}
-	data, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	text, plots := string(data), strings.TrimSuffix(filepath.Base(document), filepath.Ext(document))
-	if err := os.MkdirAll(filepath.Join(filepath.Dir(document), plots), 0o777); err != nil {
-		return err
-	}
-	for _, name := range experimentNames() {
-		r := best[name]
-		if r == nil {
-			continue
-		}
-		picture := filepath.Join(plots, name+".svg")
-		if text, err = reportBlock(text, r, document, picture); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s: of %s\n", name, r.Env.Time)
-	}
-	return os.WriteFile(document, []byte(text), 0o666)
-}
-
-// reportBlock writes one experiment's part of a document, and its picture.
-func reportBlock(text string, r *report.Report, document, picture string) (string, error) {
-	path := filepath.Join(filepath.Dir(document), picture)
-	drawn := false
-	if err := writeFile(path, func(w io.Writer) (err error) {
-		drawn, err = r.WriteSVG(w, r.Charts)
-		return err
-	}); err != nil {
-		return "", err
-	}
-	if !drawn {
-		picture = ""
-		if err := os.Remove(path); err != nil {
-			return "", err
-		}
-	}
-	var block strings.Builder
-	if err := r.WriteMarkdown(&block, filepath.ToSlash(picture), ours...); err != nil {
-		return "", err
-	}
-	return report.ReplaceBlock(text, r.Name, block.String())
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func fakeRun(value float64, fails string, ran *[]string) func(context.Context, o
 
 func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	dir := t.TempDir()
-	o := options{quick: true, dir: dir}
+	o := options{quick: true, dir: dir, several: experiments}
 	var ran []string
 	err := runAll(t.Context(), o, fakeRun(100, "pipes", &ran), io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "pipes failed") || len(ran) != len(experiments) {
@@ -50,12 +51,12 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	if err != nil || len(entries) != 2*len(experiments) {
 		t.Errorf("%d files are kept, %v; want JSON and SVG of each", len(entries), err)
 	}
-	if got := usualTimes(dir, true)("pipes").Seconds(); got != 60 {
+	if got := usualTimes(dir, o)(experiment{name: "pipes"}).Seconds(); got != 60 {
 		t.Errorf("pipes usually takes %v s, want 60", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := runAll(ctx, options{quick: true, dir: t.TempDir()}, fakeRun(1, "", &ran), io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+	if err := runAll(ctx, options{quick: true, dir: t.TempDir(), several: experiments}, fakeRun(1, "", &ran), io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -64,7 +65,7 @@ func TestCompareFailsOnARegressionOnly(t *testing.T) {
 	before, same, worse := t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, value := range map[string]float64{before: 100, same: 102, worse: 120} {
 		var ran []string
-		if err := runAll(t.Context(), options{dir: dir}, fakeRun(value, "", &ran), io.Discard, io.Discard); err != nil {
+		if err := runAll(t.Context(), options{dir: dir, several: experiments}, fakeRun(value, "", &ran), io.Discard, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +93,7 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	kept, folder := t.TempDir(), t.TempDir()
 	var ran []string
 	for _, quick := range []bool{true, false} {
-		if err := runAll(t.Context(), options{dir: kept, quick: quick}, fakeRun(100, "", &ran), io.Discard, io.Discard); err != nil {
+		if err := runAll(t.Context(), options{dir: kept, quick: quick, several: experiments}, fakeRun(100, "", &ran), io.Discard, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +112,10 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{"By hand.", "A finding.", "`go run ./bench run pipes`", "![pipes](results/pipes.svg)", "## hello"} {
+	if at := strings.Index(text, "## losses"); at < 0 || at > strings.Index(text, "## Pipes") {
+		t.Errorf("losses do not stand first:\n%.400s", text)
+	}
+	for _, want := range []string{"By hand.", "A finding.", "`go run ./bench run pipes`, ", "![pipes](results/pipes.svg)", "## hello"} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%d times %q in the document", strings.Count(text, want), want)
 		}
@@ -121,6 +125,31 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "results", "pipes.svg")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReportsOfEachProcessorCount(t *testing.T) {
+	one := func(cpu, time string, quick bool) *report.Report {
+		return &report.Report{Name: "pipes", Env: report.Env{CPU: cpu, Time: time, Quick: quick}}
+	}
+	got := newest("pipes", []*report.Report{one("a", "1", false), one("a", "2", true), one("b", "1", true), one("b", "3", true), one("a", "0", false)})
+	if len(got) != 2 || got[0].Env.Time != "1" || got[1].Env.Time != "3" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatIsPublishedBelongsToExperiments(t *testing.T) {
+	for name := range published {
+		if !slices.Contains(experimentNames(), name) {
+			t.Errorf("claims of %s, which is no experiment", name)
+		}
+	}
+}
+
+func TestProfileNamesTheGreatestFunctions(t *testing.T) {
+	text := "# Overhead|Symbol|IPC\n\n 12.50% |[k] tcp_sendmsg |-  -\n  6.25%|[.] runtime.findRunnable |-  -\n"
+	if got := topFunctions(text); !slices.Equal(got, []string{"12.50 % tcp_sendmsg [k]", "6.25 % runtime.findRunnable"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

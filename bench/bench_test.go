@@ -50,16 +50,18 @@ func TestRowsAndSystemsArePicked(t *testing.T) {
 
 func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                  "usage",
-		"fly":               `unknown command "fly"`,
-		"list all":          "no arguments",
-		"run":               "got 0: choose from primitives, producer-consumer, pipes",
-		"run pipes hello":   "got 2",
-		"run nothing":       `no experiment "nothing": choose from primitives`,
-		"run pipes -fast":   "-fast",
-		"run pipes -out":    "-out",
-		"run -quick=7 pipe": "quick",
-		"run pipes -rows a": "neither -rows nor -systems",
+		"":                           "usage",
+		"fly":                        `unknown command "fly"`,
+		"list all":                   "no arguments",
+		"run":                        "the name of an experiment, or more than one: choose from primitives, producer-consumer, pipes",
+		"run pipes fly":              `no experiment "fly"`,
+		"run pipes hello -systems a": "what is kept is whole",
+		"run pipes -rounds -1":       "want 1 or more",
+		"run nothing":                `no experiment "nothing": choose from primitives`,
+		"run pipes -fast":            "-fast",
+		"run pipes -out":             "-out",
+		"run -quick=7 pipe":          "quick",
+		"run pipes -rows a":          "pipes has no -rows",
 	} {
 		err := command(t.Context(), strings.Fields(line), io.Discard, io.Discard)
 		var usage *usageError

@@ -298,7 +298,7 @@ func runDiskDirect(r *run) error {
 	}
 	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
 	r.note("cpu-per-read is the process's CPU time; interrupts are in nobody's")
-	r.note("fio is one thread with so many reads under way (io_uring, iodepth=x), that takes no times and looks at no block")
+	r.note("fio is one thread with this many reads under way (io_uring, iodepth=x), that takes no times and looks at no block")
 	r.charts = []report.Chart{
 		{Title: "Random reads of 4 KiB from the disk", Metric: "reads", XLabel: "readers"},
 		{Title: "CPU time per read", Metric: "cpu-per-read", XLabel: "readers", LogY: true},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -19,37 +20,39 @@ type experiment struct {
 	name string
 	doc  string // one line
 	run  func(*run) error
+	// About how long it takes if that is more than others do: quick, and full.
+	quick, full time.Duration
 }
 
 var experiments = []experiment{
-	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives},
-	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs},
-	{"pipes", "tokens passed among pipes (Figure 2)", runPipes},
-	{"parked", "memory and time of up to a million parked tasks", runParked},
-	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
-	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
-	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory},
-	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2)", runCohortPubsub},
-	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost},
-	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect},
-	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached},
-	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack},
-	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
-	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
-	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold},
-	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
-	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
-	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
-	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
-	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},
-	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace},
-	{"hello", "small HTTP responses, plain and pipelined", runHello},
-	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
-	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
-	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
-	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
-	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
-	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
+	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives, 0, 0},
+	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs, 0, 0},
+	{"pipes", "tokens passed among pipes (Figure 2)", runPipes, 0, 0},
+	{"parked", "memory and time of up to a million parked tasks", runParked, 0, 0},
+	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns, 0, 0},
+	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead, 0, 0},
+	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory, 0, 0},
+	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2)", runCohortPubsub, 0, 0},
+	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost, 0, 0},
+	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect, 0, 0},
+	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached, 0, 0},
+	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack, 0, 0},
+	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler, 0, 0},
+	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost, 0, 0},
+	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold, 0, 30 * time.Minute},
+	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb, 2 * time.Minute, 9 * time.Hour},
+	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
+	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
+	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
+	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
+	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
+	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
+	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
+	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},
+	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup, 0, 0},
+	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs, 0, 0},
+	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission, 10 * time.Minute, 6 * time.Hour},
+	{"priority", "urgent requests beside 12 times the usual number of others", runPriority, 0, 0},
 }
 
 func experimentNames() []string {
@@ -82,16 +85,19 @@ type run struct {
 	reserved time.Duration // of a quick run's time, for what comes after measure
 	rows     []string      // picked; none: all
 	systems  []string      // likewise
+	offered  []string      // systems that there are
 	samples  report.Samples
 	env      report.Env
 	charts   []report.Chart
 	details  []string // metrics that are in the JSON only
-	failed   error    // the first of our own systems': the run goes on and fails at its end
+	asked    int      // rounds; 0: as usual
+	profiles []report.Profile
+	failed   error // the first of our own systems': the run goes on and fails at its end
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
 var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
+	"capriccio-flow", "capriccio-memcache", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)
@@ -116,19 +122,31 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	}
 	defer os.RemoveAll(scratch)
 	r := &run{
-		ctx: ctx, quick: o.quick, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
+		ctx: ctx, quick: o.quick, asked: o.rounds, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
+	r.env.Args = o.args()
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
 	}
 	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
-		Took: time.Since(r.began).Seconds(), Charts: r.charts}
+		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}
-	if err := writeFiles(&result, r.charts, dir, out); err != nil {
+	files := out
+	if len(o.several) > 0 {
+		files = io.Discard // they do not stay where they are
+	}
+	if err := writeFiles(&result, r.charts, dir, files); err != nil {
 		return err
+	}
+	if o.systems != nil && len(r.offered) > 0 {
+		for _, name := range o.systems {
+			if !slices.Contains(r.offered, name) {
+				return &usageError{fmt.Sprintf("%s has no system %q: choose from %s", o.experiment.name, name, strings.Join(r.offered, ", "))}
+			}
+		}
 	}
 	return r.failed
 }
@@ -178,6 +196,9 @@ func writeFile(path string, write func(io.Writer) error) error {
 
 // rounds is how often each point is measured.
 func (r *run) rounds() int {
+	if r.asked > 0 {
+		return r.asked
+	}
 	if r.quick {
 		return quickRounds
 	}

@@ -17,14 +17,16 @@ import (
 	"syscall"
 	"time"
 
+	exptrace "golang.org/x/exp/trace"
+
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// runGoTrace reads one trace with our reader, up to the text of its graph, and with go tool
-// trace, up to its first page.
+// runGoTrace reads one trace with our reader, up to the text of its graph, with go tool
+// trace, up to its first page, and with nothing but the decoder that ours stands on.
 func runGoTrace(r *run) error {
 	path := filepath.Join(r.scratch, "trace.out")
 	rounds := 150_000
@@ -39,22 +41,27 @@ func runGoTrace(r *run) error {
 		return err
 	}
 	size := float64(info.Size()) / 1e6
-	ours := contender{system: "gotrace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", path)
-		out, err := cmd.Output()
-		if err != nil {
-			return nil, err
-		}
-		return append(traceSamples(p.x, size, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime(), maxResident(cmd)),
-			sample{"events", "M/s", p.x, countIn(out) / 1e6 / seconds(cmd)}), nil
-	}}
+	var contenders []contender
+	for _, how := range []struct{ system, flag string }{{"gotrace", "graph"}, {"x-exp-trace", "decode"}} {
+		contenders = append(contenders, contender{system: how.system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", how.flag, path)
+			began := time.Now()
+			out, err := cmd.Output()
+			if err != nil {
+				return nil, err
+			}
+			wall := time.Since(began).Seconds()
+			return append(traceSamples(p.x, size, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime(), maxResident(cmd)),
+				sample{"events", "M/s", p.x, countIn(out) / 1e6 / seconds(cmd)}, sample{"wall", "MB/s", p.x, size / wall}), nil
+		}})
+	}
 	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 		return firstPage(ctx, path, p.x, size)
 	}}
-	if err := r.measure([]point{{metric: "trace", x: size}}, []contender{ours, tool}, time.Second); err != nil {
+	if err := r.measure([]point{{metric: "trace", x: size}}, append(contenders, tool), time.Second); err != nil {
 		return err
 	}
-	r.note("x is the size of the trace in MB: two goroutines that pass values over a channel; CPU time and memory are those of the process, until its text or its first page")
+	r.note("x is the size of the trace in MB: two goroutines that pass values over a channel; CPU time and memory are those of the process, until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than")
 	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu", XLabel: "MB of trace", Bars: true}}
 	return nil
 }
@@ -86,17 +93,21 @@ func traceChannels(path string, rounds int) error {
 	return nil
 }
 
-// readTraceWorker is the process that is measured. It prints how many steps it has seen, four
-// events each.
+// readTraceWorker is the process that is measured. It prints how many events it has seen.
 func readTraceWorker(args []string, out io.Writer) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s gotrace: want the file of a trace", workerCommand)
+	if len(args) != 2 || args[0] != "graph" && args[0] != "decode" {
+		return fmt.Errorf("%s gotrace: want graph or decode, and the file of a trace", workerCommand)
 	}
-	f, err := os.Open(args[0])
+	f, err := os.Open(args[1])
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if args[0] == "decode" {
+		events, err := decodeTrace(f)
+		fmt.Fprintln(out, events)
+		return err
+	}
 	s, err := gotrace.Read(f, gotrace.Options{})
 	if err != nil {
 		return err
@@ -111,6 +122,19 @@ func readTraceWorker(args []string, out io.Writer) error {
 	}
 	fmt.Fprintln(out, changes)
 	return nil
+}
+
+func decodeTrace(f io.Reader) (events int, err error) {
+	r, err := exptrace.NewReader(f)
+	for err == nil {
+		if _, err = r.ReadEvent(); err == nil {
+			events++
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return events, err
 }
 
 func countIn(out []byte) float64 {

@@ -2,9 +2,10 @@
 // by side with what a user would pick instead, in one run on the same machine.
 //
 //	go run ./bench list
-//	go run ./bench run NAME [-quick] [-out DIR]
-//	go run ./bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
-//	go run ./bench run all [-quick] [-out DIR]
+//	go run ./bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
+//	go run ./bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+//	go run ./bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
+//	go run ./bench run all [-quick] [-rounds N] [-out RESULTS]
 //	go run ./bench report [-from RESULTS] [-to FILE]
 //	go run ./bench lines
 //	go run ./bench compare [-threshold 0.05] [-all] BEFORE AFTER
@@ -22,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -54,9 +56,10 @@ type usageError struct{ text string }
 func (e *usageError) Error() string { return e.text }
 
 const usageText = `usage: bench list
-       bench run NAME [-quick] [-out DIR]
-       bench run admission [-quick] [-out DIR] [-rows A,B] [-systems A,B]
-       bench run all [-quick] [-out DIR]
+       bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
+       bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+       bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
+       bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report [-from RESULTS] [-to FILE]
        bench lines
        bench compare [-threshold 0.05] [-all] BEFORE AFTER`
@@ -80,7 +83,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if err != nil {
 			return err
 		}
-		if o.all {
+		if len(o.several) > 0 {
 			return runAll(ctx, o, runExperiment, out, progress)
 		}
 		return runExperiment(ctx, o, out, progress)
@@ -121,12 +124,29 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 // options are the arguments of run.
 type options struct {
 	experiment experiment
+	several    []experiment // of which results are kept; none: experiment only
 	quick      bool
+	rounds     int    // 0: as usual
 	dir        string // "" for a new one below the temporary folder
 	rows       []string
 	systems    []string
-	all        bool    // experiments, or systems
+	all        bool    // systems
 	threshold  float64 // of compare
+}
+
+// args are the arguments that change what is measured, besides the name and -quick.
+func (o options) args() string {
+	var args []string
+	if o.rounds > 0 {
+		args = append(args, fmt.Sprint("-rounds ", o.rounds))
+	}
+	if o.rows != nil {
+		args = append(args, "-rows "+strings.Join(o.rows, ","))
+	}
+	if o.systems != nil {
+		args = append(args, "-systems "+strings.Join(o.systems, ","))
+	}
+	return strings.Join(args, " ")
 }
 
 func newFlags(name string) *flag.FlagSet {
@@ -148,6 +168,7 @@ func parseRun(args []string) (options, error) {
 	var o options
 	flags := newFlags("run")
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
+	flags.IntVar(&o.rounds, "rounds", 0, "how often each point is measured; 0: 7 times, 3 with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
 		return func(text string) error { *into = strings.Split(text, ","); return nil }
@@ -164,25 +185,32 @@ func parseRun(args []string) (options, error) {
 		}
 		names = append(names, flags.Arg(0))
 	}
-	if len(names) != 1 {
-		return o, &usageError{fmt.Sprintf("run takes one experiment, got %d: choose from %s, or all",
-			len(names), strings.Join(experimentNames(), ", "))}
+	known := strings.Join(experimentNames(), ", ")
+	switch {
+	case len(names) == 0:
+		return o, &usageError{"run takes the name of an experiment, or more than one: choose from " + known + ", or all"}
+	case o.rounds < 0:
+		return o, &usageError{fmt.Sprintf("-rounds %d, want 1 or more", o.rounds)}
+	case len(names) == 1 && names[0] == "all":
+		o.several = experiments
+	default:
+		for _, name := range names {
+			i := slices.IndexFunc(experiments, func(e experiment) bool { return e.name == name })
+			if i < 0 {
+				return o, &usageError{fmt.Sprintf("no experiment %q: choose from %s", name, known)}
+			}
+			o.several = append(o.several, experiments[i])
+		}
 	}
-	if o.all = names[0] == "all"; o.all {
+	if len(o.several) > 1 {
 		if o.rows != nil || o.systems != nil {
-			return o, &usageError{"all has neither -rows nor -systems\n" + usageText}
+			return o, &usageError{"several experiments have neither -rows nor -systems: what is kept is whole\n" + usageText}
 		}
 		return o, nil
 	}
-	for _, e := range experiments {
-		if e.name == names[0] {
-			o.experiment = e
-			if e.name != admissionName && (o.rows != nil || o.systems != nil) {
-				return o, &usageError{e.name + " has neither -rows nor -systems\n" + usageText}
-			}
-			return o, nil
-		}
+	o.experiment, o.several = o.several[0], nil
+	if o.rows != nil && o.experiment.name != admissionName {
+		return o, &usageError{o.experiment.name + " has no -rows\n" + usageText}
 	}
-	return o, &usageError{fmt.Sprintf("no experiment %q: choose from %s",
-		names[0], strings.Join(experimentNames(), ", "))}
+	return o, nil
 }

@@ -66,6 +66,10 @@ func plan(rounds int, points []point, contenders []contender) []step {
 // less where a quick run asks for it. A contender that fails at a point is left
 // out there; if it is one of ours the run fails in the end.
 func (r *run) measure(points []point, contenders []contender, wanted time.Duration) error {
+	contenders = slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
+	if len(contenders) == 0 {
+		return nil
+	}
 	for _, c := range contenders {
 		for _, p := range points {
 			if c.lacks == nil {
@@ -79,7 +83,7 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	steps := plan(r.rounds(), points, contenders)
 	out := map[string]bool{}
 	needed := map[string]time.Duration{} // by the sample of the round before
-	cut := false
+	cut, start := false, time.Now()
 	var pace pace
 	for i, s := range steps {
 		if err := context.Cause(r.ctx); err != nil {
@@ -99,7 +103,7 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		}
 		d := pace.next(wanted, left, len(steps)-i)
 		if s.contender == &contenders[s.round%len(contenders)] {
-			fmt.Fprintf(r.progress, "[%*d/%d] %v\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point)
+			fmt.Fprintf(r.progress, "[%*d/%d] %v%s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point, timeLeft(time.Since(start), i, len(steps)))
 		}
 		began := time.Now()
 		samples, err := s.contender.sample(r.ctx, s.point, d)
@@ -119,7 +123,26 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	if cut {
 		r.note("time ran out: some points have fewer than %d runs", r.rounds())
 	}
-	return nil
+	if r.quick {
+		return nil
+	}
+	return r.profileLosses(points, contenders, wanted)
+}
+
+// timeLeft is for progress: how much longer a plan takes if it goes on as before.
+func timeLeft(spent time.Duration, done, all int) string {
+	if done == 0 || spent < 5*time.Second {
+		return ""
+	}
+	return fmt.Sprintf(", about %v left", (spent / time.Duration(done) * time.Duration(all-done)).Round(time.Second))
+}
+
+// wants reports whether a system was asked for; all are if none was named.
+func (r *run) wants(system string) bool {
+	if !slices.Contains(r.offered, system) {
+		r.offered = append(r.offered, system)
+	}
+	return r.systems == nil || slices.Contains(r.systems, system)
 }
 
 // fail leaves out what could not be measured.

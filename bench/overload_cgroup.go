@@ -15,11 +15,11 @@ import (
 // groupLimit is what a server and the kernel's memory for it may take, as in a container.
 const groupLimit = 512 << 20
 
-// memlimitSystem is net/http as who knows of GOMEMLIMIT would start it.
+// memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
 const memlimitSystem = "net-http-memlimit"
 
 // runOverloadCgroup is overload-memory as it comes to a container: a memory cgroup has the
-// limit, nobody has told the Go runtime, and the kernel kills who takes more.
+// limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
 func runOverloadCgroup(r *run) error {
 	group, err := proc.NewMemoryGroup(groupLimit)
 	if err != nil {

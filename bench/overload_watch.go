@@ -29,7 +29,7 @@ const watchEvery = 4 * time.Millisecond
 func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
 	w := &memoryWatch{stop: make(chan struct{}), ended: make(chan struct{})}
 	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", child.PID()))
-	if errors.Is(err, fs.ErrNotExist) { // it has ended already, and whoever waits for it learns why
+	if errors.Is(err, fs.ErrNotExist) { // it has ended already, and its waiter learns why
 		close(w.ended)
 		return w, nil
 	}

@@ -51,7 +51,7 @@ func runSchedCost(r *run) error {
 	}
 	r.note("choose: one task becoming ready, the choice of a node and the charge, policy alone, x nodes with 4 ready tasks each; " +
 		"choose-alone: 1 ready task each, so that every step chooses anew and its node leaves and comes back")
-	r.note("Knot's requests wait rather than be refused: the client takes no other answer, and who shares the core with others has to refuse now and then")
+	r.note("Knot's requests wait rather than be refused: the client takes no other answer, and a server that shares the core with others has to refuse now and then")
 	r.note("yield: x tasks that yield in turns, blocking graph on; rps and the like: Knot's hello, server on core %d, client on core %d, x is the pipelining depth on %d connections",
 		serverCore, clientCore, helloConns)
 	r.charts = []report.Chart{

@@ -21,7 +21,7 @@ var (
 
 const filesPerFolder = len(classUnits) * len(fileWeights)
 
-// webTree is a tree of so many folders. File number n is file n%filesPerFolder of folder
+// webTree is a tree with this many folders. File number n is file n%filesPerFolder of folder
 // n/filesPerFolder.
 type webTree struct {
 	folders int
@@ -118,7 +118,7 @@ func (t *webTree) write(ctx context.Context, root string) error {
 	return t.uncache(root)
 }
 
-// uncache drops the files' pages from the page cache, whoever they are charged to.
+// uncache drops the files' pages from the page cache, no matter which process they are charged to.
 func (t *webTree) uncache(root string) error {
 	for n := range t.files() {
 		if err := uncache(filepath.Join(root, t.path(n))); err != nil {

@@ -35,6 +35,9 @@ func runVod(r *run) error {
 	if r.quick {
 		shape = vodQuick
 	}
+	if r.asked > 0 {
+		shape.rounds = r.asked
+	}
 	film := filepath.Join(r.scratch, "film")
 	if err := writeNoise(film, shape.film); err != nil {
 		return err
@@ -83,6 +86,9 @@ func runVod(r *run) error {
 
 // mostPlayers finds the most players that one server can serve.
 func (r *run) mostPlayers(system string, start func(context.Context) (*server, error), rate float64, shape vodShape) error {
+	if !r.wants(system) {
+		return nil
+	}
 	var best []sample
 	trial := func(n int) (bool, error) {
 		if r.ctx.Err() != nil {

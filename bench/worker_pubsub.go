@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// pubsub is the state of a worker that matches events: so many at a time, each by a task
+// pubsub is the state of a worker that matches events: a number at a time, each by a task
 // or a goroutine of its own. The first fields are constant.
 type pubsub struct {
 	all    *subscriptions
@@ -78,7 +79,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		spawn, boundary = func(fn func()) { rt.Go(fn) }, task.At
+		spawn, boundary = func(fn func()) { rt.Go(fn) }, ressched.YieldAt
 	}
 	for range *flight {
 		spawn(func() { p.serve(boundary) })

@@ -178,7 +178,7 @@ func calibrateWork(nanoseconds int) int {
 
 const (
 	tokenBytes = 12
-	// A task reads what is there, up to so many tokens, and passes each on.
+	// A task reads what is there, up to a limit of tokens, and passes each on.
 	tokensRead = 16
 )
 

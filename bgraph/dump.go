@@ -290,7 +290,7 @@ func (rule textRule) clean(text string) string {
 // CleanText returns text as names in a graph may be: see Validate.
 func CleanText(text string) string { return nameRule.clean(text) }
 
-// shortened is text if it has at most so many bytes, else its beginning and "…".
+// shortened is text if it has at most that many bytes, else its beginning and "…".
 func shortened(text string, most int) string {
 	const more = "…"
 	if len(text) <= most {

@@ -14,7 +14,7 @@ func seeded(t testing.TB, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// randomSnapshot makes a valid Snapshot with about so many nodes and edges, in the form
+// randomSnapshot makes a valid Snapshot with about this many nodes and edges, in the form
 // in which Decode returns it. Loops have gaps in their numbers; texts are of all kinds.
 func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 	s := &Snapshot{

@@ -11,7 +11,7 @@ import (
 )
 
 // WriteFile writes s as a dump (see Encode) to the file at path, which only its owner may
-// read. Whoever reads path sees what was there before or the whole dump, never a part: it
+// read. A reader of path sees what was there before or the whole dump, never a part: it
 // is written to a new file in the same folder, which then takes the name. If path is a
 // symbolic link, the link is replaced, not what it leads to; so path may be in a folder
 // where others may write. On an error nothing is left behind.

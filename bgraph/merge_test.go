@@ -308,7 +308,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// A merged graph, which has no process of its own, can be merged with itself: whoever
+// A merged graph, which has no process of its own, can be merged with itself: a caller that
 // does that means it.
 func TestMergeOfWhatWasMerged(t *testing.T) {
 	m := mustMerge(t, smallSnapshot(), otherSnapshot())

@@ -156,7 +156,7 @@ func sampleEdges() []Edge {
 }
 
 // sampleEdge makes an edge whose steps take about mean, worst at most, allocate heap
-// bytes each, and take so many descriptors, bytes of buffers and database connections.
+// bytes each, and take a number of descriptors, bytes of buffers and database connections.
 func sampleEdge(from, to Key, count uint64, mean, worst Nanos, heap int64, changes ...int64) Edge {
 	e := Edge{From: from, To: to, Count: count, CPU: sampleTimes(max(count/20, 1), mean, worst)}
 	e.Recent = Moments{Mean: float64(e.CPU.Mean()) * 1.02, Variance: float64(mean) * float64(mean) * 0.09}
@@ -196,7 +196,7 @@ func sampleTimes(count uint64, typical, worst Nanos) Times {
 }
 
 // sampleFlow fills in what follows from the edges: arrivals and departures of the nodes,
-// who is there now, and each loop's half of it.
+// which tasks are there now, and each loop's half of it.
 func sampleFlow(s *Snapshot) {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	for i := range s.Nodes {

@@ -17,8 +17,8 @@ type Snapshot struct {
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
 	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
-	Sampling  int        `json:"sampling"`        // one wait in so many was timed; counts are exact
-	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in so many; 0: never
+	Sampling  int        `json:"sampling"`        // one wait in this many was timed; counts are exact
+	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in this many; 0: never
 	Loops     []LoopStat `json:"loops"`           // by index
 	Resources []Resource `json:"resources"`       // what Edge.Changes refers to, by position
 	Nodes     []Node     `json:"nodes"`           // by Key, ascending
@@ -123,7 +123,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 type Node struct {
 	Key        Key        `json:"key"`
 	Reason     string     `json:"reason"`          // what kind of wait: "read", "mutex", "yield"; "start", "end", "overflow"
-	Label      string     `json:"label,omitempty"` // given by the program, see task.At
+	Label      string     `json:"label,omitempty"` // given by the program, see ressched.YieldAt
 	Stack      []Frame    `json:"stack"`           // innermost first, down to the task's function
 	Now        int64      `json:"now"`             // tasks there
 	Peak       int64      `json:"peak"`            // the most there at a time: the sum of the loops' peaks, so an upper bound
@@ -332,8 +332,8 @@ func FineOf(d Nanos) int {
 	if i == Buckets-1 {
 		return i * FineParts
 	}
-	from := BucketFrom(i)
-	return i*FineParts + int((max(d, 0)-from)*FineParts/(BucketFrom(i+1)-from))
+	// Bucket i is 2^(i+4) wide, the first twice that; so a part is 2^(i+2), or 8 ns.
+	return i*FineParts + int((max(d, 0)-BucketFrom(i))>>max(i+2, 3))
 }
 
 // fineFrom is the lower bound of position i of Times.Fine.
@@ -348,7 +348,8 @@ func (t *Times) Add(d Nanos) {
 	t.Count++
 	t.Sum = addNanos(t.Sum, d)
 	t.Max = max(t.Max, d)
-	i, fine := BucketOf(d), FineOf(d)
+	fine := FineOf(d)
+	i := fine / FineParts
 	for len(t.Hist) <= i {
 		t.Hist = append(t.Hist, 0)
 	}

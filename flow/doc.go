@@ -2,9 +2,9 @@
 // between them (Aspen, PPoPP 2007).
 //
 // A module has one queue of things to do, of one type, and a function Run that takes from
-// it. What it has to say it sends to its outputs, and does not know who is behind them: that
+// it. What it has to say it sends to its outputs, and does not know what is behind them: that
 // is said when the graph is put together, with Connect. Nothing is shared between modules but
-// what is sent, and who has sent something does not touch it any more.
+// what is sent, and the sender does not touch it any more.
 //
 //	type parse struct {
 //		Out flow.Out[request] // the fields are the module's outputs
@@ -43,7 +43,7 @@
 //
 // # Limits
 //
-// A queue has a limit (Options.Queue). Who sends to a full one parks. In a cycle that could
+// A queue has a limit (Options.Queue). A sender to a full one parks. In a cycle that could
 // be for ever, so a cycle must be closed with Back, not Connect: what goes back is queued
 // whatever the limit. A module that sends back at most one thing for each that it takes keeps
 // such a queue within what came in from outside.

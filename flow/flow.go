@@ -15,7 +15,7 @@ type Flow struct {
 	end   func()
 	value any
 	boxes []any // by instance: its *mailbox; each guarded by the core.mu of its instance
-	vars  []any // by variable; each belongs to whoever works on the flow at its instance
+	vars  []any // by variable; each belongs to the servlet that works on the flow at its instance
 }
 
 var flowIDs atomic.Uint64

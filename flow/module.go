@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,7 +90,7 @@ type core struct {
 	work    *task.Cond   // on mu: there is something to take, or a servlet is to go
 	room    *task.Cond   // on mu: the queue is below its limit
 	queued  int          // guarded by mu: elements that no servlet has taken
-	senders int          // guarded by mu: who wait for room
+	senders int          // guarded by mu: that wait for room
 	workers int          // guarded by mu: servlets, but for those that are to go
 	coming  bool         // guarded by mu: a servlet has been started because of the load and has not run yet
 	surplus int          // guarded by mu: servlets that are to go and have not yet
@@ -173,7 +174,7 @@ func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 		if via != nil {
 			via.source.waiting.Add(1)
 		}
-		err := c.room.WaitCancel()
+		err := c.room.WaitContext(context.Background())
 		if via != nil {
 			via.source.waited.Store(int64(c.g.rt.Now()))
 			via.source.waiting.Add(-1)
@@ -283,7 +284,7 @@ func (in *Instance[In]) decide() {
 	}
 }
 
-// dismiss wakes all servlets, and all who wait for room, after the end of the graph. What
+// dismiss wakes all servlets, and all senders that wait for room, after the end of the graph. What
 // an aborted one has queued is dropped.
 func (in *Instance[In]) dismiss() {
 	c := &in.c

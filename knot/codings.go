@@ -57,7 +57,7 @@ type codings struct {
 	compresses bool // one of list has Compress
 	least      int64
 	most       int64
-	busy       *task.Semaphore // who compresses
+	busy       *task.Semaphore // taken while compressing
 }
 
 func (f *Files) configureCodings(config *FilesConfig) error {

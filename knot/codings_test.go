@@ -283,7 +283,7 @@ func TestCompressionThatDoesNotPay(t *testing.T) {
 	}
 }
 
-// TestCompressionIsBounded: while all who may compress do, others get the file as it is.
+// TestCompressionIsBounded: while as many compress as may, others get the file as it is.
 func TestCompressionIsBounded(t *testing.T) {
 	settleFiles(t)
 	root := t.TempDir()

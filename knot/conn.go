@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // readable is a connection that can give its task back: fn runs as a new task
@@ -18,11 +18,11 @@ type readable interface {
 
 // readableAt is what a *netpoll.Conn has besides.
 type readableAt interface {
-	OnReadableAt(e *task.Entrance, fn func()) error
+	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
 }
 
-// States of a connection. Whoever moves it out of connIdle owns what follows.
+// States of a connection. What moves it out of connIdle owns what follows.
 //
 //	connFresh ←─→ connActive   the connection's own task
 //	connIdle ←──→ connActive   the connection's own task
@@ -161,7 +161,7 @@ func (c *conn) awake() bool {
 func (c *conn) turn() bool {
 	c.inside, c.refused = false, false
 	if c.entersFirst() && c.state.Load() <= connIdle {
-		c.enter() // there is something to read; who has to wait needs no buffer yet
+		c.enter() // there is something to read; while it waits it needs no buffer
 	}
 	x := c.srv.borrow(c)
 	v := x.run()

@@ -188,10 +188,10 @@ func (x *Ctx) TLS() *tls.ConnectionState {
 // RemoteHost is the client's address without its port, "-" if it has none.
 func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }
 
-// User is who the client is, as SetUser said; "" if nobody did.
+// User names the client, as SetUser said; "" if nobody did.
 func (x *Ctx) User() string { return x.user }
 
-// SetUser says who the client is, for the access log.
+// SetUser names the client, for the access log.
 func (x *Ctx) SetUser(name string) { x.user = name }
 
 // Context ends when the server is closed, or when Shutdown runs out of time.

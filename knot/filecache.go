@@ -50,7 +50,7 @@ const entryBytes = 384
 //	made ─→ in entries and in held or opened ─→ out of them ─→ finished
 //	                                              (evicted)     (last user gone)
 //
-// Whoever has been given it is a user until release; so are the lists.
+// A task that has been given it is a user until release; so are the lists.
 type entry struct {
 	shard *cacheShard
 	key   string
@@ -117,7 +117,7 @@ type flight struct {
 	shard    *cacheShard
 	key      string
 	landed   task.WaitGroup
-	joined   int32  // who wait; guarded by shard.mu
+	joined   int32  // how many wait; guarded by shard.mu
 	finished bool   // guarded by shard.mu
 	e        *entry // constant once landed, and err
 	err      error
@@ -126,7 +126,7 @@ type flight struct {
 // cacheShards bounds the number of shards: more of them than loops that meet.
 const cacheShards = 16
 
-// newFileCache fails if there is no address space for so many bytes.
+// newFileCache fails if there is no address space for that many bytes.
 func newFileCache(bytes, fileMax int64, files int) (*fileCache, error) {
 	n := cacheShards
 	// A shard must have room for several of the largest.
@@ -206,7 +206,7 @@ func (fl *flight) wait() (e *entry, err error) {
 	return fl.e, fl.err
 }
 
-// leave is for who has joined and will not take what comes.
+// leave is for a task that has joined and will not take what comes.
 func (fl *flight) leave() {
 	fl.shard.mu.Lock()
 	finished := fl.finished
@@ -219,7 +219,7 @@ func (fl *flight) leave() {
 	}
 }
 
-// land ends the flight: e, which may be nil, goes to the caller and all who wait, and
+// land ends the flight: e, which may be nil, goes to the caller and all that wait, and
 // into the cache if keep.
 func (fl *flight) land(e *entry, err error, keep bool, now int64) {
 	s := fl.shard
@@ -332,7 +332,7 @@ func (s *cacheShard) reserve(e *entry, hash uint64) bool {
 	return true
 }
 
-// welcome reports whether reserve would find room for about so many bytes, and notes that the path
+// welcome reports whether reserve would find room for about that many bytes, and notes that the path
 // was asked for.
 func (s *cacheShard) welcome(size int64, hash uint64) bool {
 	s.mu.Lock()
@@ -395,7 +395,7 @@ func (e *entry) release() {
 	}
 }
 
-// giveBack is discharge for who does not hold mu.
+// giveBack is discharge for a caller that does not hold mu.
 func (e *entry) giveBack() {
 	e.shard.mu.Lock()
 	e.shard.discharge(e)

@@ -35,7 +35,7 @@ type fileMemory struct {
 // freePoison, if set by a test, sees memory that has become free.
 var freePoison func([]byte)
 
-// reserve maps memory for so many bytes, which takes none until it is used.
+// reserve maps memory for n bytes, which takes none until it is used.
 func (m *fileMemory) reserve(bytes int64) error {
 	if bytes <= 0 {
 		return nil
@@ -137,7 +137,7 @@ func (m *fileMemory) chunkOf(p []byte) int {
 // A spell is a row of blocks that nobody uses, on their way back to the system.
 type spell struct{ block, blocks int }
 
-// idle takes one such row out of use, of at most so many blocks, for the caller to give
+// idle takes one such row out of use, of at most that many blocks, for the caller to give
 // back when it does not hold mu. Their memory counts as given back from now on.
 func (m *fileMemory) idle(most int) (s spell, ok bool) {
 	for b := range m.free {

@@ -125,7 +125,7 @@ func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
 	return x.endBytes(f, e, length-sent, err)
 }
 
-// beginBytes commits a response of so many bytes.
+// beginBytes commits a response of n bytes.
 func (x *Ctx) beginBytes(length int64) {
 	r := &x.resp
 	r.length, r.written = length, length

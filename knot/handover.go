@@ -10,7 +10,7 @@ import (
 
 // ErrHandedOver is the cause (context.Cause) with which the context of Run ends when another process
 // accepts connections on the same sockets from now on, see Sockets. Run then stops without one lost
-// request: it leaves who waits to be accepted to the other process, and lets connections that wait
+// request: it leaves what waits to be accepted to the other process, and lets connections that wait
 // for another request send it, for ShutdownTimeout; its answer is the last on that connection.
 var ErrHandedOver = errors.New("knot: another process serves on")
 

@@ -75,7 +75,7 @@ const (
 	pingWait  = 15 * time.Second
 )
 
-// giveHTTP2 hands the connection of c over; nc is what frames are read from. Whoever calls has
+// giveHTTP2 hands the connection of c over; nc is what frames are read from. The caller has
 // done with both.
 func (s *Server) giveHTTP2(c *conn, nc net.Conn) {
 	h := s.http2()

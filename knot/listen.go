@@ -117,7 +117,7 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // take is ServeConn for a caller that is not to be held up: the task that accepts. A
-// task is only started for who is turned away.
+// task is only started for a client that is turned away.
 func (s *Server) take(nc *netpoll.Conn) {
 	c := s.newConn(nc)
 	switch s.admit(c) {

@@ -255,7 +255,7 @@ func TestAdaptedReaderIsLeftBehind(t *testing.T) {
 }
 
 // TestAdaptedDeadlines: what the handler sets holds for its request, in place of the
-// server's limits, and interrupts who waits already.
+// server's limits, and interrupts a task that waits already.
 func TestAdaptedDeadlines(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		failed := make(chan error, 1)

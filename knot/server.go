@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Defaults of Server.
@@ -130,10 +130,10 @@ type Server struct {
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 
-	// stopping: answer what is under way, and whoever has connected; each answer is the last
+	// stopping: answer what is under way, and all that have connected; each answer is the last
 	// of its connection. atomic
 	stopping atomic.Bool
-	// handing: stopping, but who waits for another request may still send it. atomic
+	// handing: stopping, but a client between requests may still send one. atomic
 	handing  atomic.Bool
 	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
 
@@ -199,7 +199,7 @@ func defaultConns() int {
 		return DefaultMaxConns
 	}
 	files := int64(limit.Cur)
-	return int(max(1, min(DefaultMaxConns, files-task.SpareDescriptors(files))))
+	return int(max(1, min(DefaultMaxConns, files-engine.SpareDescriptors(files))))
 }
 
 // ready fills in the defaults.

@@ -7,7 +7,7 @@ import (
 )
 
 // Shutdown stops the server gracefully. Connections that wait for another request are closed
-// at once. A response under way is completed. Who has connected already, accepted or not, may
+// at once. A response under way is completed. A client that has connected already, accepted or not, may
 // send one request, as long as HeadTimeout and ctx allow. All these responses carry
 // Connection: close and are the last of their connections. New connections are not
 // taken: a *netpoll.Listener is drained as its Drain says; of any other listener, of crypto/tls

@@ -94,7 +94,7 @@ func TestShutdownAnswersWhoHasConnected(t *testing.T) {
 	}
 }
 
-// TestShutdownWhileClientsConnect: whoever gets a connection gets an answer.
+// TestShutdownWhileClientsConnect: a client that gets a connection gets an answer.
 func TestShutdownWhileClientsConnect(t *testing.T) {
 	const clients = 64
 	checkLeaks(t)
@@ -115,7 +115,7 @@ func TestShutdownWhileClientsConnect(t *testing.T) {
 	<-begun
 	down := startDown(sv)
 	for range clients {
-		// Who was served before it began may be told nothing; that is checked above.
+		// A client that was served before it began may be told nothing; that is checked above.
 		if err := <-answers; err != nil && err.Error() != `body "done", <nil>, Connection: close false` {
 			t.Error(err)
 		}

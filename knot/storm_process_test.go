@@ -180,7 +180,7 @@ func (k *knotProcess) settledFiles() int {
 	return k.files()
 }
 
-// awaitFiles waits until at most so many are open. A loop opens its ring when it first
+// awaitFiles waits until at most n are open. A loop opens its ring when it first
 // has to wait for a disk, and keeps it.
 func (k *knotProcess) awaitFiles(most int) {
 	k.t.Helper()

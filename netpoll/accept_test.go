@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // temporary is what accept4(2) may fail with, once, and work the next time.
@@ -38,7 +38,7 @@ func failing(ln *Listener, errs ...syscall.Errno) (met *atomic.Int32) {
 
 // A server is not ended by an error of accept4 that passes: it logs, waits and goes on.
 func TestServersGoOnAfterAcceptErrors(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for name, serve := range map[string]func(*Listener) error{
 			"Serve":       func(ln *Listener) error { return Serve(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 			"ServeInline": func(ln *Listener) error { return ServeInline(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
@@ -92,7 +92,7 @@ func TestServersEndWithALastingError(t *testing.T) {
 	})
 }
 
-// Accept's errors say whether they pass, which is what http.Server goes by.
+// Accept's errors tell whether they pass, which is what http.Server goes by.
 func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 	both(t, func(t *testing.T) {
 		ln, err := Listen("tcp", "127.0.0.1:0")

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // connections that are left, and the error of ctx is returned.
 //
 // Clients that try to connect to a TCP listener meanwhile get no answer: they try again
-// after a second, and are refused or come to whoever listens there then. That takes a
+// after a second, and are refused or come to the process that listens there then. That takes a
 // filter on the socket (SO_ATTACH_FILTER, socket(7)). Where it can't be had, and with unix
 // sockets, whose file is removed first, clients may go on coming in, and Drain waits for a
 // second at most.
@@ -36,7 +36,7 @@ const (
 func (ln *Listener) Drain(ctx context.Context) error {
 	var err error
 	if !ln.shared {
-		task.Offload(func() { err = ln.drain(ctx) })
+		engine.Offload(func() { err = ln.drain(ctx) })
 	}
 	if closed := ln.Close(); err == nil {
 		err = closed

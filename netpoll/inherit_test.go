@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // TestListenOnAnothersSocket: connections that come before, and while two listeners have the
@@ -61,7 +61,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 				t.Errorf("listens on %v, want %v", ln.Addr(), first.Addr())
 			}
 		}
-		// Nobody accepts from the second ones yet: who comes now waits for them.
+		// Nobody accepts from the second ones yet: a client that comes now waits for them.
 		first.Close()
 		<-ended
 		waiting, err := net.Dial("tcp", second[0].Addr().String())
@@ -97,7 +97,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 	}
 }
 
-// TestSharedListenerLeavesTheQueue: when a shared one is drained, who waits stays for the others.
+// TestSharedListenerLeavesTheQueue: when a shared one is drained, what waits stays for the others.
 func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()
@@ -168,9 +168,9 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 	}
 }
 
-func newRuntime(t *testing.T, loops int) *task.Runtime {
+func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
-	rt, err := task.New(task.Config{Loops: loops, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
 	if err != nil {
 		t.Fatal(err)
 	}

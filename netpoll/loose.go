@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A descriptor is loose while its events come through looseSet, which belongs to the
@@ -26,7 +26,7 @@ import (
 // Its deadlines then are timers of the Go runtime, and nobody owns its slots: the attempts
 // of the loop's tasks are like those of everybody else (see slot and desc.own).
 //
-// No event gets lost in between. Whoever waits publishes its Waiter first and looks
+// No event gets lost in between. A task that waits publishes its Waiter first and looks
 // after that where the descriptor is; and both sets report what is there already when a
 // descriptor is added. An attempt of a task of the loop that began before the descriptor
 // got loose may wipe out what an event of looseSet says; so it looks afterwards whether
@@ -158,7 +158,7 @@ func (d *desc) deliverLoose(in, out, hangup bool) {
 }
 
 // take wakes or runs what slot.event has returned, off the loop.
-func (d *desc) take(w *task.Waiter, hangup bool) {
+func (d *desc) take(w *engine.Waiter, hangup bool) {
 	switch w {
 	case nil:
 	case hooked:
@@ -208,7 +208,7 @@ func (s *looseSet) remove(d *desc) {
 // looseFromStart makes d, which is about to be registered by a plain goroutine, loose: most
 // likely that is going to use it.
 func (d *desc) looseFromStart() {
-	if task.CurrentLoop() == nil && kernel.Net == nil {
+	if engine.CurrentLoop() == nil && kernel.Net == nil {
 		d.flags.Or(flagLoose)
 	}
 }
@@ -242,7 +242,7 @@ func (d *desc) loosen() bool {
 }
 
 // bind makes d one that its loop serves, unless plain goroutines wait on it. Own loop only,
-// after whoever waits has been published. It reports whether d is bound.
+// after the waiter has been published. It reports whether d is bound.
 func (d *desc) bind() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,7 +263,7 @@ func (d *desc) bind() bool {
 	return true
 }
 
-// rearm makes sure that whoever was published just now, off the loop or with requests to be
+// rearm makes sure that a waiter published just now, off the loop or with requests to be
 // made for it, gets its event.
 func (d *desc) rearm() {
 	if d.flags.Load()&flagLoose != 0 && (!d.loop.Runs() || !d.bind()) {
@@ -273,7 +273,7 @@ func (d *desc) rearm() {
 }
 
 // waitPlain is wait for a plain goroutine, with its Waiter w.
-func (d *desc) waitPlain(w *task.Waiter, s *slot, expired uint32, why task.Reason) error {
+func (d *desc) waitPlain(w *engine.Waiter, s *slot, expired uint32, why engine.Reason) error {
 	defer w.Release()
 	waits := uint32(flagPlainReads)
 	if s == &d.write {

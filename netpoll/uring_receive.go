@@ -32,7 +32,7 @@ type bufferRing struct {
 	size   int    // constant: of a buffer
 	mask   int    // constant
 	free   int    // loop-private: buffers in the ring, as far as it is known
-	// chain has an entry for each buffer, for who holds it: guarded by the mu of those
+	// chain has an entry for each buffer, for its holder: guarded by the mu of those
 	// requests.
 	chain []held
 }
@@ -215,7 +215,7 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 		return 0, false, unix.EAGAIN
 	}
 	n, e = sysRecv(r.d.fd, b, 0)
-	// What a short read may not prove (urgent data, the end), whoever waits next has the
+	// What a short read may not prove (urgent data, the end), the next that waits has the
 	// kernel find out, unless by a poll that is in flight already.
 	return n, 0 < n && n < len(b) && r.d.flags.Load()&flagHangup == 0, e
 }

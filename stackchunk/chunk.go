@@ -27,7 +27,7 @@ type Chunk struct {
 	least   uintptr      // headroom that the stack, grown, has at least
 	most    uintptr      // and what it has had at most
 	frame   uintptr      // where serve's was; another place if the stack has moved
-	from    *coro.Coro   // who has linked it
+	from    *coro.Coro   // what has linked it
 	f       func()       // what it runs or is to run; nil: idle
 	outcome outcome
 	value   any        // what f panicked with
@@ -149,7 +149,7 @@ func (c *Chunk) ended() {
 	}
 }
 
-// unlink returns who runs next, in place of c, which Goexit has ended.
+// unlink returns what runs next, in place of c, which Goexit has ended.
 func (c *Chunk) unlink() (to *coro.Coro) {
 	c.counts.unlinks++
 	c.pool.counts.inUse -= uint64(c.size)

@@ -249,7 +249,7 @@ type poolCounts struct {
 }
 
 type classCounts struct {
-	unlinks            uint64 // before links, so that who reads meanwhile finds no more of them
+	unlinks            uint64 // before links, so that a reader meanwhile finds no more of them
 	links              uint64
 	peak               uint64 // in use at a time
 	made, ended        uint64

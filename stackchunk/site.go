@@ -30,7 +30,7 @@ var sites = struct {
 	all map[siteKey]*Site // guarded by mu
 }{all: map[siteKey]*Site{}}
 
-// NewSite makes a Site whose calls need so many bytes of stack. name should say where it
+// NewSite makes a Site whose calls need that many bytes of stack. name should say where it
 // is: "file:line:column". Make it once, in a package variable. If there is one with that
 // name and need already, that is returned.
 func NewSite(name string, need Bytes) *Site {

@@ -48,7 +48,7 @@ static void emit(const char *metric, const char *unit, long x, double value)
 	fflush(stdout);
 }
 
-// How often the one who watches the clock looks at it: once in so many turns.
+// How often the watcher of the clock looks at it: once in this number of turns.
 static inline long clock_interval(long x)
 {
 	long turns = 2000 / x;

@@ -1,7 +1,6 @@
 package gotrace
 
 import (
-	"strings"
 	"time"
 
 	"golang.org/x/exp/trace"
@@ -67,10 +66,10 @@ func (g *goroutine) waits() bool {
 }
 
 // transition handles a change of the state of a goroutine.
-func (m *model) transition(e trace.Event, st trace.StateTransition) {
+func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 	id := st.Resource.Goroutine()
 	from, to := st.Goroutine()
-	g := m.all[id]
+	g := m.all.get(id)
 	if g == nil {
 		if to == trace.GoNotExist {
 			return
@@ -79,18 +78,22 @@ func (m *model) transition(e trace.Event, st trace.StateTransition) {
 			return
 		}
 		g.set(to, m.now)
-		if to == trace.GoRunning {
+		switch {
+		case to == trace.GoRunning:
 			g.proc = e.Proc()
+		case to == trace.GoWaiting && !g.fresh:
+			g.since = m.first
 		}
 		return
 	}
 	if from == to || from == trace.GoUndetermined {
-		return // a new generation says again what is known
+		m.again(g, to, st)
+		return
 	}
 	switch {
 	case to == trace.GoNotExist:
 		m.end(g, e)
-		delete(m.all, id)
+		m.all.remove(id)
 	case to == trace.GoSyscall:
 		g.account(m.now)
 		if m.isReply(st.Stack) {
@@ -116,6 +119,20 @@ func (m *model) transition(e trace.Event, st trace.StateTransition) {
 	}
 }
 
+// again handles what a new generation says of a goroutine that is known: where it waits may be
+// news.
+func (m *model) again(g *goroutine, to trace.GoState, st *trace.StateTransition) {
+	if g.at != m.unknown || to != trace.GoWaiting || st.Stack == trace.NoStack {
+		return
+	}
+	m.learn(g, st.Reason, st.Stack)
+	if g.at.here--; !g.start.system {
+		m.find(g, st)
+	} else {
+		g.at, g.folded = m.special[bgraph.KeyStart], true
+	}
+}
+
 func (g *goroutine) set(to trace.GoState, now trace.Time) {
 	g.since = now
 	switch to {
@@ -131,21 +148,23 @@ func (g *goroutine) set(to trace.GoState, now trace.Time) {
 }
 
 // appear makes a goroutine that is created, or was there when the trace began.
-func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, from trace.GoState) *goroutine {
-	if len(m.all) >= m.o.MaxGoroutines {
+func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID, from trace.GoState) *goroutine {
+	if len(m.all.byID) >= m.o.MaxGoroutines {
 		m.left++
 		return nil
 	}
-	g := &goroutine{born: m.now, proc: trace.NoProc}
-	m.all[id] = g
+	g := &goroutine{born: m.first, proc: trace.NoProc}
+	m.all.byID[id] = g
 	if from == trace.GoNotExist {
 		g.start = m.started(st.Stack, true)
 		g.start.Created++
+		g.born = m.now
 		g.fresh, g.known, g.timed = true, true, true
 		g.at = m.special[bgraph.KeyStart]
 		if !g.start.system {
 			g.at.Arrivals++
-			g.at.wokenBy(m.waker(e))
+			g.at.enter()
+			g.at.wokenBy(m.waker(e, g.at))
 		}
 		return g
 	}
@@ -153,8 +172,7 @@ func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, f
 	_, to := st.Goroutine()
 	switch {
 	case to == trace.GoWaiting && !g.start.system:
-		g.at = m.node(st.Reason, "", st.Stack)
-		g.at.Arrivals++
+		m.find(g, st)
 	default:
 		g.at = m.special[bgraph.KeyStart]
 		g.folded = true // in the middle of a step
@@ -162,13 +180,21 @@ func (m *model) appear(e trace.Event, st trace.StateTransition, id trace.GoID, f
 	return g
 }
 
+// find says where a goroutine waits that has done so since before the trace began.
+func (m *model) find(g *goroutine, st *trace.StateTransition) {
+	if g.at = m.unknown; st.Stack != trace.NoStack {
+		g.at = m.node(st.Reason, "", st.Stack)
+	}
+	g.at.enter()
+}
+
 // block begins a wait.
-func (m *model) block(g *goroutine, st trace.StateTransition, e trace.Event) {
+func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 	g.account(m.now)
 	if g.start.Function == "" {
 		m.learn(g, st.Reason, st.Stack)
 	}
-	if g.start.system || !m.o.Raw && m.isFolded(st) {
+	if g.start.system || !m.o.Raw && m.isFolded(st.Reason, st.Stack) {
 		g.folded = true
 		g.set(trace.GoWaiting, m.now)
 		return
@@ -184,11 +210,12 @@ func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
 	g.at, g.folded = n, false
 	if !g.start.system {
 		n.Arrivals++
+		n.enter()
 	}
 }
 
 // wake ends a wait.
-func (m *model) wake(g *goroutine, e trace.Event) {
+func (m *model) wake(g *goroutine, e *trace.Event) {
 	if g.folded {
 		g.account(m.now)
 		g.set(trace.GoRunnable, m.now)
@@ -198,14 +225,14 @@ func (m *model) wake(g *goroutine, e trace.Event) {
 		if g.timed {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.wokenBy(m.waker(e))
+		g.at.wokenBy(m.waker(e, g.at))
 	}
 	g.set(trace.GoRunnable, m.now)
 	g.timed = true
 }
 
 // run lets it run: a wait is over, or a step goes on.
-func (m *model) run(g *goroutine, e trace.Event) {
+func (m *model) run(g *goroutine, e *trace.Event) {
 	if p := e.Proc(); p != g.proc {
 		if g.proc != trace.NoProc {
 			g.parts.Moves++
@@ -219,16 +246,16 @@ func (m *model) run(g *goroutine, e trace.Event) {
 		if g.timed {
 			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.Departures++
+		g.at.leave()
 	}
-	if !g.known {
-		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key != bgraph.KeyStart
+	if !g.known && !g.start.system { // of those only the CPU counts
+		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key > bgraph.KeyStart
 	}
 	g.set(trace.GoRunning, m.now)
 }
 
 // endCall ends a system call: one that was long was a wait.
-func (m *model) endCall(g *goroutine, to trace.GoState, e trace.Event) {
+func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	d := m.now.Sub(g.since)
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
@@ -250,13 +277,14 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e trace.Event) {
 }
 
 // end is the end of a goroutine.
-func (m *model) end(g *goroutine, e trace.Event) {
+func (m *model) end(g *goroutine, e *trace.Event) {
 	end := m.special[bgraph.KeyEnd]
 	m.step(g, end, e.Proc())
 	g.start.Ended++
 	if !g.start.system {
 		end.Arrivals++
-		end.Departures++
+		end.enter()
+		end.leave()
 	}
 	if g.fresh {
 		g.start.Life.Add(bgraph.Nanos(m.now.Sub(g.born)))
@@ -264,8 +292,8 @@ func (m *model) end(g *goroutine, e trace.Event) {
 }
 
 // cut ends the step at a place of the program where nothing is waited for.
-func (m *model) cut(e trace.Event, reason, label string) {
-	g := m.all[e.Goroutine()]
+func (m *model) cut(e *trace.Event, reason, label string) {
+	g := m.all.get(e.Goroutine())
 	if g == nil || g.state != stateRunning {
 		return
 	}
@@ -276,13 +304,13 @@ func (m *model) cut(e trace.Event, reason, label string) {
 func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
 	m.arrive(g, n, p)
 	if !g.start.system {
-		n.Departures++
+		n.leave()
 	}
 	g.since = m.now
 }
 
 // reply cuts the step where net/http sends the last part of a response.
-func (m *model) reply(g *goroutine, e trace.Event, stack trace.Stack) {
+func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
 	n := m.node(responseReason, "", stack)
 	if g.at != n { // not a second write of the same response
 		m.passBy(g, n, e.Proc())
@@ -292,43 +320,3 @@ func (m *model) reply(g *goroutine, e trace.Event, stack trace.Stack) {
 const responseReason = "response"
 
 const replyFunction = "net/http.(*response).finishRequest"
-
-// isReply reports whether a system call is part of the end of a response.
-func (m *model) isReply(stack trace.Stack) bool {
-	is, ok := m.replyAt[stack]
-	if !ok {
-		for f := range stack.Frames() {
-			is = is || f.Func == replyFunction
-		}
-		m.replyAt[stack] = is
-	}
-	return is
-}
-
-// isFolded reports whether a wait ends no step, as what is waited for is the Go runtime.
-func (m *model) isFolded(st trace.StateTransition) bool {
-	switch reason := st.Reason; {
-	case strings.HasPrefix(reason, "GC "), strings.HasPrefix(reason, "wait until GC"), reason == "preempted", reason == "wait for debug call":
-		return true
-	case reason != "sync":
-		return false
-	}
-	is, ok := m.foldAt[st.Stack]
-	if !ok {
-		is = waitsForCollector(st.Stack)
-		m.foldAt[st.Stack] = is
-	}
-	return is
-}
-
-// waitsForCollector looks for what called the semaphore of the runtime.
-func waitsForCollector(stack trace.Stack) bool {
-	for f := range stack.Frames() {
-		switch {
-		case f.Func == "runtime.gopark", f.Func == "runtime.goparkunlock", strings.HasPrefix(f.Func, "runtime.sem"):
-		default:
-			return strings.HasPrefix(f.Func, "runtime.gc") || strings.HasPrefix(f.Func, "runtime.stopTheWorld") || strings.HasPrefix(f.Func, "runtime.mallocgc")
-		}
-	}
-	return false
-}

@@ -1,6 +1,6 @@
 // Package gotrace reads execution traces of Go programs, as runtime/trace, net/http/pprof,
 // go test -trace and flight recorders write them, and makes blocking graphs of them: where
-// goroutines wait, what they do between two waits, and who wakes them.
+// goroutines wait, what they do between two waits, and what wakes them.
 //
 // It reads a trace as a stream: its memory follows the graph and the largest generation of
 // the trace, not its length. Traces may come from anybody; one that is cut off or broken is
@@ -19,8 +19,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 )
@@ -88,30 +86,6 @@ func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 		m.note(fmt.Sprintf("the trace is cut off or broken after %d events and %v; what came before is shown (%v)", m.events, m.now.Sub(m.first), err))
 	}
 	return m.snapshot(), nil
-}
-
-// readAll feeds the events to the model. The reader of the trace is not made for hostile
-// input, so that a panic of its is an error.
-func (m *model) readAll(in io.Reader) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("invalid trace: %v", p)
-		}
-	}()
-	r, err := trace.NewReader(in)
-	if err != nil {
-		return err
-	}
-	for {
-		e, err := r.ReadEvent()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		m.event(e)
-	}
 }
 
 // counted is a reader with a limit, that knows whether it was met.

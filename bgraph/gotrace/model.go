@@ -2,7 +2,6 @@ package gotrace
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,22 +20,20 @@ type model struct {
 	wall   time.Time // at wallAt; zero: not known
 	wallAt trace.Time
 
-	all     map[trace.GoID]*goroutine
+	all     goroutines
 	nodes   map[bgraph.Key]*node
 	edges   map[[2]*node]*bgraph.Edge
 	special [bgraph.KeyOverflow + 1]*node
+	unknown *node // not in the graph: where goroutines wait whose stack the trace has not told yet
 	starts  map[startKey]*start
 	spans   map[[2]string]*bgraph.Times
 	regions map[regionKey][]trace.Time
 	tasks   map[trace.TaskID]openTask
-	procs   map[trace.ProcID]uint64 // steps that ended there
+	procs   []procStat // by index
+	places  map[place]*place
 
 	// Of one generation: stacks are equal only within it.
-	nodeAt  map[nodeAt]*node
-	placeAt map[trace.Stack]*place
-	replyAt map[trace.Stack]bool
-	foldAt  map[trace.Stack]bool
-	places  map[place]*place
+	stacks map[trace.Stack]*stack
 
 	overflow    bgraph.Overflow
 	left        uint64 // goroutines beyond the limit
@@ -47,9 +44,10 @@ type model struct {
 	notes       []string
 }
 
-type nodeAt struct {
-	reason, label string
-	stack         trace.Stack
+// A procStat is what is known of a P.
+type procStat struct {
+	seen  bool
+	steps uint64 // that ended there
 }
 
 type regionKey struct {
@@ -64,7 +62,21 @@ type openTask struct {
 
 type node struct {
 	bgraph.Node
-	wakers map[*place]uint64
+	outside bool // who waits here waits for the network or for time
+	here    int64
+	wakers  []waker
+	out     [4]link // edges from here that were used of late
+	turn    uint8   // which of them makes room next
+}
+
+type link struct {
+	to   *node
+	edge *bgraph.Edge
+}
+
+type waker struct {
+	*place
+	count uint64
 }
 
 // A place is a line of a function.
@@ -83,10 +95,11 @@ type start struct {
 
 func newModel(o Options) *model {
 	m := &model{
-		o: o, all: map[trace.GoID]*goroutine{}, nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*bgraph.Edge{},
+		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*bgraph.Edge{},
 		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{}, regions: map[regionKey][]trace.Time{},
-		tasks: map[trace.TaskID]openTask{}, procs: map[trace.ProcID]uint64{}, places: map[place]*place{}, open: map[string]trace.Time{},
+		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, open: map[string]trace.Time{},
 	}
+	m.unknown = new(node)
 	m.overflow.MaxNodes, m.overflow.MaxEdges = o.MaxNodes, o.MaxEdges
 	for k, reason := range map[bgraph.Key]string{bgraph.KeyStart: "start", bgraph.KeyEnd: "end", bgraph.KeyOverflow: "overflow"} {
 		m.special[k] = &node{Node: bgraph.Node{Key: k, Reason: reason}}
@@ -96,10 +109,7 @@ func newModel(o Options) *model {
 	return m
 }
 
-func (m *model) newGeneration() {
-	m.nodeAt, m.placeAt, m.replyAt = map[nodeAt]*node{}, map[trace.Stack]*place{}, map[trace.Stack]bool{}
-	m.foldAt = map[trace.Stack]bool{}
-}
+func (m *model) newGeneration() { m.stacks = map[trace.Stack]*stack{} }
 
 func (m *model) note(text string) {
 	text = clean(text)
@@ -108,7 +118,7 @@ func (m *model) note(text string) {
 	}
 }
 
-func (m *model) event(e trace.Event) {
+func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 	if m.events == 0 {
 		m.first = e.Time()
 	}
@@ -124,16 +134,16 @@ func (m *model) event(e trace.Event) {
 		st := e.StateTransition()
 		switch st.Resource.Kind {
 		case trace.ResourceGoroutine:
-			m.transition(e, st)
+			m.transition(e, &st)
 		case trace.ResourceProc:
 			if _, to := st.Proc(); to == trace.ProcRunning {
-				m.procs[st.Resource.Proc()] += 0
+				m.proc(st.Resource.Proc())
 			}
 		}
 	case trace.EventRangeBegin, trace.EventRangeActive, trace.EventRangeEnd:
 		m.rangeEvent(e)
 	case trace.EventStackSample:
-		if g := m.all[e.Goroutine()]; g != nil {
+		if g := m.all.get(e.Goroutine()); g != nil {
 			g.parts.Samples++
 		}
 	case trace.EventTaskBegin:
@@ -141,7 +151,8 @@ func (m *model) event(e trace.Event) {
 		m.tasks[t.ID] = openTask{t.Type, m.now}
 		m.cut(e, "task begins", t.Type)
 	case trace.EventTaskEnd:
-		t := e.Task()
+		t := ended[0]
+		ended = ended[1:]
 		if begun, ok := m.tasks[t.ID]; ok {
 			delete(m.tasks, t.ID)
 			m.span("task", begun.name, m.now.Sub(begun.begun))
@@ -161,6 +172,19 @@ func (m *model) event(e trace.Event) {
 			}
 		}
 	}
+	return ended
+}
+
+// proc is what is known of P p; nil if it is none, or beyond the limit.
+func (m *model) proc(p trace.ProcID) *procStat {
+	if p < 0 || p >= bgraph.MaxDumpLoops {
+		return nil
+	}
+	for int(p) >= len(m.procs) {
+		m.procs = append(m.procs, procStat{})
+	}
+	m.procs[p].seen = true
+	return &m.procs[p]
 }
 
 func (m *model) span(kind, name string, d time.Duration) {
@@ -178,11 +202,11 @@ func (m *model) span(kind, name string, d time.Duration) {
 }
 
 // rangeEvent handles phases: of the collector, of the stopped world, of assists.
-func (m *model) rangeEvent(e trace.Event) {
+func (m *model) rangeEvent(e *trace.Event) {
 	r := e.Range()
 	begin := e.Kind() != trace.EventRangeEnd
 	if r.Name == "GC mark assist" {
-		if g := m.all[e.Goroutine()]; g != nil {
+		if g := m.all.get(e.Goroutine()); g != nil {
 			g.account(m.now)
 			g.assisting = begin
 		}
@@ -203,51 +227,6 @@ func (m *model) rangeEvent(e trace.Event) {
 	}
 }
 
-// node returns the node of a wait with that reason and stack.
-func (m *model) node(reason, label string, stack trace.Stack) *node {
-	at := nodeAt{reason, label, stack}
-	n := m.nodeAt[at]
-	if n != nil {
-		return n
-	}
-	frames := framesOf(stack)
-	reason = refine(reason, frames)
-	frames = trim(frames)
-	if reason == responseReason {
-		if i := slices.IndexFunc(frames, func(f bgraph.Frame) bool { return f.Function == replyFunction }); i > 0 {
-			frames = frames[i:] // however it was written
-		}
-	}
-	k := keyOf(reason, label, frames)
-	if n = m.nodes[k]; n == nil {
-		if len(m.nodes) >= m.o.MaxNodes {
-			m.overflow.Nodes++
-			return m.special[bgraph.KeyOverflow]
-		}
-		n = &node{Node: bgraph.Node{Key: k, Reason: clean(reason), Label: clean(label), Stack: frames}}
-		m.nodes[k] = n
-	}
-	m.nodeAt[at] = n
-	return n
-}
-
-// waker is the place that ended a wait; nil if the scheduler did.
-func (m *model) waker(e trace.Event) *place {
-	if e.Goroutine() == trace.NoGoroutine {
-		return nil
-	}
-	stack := e.Stack()
-	p, ok := m.placeAt[stack]
-	if !ok {
-		n := bgraph.Node{Stack: trim(framesOf(stack))}
-		if f := n.Place(); f != nil {
-			p = m.intern(place{f.Function, f.File, f.Line})
-		}
-		m.placeAt[stack] = p
-	}
-	return p
-}
-
 func (m *model) intern(p place) *place {
 	if known := m.places[p]; known != nil {
 		return known
@@ -256,17 +235,37 @@ func (m *model) intern(p place) *place {
 	return &p
 }
 
+// enter and leave follow how many goroutines are at the node.
+func (n *node) enter() {
+	n.here++
+	n.Peak = max(n.Peak, n.here)
+}
+
+func (n *node) leave() {
+	n.here--
+	n.Departures++
+}
+
+// wokenBy counts a wake. The frequent wakers are near the front of the list.
 func (n *node) wokenBy(p *place) {
 	if p == nil {
 		p = &scheduler
 	}
-	if n.wakers == nil {
-		n.wakers = map[*place]uint64{}
+	for i := range n.wakers {
+		if w := &n.wakers[i]; w.place == p {
+			w.count++
+			if i > 0 && w.count > n.wakers[i-1].count {
+				n.wakers[i], n.wakers[i-1] = n.wakers[i-1], n.wakers[i]
+			}
+			return
+		}
 	}
-	if _, known := n.wakers[p]; !known && len(n.wakers) >= bgraph.MaxWakers-1 {
-		p = &others
+	switch {
+	case len(n.wakers) < bgraph.MaxWakers-1 || p == &others:
+		n.wakers = append(n.wakers, waker{p, 1})
+	default:
+		n.wokenBy(&others)
 	}
-	n.wakers[p]++
 }
 
 var (
@@ -333,24 +332,40 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 	if !g.start.system {
 		if g.known {
 			m.count(g, from, to)
-			if p != trace.NoProc {
-				m.procs[p]++
+			if stat := m.proc(p); stat != nil {
+				stat.steps++
 			}
 		}
 	}
 	g.ran, g.parts, g.known = 0, bgraph.Parts{}, true
 }
 
-func (m *model) count(g *goroutine, from, to *node) {
+// edge returns the edge between two nodes; nil if there is no room for it.
+func (m *model) edge(from, to *node) *bgraph.Edge {
+	for i := range from.out {
+		if l := &from.out[i]; l.to == to {
+			return l.edge
+		}
+	}
 	k := [2]*node{from, to}
 	e := m.edges[k]
 	if e == nil {
 		if len(m.edges) >= m.o.MaxEdges {
 			m.overflow.Edges++
-			return
+			return nil
 		}
 		e = &bgraph.Edge{From: from.Key, To: to.Key}
 		m.edges[k] = e
+	}
+	from.out[from.turn] = link{to, e}
+	from.turn = (from.turn + 1) % uint8(len(from.out))
+	return e
+}
+
+func (m *model) count(g *goroutine, from, to *node) {
+	e := m.edge(from, to)
+	if e == nil {
+		return
 	}
 	e.Count++
 	e.CPU.Add(bgraph.Nanos(g.ran))
@@ -380,9 +395,9 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		s.Program.Started = s.Taken.Add(-s.Span.Duration())
 	}
 	m.finish()
-	for _, p := range slices.Sorted(maps.Keys(m.procs)) {
-		if p >= 0 && int(p) < bgraph.MaxDumpLoops {
-			s.Loops = append(s.Loops, bgraph.LoopStat{Index: int(p), Steps: m.procs[p]})
+	for i, p := range m.procs {
+		if p.seen {
+			s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Steps: p.steps})
 		}
 	}
 	s.CollectorCPU = bgraph.Nanos(m.collector)
@@ -395,8 +410,8 @@ func (m *model) snapshot() *bgraph.Snapshot {
 			continue
 		}
 		n.Wakers = nil
-		for p, count := range n.wakers {
-			n.Wakers = append(n.Wakers, bgraph.Waker{Function: clean(p.function), File: clean(p.file), Line: p.line, Count: count})
+		for _, w := range n.wakers {
+			n.Wakers = append(n.Wakers, bgraph.Waker{Function: clean(w.function), File: clean(w.file), Line: w.line, Count: w.count})
 		}
 		slices.SortFunc(n.Wakers, func(a, b bgraph.Waker) int {
 			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
@@ -425,7 +440,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 
 // finish counts what is there at the end.
 func (m *model) finish() {
-	for _, g := range m.all {
+	for _, g := range m.all.byID {
 		g.account(m.now)
 		if g.start.gc {
 			m.collector += g.ran
@@ -441,8 +456,5 @@ func (m *model) finish() {
 		if n.Key > bgraph.KeyOverflow {
 			n.Oldest = max(n.Oldest, bgraph.Nanos(m.now.Sub(g.since)))
 		}
-	}
-	for _, n := range m.nodes {
-		n.Peak = max(n.Peak, n.Now)
 	}
 }

@@ -72,7 +72,7 @@ func ponger(ping, pong chan int) {
 	}
 }
 
-// Every hand-over is there, with who woke whom, and what began has ended.
+// Every hand-over is there, with the waker and the woken, and what began has ended.
 func TestCountsOfAKnownProgram(t *testing.T) {
 	const rounds = 2000
 	s := traced(t, Options{}, func() {
@@ -167,7 +167,7 @@ func TestTimesOfAKnownProgram(t *testing.T) {
 	}
 	for i := range sleep.Wakers {
 		if sleep.Wakers[i].Function != "" && !strings.Contains(sleep.Wakers[i].Function, "time.") {
-			t.Logf("woken by %+v", sleep.Wakers[i]) // whoever ran the timers
+			t.Logf("woken by %+v", sleep.Wakers[i]) // by the goroutine that ran the timers
 		}
 	}
 	for i := range s.Edges {
@@ -196,7 +196,7 @@ func locker(n int) {
 	}
 }
 
-// A lock is a lock, and its waker is who unlocks it.
+// A lock is a lock, and its waker is the one that unlocks it.
 func TestReasons(t *testing.T) {
 	s := traced(t, Options{}, func() {
 		locked.Lock()

@@ -19,7 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Handler serves the graph of the program, see Default, over HTTP, for people and for
@@ -30,7 +30,7 @@ import (
 // Without a query it answers with a page of links and a table. The query says more:
 //
 //	format=   dump, text, summary, json, dot, svg, folded, pprof or lint
-//	seconds=  what happened in so many seconds from now on, 1 to 300, see Diff
+//	seconds=  what happens in the next N seconds, 1 to 300, see Diff
 //	focus=    only nodes that this regular expression matches, see Snapshot.Filter
 //	ignore=   not those that this one matches
 //	sort=     column to sort the text by, see Columns
@@ -38,7 +38,7 @@ import (
 //	color=    cpu or wait: what colours a drawing
 //	metric=   cpu, wait, ready, count or heap: what folded stacks count
 //
-// Whoever can reach it learns how the program works and what it is doing: mount it
+// Anybody who can reach it learns how the program works and what it is doing: mount it
 // where only operators come. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
 func Handler() http.Handler {
@@ -73,8 +73,8 @@ type handler struct {
 
 // pause waits for d. A task parks.
 func pause(ctx context.Context, d time.Duration) error {
-	if task.Current() != nil {
-		return task.Under(ctx, func() error { return task.Sleep(d) })
+	if engine.Current() != nil {
+		return engine.Under(ctx, func() error { return engine.Sleep(d) })
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -245,7 +245,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Rendered first, so that an error is an error and not half a page; and away from
 	// the loop, if this is a task, as a large graph takes some milliseconds.
 	var out bytes.Buffer
-	task.Offload(func() {
+	engine.Offload(func() {
 		if q.focus != nil || q.ignore != nil {
 			s = s.Filter(q.focus, q.ignore)
 		}

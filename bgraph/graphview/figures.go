@@ -22,7 +22,7 @@ func RateText(v float64) string { return rateText(v) }
 // BytesText says how many bytes there are: 12 B, 4.00 KiB.
 func BytesText(v float64) string { return bytesText(v) }
 
-// ShortenText cuts text in the middle if it takes more than so many columns of a
+// ShortenText cuts text in the middle if it takes more than that many columns of a
 // terminal.
 func ShortenText(text string, columns int) string { return shorten(text, columns) }
 

@@ -58,7 +58,7 @@ const (
 	padGrowth  = 13
 	longestBox = 34 // columns of a name
 
-	widestForLines = 480 // of a box that has so many lines
+	widestForLines = 480 // of a box that has that many lines
 )
 
 // size writes the lines of each box and makes it large enough for them; where more tasks

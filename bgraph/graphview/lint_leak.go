@@ -13,7 +13,7 @@ const (
 	// What a task may hold for good reason, and what is too little to speak of.
 	heldPerTask, heldBytesPerTask = 4, 256 << 10
 	leastLeak, leastLeakBytes     = 100, 1 << 20
-	// A cycle counts if tasks went round so many times, and if it explains that share
+	// A cycle counts if tasks went round that many times, and if it explains that share
 	// of what is missing.
 	leastTurns  = 10
 	leastPart   = 0.25
@@ -21,7 +21,7 @@ const (
 	cycleBudget = 1 << 20 // edges looked at, so that a huge graph does not take for ever
 )
 
-// progress is what task.Progress counts, which is only ever taken.
+// progress is what ressched.Progress counts, which is only ever taken.
 const progress = "progress"
 
 // leaks finds cycles of the graph on which tasks take more of a resource than they

@@ -14,7 +14,7 @@ import (
 // nothing special.
 var (
 	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore"}
-	// queueWaits are for something that is scarce: whoever waits wants to go on.
+	// queueWaits are for something that is scarce: all that wait want to go on.
 	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send", "offload", "disk", "connect", "write"}
 	// certainWaits are for other tasks, and nobody lets a task do that for long.
 	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send"}
@@ -111,7 +111,7 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 	for _, e := range l.from(n.Key) {
 		all += e.Count
 		if e.To == n.Key {
-			back += e.Count
+			back += e.Count - min(e.Count, e.Parts.Calls) // a step with a system call did something
 		}
 	}
 	if back < all/2+1 || float64(n.Peak) < l.o.ConvoyTasks || l.perSecond(back) < 100 {

@@ -90,7 +90,7 @@ func healthy() scene {
 	return sc
 }
 
-// node adds a node: of so many arrivals now are there still.
+// node adds a node, and how many of its arrivals are there still.
 func (sc scene) node(k bgraph.Key, reason string, arrivals uint64, now int64, wait, ready time.Duration) {
 	n := bgraph.Node{Key: k, Reason: reason, Arrivals: arrivals, Departures: arrivals - uint64(now), Now: now, Peak: 2 * now}
 	if k != bgraph.KeyEnd {

@@ -67,7 +67,7 @@ var fits = func() map[string][]mode {
 	return map[string][]mode{
 		"sort":     {modeText, modeTop},
 		"limit":    append([]mode{modeText, modeMD}, drawn...),
-		"prune":    drawn,
+		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
 		"focus":    append([]mode{modeTop, modeHTTP}, written...),
 		"ignore":   append([]mode{modeTop, modeHTTP}, written...),
@@ -106,7 +106,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
 	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
 	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
-	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw so many nodes; 0 means all rows, or as many nodes as one can look at")
+	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw that many nodes; 0 means all rows, or as many nodes as one can look at")
 	flags.BoolVar(&set.stacks, "stacks", false, "show the call stack of every node")
 	flags.Func("focus", "show only nodes whose name or stack this `regexp` matches", setRegexp(&set.focus))
 	flags.Func("ignore", "leave out nodes whose name or stack this `regexp` matches", setRegexp(&set.ignore))
@@ -119,7 +119,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
-	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of a drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
+	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
 	flags.BoolVar(&set.version, "version", false, "print the version of bgdump and stop")
 	return flags, wanted
 }

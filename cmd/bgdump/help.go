@@ -8,9 +8,9 @@ import (
 )
 
 const usage = `Bgdump shows where the goroutines or tasks of a Go program wait, what they do
-between two waits, and who wakes them: its blocking graph. Of any Go program it
-makes that from an execution trace; programs built with Capriccio for Go keep it
-all the time at next to no cost.
+between two waits, and what wakes them: its blocking graph. Of any Go program
+it makes that from an execution trace; programs built with Capriccio for Go keep
+it all the time at next to no cost.
 
 Usage:
 
@@ -68,7 +68,7 @@ for Go are seen as little more than coroutine switches there: ask such a program
 for its own graph. A trace that is cut off is shown as far as it goes.
 
 The process is asked by a signal, but only if it announces that it expects it;
-no other process is disturbed. Whoever may send it a signal and read its files
+no other process is disturbed. Those who may send it a signal and read its files
 may ask, which is its user and root. What bgdump reads may come from anybody.
 
 The exit status is 0 if all went well, 1 if -lint has found errors or warnings

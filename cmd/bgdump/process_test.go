@@ -373,7 +373,7 @@ func announcingProgram() {
 	}
 	fmt.Println("ready")
 	for range signals {
-		// Whoever asks holds a lock, so that no summary is printed for nobody.
+		// The asking goroutine holds a lock, so that no summary is printed for nobody.
 		quiet := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
 		now := time.Now()
 		s := &bgraph.Snapshot{Program: bgraph.Program{Name: fmt.Sprintf("quiet=%v", quiet), PID: os.Getpid(), Started: now.Add(-time.Second)}, Taken: now, Span: 1e9}

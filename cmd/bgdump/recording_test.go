@@ -62,7 +62,7 @@ func (u *underWay) answers(err error) {
 	})
 }
 
-// rounds lets so many intervals pass.
+// rounds lets n intervals pass.
 func (u *underWay) rounds(n int) {
 	for range n {
 		u.clock.advance(time.Minute)

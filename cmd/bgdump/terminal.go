@@ -105,7 +105,7 @@ func (t *terminal) leave() {
 		return
 	}
 	t.used = false
-	// Whoever cannot be told so any more need not be.
+	// A reader that can't be told so any more need not be.
 	_, _ = t.out.WriteString(leaveScreen)
 	_ = unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before)
 }

@@ -277,7 +277,7 @@ func (v *topView) helpLines() []line {
 	return append(lines, line{text: fmt.Sprintf("  %c  %-9s %s", nameLetter, "Node", "the place where tasks wait")})
 }
 
-// move sorts by the column that is so many to the right.
+// move sorts by the column n places to the right.
 func (v *topView) move(by int) {
 	names := append([]string{}, nameColumn)
 	for _, c := range slices.Backward(columnsFor(v.width, v.sort)) {

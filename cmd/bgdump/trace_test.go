@@ -84,7 +84,7 @@ func TestTracesOfAURL(t *testing.T) {
 	}
 }
 
-// Who looks at a page all the time gets a trace of one second, and the next not before ten are over.
+// A reader that looks at a page all the time gets a trace of one second, and the next not before ten are over.
 func TestLiveTracesArePaced(t *testing.T) {
 	var traced atomic.Int32
 	mux := http.NewServeMux()

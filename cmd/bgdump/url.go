@@ -51,7 +51,7 @@ type place struct {
 const (
 	mostTrace    = 512 << 20
 	usualTracing = 5 * time.Second
-	// Who looks all the time gets one second of every ten.
+	// A reader that looks all the time gets one second of every ten.
 	liveTracing = time.Second
 	livePause   = 9 * time.Second
 )

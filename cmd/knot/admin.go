@@ -70,7 +70,7 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	if local, ok := ln.Addr().(*net.TCPAddr); ok && local.IP.IsLoopback() {
 		handler = onlyByAddress(handler)
 	} else {
-		log.Warn("knot: the admin address can be reached from other machines; whoever comes there sees how this program works", "addr", ln.Addr().String())
+		log.Warn("knot: the admin address can be reached from other machines; anybody who reaches it sees how this program works", "addr", ln.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel

@@ -272,7 +272,7 @@ func TestSystemd(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
-	// The socket is as it was: who comes now waits for the next start.
+	// The socket is as it was: a client that comes now waits for the next start.
 	nc, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	root := flag.String("root", ".", "folder of the files")
 	delay := flag.Duration("delay", 0, "let each request wait for so long, as for a database")
-	fixed := flag.Int("servlets", 0, "always so many servlets in serve; 0: as many as the load needs")
+	fixed := flag.Int("servlets", 0, "always this many servlets in serve; 0: as many as the load needs")
 	high := flag.Float64("high", 20, "HIGH of the paper")
 	stats := flag.Duration("stats", 0, "print the number of servlets and of responses so often")
 	cpu := flag.String("cpuprofile", "", "file for a profile of the processor's time")

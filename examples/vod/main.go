@@ -107,7 +107,7 @@ func parse(data []byte) (from int64, complete bool, err error) {
 	return from, true, err
 }
 
-// refusal is what is sent to whoever asked for something wrong.
+// refusal is what is sent to a client that asked for something wrong.
 func refusal(err error) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%v\n", len(err.Error())+1, err)
 }

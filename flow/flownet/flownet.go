@@ -5,7 +5,7 @@
 // A connection is a flow. It is closed when nothing of it is left in the graph and nobody is
 // to read from it: so no module closes it, and none can forget to. After each piece of data
 // it is not read from until a module sends More, so that a client can't send faster than the
-// program works; and who does not send More says that the connection may end.
+// program works; and a sender that leaves out More says that the connection may end.
 //
 // A connection that waits for data holds neither a task nor a buffer.
 package flownet

@@ -1,7 +1,7 @@
 // Package adapt decides how many workers serve a queue, from how fast work arrives and how
 // long a piece of it takes (Aspen, PPoPP 2007, section 4, "Adaptive thread allocation").
 //
-// It has no queue, starts nothing and reads no clock: whoever uses it says what time it is
+// It has no queue, starts nothing and reads no clock: its user says what time it is
 // and what happened, so that all of it can be tested by ticks. The types are not safe for
 // use by several goroutines at once.
 //

@@ -30,7 +30,7 @@ type Party struct {
 //	┌──────────────▶ yield due ─────────────────┐
 //	next due ◀──────────────────────────────────┘
 //
-// Whoever calls next waits in next until somebody calls yield, and the reverse.
+// The caller of next waits in next until somebody calls yield, and the reverse.
 // Before its first next, the coroutine's own goroutine, not started, is what waits.
 // All fields are ring-private.
 type slot struct {
@@ -100,7 +100,7 @@ type Coro struct {
 // Init makes c a new, parked member of the ring of the calling goroutine. The first
 // switch to it calls body, which must call Enter with its argument before anything
 // else. The goroutine ends when body returns, which it may do in two cases: the whole
-// ring is being taken down (whoever is parked in the slot of c runs next, and must
+// ring is being taken down (the one parked in the slot of c runs next, and must
 // return in turn unless it is the ring's own goroutine), or it has called Leave. body
 // must not let a panic escape.
 func (c *Coro) Init(body func(yield func(struct{}) bool)) {
@@ -144,8 +144,8 @@ func (c *Coro) Enter(yield func(struct{}) bool) {
 // comes from a deferred function), goexit must be set and to must be a coroutine
 // that has never run.
 //
-// The end of a goroutine resumes whoever is parked in its own slot, so Leave sees
-// to it that this is to, and that whoever was there is parked where to was. Besides,
+// The end of a goroutine resumes the one that is parked in its own slot, so Leave sees
+// to it that this is to, and that the one that was there is parked where to was. Besides,
 // iter.Pull passes a Goexit on to a goroutine that waits in next but not to one that
 // waits in yield; if next is due, the leaving goroutine first takes that turn itself.
 func (c *Coro) Leave(to *Party, goexit bool) {

@@ -23,7 +23,7 @@ var pull = findPull()
 type pullLayout struct {
 	start   uintptr // where a goroutine of iter.Pull starts
 	startAt uintptr // where a g keeps that
-	coroAt  uintptr // how far from the base of its stack such a goroutine keeps its coro, which begins with who waits for it
+	coroAt  uintptr // how far from the base of its stack such a goroutine keeps its coro, which begins with the goroutine that waits for it
 }
 
 // findPull tries it out with three pulls from different depths.

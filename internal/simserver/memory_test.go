@@ -3,12 +3,13 @@
 package simserver
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // 111 requests hold as much memory as there may be, for a minute; who comes then is admitted
@@ -50,8 +51,8 @@ func TestPollersThatAPostReleases(t *testing.T) {
 	} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprintf("%s/seed=%d", c.name, seed), func(t *testing.T) {
-				var lock task.Mutex
-				changed := task.NewCond(&lock)
+				var lock engine.Mutex
+				changed := engine.NewCond(&lock)
 				releases := 0
 				cfg := Config{Seed: seed, Loops: c.loops, Memory: c.limit << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute}
 				cfg.Handler = func(w *World) knot.Handler {
@@ -69,7 +70,7 @@ func TestPollersThatAPostReleases(t *testing.T) {
 						w.Memory.Hold(c.each)
 						defer w.Memory.Release(c.each)
 						for before := releases; releases == before; {
-							if err := changed.WaitCancel(); err != nil {
+							if err := changed.WaitContext(context.Background()); err != nil {
 								return err
 							}
 						}

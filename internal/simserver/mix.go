@@ -3,6 +3,7 @@
 package simserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,24 +14,25 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Mix is a handler that does what the query of a request says: steps, each a letter
 // and a number, with dots between them.
 //
-//	w  works so many µs              s  sleeps so many µs
-//	h  holds so many bytes from now  z  sends so many bytes in the end
-//	l  works so many µs under a lock b  sleeps so many µs at a backend with few workers
-//	k  sleeps so many µs under it
-//	r  reads so many bytes of a file p  writes them to one
-//	e  reads the body                c  sends so many pieces, 100 ms apart
+//	w  works that many µs            s  sleeps that many µs
+//	h  holds that many bytes         z  sends that many bytes in the end
+//	l  works under a lock            b  sleeps at a backend with few workers
+//	k  sleeps under it               j  the same under another lock
+//	r  reads bytes of a file         p  writes them to one
+//	e  reads the body                c  sends pieces, 100 ms apart
 //	x  panics
 type Mix struct {
 	w       *World
-	lock    task.Mutex
-	backend *task.Semaphore
+	lock    engine.Mutex
+	other   engine.Mutex
+	backend *engine.Semaphore
 	folder  string        // of files; "": there are none
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
@@ -49,7 +51,7 @@ const (
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
+	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder}
 	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil
@@ -152,7 +154,7 @@ func (t *mixTask) step(what byte, n int) error {
 	case 'w':
 		m.w.Work(d)
 	case 's':
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'h':
 		t.held += n
 		m.w.Memory.Hold(n)
@@ -164,14 +166,8 @@ func (t *mixTask) step(what byte, n int) error {
 		began := m.w.Now()
 		m.w.Work(d)
 		m.locked += m.w.Now() - began
-	case 'k':
-		if err := m.lock.LockCancel(); err != nil {
-			return err
-		}
-		defer m.lock.Unlock()
-		began := m.w.Now()
-		defer func() { m.locked += m.w.Now() - began }()
-		return task.Sleep(d)
+	case 'k', 'j':
+		return m.sleepUnder(what == 'j', d)
 	case 'b':
 		if err := m.backend.Acquire(1); err != nil {
 			return err
@@ -179,7 +175,7 @@ func (t *mixTask) step(what byte, n int) error {
 		defer m.backend.Release(1)
 		began := m.w.Now()
 		defer func() { m.served += m.w.Now() - began }()
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'r':
 		return t.readFile(n)
 	case 'p':
@@ -193,6 +189,22 @@ func (t *mixTask) step(what byte, n int) error {
 		panic("as the request says")
 	}
 	return nil
+}
+
+func (m *Mix) sleepUnder(other bool, d time.Duration) error {
+	lock := &m.lock
+	if other {
+		lock = &m.other
+	}
+	if err := lock.LockContext(context.Background()); err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	began := m.w.Now()
+	if !other {
+		defer func() { m.locked += m.w.Now() - began }()
+	}
+	return engine.Sleep(d)
 }
 
 func (t *mixTask) readFile(n int) error {
@@ -246,7 +258,7 @@ func (t *mixTask) stream(n int) error {
 		if err := x.Flush(); err != nil {
 			return err
 		}
-		if err := task.Sleep(100 * time.Millisecond); err != nil {
+		if err := engine.Sleep(100 * time.Millisecond); err != nil {
 			return err
 		}
 	}

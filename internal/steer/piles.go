@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A pileKey is a node on one loop.
 type pileKey struct {
 	loop int
-	node task.NodeID
+	node engine.NodeID
 }
 
 // pileTasks is how many tasks must wait at a node for it to be looked at.
@@ -19,7 +19,7 @@ const pileTasks = 16
 
 // watchPiles has loops watch the nodes where tasks have become more twice in a row; and if those inside
 // hold up the others, all where tasks wait, the most first.
-func (s *Steering) watchPiles(rt *task.Runtime) {
+func (s *Steering) watchPiles(rt *engine.Runtime) {
 	was := s.piles
 	s.piles = nil
 	heldUp, least := s.ledger.HeldUp(), uint64(pileTasks)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkNop is a turn of a loop with so many requests that complete at once; ns/op is
+// BenchmarkNop is a turn of a loop with a number of requests that complete at once; ns/op is
 // for the whole turn.
 func BenchmarkNop(b *testing.B) {
 	for name, batch := range map[string]int{"1": 1, "64": 64} {

@@ -1,5 +1,5 @@
 // Package uring is the io_uring(7) of one loop: Ring, the two queues that are shared with
-// the kernel, and Driver, which gives each request a token, finds who waits for its
+// the kernel, and Driver, which gives each request a token, finds what waits for its
 // completion, and does both halves of a loop's turn, handing over what was asked for and
 // waiting, in one io_uring_enter(2).
 //

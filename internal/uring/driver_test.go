@@ -160,7 +160,7 @@ func TestStaleToken(t *testing.T) {
 	})
 }
 
-// A signal to a thread of the kernel may come too early: of so many, some do.
+// A signal to a thread of the kernel may come too early: of this many, some do.
 func TestCancelOfWhatAThreadDoes(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
 		p := pipe(t)

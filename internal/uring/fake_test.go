@@ -36,7 +36,7 @@ type fakeKernel struct {
 // A fault is what one enter does instead of its work.
 type fault struct {
 	e     syscall.Errno // fails with e, having done nothing
-	short int           // if positive, takes at most so many entries
+	short int           // if positive, takes at most that many entries
 }
 
 const fakeArray = 64

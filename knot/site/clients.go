@@ -17,7 +17,7 @@ const DefaultMaxClients = 100_000
 
 // Clients limits how often each client may ask: a bucket for each that holds up to burst requests
 // and gains perSecond of them in a second. Clients are told apart by address, of IPv6 by its first
-// 64 bits. Who asks too often gets 429 with Retry-After. When it knows as many clients as it may,
+// 64 bits. A client that asks too often gets 429 with Retry-After. When it knows as many clients as it may,
 // the one that has asked least recently is forgotten, and begins with a full bucket should it come
 // back. Safe from anywhere; it never parks.
 type Clients struct {
@@ -27,7 +27,7 @@ type Clients struct {
 
 	mu      sync.Mutex
 	buckets map[netip.Addr]*list.Element // of *bucket; guarded by mu
-	recent  list.List                    // who has asked last is first; guarded by mu
+	recent  list.List                    // the last to ask is first; guarded by mu
 	refused uint64                       // guarded by mu
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClosedConfig describes a closed loop: so many clients, each of which sends its next
+// ClosedConfig describes a closed loop: a number of clients, each of which sends its next
 // request when the one before is answered.
 type ClosedConfig struct {
 	Target

@@ -13,7 +13,7 @@ type CrowdConfig struct {
 	Clients int
 	Jam     time.Duration // from the beginning: nobody hangs up
 	Keep    time.Duration // afterwards, how long a connection is kept when it has been answered
-	Limit   time.Duration // the run ends, whoever is still waiting
+	Limit   time.Duration // the run ends even if some still wait
 }
 
 // CrowdResult is what became of a crowd.

@@ -20,7 +20,7 @@ type FilesConfig struct {
 	Warm  time.Duration // before measuring
 	For   time.Duration // measured
 	// Next draws a file. The request is sent as it is; the response has to have a body of
-	// so many bytes.
+	// that many bytes.
 	Next func() (request []byte, bodyBytes int64)
 	// PerConn is how many requests a client makes on a connection before it opens another; 0:
 	// all on one. The first then counts from before it connects.

@@ -10,7 +10,7 @@ import (
 type Phase struct {
 	For   time.Duration
 	Rates []float64 // requests per second of each class
-	// Burst, if more than 0, has requests come so many at once, at even distances from
+	// Burst, if more than 0, has requests come that many at once, at even distances from
 	// the beginning of the phase on, and not by a Poisson process.
 	Burst int
 }

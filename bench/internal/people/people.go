@@ -40,7 +40,7 @@ type Group struct {
 	// Upgrade: the connection becomes one on which each byte comes back. It is served when
 	// the first has, and lost if one does not come back; Pause is between two bytes.
 	Upgrade bool
-	// Files: the path is a page with so many files, which are then fetched from PATH.0,
+	// Files: the path is a page with this many files, which are then fetched from PATH.0,
 	// PATH.1 … over six connections. Each person has new ones for each visit.
 	Files int
 
@@ -292,7 +292,7 @@ func (p *person) dial(deadline time.Time) error {
 		if p.ReadRate == 0 {
 			return nil
 		}
-		// Else the kernel takes megabytes for one who does not read.
+		// Else the kernel takes megabytes for a client that does not read.
 		var err error
 		outer := raw.Control(func(fd uintptr) {
 			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, slowBuffer)

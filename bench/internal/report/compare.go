@@ -9,18 +9,26 @@ import (
 	"text/tabwriter"
 )
 
-// HigherIsBetter reports whether more of a metric is good: rates and counts of what was
-// achieved are, times, sizes and losses are not. The unit decides, but for a few names.
-func HigherIsBetter(metric, unit string) bool {
-	for _, good := range []string{"goodput", "served", "success", "clients", "ops-of-best", "sessions"} {
-		if strings.HasPrefix(metric, good) || strings.HasSuffix(metric, "-"+good) {
-			return true
-		}
+// Direction is 1 if more of a metric is good, -1 if less is, 0 if it only describes a run. Rates and
+// counts of what was achieved are good, times, sizes and losses are not. The unit decides, but
+// for a few names.
+func Direction(metric, unit string) int {
+	named := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			return strings.HasPrefix(metric, name) || strings.HasSuffix(metric, "-"+name)
+		})
 	}
-	if strings.HasPrefix(metric, "cpu-") {
-		return false
+	switch {
+	case named("server-busy", "client-busy", "client-late", "others", "missed", "asked", "read-from-disk", "consumed", "servlets", "capacity"):
+		return 0
+	case named("goodput", "served", "success", "clients", "ops-of-best", "sessions"):
+		return 1
+	case named("cpu", "refused", "lost", "killed"):
+		return -1
+	case strings.HasSuffix(unit, "/s") && !strings.HasPrefix(unit, "ms"):
+		return 1
 	}
-	return strings.HasSuffix(unit, "/s") && !strings.HasPrefix(unit, "ms")
+	return -1
 }
 
 // Ratio is how a value has changed: after divided by before, with the bounds of the interval
@@ -105,9 +113,9 @@ func Compare(before, after *Report, systems []string) []Difference {
 		d := Difference{before.Name, b, a, RatioOf(b.Samples, a.Samples), 1}
 		switch {
 		case math.IsNaN(d.Ratio.Low):
-		case HigherIsBetter(b.Metric, b.Unit):
+		case Direction(b.Metric, b.Unit) > 0:
 			d.Worse = 1 / d.Ratio.High
-		default:
+		case Direction(b.Metric, b.Unit) < 0:
 			d.Worse = d.Ratio.Low
 		}
 		found = append(found, d)

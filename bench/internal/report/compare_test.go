@@ -45,13 +45,14 @@ func TestRatioOfFewOrOddSamples(t *testing.T) {
 func TestWhichDirectionIsGood(t *testing.T) {
 	for _, m := range []struct {
 		metric, unit string
-		higher       bool
+		want         int
 	}{
-		{"rps", "req/s", true}, {"reads", "reads/s", true}, {"p99", "ms", false}, {"goodput-share", "%", true}, {"refused", "%", false},
-		{"cpu-per-request", "ns", false}, {"bytes-per-conn", "B", false}, {"clients", "1", true}, {"cpu-per-client", "ms/s", false}, {"throughput", "MB/s", true},
+		{"rps", "req/s", 1}, {"reads", "reads/s", 1}, {"p99", "ms", -1}, {"goodput-share", "%", 1}, {"refused", "%", -1},
+		{"cpu-per-request", "ns", -1}, {"bytes-per-conn", "B", -1}, {"clients", "1", 1}, {"cpu-per-client", "ms/s", -1}, {"throughput", "MB/s", 1},
+		{"lost", "req/s", -1}, {"refused", "req/s", -1}, {"server-busy", "%", 0}, {"read-from-disk", "MB/s", 0}, {"requests-served", "%", 1},
 	} {
-		if HigherIsBetter(m.metric, m.unit) != m.higher {
-			t.Errorf("%s [%s]: higher is better is %v", m.metric, m.unit, !m.higher)
+		if got := Direction(m.metric, m.unit); got != m.want {
+			t.Errorf("%s [%s]: direction %d, want %d", m.metric, m.unit, got, m.want)
 		}
 	}
 }
@@ -87,15 +88,18 @@ func TestWorseIsByDirection(t *testing.T) {
 }
 
 func TestReplaceBlock(t *testing.T) {
-	doc, err := ReplaceBlock("# A\n", "x", "one\n")
+	doc, err := ReplaceBlock("# A\n", "x", "one\n", false)
 	if err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n" {
 		t.Errorf("%q, %v", doc, err)
 	}
-	doc, err = ReplaceBlock(doc+"after\n", "x", "two\n")
+	doc, err = ReplaceBlock(doc+"after\n", "x", "two\n", false)
 	if err != nil || strings.Contains(doc, "one") || !strings.HasSuffix(doc, "two\n<!-- end of x -->\nafter\n") {
 		t.Errorf("%q, %v", doc, err)
 	}
-	if _, err := ReplaceBlock("<!-- bench x -->\n", "x", ""); err == nil || !strings.Contains(err.Error(), "end of x") {
+	if doc, err = ReplaceBlock("# A\n\n## B\n", "x", "one\n", true); err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n\n## B\n" {
+		t.Errorf("first: %q, %v", doc, err)
+	}
+	if _, err := ReplaceBlock("<!-- bench x -->\n", "x", "", false); err == nil || !strings.Contains(err.Error(), "end of x") {
 		t.Errorf("no end: %v", err)
 	}
 }
@@ -113,7 +117,16 @@ func TestVerdictOfTheMarkdownTable(t *testing.T) {
 	if err := r.WriteMarkdown(&out, "", "knot", "knot-2"); err != nil || !strings.Contains(out.String(), "0.67: **loses** to nginx") {
 		t.Errorf("%v\n%s", err, &out)
 	}
+	var losses strings.Builder
+	r.Profiles = []Profile{{"knot rps at 1", []string{"40 % tcp_sendmsg [k]"}}}
+	if err := WriteLosses(&losses, []*Report{r}, "knot", "knot-2"); err != nil || !strings.Contains(losses.String(), "| e | rps [req/s] | 1 | knot: 100 ±10% | nginx: 150 ±7% | 0.67 | `go run ./bench run e`") ||
+		!strings.Contains(losses.String(), "e, knot rps at 1: 40 % tcp_sendmsg [k]") {
+		t.Errorf("%v\n%s", err, &losses)
+	}
 	r.Rows[0].Max = 145
+	if lost := r.Losses("knot", "knot-2"); len(lost) != 0 {
+		t.Errorf("spreads overlap: lost %+v", lost)
+	}
 	out.Reset()
 	if r.WriteMarkdown(&out, "", "knot", "knot-2"); !strings.Contains(out.String(), "0.67: like nginx") {
 		t.Errorf("spreads overlap:\n%s", &out)

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 )
@@ -12,12 +14,8 @@ import (
 // charts, "" if there is none.
 func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) error {
 	var b strings.Builder
-	quick := ""
-	if r.Env.Quick {
-		quick = " -quick"
-	}
-	fmt.Fprintf(&b, "`go run ./bench run %s%s`, %s, commit %.12s, on %s, %d cores, Linux %s, %s.\n",
-		r.Name, quick, strings.Replace(r.Env.Time, "T", " ", 1), r.Commit, r.Env.CPU, r.Env.Cores, r.Env.Kernel, r.Env.Go)
+	fmt.Fprintf(&b, "`%s`, %s, commit %.12s, on %s, %d cores, Linux %s, %s.\n",
+		r.command(), strings.Replace(r.Env.Time, "T", " ", 1), r.Commit, r.Env.CPU, r.Env.Cores, r.Env.Kernel, r.Env.Go)
 	if r.Env.Quick {
 		b.WriteString("**A quick run**: it shows that the experiment works, and no more.\n")
 	}
@@ -41,18 +39,20 @@ func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) erro
 	return err
 }
 
+// command is what was typed.
+func (r *Report) command() string {
+	text := "go run ./bench run " + r.Name
+	if r.Env.Quick {
+		text += " -quick"
+	}
+	return strings.TrimSpace(text + " " + r.Env.Args)
+}
+
 func (r *Report) markdownMetric(b *strings.Builder, metric string, ours []string) {
 	systems, xs, unit := r.axes(metric)
-	us := ""
-	if i := slices.IndexFunc(ours, func(name string) bool { return slices.Contains(systems, name) }); i >= 0 {
-		us = ours[i]
-	}
-	best, direction := "lowest", "less"
-	if HigherIsBetter(metric, unit) {
-		best, direction = "highest", "more"
-	}
-	fmt.Fprintf(b, "\n**%s** [%s], %s is better\n\n| x | %s | against the %s of the peers |\n|---|%s---|\n",
-		metric, unit, direction, strings.Join(systems, " | "), best, strings.Repeat("---|", len(systems)))
+	direction := map[int]string{1: "more is better", -1: "less is better", 0: "for information"}[Direction(metric, unit)]
+	fmt.Fprintf(b, "\n**%s** [%s], %s\n\n| x | %s | against the best of the peers |\n|---|%s---|\n",
+		metric, unit, direction, strings.Join(systems, " | "), strings.Repeat("---|", len(systems)))
 	for _, x := range xs {
 		fmt.Fprintf(b, "| %s |", r.label(x))
 		for _, system := range systems {
@@ -62,40 +62,100 @@ func (r *Report) markdownMetric(b *strings.Builder, metric string, ours []string
 				b.WriteString(" – |")
 			}
 		}
-		fmt.Fprintf(b, " %s |\n", r.verdict(us, metric, x, systems, ours))
+		d, ok := r.duel(metric, x, ours)
+		switch {
+		case !ok:
+			b.WriteString(" – |\n")
+		case d.Our.N < 2 || d.Peer.N < 2:
+			fmt.Fprintf(b, " %.2f: once, of %s |\n", d.Ratio, d.Peer.System)
+		default:
+			verdict := map[int]string{1: "wins over", 0: "like", -1: "**loses** to"}[d.Outcome]
+			fmt.Fprintf(b, " %.2f: %s %s |\n", d.Ratio, verdict, d.Peer.System)
+		}
 	}
 }
 
-// verdict compares our value with the best peer's.
-func (r *Report) verdict(us, metric string, x float64, systems, ours []string) string {
-	our, ok := r.Find(us, metric, x)
-	if !ok {
-		return "–"
-	}
-	var best Row
-	for _, system := range systems {
-		row, ok := r.Find(system, metric, x)
-		if !ok || slices.Contains(ours, system) {
+// A Duel is our value beside the best peer's, at one parameter.
+type Duel struct {
+	Our, Peer Row
+	Ratio     float64 // ours ÷ theirs
+	Outcome   int     // 1 if each of our runs was better than each of theirs, -1 if worse, else 0
+}
+
+// duel compares the first of ours that has been measured with the peers. It reports false if
+// there is nothing to compare.
+func (r *Report) duel(metric string, x float64, ours []string) (Duel, bool) {
+	var d Duel
+	for _, row := range r.Rows {
+		if row.Metric != metric || row.X != x {
 			continue
 		}
-		if better := row.Value < best.Value; best.System == "" || better != HigherIsBetter(metric, row.Unit) && row.Value != best.Value {
-			best = row
+		better := float64(Direction(metric, row.Unit))
+		if i := slices.Index(ours, row.System); i >= 0 {
+			if d.Our.System == "" || i < slices.Index(ours, d.Our.System) {
+				d.Our = row
+			}
+		} else if d.Peer.System == "" || better*row.Value > better*d.Peer.Value {
+			d.Peer = row
 		}
 	}
-	if best.System == "" || best.Value == 0 || our.Value == 0 {
-		return "–"
+	if d.Our.Value == 0 || d.Peer.Value == 0 || Direction(metric, d.Our.Unit) == 0 {
+		return d, false
 	}
-	ratio := our.Value / best.Value
-	verdict := "like"
-	switch higher := HigherIsBetter(metric, our.Unit); {
-	case our.N < 2 || best.N < 2:
-		verdict = "once, of"
-	case our.Max < best.Min:
-		verdict = map[bool]string{true: "**loses** to", false: "wins over"}[higher]
-	case our.Min > best.Max:
-		verdict = map[bool]string{true: "wins over", false: "**loses** to"}[higher]
+	d.Ratio = d.Our.Value / d.Peer.Value
+	switch {
+	case d.Our.N < 2 || d.Peer.N < 2:
+	case d.Our.Max < d.Peer.Min:
+		d.Outcome = -Direction(metric, d.Our.Unit)
+	case d.Our.Min > d.Peer.Max:
+		d.Outcome = Direction(metric, d.Our.Unit)
 	}
-	return fmt.Sprintf("%.2f: %s %s", ratio, verdict, best.System)
+	return d, true
+}
+
+// Losses are the comparisons with peers that were lost, the worst first.
+func (r *Report) Losses(ours ...string) []Duel {
+	var lost []Duel
+	for _, metric := range r.metrics() {
+		_, xs, _ := r.axes(metric)
+		for _, x := range xs {
+			if d, ok := r.duel(metric, x, ours); ok && d.Outcome < 0 {
+				lost = append(lost, d)
+			}
+		}
+	}
+	slices.SortStableFunc(lost, func(a, b Duel) int {
+		return cmp.Compare(math.Abs(math.Log(b.Ratio)), math.Abs(math.Log(a.Ratio)))
+	})
+	return lost
+}
+
+// WriteLosses writes a table of all that was lost to a peer, and below it where our time went then,
+// if that is known.
+func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
+	var b, profiles strings.Builder
+	b.WriteString("What was lost to the best of the peers, by more than the spread: each of our runs was worse than each of theirs.\n\n" +
+		"| experiment | metric | x | ours | the peer's | ratio | command, date |\n|---|---|---|---|---|---|---|\n")
+	lines := 0
+	for _, r := range reports {
+		for _, d := range r.Losses(ours...) {
+			lines++
+			fmt.Fprintf(&b, "| %s | %s [%s] | %s | %s: %s %s | %s: %s %s | %.2f | `%s`, %.10s |\n", r.Name, d.Our.Metric, d.Our.Unit, r.label(d.Our.X),
+				d.Our.System, Number(d.Our.Value), spread(d.Our), d.Peer.System, Number(d.Peer.Value), spread(d.Peer), d.Ratio, r.command(), r.Env.Time)
+		}
+		for _, p := range r.Profiles {
+			fmt.Fprintf(&profiles, "- %s, %s: %s\n", r.Name, p.Of, strings.Join(p.Functions, ", "))
+		}
+	}
+	if lines == 0 {
+		_, err := io.WriteString(w, "Nothing of what is kept was lost to a peer by more than the spread.\n")
+		return err
+	}
+	if profiles.Len() > 0 {
+		b.WriteString("\nWhere the time of the server's core went then, the kernel's functions marked [k]:\n\n" + profiles.String())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // The marks of the part of a document that belongs to an experiment.
@@ -104,16 +164,21 @@ func blockMarks(name string) (begin, end string) {
 }
 
 // ReplaceBlock puts text between the marks of name in a document, whose other text stays as it
-// is. If there are none, the text is appended under a heading of that name.
-func ReplaceBlock(document, name, text string) (string, error) {
+// is. If there are none, the text is added under a heading of that name: before the first such heading if
+// first is set, else at the end.
+func ReplaceBlock(document, name, text string, first bool) (string, error) {
 	begin, end := blockMarks(name)
 	before, rest, found := strings.Cut(document, begin)
-	if !found {
-		return strings.TrimRight(document, "\n") + "\n\n## " + name + "\n\n" + begin + text + end, nil
+	if found {
+		_, after, ended := strings.Cut(rest, end)
+		if !ended {
+			return "", fmt.Errorf("the document has %q without %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		return before + begin + text + end + after, nil
 	}
-	_, after, found := strings.Cut(rest, end)
-	if !found {
-		return "", fmt.Errorf("the document has %q without %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	block := "## " + name + "\n\n" + begin + text + end
+	if at := strings.Index(document, "\n## "); first && at >= 0 {
+		return document[:at+1] + block + document[at:], nil
 	}
-	return before + begin + text + end + after, nil
+	return strings.TrimRight(document, "\n") + "\n\n" + block, nil
 }

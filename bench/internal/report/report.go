@@ -34,6 +34,7 @@ type Env struct {
 	CPU     string            `json:"cpu"`
 	Cores   int               `json:"cores"`
 	Quick   bool              `json:"quick"`
+	Args    string            `json:"args,omitempty"` // of the command besides name and -quick
 	Notes   []string          `json:"notes,omitempty"`
 	Skipped map[string]string `json:"skipped,omitempty"` // what was left out, and why
 	Names   map[int]string    `json:"names,omitempty"`   // of the parameter's values, if it only numbers things
@@ -49,6 +50,14 @@ type Report struct {
 	Rows   []Row   `json:"rows"`
 	// Details are metrics that WriteTable leaves out.
 	Details []string `json:"details,omitempty"`
+	// Profiles say what the server's core did in some of the points that were lost to a peer.
+	Profiles []Profile `json:"profiles,omitempty"`
+}
+
+// A Profile is where the time of the server's core went while something was measured.
+type Profile struct {
+	Of        string   `json:"of"`        // system, metric and parameter
+	Functions []string `json:"functions"` // with their shares, the greatest first
 }
 
 // WriteJSON writes the report, indented.

@@ -1,5 +1,5 @@
 // Command admit-listener is net/http behind netutil.LimitListener, doing the chores of the
-// experiment admission. Whoever is not accepted waits in the kernel.
+// experiment admission. A client that is not accepted waits in the kernel.
 package main
 
 import (

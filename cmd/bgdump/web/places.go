@@ -102,7 +102,7 @@ func clean(text string, most int) string {
 	}, shorten(text, most))
 }
 
-// shorten keeps the first so many runes, and of a text that had more says so.
+// shorten keeps the first n runes, and of a text that had more says so.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -310,7 +310,7 @@ func (v *view) shape() string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// rankedNodes returns at most so many nodes, in the order of their keys: a node stays
+// rankedNodes returns at most that many nodes, in the order of their keys: a node stays
 // if it is high up in one of several respects, so that neither the one busy node nor
 // the one stuck task is lost.
 func (v *view) rankedNodes(most int) []*bgraph.Node {

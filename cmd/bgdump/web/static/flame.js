@@ -164,7 +164,7 @@ export class Flame {
     this.focusCurrent();
   }
 
-  // zoomOut goes to so many levels below the root.
+  // zoomOut goes to a number of levels below the root.
   zoomOut(levels) {
     if (this.zoomed.length <= levels) return false;
     this.zoomed = this.zoomed.slice(0, levels);

@@ -38,7 +38,7 @@ export class Table {
     this.onSort({ column: column.id, down });
   }
 
-  // show fills the table with the first so many of rows.
+  // show fills the table with the first n of rows.
   show(rows, sort, limit, selected) {
     this.sort = sort;
     this.selected = selected;

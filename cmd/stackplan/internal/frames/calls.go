@@ -95,7 +95,7 @@ func (s *scanner) arm64(code []byte) {
 }
 
 // found notes a call or jump at pc, counted from the entry, to an address, if that is a
-// function's. A call pushes so many bytes.
+// function's. A call pushes this many bytes.
 func (s *scanner) found(pc, target uint64, tail bool, push int) {
 	to, ok := s.entries[target]
 	if !ok {

@@ -1,6 +1,6 @@
 // Package plan is the compile-time side of stack chunks (Capriccio, section 3): it
 // loads a program, finds out how much stack each of its functions takes in the binary
-// that the compiler made of it, who calls whom, and chooses the calls that are to be
+// that the compiler made of it, which function calls which, and chooses the calls that are to be
 // checkpoints so that no path between two of them is longer than MaxPath.
 //
 // Two graphs are laid over each other. The machine code says exactly which function

@@ -100,7 +100,7 @@ func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths 
 	return p
 }
 
-// Place chooses the checkpoints as in section 3.2 of the paper: first so many that no
+// Place chooses the checkpoints as in section 3.2 of the paper: first as many as it takes that no
 // recursion is left, then, from the leaves upwards, one on each call from which the path
 // to the next checkpoints would be longer than maxPath. Need is the length of that path.
 // minChunk is noted in the Plan; it is for the run time.

@@ -246,7 +246,7 @@ func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.F
 	var all []*ssa.Function
 	for _, m := range found {
 		if w.field >= 0 && ok {
-			// What a maker sets the field to, in the words of who calls it.
+			// What a maker sets the field to, in the words of its caller.
 			call := m.v.(*ssa.Call)
 			made := r.trace.maker(call.Call.StaticCallee(), w.field)
 			at, value := made.value.f, made.value.v

@@ -1,0 +1,32 @@
+package main
+
+import "github.com/capriccio-go/capriccio/bench/internal/report"
+
+// published are the figures of the papers that our experiments can be held against, by experiment.
+var published = map[string][]report.Claim{
+	"primitives": {
+		{What: "a switch ÷ one of pthreads (NPTL)", Source: "Capriccio, Table 1", Metric: "yield", System: "capriccio", X: 2, Over: "pthread", OverX: 2, Published: 0.86},
+		{What: "creating a thread ÷ one of pthreads", Source: "Capriccio, Table 1", Metric: "create-finish", System: "capriccio", X: 1, Over: "pthread", OverX: 1, Published: 1.21},
+	},
+	"disk-cached": {
+		{What: "reads with nothing missed ÷ pthreads", Source: "Capriccio, Figure 4", Metric: "reads", System: "capriccio", X: 0, Over: "pthread", OverX: 0, Published: 0.5},
+	},
+	"graph-overhead": {
+		{What: "a switch with statistics and stack traces ÷ one without", Source: "Capriccio, Table 1", Metric: "yield", System: "capriccio-traced", X: 2, Over: "capriccio", OverX: 2, Published: 2.33},
+	},
+	"web": {
+		{What: "an unmodified server on this runtime ÷ on threads", Source: "Capriccio, Figure 9", Metric: "throughput", System: "knot-net-http", X: 1024, Over: "net-http", OverX: 1024, Published: 1.15},
+	},
+	"cohort-pubsub": {
+		{What: "events with cohorts ÷ threads", Source: "Cohort, 5.2", Metric: "events", System: "capriccio", X: 0, Over: "goroutine", OverX: 0, Published: 1.21},
+	},
+	"models": {
+		{What: "SYMPED ÷ SEDA-S, the next best, on all cores", Source: "Voras and Žagar, Figure 7", Metric: "transactions-both", System: "symped-2", X: 100, Over: "seda-s-2", OverX: 100, Published: 1.54},
+	},
+	"flow-overhead": {
+		{What: "share of the processor's time", Source: "Aspen, Table 1", Metric: "all", System: "capriccio-flow", Published: 9},
+	},
+	"vod": {
+		{What: "players ÷ a thread each, 1 Mbit/s, one disk", Source: "Aspen, Figure 10", Metric: "clients", System: "capriccio-flow", X: 1, Over: "goroutine", OverX: 1, Published: 1},
+	},
+}

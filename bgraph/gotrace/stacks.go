@@ -1,0 +1,177 @@
+package gotrace
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A stack is what has been found out about one of a generation, so that its frames are
+// looked at once.
+type stack struct {
+	nodes []nodeAt // of waits there, by reason and label: mostly one
+	waker *place   // nil: not known, or it has none
+	known answers
+}
+
+type nodeAt struct {
+	reason, label string
+	*node
+}
+
+// answers are bits: which questions have been asked of a stack, and to which the answer is yes.
+type answers uint8
+
+const (
+	wakerAsked answers = 1 << iota
+	polls
+	replyAsked
+	isReply
+	foldAsked
+	isFolded
+)
+
+// ask answers a question about a stack from what is known, or by fn.
+func (s *stack) ask(asked, yes answers, of trace.Stack, fn func(trace.Stack) bool) bool {
+	if s.known&asked == 0 {
+		s.known |= asked
+		if fn(of) {
+			s.known |= yes
+		}
+	}
+	return s.known&yes != 0
+}
+
+func (m *model) stack(of trace.Stack) *stack {
+	s := m.stacks[of]
+	if s == nil {
+		s = new(stack)
+		m.stacks[of] = s
+	}
+	return s
+}
+
+// node returns the node of a wait with that reason and stack.
+func (m *model) node(reason, label string, of trace.Stack) *node {
+	s := m.stack(of)
+	for i := range s.nodes {
+		if at := &s.nodes[i]; at.reason == reason && at.label == label {
+			return at.node
+		}
+	}
+	frames := framesOf(of)
+	kind := refine(reason, frames)
+	frames = trim(frames)
+	if kind == responseReason {
+		if i := slices.IndexFunc(frames, func(f bgraph.Frame) bool { return f.Function == replyFunction }); i > 0 {
+			frames = frames[i:] // however it was written
+		}
+	}
+	k := keyOf(kind, label, frames)
+	outside := kind == "sleep" || kind == "network" || slices.Contains(pollWaits, kind)
+	n := m.nodes[k]
+	if n == nil {
+		if len(m.nodes) >= m.o.MaxNodes {
+			m.overflow.Nodes++
+			return m.special[bgraph.KeyOverflow]
+		}
+		n = &node{Node: bgraph.Node{Key: k, Reason: clean(kind), Label: clean(label), Stack: frames}, outside: outside}
+		m.nodes[k] = n
+	}
+	s.nodes = append(s.nodes, nodeAt{reason, label, n})
+	return n
+}
+
+// pollWaits are for the network and the like. They end when the scheduler looks there, which
+// it may do wherever it is called; or when the program sets a deadline or closes.
+var pollWaits = []string{"read", "write", "accept", "connect"}
+
+// waker is the place that ended a wait at n; nil if the scheduler did.
+func (m *model) waker(e *trace.Event, n *node) *place {
+	if e.Goroutine() == trace.NoGoroutine {
+		return nil
+	}
+	of := e.Stack()
+	s := m.stack(of)
+	if s.known&wakerAsked == 0 {
+		s.known |= wakerAsked
+		frames := framesOf(of)
+		if slices.ContainsFunc(frames, func(f bgraph.Frame) bool { return strings.HasPrefix(f.Function, "internal/poll.") }) {
+			s.known |= polls
+		}
+		n := bgraph.Node{Stack: trim(frames)}
+		if f := n.Place(); f != nil && !ofRuntime(f.Function) {
+			s.waker = m.intern(place{f.Function, f.File, f.Line})
+		}
+	}
+	if n.outside && s.known&polls == 0 {
+		return nil
+	}
+	return s.waker
+}
+
+// isReply reports whether a system call is part of the end of a response of net/http.
+func (m *model) isReply(of trace.Stack) bool {
+	return m.stack(of).ask(replyAsked, isReply, of, func(of trace.Stack) (is bool) {
+		for f := range of.Frames() {
+			is = is || f.Func == replyFunction
+		}
+		return is
+	})
+}
+
+// isFolded reports whether a wait ends no step, as what is waited for is the Go runtime.
+func (m *model) isFolded(reason string, of trace.Stack) bool {
+	switch reason {
+	case "preempted", "wait for debug call":
+		return true
+	case "sync":
+		return m.stack(of).ask(foldAsked, isFolded, of, waitsForCollector)
+	}
+	return strings.HasPrefix(reason, "GC ") || strings.HasPrefix(reason, "wait until GC")
+}
+
+// waitsForCollector looks for what called the semaphore of the runtime.
+func waitsForCollector(of trace.Stack) bool {
+	for f := range of.Frames() {
+		switch {
+		case f.Func == "runtime.gopark", f.Func == "runtime.goparkunlock", strings.HasPrefix(f.Func, "runtime.sem"):
+		default:
+			return strings.HasPrefix(f.Func, "runtime.gc") || strings.HasPrefix(f.Func, "runtime.stopTheWorld") || strings.HasPrefix(f.Func, "runtime.mallocgc")
+		}
+	}
+	return false
+}
+
+// goroutines are those alive, by id. The few that run at a time are found without the map.
+type goroutines struct {
+	byID map[trace.GoID]*goroutine
+	near [256]struct {
+		id trace.GoID
+		g  *goroutine // nil: empty
+	}
+}
+
+func newGoroutines() goroutines { return goroutines{byID: map[trace.GoID]*goroutine{}} }
+
+func (a *goroutines) get(id trace.GoID) *goroutine {
+	at := &a.near[uint64(id)%uint64(len(a.near))]
+	if at.id != id || at.g == nil {
+		g := a.byID[id]
+		if g == nil {
+			return nil
+		}
+		at.id, at.g = id, g
+	}
+	return at.g
+}
+
+func (a *goroutines) remove(id trace.GoID) {
+	delete(a.byID, id)
+	if at := &a.near[uint64(id)%uint64(len(a.near))]; at.id == id {
+		at.g = nil
+	}
+}
