@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -135,6 +136,7 @@ func TestModelCacheForgetsWhatWasNotUsedForLongest(t *testing.T) {
 }
 
 func TestModelSeesWhatLargeCohortsSpare(t *testing.T) {
+	testenv.NeedsFull(t, "a model of caches")
 	all := newSubscriptions(100_000)
 	const flight = 300
 	one := countMisses(all, &lastOrder{}, 1)

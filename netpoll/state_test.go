@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -77,7 +78,7 @@ func newSupply(t testing.TB, l *task.Loop) *supply {
 func TestStateMachine(t *testing.T) {
 	rng := testSeed(t)
 	rt := withEpoll(t)
-	rounds := 40
+	rounds := testenv.Rounds(12, 40)
 	if testing.Short() {
 		rounds = 5
 	}
