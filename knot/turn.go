@@ -240,7 +240,7 @@ func (x *Ctx) mayEnter() bool {
 // mayGoOn is mayEnter once it is known what the request is for.
 func (x *Ctx) mayGoOn() bool {
 	x.kind = x.route()
-	return !x.c.inside || !refused(requests.As(x.kind))
+	return !x.c.inside || !refused(requests.As(x.kind, x.detail()))
 }
 
 // route is a number for the requests that are likely to be handled alike: the method and the path,
@@ -267,7 +267,20 @@ func (x *Ctx) route() uint32 {
 	return h | 1 // not 0
 }
 
-// maxRoute is how many bytes of a path count for its route.
+// detail is a number for the requests of one route that are likely to be handled quite alike.
+func (x *Ctx) detail() uint32 {
+	h := x.kind
+	for _, b := range x.path[:min(len(x.path), maxRoute)] {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	query := x.head.query.of(x.headBytes())
+	for _, b := range query[:min(len(query), maxRoute)] {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	return h | 1
+}
+
+// maxRoute is how many bytes of a path, or a query, count.
 const maxRoute = 128
 
 // conclude is what every answered request ends with.

@@ -126,7 +126,7 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 }
 
 // Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number. While tasks that only wait hold all that there is of a resource, nobody else
+// there, 0 if any number, below 0 if nobody. While tasks that only wait hold all that there is of a resource, nobody else
 // may come to where they wait: those who would are refused at once. Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
@@ -137,7 +137,7 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 	p.Update(now, waiting, departed, waited, out)
 	if a.ledger != nil && a.ledger.HeldUp() && a.refuse && waiting > 1 {
 		door.stuck = true
-		return 1
+		return -1
 	}
 	door.stuck = door.stuck && p.Limit() > 0
 	if departed > 0 {

@@ -7,7 +7,8 @@ import (
 
 // A Semaphore is a number of units to share. Make it with NewSemaphore. Those who wait
 // get their units in the order in which they came, so that one who wants many is not
-// overtaken for ever by others who want few.
+// overtaken for ever by others who want few. Where that limits an overloaded program it is as with
+// a Mutex.
 type Semaphore struct {
 	size    int64 // fixed
 	g       guard
@@ -90,9 +91,10 @@ func (s *Semaphore) Release(n int64) {
 // grant serves the first in the queue as far as units are there, and leaves the guard.
 func (s *Semaphore) grant(l *Loop) {
 	var served wakeChain
-	for w := s.waiters.head; w != nil && s.size-s.used >= w.tag; w = s.waiters.head {
+	for w := l.turnOf(&s.waiters); w != nil && s.size-s.used >= w.tag; w = l.turnOf(&s.waiters) {
 		s.used += w.tag
-		served.push(s.waiters.pop())
+		s.waiters.unlink(w)
+		served.push(w)
 	}
 	s.g.exit(l)
 	served.wakeFrom(l)

@@ -86,6 +86,7 @@ type extension struct {
 	// See pile; loop-private.
 	piled   time.Duration // when it began to wait there
 	kind    uint32        // what Entrance.As has said
+	detail  uint32        // likewise
 	heading uint8         // bits of the piles that it was let in for and has not reached
 
 	detached uint32 // loop-private: how often the loop was taken from it

@@ -23,13 +23,14 @@ import (
 //	w  works that many µs            s  sleeps that many µs
 //	h  holds that many bytes         z  sends that many bytes in the end
 //	l  works under a lock            b  sleeps at a backend with few workers
-//	k  sleeps under it
+//	k  sleeps under it               j  the same under another lock
 //	r  reads bytes of a file         p  writes them to one
 //	e  reads the body                c  sends pieces, 100 ms apart
 //	x  panics
 type Mix struct {
 	w       *World
 	lock    task.Mutex
+	other   task.Mutex
 	backend *task.Semaphore
 	folder  string        // of files; "": there are none
 	locked  time.Duration // for how long in all
@@ -164,14 +165,8 @@ func (t *mixTask) step(what byte, n int) error {
 		began := m.w.Now()
 		m.w.Work(d)
 		m.locked += m.w.Now() - began
-	case 'k':
-		if err := m.lock.LockCancel(); err != nil {
-			return err
-		}
-		defer m.lock.Unlock()
-		began := m.w.Now()
-		defer func() { m.locked += m.w.Now() - began }()
-		return task.Sleep(d)
+	case 'k', 'j':
+		return m.sleepUnder(what == 'j', d)
 	case 'b':
 		if err := m.backend.Acquire(1); err != nil {
 			return err
@@ -193,6 +188,22 @@ func (t *mixTask) step(what byte, n int) error {
 		panic("as the request says")
 	}
 	return nil
+}
+
+func (m *Mix) sleepUnder(other bool, d time.Duration) error {
+	lock := &m.lock
+	if other {
+		lock = &m.other
+	}
+	if err := lock.LockCancel(); err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	began := m.w.Now()
+	if !other {
+		defer func() { m.locked += m.w.Now() - began }()
+	}
+	return task.Sleep(d)
 }
 
 func (t *mixTask) readFile(n int) error {
