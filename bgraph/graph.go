@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Config says how much a Graph learns. Every zero field has a default.
@@ -48,12 +48,12 @@ type Graph struct {
 	before  usage  // when the graph was begun
 
 	mu       sync.Mutex
-	places   []*place               // guarded by mu: by task.NodeID
-	byKey    map[Key]task.NodeID    // guarded by mu
-	byPrint  map[uint64]task.NodeID // guarded by mu: by fingerprint; at most maxPrints
-	shards   []*shard               // guarded by mu: in the order of Observe
-	overruns []Overrun              // guarded by mu: the last MaxOverruns
-	sched    func() *Sched          // guarded by mu
+	places   []*place                 // guarded by mu: by engine.NodeID
+	byKey    map[Key]engine.NodeID    // guarded by mu
+	byPrint  map[uint64]engine.NodeID // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*shard                 // guarded by mu: in the order of Observe
+	overruns []Overrun                // guarded by mu: the last MaxOverruns
+	sched    func() *Sched            // guarded by mu
 }
 
 // A place is what is known of a node from the start. It is not changed otherwise.
@@ -67,9 +67,9 @@ type place struct {
 
 // The nodes that are not places.
 const (
-	idStart    = task.NodeStart
-	idEnd      = task.NodeStart + 1
-	idOverflow = task.NodeStart + 2
+	idStart    = engine.NodeStart
+	idEnd      = engine.NodeStart + 1
+	idOverflow = engine.NodeStart + 2
 )
 
 const scaleBits = 32
@@ -102,8 +102,8 @@ func New(cfg Config) *Graph {
 		started: time.Now(),
 		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
-		byKey:   map[Key]task.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
-		byPrint: map[uint64]task.NodeID{},
+		byKey:   map[Key]engine.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
+		byPrint: map[uint64]engine.NodeID{},
 		places: []*place{
 			idStart:    {key: KeyStart, reason: "start"},
 			idEnd:      {key: KeyEnd, reason: "end"},
@@ -143,9 +143,9 @@ func (g *Graph) setInUse(yes bool) {
 	}
 }
 
-// Observe returns an observer for l that adds to g, for task.Config.NewObserver. What
+// Observe returns an observer for l that adds to g, for engine.Config.NewObserver. What
 // the loop did stays in g when it has ended.
-func (g *Graph) Observe(l *task.Loop) task.Observer {
+func (g *Graph) Observe(l *engine.Loop) engine.Observer {
 	s := newShard(g, l)
 	g.mu.Lock()
 	s.number = len(g.shards)
@@ -177,7 +177,7 @@ func (g *Graph) ExplainSched(fn func() *Sched) {
 func (g *Graph) Config() Config { return g.cfg }
 
 // Key returns the key of the node that schedulers know as n.
-func (g *Graph) Key(n task.NodeID) Key {
+func (g *Graph) Key(n engine.NodeID) Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -186,9 +186,9 @@ func (g *Graph) Key(n task.NodeID) Key {
 	return KeyOverflow
 }
 
-// Label returns what was given to task.At, or the name of the task.Stage, at node n; "" if
+// Label returns what was given to ressched.YieldAt, or the name of the ressched.Stage, at node n; "" if
 // nothing was.
-func (g *Graph) Label(n task.NodeID) string {
+func (g *Graph) Label(n engine.NodeID) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -203,7 +203,7 @@ func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }
 
 // register returns the node for a fingerprint that a shard does not know. It is called
 // at the place itself. Only if no shard has met the fingerprint, the stack is looked at.
-func (g *Graph) register(print uint64, why task.Reason, label string, pcs []uintptr) task.NodeID {
+func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []uintptr) engine.NodeID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id, ok := g.byPrint[print]; ok {
@@ -217,7 +217,7 @@ func (g *Graph) register(print uint64, why task.Reason, label string, pcs []uint
 	switch {
 	case ok:
 	case len(g.places) < g.cfg.MaxNodes:
-		id = task.NodeID(len(g.places))
+		id = engine.NodeID(len(g.places))
 		g.places = append(g.places, p)
 		g.byKey[p.key] = id
 	default:

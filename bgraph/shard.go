@@ -10,14 +10,14 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A shard is what one loop learns. It implements task.Observer. Fields without a remark
+// A shard is what one loop learns. It implements engine.Observer. Fields without a remark
 // are loop-private.
 type shard struct {
 	g      *Graph
-	loop   *task.Loop
+	loop   *engine.Loop
 	number int // in Graph.shards
 
 	prints hashTable[node] // by fingerprint
@@ -34,10 +34,10 @@ type shard struct {
 	next   int             // waits until one is timed
 	heapIn int             // timed waits until one measures the heap
 	random uint64          // state of the generator
-	moves  uint64          // task.Loop.Moves when balance was right
+	moves  uint64          // engine.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
 
-	balance [task.MaxResources]int64
+	balance [engine.MaxResources]int64
 	pcs     [maxPath + 16]uintptr
 }
 
@@ -69,7 +69,7 @@ const (
 // learning is how many waits at a node are timed before sampling sets in.
 const learning = 64
 
-func newShard(g *Graph, l *task.Loop) *shard {
+func newShard(g *Graph, l *engine.Loop) *shard {
 	s := &shard{
 		g: g, loop: l,
 		prints: newHashTable[node](6), pairs: newHashTable[edge](6),
@@ -85,7 +85,7 @@ func newShard(g *Graph, l *task.Loop) *shard {
 }
 
 // node returns the node with the given id.
-func (s *shard) node(id task.NodeID) *node {
+func (s *shard) node(id engine.NodeID) *node {
 	for int(id) >= len(s.byID) {
 		s.byID = append(s.byID, nil)
 	}
@@ -118,7 +118,7 @@ func (s *shard) nanos(cycles uint64) uint64 {
 	return hi<<(64-scaleBits) | lo>>scaleBits
 }
 
-// Turn implements task.Observer.
+// Turn implements engine.Observer.
 func (s *shard) Turn() {
 	if breathing.Load() != 0 {
 		runtime.Gosched()
@@ -130,8 +130,8 @@ func (s *shard) Turn() {
 	}
 }
 
-// Parked implements task.Observer.
-func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID {
+// Parked implements engine.Observer.
+func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
 	o := (*note)(t.Note())
 	e := o.at.out
 	if e == nil || e.print != print {
@@ -191,7 +191,7 @@ func (s *shard) endStep(o *note, e *edge) {
 }
 
 // find returns the edge from a node to the place with the given fingerprint.
-func (s *shard) find(from *node, why task.Reason, print uint64) *edge {
+func (s *shard) find(from *node, why engine.Reason, print uint64) *edge {
 	to := s.prints.get(print)
 	if to == nil {
 		to = s.meet(why, print)
@@ -222,7 +222,7 @@ func (s *shard) edge(from, to *node) *edge {
 // observer that needs much stack.
 //
 //go:noinline
-func (s *shard) meet(why task.Reason, print uint64) *node {
+func (s *shard) meet(why engine.Reason, print uint64) *node {
 	k := runtime.Callers(1, s.pcs[:])
 	n := s.node(s.g.register(print, why, s.loop.Label(), s.loop.AppendCallers(s.pcs[:k])))
 	if s.prints.used < s.g.maxPrints() {
@@ -231,8 +231,8 @@ func (s *shard) meet(why task.Reason, print uint64) *node {
 	return n
 }
 
-// Ready implements task.Observer.
-func (s *shard) Ready(t *task.Task) {
+// Ready implements engine.Observer.
+func (s *shard) Ready(t *engine.Task) {
 	o := (*note)(t.Note())
 	o.state = noteReady
 	if o.timed {
@@ -240,8 +240,8 @@ func (s *shard) Ready(t *task.Task) {
 	}
 }
 
-// Resumed implements task.Observer.
-func (s *shard) Resumed(t *task.Task) {
+// Resumed implements engine.Observer.
+func (s *shard) Resumed(t *engine.Task) {
 	o := (*note)(t.Note())
 	if o == nil {
 		o = s.begin(t)
@@ -274,7 +274,7 @@ func (s *shard) endWait(o *note) {
 }
 
 // begin is called when t starts.
-func (s *shard) begin(t *task.Task) *note {
+func (s *shard) begin(t *engine.Task) *note {
 	o := s.free
 	if o != nil {
 		s.free = o.next
@@ -294,8 +294,8 @@ func (s *shard) begin(t *task.Task) *note {
 	return o
 }
 
-// Finished implements task.Observer.
-func (s *shard) Finished(t *task.Task) {
+// Finished implements engine.Observer.
+func (s *shard) Finished(t *engine.Task) {
 	o := (*note)(t.Note())
 	end := s.byID[idEnd]
 	e := s.edge(o.at, end)
@@ -376,7 +376,7 @@ func (s *shard) rebalance() {
 	}
 }
 
-// Overran implements task.OverrunObserver.
+// Overran implements engine.OverrunObserver.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
 	o := Overrun{Loop: s.number, At: time.Now(), Held: Nanos(lasted), Task: name, Stack: stack, To: KeyStart}
 	if !ended { // on another thread
@@ -384,7 +384,7 @@ func (s *shard) Overran(name string, lasted time.Duration, stack string, ended b
 			var words [2]uint64
 			coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(n), 2)
 			if words[0] == noteRunning {
-				o.From = s.g.Key(task.NodeID(words[1]))
+				o.From = s.g.Key(engine.NodeID(words[1]))
 			}
 		})
 		if o.From != 0 {

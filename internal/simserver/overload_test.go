@@ -3,14 +3,15 @@
 package simserver
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // onMix runs a server with the handler Mix, whose backend has that many workers.
@@ -70,9 +71,9 @@ func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
 
 // Pollers hold 2 MiB each until a POST releases them.
 func TestPollersThatAPostReleases(t *testing.T) {
-	var wait *task.Cond
-	var lock task.Mutex
-	wait = task.NewCond(&lock)
+	var wait *engine.Cond
+	var lock engine.Mutex
+	wait = engine.NewCond(&lock)
 	released := false
 	cfg := Config{Seed: 1, Memory: 256 << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute, Handler: func(w *World) knot.Handler {
 		return func(x *knot.Ctx) error {
@@ -86,7 +87,7 @@ func TestPollersThatAPostReleases(t *testing.T) {
 			w.Memory.Hold(2 << 20)
 			defer w.Memory.Release(2 << 20)
 			for !released {
-				if err := wait.WaitCancel(); err != nil {
+				if err := wait.WaitContext(context.Background()); err != nil {
 					return err
 				}
 			}
@@ -163,13 +164,13 @@ func TestBackendStep(t *testing.T) {
 	good, since := 0, time.Duration(0)
 	const rate = 1000.0
 	r := Run(t, Config{Seed: 1, MayRefuse: true, Forgetful: time.Minute, Patience: time.Minute, Handler: func(w *World) knot.Handler {
-		backend := task.NewSemaphore(12)
+		backend := engine.NewSemaphore(12)
 		return func(x *knot.Ctx) error {
 			if err := backend.Acquire(1); err != nil {
 				return err
 			}
 			defer backend.Release(1)
-			if err := task.Sleep(time.Duration(delay) * time.Microsecond); err != nil {
+			if err := engine.Sleep(time.Duration(delay) * time.Microsecond); err != nil {
 				return err
 			}
 			return x.Send(200, "text/plain", nil)

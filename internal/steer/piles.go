@@ -1,13 +1,13 @@
 package steer
 
 import (
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A pileKey is a node on one loop.
 type pileKey struct {
 	loop int
-	node task.NodeID
+	node engine.NodeID
 }
 
 // pileTasks is how many tasks must wait at a node for it to be looked at.
@@ -15,7 +15,7 @@ const pileTasks = 16
 
 // watchPiles has loops watch the nodes where tasks have become more twice in a row; and all where they
 // are many if they hold up the others.
-func (s *Steering) watchPiles(rt *task.Runtime) {
+func (s *Steering) watchPiles(rt *engine.Runtime) {
 	was := s.piles
 	s.piles = nil
 	heldUp := s.ledger.HeldUp()
