@@ -16,38 +16,40 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "task stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/steer",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/steer",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "",
-	"internal/sim":                   "task",
-	"internal/sim/programs":          "internal/sim stackchunk task",
-	"internal/simserver":             "task bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
+	"internal/engine":                "internal/coro stackchunk",
+	"internal/sched":                 "",
+	"internal/sim":                   "internal/engine",
+	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
+	"internal/simserver":             "internal/engine bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
 	"stackchunk":                     "internal/coro",
-	"task":                           "internal/coro stackchunk",
-	"aio":                            "task internal/kernel internal/uring golang.org/x/sys/unix",
-	"netpoll":                        "task internal/kernel internal/uring golang.org/x/sys/unix",
-	"internal/steer":                 "task bgraph ressched ressched/probe internal/coro golang.org/x/sys/unix",
-	"bgraph":                         "task internal/coro",
+	"task":                           "internal/engine",
+	"aio":                            "internal/engine internal/kernel internal/uring golang.org/x/sys/unix",
+	"netpoll":                        "internal/engine ressched internal/kernel internal/uring golang.org/x/sys/unix",
+	"internal/steer":                 "internal/engine bgraph internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
+	"bgraph":                         "internal/engine internal/coro",
 	"bgraph/graphview":               "bgraph",
 	"bgraph/gotrace":                 "bgraph golang.org/x/exp/trace",
-	"bgraph/graphhttp":               "task bgraph bgraph/graphview",
+	"bgraph/graphhttp":               "internal/engine bgraph bgraph/graphview",
 	"internal/adapt":                 "",
-	"flow":                           "task internal/adapt",
-	"flow/flownet":                   "task netpoll aio flow",
+	"flow":                           "internal/engine task ressched internal/adapt",
+	"flow/flownet":                   "task ressched netpoll aio flow",
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
 	"examples/memcache":              ". task netpoll",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
-	"ressched":                       "",
+	"ressched":                       "internal/engine",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot":                           ". internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/config":       "github.com/pelletier/go-toml/v2",
 	"cmd/knot/internal/metrics":      "knot bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
-	"cmd/knot":                       ". bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
+	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/site bgraph/graphhttp ressched/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -56,7 +58,7 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/tune":    "cmd/stackplan/internal/plan",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . task netpoll aio stackchunk knot bgraph bgraph/gotrace bgraph/graphview ressched internal/steer internal/uring bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot bgraph bgraph/gotrace bgraph/graphview internal/sched internal/steer internal/uring golang.org/x/exp/trace bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",
@@ -66,7 +68,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro task stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}

@@ -144,7 +144,7 @@ func (c *writeCohort) tasks() error {
 	var failed error // written by tasks of one loop
 	all.Add(c.n)
 	for _, at := range c.at {
-		task.Start(func() {
+		task.Go(func() {
 			if _, err := c.async.WriteAt(writeBlock[:], at); err != nil {
 				failed = err
 			}

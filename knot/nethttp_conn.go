@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // What a handler of net/http can do with its connection.
@@ -211,10 +211,10 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // leave says that the request is none any more to the admission of its loop.
 func (e *exchange) leave(c *conn) {
-	if e.loop == nil || task.CurrentLoop() == e.loop {
+	if e.loop == nil || engine.CurrentLoop() == e.loop {
 		c.leave()
 		return
 	}
 	// The conn's own task does not touch it while the handler runs, and does the same later.
-	task.Spawn(task.Options{Loop: e.loop, Context: context.Background()}, c.leave)
+	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, c.leave)
 }

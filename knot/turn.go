@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -208,7 +209,7 @@ func (x *Ctx) serveRequest() {
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
-		err = task.Outside(x.srv.handler, x)
+		err = engine.Outside(x.srv.handler, x)
 		if x.gone {
 			return
 		}

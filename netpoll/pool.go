@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Pool keeps connections to use again, those of each loop apart: a task gets one of its own loop, as
@@ -29,11 +29,11 @@ type Pool struct {
 	IdleTimeout time.Duration
 
 	mu     sync.Mutex
-	units  *task.Semaphore           // guarded by mu, fixed by the first Get; nil: no limit
-	idle   map[*task.Loop][]idleConn // guarded by mu: the last used at the end
-	out    map[net.Conn]bool         // guarded by mu: in use
-	open   int                       // guarded by mu: at rest, in use, and being dialled
-	closed bool                      // guarded by mu
+	units  *engine.Semaphore           // guarded by mu, fixed by the first Get; nil: no limit
+	idle   map[*engine.Loop][]idleConn // guarded by mu: the last used at the end
+	out    map[net.Conn]bool           // guarded by mu: in use
+	open   int                         // guarded by mu: at rest, in use, and being dialled
+	closed bool                        // guarded by mu
 }
 
 type idleConn struct {
@@ -67,20 +67,20 @@ func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-func (p *Pool) limit() *task.Semaphore {
+func (p *Pool) limit() *engine.Semaphore {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.units == nil && p.MaxConns > 0 {
-		p.units = task.NewSemaphore(int64(p.MaxConns))
+		p.units = engine.NewSemaphore(int64(p.MaxConns))
 	}
 	if p.idle == nil {
-		p.idle, p.out = make(map[*task.Loop][]idleConn), make(map[net.Conn]bool)
+		p.idle, p.out = make(map[*engine.Loop][]idleConn), make(map[net.Conn]bool)
 	}
 	return p.units
 }
 
 func (p *Pool) get(ctx context.Context) (net.Conn, error) {
-	c, old, err := p.take(task.CurrentLoop())
+	c, old, err := p.take(engine.CurrentLoop())
 	for _, o := range old {
 		o.c.Close()
 	}
@@ -105,7 +105,7 @@ func (p *Pool) get(ctx context.Context) (net.Conn, error) {
 }
 
 // take returns a connection that rests, or none if the caller is to dial one. old are to be closed.
-func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
+func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -137,7 +137,7 @@ func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
 }
 
 // expired takes out the connections of a loop that have rested for too long. Caller holds mu.
-func (p *Pool) expired(at *task.Loop) (old []idleConn) {
+func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
 	timeout := p.IdleTimeout
 	if timeout == 0 {
 		timeout = defaultIdleTimeout
@@ -158,8 +158,8 @@ func (p *Pool) expired(at *task.Loop) (old []idleConn) {
 // Put gives back a connection that Get has returned. If it is broken, or in the middle of something,
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
-	var at *task.Loop
-	if own, ok := c.(interface{ Loop() *task.Loop }); ok {
+	var at *engine.Loop
+	if own, ok := c.(interface{ Loop() *engine.Loop }); ok {
 		at = own.Loop()
 	}
 	maxIdle := p.MaxIdle
@@ -194,7 +194,7 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	idle := p.idle
-	p.idle = make(map[*task.Loop][]idleConn)
+	p.idle = make(map[*engine.Loop][]idleConn)
 	p.mu.Unlock()
 	for _, list := range idle {
 		for _, o := range list {
