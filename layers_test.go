@@ -23,7 +23,7 @@ var layers = map[string]string{
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "",
 	"internal/engine":                "internal/coro stackchunk",
-	"internal/sched":                 "",
+	"internal/sched":                 "internal/engine",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
 	"internal/simserver":             "internal/engine bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
