@@ -113,12 +113,18 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
 		return Admit
 	}
-	return a.next(now, &a.doors[pile], q, false)
+	door := &a.doors[pile]
+	if a.heldUp() || a.piles[pile].Limit() == 0 {
+		door.stuck = a.refuse && a.heldUp()
+	}
+	return a.next(now, door, q, false)
 }
 
+func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
+
 // Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number, below 0 if nobody. While tasks that only wait hold all that there is of a resource, nobody else
-// may come to where they wait: those who would are refused at once. Others may be what they wait for.
+// there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
+// wait: those who would are refused at once. Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
@@ -126,13 +132,11 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
 	p.Update(now, waiting, departed, waited, out)
-	if a.ledger != nil && a.ledger.HeldUp() && a.refuse && waiting > 1 {
-		door.stuck = true
-		return -1
-	}
-	door.stuck = door.stuck && p.Limit() > 0
 	if departed > 0 {
 		door.progress, door.stuck = now, false
+	}
+	if waiting > 0 && a.heldUp() {
+		return -1
 	}
 	return p.Limit()
 }
