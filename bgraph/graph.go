@@ -4,6 +4,7 @@ package bgraph
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,7 +22,8 @@ type Config struct {
 	// exact. 0: 20, the ratio of the paper (section 5.2). 1: all.
 	Sampling int
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
-	// which costs half a microsecond each time; 0: 320; negative: never.
+	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides if it has
+	// not been for half a millisecond: a scheduler that promises memory must know what rare steps take.
 	HeapEvery int
 	// Allocated returns how many bytes of heap the process has allocated so far. It is
 	// called on the loops and must not park. nil: the runtime/metrics.
@@ -45,6 +47,7 @@ type Graph struct {
 	cfg     Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
+	heapGap int64  // cycles after which the heap is measured again
 	before  usage  // when the graph was begun
 
 	mu       sync.Mutex
@@ -94,7 +97,10 @@ func New(cfg Config) *Graph {
 	cfg.Sampling = max(cfg.Sampling, 1)
 	cfg.MaxNodes = min(max(cfg.MaxNodes, 4), mostNodes)
 	cfg.MaxEdges = min(max(cfg.MaxEdges, 1), mostEdges)
-	if cfg.HeapEvery > 0 {
+	heapGap := int64(coro.CyclesPerSecond() / 2000)
+	if cfg.HeapEvery < 0 {
+		heapGap = math.MaxInt64
+	} else {
 		cfg.HeapEvery = max(cfg.HeapEvery/cfg.Sampling, 1) // of the timed ones
 	}
 	g := &Graph{
@@ -102,6 +108,7 @@ func New(cfg Config) *Graph {
 		started: time.Now(),
 		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
+		heapGap: heapGap,
 		byKey:   map[Key]engine.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
 		byPrint: map[uint64]engine.NodeID{},
 		places: []*place{

@@ -33,6 +33,7 @@ type shard struct {
 	turn   uint64          // cycles when the loop's turn began
 	next   int             // waits until one is timed
 	heapIn int             // timed waits until one measures the heap
+	heapAt uint64          // cycles when it was last measured
 	random uint64          // state of the generator
 	moves  uint64          // engine.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
@@ -53,10 +54,11 @@ type note struct {
 	since uint64 // cycles: when it began to wait, to be ready, or to run
 	ready uint64 // cycles when it became ready; only if timed
 	heap  uint64 // bytes allocated when its step began; 0: not measured
-	timed bool   // this wait and the step after it are measured
-	first bool   // if so: because its node had hardly been met
-	at    *node  // where it waits or last waited
-	next  *note  // in free
+	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
+	measured, timed bool
+	first           bool  // if timed: because its node had hardly been met
+	at              *node // where it waits or last waited
+	next            *note // in free
 }
 
 const (
@@ -140,7 +142,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	s.last = e
 	s.now = 0
 	e.stats.count++
-	if o.timed || s.loop.Moves() != s.moves {
+	if o.measured || s.loop.Moves() != s.moves {
 		s.endStep(o, e)
 	}
 	to := e.target
@@ -155,6 +157,8 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	o.since = s.turn
 	if s.next--; s.next <= 0 || st.arrivals <= learning {
 		s.time(o, st.arrivals <= learning)
+	} else if s.heapIsOld() {
+		o.measured = true
 	}
 	return to.id
 }
@@ -164,7 +168,7 @@ func (s *shard) time(o *note, isFirst bool) {
 	if s.next <= 0 {
 		s.next = s.draw(s.g.cfg.Sampling)
 	}
-	o.timed, o.first = true, isFirst
+	o.measured, o.timed, o.first = true, true, isFirst
 	if s.now == 0 {
 		s.now = coro.Cycles()
 	}
@@ -177,14 +181,17 @@ func (s *shard) endStep(o *note, e *edge) {
 	if s.loop.Moves() != s.moves {
 		s.settle(e)
 	}
-	if !o.timed {
+	if !o.measured {
 		return
 	}
-	o.timed = false
-	s.now = coro.Cycles()
-	ns := s.nanos(s.now - o.since)
-	e.stats.cpu.add(ns, o.first)
-	e.stats.recent.add(float64(ns), e.stats.cpu.count)
+	o.measured = false
+	if o.timed {
+		o.timed = false
+		s.now = coro.Cycles()
+		ns := s.nanos(s.now - o.since)
+		e.stats.cpu.add(ns, o.first)
+		e.stats.recent.add(float64(ns), e.stats.cpu.count)
+	}
 	if o.heap != 0 {
 		s.endHeap(o, e)
 	}
@@ -246,7 +253,7 @@ func (s *shard) Resumed(t *engine.Task) {
 	if o == nil {
 		o = s.begin(t)
 	}
-	if o.timed {
+	if o.measured {
 		s.endWait(o)
 	}
 	o.at.stats.departures++
@@ -255,6 +262,10 @@ func (s *shard) Resumed(t *engine.Task) {
 
 // endWait records the times of a wait, and begins to measure the step after it.
 func (s *shard) endWait(o *note) {
+	if !o.timed {
+		s.beginHeap(o)
+		return
+	}
 	now := s.now
 	if now == 0 {
 		now = coro.Cycles()
@@ -268,7 +279,7 @@ func (s *shard) endWait(o *note) {
 		o.at.stats.ready.add(s.nanos(now-since), o.first)
 	}
 	o.since = now
-	if s.heapIn--; s.heapIn == 0 {
+	if s.heapIn--; s.heapIn <= 0 || o.first {
 		s.beginHeap(o)
 	}
 }
@@ -289,7 +300,9 @@ func (s *shard) begin(t *engine.Task) *note {
 		if s.next <= 0 {
 			s.next = s.draw(s.g.cfg.Sampling)
 		}
-		o.timed, o.first = true, start.stats.arrivals <= learning
+		o.measured, o.timed, o.first = true, true, start.stats.arrivals <= learning
+	} else if s.heapIsOld() {
+		o.measured = true
 	}
 	return o
 }
@@ -314,6 +327,9 @@ func (s *shard) Finished(t *engine.Task) {
 // has less left would grow its stack for the sake of a statistic.
 const enoughStack = 1500
 
+// heapIsOld reports whether the heap has not been measured for long.
+func (s *shard) heapIsOld() bool { return int64(s.turn-s.heapAt) > s.g.heapGap }
+
 // beginHeap notes how much has been allocated at the beginning of a step.
 func (s *shard) beginHeap(o *note) {
 	if s.g.cfg.HeapEvery < 0 {
@@ -325,6 +341,7 @@ func (s *shard) beginHeap(o *note) {
 	}
 	o.heap = s.allocated()
 	o.since = coro.Cycles()
+	s.heapAt = o.since
 }
 
 // endHeap records what the step has allocated.
@@ -333,7 +350,7 @@ func (s *shard) endHeap(o *note, e *edge) {
 	o.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
-	e.stats.heap.add(float64(d), e.stats.heapN)
+	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.now = coro.Cycles()
 }
 

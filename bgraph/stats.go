@@ -52,14 +52,17 @@ func fineOf(ns uint64) uint {
 // momentsStats are exponentially weighted moments.
 type momentsStats struct{ mean, variance float64 }
 
-// recentWeight is the weight of the latest value; the n-th has at least 1/n.
-const recentWeight = 1.0 / 16
+// The weight of the latest value; the n-th has at least 1/n. What is allocated varies much: a few large
+// responses among many small ones.
+const (
+	recentWeight = 1.0 / 16
+	heapWeight   = 1.0 / 256
+)
 
-func (m *momentsStats) add(v float64, n uint64) {
-	w := recentWeight
-	if n < 16 {
-		w = 1 / float64(n)
-	}
+func (m *momentsStats) add(v float64, n uint64) { m.addOf(v, n, recentWeight) }
+
+func (m *momentsStats) addOf(v float64, n uint64, w float64) {
+	w = max(w, 1/float64(n))
 	d := v - m.mean
 	step := w * d
 	m.mean += step

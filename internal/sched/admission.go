@@ -3,32 +3,23 @@ package sched
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// The verdicts, for short.
+const (
+	Admit       = engine.VerdictAdmit
+	AdmitNewest = engine.VerdictAdmitNewest
+	Defer       = engine.VerdictDefer
+	Refuse      = engine.VerdictRefuse
 )
 
 // A Verdict says what becomes of one of those who wait at an entrance.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Admit       Verdict = iota // of the most important the one that has waited longest
-	AdmitNewest                // of the most important the one that came last
-	Defer                      // nobody for now; ask again
-	Refuse                     // the one that has waited longest: turn it away as cheaply as possible
-)
-
-// String is "admit", "admit newest", "defer" or "refuse".
-func (v Verdict) String() string {
-	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
-}
+type Verdict = engine.Verdict
 
 // A Queue is what waits at an entrance on one loop.
-type Queue struct {
-	Waiting  int           // tasks
-	Starting int           // that were let in and have not run yet
-	Oldest   time.Duration // how long the one has waited that has waited longest
-	Front    time.Duration // the same among the most important
-	Full     bool          // nobody can be let in now
-}
+type Queue = engine.Queue
 
 // A Cause says why tasks were refused.
 type Cause uint8
@@ -122,12 +113,18 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
 		return Admit
 	}
-	return a.next(now, &a.doors[pile], q, false)
+	door := &a.doors[pile]
+	if a.heldUp() || a.piles[pile].Limit() == 0 {
+		door.stuck = a.refuse && a.heldUp()
+	}
+	return a.next(now, door, q, false)
 }
 
+func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
+
 // Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number, below 0 if nobody. While tasks that only wait hold all that there is of a resource, nobody else
-// may come to where they wait: those who would are refused at once. Others may be what they wait for.
+// there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
+// wait: those who would are refused at once. Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
@@ -135,13 +132,11 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
 	p.Update(now, waiting, departed, waited, out)
-	if a.ledger != nil && a.ledger.HeldUp() && a.refuse && waiting > 1 {
-		door.stuck = true
-		return -1
-	}
-	door.stuck = door.stuck && p.Limit() > 0
 	if departed > 0 {
 		door.progress, door.stuck = now, false
+	}
+	if waiting > 0 && a.heldUp() {
+		return -1
 	}
 	return p.Limit()
 }

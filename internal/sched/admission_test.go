@@ -108,6 +108,63 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 	}
 }
 
+// Ten are inside, which is all there is room for; the others wait.
+func TestHeldUp(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name      string
+		demand    float64 // 0: not known
+		busy      bool
+		to        time.Duration // until when somebody asks
+		leaves    time.Duration // when one leaves; 0: nobody does
+		at, until time.Duration // held up; 0: never
+		most      int           // inside
+	}{
+		{name: "all inside wait", demand: 10, to: 700 * ms, at: 210 * ms, until: 2700 * ms, most: 11},
+		{name: "the loops have much to do", demand: 10, busy: true, to: 900 * ms, most: 10},
+		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 210 * ms, until: 2100 * ms, most: 10},
+		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 360 * ms, until: 2380 * ms, most: 10},
+		{name: "one leaves afterwards", demand: 10, to: 250 * ms, leaves: 240 * ms, at: 210 * ms, until: 241 * ms, most: 10},
+		{name: "the window still grows", to: 1900 * ms, most: 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, g, r, all := newGate(t, 1)
+			a := all[0]
+			g.window = Knee{Start: 10, Min: 1, Max: 10}
+			g.SetDemand([]Moments{{Mean: c.demand}})
+			var at, until time.Duration
+			most := 0
+			if c.demand == 0 {
+				c.demand = 10
+			}
+			for now := time.Duration(0); now < 4*time.Second; now += ms {
+				if c.leaves != 0 && now == c.leaves {
+					a.Finished(now, 1)
+				}
+				if now < c.to {
+					for a.Next(now+1, 1, Queue{Waiting: 1}) == Admit {
+					}
+				}
+				most = max(most, g.Inside())
+				if now%(10*ms) == 0 {
+					l.SetIdle(!c.busy)
+					l.Observe(now, r, c.demand*float64(g.Inside()))
+					l.Tick(now)
+				}
+				switch {
+				case l.HeldUp() && at == 0:
+					at = now
+				case !l.HeldUp() && at != 0 && until == 0:
+					until = now
+				}
+			}
+			if at != c.at || until != c.until || most != c.most {
+				t.Errorf("held up from %v until %v, at most %d inside; want from %v until %v, %d", at, until, most, c.at, c.until, c.most)
+			}
+		})
+	}
+}
+
 // A loop that comes late gets its part, although the other could always use what its own
 // tasks give back.
 func TestLoopsShareAGate(t *testing.T) {

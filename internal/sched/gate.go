@@ -23,9 +23,19 @@ import (
 // within milliseconds while no resource is scarce.
 //
 // If nobody at all is inside, one task is let in whatever the resources say, so that the
-// program cannot be stuck. If all inside do nothing but wait, a few more are let in (see
-// Ledger.SetIdle): what they wait for may be one of those. If there is not room for all, loops
-// that are waiting get equal parts of it.
+// program cannot be stuck. If there is not room for all, loops that are waiting get equal parts of it.
+//
+// Those inside may hold all that there is and wait for somebody who is yet to come in:
+//
+//	      somebody asked in vain       no room for 200 ms, and the loops are idle
+//	open ────────────────────────▶ full ──────────────────────────────────────────▶ held up
+//	 ▲                              │                                                  │
+//	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
+//	                    there is room for the next one, or nobody asks
+//
+// A window that is still growing as little is known of the demand makes no gate full.
+// While a gate is held up, one task a millisecond is let in beyond the room there is, to see what it
+// comes for: whoever is on the way to where the others wait goes no further, see Admission.Piled.
 //
 // A loop is given room for several tasks at a time, its credit, so that it need not lock the
 // ledger for each.
@@ -36,13 +46,15 @@ type Gate struct {
 	moved  atomic.Int64             // about when somebody was last let in or left, on any loop
 
 	// guarded by ledger.mu:
-	takes    []take // what a task takes, where that is not 0
-	peak     int    // the most that were inside, or wanted to be, since the last Tick
-	counted  int    // that were inside when that was last counted
-	window   Knee
-	begun    bool          // window has its first limit
-	first    time.Duration // when somebody was first let in; 0: not yet
-	trickled time.Duration // when one was last let in beyond the room there is
+	takes   []take // what a task takes, where that is not 0
+	peak    int    // the most that were inside, or wanted to be, since the last Tick
+	counted int    // that were inside when that was last counted
+	window  Knee
+	begun   bool          // window has its first limit
+	first   time.Duration // when somebody was first let in; 0: not yet
+	full    time.Duration // since when there has been no room for those who asked; 0: there is
+	asked   time.Duration // when somebody last asked in vain
+	looked  time.Duration // when one was last let in beyond the room there is
 }
 
 // A take is what a task that is let in takes of one resource.
@@ -90,18 +102,19 @@ type share struct {
 
 const (
 	// waitingFor is how long a loop that asked in vain is believed to be still waiting.
-	waitingFor   = 20 * time.Millisecond
-	deviations   = 4 // that a demand may exceed its mean by
-	mostCredit   = 64
-	leastWindow  = 4
-	biasTasks    = 8
-	biasTime     = 2 * time.Second
-	unknownGoal  = 0.6         // pressure up to which the window grows at first; after
-	unknownFor   = time.Second // that and as long again it is 1
-	trickleEvery = 10 * time.Millisecond
-	trickleRoom  = 1.05 // of the limit, for those who trickle in
-	heldUpEvery  = time.Millisecond
-	heldUpRoom   = 1.08
+	waitingFor  = 20 * time.Millisecond
+	deviations  = 4 // that a demand may exceed its mean by
+	mostCredit  = 64
+	leastWindow = 4
+	biasTasks   = 8
+	biasTime    = 2 * time.Second
+	unknownGoal = 0.6         // pressure up to which the window grows at first; after
+	unknownFor  = time.Second // that and as long again it is 1
+	heldUpAfter = 200 * time.Millisecond
+	lookAfter   = 50 * time.Millisecond // until it is known where they wait
+	lookEvery   = time.Millisecond
+	lookRoom    = 1.08            // of the limit
+	askedLately = 2 * time.Second // those who are refused at once ask less often
 )
 
 // NewGate adds an entrance. Its name is for reports only, where the tasks inside look
@@ -138,10 +151,7 @@ func (g *Gate) begin() {
 // may vary much, so it grows only while resources are plentiful, by what was promised and by what
 // is seen as well.
 func (g *Gate) feels(now time.Duration, pressure float64) float64 {
-	known := 0.0
-	if g.first != 0 {
-		known = min(max(float64(now-g.first)/float64(unknownFor)-1, 0), 1)
-	}
+	known := g.known(now)
 	if pressure > 1 {
 		return pressure
 	}
@@ -151,6 +161,17 @@ func (g *Gate) feels(now time.Duration, pressure float64) float64 {
 		}
 	}
 	return min(pressure/(unknownGoal+known*(1-unknownGoal)), 1)
+}
+
+// known is how much is known of the demand, from 0 to 1.
+func (g *Gate) known(now time.Duration) float64 {
+	switch {
+	case g.first == 0:
+		return 0
+	case len(g.takes) > 0:
+		return 1
+	}
+	return min(max(float64(now-g.first)/float64(unknownFor)-1, 0), 1)
 }
 
 // SetDemand says how much of each resource a task that is let in will hold at most, see
@@ -283,10 +304,17 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 	switch {
 	case room > 0 && g.poorer(now, s):
 		room = 0
-	case room == 0 && (l.empty() || g.trickles(now)):
+	case room == 0 && (l.empty() || g.looks(now)):
 		room = 1
+	case room > 0 && g.full != 0:
+		g.full = 0
+		l.heldUp.Store(false)
 	}
 	if room == 0 {
+		g.asked = now
+		if g.full == 0 && (g.known(now) == 1 || g.promisedOut()) {
+			g.full = now
+		}
 		s.waiting.Store(int64(now))
 		g.peak = max(g.peak, given+1) // somebody wanted to be the next
 		for _, o := range *g.shares.Load() {
@@ -306,30 +334,37 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 	return true
 }
 
-// trickles reports whether one may come in although there is no room. The ledger is locked.
-func (g *Gate) trickles(now time.Duration) bool {
-	every, room := trickleEvery, 1.0
-	if g.ledger.heldUp.Load() { // most of them are refused at a door, see Admission.Piled
-		every, room = heldUpEvery, heldUpRoom
+// heldUp reports whether there has been no room for a while, although the loops have little to do. The
+// ledger is locked.
+func (g *Gate) heldUp(now time.Duration) bool {
+	if now-g.asked > askedLately {
+		g.full = 0
 	}
-	if !g.ledger.idle || now-g.trickled < every {
+	return g.ledger.idle && g.full != 0 && now-g.full >= heldUpAfter
+}
+
+// promisedOut reports whether all that there is of a resource is promised. The ledger is locked, and
+// recount has been called.
+func (g *Gate) promisedOut() bool {
+	for i := range g.takes {
+		if g.takes[i].room(0) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// looks reports whether one may come in although there is no room. The ledger is locked.
+func (g *Gate) looks(now time.Duration) bool {
+	if !g.ledger.heldUp.Load() || now-g.full < heldUpAfter+lookAfter || now-g.looked < lookEvery {
 		return false
 	}
 	for _, a := range *g.ledger.accounts.Load() {
-		if a.spec.Kind.scarce() && a.inUse() > room*a.limit {
+		if a.spec.Kind.scarce() && a.likely() > lookRoom*a.limit {
 			return false
 		}
 	}
-	if room > 1 {
-		g.trickled = now
-		return true
-	}
-	for i := range g.takes {
-		if t := &g.takes[i]; t.of.inUse()+t.d.Mean > trickleRoom*t.of.limit {
-			return false
-		}
-	}
-	g.trickled = now
+	g.asked, g.looked = now, now
 	return true
 }
 

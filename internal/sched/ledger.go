@@ -35,6 +35,7 @@ type account struct {
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
+	pledged  float64 // their mean when observed was
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
 	used     float64 // observed + count, when it was last looked at
@@ -72,14 +73,14 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	a := &account{spec: s, limit: s.Limit}
 	for _, other := range accounts {
 		if other.spec.Name == s.Name {
-			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
+			return 0, fmt.Errorf("sched: there is a resource %q already", s.Name)
 		}
 		if other.spec.Name == s.Of {
 			a.of = other
 		}
 	}
 	if s.Of != "" && a.of == nil {
-		return 0, fmt.Errorf("ressched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+		return 0, fmt.Errorf("sched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
 	}
 	if s.Limit == 0 || s.Find {
 		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
@@ -121,7 +122,7 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		return
 	}
 	l.recount()
-	a.observed = max(used, 0)
+	a.observed, a.pledged = max(used, 0), a.pledges.Mean
 	l.weigh(a, now)
 	if a.spec.Kind == Collected {
 		a.excess.add(now, a.observed-a.pledges.Mean)
@@ -156,7 +157,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		return
 	}
 	l.recount()
-	tight, full := false, false
+	tight, heldUp := false, false
 	for _, a := range *l.accounts.Load() {
 		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
@@ -166,10 +167,12 @@ func (l *Ledger) Tick(now time.Duration) {
 		}
 		a.promise(a.pledges.Mean)
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
-		full = full || a.state == AtLimit && a.full()
+	}
+	for _, g := range l.gates {
+		heldUp = heldUp || g.heldUp(now)
 	}
 	l.tight.Store(tight)
-	l.heldUp.Store(full && l.idle)
+	l.heldUp.Store(heldUp)
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
@@ -194,18 +197,18 @@ func (l *Ledger) Tick(now time.Duration) {
 // grow.
 const tightShare = 0.92
 
-// HeldUp reports whether a resource is at its limit because of tasks that only wait. It may be
+// HeldUp reports whether a gate has no room because of tasks that only wait. It may be
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
-// full reports whether the given limit is reached by what has been seen in use: a promise may be too
-// high, and a limit that was found rises again.
-func (a *account) full() bool {
-	if !a.spec.Kind.scarce() || a.spec.Limit == 0 {
-		return false
+// likely is how much is in use if each of those who came since it was last observed takes what was
+// promised, even if what was promised before is not taken.
+func (a *account) likely() float64 {
+	v := a.observed + max(a.pledges.Mean-a.pledged, 0) + float64(a.count.Load())
+	if a.known {
+		v = min(v, a.inUse())
 	}
-	seen := min(a.used, a.observed+float64(a.count.Load()))
-	return seen >= (a.spec.Target-a.spec.Margin)*a.spec.Limit
+	return v
 }
 
 // SetIdle says that the loops have had little to do lately: all tasks inside only wait.
