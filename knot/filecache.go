@@ -359,7 +359,11 @@ func (s *cacheShard) trim() {
 // charge needs mu.
 func (s *cacheShard) charge(n int64) {
 	s.bytes += n
-	fileBytes.Acquire(n)
+	if n < 0 {
+		fileBytes.Release(-n)
+	} else {
+		fileBytes.Acquire(n)
+	}
 }
 
 // discharge takes its memory from e, which nobody uses. Caller holds mu.
