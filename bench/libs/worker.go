@@ -109,7 +109,7 @@ func work() {
 		o, err = e.run()
 	} else {
 		err = capriccio.Run(context.Background(), func(context.Context) (err error) {
-			rt := task.CurrentLoop().Runtime()
+			rt := task.Default()
 			before := rt.Detached()
 			o, err = e.run()
 			o.Detached = rt.Detached() - before

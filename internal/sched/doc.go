@@ -1,0 +1,53 @@
+// Package sched decides which node of the blocking graph runs next, and what may
+// enter at all (Capriccio, SOSP 2003, section 4.2; Cohort Scheduling, USENIX 2002).
+//
+// It takes its types from the engine, and nothing else: it knows nodes by number, costs in processor cycles, and resources by what it is told
+// of them. It has no loop, reads no clock, starts no goroutine and allocates nothing
+// while tasks run: its user says what time it is and what was used, so that all
+// of it can be tested by ticks.
+//
+//   - A Policy belongs to one loop and chooses its next node: FIFO, Cohort, Resource.
+//   - A Ledger is shared by all loops and knows the state of every resource.
+//   - An Admission belongs to one loop and decides whether a task that has come to an
+//     entrance of the program is admitted, deferred or refused.
+//   - Stride, Claim and Outlook are the parts these are made of.
+//
+// Unless it says otherwise, a type may be used by one goroutine at a time: that of the
+// loop it belongs to. No call parks.
+package sched
+
+import "github.com/capriccio-go/capriccio/internal/engine"
+
+// A Node is the number of a node of the blocking graph. Numbers should be small:
+// tables have an element for each up to the largest. They must be below MaxNodes.
+type Node = engine.NodeID
+
+// MaxNodes is how many nodes there can be.
+const MaxNodes = 1 << nodeBits
+
+// A Policy is an engine.Policy that says what it does. Shares are most exact if a step is charged
+// before the next is chosen.
+type Policy interface {
+	engine.Policy
+	// Defer says that the task that Next has just named does not run after all and was
+	// put back: it waits at an entrance, see Admission. Its node is not named again
+	// before the next Tick.
+	Defer(n Node)
+	// Report adds what there is to say about the nodes, see Report.
+	Report(r *Report)
+}
+
+// Cohorts is a Policy that runs the tasks of a node one after another: Cohort, Resource.
+type Cohorts interface {
+	engine.CohortPolicy
+	Defer(n Node)
+	Report(r *Report)
+}
+
+// aloneTasks is how many tasks are granted to the only node that has ready ones.
+const aloneTasks = 256
+
+// Moments are the mean and the variance of a quantity.
+type Moments struct {
+	Mean, Variance float64
+}
