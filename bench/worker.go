@@ -30,6 +30,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"admission":       runAdmissionWorker,
 	"memory":          runMemoryWorker,
 	"pubsub":          runPubsubWorker,
+	"cohort-writes":   runWritesWorker,
 	"sched-cost":      runSchedCostWorker,
 	"task-server":     runTaskServer,
 	"disk-goroutine":  diskWorker(goDisk),
