@@ -28,7 +28,10 @@ import (
 // Tasks that wait natively are detached. These tests are in a package of their own, because
 // what is called from within the runtime's packages is not.
 
-var nativeSeed = flag.Uint64("native.seed", 0, "seed of the random test of native waits; 0: a new one")
+var (
+	nativeSeed = flag.Uint64("native.seed", 0, "seed of the first run of the random test of native waits; 0: a new one")
+	nativeRuns = flag.Int("native.runs", 1, "how many runs the random test of native waits makes, with seeds that follow each other")
+)
 
 // native runs f with each poller and 1 and 2 loops, or, without testenv.Full, in two of these settings.
 func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Runtime)) {
@@ -347,7 +350,14 @@ func TestRandomNativeWaits(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("-native.seed=%d", seed)
+	for range *nativeRuns {
+		t.Logf("-native.seed=%d", seed)
+		randomNativeWaits(t, seed)
+		seed++
+	}
+}
+
+func randomNativeWaits(t *testing.T, seed uint64) {
 	native(t, engine.Config{DetachAfter: 100 * time.Microsecond}, func(t *testing.T, rt *engine.Runtime) {
 		const tasks, rounds = 40, 40
 		var (
