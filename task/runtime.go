@@ -35,6 +35,9 @@ func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
 		return nil, err
 	}
 	t, err := (*engine.Runtime)(rt).Spawn(to, fn)
+	if o.NoHandle {
+		t = nil
+	}
 	return (*Task)(t), err
 }
 

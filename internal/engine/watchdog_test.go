@@ -110,7 +110,7 @@ func TestDeadlockIsReported(t *testing.T) {
 		return k
 	}
 	one, two := abba("one", &a, &b, 0), abba("two", &b, &a, 1)
-	three := GoNamed("three", func() { c.Recv() })
+	three := goWith(Options{Name: "three"}, func() { c.Recv() })
 	line := log.next(t, "deadlock", "task one #", "task two #", "task three #")
 	for _, want := range []string{"mutex Mutex", "held by task one #", "held by task two #", "channel receive Chan[string]", "holding 0 of 0", "tasks=3"} {
 		contains(t, line, want)
@@ -144,7 +144,7 @@ func TestDeadlockCheck(t *testing.T) {
 	}
 	check("no tasks", 0)
 	c := NewChan[int](0)
-	stuck := GoNamed("stuck", func() { c.Recv() })
+	stuck := goWith(Options{Name: "stuck"}, func() { c.Recv() })
 	waitParked(t, rt, 1, ReasonChanRecv)
 
 	timer := AfterFunc(time.Hour, func() {})
