@@ -2,22 +2,12 @@
 
 package uring
 
-import ()
-
 // The Prepare methods fill in an entry for the operation of that name; each clears what
 // was in it, flags and user data too. Addresses are of memory on the heap that stays
 // referenced until the completion (see the package comment).
 
 func (entry *SubmissionQueueEntry) prepare(op uint8, fd int, addr uintptr, length uint32, offset uint64) {
 	*entry = SubmissionQueueEntry{OpCode: op, Fd: int32(fd), Addr: uint64(addr), Len: length, Off: offset}
-}
-
-// target names the slot of registered files that receives a new descriptor.
-func (entry *SubmissionQueueEntry) target(fileIndex uint32) {
-	if fileIndex == FileIndexAlloc {
-		fileIndex-- // the kernel adds one and knows the largest number as "any"
-	}
-	entry.SpliceFdIn = int32(fileIndex + 1)
 }
 
 // SetFlags sets flags such as SqeIOLink, replacing those set before.
