@@ -165,3 +165,21 @@ func TestPruned(t *testing.T) {
 		t.Errorf("%d nodes drawn, %d edges and %d nodes left out; want 1, 1, 2", len(d.Nodes), d.Hidden, d.Rare)
 	}
 }
+
+// Places with one name are told apart by as many callers as it takes.
+func TestNamesAreToldApart(t *testing.T) {
+	node := func(key bgraph.Key, outer ...string) bgraph.Node {
+		n := bgraph.Node{Key: key, Reason: "system call"}
+		for _, f := range append([]string{"main.open"}, outer...) {
+			n.Stack = append(n.Stack, bgraph.Frame{Function: f})
+		}
+		return n
+	}
+	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c")}}
+	names := distinctNames(s)
+	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c"} {
+		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
+			t.Errorf("%v is %q; want … %s", k, names[k], want)
+		}
+	}
+}
