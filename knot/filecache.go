@@ -368,7 +368,8 @@ func (s *cacheShard) charge(n int64) {
 
 // discharge takes its memory from e, which nobody uses. Caller holds mu.
 func (s *cacheShard) discharge(e *entry) {
-	s.charge(-e.size)
+	s.bytes -= e.size
+	fileBytes.Release(e.size)
 	s.memory.put(e.parts)
 	e.size, e.parts = 0, nil
 }
