@@ -38,7 +38,7 @@ type inLine struct {
 }
 
 const (
-	clientShares  = 256     // clients are told apart by so many numbers
+	clientShares  = 256     // clients are told apart by this many numbers
 	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
 	fairLookBack  = 16      // those who came last among whom a client with a small share is looked for
 	maxFreeInLine = 1024

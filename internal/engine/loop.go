@@ -40,7 +40,7 @@ type Loop struct {
 	// entered is not 0 once the goroutine of curG has looked at curG; see detachment. It
 	// stands after curG, for coro.RunsFree; atomic.
 	entered uintptr
-	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
+	// switches counts the steps begun, for the watchdog, which reads it with coro.Peek.
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
@@ -55,7 +55,7 @@ type Loop struct {
 	chargeFrom uint64        // cycles when they began
 	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
 	woke       bool          // plain goroutines have been woken here since l last let them run
-	lines      []*line       // who waits at the entrances, by index
+	lines      []*line       // what waits at the entrances, by index
 	piles      []*pile       // nodes that are watched; nil: none
 	piledAt    time.Duration // when the piles were last looked at
 	now        time.Duration // of the clock, when the turn began
@@ -100,7 +100,7 @@ const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
 	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
-	briskBudget    = 64                     // a turn of at least so many steps has grants
+	briskBudget    = 64                     // a turn of at least this many steps has grants
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -267,7 +267,7 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	// Whoever sends or spawns something now sees that l is about to sleep.
+	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
 	l.rt.idleLoops.Add(1)
 	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {

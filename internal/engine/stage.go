@@ -79,7 +79,7 @@ func (s *Stage) Do(fn func()) {
 }
 
 // SetThresholds says when the scheduler cohort puts the stage in between although it is the turn of
-// others: when more than so many tasks wait there, or one has waited for so long; 0 for either
+// others: when more than that many tasks wait there, or one has waited for so long; 0 for either
 // is the scheduler's own threshold (Cohort Scheduling, section 3.1). The cohort that is
 // interrupted goes on after that; one that interrupts is not interrupted itself. It must be
 // called before tasks come to the stage. Other schedulers take no notice. It never parks.

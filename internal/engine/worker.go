@@ -95,7 +95,7 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	l.taskCount++
 }
 
-// runWorker is the goroutine of every worker: it finds out which by who is to run. One
+// runWorker is the goroutine of every worker: it finds out which by what is to run. One
 // function for all spares a closure, 16 bytes, for each.
 func (l *Loop) runWorker(yield func(struct{}) bool) {
 	w := l.successor
@@ -266,7 +266,7 @@ func (l *Loop) finish(t *Task, failure error) {
 }
 
 // closeWorkers ends the idle workers, on the loop's own goroutine; no task is left.
-// A worker that returns resumes whoever waits in its slot: another idle worker, which
+// A worker that returns resumes the one that waits in its slot: another idle worker, which
 // returns too, or the loop.
 func (l *Loop) closeWorkers() {
 	for n := len(l.idle); n > 0; n = len(l.idle) {
