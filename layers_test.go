@@ -59,7 +59,7 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/tune":    "cmd/stackplan/internal/plan",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot bgraph bgraph/gotrace bgraph/graphview internal/sched internal/steer internal/uring golang.org/x/exp/trace bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/sched internal/steer internal/uring golang.org/x/exp/trace bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",

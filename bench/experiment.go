@@ -48,6 +48,7 @@ var experiments = []experiment{
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
+	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},

@@ -26,6 +26,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"load":            runLoad,
 	"hold":            runHold,
 	"knot":            runKnot,
+	"reverse-proxy":   runReverseProxy,
 	"overload":        runOverload,
 	"admission":       runAdmissionWorker,
 	"memory":          runMemoryWorker,

@@ -25,6 +25,8 @@ type Blocking struct {
 	Unseen     int `json:"unseen"`     // possible
 	Unexpected int `json:"unexpected"` // seen but not predicted
 
+	Atomic []Atomic `json:"atomic,omitempty"` // functions that claim to have no place to wait
+
 	lines map[string][]int // places by all lines that a stack may name them by
 }
 
