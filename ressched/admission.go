@@ -28,6 +28,7 @@ type Queue struct {
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
 	Full     bool          // nobody can be let in now
+	Gone     int           // clients that have left the line since Next was last asked about it
 }
 
 // A Cause says why tasks were refused.
@@ -148,6 +149,7 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 
 // next decides about those who wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
+	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)
 	if a.refuse && e.line.Refuses(q.Oldest) && e.refusals < e.line.AtOnce() {
 		cause := CauseLine
