@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -151,7 +152,7 @@ func benchMutex(b *testing.B, _ int) {
 func benchStart(b *testing.B, _ int) {
 	reset(b)
 	for i := range b.N {
-		task.Start(func() {})
+		engine.Start(func() {})
 		if i%64 == 0 {
 			task.Yield()
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -26,7 +27,7 @@ import (
 // Environment variables that New and Run read. An option given in the program goes
 // before its variable; an unknown value is an error that names the known ones.
 const (
-	// EnvLoops is the number of event loops: 1 to task.MaxLoops.
+	// EnvLoops is the number of event loops: 1 to engine.MaxLoops.
 	EnvLoops = "CAPRICCIO_LOOPS"
 	// EnvPoller chooses how loops wait for descriptors: epoll, poll or uring; see WithPoller.
 	EnvPoller = "CAPRICCIO_POLLER"
@@ -43,7 +44,7 @@ const (
 type Option func(*options) error
 
 type options struct {
-	cfg     task.Config
+	cfg     engine.Config
 	poller  string
 	aio     string
 	graph   bgraph.Config
@@ -59,8 +60,8 @@ type options struct {
 // use, the default.
 func WithLoops(n int) Option {
 	return func(o *options) error {
-		if n < 0 || n > task.MaxLoops {
-			return fmt.Errorf("capriccio: WithLoops(%d); want 1 to %d, or 0 for one per CPU", n, task.MaxLoops)
+		if n < 0 || n > engine.MaxLoops {
+			return fmt.Errorf("capriccio: WithLoops(%d); want 1 to %d, or 0 for one per CPU", n, engine.MaxLoops)
 		}
 		o.cfg.Loops = n
 		return nil
@@ -226,8 +227,8 @@ func gather(opts []Option) (*options, error) {
 func (o *options) readEnv(lookup func(string) (string, bool)) error {
 	if v, ok := lookup(EnvLoops); ok && v != "" {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > task.MaxLoops {
-			return fmt.Errorf("capriccio: %s=%q; want a number from 1 to %d", EnvLoops, v, task.MaxLoops)
+		if err != nil || n < 1 || n > engine.MaxLoops {
+			return fmt.Errorf("capriccio: %s=%q; want a number from 1 to %d", EnvLoops, v, engine.MaxLoops)
 		}
 		o.cfg.Loops = n
 	}
@@ -274,14 +275,14 @@ func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *bgraph.Graph, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	rt, err := task.New(cfg)
+	rt, err := engine.New(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	if steering != nil {
 		steering.Start(rt)
 	}
-	return rt, graph, nil
+	return (*task.Runtime)(rt), graph, nil
 }
 
 func (o *options) log() *slog.Logger {

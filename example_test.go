@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -68,7 +69,7 @@ func ExampleNew() {
 func ExampleGraph() {
 	err := capriccio.Run(context.Background(), func(context.Context) error {
 		for range 3 {
-			task.At("look something up")
+			ressched.YieldAt("look something up")
 		}
 		s := capriccio.Graph(nil).Snapshot()
 		for i := range s.Nodes {

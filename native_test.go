@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -19,7 +20,7 @@ func TestNativeWaitsWithAllDefaults(t *testing.T) {
 		t.Run(sched, func(t *testing.T) {
 			t.Setenv("CAPRICCIO_SCHED", sched)
 			err := capriccio.Run(context.Background(), func(context.Context) error {
-				rt := task.CurrentLoop().Runtime()
+				rt := engine.CurrentLoop().Runtime()
 				if !rt.Detaches() {
 					return errStays
 				}
@@ -79,7 +80,7 @@ func check(t *testing.T, err error) {
 // is far above what they take, and far below what they would if the loop waited too.
 func TestOthersDoNotWaitForNativeWaits(t *testing.T) {
 	err := capriccio.Run(context.Background(), func(context.Context) error {
-		if !task.CurrentLoop().Runtime().Detaches() {
+		if !engine.CurrentLoop().Runtime().Detaches() {
 			return errStays
 		}
 		const others = 2000

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -14,7 +15,7 @@ import (
 // A pollerKind is one of the pollers to choose from.
 type pollerKind struct {
 	name string
-	open func() (task.Poller, error)
+	open func() (engine.Poller, error)
 	// keepsThread says that its loops are to be locked to their threads whatever
 	// WithThreadLock says: see docs/adr/0016-which-poller.md.
 	keepsThread bool
@@ -30,7 +31,7 @@ var pollers = []pollerKind{
 	{name: pollerUring, open: openUring, keepsThread: true},
 }
 
-func openUring() (task.Poller, error) {
+func openUring() (engine.Poller, error) {
 	return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
 }
 
@@ -99,11 +100,11 @@ func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
 }
 
 // runOn has the loops poll with p.
-func (o *options) runOn(p pollerKind, cfg *task.Config) {
+func (o *options) runOn(p pollerKind, cfg *engine.Config) {
 	open := p.open
 	if o.aio == aioThreads {
 		open = netpoll.NoRing(open)
 	}
-	cfg.NewPoller = func(int) (task.Poller, error) { return open() }
+	cfg.NewPoller = func(int) (engine.Poller, error) { return open() }
 	cfg.LockThreads = cfg.LockThreads || p.keepsThread
 }

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/steer"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 var schedulers = []string{steer.FIFO, steer.Cohort, steer.Resource}
@@ -28,7 +29,7 @@ func knownScheduler(name string) error {
 //     those of the next (Cohort Scheduling, USENIX 2002).
 //   - "resource", the default: the nodes share the loop according to what their tasks are going to take
 //     and give back of what is scarce (Capriccio, section 4.2), and work is admitted at the
-//     entrances of the program (see task.Entrance) only as far as it can be done. It needs
+//     entrances of the program (see ressched.Entrance) only as far as it can be done. It needs
 //     the blocking graph; without that, "fifo" is the default.
 func WithScheduler(name string) Option {
 	return func(o *options) error {
@@ -62,7 +63,7 @@ func WithOldestFirst() Option {
 }
 
 // WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
-// scheduler "resource" it is refused otherwise once it has waited too long (task.ErrRefused,
+// scheduler "resource" it is refused otherwise once it has waited too long (ressched.ErrRefused,
 // which Knot answers with 503).
 func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }
@@ -70,7 +71,7 @@ func WithoutRefusals() Option {
 
 // steer lets the chosen scheduler steer the runtime that is made from cfg; nil if there
 // is nothing to steer.
-func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering, error) {
+func (o *options) steer(cfg *engine.Config, graph *bgraph.Graph) (*steer.Steering, error) {
 	limitDescriptors()
 	c := o.sched
 	if c.Policy == "" && graph != nil {
@@ -97,7 +98,7 @@ func (o *options) steer(cfg *task.Config, graph *bgraph.Graph) (*steer.Steering,
 // limitDescriptors says how many descriptors there may be, unless the program has.
 func limitDescriptors() {
 	var limit unix.Rlimit
-	if task.Descriptors.Limit() == 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<40 {
-		task.Descriptors.SetLimit(int64(limit.Cur))
+	if ressched.Descriptors.Limit() == 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<40 {
+		ressched.Descriptors.SetLimit(int64(limit.Cur))
 	}
 }

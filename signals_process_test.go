@@ -21,6 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -96,7 +97,7 @@ func stuckProgram() error {
 		return err
 	}
 	task.Go(func() {
-		task.At("before the end")
+		ressched.YieldAt("before the end")
 		fmt.Println("stuck")
 		select {}
 	})

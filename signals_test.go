@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -65,7 +66,7 @@ func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 		}
 		defer rt.Close()
 		graphs[i] = Graph(rt)
-		rt.Go(func() { task.At(fmt.Sprint("place ", i)) }).Join()
+		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
 	}
 	for i, g := range graphs {
 		s := g.Snapshot()

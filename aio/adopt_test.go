@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // sharedPipe is a pipe of which the ends in f are adopted, and have duplicates that others
@@ -43,8 +43,8 @@ func wantNonBlocking(t *testing.T, fd int) {
 
 // beside runs do as a task, or, without a runtime, on a goroutine.
 func beside(do func()) (join func()) {
-	if task.Current() != nil {
-		beside := task.Go(do)
+	if engine.Current() != nil {
+		beside := engine.Go(do)
 		return func() { beside.Join() }
 	}
 	var wg sync.WaitGroup
@@ -59,8 +59,8 @@ func polled(f *File) func() bool {
 // rested is eventually for tasks too.
 func rested(t *testing.T, reached func() bool) {
 	for !reached() {
-		if task.Current() != nil {
-			task.Yield()
+		if engine.Current() != nil {
+			engine.Yield()
 		} else {
 			breathe()
 		}
@@ -114,9 +114,9 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		f, _ := sharedPipe(t)
 		defer f[1].Close()
-		if task.Current() != nil {
+		if engine.Current() != nil {
 			ctx, cancel := context.WithCancel(context.Background())
-			reader, err := task.Spawn(task.Options{Context: ctx}, func() {
+			reader, err := engine.Spawn(engine.Options{Context: ctx}, func() {
 				if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 					t.Errorf("Read in a cancelled task: %v, want context.Canceled", err)
 				}

@@ -4,6 +4,7 @@ package aio
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -88,7 +89,7 @@ func join(folder, name string) string {
 // its end. With n ≤ 0 it returns all that are left, and no io.EOF. It parks, as the
 // kernel reads folders only on a thread.
 func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
-	if err := f.pos.LockCancel(); err != nil {
+	if err := f.pos.LockContext(context.Background()); err != nil {
 		return nil, f.fail("readdir", &contextError{err})
 	}
 	defer f.pos.Unlock()

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // run runs main as a task; programs use capriccio.Run.
 func run(main func()) {
-	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
 	if err != nil {
 		fmt.Println(err)
 		return

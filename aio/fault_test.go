@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestErrorsOfTheDisk(t *testing.T) {
@@ -223,7 +223,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 }
 
 // oneLoop is a runtime with one loop and io_uring.
-func oneLoop(t testing.TB) *task.Runtime {
+func oneLoop(t testing.TB) *engine.Runtime {
 	rt := setting{"ring", openRing, 1, false}.start(t)
 	if !hasRing(t, rt) {
 		t.Skip("no io_uring")
@@ -250,7 +250,7 @@ func TestNeighbouringReadsAreMerged(t *testing.T) {
 	})
 	flushes := int32(0) // loop-private
 	inTask(t, rt, func() {
-		q := ringOf(task.CurrentLoop())
+		q := ringOf(engine.CurrentLoop())
 		send := q.flush
 		q.flush = func() { flushes++; send() }
 		all(t, parts+2, func(i int) {
@@ -450,7 +450,7 @@ func TestACloseIsNotRepeated(t *testing.T) {
 
 // One that was cancelled, as when the thread that asked for it ends, was not begun.
 func TestACancelledCloseIsRepeated(t *testing.T) {
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		inTask(t, rt, func() {
 			f, err := OpenFile(scratch(t, nil), os.O_RDWR, 0)
 			must(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A File is an open file. It implements io.Reader, Writer, ReaderAt, WriterAt, Seeker,
@@ -33,12 +33,12 @@ type File struct {
 	device  atomic.Uint64 // of the file system; 0: not known
 	name    string        // constant
 
-	pos     task.Mutex // its holder uses the kernel's position
-	entries *dirReader // guarded by pos
+	pos     engine.Mutex // its holder uses the kernel's position
+	entries *dirReader   // guarded by pos
 
-	mu     sync.Mutex                  // held for a few instructions, never while parked
-	busy   *request                    // guarded by mu: those under way, linked by beside
-	closer atomic.Pointer[task.Waiter] // waits in Close for the last user
+	mu     sync.Mutex                    // held for a few instructions, never while parked
+	busy   *request                      // guarded by mu: those under way, linked by beside
+	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
 }
 
 // Bits of File.traits.
@@ -94,7 +94,7 @@ func NewFile(fd int, name string) (*File, error) {
 }
 
 func newFile(fd int32, name string, flags uint64) *File {
-	task.Descriptors.Acquire(1)
+	engine.Descriptors.Acquire(1)
 	return &File{
 		fd: fd, name: name,
 		writes:  flags&unix.O_ACCMODE != unix.O_RDONLY,
@@ -120,7 +120,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 	r.how = how
 	r.q = unsafe.Pointer(&r.how)
 	refused := false
-	if how.Flags&(unix.O_CREAT|unix.O_TRUNC|unix.O_TMPFILE&^unix.O_DIRECTORY) == 0 && !noCached.Load() && task.CurrentLoop() != nil {
+	if how.Flags&(unix.O_CREAT|unix.O_TRUNC|unix.O_TMPFILE&^unix.O_DIRECTORY) == 0 && !noCached.Load() && engine.CurrentLoop() != nil {
 		fd, e := r.openCached()
 		switch e {
 		case 0:
@@ -180,7 +180,7 @@ func modeBits(m fs.FileMode) uint64 {
 // Name returns the name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (f *File) DescribeWait() string { return "file " + f.name }
 
 // settle finds out, before f is waited for the first time, what one needs to know for
@@ -241,8 +241,8 @@ func (f *File) Close() error {
 	if !f.awaitUsers() {
 		return nil
 	}
-	task.Descriptors.Release(1)
-	if !f.writes || task.CurrentLoop() != nil && task.Current() == nil {
+	engine.Descriptors.Release(1)
+	if !f.writes || engine.CurrentLoop() != nil && engine.Current() == nil {
 		sysClose(f.fd)
 		return nil
 	}

@@ -2,9 +2,7 @@
 
 package aio
 
-import (
-	"github.com/capriccio-go/capriccio/task"
-)
+import "github.com/capriccio-go/capriccio/internal/engine"
 
 // File.life counts the users of the descriptor, so that close(2) happens once, after the
 // last of them, and no system call ever meets a number that has been reused:
@@ -50,7 +48,7 @@ func (f *File) lastLeft() {
 		return
 	}
 	if f.life.Load()&lifeLeft != 0 && f.takeDuty() {
-		task.Descriptors.Release(1)
+		engine.Descriptors.Release(1)
 		if f.writes {
 			go sysClose(f.fd) // may wait for the disk
 		} else {
@@ -72,7 +70,7 @@ func (f *File) shut() bool {
 		f.exit()
 		return false
 	}
-	var loops []*task.Loop
+	var loops []*engine.Loop
 	f.mu.Lock()
 	for r := f.busy; r != nil; r = r.beside {
 		known := false
@@ -84,7 +82,7 @@ func (f *File) shut() bool {
 		}
 	}
 	f.mu.Unlock()
-	own := task.CurrentLoop()
+	own := engine.CurrentLoop()
 	for _, l := range loops {
 		if l == own {
 			f.cancelOn(l)
@@ -96,7 +94,7 @@ func (f *File) shut() bool {
 }
 
 // cancelOn asks for the end of what the tasks of l wait for. It runs on l.
-func (f *File) cancelOn(l *task.Loop) {
+func (f *File) cancelOn(l *engine.Loop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := f.busy; r != nil; r = r.beside {
@@ -143,18 +141,18 @@ func (f *File) awaitUsers() bool {
 		f.life.Add(^uint64(lifeUser - 1))
 		return true
 	}
-	if task.CurrentLoop() != nil && task.Current() == nil { // the loop's own goroutine must not wait
+	if engine.CurrentLoop() != nil && engine.Current() == nil { // the loop's own goroutine must not wait
 		f.life.Or(lifeLeft)
 		f.exit()
 		return false
 	}
-	w := task.Self()
+	w := engine.Self()
 	f.closer.Store(w)
 	if v := f.life.Add(^uint64(lifeUser - 1)); users(v) == 0 && f.closer.CompareAndSwap(w, nil) {
 		w.Release()
 		return true
 	}
-	err := w.Wait(task.ReasonClose, (*waitUsers)(f))
+	err := w.Wait(engine.ReasonClose, (*waitUsers)(f))
 	w.Release()
 	return err == nil
 }
@@ -162,8 +160,8 @@ func (f *File) awaitUsers() bool {
 // A waitUsers is a File whose users are waited for.
 type waitUsers File
 
-// Withdraw implements task.WaitPoint.
-func (p *waitUsers) Withdraw(w *task.Waiter) bool {
+// Withdraw implements engine.WaitPoint.
+func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 	f := (*File)(p)
 	if !f.closer.CompareAndSwap(w, nil) {
 		return false
@@ -172,7 +170,7 @@ func (p *waitUsers) Withdraw(w *task.Waiter) bool {
 	return true
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (p *waitUsers) DescribeWait() string { return (*File)(p).DescribeWait() }
 
 // desert leaves the rest of Close to the last user, who may have gone before it could
@@ -194,6 +192,6 @@ const (
 // must not keep its loop for ever.
 func pace(uses uint32, n int) {
 	if uses%paceUses == 0 || n >= paceBytes {
-		task.Yield()
+		engine.Yield()
 	}
 }

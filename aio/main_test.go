@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestMain(m *testing.M) {
@@ -43,13 +43,13 @@ func checkLeaks(before []string, goroutines int) int {
 	for range 20_000 { // of a millisecond and more
 		runtime.GC()
 		after = openFDs()
-		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) && task.Descriptors.InUse() == 0 {
+		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) && engine.Descriptors.InUse() == 0 {
 			return 0
 		}
 		breathe()
 	}
 	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d; %d descriptors counted as in use, want 0\n",
-		after, before, runtime.NumGoroutine(), goroutines, task.Descriptors.InUse())
+		after, before, runtime.NumGoroutine(), goroutines, engine.Descriptors.InUse())
 	buf := make([]byte, 1<<20)
 	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
 	return 1
@@ -90,7 +90,7 @@ var openThreads = netpoll.NoRing(netpoll.NewEpoll)
 // goroutines.
 type setting struct {
 	name  string
-	open  func() (task.Poller, error)
+	open  func() (engine.Poller, error)
 	loops int
 	// locked loops stay on one thread each.
 	locked bool
@@ -116,14 +116,14 @@ func settings() []setting {
 
 var pollers = []struct {
 	name string
-	open func() (task.Poller, error)
+	open func() (engine.Poller, error)
 	// locked loops stay on one thread each.
 	locked bool
 }{
 	{"ring-epoll", netpoll.NewEpoll, false},
 	{"ring-poll", netpoll.NewPoll, false},
-	{"uring", func() (task.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
-	{"uring-locked", func() (task.Poller, error) {
+	{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
+	{"uring-locked", func() (engine.Poller, error) {
 		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
 	}, true},
 	{"threads", openThreads, false},
@@ -131,7 +131,7 @@ var pollers = []struct {
 }
 
 // start makes a runtime for the length of the test.
-func (s setting) start(t testing.TB) *task.Runtime {
+func (s setting) start(t testing.TB) *engine.Runtime {
 	t.Helper()
 	if s.loops == 0 {
 		return nil
@@ -141,9 +141,9 @@ func (s setting) start(t testing.TB) *task.Runtime {
 	} else {
 		p.Close()
 	}
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:       s.loops,
-		NewPoller:   func(int) (task.Poller, error) { return s.open() },
+		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
 		HoldLimit:   -1,
 		LockThreads: s.locked,
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -169,7 +169,7 @@ func everywhere(t *testing.T, f func(t *testing.T)) {
 }
 
 // onLoops runs the test in every setting with loops.
-func onLoops(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+func onLoops(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
 	for _, s := range settings() {
 		if s.loops > 0 {
 			t.Run(s.name, func(t *testing.T) { f(t, s.start(t)) })
@@ -178,7 +178,7 @@ func onLoops(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
 }
 
 // inTask runs f as a task, or, without a runtime, here, and waits for it.
-func inTask(t testing.TB, rt *task.Runtime, f func()) {
+func inTask(t testing.TB, rt *engine.Runtime, f func()) {
 	t.Helper()
 	if rt == nil {
 		f()
@@ -192,7 +192,7 @@ func inTask(t testing.TB, rt *task.Runtime, f func()) {
 // all runs f n times side by side, as tasks or, without a runtime, goroutines.
 func all(t testing.TB, n int, f func(i int)) {
 	t.Helper()
-	if task.CurrentLoop() == nil {
+	if engine.CurrentLoop() == nil {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() { f(i) })
@@ -200,7 +200,7 @@ func all(t testing.TB, n int, f func(i int)) {
 		wg.Wait()
 		return
 	}
-	var g task.Group
+	var g engine.Group
 	for i := range n {
 		g.Go(func() error { f(i); return nil })
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Some file systems can't tell whether a read would wait, tmpfs among them, which has
@@ -34,7 +34,7 @@ func (f *File) quickFlag(refused uint32) (flag uintptr, ok bool) {
 		return 0, false
 	}
 	if uint32(f.life.Load()/lifeUses)%paceUses == 0 {
-		task.Yield() // see pace
+		engine.Yield() // see pace
 	}
 	return 0, true
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The functions below are those of package os on another thread, while the task waits: they
@@ -21,10 +21,10 @@ import (
 
 // aside calls fn there.
 func aside(op, name string, fn func() error) (err error) {
-	if err := task.Err(); err != nil {
+	if err := engine.Err(); err != nil {
 		return pathError(op, name, &contextError{err})
 	}
-	task.Offload(func() { err = fn() })
+	engine.Offload(func() { err = fn() })
 	return err
 }
 
@@ -48,7 +48,7 @@ func Chtimes(name string, access, change time.Time) error {
 // Symlink makes a symbolic link at name that leads to target. Errors are *os.LinkError
 // (os.Symlink). It parks.
 func Symlink(target, name string) error {
-	if err := task.Err(); err != nil {
+	if err := engine.Err(); err != nil {
 		return linkError("symlink", target, name, &contextError{err})
 	}
 	return aside("symlink", name, func() error { return os.Symlink(target, name) })

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A ringPoller waits with a driver of io_uring and nothing else.
@@ -20,7 +20,7 @@ type ringPoller struct {
 	armed bool
 }
 
-func openRing() (task.Poller, error) {
+func openRing() (engine.Poller, error) {
 	d, err := uring.NewDriver(uring.Config{Entries: 256})
 	if err != nil {
 		return nil, err

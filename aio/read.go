@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"context"
 	"io"
 	"syscall"
 
@@ -89,7 +90,7 @@ func (f *File) readSome(p []byte, off int64, try bool) (int, error) {
 // Read reads up to len(p) bytes at the file's position and moves it; at the end of the
 // file it returns io.EOF. It parks unless memory has the first of them.
 func (f *File) Read(p []byte) (int, error) {
-	if err := f.pos.LockCancel(); err != nil {
+	if err := f.pos.LockContext(context.Background()); err != nil {
 		return 0, f.fail("read", &contextError{err})
 	}
 	uses, ok := f.enter()

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // An opcode says what a request asks of the kernel.
@@ -81,9 +81,9 @@ type request struct {
 
 	dropped atomic.Bool // nobody waits for it any more; for opPoll on a thread
 
-	w          *task.Waiter
-	loop       *task.Loop // of w
-	ring       *ring      // where it is gathered or submitted
+	w          *engine.Waiter
+	loop       *engine.Loop // of w
+	ring       *ring        // where it is gathered or submitted
 	token      token
 	next, prev *request // in a queue of the pool, guarded by pool.mu
 	dev        *device  // guarded by pool.mu while queued
@@ -173,7 +173,7 @@ func (r *request) on(f *File) *request {
 // perform carries out r and returns its result. A task parks meanwhile, a plain
 // goroutine blocks. r must not be used any more.
 func (r *request) perform() (int, error) {
-	l := task.CurrentLoop()
+	l := engine.CurrentLoop()
 	if r.file != nil {
 		r.file.settle()
 	}
@@ -236,18 +236,18 @@ func (r *request) closeAgain() bool {
 // wait carries out r while the calling task, of l, is parked. An error says that r was
 // given up. If the runtime ends meanwhile, the task does not return from here, but what
 // r points to is no longer in use then.
-func (r *request) wait(l *task.Loop) error {
-	task.CheckWait()
-	r.w, r.loop, r.state, r.cut = task.Self(), l, stateIdle, false
+func (r *request) wait(l *engine.Loop) error {
+	engine.CheckWait()
+	r.w, r.loop, r.state, r.cut = engine.Self(), l, stateIdle, false
 	if f := r.file; f != nil && !f.begin(r) {
 		return errClosed
 	}
 	r.submit()
-	r.w.Wait(task.ReasonDisk, r)
+	r.w.Wait(engine.ReasonDisk, r)
 	r.leave()
 	if e := r.errno; e == unix.ECANCELED || e == unix.EINTR {
 		if r.cut {
-			return &contextError{cmp.Or(task.Err(), task.ErrShutdown)}
+			return &contextError{cmp.Or(engine.Err(), engine.ErrShutdown)}
 		}
 		if f := r.file; f != nil && f.life.Load()&lifeClosed != 0 {
 			return errClosed
@@ -256,8 +256,8 @@ func (r *request) wait(l *task.Loop) error {
 	return nil
 }
 
-// Withdraw implements task.WaitPoint: r can be cut short, but must come out of the kernel's hands.
-func (r *request) Withdraw(*task.Waiter) bool {
+// Withdraw implements engine.WaitPoint: r can be cut short, but must come out of the kernel's hands.
+func (r *request) Withdraw(*engine.Waiter) bool {
 	if !r.firm {
 		r.cut = true
 		r.cancel()
@@ -265,8 +265,8 @@ func (r *request) Withdraw(*task.Waiter) bool {
 	return false
 }
 
-// Unwound implements task.Unwinder.
-func (r *request) Unwound(*task.Waiter) {
+// Unwound implements engine.Unwinder.
+func (r *request) Unwound(*engine.Waiter) {
 	r.leave()
 	if r.op == opOpen && r.errno == 0 {
 		sysClose(int32(r.res))
@@ -313,7 +313,7 @@ func (r *request) finish(res int, e syscall.Errno) {
 	r.w.WakeAhead()
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (r *request) DescribeWait() string {
 	if r.file != nil {
 		return r.op.String() + " " + r.file.name

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 type token = uring.Token
@@ -42,7 +42,7 @@ const maxSpareBatches = 64
 
 // ringOf returns what belongs to l, on which the caller runs; nil if there is no
 // io_uring.
-func ringOf(l *task.Loop) *ring {
+func ringOf(l *engine.Loop) *ring {
 	host, ok := l.Poller().(driverHost)
 	if !ok {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A fileInfo is what Stat returns.
@@ -134,7 +134,7 @@ func statAt(fd int32, path, shown string, flags uint32, f *File, st *unix.Statx_
 	}
 	r.file = f
 	r.q, r.flags, r.mode = unsafe.Pointer(st), flags, unix.STATX_BASIC_STATS
-	if task.CurrentLoop() != nil && r.statCached() {
+	if engine.CurrentLoop() != nil && r.statCached() {
 		if r.errno != 0 {
 			return nil, r.errno
 		}

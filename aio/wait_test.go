@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // fifo makes a FIFO, open for reading and writing, so that reading it waits.
@@ -43,9 +43,9 @@ func busyRequests(f *File) int {
 }
 
 // hasRing reports whether the loops of rt wait with io_uring.
-func hasRing(t testing.TB, rt *task.Runtime) bool {
+func hasRing(t testing.TB, rt *engine.Runtime) bool {
 	ring := false
-	inTask(t, rt, func() { ring = ringOf(task.CurrentLoop()) != nil })
+	inTask(t, rt, func() { ring = ringOf(engine.CurrentLoop()) != nil })
 	return ring
 }
 
@@ -55,8 +55,8 @@ func isOpen(f *File) bool {
 	return err == nil && target == f.Name()
 }
 
-func onRings(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+func onRings(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		if !hasRing(t, rt) {
 			t.Skip("no io_uring on this poller")
 		}
@@ -65,12 +65,12 @@ func onRings(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
 }
 
 func TestCancellingAReadThatWaits(t *testing.T) {
-	onRings(t, func(t *testing.T, rt *task.Runtime) {
+	onRings(t, func(t *testing.T, rt *engine.Runtime) {
 		var f *File
 		inTask(t, rt, func() { f = fifo(t) })
 		ctx, cancel := context.WithCancel(context.Background())
 		var got error
-		reader, err := rt.Spawn(task.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) })
+		reader, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) })
 		must(t, err)
 		eventually(t, "the read waits", func() bool { return busyRequests(f) == 1 })
 		cancel()
@@ -91,11 +91,11 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 }
 
 func TestCloseEndsAReadThatWaits(t *testing.T) {
-	onRings(t, func(t *testing.T, rt *task.Runtime) {
+	onRings(t, func(t *testing.T, rt *engine.Runtime) {
 		var f *File
 		inTask(t, rt, func() { f = fifo(t) })
 		errs := make([]error, 3)
-		var readers []*task.Task
+		var readers []*engine.Task
 		for i := range errs {
 			readers = append(readers, rt.Go(func() { _, errs[i] = f.Read(make([]byte, 10)) }))
 		}
@@ -117,7 +117,7 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 }
 
 func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
-	onRings(t, func(t *testing.T, rt *task.Runtime) {
+	onRings(t, func(t *testing.T, rt *engine.Runtime) {
 		if rt.Loops() > 2 {
 			t.Skip("takes the grace time of a second; one loop and two will do")
 		}
@@ -163,7 +163,7 @@ func blocked(t *testing.T, f *File) (n *atomic.Int32, release func()) {
 
 func TestCloseWaitsForAThread(t *testing.T) {
 	want := content(100)
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		f, err := Open(scratch(t, want))
 		must(t, err)
 		n, release := blocked(t, f)
@@ -191,7 +191,7 @@ func TestCloseWaitsForAThread(t *testing.T) {
 func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 	must(t, SetPoolLimits(PoolLimits{Threads: 1, PerDevice: 1}))
 	defer SetPoolLimits(PoolLimits{})
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		f, err := Open(scratch(t, content(100)))
 		must(t, err)
 		n, release := blocked(t, f)
@@ -199,7 +199,7 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 		eventually(t, "a thread reads", func() bool { return n.Load() == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		var got error
-		second, err := rt.Spawn(task.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) })
+		second, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) })
 		must(t, err)
 		eventually(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
 		cancel()
@@ -227,8 +227,8 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 // Waits end by a wake from a thread also on a poller that knows nothing of files.
 func TestOnAScriptedPoller(t *testing.T) {
 	clock := sim.NewClock()
-	rt, err := task.New(task.Config{Loops: 2, Clock: clock, HoldLimit: -1,
-		NewPoller: func(int) (task.Poller, error) { return clock.NewPoller(0), nil }})
+	rt, err := engine.New(engine.Config{Loops: 2, Clock: clock, HoldLimit: -1,
+		NewPoller: func(int) (engine.Poller, error) { return clock.NewPoller(0), nil }})
 	must(t, err)
 	dir := t.TempDir()
 	inTask(t, rt, func() {
@@ -286,7 +286,7 @@ func TestAfterClose(t *testing.T) {
 // Many use a file while it is closed; the race detector and the descriptors' numbers
 // would show a mistake.
 func TestCloseWhileMuchGoesOn(t *testing.T) {
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		withFault(t, unruly)
 		name := scratch(t, content(50_000))
 		inTask(t, rt, func() {
@@ -319,7 +319,7 @@ func TestCloseWhileMuchGoesOn(t *testing.T) {
 
 // A task that has been cancelled can still clean up; what would wait fails.
 func TestACancelledTask(t *testing.T) {
-	onLoops(t, func(t *testing.T, rt *task.Runtime) {
+	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "file")
 		var f *File
@@ -330,10 +330,10 @@ func TestACancelledTask(t *testing.T) {
 			must(t, err)
 		})
 		ctx, cancel := context.WithCancel(context.Background())
-		done, err := rt.Spawn(task.Options{Context: ctx}, func() {
+		done, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 			cancel()
-			for task.Context().Err() == nil || !errors.Is(task.Sleep(1), context.Canceled) {
-				task.Yield() // until the loop knows
+			for engine.Context().Err() == nil || !errors.Is(engine.Sleep(1), context.Canceled) {
+				engine.Yield() // until the loop knows
 			}
 			if n, err := f.ReadAt(make([]byte, 100), 0); n != 100 || err != nil {
 				t.Errorf("a read from memory: %d, %v; want all", n, err)

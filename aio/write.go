@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"context"
 	"io"
 	"syscall"
 
@@ -85,7 +86,7 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 // Write writes all of p at the file's position, or, with O_APPEND, at the end, and moves
 // it. It parks unless the file system can take it at once.
 func (f *File) Write(p []byte) (int, error) {
-	if err := f.pos.LockCancel(); err != nil {
+	if err := f.pos.LockContext(context.Background()); err != nil {
 		return 0, f.fail("write", &contextError{err})
 	}
 	uses, ok := f.enter()
@@ -129,7 +130,7 @@ func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 // start makes ReadDir begin anew. It parks only while another operation uses the
 // position.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
-	if err := f.pos.LockCancel(); err != nil {
+	if err := f.pos.LockContext(context.Background()); err != nil {
 		return 0, f.fail("seek", &contextError{err})
 	}
 	defer f.pos.Unlock()

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestWriteFile(t *testing.T) {
@@ -120,7 +120,7 @@ const childVariable = "AIO_TEST_CHILD"
 
 // writeForEver is the child process: it replaces a file's content over and over.
 func writeForEver(dir string) int {
-	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
 	if err != nil {
 		return 1
 	}

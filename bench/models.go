@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/models"
@@ -24,18 +26,41 @@ func runModels(r *run) error {
 		points = []point{{metric: "one", x: 60}, {metric: "both", x: 60}}
 	}
 	var contenders []contender
-	for i, system := range systems {
+	add := func(system, protocol string, start func(ctx context.Context, socket string, p point) (*server, error)) {
+		path := filepath.Join(r.scratch, fmt.Sprint("models-", len(contenders)))
 		contenders = append(contenders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			path := filepath.Join(r.scratch, fmt.Sprint("models-", i))
-			return r.sampleModel(ctx, system, path, p, d)
+			return r.sampleModel(ctx, path, protocol, p, d, start)
 		}})
+	}
+	for _, system := range systems {
+		add(system, "own", func(ctx context.Context, socket string, p point) (*server, error) {
+			return startCommand(ctx, system, onCores(p, r.self, workerCommand, "models", "-model", system, "-socket", socket))
+		})
+	}
+	if path, err := r.buildExample("memcache"); err != nil {
+		r.skip("capriccio-memcache", err)
+	} else {
+		add("capriccio-memcache", "memcached", func(ctx context.Context, socket string, p point) (*server, error) {
+			os.Remove(socket)
+			return startCommand(ctx, "capriccio-memcache", onCores(p, path, "-addr", socket))
+		})
+	}
+	for _, peer := range cachePeers {
+		path, err := findProgram(peer.program)
+		if err != nil {
+			r.skip(peer.system, err)
+			continue
+		}
+		add(peer.system, peer.system, func(ctx context.Context, socket string, p point) (*server, error) {
+			return startOnSocket(ctx, peer.system, socket, onCores(p, path, peer.args(socket, p)...))
+		})
 	}
 	if err := r.measure(points, contenders, 4*time.Second); err != nil {
 		return err
 	}
 	r.note("x: connections over a unix socket, each with one request under way; %d records of 10 to 1,000 bytes; %.0f %% of the requests read",
 		models.Records, 100*models.Reads)
-	r.note("server on core %d, in metrics named *%s on both; one client thread on core %d; all are Go programs, threads are locked goroutines over raw epoll; capriccio: tasks on as many loops as cores",
+	r.note("server on core %d, in metrics named *%s on both; one client thread on core %d; but for memcached and redis all are Go programs, threads are locked goroutines over raw epoll; capriccio: tasks on as many loops as cores",
 		serverCore, bothSuffix, clientCore)
 	r.note("switches: of threads, by the kernel's count; the paper: SPED and SEDA least, then AMPED, SEDA-S, SYMPED most, by 54 %% over the next, with 4 threads on 8 cores")
 	r.charts = []report.Chart{
@@ -45,14 +70,60 @@ func runModels(r *run) error {
 	return nil
 }
 
-// sampleModel starts a server and loads it.
-func (r *run) sampleModel(ctx context.Context, system, path string, p point, d time.Duration) ([]sample, error) {
-	core, procs := serverCore, 1
+// cachePeers are caches that speak protocols of their own, with as many threads as they may have cores.
+var cachePeers = []struct {
+	system, program string
+	args            func(socket string, p point) []string
+}{
+	{"memcached", "memcached", func(socket string, p point) []string {
+		args := []string{"-s", socket, "-t", strconv.Itoa(coresOf(p))}
+		if os.Geteuid() == 0 {
+			args = append(args, "-u", "root")
+		}
+		return args
+	}},
+	{"redis", "redis-server", func(socket string, p point) []string {
+		return []string{"--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--io-threads", strconv.Itoa(coresOf(p))}
+	}},
+}
+
+// coresOf is how many cores the server may use.
+func coresOf(p point) int {
 	if p.metric == "both" {
-		core, procs = proc.AnyCore, 2
+		return 2
 	}
-	s, err := startCommand(ctx, system, proc.Command{Path: r.self, Core: core, Args: []string{workerCommand, "models", "-model", system, "-socket", path},
-		Env: []string{fmt.Sprintf("GOMAXPROCS=%d", procs)}})
+	return 1
+}
+
+// onCores is a command that may use as many.
+func onCores(p point, path string, args ...string) proc.Command {
+	core := serverCore
+	if coresOf(p) > 1 {
+		core = proc.AnyCore
+	}
+	return proc.Command{Path: path, Core: core, Args: args, Env: []string{fmt.Sprint("GOMAXPROCS=", coresOf(p))}}
+}
+
+// startOnSocket starts a server that does not say when it is ready.
+func startOnSocket(ctx context.Context, system, socket string, command proc.Command) (*server, error) {
+	os.Remove(socket) // of the time before
+	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
+	defer cancel()
+	child, err := proc.Start(command)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitAccept(ctx, child, "unix", socket); err != nil {
+		child.Close()
+		return nil, fmt.Errorf("%s: %w", system, err)
+	}
+	return &server{system: system, child: child, addr: socket}, nil
+}
+
+// sampleModel starts a server and loads it.
+func (r *run) sampleModel(ctx context.Context, path, protocol string, p point, d time.Duration,
+	start func(ctx context.Context, socket string, p point) (*server, error)) ([]sample, error) {
+	s, err := start(ctx, path, p)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +131,7 @@ func (r *run) sampleModel(ctx context.Context, system, path string, p point, d t
 	ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: append([]string{workerCommand, "models-load", "-socket", path},
+		Args: append([]string{workerCommand, "models-load", "-socket", path, "-protocol", protocol},
 			flagPairs("pid", s.child.PID(), "conns", int(p.x), "warm", d/4, "for", d-d/4)...)})
 	if err != nil {
 		return nil, err

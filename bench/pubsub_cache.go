@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 // A model of why the order in which events are matched matters: the cache lines that the
@@ -94,13 +94,13 @@ type modelOrder interface {
 // A cohortOrder is the policy itself, with tasks that are numbers. Stage 0 is that an event
 // begins.
 type cohortOrder struct {
-	policy ressched.Policy
+	policy sched.Policy
 	queues [1 + pubsubAttributes/attributeGroup][]int
 	steps  int
 }
 
 func (o *cohortOrder) ready(slot, stage int) {
-	o.policy.Ready(ressched.Node(stage))
+	o.policy.Ready(sched.Node(stage))
 	o.queues[stage] = append(o.queues[stage], slot)
 }
 
@@ -140,7 +140,7 @@ func (o *lastOrder) next() int         { return o.slot }
 // modelPubsub prints how many lines an event misses in each cache, by the order.
 func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
 	for _, size := range modelSizes {
-		o := &cohortOrder{policy: ressched.NewCohort(ressched.CohortConfig{Size: size})}
+		o := &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{Size: size})}
 		for i, misses := range countMisses(all, o, flight) {
 			fmt.Fprintf(out, "capriccio model-misses-%dK lines %d %.6g\n", modelCaches[i], size, misses)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 const testSubscriptions = 20_000
@@ -139,7 +139,7 @@ func TestModelSeesWhatLargeCohortsSpare(t *testing.T) {
 	const flight = 300
 	one := countMisses(all, &lastOrder{}, 1)
 	queue := countMisses(all, &queueOrder{}, flight)
-	cohorts := countMisses(all, &cohortOrder{policy: ressched.NewCohort(ressched.CohortConfig{})}, flight)
+	cohorts := countMisses(all, &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{})}, flight)
 	if cohorts[0] > 0.8*queue[0] || cohorts[0] > 0.8*one[0] {
 		t.Errorf("an event misses %.0f lines in cohorts, %.0f in a queue, %.0f alone", cohorts[0], queue[0], one[0])
 	}

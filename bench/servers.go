@@ -114,14 +114,16 @@ func lastLine(out []byte) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-func findNginx() (string, error) {
-	path, err := exec.LookPath("nginx")
+func findNginx() (string, error) { return findProgram("nginx") }
+
+// findProgram looks on the path, and where Debian has what only root is thought to run.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil
 	}
-	// Not on everyone's path.
-	if _, there := os.Stat("/usr/sbin/nginx"); there == nil {
-		return "/usr/sbin/nginx", nil
+	if _, there := os.Stat("/usr/sbin/" + name); there == nil {
+		return "/usr/sbin/" + name, nil
 	}
 	return "", err
 }
@@ -157,7 +159,22 @@ func startNginx(ctx context.Context, path, scratch string) (*server, error) {
 // startNginxWith starts nginx with the given configuration, which gets a folder to keep
 // everything in and the address to listen on.
 func startNginxWith(ctx context.Context, path, scratch string, configure func(dir, addr string) string) (*server, error) {
-	dir, err := os.MkdirTemp(scratch, "nginx-")
+	return startConfigured(ctx, configured{
+		system: "nginx", path: path, configure: configure, sharesAddress: true,
+		args: func(dir, config string) []string { return []string{"-p", dir, "-e", "stderr", "-c", config} },
+	}, scratch)
+}
+
+// configured is a server that reads a file to know what to do.
+type configured struct {
+	system, path  string
+	configure     func(dir, addr string) string
+	args          func(dir, config string) []string
+	sharesAddress bool // listens with SO_REUSEPORT
+}
+
+func startConfigured(ctx context.Context, c configured, scratch string) (*server, error) {
+	dir, err := os.MkdirTemp(scratch, c.system+"-")
 	if err != nil {
 		return nil, err
 	}
@@ -166,23 +183,24 @@ func startNginxWith(ctx context.Context, path, scratch string, configure func(di
 		return nil, err
 	}
 	defer reserved.Close()
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, []byte(configure(dir, addr)), 0o666); err != nil {
+	config := filepath.Join(dir, c.system+".conf")
+	if err := os.WriteFile(config, []byte(c.configure(dir, addr)), 0o666); err != nil {
 		return nil, err
 	}
-	child, err := proc.Start(proc.Command{
-		Path: path, Args: []string{"-p", dir, "-e", "stderr", "-c", config}, Core: serverCore,
-	})
+	if !c.sharesAddress {
+		reserved.Close()
+	}
+	child, err := proc.Start(proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
-	if err := awaitAccept(ctx, child, addr); err != nil {
+	if err := awaitAccept(ctx, child, "tcp", addr); err != nil {
 		child.Close()
-		return nil, fmt.Errorf("nginx: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.system, err)
 	}
-	return &server{system: "nginx", child: child, addr: addr}, nil
+	return &server{system: c.system, child: child, addr: addr}, nil
 }
 
 // reserveAddress is a loopback address that nobody gets before reserved is closed, except
@@ -207,12 +225,12 @@ func reserveAddress() (addr string, reserved io.Closer, err error) {
 }
 
 // awaitAccept waits until something accepts at addr or the child has ended.
-func awaitAccept(ctx context.Context, child *proc.Child, addr string) error {
+func awaitAccept(ctx context.Context, child *proc.Child, network, addr string) error {
 	var dialer net.Dialer
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := dialer.DialContext(ctx, "tcp", addr)
+		c, err := dialer.DialContext(ctx, network, addr)
 		if err == nil {
 			return c.Close()
 		}

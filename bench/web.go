@@ -45,8 +45,10 @@ func runWeb(r *run) error {
 	}
 	contenders := []contender{
 		own("knot", "-kind", "knot"), own("knot-no-cache", "-kind", "knot", "-cache", "-1"),
+		own("knot-direct", "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
 		own("knot-net-http", "-kind", "adapted"), own("net-http", "-kind", "net-http"),
 	}
+	contenders = append(contenders, c.webPeers()...)
 	if path, err := r.buildExample("flowweb"); err != nil {
 		r.skip("capriccio-flow", err)
 	} else {
@@ -73,7 +75,7 @@ func runWeb(r *run) error {
 	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)
 	r.note("%d files of %d MB in all, drawn as in SPECweb99's static part; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
 		c.tree.files(), c.tree.bytes()/1e6, limit/1e6)
-	r.note("knot-no-cache: without the contents of files in memory of its own; knot-net-http: net/http's own handler, unmodified, on Knot; capriccio-flow: examples/flowweb, as Aspen's server without a cache; nginx: one process with aio threads")
+	r.note("knot-no-cache: without the contents of files in memory of its own; knot-direct: past the page cache (O_DIRECT), with half of the memory as a cache of its own; knot-net-http: net/http's own handler, unmodified, on Knot; capriccio-flow: examples/flowweb, as Aspen's server without a cache; nginx: one process with aio threads; lighttpd: one thread; apache-event: one process of 512 threads")
 	r.charts = []report.Chart{
 		{Title: "Bandwidth by clients", Metric: "throughput", XLabel: "clients"},
 		{Title: "Requests", Metric: "rps", XLabel: "clients"},

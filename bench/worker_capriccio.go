@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -89,7 +90,7 @@ func taskCreate(j job) error {
 		for range turns {
 			wg.Add(j.x)
 			for range j.x {
-				task.Start(body)
+				engine.Start(body)
 			}
 			wg.Wait()
 		}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"container/list"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,14 +24,23 @@ import (
 // its standard input.
 func runFileServer(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("files", flag.ContinueOnError)
-	kind := flags.String("kind", "knot", "knot, net-http, or adapted: the handler of net/http on Knot")
+	kind := flags.String("kind", "knot", "knot, net-http, adapted: the handler of net/http on Knot; direct: Knot past the page cache")
 	root := flags.String("root", "", "folder")
 	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
+	memory := flags.Int64("memory", math.MaxInt64, "bytes that the Go runtime tries to stay below")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(*memory)
 	failed := make(chan error, 2)
 	switch *kind {
+	case "direct":
+		rt, err := oneLoop()
+		if err != nil {
+			return err
+		}
+		d := &directFiles{root: *root, room: *cache, kept: map[string]*list.Element{}}
+		serveKnot(rt, &knot.Server{Handler: d.serve}, out, failed)
 	case "knot":
 		if err := serveFilesByKnot(*root, *cache, out, failed); err != nil {
 			return err
@@ -46,7 +57,7 @@ func runFileServer(args []string, out io.Writer) error {
 		fmt.Fprintln(out, "listening", ln.Addr())
 		go func() { failed <- http.Serve(ln, http.FileServer(http.Dir(*root))) }()
 	default:
-		return fmt.Errorf("-kind=%q, want knot, net-http or adapted", *kind)
+		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)

@@ -12,22 +12,24 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
 // A deaf observer is told everything and does nothing: what it costs to tell it.
 type deaf struct{}
 
-func (deaf) Turn()                                              {}
-func (deaf) Parked(*task.Task, task.Reason, uint64) task.NodeID { return task.NodeStart }
-func (deaf) Ready(*task.Task)                                   {}
-func (deaf) Resumed(*task.Task)                                 {}
-func (deaf) Finished(*task.Task)                                {}
+func (deaf) Turn()                                                    {}
+func (deaf) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return engine.NodeStart }
+func (deaf) Ready(*engine.Task)                                       {}
+func (deaf) Resumed(*engine.Task)                                     {}
+func (deaf) Finished(*engine.Task)                                    {}
 
 // observers are the observers that graph-overhead compares, by system.
-var observers = map[string]func(l *task.Loop) task.Observer{
-	"capriccio-observed": func(*task.Loop) task.Observer { return deaf{} },
+var observers = map[string]func(l *engine.Loop) engine.Observer{
+	"capriccio-observed": func(*engine.Loop) engine.Observer { return deaf{} },
 	"capriccio-counted":  bgraph.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
 	"capriccio-sampled":  bgraph.New(bgraph.Config{}).Observe,
 	"capriccio-traced":   bgraph.New(bgraph.Config{Sampling: 1}).Observe,
@@ -117,7 +119,7 @@ func newSizedGraph(n, degree int) (*sizedGraph, error) {
 		for step := 1; step <= degree; step++ {
 			for i, at := 0, 0; i < 2*n; i++ {
 				at = (at + step) % n
-				task.At(names[at])
+				ressched.YieldAt(names[at])
 			}
 		}
 	}).Join()
@@ -166,9 +168,10 @@ func watchStalls(rt *task.Runtime) func() int64 {
 }
 
 // loopObservedBy makes a runtime with one loop and the given observer.
-func loopObservedBy(observe func(*task.Loop) task.Observer) (*task.Runtime, error) {
-	return task.New(task.Config{
-		Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+func loopObservedBy(observe func(*engine.Loop) engine.Observer) (*task.Runtime, error) {
+	rt, err := engine.New(engine.Config{
+		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
 		NewObserver: observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
 	})
+	return (*task.Runtime)(rt), err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -158,21 +159,21 @@ func (m *memoryProgram) onTasks(limit int, declare string) error {
 	switch declare {
 	case "":
 		if limit == 0 {
-			m.enter = func() bool { task.At("produce"); return true }
+			m.enter = func() bool { ressched.YieldAt("produce"); return true }
 		}
 	case "entrance":
-		entrance, err := task.NewEntrance("item")
+		entrance, err := ressched.NewEntrance("item")
 		if err != nil {
 			return err
 		}
 		m.enter, m.leave = func() bool { return entrance.Enter() == nil }, entrance.Leave
 	case "resource":
-		buffers, err := task.NewResource("buffers", "bytes")
+		buffers, err := ressched.NewResource("buffers", "bytes")
 		if err != nil {
 			return err
 		}
 		buffers.SetLimit(-1)
-		m.enter = func() bool { task.At("produce"); buffers.Acquire(memoryBuffer); return true }
+		m.enter = func() bool { ressched.YieldAt("produce"); buffers.Acquire(memoryBuffer); return true }
 		m.leave = func() { buffers.Release(memoryBuffer) }
 	default:
 		return fmt.Errorf("-declare=%q; want entrance or resource", declare)

@@ -96,13 +96,23 @@ func runModelLoad(args []string, out io.Writer) error {
 	conns := flags.Int("conns", 1, "connections")
 	warm := flags.Duration("warm", 0, "load before measuring")
 	length := flags.Duration("for", time.Second, "load measured")
+	protocol := flags.String("protocol", "own", "that the server speaks: own, memcached, redis")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	p, ok := models.Protocols[*protocol]
+	if !ok {
+		return fmt.Errorf("-protocol=%q, want own, memcached or redis", *protocol)
+	}
+	if *protocol != "own" { // whose servers have the records
+		if err := models.Fill(*socket, p); err != nil {
+			return err
+		}
 	}
 	var cpu [2]time.Duration
 	var switches [2]int64
 	var at [2]time.Time
-	n, err := models.Load(*socket, *conns, *warm, *length, 1, func(begins bool) (err error) {
+	n, err := models.Load(*socket, p, *conns, *warm, *length, 1, func(begins bool) (err error) {
 		i := 1
 		if begins {
 			i = 0

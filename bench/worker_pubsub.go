@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -78,7 +79,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		spawn, boundary = func(fn func()) { rt.Go(fn) }, task.At
+		spawn, boundary = func(fn func()) { rt.Go(fn) }, ressched.YieldAt
 	}
 	for range *flight {
 		spawn(func() { p.serve(boundary) })

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -65,7 +65,7 @@ func measureChoice(j job, ready int) error {
 	}
 	for n := range j.x {
 		for range ready {
-			p.Ready(ressched.Node(n))
+			p.Ready(sched.Node(n))
 		}
 	}
 	cycles := uint64(choiceStep) // a cycle is a nanosecond here
@@ -94,29 +94,29 @@ func measureChoice(j job, ready int) error {
 
 // policyToChoose makes the policy that the environment names, with n nodes. Resource knows
 // two resources, of which the nodes take and give.
-func policyToChoose(n int) (ressched.Policy, error) {
+func policyToChoose(n int) (sched.Policy, error) {
 	switch name := os.Getenv(capriccio.EnvSched); name {
 	case "cohort":
-		return ressched.NewCohort(ressched.CohortConfig{}), nil
+		return sched.NewCohort(sched.CohortConfig{}), nil
 	case "resource":
-		ledger := ressched.NewLedger()
+		ledger := sched.NewLedger()
 		for _, name := range []string{"memory", "buffers"} {
-			id, err := ledger.Add(ressched.Spec{Name: name, Limit: 100})
+			id, err := ledger.Add(sched.Spec{Name: name, Limit: 100})
 			if err != nil {
 				return nil, err
 			}
 			ledger.Observe(0, id, 50)
 		}
-		learned := make([]ressched.Prediction, n)
+		learned := make([]sched.Prediction, n)
 		for i := range learned {
-			learned[i] = ressched.Prediction{
-				Steps: 1000, CPU: ressched.Moments{Mean: float64(choiceStep), Variance: 1}, Left: float64(i),
-				Changes: []ressched.Moments{{Mean: float64(i%3 - 1)}, {Mean: float64(i%5 - 2)}},
-				Net:     []float64{0, 0}, Peak: make([]ressched.Moments, 2),
+			learned[i] = sched.Prediction{
+				Steps: 1000, CPU: sched.Moments{Mean: float64(choiceStep), Variance: 1}, Left: float64(i),
+				Changes: []sched.Moments{{Mean: float64(i%3 - 1)}, {Mean: float64(i%5 - 2)}},
+				Net:     []float64{0, 0}, Peak: make([]sched.Moments, 2),
 			}
 		}
-		return ressched.NewResource(ressched.ResourceConfig{
-			Ledger: ledger, Predictions: func() []ressched.Prediction { return learned },
+		return sched.NewResource(sched.ResourceConfig{
+			Ledger: ledger, Predictions: func() []sched.Prediction { return learned },
 		}), nil
 	default:
 		return nil, fmt.Errorf("no policy %q to measure; want cohort or resource", name)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 //go:noinline
@@ -21,7 +21,7 @@ func onAnotherWay(need stackchunk.Bytes) { stackchunk.Call(need, waitOnChunk) }
 func onTwoChunks() { stackchunk.Call(32<<10, func() { onOneWay(128 << 10) }) }
 
 //go:noinline
-func waitOnChunk() { task.Sleep(time.Millisecond) }
+func waitOnChunk() { engine.Sleep(time.Millisecond) }
 
 // functions are the names on the stack of n, innermost first.
 func functions(n *bgraph.Node) (names []string) {
@@ -35,7 +35,7 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 	if !coro.Exact {
 		t.Skip("with the portable stubs chunks are never linked")
 	}
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range 5 {
 			for need := stackchunk.Bytes(16 << 10); need < 1<<20; need *= 4 { // chunks of different sizes
 				onOneWay(need)
@@ -64,7 +64,7 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 				path = append(path, f)
 			}
 		}
-		if last := names[len(names)-1]; !strings.HasPrefix(last, "task.") {
+		if last := names[len(names)-1]; !strings.HasPrefix(last, "engine.") {
 			t.Errorf("the stack ends with %s, want it to reach the start of the task: %v", last, names)
 		}
 		got[strings.Join(path, " ")] += n.Arrivals
@@ -85,9 +85,9 @@ func TestStackChunksAreAResource(t *testing.T) {
 	}
 	const need, size = 40 << 10, 64 << 10
 	before := int64(0)
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		index := -1
-		for i, r := range task.Resources() {
+		for i, r := range engine.Resources() {
 			if r.Name() == "stack chunks" {
 				index = i
 				before = r.InUse()
@@ -97,10 +97,10 @@ func TestStackChunksAreAResource(t *testing.T) {
 			t.Fatal("no such resource")
 		}
 		for range 10 {
-			task.At("without")
-			stackchunk.Call(need, func() { task.At("with") })
+			engine.YieldAt("without")
+			stackchunk.Call(need, func() { engine.YieldAt("with") })
 		}
-		task.At("rest")
+		engine.YieldAt("rest")
 	})
 	for _, r := range s.Resources {
 		if r.Name == "stack chunks" && (r.InUse != before || r.Unit != "bytes" || r.Acquired < 10*size) {

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Snapshot adds up what all loops have learned until now. It stops no loop and waits
@@ -25,7 +25,7 @@ func (g *Graph) Snapshot() *Snapshot {
 	sched := g.sched
 	g.mu.Unlock()
 
-	c := collector{g: g, places: places, nodes: map[task.NodeID]*Node{}, edges: map[[2]task.NodeID]*Edge{}}
+	c := collector{g: g, places: places, nodes: map[engine.NodeID]*Node{}, edges: map[[2]engine.NodeID]*Edge{}}
 	s := &Snapshot{
 		Program: g.program(), Taken: time.Now(), Sampling: g.cfg.Sampling,
 		HeapEvery: max(g.cfg.HeapEvery, 0),
@@ -41,7 +41,7 @@ func (g *Graph) Snapshot() *Snapshot {
 	used := usageNow()
 	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
 	s.Overflow.Edges = c.lostEdges
-	for _, r := range task.Resources() {
+	for _, r := range engine.Resources() {
 		acquired, released := r.Totals()
 		s.Resources = append(s.Resources, Resource{
 			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
@@ -60,8 +60,8 @@ func (g *Graph) Snapshot() *Snapshot {
 type collector struct {
 	g          *Graph
 	places     []*place
-	nodes      map[task.NodeID]*Node
-	edges      map[[2]task.NodeID]*Edge
+	nodes      map[engine.NodeID]*Node
+	edges      map[[2]engine.NodeID]*Edge
 	lostEdges  uint64
 	overflowed bool // an edge leads to the overflow node
 	pause      breather
@@ -82,7 +82,7 @@ func (c *collector) add(loop int, sh *shard) (steps uint64) {
 		if words[0] != noteWaiting {
 			return
 		}
-		if n := c.nodes[task.NodeID(words[1])]; n != nil && words[2] != 0 {
+		if n := c.nodes[engine.NodeID(words[1])]; n != nil && words[2] != 0 {
 			n.Oldest = max(n.Oldest, Nanos(sh.nanos(now-words[2])))
 		}
 	})
@@ -129,7 +129,7 @@ func (c *collector) giveEdges(s *Snapshot) {
 }
 
 // node returns the Node to which the loops' parts are added.
-func (c *collector) node(id task.NodeID) *Node {
+func (c *collector) node(id engine.NodeID) *Node {
 	n := c.nodes[id]
 	if n == nil {
 		p := c.place(id)
@@ -140,7 +140,7 @@ func (c *collector) node(id task.NodeID) *Node {
 }
 
 // place returns what is known of a node, also if that was registered a moment ago.
-func (c *collector) place(id task.NodeID) *place {
+func (c *collector) place(id engine.NodeID) *place {
 	if int(id) >= len(c.places) {
 		c.g.mu.Lock()
 		c.places = slices.Clone(c.g.places)
@@ -174,7 +174,7 @@ func (c *collector) addNode(loop int, from *node) {
 func (c *collector) addEdge(from *edge) uint64 {
 	var st edgeStats
 	read(&st, &from.stats)
-	pair := [2]task.NodeID{from.from, from.to}
+	pair := [2]engine.NodeID{from.from, from.to}
 	e := c.edges[pair]
 	if e == nil {
 		e = &Edge{From: c.place(from.from).key, To: c.place(from.to).key}
@@ -194,7 +194,7 @@ func (c *collector) addEdge(from *edge) uint64 {
 			if ch := &block[i]; ch.at != 0 && ch.at <= st.count {
 				ch.recent.fade(ch.at, st.count)
 				if e.Changes == nil {
-					e.Changes = make([]Change, task.MaxResources)
+					e.Changes = make([]Change, engine.MaxResources)
 				}
 				to := &e.Changes[b*len(block)+i]
 				to.Recent.add(ch.recent, float64(e.Count), float64(st.count))

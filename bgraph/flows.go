@@ -7,17 +7,17 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Flow is an edge for schedulers: by node numbers, all loops together, and without
 // what only people want to know. See Graph.Flows.
 type Flow struct {
-	From, To task.NodeID
+	From, To engine.NodeID
 	Count    uint64
 	CPU      Moments   // nanoseconds of one step, recent; zero if none was timed
 	Heap     Moments   // bytes that one step allocates, recent; zero if it was not measured
-	Changes  []Moments // of each of task.Resources, recent; may be shorter
+	Changes  []Moments // of each of engine.Resources, recent; may be shorter
 }
 
 // Flows returns the edges, by From and To. It stops no loop, and takes about 0.2 µs an
@@ -26,14 +26,14 @@ func (g *Graph) Flows() []Flow {
 	g.mu.Lock()
 	shards := slices.Clone(g.shards)
 	g.mu.Unlock()
-	at := map[[2]task.NodeID]int{}
+	at := map[[2]engine.NodeID]int{}
 	var flows []Flow
 	var weights []flowWeights
 	for _, sh := range shards {
 		sh.edges.each(func(e *edge) {
 			var st edgeStats
 			read(&st, &e.stats)
-			pair := [2]task.NodeID{e.from, e.to}
+			pair := [2]engine.NodeID{e.from, e.to}
 			i, ok := at[pair]
 			if !ok {
 				i = len(flows)
@@ -60,7 +60,7 @@ type flowWeights struct{ timed, heap float64 }
 // addChanges adds what e, taken count times, has changed about resources. Those that the
 // edge has not changed on this loop count as 0.
 func (f *Flow) addChanges(e *edge, count uint64) {
-	var own [task.MaxResources]momentsStats
+	var own [engine.MaxResources]momentsStats
 	used := len(f.Changes)
 	for b := range e.changes {
 		p := e.changes[b].Load()
@@ -85,14 +85,14 @@ func (f *Flow) addChanges(e *edge, count uint64) {
 	}
 }
 
-// Entrances returns, for each node where tasks enter at a task.Entrance, the name of that.
-func (g *Graph) Entrances() map[task.NodeID]string {
+// Entrances returns, for each node where tasks enter at a ressched.Entrance, the name of that.
+func (g *Graph) Entrances() map[engine.NodeID]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	found := map[task.NodeID]string{}
+	found := map[engine.NodeID]string{}
 	for id, p := range g.places {
-		if p.label != "" && p.reason == task.ReasonEntrance.String() {
-			found[task.NodeID(id)] = p.label
+		if p.label != "" && p.reason == engine.ReasonEntrance.String() {
+			found[engine.NodeID(id)] = p.label
 		}
 	}
 	return found

@@ -6,38 +6,38 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // An openDoor lets everybody in.
 type openDoor struct{}
 
-func (openDoor) Next(time.Duration, int, task.Queue) task.Verdict { return task.VerdictAdmit }
-func (openDoor) Left(time.Duration, int)                          {}
+func (openDoor) Next(time.Duration, int, engine.Queue) engine.Verdict { return engine.VerdictAdmit }
+func (openDoor) Left(time.Duration, int)                              {}
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
-	res, err := task.NewResource("flow tokens", "")
+	res, err := engine.NewResource("flow tokens", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := task.NewEntrance("flow")
+	e, err := engine.NewEntrance("flow")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := bgraph.New(bgraph.Config{Sampling: 1})
-	rt := start(t, 2, g, func(c *task.Config) {
-		c.NewAdmission = func(*task.Loop) task.Admission { return openDoor{} }
+	rt := start(t, 2, g, func(c *engine.Config) {
+		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 	})
 	err = rt.Run(context.Background(), func(context.Context) error {
-		var all []*task.Task
+		var all []*engine.Task
 		for i := range 20 {
-			all = append(all, task.GoOn(rt.Loop(i%2), func() {
+			all = append(all, engine.GoOn(rt.Loop(i%2), func() {
 				e.Enter()
 				for range 10 {
-					task.At("take")
+					engine.YieldAt("take")
 					res.Acquire(2)
-					task.At("use")
+					engine.YieldAt("use")
 					spin(20 * time.Microsecond)
 					res.Release(1)
 				}

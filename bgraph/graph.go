@@ -4,6 +4,7 @@ package bgraph
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Config says how much a Graph learns. Every zero field has a default.
@@ -21,7 +22,8 @@ type Config struct {
 	// exact. 0: 20, the ratio of the paper (section 5.2). 1: all.
 	Sampling int
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
-	// which costs half a microsecond each time; 0: 320; negative: never.
+	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides if it has
+	// not been for half a millisecond: a scheduler that promises memory must know what rare steps take.
 	HeapEvery int
 	// Allocated returns how many bytes of heap the process has allocated so far. It is
 	// called on the loops and must not park. nil: the runtime/metrics.
@@ -45,15 +47,16 @@ type Graph struct {
 	cfg     Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
+	heapGap int64  // cycles after which the heap is measured again
 	before  usage  // when the graph was begun
 
 	mu       sync.Mutex
-	places   []*place               // guarded by mu: by task.NodeID
-	byKey    map[Key]task.NodeID    // guarded by mu
-	byPrint  map[uint64]task.NodeID // guarded by mu: by fingerprint; at most maxPrints
-	shards   []*shard               // guarded by mu: in the order of Observe
-	overruns []Overrun              // guarded by mu: the last MaxOverruns
-	sched    func() *Sched          // guarded by mu
+	places   []*place                 // guarded by mu: by engine.NodeID
+	byKey    map[Key]engine.NodeID    // guarded by mu
+	byPrint  map[uint64]engine.NodeID // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*shard                 // guarded by mu: in the order of Observe
+	overruns []Overrun                // guarded by mu: the last MaxOverruns
+	sched    func() *Sched            // guarded by mu
 }
 
 // A place is what is known of a node from the start. It is not changed otherwise.
@@ -67,9 +70,9 @@ type place struct {
 
 // The nodes that are not places.
 const (
-	idStart    = task.NodeStart
-	idEnd      = task.NodeStart + 1
-	idOverflow = task.NodeStart + 2
+	idStart    = engine.NodeStart
+	idEnd      = engine.NodeStart + 1
+	idOverflow = engine.NodeStart + 2
 )
 
 const scaleBits = 32
@@ -94,7 +97,10 @@ func New(cfg Config) *Graph {
 	cfg.Sampling = max(cfg.Sampling, 1)
 	cfg.MaxNodes = min(max(cfg.MaxNodes, 4), mostNodes)
 	cfg.MaxEdges = min(max(cfg.MaxEdges, 1), mostEdges)
-	if cfg.HeapEvery > 0 {
+	heapGap := int64(coro.CyclesPerSecond() / 2000)
+	if cfg.HeapEvery < 0 {
+		heapGap = math.MaxInt64
+	} else {
 		cfg.HeapEvery = max(cfg.HeapEvery/cfg.Sampling, 1) // of the timed ones
 	}
 	g := &Graph{
@@ -102,8 +108,9 @@ func New(cfg Config) *Graph {
 		started: time.Now(),
 		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
-		byKey:   map[Key]task.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
-		byPrint: map[uint64]task.NodeID{},
+		heapGap: heapGap,
+		byKey:   map[Key]engine.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
+		byPrint: map[uint64]engine.NodeID{},
 		places: []*place{
 			idStart:    {key: KeyStart, reason: "start"},
 			idEnd:      {key: KeyEnd, reason: "end"},
@@ -143,9 +150,9 @@ func (g *Graph) setInUse(yes bool) {
 	}
 }
 
-// Observe returns an observer for l that adds to g, for task.Config.NewObserver. What
+// Observe returns an observer for l that adds to g, for engine.Config.NewObserver. What
 // the loop did stays in g when it has ended.
-func (g *Graph) Observe(l *task.Loop) task.Observer {
+func (g *Graph) Observe(l *engine.Loop) engine.Observer {
 	s := newShard(g, l)
 	g.mu.Lock()
 	s.number = len(g.shards)
@@ -177,7 +184,7 @@ func (g *Graph) ExplainSched(fn func() *Sched) {
 func (g *Graph) Config() Config { return g.cfg }
 
 // Key returns the key of the node that schedulers know as n.
-func (g *Graph) Key(n task.NodeID) Key {
+func (g *Graph) Key(n engine.NodeID) Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -186,9 +193,9 @@ func (g *Graph) Key(n task.NodeID) Key {
 	return KeyOverflow
 }
 
-// Label returns what was given to task.At, or the name of the task.Stage, at node n; "" if
+// Label returns what was given to ressched.YieldAt, or the name of the ressched.Stage, at node n; "" if
 // nothing was.
-func (g *Graph) Label(n task.NodeID) string {
+func (g *Graph) Label(n engine.NodeID) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -203,7 +210,7 @@ func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }
 
 // register returns the node for a fingerprint that a shard does not know. It is called
 // at the place itself. Only if no shard has met the fingerprint, the stack is looked at.
-func (g *Graph) register(print uint64, why task.Reason, label string, pcs []uintptr) task.NodeID {
+func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []uintptr) engine.NodeID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id, ok := g.byPrint[print]; ok {
@@ -217,7 +224,7 @@ func (g *Graph) register(print uint64, why task.Reason, label string, pcs []uint
 	switch {
 	case ok:
 	case len(g.places) < g.cfg.MaxNodes:
-		id = task.NodeID(len(g.places))
+		id = engine.NodeID(len(g.places))
 		g.places = append(g.places, p)
 		g.byKey[p.key] = id
 	default:

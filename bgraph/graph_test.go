@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // observed runs main as a task of a runtime on a simulated clock, and returns what its
 // graph has learned when all tasks have ended.
-func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *task.Runtime)) *bgraph.Snapshot {
+func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
 	t.Helper()
 	g := bgraph.New(cfg)
 	rt := start(t, loops, g)
@@ -29,18 +29,18 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *task.Run
 	return s
 }
 
-func start(t *testing.T, loops int, g *bgraph.Graph, change ...func(*task.Config)) *task.Runtime {
+func start(t *testing.T, loops int, g *bgraph.Graph, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	clock := sim.NewJumpingClock()
-	c := task.Config{
+	c := engine.Config{
 		Loops: loops, Clock: clock, HoldLimit: -1, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		NewPoller:   func(i int) (task.Poller, error) { return clock.NewPoller(uint64(i)), nil },
+		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
 		NewObserver: g.Observe,
 	}
 	for _, f := range change {
 		f(&c)
 	}
-	rt, err := task.New(c)
+	rt, err := engine.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,18 +141,18 @@ func TestCountsOfAKnownProgram(t *testing.T) {
 	const tasks, rounds = 50, 20
 	for _, loops := range []int{1, 2, 8} {
 		for _, sampling := range []int{1, 20} {
-			s := observed(t, loops, bgraph.Config{Sampling: sampling}, func(rt *task.Runtime) {
-				var all []*task.Task
+			s := observed(t, loops, bgraph.Config{Sampling: sampling}, func(rt *engine.Runtime) {
+				var all []*engine.Task
 				for i := range tasks {
-					all = append(all, task.GoOn(rt.Loop(i%loops), func() {
+					all = append(all, engine.GoOn(rt.Loop(i%loops), func() {
 						for range rounds {
-							task.At("in")
-							task.At("work")
-							if task.Sleep(time.Millisecond) != nil {
+							engine.YieldAt("in")
+							engine.YieldAt("work")
+							if engine.Sleep(time.Millisecond) != nil {
 								return
 							}
 						}
-						task.At("out")
+						engine.YieldAt("out")
 					}))
 				}
 				for _, k := range all {
@@ -184,9 +184,9 @@ func TestCountsOfAKnownProgram(t *testing.T) {
 
 func TestSamplingTimesOneInN(t *testing.T) {
 	const waits = 100_000
-	s := observed(t, 1, bgraph.Config{Sampling: 50}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{Sampling: 50}, func(*engine.Runtime) {
 		for range waits {
-			task.At("loop")
+			engine.YieldAt("loop")
 		}
 	})
 	n := one(t, s, "loop")
@@ -208,11 +208,11 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 	const short, long = 200 * time.Microsecond, 600 * time.Microsecond
 	var ratio float64
 	for range 50 { // the machine may take the processor away in the middle of a step
-		s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*task.Runtime) {
+		s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
 			for range 20 {
-				task.At("a")
+				engine.YieldAt("a")
 				spin(short)
-				task.At("b")
+				engine.YieldAt("b")
 				spin(long)
 			}
 		})
@@ -235,16 +235,16 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 }
 
 func TestTimesOfAWait(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*task.Runtime) {
-		sem := task.NewSemaphore(1)
+	s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
+		sem := engine.NewSemaphore(1)
 		sem.Acquire(1)
-		var wg task.WaitGroup
+		var wg engine.WaitGroup
 		wg.Add(1)
-		task.Go(func() {
+		engine.Go(func() {
 			defer wg.Done()
 			sem.Acquire(1)
 		})
-		task.At("let it park")
+		engine.YieldAt("let it park")
 		spin(2 * time.Millisecond)
 		sem.Release(1) // it is ready now, but runs when this task waits
 		spin(5 * time.Millisecond)
@@ -267,11 +267,11 @@ func TestNowPeakAndOldest(t *testing.T) {
 	rt := start(t, 2, g)
 	defer rt.Close()
 	const tasks = 40
-	sem := task.NewSemaphore(tasks)
+	sem := engine.NewSemaphore(tasks)
 	sem.TryAcquire(tasks)
 	parked := make(chan struct{}, tasks)
 	for i := range tasks {
-		task.GoOn(rt.Loop(i%2), func() {
+		engine.GoOn(rt.Loop(i%2), func() {
 			parked <- struct{}{}
 			sem.Acquire(1)
 		})
@@ -307,7 +307,7 @@ func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
 	defer rt.Close()
 	stuck, free := make(chan struct{}), make(chan struct{})
 	rt.Go(func() {
-		task.At("before")
+		engine.YieldAt("before")
 		close(stuck)
 		<-free // a plain channel: the whole loop waits
 	})
@@ -320,28 +320,28 @@ func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
 }
 
 func TestResourcesAlongEdges(t *testing.T) {
-	res, err := task.NewResource("test tokens", "")
+	res, err := engine.NewResource("test tokens", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, _ := res.Totals()
 	index := -1
-	for i, r := range task.Resources() {
+	for i, r := range engine.Resources() {
 		if r == res {
 			index = i
 		}
 	}
 	const rounds = 100
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range rounds {
-			task.At("take")
+			engine.YieldAt("take")
 			res.Acquire(3)
-			task.At("hold")
-			task.At("give")
+			engine.YieldAt("hold")
+			engine.YieldAt("give")
 			res.Release(2)
-			task.Progress(1)
+			engine.Progress(1)
 		}
-		task.At("rest")
+		engine.YieldAt("rest")
 		res.Release(rounds)
 	})
 	for _, want := range []struct {
@@ -376,10 +376,10 @@ func TestResourcesAlongEdges(t *testing.T) {
 
 func TestHeapOfASteppedAllocation(t *testing.T) {
 	var sink []byte
-	s := observed(t, 1, bgraph.Config{Sampling: 1, HeapEvery: 1}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{Sampling: 1, HeapEvery: 1}, func(*engine.Runtime) {
 		for range 200 {
-			task.At("small")
-			task.At("large")
+			engine.YieldAt("small")
+			engine.YieldAt("large")
 			sink = make([]byte, 1<<20)
 		}
 	})
@@ -402,14 +402,14 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 
 func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 	g := bgraph.New(bgraph.Config{})
-	rt := start(t, 1, g, func(c *task.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
+	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
 	// Time taken by other processes does not count, so it may need some tries.
 	for patience := time.Now().Add(time.Minute); time.Now().Before(patience); {
 		k := rt.Go(func() {
-			task.At("begin")
+			engine.YieldAt("begin")
 			spin(30 * time.Millisecond)
-			task.At("too late")
+			engine.YieldAt("too late")
 		})
 		if err := k.Join(); err != nil {
 			t.Fatal(err)
@@ -432,7 +432,7 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 	for range 2 {
 		rt := start(t, 3, g)
 		for i := range 3 {
-			task.GoOn(rt.Loop(i), func() { task.At("here") }).Join()
+			engine.GoOn(rt.Loop(i), func() { engine.YieldAt("here") }).Join()
 		}
 		rt.Close()
 	}
@@ -447,13 +447,13 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 
 func TestGoexitAndPanicEndATask(t *testing.T) {
 	g := bgraph.New(bgraph.Config{})
-	rt := start(t, 1, g, func(c *task.Config) { c.OnPanic = func(*task.PanicError) {} })
+	rt := start(t, 1, g, func(c *engine.Config) { c.OnPanic = func(*engine.PanicError) {} })
 	for range 100 {
 		k := rt.Go(func() {
-			task.At("then")
+			engine.YieldAt("then")
 			panic("so it is")
 		})
-		var p *task.PanicError
+		var p *engine.PanicError
 		if err := k.Join(); !errors.As(err, &p) {
 			t.Fatal(err)
 		}
@@ -467,9 +467,9 @@ func TestGoexitAndPanicEndATask(t *testing.T) {
 // Loops and edges count the same steps, and the CPU time of the process is there to judge
 // the sum of the edges by.
 func TestStepsMeanOneThing(t *testing.T) {
-	s := observed(t, 2, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 2, bgraph.Config{}, func(*engine.Runtime) {
 		for range 1000 {
-			task.Yield()
+			engine.Yield()
 		}
 	})
 	var steps, loops uint64

@@ -4,29 +4,31 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
 // The keys of places in function literals are written down here: they must be the same
 // with every compiler, optimised or not. Moving lines of this file changes them.
 func TestKeysOfLiterals(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range oneRound {
 			task.Go(func() {
-				func() { func() { task.At("nested") }() }()
+				func() { func() { ressched.YieldAt("nested") }() }()
 			}).Join()
 		}
-		inlined(func() { task.At("inlined") })
+		inlined(func() { ressched.YieldAt("inlined") })
 		genericPlace(1)
 		var wg task.WaitGroup
-		wg.Go(func() { task.At("of the runtime's literal") })
+		wg.Go(func() { ressched.YieldAt("of the runtime's literal") })
 		wg.Wait()
 	})
 	for label, want := range map[string]string{
-		"nested":                   "d2ac280e54000bbb",
-		"inlined":                  "fa29f9d5fdf6eb6c",
-		"generic":                  "8918a5dcfbb0edd9",
-		"of the runtime's literal": "b45cda67d93627d2",
+		"nested":                   "082453777ac85662",
+		"inlined":                  "cada10c851aefd52",
+		"generic":                  "a4a9c049400f727e",
+		"of the runtime's literal": "211b0c27bec7fa3f",
 	} {
 		if n := one(t, s, label); n.Key.String() != want {
 			t.Errorf("%s: key %v, want %s; stack %+v", label, n.Key, want, n.Stack)
@@ -38,4 +40,4 @@ func oneRound(yield func() bool) { yield() }
 
 func inlined(do func()) { task.Go(func() { func() { do() }() }).Join() }
 
-func genericPlace[T any](T) { task.Go(func() { func() { task.At("generic") }() }).Join() }
+func genericPlace[T any](T) { task.Go(func() { func() { ressched.YieldAt("generic") }() }).Join() }

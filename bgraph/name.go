@@ -8,6 +8,8 @@ import (
 // own are the packages of the runtime itself: a place is named after their caller.
 var own = []string{
 	"github.com/capriccio-go/capriccio/task.",
+	"github.com/capriccio-go/capriccio/ressched.",
+	"github.com/capriccio-go/capriccio/internal/engine.",
 	"github.com/capriccio-go/capriccio/netpoll.",
 	"github.com/capriccio-go/capriccio/aio.",
 	"github.com/capriccio-go/capriccio/stackchunk.",

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Waiting is how many tasks of one loop wait at a node, or are ready there.
 type Waiting struct {
 	Loop  int
-	Node  task.NodeID
+	Node  engine.NodeID
 	Tasks uint64
 }
 
@@ -36,16 +36,16 @@ func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 }
 
 // contended reports whether what tasks wait for at n may be what others have or do.
-func (g *Graph) contended(n task.NodeID, all bool) bool {
+func (g *Graph) contended(n engine.NodeID, all bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) >= len(g.places) {
 		return false
 	}
 	switch g.places[n].reason {
-	case task.ReasonYield.String(), task.ReasonStart.String(), task.ReasonEntrance.String(), task.ReasonAccept.String():
+	case engine.ReasonYield.String(), engine.ReasonStart.String(), engine.ReasonEntrance.String(), engine.ReasonAccept.String():
 		return false
-	case task.ReasonSleep.String(), task.ReasonContext.String(), task.ReasonWrite.String():
+	case engine.ReasonSleep.String(), engine.ReasonContext.String(), engine.ReasonWrite.String():
 		return all
 	}
 	return true

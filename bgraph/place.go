@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // maxPath is how many frames of a call path are kept, and count for its key.
@@ -23,29 +23,32 @@ const maxPath = 64
 // reservedKeys are the keys that are no hashes.
 const reservedKeys = 16
 
-const modulePath = "github.com/capriccio-go/capriccio/"
+const (
+	modulePath = "github.com/capriccio-go/capriccio/"
+	enginePath = modulePath + "internal/engine."
+)
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	modulePath + "task.(*Task).observe":     true,
-	modulePath + "task.(*Waiter).Wait":      true,
-	modulePath + "task.(*Waiter).waitUntil": true,
-	modulePath + "task.(*Waiter).waitFully": true,
-	modulePath + "task.(*Waiter).absorb":    true,
-	modulePath + "task.(*Task).beginPark":   true,
-	modulePath + "task.(*Task).park":        true,
-	modulePath + "bgraph.(*shard).Parked":   true,
-	modulePath + "bgraph.(*shard).find":     true,
-	modulePath + "bgraph.(*shard).meet":     true,
-	modulePath + "task.(*Task).unwind":      true,
-	modulePath + "task.(*Task).endParkSlow": true,
+	enginePath + "(*Task).observe":        true,
+	enginePath + "(*Waiter).Wait":         true,
+	enginePath + "(*Waiter).waitUntil":    true,
+	enginePath + "(*Waiter).waitFully":    true,
+	enginePath + "(*Waiter).absorb":       true,
+	enginePath + "(*Task).beginPark":      true,
+	enginePath + "(*Task).park":           true,
+	modulePath + "bgraph.(*shard).Parked": true,
+	modulePath + "bgraph.(*shard).find":   true,
+	modulePath + "bgraph.(*shard).meet":   true,
+	enginePath + "(*Task).unwind":         true,
+	enginePath + "(*Task).endParkSlow":    true,
 }
 
 // root is the function below the one that a task was started with.
-const root = modulePath + "task.(*worker).runTask"
+const root = enginePath + "(*worker).runTask"
 
 // On a linked stack chunk, what was called there stands above chunkRoot; the path goes on
-// at chunkCall, in the caller's part (task.Loop.AppendCallers). Of what lies between the
+// at chunkCall, in the caller's part (engine.Loop.AppendCallers). Of what lies between the
 // two, only the call that people write is kept.
 const (
 	chunkRoot = modulePath + "stackchunk.(*Chunk).serve"
@@ -55,7 +58,7 @@ const (
 
 // newPlace makes the place of a wait from the program counters of its stack, which are
 // copied.
-func newPlace(why task.Reason, label string, pcs []uintptr) *place {
+func newPlace(why engine.Reason, label string, pcs []uintptr) *place {
 	p := &place{reason: why.String(), label: label, pcs: append([]uintptr(nil), pcs...)}
 	h := fnv.New64a()
 	io.WriteString(h, p.reason+"\x00"+label)
@@ -99,6 +102,9 @@ func (p *place) symbolise() []Frame {
 			linked = f.Function != chunkCall && f.Function != siteCall
 		}
 		if f.Function != "" && !linked && !isCallOut(f.Function) && (len(out) > 0 || !isParking(f.Function)) {
+			if isCall(f.Function) && !slices.ContainsFunc(out, func(f Frame) bool { return !strings.HasPrefix(f.Function, enginePath) }) {
+				out = out[:0] // what the engine does for the call does not count
+			}
 			out = append(out, Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
 		}
 		if !more {
@@ -110,8 +116,13 @@ func (p *place) symbolise() []Frame {
 
 // isCallOut reports whether function only calls the program's code for another of the runtime.
 func isCallOut(function string) bool {
-	name, ok := strings.CutPrefix(function, modulePath+"task.")
+	name, ok := strings.CutPrefix(function, enginePath)
 	return ok && (strings.HasPrefix(name, "Outside[") || name == "call" || name == "callPlain")
+}
+
+// isCall reports whether function is one that programs call and that only calls the engine.
+func isCall(function string) bool {
+	return strings.HasPrefix(function, modulePath+"task.") || strings.HasPrefix(function, modulePath+"ressched.")
 }
 
 func isParking(function string) bool {
@@ -156,9 +167,9 @@ func inRuntimeFolder(file string) bool {
 }
 
 var runtimeFolders = sync.OnceValue(func() (folders []string) {
-	f := runtime.FuncForPC(reflect.ValueOf(task.Yield).Pointer())
+	f := runtime.FuncForPC(reflect.ValueOf(engine.Yield).Pointer())
 	file, _ := f.FileLine(f.Entry())
-	root := path.Dir(path.Dir(filepath.ToSlash(file)))
+	root, _ := strings.CutSuffix(path.Dir(filepath.ToSlash(file)), "/internal/engine")
 	for _, prefix := range own {
 		folders = append(folders, path.Join(root, strings.TrimSuffix(strings.TrimPrefix(prefix, modulePath), ".")))
 	}

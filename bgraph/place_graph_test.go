@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -40,7 +42,7 @@ func (*waiter) pointer() { waitHere() }
 type waits interface{ value() }
 
 func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range 10 {
 			firstWay()
 			secondWay()
@@ -77,11 +79,11 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 		"deep stack": func() { waitDeep(50) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := observed(t, 2, bgraph.Config{}, func(rt *task.Runtime) {
+			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
 				var wg task.WaitGroup
 				for i := range 10 {
 					wg.Add(1)
-					task.GoOn(rt.Loop(i%2), func() {
+					engine.GoOn(rt.Loop(i%2), func() {
 						defer wg.Done()
 						for range 5 {
 							call()
@@ -103,22 +105,22 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 // run, so it is written down here for one place. Moving the lines of atAKnownPlace
 // against each other, or renaming it, changes it.
 func TestKeysAreStable(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) { task.Go(atAKnownPlace).Join() })
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
 	n := one(t, s, "known place")
-	const want = "e89521201722c08e"
+	const want = "8137eed571425591"
 	if n.Key.String() != want {
 		t.Errorf("key %v, want %s; stack %+v", n.Key, want, n.Stack)
 	}
 }
 
 func atAKnownPlace() {
-	task.At("known place")
+	ressched.YieldAt("known place")
 }
 
 func TestLabelsTellPlacesApart(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*task.Runtime) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for i := range 30 {
-			task.At(fmt.Sprint("label ", i%3))
+			ressched.YieldAt(fmt.Sprint("label ", i%3))
 			task.Yield()
 		}
 	})
@@ -138,15 +140,15 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 			recur(n - 1)
 		}
 	}
-	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *task.Runtime) {
+	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
 		var wg task.WaitGroup
 		for i := range 4 {
 			wg.Add(1)
-			task.GoOn(rt.Loop(i%2), func() {
+			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				recur(30) // deeper paths look alike
 				for j := range depth {
-					task.At(fmt.Sprint("n", j))
+					ressched.YieldAt(fmt.Sprint("n", j))
 				}
 			})
 		}
@@ -167,9 +169,9 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 	if n := s.Node(bgraph.KeyOverflow); n == nil || n.Arrivals != s.Overflow.Nodes || n.Arrivals < 4*250 {
 		t.Errorf("overflow %+v; want the node and the counter to have what found no room", s.Overflow)
 	}
-	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*task.Runtime) {
+	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*engine.Runtime) {
 		for j := range 20 {
-			task.At(fmt.Sprint("n", j))
+			ressched.YieldAt(fmt.Sprint("n", j))
 		}
 	})
 	if len(s.Edges) > 5 || s.Overflow.Edges != 16 {
@@ -230,10 +232,10 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 		var wg task.WaitGroup
 		for i := range 20 {
 			wg.Add(1)
-			task.GoOn(rt.Loop(i%2), func() {
+			engine.GoOn(rt.Loop(i%2), func() {
 				defer wg.Done()
 				for j := 0; j < 3000 || taken.Load() < 100; j++ {
-					task.At(fmt.Sprint("n", j%300))
+					ressched.YieldAt(fmt.Sprint("n", j%300))
 					steps.Add(1)
 				}
 			})

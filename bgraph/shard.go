@@ -10,14 +10,14 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A shard is what one loop learns. It implements task.Observer. Fields without a remark
+// A shard is what one loop learns. It implements engine.Observer. Fields without a remark
 // are loop-private.
 type shard struct {
 	g      *Graph
-	loop   *task.Loop
+	loop   *engine.Loop
 	number int // in Graph.shards
 
 	prints hashTable[node] // by fingerprint
@@ -33,11 +33,12 @@ type shard struct {
 	turn   uint64          // cycles when the loop's turn began
 	next   int             // waits until one is timed
 	heapIn int             // timed waits until one measures the heap
+	heapAt uint64          // cycles when it was last measured
 	random uint64          // state of the generator
-	moves  uint64          // task.Loop.Moves when balance was right
+	moves  uint64          // engine.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
 
-	balance [task.MaxResources]int64
+	balance [engine.MaxResources]int64
 	pcs     [maxPath + 16]uintptr
 }
 
@@ -53,10 +54,11 @@ type note struct {
 	since uint64 // cycles: when it began to wait, to be ready, or to run
 	ready uint64 // cycles when it became ready; only if timed
 	heap  uint64 // bytes allocated when its step began; 0: not measured
-	timed bool   // this wait and the step after it are measured
-	first bool   // if so: because its node had hardly been met
-	at    *node  // where it waits or last waited
-	next  *note  // in free
+	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
+	measured, timed bool
+	first           bool  // if timed: because its node had hardly been met
+	at              *node // where it waits or last waited
+	next            *note // in free
 }
 
 const (
@@ -69,7 +71,7 @@ const (
 // learning is how many waits at a node are timed before sampling sets in.
 const learning = 64
 
-func newShard(g *Graph, l *task.Loop) *shard {
+func newShard(g *Graph, l *engine.Loop) *shard {
 	s := &shard{
 		g: g, loop: l,
 		prints: newHashTable[node](6), pairs: newHashTable[edge](6),
@@ -85,7 +87,7 @@ func newShard(g *Graph, l *task.Loop) *shard {
 }
 
 // node returns the node with the given id.
-func (s *shard) node(id task.NodeID) *node {
+func (s *shard) node(id engine.NodeID) *node {
 	for int(id) >= len(s.byID) {
 		s.byID = append(s.byID, nil)
 	}
@@ -118,7 +120,7 @@ func (s *shard) nanos(cycles uint64) uint64 {
 	return hi<<(64-scaleBits) | lo>>scaleBits
 }
 
-// Turn implements task.Observer.
+// Turn implements engine.Observer.
 func (s *shard) Turn() {
 	if breathing.Load() != 0 {
 		runtime.Gosched()
@@ -130,8 +132,8 @@ func (s *shard) Turn() {
 	}
 }
 
-// Parked implements task.Observer.
-func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID {
+// Parked implements engine.Observer.
+func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
 	o := (*note)(t.Note())
 	e := o.at.out
 	if e == nil || e.print != print {
@@ -140,7 +142,7 @@ func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID 
 	s.last = e
 	s.now = 0
 	e.stats.count++
-	if o.timed || s.loop.Moves() != s.moves {
+	if o.measured || s.loop.Moves() != s.moves {
 		s.endStep(o, e)
 	}
 	to := e.target
@@ -155,6 +157,8 @@ func (s *shard) Parked(t *task.Task, why task.Reason, print uint64) task.NodeID 
 	o.since = s.turn
 	if s.next--; s.next <= 0 || st.arrivals <= learning {
 		s.time(o, st.arrivals <= learning)
+	} else if s.heapIsOld() {
+		o.measured = true
 	}
 	return to.id
 }
@@ -164,7 +168,7 @@ func (s *shard) time(o *note, isFirst bool) {
 	if s.next <= 0 {
 		s.next = s.draw(s.g.cfg.Sampling)
 	}
-	o.timed, o.first = true, isFirst
+	o.measured, o.timed, o.first = true, true, isFirst
 	if s.now == 0 {
 		s.now = coro.Cycles()
 	}
@@ -177,21 +181,24 @@ func (s *shard) endStep(o *note, e *edge) {
 	if s.loop.Moves() != s.moves {
 		s.settle(e)
 	}
-	if !o.timed {
+	if !o.measured {
 		return
 	}
-	o.timed = false
-	s.now = coro.Cycles()
-	ns := s.nanos(s.now - o.since)
-	e.stats.cpu.add(ns, o.first)
-	e.stats.recent.add(float64(ns), e.stats.cpu.count)
+	o.measured = false
+	if o.timed {
+		o.timed = false
+		s.now = coro.Cycles()
+		ns := s.nanos(s.now - o.since)
+		e.stats.cpu.add(ns, o.first)
+		e.stats.recent.add(float64(ns), e.stats.cpu.count)
+	}
 	if o.heap != 0 {
 		s.endHeap(o, e)
 	}
 }
 
 // find returns the edge from a node to the place with the given fingerprint.
-func (s *shard) find(from *node, why task.Reason, print uint64) *edge {
+func (s *shard) find(from *node, why engine.Reason, print uint64) *edge {
 	to := s.prints.get(print)
 	if to == nil {
 		to = s.meet(why, print)
@@ -222,7 +229,7 @@ func (s *shard) edge(from, to *node) *edge {
 // observer that needs much stack.
 //
 //go:noinline
-func (s *shard) meet(why task.Reason, print uint64) *node {
+func (s *shard) meet(why engine.Reason, print uint64) *node {
 	k := runtime.Callers(1, s.pcs[:])
 	n := s.node(s.g.register(print, why, s.loop.Label(), s.loop.AppendCallers(s.pcs[:k])))
 	if s.prints.used < s.g.maxPrints() {
@@ -231,8 +238,8 @@ func (s *shard) meet(why task.Reason, print uint64) *node {
 	return n
 }
 
-// Ready implements task.Observer.
-func (s *shard) Ready(t *task.Task) {
+// Ready implements engine.Observer.
+func (s *shard) Ready(t *engine.Task) {
 	o := (*note)(t.Note())
 	o.state = noteReady
 	if o.timed {
@@ -240,13 +247,13 @@ func (s *shard) Ready(t *task.Task) {
 	}
 }
 
-// Resumed implements task.Observer.
-func (s *shard) Resumed(t *task.Task) {
+// Resumed implements engine.Observer.
+func (s *shard) Resumed(t *engine.Task) {
 	o := (*note)(t.Note())
 	if o == nil {
 		o = s.begin(t)
 	}
-	if o.timed {
+	if o.measured {
 		s.endWait(o)
 	}
 	o.at.stats.departures++
@@ -255,6 +262,10 @@ func (s *shard) Resumed(t *task.Task) {
 
 // endWait records the times of a wait, and begins to measure the step after it.
 func (s *shard) endWait(o *note) {
+	if !o.timed {
+		s.beginHeap(o)
+		return
+	}
 	now := s.now
 	if now == 0 {
 		now = coro.Cycles()
@@ -268,13 +279,13 @@ func (s *shard) endWait(o *note) {
 		o.at.stats.ready.add(s.nanos(now-since), o.first)
 	}
 	o.since = now
-	if s.heapIn--; s.heapIn == 0 {
+	if s.heapIn--; s.heapIn <= 0 || o.first {
 		s.beginHeap(o)
 	}
 }
 
 // begin is called when t starts.
-func (s *shard) begin(t *task.Task) *note {
+func (s *shard) begin(t *engine.Task) *note {
 	o := s.free
 	if o != nil {
 		s.free = o.next
@@ -289,13 +300,15 @@ func (s *shard) begin(t *task.Task) *note {
 		if s.next <= 0 {
 			s.next = s.draw(s.g.cfg.Sampling)
 		}
-		o.timed, o.first = true, start.stats.arrivals <= learning
+		o.measured, o.timed, o.first = true, true, start.stats.arrivals <= learning
+	} else if s.heapIsOld() {
+		o.measured = true
 	}
 	return o
 }
 
-// Finished implements task.Observer.
-func (s *shard) Finished(t *task.Task) {
+// Finished implements engine.Observer.
+func (s *shard) Finished(t *engine.Task) {
 	o := (*note)(t.Note())
 	end := s.byID[idEnd]
 	e := s.edge(o.at, end)
@@ -314,6 +327,9 @@ func (s *shard) Finished(t *task.Task) {
 // has less left would grow its stack for the sake of a statistic.
 const enoughStack = 1500
 
+// heapIsOld reports whether the heap has not been measured for long.
+func (s *shard) heapIsOld() bool { return int64(s.turn-s.heapAt) > s.g.heapGap }
+
 // beginHeap notes how much has been allocated at the beginning of a step.
 func (s *shard) beginHeap(o *note) {
 	if s.g.cfg.HeapEvery < 0 {
@@ -325,6 +341,7 @@ func (s *shard) beginHeap(o *note) {
 	}
 	o.heap = s.allocated()
 	o.since = coro.Cycles()
+	s.heapAt = o.since
 }
 
 // endHeap records what the step has allocated.
@@ -333,7 +350,7 @@ func (s *shard) endHeap(o *note, e *edge) {
 	o.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
-	e.stats.heap.add(float64(d), e.stats.heapN)
+	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.now = coro.Cycles()
 }
 
@@ -376,7 +393,7 @@ func (s *shard) rebalance() {
 	}
 }
 
-// Overran implements task.OverrunObserver.
+// Overran implements engine.OverrunObserver.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
 	o := Overrun{Loop: s.number, At: time.Now(), Held: Nanos(lasted), Task: name, Stack: stack, To: KeyStart}
 	if !ended { // on another thread
@@ -384,7 +401,7 @@ func (s *shard) Overran(name string, lasted time.Duration, stack string, ended b
 			var words [2]uint64
 			coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(n), 2)
 			if words[0] == noteRunning {
-				o.From = s.g.Key(task.NodeID(words[1]))
+				o.From = s.g.Key(engine.NodeID(words[1]))
 			}
 		})
 		if o.From != 0 {

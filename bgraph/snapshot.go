@@ -123,7 +123,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 type Node struct {
 	Key        Key        `json:"key"`
 	Reason     string     `json:"reason"`          // what kind of wait: "read", "mutex", "yield"; "start", "end", "overflow"
-	Label      string     `json:"label,omitempty"` // given by the program, see task.At
+	Label      string     `json:"label,omitempty"` // given by the program, see ressched.YieldAt
 	Stack      []Frame    `json:"stack"`           // innermost first, down to the task's function
 	Now        int64      `json:"now"`             // tasks there
 	Peak       int64      `json:"peak"`            // the most there at a time: the sum of the loops' peaks, so an upper bound

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The structs with counters are written by one loop and read by anyone with read, word
@@ -52,14 +52,17 @@ func fineOf(ns uint64) uint {
 // momentsStats are exponentially weighted moments.
 type momentsStats struct{ mean, variance float64 }
 
-// recentWeight is the weight of the latest value; the n-th has at least 1/n.
-const recentWeight = 1.0 / 16
+// The weight of the latest value; the n-th has at least 1/n. What is allocated varies much: a few large
+// responses among many small ones.
+const (
+	recentWeight = 1.0 / 16
+	heapWeight   = 1.0 / 256
+)
 
-func (m *momentsStats) add(v float64, n uint64) {
-	w := recentWeight
-	if n < 16 {
-		w = 1 / float64(n)
-	}
+func (m *momentsStats) add(v float64, n uint64) { m.addOf(v, n, recentWeight) }
+
+func (m *momentsStats) addOf(v float64, n uint64, w float64) {
+	w = max(w, 1/float64(n))
 	d := v - m.mean
 	step := w * d
 	m.mean += step
@@ -115,19 +118,19 @@ func read[T any](to, from *T) {
 // A node is one loop's part in a node of the graph. Fields without a remark are
 // loop-private.
 type node struct {
-	stats nodeStats   // read by others
-	out   *edge       // the edge that was last taken from here
-	id    task.NodeID // fixed
+	stats nodeStats     // read by others
+	out   *edge         // the edge that was last taken from here
+	id    engine.NodeID // fixed
 }
 
 // An edge is one loop's part in an edge of the graph. Fields without a remark are
 // loop-private.
 type edge struct {
-	stats    edgeStats                                          // read by others
-	from, to task.NodeID                                        // fixed
-	target   *node                                              // fixed: to
-	print    uint64                                             // the fingerprint with which target was last reached on this edge
-	changes  [task.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+	stats    edgeStats                                            // read by others
+	from, to engine.NodeID                                        // fixed
+	target   *node                                                // fixed: to
+	print    uint64                                               // the fingerprint with which target was last reached on this edge
+	changes  [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }
 
 // A paged list grows without moving what it holds. Its loop adds, anyone may read.

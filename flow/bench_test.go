@@ -6,6 +6,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkTwoModules(b *testing.B) {
 		run(b, func() {
 			sum := 0
 			for i := range b.N {
-				task.Start(func() { sum += i })
+				engine.Start(func() { sum += i })
 				if i%64 == 0 {
 					task.Yield()
 				}

@@ -17,17 +17,18 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/task"
 )
 
 // simulated runs main as a task, in a time that passes by itself when all tasks wait.
-func simulated(t *testing.T, loops int, main func(rt *task.Runtime)) {
+func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 	t.Helper()
 	clock := sim.NewJumpingClock()
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:     loops,
-		NewPoller: func(i int) (task.Poller, error) { return clock.NewPoller(uint64(i + 1)), nil },
+		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i + 1)), nil },
 		Clock:     clock,
 		OnPanic:   func(*task.PanicError) {},
 		HoldLimit: -1,
@@ -107,7 +108,7 @@ func (r *recorder) Run(c *flow.Call[int]) {
 func TestOrderWithinAFlowIsKeptWhileServletsComeAndGo(t *testing.T) {
 	flows, each_ := 100, 50
 	for _, loops := range []int{1, 3} {
-		simulated(t, loops, func(rt *task.Runtime) {
+		simulated(t, loops, func(rt *engine.Runtime) {
 			g := flow.New("order")
 			var mu sync.Mutex
 			rnd := rand.New(rand.NewPCG(1, uint64(loops)))
@@ -161,7 +162,7 @@ func TestOrderWithinAFlowIsKeptWhileServletsComeAndGo(t *testing.T) {
 }
 
 func TestServletsFollowTheLoad(t *testing.T) {
-	simulated(t, 1, func(rt *task.Runtime) {
+	simulated(t, 1, func(rt *engine.Runtime) {
 		g := flow.New("load")
 		in := flow.AddWith(g, "work", flow.ByElement, flow.Options{High: 2}, &sink{func(*flow.Flow, int) { task.Sleep(20 * time.Millisecond) }})
 		start(t, g)
@@ -188,7 +189,7 @@ func TestServletsFollowTheLoad(t *testing.T) {
 }
 
 func TestNoMoreServletsThatWouldWaitForRoom(t *testing.T) {
-	simulated(t, 1, func(rt *task.Runtime) {
+	simulated(t, 1, func(rt *engine.Runtime) {
 		g := flow.New("held")
 		a := &each{do: func(f *flow.Flow, v int, out *flow.Out[int]) { out.Send(f, v) }}
 		in := flow.Add(g, "fast", flow.ByElement, a)
@@ -205,7 +206,7 @@ func TestNoMoreServletsThatWouldWaitForRoom(t *testing.T) {
 }
 
 func TestByTaskIsNeverBesideItself(t *testing.T) {
-	simulated(t, 3, func(*task.Runtime) {
+	simulated(t, 3, func(*engine.Runtime) {
 		g := flow.New("one")
 		inside, next := 0, 0 // unsynchronised: the race detector is the judge
 		in := flow.Add(g, "only", flow.ByTask, &sink{func(_ *flow.Flow, v int) {
@@ -228,7 +229,7 @@ func TestByTaskIsNeverBesideItself(t *testing.T) {
 }
 
 func TestSendersWaitForRoomButNotOnTheWayBack(t *testing.T) {
-	simulated(t, 1, func(rt *task.Runtime) {
+	simulated(t, 1, func(rt *engine.Runtime) {
 		g := flow.New("room")
 		m := &each{}
 		var in *flow.Instance[int]
@@ -260,7 +261,7 @@ func TestSendersWaitForRoomButNotOnTheWayBack(t *testing.T) {
 }
 
 func TestPutEndsWithItsTask(t *testing.T) {
-	simulated(t, 1, func(*task.Runtime) {
+	simulated(t, 1, func(*engine.Runtime) {
 		g := flow.New("full")
 		in := flow.AddWith(g, "slow", flow.ByTask, flow.Options{Queue: 1}, &sink{func(*flow.Flow, int) { task.Sleep(time.Hour) }})
 		start(t, g)
@@ -285,7 +286,7 @@ func TestPutEndsWithItsTask(t *testing.T) {
 
 func TestShutdownThatMayNotWaitDropsAndReleases(t *testing.T) {
 	for _, by := range []flow.Parallelism{flow.ByTask, flow.ByFlow} {
-		simulated(t, 1, func(rt *task.Runtime) {
+		simulated(t, 1, func(rt *engine.Runtime) {
 			g := flow.New("abort")
 			handled := 0
 			goOn := task.NewChan[int](0)
@@ -321,7 +322,7 @@ func TestShutdownThatMayNotWaitDropsAndReleases(t *testing.T) {
 }
 
 func TestAFlowEndsOnceWhenNothingIsLeftOfIt(t *testing.T) {
-	simulated(t, 1, func(*task.Runtime) {
+	simulated(t, 1, func(*engine.Runtime) {
 		g := flow.New("end")
 		ended := 0
 		m := &each{do: func(f *flow.Flow, v int, out *flow.Out[int]) {
@@ -361,7 +362,7 @@ func TestAFlowEndsOnceWhenNothingIsLeftOfIt(t *testing.T) {
 }
 
 func TestAPanicEndsOneServletOnly(t *testing.T) {
-	simulated(t, 2, func(*task.Runtime) {
+	simulated(t, 2, func(*engine.Runtime) {
 		g := flow.New("panic")
 		var handled atomic.Int64
 		in := flow.AddWith(g, "bad", flow.ByFlow, flow.Options{Max: 1}, &sink{func(_ *flow.Flow, v int) {
@@ -390,7 +391,7 @@ type lazy struct{}
 func (*lazy) Run(*flow.Call[int]) {}
 
 func TestRunMustTakeSomething(t *testing.T) {
-	simulated(t, 1, func(*task.Runtime) {
+	simulated(t, 1, func(*engine.Runtime) {
 		g := flow.New("lazy")
 		in := flow.Add(g, "lazy", flow.ByTask, &lazy{})
 		start(t, g)

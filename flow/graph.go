@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/adapt"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -21,12 +22,12 @@ var ErrClosed = errors.New("flow: the graph is not running")
 // modules, connect their outputs, then Start.
 type Graph struct {
 	name      string
-	rt        *task.Runtime // set by Start
-	instances []instance    // fixed by Start
-	outs      []out         // fixed by Start
-	vars      int           // how many instances have Vars
-	failed    error         // the first mistake in Add or Connect, for Start
-	onClose   []func()      // fixed by Start
+	rt        *engine.Runtime // set by Start
+	instances []instance      // fixed by Start
+	outs      []out           // fixed by Start
+	vars      int             // how many instances have Vars
+	failed    error           // the first mistake in Add or Connect, for Start
+	onClose   []func()        // fixed by Start
 
 	state    atomic.Int32 // see running
 	inside   atomic.Int64 // elements that were sent and have not been worked off
@@ -158,9 +159,7 @@ func (g *Graph) Start() error {
 	if cycle := g.cycle(); cycle != "" {
 		return fmt.Errorf("flow: the cycle %s must have one connection made by Back, or its queues can fill up for ever", cycle)
 	}
-	if l := task.CurrentLoop(); l != nil {
-		g.rt = l.Runtime()
-	} else if g.rt = task.Default(); g.rt == nil {
+	if g.rt = engine.CurrentRuntime(); g.rt == nil {
 		return errors.New("flow: Start without a runtime; call it in capriccio.Run, or after capriccio.New")
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -179,7 +178,7 @@ func (g *Graph) Start() error {
 	}
 	if adaptive {
 		g.left.Add(1)
-		if _, err := g.rt.Spawn(task.Options{Name: g.name + "/monitor", Context: ctx}, g.monitor); err != nil {
+		if _, err := g.rt.Spawn(engine.Options{Name: g.name + "/monitor", Context: ctx}, g.monitor); err != nil {
 			g.left.Done()
 			return err
 		}
@@ -191,7 +190,7 @@ func (g *Graph) Start() error {
 func (g *Graph) spawn(in instance) error {
 	g.left.Add(1)
 	g.servlets.Add(1)
-	_, err := g.rt.Spawn(task.Options{Name: in.core().name, Loop: g.rt.NextLoop(), Context: context.Background()}, in.serve)
+	_, err := g.rt.Spawn(engine.Options{Name: in.core().name, Loop: g.rt.NextLoop(), Context: context.Background()}, in.serve)
 	if err != nil {
 		g.servlets.Add(-1)
 		g.left.Done()
@@ -266,7 +265,7 @@ func (g *Graph) monitor() {
 		g.mu.Lock()
 		var err error
 		for g.extra.Load() == 0 && err == nil {
-			err = g.changed.WaitCancel()
+			err = g.changed.WaitContext(context.Background())
 		}
 		g.mu.Unlock()
 		if err != nil {

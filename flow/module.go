@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,7 +174,7 @@ func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 		if via != nil {
 			via.source.waiting.Add(1)
 		}
-		err := c.room.WaitCancel()
+		err := c.room.WaitContext(context.Background())
 		if via != nil {
 			via.source.waited.Store(int64(c.g.rt.Now()))
 			via.source.waiting.Add(-1)

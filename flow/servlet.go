@@ -1,10 +1,11 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // A Call is one call of Run. It belongs to the servlet that makes it.
@@ -84,7 +85,7 @@ func (in *Instance[In]) take(call *Call[In]) bool {
 		if c.g.state.Load() >= ended {
 			return false
 		}
-		if c.work.WaitCancel() != nil {
+		if c.work.WaitContext(context.Background()) != nil {
 			return false
 		}
 	}
@@ -117,7 +118,7 @@ func (in *Instance[In]) work(call *Call[In]) {
 	if in.c.sizer != nil {
 		taken = in.c.g.rt.Now()
 	}
-	task.At(in.c.name) // those who work for one module run together, and the blocking graph shows them
+	ressched.YieldAt(in.c.name) // those who work for one module run together, and the blocking graph shows them
 	if in.c.sizer != nil {
 		began = in.c.g.rt.Now()
 	}

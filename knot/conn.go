@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // readable is a connection that can give its task back: fn runs as a new task
@@ -18,7 +18,7 @@ type readable interface {
 
 // readableAt is what a *netpoll.Conn has besides.
 type readableAt interface {
-	OnReadableAt(e *task.Entrance, fn func()) error
+	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -259,7 +260,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := task.Descriptors.InUse()
+	open := ressched.Descriptors.InUse()
 	for range 3 {
 		for i := range files {
 			if got := askBody(t, f, fmt.Sprint("/f", i), "200"); got != string(contentOf(i, 70_000)) {
@@ -273,7 +274,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	if s := f.Stats(); s.Open != 8 || s.MaxOpen != 8 || s.OpenEvictions != 3*files-8 {
 		t.Errorf("%+v", s)
 	}
-	if n := task.Descriptors.InUse() - open; n != 8 {
+	if n := ressched.Descriptors.InUse() - open; n != 8 {
 		t.Errorf("%d descriptors are counted as open", n)
 	}
 	askBody(t, f, fmt.Sprint("/f", files-1), "200")
@@ -286,7 +287,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 		t.Errorf("%d descriptors when idle, before %d", n, before)
 	}
 	f.Close()
-	if n := countFDs(); n != before || task.Descriptors.InUse() != open {
+	if n := countFDs(); n != before || ressched.Descriptors.InUse() != open {
 		t.Errorf("%d descriptors after Close, before %d", n, before)
 	}
 }

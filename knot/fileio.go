@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/aio"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 const (
@@ -222,7 +222,7 @@ func (e *entry) slow() *aio.File {
 	if err != nil {
 		panic(err) // fcntl(2) of a descriptor that we hold
 	}
-	task.Descriptors.Release(1) // it is counted twice now
+	ressched.Descriptors.Release(1) // it is counted twice now
 	if !e.file.CompareAndSwap(nil, file) {
 		return e.file.Load()
 	}
@@ -248,7 +248,7 @@ func (e *entry) closeNow() {
 		file.Close()
 		return
 	}
-	task.Descriptors.Release(1)
+	ressched.Descriptors.Release(1)
 	unix.Close(e.fd)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // A Listed is a name in a folder, and what it leads to if it is a link.
@@ -50,8 +50,8 @@ func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
 			return nil, false, openStatus(err)
 		}
 	}
-	task.Descriptors.Acquire(1)
-	defer task.Descriptors.Release(1)
+	ressched.Descriptors.Acquire(1)
+	defer ressched.Descriptors.Release(1)
 	path := string(x.path)
 	offload(func() { all, more, err = f.readFolder(fd, path, most) })
 	if err != nil {

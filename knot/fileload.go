@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 var (
@@ -22,8 +22,8 @@ var (
 // fileBytes are the contents that are kept, as the blocking graph shows them.
 var fileBytes = countFileBytes()
 
-func countFileBytes() *task.Resource {
-	r, err := task.NewResource("file cache", "bytes")
+func countFileBytes() *ressched.Resource {
+	r, err := ressched.NewResource("file cache", "bytes")
 	if err != nil {
 		panic(err) // the table of resources is empty when packages are set up
 	}
@@ -205,7 +205,7 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	if file != nil {
 		made.file.Store(file)
 	} else {
-		task.Descriptors.Acquire(1)
+		ressched.Descriptors.Acquire(1)
 	}
 	made.users.Store(1)
 	made.checked.Store(began)

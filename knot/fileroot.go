@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -70,7 +71,7 @@ func (f *Files) follow(x *Ctx, now int64) {
 	if r.name == "" || f.revalidate > 0 && (now-last < f.revalidate && now >= last || !r.checked.CompareAndSwap(last, now)) {
 		return
 	}
-	if r.looking.LockCancel() != nil {
+	if r.looking.LockContext(context.Background()) != nil {
 		return
 	}
 	defer r.looking.Unlock()

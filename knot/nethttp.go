@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -60,7 +61,7 @@ func AdaptHTTP(h http.Handler) Handler {
 		if x.c.stream != nil {
 			return x.c.stream.serveHTTP(x, d, h)
 		}
-		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: task.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
+		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: engine.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
 		if err := e.request(); err != nil {
 			e.ctx.end()
 			return err
@@ -84,8 +85,8 @@ func offloadHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		return
 	}
-	task.CheckWait() // before h has begun, which can't be taken back
-	o := offloaded{w: task.Self()}
+	engine.CheckWait() // before h has begun, which can't be taken back
+	o := offloaded{w: engine.Self()}
 	defer o.w.Release()
 	go o.run(h, w, r)
 	o.wait()
@@ -96,14 +97,14 @@ func offloadHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 
 // An offloaded is a call of a handler on a goroutine of its own.
 type offloaded struct {
-	w        *task.Waiter
+	w        *engine.Waiter
 	panicked any // written before the wake
 }
 
 // wait waits for the end of run, whatever becomes of the task: the handler uses what belongs
 // to it.
 func (o *offloaded) wait() {
-	o.w.Wait(task.ReasonOffload, nil)
+	o.w.Wait(engine.ReasonOffload, nil)
 }
 
 func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) {
@@ -159,7 +160,7 @@ type exchange struct {
 	srv       *Server          // fixed
 	described *describedServer // fixed
 	task      context.Context  // of the task; fixed
-	loop      *task.Loop       // of the task, nil on a goroutine; fixed
+	loop      *engine.Loop     // of the task, nil on a goroutine; fixed
 	header    http.Header      // the handler's own: not guarded
 	r         *http.Request    // fixed, but for its Trailer: guarded by reading
 	wrote     bool             // the head: status and header are fixed; guarded by mu

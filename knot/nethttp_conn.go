@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // What a handler of net/http can do with its connection.
@@ -191,14 +191,10 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	e.ctx.detach()
-	rest := bytes.Clone(x.in[x.r:x.w])
 	e.hijacked, e.x, x.adapted = true, nil, nil
-	x.gone, x.closing, x.resp.phase = true, true, respDone
-	x.resp.status = http.StatusSwitchingProtocols // for the access log
-	x.srv.forget(x.c)
-	x.conclude()
-	x.shed()
-	e.leave(x.c)
+	c := x.c
+	rest := x.giveUp()
+	e.leave(c)
 	in := bufio.NewReaderSize(e.nc, max(4<<10, len(rest)))
 	if len(rest) > 0 {
 		in.Reset(io.MultiReader(bytes.NewReader(rest), e.nc))
@@ -209,12 +205,23 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return e.nc, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
 }
 
+// giveUp leaves the connection to the handler. It returns what has come besides the request.
+func (x *Ctx) giveUp() (rest []byte) {
+	rest = bytes.Clone(x.in[x.r:x.w])
+	x.gone, x.closing, x.resp.phase = true, true, respDone
+	x.resp.status = http.StatusSwitchingProtocols // for the access log
+	x.srv.forget(x.c)
+	x.conclude()
+	x.shed()
+	return rest
+}
+
 // leave says that the request is none any more to the admission of its loop.
 func (e *exchange) leave(c *conn) {
-	if e.loop == nil || task.CurrentLoop() == e.loop {
+	if e.loop == nil || engine.CurrentLoop() == e.loop {
 		c.leave()
 		return
 	}
 	// The conn's own task does not touch it while the handler runs, and does the same later.
-	task.Spawn(task.Options{Loop: e.loop, Context: context.Background()}, c.leave)
+	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, c.leave)
 }

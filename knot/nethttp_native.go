@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // nativeRoutes remembers which routes have handlers that wait natively. Each such wait costs
-// its loop a millisecond, until the loop is taken from the task (task.Config.DetachAfter); so once it
+// its loop a millisecond, until the loop is taken from the task (engine.Config.DetachAfter); so once it
 // has been, requests of that route run on goroutines, which is what their handler was
 // written for. They are tried in tasks again when enough of them have been short.
 type nativeRoutes struct {
@@ -35,9 +35,9 @@ func (n *nativeRoutes) run(e *exchange, h http.Handler) {
 		}
 		return
 	}
-	before := task.Detachments()
-	task.Outside(exchangeOf.run, exchangeOf{e, h})
-	if task.Detachments() != before && left.Swap(nativeTrust) <= 0 {
+	before := engine.Detachments()
+	engine.Outside(exchangeOf.run, exchangeOf{e, h})
+	if engine.Detachments() != before && left.Swap(nativeTrust) <= 0 {
 		n.marked.Add(1)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -21,7 +22,7 @@ import (
 // A route whose handler waits natively runs on goroutines from then on, until it has been short
 // for a while; other routes stay in tasks.
 func TestRoutesThatWaitNatively(t *testing.T) {
-	blocked := make(chan *task.Runtime, 1)
+	blocked := make(chan *engine.Runtime, 1)
 	release := make(chan bool)
 	mux := http.NewServeMux()
 	where := func(w http.ResponseWriter) {
@@ -34,12 +35,12 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	mux.HandleFunc("/wait/", func(w http.ResponseWriter, r *http.Request) {
 		where(w)
 		if r.URL.RawQuery == "block" {
-			blocked <- task.CurrentLoop().Runtime()
+			blocked <- engine.CurrentLoop().Runtime()
 			<-release
 		}
 	})
 	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
-		rt := task.CurrentLoop().Runtime()
+		rt := engine.CurrentLoop().Runtime()
 		nc, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -116,7 +117,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 }
 
 // awaitDetached waits until loops have been taken from tasks n times.
-func awaitDetached(t *testing.T, rt *task.Runtime, n uint64) {
+func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 	t.Helper()
 	for began := time.Now(); rt.Detached() < n; runtime.Gosched() {
 		if time.Since(began) > time.Minute {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -22,16 +23,16 @@ type doorman struct {
 	closed             atomic.Bool
 }
 
-func (d *doorman) Next(_ time.Duration, _ int, q task.Queue) task.Verdict {
+func (d *doorman) Next(_ time.Duration, _ int, q engine.Queue) engine.Verdict {
 	switch {
 	case d.closed.Load():
-		return task.VerdictRefuse
+		return engine.VerdictRefuse
 	case d.inside == d.room:
-		return task.VerdictDefer
+		return engine.VerdictDefer
 	}
 	d.inside++
 	d.most = max(d.most, d.inside)
-	return task.VerdictAdmit
+	return engine.VerdictAdmit
 }
 
 func (d *doorman) Left(time.Duration, int) { d.inside-- }
@@ -39,7 +40,7 @@ func (d *doorman) Left(time.Duration, int) { d.inside-- }
 // guarded serves on a runtime with one loop and a doorman, until the test ends.
 func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 	t.Helper()
-	addr, stop := servingOn(t, s, task.Config{NewAdmission: func(*task.Loop) task.Admission { return d }})
+	addr, stop := servingOn(t, s, engine.Config{NewAdmission: func(*engine.Loop) engine.Admission { return d }})
 	t.Cleanup(func() {
 		stop()
 		if d.most > d.room {
@@ -53,10 +54,10 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 }
 
 // servingOn serves on a runtime with one loop until stop is called.
-func servingOn(t *testing.T, s *Server, cfg task.Config) (addr string, stop func()) {
+func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop func()) {
 	t.Helper()
-	cfg.Loops, cfg.NewPoller = 1, func(int) (task.Poller, error) { return netpoll.NewEpoll() }
-	rt, err := task.New(cfg)
+	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
+	rt, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,18 +78,18 @@ func servingOn(t *testing.T, s *Server, cfg task.Config) (addr string, stop func
 // An ends counts the tasks that have ended.
 type ends struct{ n atomic.Int32 }
 
-func (e *ends) Turn()                                              {}
-func (e *ends) Parked(*task.Task, task.Reason, uint64) task.NodeID { return 0 }
-func (e *ends) Ready(*task.Task)                                   {}
-func (e *ends) Resumed(*task.Task)                                 {}
-func (e *ends) Finished(*task.Task)                                { e.n.Add(1) }
+func (e *ends) Turn()                                                    {}
+func (e *ends) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return 0 }
+func (e *ends) Ready(*engine.Task)                                       {}
+func (e *ends) Resumed(*engine.Task)                                     {}
+func (e *ends) Finished(*engine.Task)                                    { e.n.Add(1) }
 
 // A connection needs no task before its first request: one that only said so to the
 // poller would be in line before the request's own, which would wait twice.
 func TestConnectionsStartNoTask(t *testing.T) {
 	var e ends
 	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
-	addr, stop := servingOn(t, s, task.Config{NewObserver: func(*task.Loop) task.Observer { return &e }})
+	addr, stop := servingOn(t, s, engine.Config{NewObserver: func(*engine.Loop) engine.Observer { return &e }})
 	defer stop()
 	const n = 20
 	for range n {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -46,14 +47,14 @@ func spawnApart(fn func()) {
 }
 
 // answered says that one more request has got its response: what the server is for.
-func answered() { task.Progress(1) }
+func answered() { ressched.Progress(1) }
 
 // bufferBytes are the buffers of the connections that are being served, as
 // the blocking graph shows them.
 var bufferBytes = countBuffers()
 
-func countBuffers() *task.Resource {
-	r, err := task.NewResource("connection buffers", "bytes")
+func countBuffers() *ressched.Resource {
+	r, err := ressched.NewResource("connection buffers", "bytes")
 	if err != nil {
 		panic(err) // the table of resources is empty when packages are set up
 	}
@@ -63,8 +64,8 @@ func countBuffers() *task.Resource {
 // requests is where requests enter.
 var requests = makeEntrance()
 
-func makeEntrance() *task.Entrance {
-	e, err := task.NewEntrance("request")
+func makeEntrance() *ressched.Entrance {
+	e, err := ressched.NewEntrance("request")
 	if err != nil {
 		panic(err) // the table of entrances is empty when packages are set up
 	}
@@ -93,7 +94,7 @@ func (c *conn) client() uint32 {
 	}
 }
 
-func refused(err error) bool { return errors.Is(err, task.ErrRefused) }
+func refused(err error) bool { return errors.Is(err, ressched.ErrRefused) }
 
 // retryAfter is how long a refused client is asked to wait, in seconds: not all of them the
 // same time, or they would come back together.
@@ -109,4 +110,4 @@ func (c *conn) leave() {
 	}
 }
 
-func setPriority(p int) { task.SetPriority(p) }
+func setPriority(p int) { ressched.SetPriority(p) }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Defaults of Server.
@@ -199,7 +199,7 @@ func defaultConns() int {
 		return DefaultMaxConns
 	}
 	files := int64(limit.Cur)
-	return int(max(1, min(DefaultMaxConns, files-task.SpareDescriptors(files))))
+	return int(max(1, min(DefaultMaxConns, files-engine.SpareDescriptors(files))))
 }
 
 // ready fills in the defaults.

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // handshakes is where TLS connections enter, before they cost anything worth mentioning.
 var handshakes = makeHandshakes()
 
-func makeHandshakes() *task.Entrance {
-	e, err := task.NewEntrance("TLS handshake")
+func makeHandshakes() *ressched.Entrance {
+	e, err := ressched.NewEntrance("TLS handshake")
 	if err != nil {
 		panic(err) // the table of entrances is empty when packages are set up
 	}

@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A secureConn is a connection over TLS, from before its handshake on. It rests like the one below
@@ -127,17 +128,17 @@ type restingConn struct{ *secureConn }
 func (c restingConn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
 
 // OnReadableAt is that of netpoll.Conn.
-func (c restingConn) OnReadableAt(e *task.Entrance, fn func()) error {
+func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	at, ok := c.rests.(readableAt)
 	if c.early = c.waiting(); c.early {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		if on, own := c.raw.(interface{ Loop() *task.Loop }); own && on.Loop() == task.CurrentLoop() {
+		if on, own := c.raw.(interface{ Loop() *engine.Loop }); own && on.Loop() == engine.CurrentLoop() {
 			if e == nil {
 				on.Loop().Start(fn)
 			} else {
-				on.Loop().StartAt(e, c.Client(), nil, fn)
+				on.Loop().StartAt((*engine.Entrance)(e), c.Client(), nil, fn)
 			}
 			return nil
 		}

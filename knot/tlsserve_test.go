@@ -24,8 +24,8 @@ import (
 	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A testCA signs certificates.
@@ -245,7 +245,7 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	sv := &served{Server: s, t: t, addr: ln.Addr().String()}
 	tasks := func() (n int) {
 		done := make(chan int)
-		rt.Go(func() { done <- task.CurrentLoop().Tasks() - 1 })
+		rt.Go(func() { done <- engine.CurrentLoop().Tasks() - 1 })
 		return <-done
 	}
 	first, r := sv.dialTLS(ca.client())

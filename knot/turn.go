@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -208,10 +209,11 @@ func (x *Ctx) serveRequest() {
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
-		err = task.Outside(x.srv.handler, x)
+		err = engine.Outside(x.srv.handler, x)
 		if x.gone {
 			return
 		}
+		x.rejoin()
 	}
 	if err == nil {
 		err = x.complete()
@@ -355,6 +357,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if x.gone {
 		return turnGone
 	}
+	x.rejoin()
 	what := "handler panicked"
 	if goexit {
 		what = "handler left by runtime.Goexit"

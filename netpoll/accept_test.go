@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // temporary is what accept4(2) may fail with, once, and work the next time.
@@ -38,7 +38,7 @@ func failing(ln *Listener, errs ...syscall.Errno) (met *atomic.Int32) {
 
 // A server is not ended by an error of accept4 that passes: it logs, waits and goes on.
 func TestServersGoOnAfterAcceptErrors(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for name, serve := range map[string]func(*Listener) error{
 			"Serve":       func(ln *Listener) error { return Serve(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 			"ServeInline": func(ln *Listener) error { return ServeInline(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },

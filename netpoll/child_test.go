@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // childVariable names what a re-executed test process does instead of testing.
@@ -49,7 +49,7 @@ func runChild(what string) int {
 			open = x.open
 		}
 	}
-	rt, err := task.New(task.Config{Loops: 2, NewPoller: func(int) (task.Poller, error) { return open() }})
+	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return open() }})
 	check(err)
 	lc := ListenConfig{Log: slog.New(slog.NewTextHandler(&logs, nil))}
 	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // A Conn is a stream connection over TCP or a unix socket. It implements net.Conn,
@@ -30,7 +31,7 @@ type Conn struct {
 type connAddrs struct{ local, remote net.Addr }
 
 // newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.
-func newConn(fd int, network string, l *task.Loop, connected bool) (*Conn, error) {
+func newConn(fd int, network string, l *engine.Loop, connected bool) (*Conn, error) {
 	c := &Conn{}
 	c.d.owner = c
 	k := kindStream
@@ -51,12 +52,12 @@ func (c *Conn) network() string {
 	return "unix"
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (c *Conn) DescribeWait() string { return c.network() + " to " + c.remote.String() }
 
 // Loop is the loop whose poller the connection belongs to; tasks of that loop use it
 // at the lowest cost.
-func (c *Conn) Loop() *task.Loop { return c.d.loop }
+func (c *Conn) Loop() *engine.Loop { return c.d.loop }
 
 // Read implements net.Conn: recv(2), one call, preceded by a wait if nothing is there.
 // io.EOF ends the stream. It parks.
@@ -130,12 +131,12 @@ func (c *Conn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
 // OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
 // not let it in at once, it is not even started until it does, or refuses it. It is refused at
 // once when the read deadline passes or the connection is closed meanwhile. Clients are told
-// apart by their addresses, see task.Entrance.EnterFrom.
-func (c *Conn) OnReadableAt(e *task.Entrance, fn func()) error {
+// apart by their addresses, see ressched.Entrance.EnterFrom.
+func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	if c.d.flags.Load()&flagEnters == 0 {
 		c.d.flags.Or(flagEnters)
 	}
-	if err := c.d.onReadable(e, fn); err != nil {
+	if err := c.d.onReadable((*engine.Entrance)(e), fn); err != nil {
 		return c.opError("read", "", err)
 	}
 	return nil
@@ -147,10 +148,10 @@ func (c *Conn) OnReadableAt(e *task.Entrance, fn func()) error {
 func (c *Conn) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
-// task.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
+// ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
 func (c *Conn) Client() uint32 { return c.d.client }
 
-func (d *desc) onReadable(e *task.Entrance, fn func()) error {
+func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, func() syscall.Errno {
 		if d.kind == kindTCP && d.requests != nil {
 			return d.requests.peek()
@@ -163,7 +164,7 @@ func (d *desc) onReadable(e *task.Entrance, fn func()) error {
 
 // onReadableProbing is onReadable with probe, which returns EAGAIN if there is nothing
 // to read.
-func (d *desc) onReadableProbing(e *task.Entrance, fn func(), probe func() syscall.Errno) error {
+func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() syscall.Errno) error {
 	ok, err := d.tryLock(readSide)
 	if err != nil {
 		return err
@@ -239,7 +240,7 @@ func (c *Conn) addresses() *connAddrs {
 }
 
 // SetDeadline implements net.Conn. An operation that meets a deadline fails with an
-// error that is os.ErrDeadlineExceeded. The resolution is that of task.Alarm.
+// error that is os.ErrDeadlineExceeded. The resolution is that of engine.Alarm.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return c.setDeadline(flagReadExpired|flagWriteExpired, t)
 }

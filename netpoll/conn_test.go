@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // spawn runs f as a task if the caller is one, else as a goroutine.
 func spawn(f func()) (join func() error) {
-	if task.Current() != nil {
-		return task.Go(f).Join
+	if engine.Current() != nil {
+		return engine.Go(f).Join
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
@@ -30,7 +30,7 @@ func spawn(f func()) (join func() error) {
 
 // both runs the test in tasks and in goroutines, in every setting.
 func both(t *testing.T, f func(t *testing.T)) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { f(t) }) })
 		t.Run("goroutines", f)
 	})
@@ -125,8 +125,8 @@ func awaitWaiter(s *slot) {
 
 // rest lets others run, in a task or a goroutine.
 func rest(d time.Duration) {
-	if task.Current() != nil {
-		task.Sleep(d)
+	if engine.Current() != nil {
+		engine.Sleep(d)
 	} else {
 		breathe(d)
 	}
@@ -301,11 +301,11 @@ func TestZeroLength(t *testing.T) {
 }
 
 func TestContextEndsWait(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var c, s *Conn
 		inTask(t, rt, func() { c, s = connPair(t, "tcp") })
-		reader, err := rt.Spawn(task.Options{Context: ctx}, func() {
+		reader, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 			buf := make([]byte, 10)
 			if _, err := c.Read(buf); !errors.Is(err, context.Canceled) {
 				t.Errorf("Read: %v, want context.Canceled", err)

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // copySize is the size in bytes of the buffers that ReadFrom and WriteTo borrow.
@@ -101,7 +101,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 			return total, nil
 		}
 		if !d.write.begin(own) {
-			if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, 0); err != nil {
+			if err := d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, 0); err != nil {
 				return total, err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // pingPong passes one byte to and fro, n times.
@@ -63,7 +63,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-func noAllocation(t *testing.T, rt *task.Runtime) {
+func noAllocation(t *testing.T, rt *engine.Runtime) {
 	inTask(t, rt, func() {
 		c, s := connPair(t, "tcp")
 		defer c.Close()

@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // started makes the times kept here small enough for an int64 of nanoseconds without a
@@ -31,7 +31,7 @@ func epoch() time.Time {
 // The alarm is set lazily: moving a deadline away, which servers do once per request,
 // leaves it alone; when it rings too early it is set again for what is due then.
 type deadlines struct {
-	alarm task.Alarm
+	alarm engine.Alarm
 	timer *time.Timer // guarded by desc.mu: in place of the alarm while the desc is loose
 	read  int64       // guarded by desc.mu
 	write int64       // guarded by desc.mu
@@ -164,7 +164,7 @@ func (d *desc) expire(which uint32) {
 	}
 }
 
-// Ring implements task.Ringer for the alarm, and is called by the timer; both may be too
+// Ring implements engine.Ringer for the alarm, and is called by the timer; both may be too
 // early.
 func (d *desc) Ring() {
 	d.mu.Lock()
@@ -195,7 +195,7 @@ func (d *desc) Ring() {
 
 // drop takes the alarm out of the loop's timers, which would keep d in memory. Caller holds
 // mu.
-func (dl *deadlines) drop(l *task.Loop) {
+func (dl *deadlines) drop(l *engine.Loop) {
 	if dl.timer != nil {
 		dl.timer.Stop()
 	}

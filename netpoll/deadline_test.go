@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // An alarm that rings too early, as it may when the clocks of loop and deadline were read
@@ -52,7 +52,7 @@ func TestDeadlineTakenBackIsNotTheEnd(t *testing.T) {
 			for range 20_000 {
 				must(t, c.SetReadDeadline(time.Unix(1, 0)))
 				must(t, c.SetReadDeadline(time.Time{}))
-				task.Yield()
+				engine.Yield()
 			}
 			stop.Store(true)
 		})
@@ -73,7 +73,7 @@ func TestDeadlineTakenBackIsNotTheEnd(t *testing.T) {
 // A deadline further away than the clocks count is none that passes: the connection works,
 // and its loop has nothing to do.
 func TestDeadlineFarAhead(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		c, s := connPair(t, "tcp")
 		defer c.Close()
 		defer s.Close()
@@ -88,7 +88,7 @@ func TestDeadlineFarAhead(t *testing.T) {
 			bound := make(chan struct{}) // the alarm serves only what the loop serves
 			c.d.loop.Post(func() { c.d.bind(); close(bound) })
 			<-bound
-			reader := task.GoOn(c.d.loop, func() {
+			reader := engine.GoOn(c.d.loop, func() {
 				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
 					t.Errorf("Read with the deadline %v: %d, %v", at, n, err)
 				}
@@ -125,7 +125,7 @@ func TestDeadlineFarAhead(t *testing.T) {
 // A deadline that has passed counts at once, also while the alarm of an earlier one, which
 // nobody has heard yet, is overdue.
 func TestPastDeadlineAfterAnOverdueAlarm(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		inTask(t, rt, func() {
 			c, s := connPair(t, "tcp")
 			defer c.Close()

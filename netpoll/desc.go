@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A kind says what a descriptor is, as far as reading and writing it goes.
@@ -79,29 +79,30 @@ type desc struct {
 	fd          int32 // constant until the last user closes it
 	kind        kind
 	raw         bool // the file is a pipe: reading and writing it never hold up
-	loop        *task.Loop
+	loop        *engine.Loop
 	poller      registrar
-	token       uint64         // constant while registered
-	requests    *requests      // constant; nil unless poller is a uringPoller
-	hook        func()         // of OnReadable; owned by the one that took the slot out of hooked
-	entrance    *task.Entrance // where it comes in, nil: nowhere; owned like hook
-	client      uint32         // hash of the peer's address; constant
-	ended       bool           // the hook was started for another reason than bytes; loop-private
-	ticket      task.Ticket    // of the hook's task while it waits at the entrance; loop-private
+	token       uint64           // constant while registered
+	requests    *requests        // constant; nil unless poller is a uringPoller
+	hook        func()           // of OnReadable; owned by the one that took the slot out of hooked
+	entrance    *engine.Entrance // where it comes in, nil: nowhere; owned like hook
+	client      uint32           // hash of the peer's address; constant
+	ended       bool             // the hook was started for another reason than bytes; loop-private
+	ticket      engine.Ticket    // of the hook's task while it waits at the entrance; loop-private
 
 	mu        sync.Mutex // held for a few instructions, never while parked
 	queue     lockQueue  // guarded by mu
 	deadlines *deadlines // pointer constant once set, guarded by mu
 
-	closer atomic.Pointer[task.Waiter] // waits in Close for the last user
-	owner  task.WaitDescriber          // names it in dumps; constant, may be nil
-	onFree func()                      // runs right before close(2); may be nil
+	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
+	owner  engine.WaitDescriber          // names it in dumps; constant, may be nil
+	onFree func()                        // runs right before close(2); may be nil
+	hangup atomic.Pointer[func()]        // of Conn.OnHangup; whoever swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write
 // says otherwise, unless a connect is under way; reading waits for the first event,
 // which the poller reports at once if there is something.
-func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
+func (d *desc) init(fd int, k kind, l *engine.Loop, writable bool) error {
 	p, ok := l.Poller().(registrar)
 	if !ok {
 		return errForeignPoller
@@ -122,14 +123,14 @@ func (d *desc) init(fd int, k kind, l *task.Loop, writable bool) error {
 			return err
 		}
 	}
-	task.Descriptors.Acquire(1)
+	engine.Descriptors.Acquire(1)
 	return nil
 }
 
 // own reports whether the caller runs on d's loop, where it can't overlap the poller that
 // serves d.
 func (d *desc) own() bool {
-	return task.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
+	return engine.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
 }
 
 // exhausted is slot.exhausted for a slot of d. If d has got loose since own was found out, an
@@ -151,6 +152,7 @@ func (d *desc) deliver(in, out, hangup bool) {
 			d.flags.Or(flagHangup)
 		}
 		d.ticket.Hangup()
+		d.tellHangup()
 	}
 	if in {
 		if w := d.read.event(); w == hooked {
@@ -172,7 +174,7 @@ func (d *desc) deliver(in, out, hangup bool) {
 
 // takeHook returns the hook, and where it comes in, after the slot has said hooked to the
 // caller.
-func (d *desc) takeHook() (func(), *task.Entrance) {
+func (d *desc) takeHook() (func(), *engine.Entrance) {
 	fn, e := d.hook, d.entrance
 	d.hook, d.entrance = nil, nil
 	d.read.p.Store(ready)
@@ -181,7 +183,7 @@ func (d *desc) takeHook() (func(), *task.Entrance) {
 
 // startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
 // anywhere.
-func (d *desc) startHook(e *task.Entrance, fn func()) {
+func (d *desc) startHook(e *engine.Entrance, fn func()) {
 	if d.loop.Runs() {
 		d.start(e, fn)
 		return
@@ -190,7 +192,7 @@ func (d *desc) startHook(e *task.Entrance, fn func()) {
 }
 
 // start runs a hook as a new task of d's loop. Own loop only.
-func (d *desc) start(e *task.Entrance, hook func()) {
+func (d *desc) start(e *engine.Entrance, hook func()) {
 	if d.ended = e == nil; !d.ended {
 		d.loop.StartAt(e, d.client, &d.ticket, hook)
 		return
@@ -218,7 +220,7 @@ func (d *desc) giveUp() {
 }
 
 // interrupted wakes what slot.interrupt returned.
-func (d *desc) interrupted(w *task.Waiter) {
+func (d *desc) interrupted(w *engine.Waiter) {
 	switch w {
 	case nil:
 	case hooked:
@@ -245,8 +247,8 @@ func (d *desc) failed(expired uint32) error {
 // the direction. After an error the slot is as if the caller had never been there. A
 // task that is unwound while it is parked (the runtime is closing) must not stay published,
 // and then gives up the lock of held, if that is not 0.
-func (d *desc) wait(s *slot, expired uint32, why task.Reason, own bool, held side) error {
-	w := task.Self()
+func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held side) error {
+	w := engine.Self()
 	if w.Loop() == nil {
 		return d.waitPlain(w, s, expired, why)
 	}
@@ -288,7 +290,7 @@ type (
 )
 
 // waitOn is what to wait on with the lock of held, 0: which the caller unlocks.
-func (d *desc) waitOn(held side) task.WaitPoint {
+func (d *desc) waitOn(held side) engine.WaitPoint {
 	switch held {
 	case readSide:
 		return (*waitReading)(d)
@@ -302,22 +304,22 @@ func (d *waitUnlocked) DescribeWait() string { return (*desc)(d).DescribeWait() 
 func (d *waitReading) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 func (d *waitWriting) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 
-// Withdraw implements task.WaitPoint.
-func (d *waitUnlocked) Withdraw(w *task.Waiter) bool {
+// Withdraw implements engine.WaitPoint.
+func (d *waitUnlocked) Withdraw(w *engine.Waiter) bool {
 	return d.read.withdraw(w) || d.write.withdraw(w)
 }
 
-// Withdraw implements task.WaitPoint.
-func (d *waitReading) Withdraw(w *task.Waiter) bool { return d.read.withdraw(w) }
+// Withdraw implements engine.WaitPoint.
+func (d *waitReading) Withdraw(w *engine.Waiter) bool { return d.read.withdraw(w) }
 
-// Withdraw implements task.WaitPoint.
-func (d *waitWriting) Withdraw(w *task.Waiter) bool { return d.write.withdraw(w) }
+// Withdraw implements engine.WaitPoint.
+func (d *waitWriting) Withdraw(w *engine.Waiter) bool { return d.write.withdraw(w) }
 
-// Unwound implements task.Unwinder.
-func (d *waitReading) Unwound(*task.Waiter) { (*desc)(d).unlock(readSide) }
+// Unwound implements engine.Unwinder.
+func (d *waitReading) Unwound(*engine.Waiter) { (*desc)(d).unlock(readSide) }
 
-// Unwound implements task.Unwinder.
-func (d *waitWriting) Unwound(*task.Waiter) { (*desc)(d).unlock(writeSide) }
+// Unwound implements engine.Unwinder.
+func (d *waitWriting) Unwound(*engine.Waiter) { (*desc)(d).unlock(writeSide) }
 
 // DescribeWait names the descriptor in dumps of what tasks wait for.
 func (d *desc) DescribeWait() string {
@@ -343,7 +345,7 @@ func (d *desc) receive(b []byte) (n int, err error) {
 			break
 		}
 		if !d.read.begin(own) {
-			if err = d.wait(&d.read, flagReadExpired, task.ReasonRead, own, readSide); err != nil {
+			if err = d.wait(&d.read, flagReadExpired, engine.ReasonRead, own, readSide); err != nil {
 				break
 			}
 		}
@@ -378,11 +380,11 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	return n, err
 }
 
-// pace lets others have a turn now and then, see task.Loop.Pace. own is what d.own says.
+// pace lets others have a turn now and then, see engine.Loop.Pace. own is what d.own says.
 func (d *desc) pace(own bool, n int) {
 	if own {
 		d.loop.Pace(n)
-	} else if l := task.CurrentLoop(); l != nil {
+	} else if l := engine.CurrentLoop(); l != nil {
 		l.Pace(n)
 	}
 }
@@ -446,7 +448,7 @@ func (d *desc) send(b []byte) (sent int, err error) {
 			break
 		}
 		if !d.write.begin(own) {
-			if err = d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, writeSide); err != nil {
+			if err = d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, writeSide); err != nil {
 				break
 			}
 		}
@@ -496,14 +498,14 @@ func (d *desc) piece(b []byte) []byte {
 
 // attempt runs try until it returns something else than EAGAIN, parking in between.
 // It is receive and send for everything less frequent. try must not park.
-func (d *desc) attempt(sd side, why task.Reason, try func() syscall.Errno) error {
+func (d *desc) attempt(sd side, why engine.Reason, try func() syscall.Errno) error {
 	own, err := d.attemptLocked(sd, why, try)
 	d.pace(own, 0)
 	return err
 }
 
 // attemptLocked is attempt without the turn of others afterwards. It tells what d.own says.
-func (d *desc) attemptLocked(sd side, why task.Reason, try func() syscall.Errno) (own bool, err error) {
+func (d *desc) attemptLocked(sd side, why engine.Reason, try func() syscall.Errno) (own bool, err error) {
 	if err := d.lock(sd); err != nil {
 		return false, err
 	}

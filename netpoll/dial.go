@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Dial connects to address. Networks are tcp, tcp4, tcp6, unix, udp, udp4, udp6 and
@@ -80,7 +80,7 @@ func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr) (c net.Conn, fai
 		if err == nil {
 			failed, err = &addrs[i], one
 		}
-		if ctx.Err() != nil || task.Context().Err() != nil {
+		if ctx.Err() != nil || engine.Context().Err() != nil {
 			break
 		}
 	}
@@ -174,7 +174,7 @@ func (x *dialing) dialOnce(ctx context.Context, sa sockaddr, deadline time.Time)
 }
 
 // connect starts the connection and waits for it (connect(2)). It owns fd.
-func connect(ctx context.Context, loop *task.Loop, fd int, sa sockaddr, deadline time.Time) (*Conn, error) {
+func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr, deadline time.Time) (*Conn, error) {
 	e := startConnect(ctx, fd, &sa, deadline)
 	if e != nil && e != error(unix.EINPROGRESS) {
 		unix.Close(fd)
@@ -232,7 +232,7 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 		if !deadline.IsZero() && time.Until(deadline) <= 0 {
 			return errDialTimeout
 		}
-		if err := task.Sleep(pause); err != nil {
+		if err := engine.Sleep(pause); err != nil {
 			return ended(err)
 		}
 	}
@@ -242,7 +242,7 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
 	c.d.setDeadline(flagWriteExpired, deadline)
 	stop := context.AfterFunc(ctx, func() { c.d.setDeadline(flagWriteExpired, epoch()) })
-	err := c.d.attempt(writeSide, task.ReasonConnect, func() syscall.Errno {
+	err := c.d.attempt(writeSide, engine.ReasonConnect, func() syscall.Errno {
 		e, err := unix.GetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		if err != nil {
 			return err.(syscall.Errno)

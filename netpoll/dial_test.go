@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestDialErrors(t *testing.T) {
@@ -76,7 +76,7 @@ func fullListener(t *testing.T) string {
 }
 
 func TestDialTimeout(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		address := fullListener(t)
 		check := func() {
 			start := time.Now()
@@ -107,7 +107,7 @@ func TestDialTimeout(t *testing.T) {
 		// The end of the task's own context ends it too.
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		dialer, err := rt.Spawn(task.Options{Context: ctx}, func() {
+		dialer, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 			if _, err := Dial("tcp", address); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Dial in a task whose context ends: %v, want context.DeadlineExceeded", err)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Dialer says how to connect. The zero value is what Dial uses. It may be used by several at once.
@@ -65,7 +65,7 @@ const defaultFallbackDelay = 300 * time.Millisecond
 // A dialing is one Dial.
 type dialing struct {
 	*Dialer
-	loop     *task.Loop
+	loop     *engine.Loop
 	network  string
 	deadline time.Time
 }
@@ -185,7 +185,7 @@ type dialled struct {
 // first.
 func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn, *sockaddr, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	results := task.NewChan[dialled](2)
+	results := engine.NewChan[dialled](2)
 	running := 0
 	start := func(addrs []sockaddr, isFirst bool) {
 		running++
@@ -193,15 +193,15 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn,
 			c, failed, err := x.inTurn(ctx, addrs)
 			results.TrySend(dialled{c, failed, err, isFirst})
 		}
-		if task.Current() != nil {
-			task.Go(run)
+		if engine.Current() != nil {
+			engine.Go(run)
 		} else {
 			go run()
 		}
 	}
 	defer func() { // those that are not taken
 		cancel()
-		task.Shield(context.Background(), func() error {
+		engine.Shield(context.Background(), func() error {
 			for ; running > 0; running-- {
 				if r, err := results.Recv(); err == nil && r.c != nil {
 					r.c.Close()
@@ -218,11 +218,11 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn,
 	var failure dialled
 	for begun := false; ; {
 		var r dialled
-		cases := []task.Case{results.RecvCase(&r), task.AfterCase(delay)}
+		cases := []engine.Case{results.RecvCase(&r), engine.AfterCase(delay)}
 		if begun {
 			cases = cases[:1]
 		}
-		i, err := task.Select(cases...)
+		i, err := engine.Select(cases...)
 		if err != nil {
 			return nil, &first[0], ended(err)
 		}
@@ -331,7 +331,7 @@ func adoptSocket(fd int) (net.Conn, error) {
 }
 
 // newConnOf is newConn for a socket that others may hold too.
-func newConnOf(fd int, network string, loop *task.Loop, remote sockaddr) (*Conn, error) {
+func newConnOf(fd int, network string, loop *engine.Loop, remote sockaddr) (*Conn, error) {
 	c := &Conn{remote: remote}
 	c.d.owner = c
 	c.d.flags.Store(flagShared)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestDialerLocalAddress(t *testing.T) {
@@ -163,7 +163,7 @@ func TestDialerFallsBack(t *testing.T) {
 		loop, err := ownLoop()
 		must(t, err)
 		d := &dialing{Dialer: &Dialer{FallbackDelay: time.Millisecond}, loop: loop, network: "tcp"}
-		stop := task.AfterFunc(5*time.Millisecond, cancel)
+		stop := engine.AfterFunc(5*time.Millisecond, cancel)
 		defer stop.Stop()
 		if c, _, err := d.race(ctx, mute, mute); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v, %v", c, err)

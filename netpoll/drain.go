@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 func (ln *Listener) Drain(ctx context.Context) error {
 	var err error
 	if !ln.shared {
-		task.Offload(func() { err = ln.drain(ctx) })
+		engine.Offload(func() { err = ln.drain(ctx) })
 	}
 	if closed := ln.Close(); err == nil {
 		err = closed

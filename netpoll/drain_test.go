@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // TestDrain: what was in the backlog is served, and nothing after.
@@ -21,7 +21,7 @@ func TestDrain(t *testing.T) {
 	const clients = 32
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, rt *task.Runtime) {
+			everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 				address := "127.0.0.1:0"
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
@@ -113,7 +113,7 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 
 // TestUnread on every poller, as some receive before anybody reads.
 func TestUnread(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ours, theirs := connPair(t, "tcp")
 		if ours.Unread() {
 			t.Error("nothing was sent")

@@ -7,16 +7,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 var errNoRing = errors.New("netpoll: the poller was made without a ring (NoRing)")
 
 // NoRing makes of a constructor of pollers one whose pollers refuse Driver, so that
 // package aio serves files with threads. What the poller itself uses does not change.
-func NoRing(newPoller func() (task.Poller, error)) func() (task.Poller, error) {
-	return func() (task.Poller, error) {
+func NoRing(newPoller func() (engine.Poller, error)) func() (engine.Poller, error) {
+	return func() (engine.Poller, error) {
 		p, err := newPoller()
 		if err != nil {
 			return nil, err

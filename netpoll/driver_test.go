@@ -12,18 +12,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A driven poller lends its ring.
 type driven interface {
-	task.Poller
+	engine.Poller
 	Driver() (*uring.Driver, error)
 }
 
 // hosts are the pollers that do without a ring themselves.
-var hosts = map[string]func() (task.Poller, error){"epoll": NewEpoll, "poll": NewPoll}
+var hosts = map[string]func() (engine.Poller, error){"epoll": NewEpoll, "poll": NewPoll}
 
 // eachHost runs the test with the ring of each poller that does without one itself.
 func eachHost(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
@@ -67,7 +67,7 @@ func rings() int {
 type outcome struct {
 	res    int32
 	done   bool
-	waiter *task.Waiter // woken, if not nil
+	waiter *engine.Waiter // woken, if not nil
 	ts     unix.Timespec
 }
 
@@ -210,16 +210,16 @@ func TestNoRing(t *testing.T) {
 			}
 		})
 	}
-	if p, err := NoRing(func() (task.Poller, error) { return nil, unix.EMFILE })(); p != nil || !errors.Is(err, unix.EMFILE) {
+	if p, err := NoRing(func() (engine.Poller, error) { return nil, unix.EMFILE })(); p != nil || !errors.Is(err, unix.EMFILE) {
 		t.Errorf("NoRing of a constructor that fails: %v, %v; want its error", p, err)
 	}
-	if p, err := NoRing(func() (task.Poller, error) { return idlePoller{}, nil })(); p != nil || err == nil {
+	if p, err := NoRing(func() (engine.Poller, error) { return idlePoller{}, nil })(); p != nil || err == nil {
 		t.Errorf("NoRing of somebody else's poller: %v, %v; want an error", p, err)
 	}
 }
 
 // idlePoller is a poller of somebody else.
-type idlePoller struct{ task.Poller }
+type idlePoller struct{ engine.Poller }
 
 func (idlePoller) Close() error { return nil }
 
@@ -230,7 +230,7 @@ func TestRingInARuntime(t *testing.T) {
 			rt := s.start(t)
 			var refused error // to skip ends the goroutine, which must not be a task's
 			inTask(t, rt, func() {
-				d, err := task.CurrentLoop().Poller().(driven).Driver()
+				d, err := engine.CurrentLoop().Poller().(driven).Driver()
 				if err != nil {
 					refused = err
 					return
@@ -238,10 +238,10 @@ func TestRingInARuntime(t *testing.T) {
 				for range 3 {
 					e, err := d.Entry()
 					must(t, err)
-					o := &outcome{waiter: task.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
+					o := &outcome{waiter: engine.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
 					uring.PrepareTimeout(e, &o.ts, 0, 0)
 					d.Track(e, o)
-					must(t, o.waiter.Wait(task.ReasonDisk, nil))
+					must(t, o.waiter.Wait(engine.ReasonDisk, nil))
 					o.waiter.Release()
 					if o.res != -int32(unix.ETIME) {
 						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // maxEvents is how many events one Poll takes; the kernel keeps the rest for the next.
@@ -37,7 +37,7 @@ type epoll struct {
 
 // NewEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
 // *os.SyscallError: EMFILE, ENFILE, ENOMEM (epoll_create1(2), eventfd(2)).
-func NewEpoll() (task.Poller, error) {
+func NewEpoll() (engine.Poller, error) {
 	fd, err := epollCreate()
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -73,7 +73,7 @@ func (p *epoll) Driver() (*uring.Driver, error) {
 	})
 }
 
-// Poll implements task.Poller: one system call, at most 512 events. A ring adds another if
+// Poll implements engine.Poller: one system call, at most 512 events. A ring adds another if
 // there is something to hand over to it.
 func (p *epoll) Poll(timeout time.Duration) error {
 	timeout, err := p.ringHost.before(timeout)
@@ -198,13 +198,13 @@ func milliseconds(d time.Duration) int {
 	return int(min(ms, math.MaxInt32))
 }
 
-// Wake implements task.Poller.
+// Wake implements engine.Poller.
 func (p *epoll) Wake() error { return p.waker.wake() }
 
-// Active implements task.Poller.
+// Active implements engine.Poller.
 func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
-// Close implements task.Poller: requests in flight are cancelled, descriptors still
+// Close implements engine.Poller: requests in flight are cancelled, descriptors still
 // registered are closed, and what waits on them gets net.ErrClosed.
 func (p *epoll) Close() error {
 	err := p.ringHost.close()

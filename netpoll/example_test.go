@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // An echo server and a client of it, each in tasks.
 func Example() {
-	rt, err := task.New(task.Config{NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -25,7 +25,7 @@ func Example() {
 			return err
 		}
 		defer ln.Close()
-		task.Go(func() {
+		engine.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
 				io.Copy(c, c)
@@ -49,7 +49,7 @@ func Example() {
 
 // A server that holds no task, stack or buffer for a connection that is idle.
 func ExampleConn_OnReadable() {
-	rt, err := task.New(task.Config{NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -71,7 +71,7 @@ func ExampleConn_OnReadable() {
 			return err
 		}
 		defer s.Close()
-		done := task.NewChan[bool](0)
+		done := engine.NewChan[bool](0)
 		if err := s.OnReadable(func() {
 			buf := make([]byte, 100)
 			n, _ := s.Read(buf)

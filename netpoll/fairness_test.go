@@ -8,7 +8,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // steady is an operation that never has to wait: more is there, or more room, than the test uses.
@@ -131,19 +131,19 @@ func TestWhoNeverWaitsGivesWay(t *testing.T) {
 }
 
 // givesWay does x on loop at; its descriptors belong to loop 0.
-func givesWay(t *testing.T, rt *task.Runtime, x steady, at int) {
+func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
 	var do func() error
 	var stop func()
-	must(t, task.GoOn(rt.Loop(0), func() { do, stop = x.open(t) }).Join())
-	must(t, task.GoOn(rt.Loop(at), func() {
+	must(t, engine.GoOn(rt.Loop(0), func() { do, stop = x.open(t) }).Join())
+	must(t, engine.GoOn(rt.Loop(at), func() {
 		done, most, since := false, 0, 0
-		other := task.GoOn(rt.Loop(at), func() {
+		other := engine.GoOn(rt.Loop(at), func() {
 			for !done {
 				most, since = max(most, since), 0
-				task.Yield()
+				engine.Yield()
 			}
 		})
-		task.Yield()
+		engine.Yield()
 		for range steadyCalls {
 			since++
 			must(t, do())
@@ -155,7 +155,7 @@ func givesWay(t *testing.T, rt *task.Runtime, x steady, at int) {
 			t.Errorf("%d operations without a turn of the other task, want 65 at most", most)
 		}
 	}).Join())
-	must(t, task.GoOn(rt.Loop(0), stop).Join())
+	must(t, engine.GoOn(rt.Loop(0), stop).Join())
 }
 
 // What is too much for one system call arrives in order, and a datagram is never cut.

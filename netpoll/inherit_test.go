@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // TestListenOnAnothersSocket: connections that come before, and while two listeners have the
@@ -168,9 +168,9 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 	}
 }
 
-func newRuntime(t *testing.T, loops int) *task.Runtime {
+func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
-	rt, err := task.New(task.Config{Loops: loops, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // desc.life counts the users of a descriptor, so that close(2) happens once, after the
@@ -40,7 +40,7 @@ type lockQueue struct{ head, tail *lockWaiter }
 
 type lockWaiter struct {
 	d       *desc
-	w       *task.Waiter
+	w       *engine.Waiter
 	sd      side
 	granted bool // guarded by desc.mu until woken
 	next    *lockWaiter
@@ -147,10 +147,10 @@ func (d *desc) lockSlow(sd side) error {
 			break
 		}
 	}
-	e := &lockWaiter{d: d, w: task.Self(), sd: sd}
+	e := &lockWaiter{d: d, w: engine.Self(), sd: sd}
 	d.queue.push(e)
 	d.mu.Unlock()
-	err := e.w.Wait(task.ReasonDescriptor, e)
+	err := e.w.Wait(engine.ReasonDescriptor, e)
 	e.w.Release()
 	if err != nil {
 		return &contextError{err}
@@ -161,11 +161,11 @@ func (d *desc) lockSlow(sd side) error {
 	return nil
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (e *lockWaiter) DescribeWait() string { return e.d.DescribeWait() }
 
-// Withdraw implements task.WaitPoint.
-func (e *lockWaiter) Withdraw(*task.Waiter) bool {
+// Withdraw implements engine.WaitPoint.
+func (e *lockWaiter) Withdraw(*engine.Waiter) bool {
 	d := e.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -274,29 +274,29 @@ func (d *desc) shut() error {
 
 // awaitFree gives up the caller's use and parks until the last user has closed the fd.
 func (d *desc) awaitFree() {
-	if task.Current() == nil && task.CurrentLoop() != nil {
+	if engine.Current() == nil && engine.CurrentLoop() != nil {
 		d.unuse() // the loop's own goroutine must not wait
 		return
 	}
-	w := task.Self()
+	w := engine.Self()
 	d.closer.Store(w)
 	d.unuse()
-	w.Wait(task.ReasonClose, (*waitFree)(d)) // cancelled or not, there is nothing to undo
+	w.Wait(engine.ReasonClose, (*waitFree)(d)) // cancelled or not, there is nothing to undo
 	w.Release()
 }
 
 // A waitFree is a desc whose last user is waited for.
 type waitFree desc
 
-// Withdraw implements task.WaitPoint.
-func (d *waitFree) Withdraw(w *task.Waiter) bool { return d.closer.CompareAndSwap(w, nil) }
+// Withdraw implements engine.WaitPoint.
+func (d *waitFree) Withdraw(w *engine.Waiter) bool { return d.closer.CompareAndSwap(w, nil) }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (d *waitFree) DescribeWait() string { return (*desc)(d).DescribeWait() }
 
 // free closes the fd. Its caller was the last user.
 func (d *desc) free() {
-	task.Descriptors.Release(1)
+	engine.Descriptors.Release(1)
 	if d.onFree != nil {
 		d.onFree()
 	}

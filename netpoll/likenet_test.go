@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A library is package net or this one, for what both are to do alike.
@@ -86,7 +86,7 @@ func shape(err error, hide ...string) string {
 
 // Dials that a deadline or their context ends say what those of package net say.
 func TestEndedDialsAreLikeNets(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		full := fullListener(t)
 		past := func() (context.Context, context.CancelFunc) {
 			return context.WithDeadline(context.Background(), time.Now().Add(-time.Minute))
@@ -148,7 +148,7 @@ func TestDialOfACancelledTask(t *testing.T) {
 	full := fullListener(t)
 	cause := errors.New("no more")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	dialer, err := rt.Spawn(task.Options{Context: ctx}, func() {
+	dialer, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 		_, err := Dial("tcp", full)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), full+": operation was canceled") {
 			t.Errorf("Dial in a task that is cancelled: %v, want context.Canceled and the cause", err)
@@ -208,7 +208,7 @@ func dialWildcard(n library, network, listen, dial string, note func(string, ...
 
 // A socket connected to a peer reads, writes and fails as that of package net.
 func TestConnectedPacketsAreLikeNets(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		check := func() {
 			for _, network := range networks("udp", "udp4", "udp6", "unixgram") {
 				likeNet(t, network, func(n library, note func(string, ...any)) { talk(t, n, network, note) })

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Listener accepts stream connections. It implements net.Listener, so that
@@ -101,7 +101,7 @@ func firstIPv4(addrs []sockaddr) sockaddr {
 	return addrs[0]
 }
 
-func (lc ListenConfig) listenOn(l *task.Loop, network string, sa sockaddr) (*Listener, error) {
+func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr) (*Listener, error) {
 	family, v6only := familyFor(network, &sa)
 	fd, err := newSocket(family, unix.SOCK_STREAM)
 	if err != nil {
@@ -116,7 +116,7 @@ func (lc ListenConfig) listenOn(l *task.Loop, network string, sa sockaddr) (*Lis
 }
 
 // setUp binds and listens. If it fails, fd is still the caller's.
-func (lc ListenConfig) setUp(fd int, l *task.Loop, network string, sa sockaddr, family int, v6only bool) (*Listener, error) {
+func (lc ListenConfig) setUp(fd int, l *engine.Loop, network string, sa sockaddr, family int, v6only bool) (*Listener, error) {
 	if family != unix.AF_UNIX {
 		if family == unix.AF_INET6 {
 			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
@@ -180,7 +180,7 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.unlink = unlink && ln.family == unix.AF_UNIX && ln.local.path[0] != '@'
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (ln *Listener) DescribeWait() string { return ln.network + " listener " + ln.local.String() }
 
 // Addr implements net.Listener.
@@ -209,7 +209,7 @@ func (ln *Listener) Accept() (net.Conn, error) {
 // forbade one connection (EPERM, EACCES), or the kernel failed in another way (EIO): wait
 // a little, and accept again, as Serve and http.Server do.
 func (ln *Listener) AcceptConn() (*Conn, error) {
-	l := task.CurrentLoop()
+	l := engine.CurrentLoop()
 	if l == nil {
 		l = ln.d.loop.Runtime().NextLoop()
 	}
@@ -247,13 +247,13 @@ func lasting(err error) bool {
 	return errors.As(err, new(*contextError))
 }
 
-func (ln *Listener) accept(l *task.Loop) (*Conn, error) {
+func (ln *Listener) accept(l *engine.Loop) (*Conn, error) {
 	var (
 		rsa   unix.RawSockaddrAny
 		fd    int32
 		salen uint32
 	)
-	own, err := ln.d.attemptLocked(readSide, task.ReasonAccept, func() (e syscall.Errno) {
+	own, err := ln.d.attemptLocked(readSide, engine.ReasonAccept, func() (e syscall.Errno) {
 		for {
 			if e = ln.injected(); e == 0 {
 				fd, salen, e = ln.d.accept(&rsa)

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -136,7 +136,7 @@ func TestAcceptDeadline(t *testing.T) {
 
 // Connections that are reset while they wait to be accepted do not end Accept.
 func TestAcceptAfterReset(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *task.Runtime) { acceptAfterReset(t) })
+	everywhere(t, func(t *testing.T, _ *engine.Runtime) { acceptAfterReset(t) })
 }
 
 func acceptAfterReset(t *testing.T) {
@@ -167,7 +167,7 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 	ln, err := Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	for i := range 3 {
-		task.GoOn(rt.Loop(i), func() {
+		engine.GoOn(rt.Loop(i), func() {
 			c, err := Dial("tcp", ln.Addr().String())
 			must(t, err)
 			s, err := ln.AcceptConn()
@@ -179,7 +179,7 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 			must(t, s.Close())
 		}).Join()
 	}
-	seen := make(map[*task.Loop]bool)
+	seen := make(map[*engine.Loop]bool)
 	for range 3 {
 		c, err := Dial("tcp", ln.Addr().String())
 		must(t, err)
@@ -196,7 +196,7 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for _, network := range networks("tcp", "tcp6", "unix") {
 			ln, err := Listen(network, testAddress(t, network))
 			must(t, err)
@@ -204,7 +204,7 @@ func TestServe(t *testing.T) {
 			var served error
 			server := rt.Go(func() {
 				served = Serve(ln, func(c *Conn) {
-					if c.Loop() != task.CurrentLoop() {
+					if c.Loop() != engine.CurrentLoop() {
 						t.Error("handler and connection are on different loops")
 					}
 					handled[c.Loop().Index()].Add(1)
@@ -257,11 +257,11 @@ func TestServe(t *testing.T) {
 
 // Connections are taken by the tasks that accept, one on each loop, and on their loop.
 func TestServeInline(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		var mu sync.Mutex
-		takers := map[*task.Loop]*task.Task{}
+		takers := map[*engine.Loop]*engine.Task{}
 		answer := func(c *Conn) {
 			var b [1]byte
 			if _, err := io.ReadFull(c, b[:]); err == nil {
@@ -274,8 +274,8 @@ func TestServeInline(t *testing.T) {
 			served = ServeInline(ln, func(c *Conn) {
 				mu.Lock()
 				defer mu.Unlock()
-				me := task.Current()
-				if was := takers[c.Loop()]; c.Loop() != task.CurrentLoop() || was != nil && was != me {
+				me := engine.Current()
+				if was := takers[c.Loop()]; c.Loop() != engine.CurrentLoop() || was != nil && was != me {
 					t.Errorf("%v takes a connection of %v, before it did %v", me, c.Loop(), was)
 				}
 				takers[c.Loop()] = me
@@ -334,12 +334,12 @@ func TestServeEndsWithContext(t *testing.T) {
 	everywhere(t, serveEndsWithContext)
 }
 
-func serveEndsWithContext(t *testing.T, rt *task.Runtime) {
+func serveEndsWithContext(t *testing.T, rt *engine.Runtime) {
 	ln, err := ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var served error
-	server, err := rt.Spawn(task.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) })
+	server, err := rt.Spawn(engine.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) })
 	must(t, err)
 	awaitWaiter(&ln.d.read)
 	cancel()
@@ -354,7 +354,7 @@ func serveEndsWithContext(t *testing.T, rt *task.Runtime) {
 }
 
 func TestHTTPServer(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		body := string(pattern(200_000))

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A descriptor is loose while its events come through looseSet, which belongs to the
@@ -148,6 +148,7 @@ func (d *desc) deliverLoose(in, out, hangup bool) {
 		if d.flags.Load()&flagEnters != 0 {
 			d.loop.Post(d.ticket.Hangup)
 		}
+		d.tellHangup()
 	}
 	if in {
 		d.take(d.read.event(), hangup)
@@ -158,7 +159,7 @@ func (d *desc) deliverLoose(in, out, hangup bool) {
 }
 
 // take wakes or runs what slot.event has returned, off the loop.
-func (d *desc) take(w *task.Waiter, hangup bool) {
+func (d *desc) take(w *engine.Waiter, hangup bool) {
 	switch w {
 	case nil:
 	case hooked:
@@ -208,7 +209,7 @@ func (s *looseSet) remove(d *desc) {
 // looseFromStart makes d, which is about to be registered by a plain goroutine, loose: most
 // likely that is going to use it.
 func (d *desc) looseFromStart() {
-	if task.CurrentLoop() == nil && kernel.Net == nil {
+	if engine.CurrentLoop() == nil && kernel.Net == nil {
 		d.flags.Or(flagLoose)
 	}
 }
@@ -273,7 +274,7 @@ func (d *desc) rearm() {
 }
 
 // waitPlain is wait for a plain goroutine, with its Waiter w.
-func (d *desc) waitPlain(w *task.Waiter, s *slot, expired uint32, why task.Reason) error {
+func (d *desc) waitPlain(w *engine.Waiter, s *slot, expired uint32, why engine.Reason) error {
 	defer w.Release()
 	waits := uint32(flagPlainReads)
 	if s == &d.write {

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // holding runs on every loop but the first a task that holds it until the test is over, and
 // runs f as a task of the first, which may wait natively, as libraries do, for goroutines
 // that use connections.
-func holding(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+func holding(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
 	for _, s := range settings() {
 		if s.loops > 2 {
 			continue
@@ -28,11 +28,11 @@ func holding(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
 			var held sync.WaitGroup
 			for i := 1; i < rt.Loops(); i++ {
 				held.Add(1)
-				task.GoOn(rt.Loop(i), func() { held.Done(); <-release })
+				engine.GoOn(rt.Loop(i), func() { held.Done(); <-release })
 			}
 			held.Wait()
 			done := make(chan struct{})
-			task.GoOn(rt.Loop(0), func() { defer close(done); f(t, rt) })
+			engine.GoOn(rt.Loop(0), func() { defer close(done); f(t, rt) })
 			<-done
 			close(release)
 		})
@@ -62,7 +62,7 @@ func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
 // What a goroutine reads, writes, dials, accepts or waits for until a deadline does not need
 // the loop, which its task holds.
 func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
-	holding(t, func(t *testing.T, rt *task.Runtime) {
+	holding(t, func(t *testing.T, rt *engine.Runtime) {
 		c, peer := pairHere(t)
 		defer c.Close()
 		defer peer.Close()
@@ -119,7 +119,7 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 }
 
 func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
-	holding(t, func(t *testing.T, rt *task.Runtime) {
+	holding(t, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		defer ln.Close()
@@ -154,7 +154,7 @@ func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 }
 
 func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
-	holding(t, func(t *testing.T, rt *task.Runtime) {
+	holding(t, func(t *testing.T, rt *engine.Runtime) {
 		r, w, err := Pipe()
 		must(t, err)
 		defer r.Close()
@@ -179,7 +179,7 @@ func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
 // Tasks and goroutines take turns on a connection: it gets loose and is bound again, and no
 // event is lost.
 func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		c, s := connPair(t, "tcp")
 		defer c.Close()
 		defer s.Close()
@@ -203,7 +203,7 @@ func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 		var looseSeen, boundSeen bool
 		for i := range rounds {
 			if i%2 == 0 {
-				must(t, task.GoOn(c.d.loop, talk).Join())
+				must(t, engine.GoOn(c.d.loop, talk).Join())
 				boundSeen = boundSeen || c.d.flags.Load()&flagLoose == 0
 			} else {
 				talk()
@@ -221,14 +221,14 @@ func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 // As long as a goroutine waits to read, a task that waits to write does not bind the
 // connection.
 func TestBusyGoroutineKeepsItLoose(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		c, peer := pairHere(t)
 		defer c.Close()
 		defer peer.Close()
 		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
 		awaitWaiter(&c.d.read)
 		const size = 8 << 20
-		writer := task.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+		writer := engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
 		awaitWaiter(&c.d.write)
 		if c.d.flags.Load()&flagLoose == 0 {
 			t.Error("the task has bound the connection, whose reader then needs the loop")
@@ -266,12 +266,12 @@ func TestLooseSetGoes(t *testing.T) {
 
 // A task in the middle of a write learns that the connection has got loose meanwhile.
 func TestWriterWhoseConnectionGetsLoose(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		c, peer := pairHere(t)
 		defer c.Close()
 		defer peer.Close()
 		const size = 8 << 20
-		writer := task.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+		writer := engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
 		awaitWaiter(&c.d.write)
 		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
 		awaitWaiter(&c.d.read)

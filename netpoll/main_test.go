@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestMain(m *testing.M) {
@@ -78,12 +78,12 @@ func ownEvents(string) bool { return true }
 // pollers are those of this package.
 var pollers = []struct {
 	name string
-	open func() (task.Poller, error)
+	open func() (engine.Poller, error)
 }{
 	{"epoll", NewEpoll},
 	{"poll", NewPoll},
-	{"uring", func() (task.Poller, error) { return NewUring(UringOptions{}) }},
-	{lockedUring, func() (task.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+	{"uring", func() (engine.Poller, error) { return NewUring(UringOptions{}) }},
+	{lockedUring, func() (engine.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
 }
 
 // lockedUring is for loops that are locked to their threads.
@@ -105,7 +105,7 @@ func refused(err error) bool {
 // A setting is one poller with one number of loops.
 type setting struct {
 	name  string
-	open  func() (task.Poller, error)
+	open  func() (engine.Poller, error)
 	loops int
 }
 
@@ -127,11 +127,11 @@ func settings() []setting {
 }
 
 // start makes a runtime for the length of the test.
-func (s setting) start(t testing.TB) *task.Runtime {
+func (s setting) start(t testing.TB) *engine.Runtime {
 	t.Helper()
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:       s.loops,
-		NewPoller:   func(int) (task.Poller, error) { return s.open() },
+		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
 		HoldLimit:   -1,
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
 		LockThreads: strings.HasPrefix(s.name, lockedUring),
@@ -149,7 +149,7 @@ func (s setting) start(t testing.TB) *task.Runtime {
 }
 
 // everywhere runs the test in every setting.
-func everywhere(t *testing.T, f func(t *testing.T, rt *task.Runtime)) {
+func everywhere(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
 	for _, s := range settings() {
 		t.Run(s.name, func(t *testing.T) { f(t, s.start(t)) })
 	}
@@ -176,10 +176,10 @@ func onOneOf(poller string, loops int) setting {
 }
 
 // withEpoll runs a runtime of two loops, on epoll unless a flag says otherwise.
-func withEpoll(t testing.TB) *task.Runtime { return onOne(t, 2).start(t) }
+func withEpoll(t testing.TB) *engine.Runtime { return onOne(t, 2).start(t) }
 
 // inTask runs f as a task and waits for it.
-func inTask(t testing.TB, rt *task.Runtime, f func()) {
+func inTask(t testing.TB, rt *engine.Runtime, f func()) {
 	t.Helper()
 	if err := rt.Go(f).Join(); err != nil {
 		t.Fatalf("task: %v", err)

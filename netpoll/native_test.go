@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // Tasks that wait natively are detached. These tests are in a package of their own, because
@@ -29,22 +29,22 @@ import (
 var nativeSeed = flag.Uint64("native.seed", 0, "seed of the random test of native waits; 0: a new one")
 
 // native runs f with each poller and 1 and 2 loops.
-func native(t *testing.T, cfg task.Config, f func(t *testing.T, rt *task.Runtime)) {
+func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Runtime)) {
 	for _, p := range []struct {
 		name string
-		open func() (task.Poller, error)
+		open func() (engine.Poller, error)
 	}{
 		{"epoll", netpoll.NewEpoll},
 		{"poll", netpoll.NewPoll},
-		{"uring", func() (task.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }},
+		{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }},
 	} {
 		for _, loops := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/loops=%d", p.name, loops), func(t *testing.T) {
 				cfg := cfg
 				cfg.Loops = loops
-				cfg.NewPoller = func(int) (task.Poller, error) { return p.open() }
+				cfg.NewPoller = func(int) (engine.Poller, error) { return p.open() }
 				cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-				rt, err := task.New(cfg)
+				rt, err := engine.New(cfg)
 				if err != nil && p.name == "uring" {
 					t.Skip(err)
 				}
@@ -132,20 +132,20 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 			return func() { r.Read(make([]byte, 1)) }, func() { w.Close() }
 		},
 	}
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		for name, make := range waits {
 			wait, end := make()
 			ctx, cancel := context.WithCancel(context.WithValue(context.Background(), nameKey{}, name))
 			defer cancel()
-			waiter, _ := rt.Spawn(task.Options{Loop: rt.Loop(0), Context: ctx, Name: name}, func() {
-				me := task.Current()
+			waiter, _ := rt.Spawn(engine.Options{Loop: rt.Loop(0), Context: ctx, Name: name}, func() {
+				me := engine.Current()
 				wait()
-				if task.Current() != me || task.CurrentLoop() != rt.Loop(0) || task.Context().Value(nameKey{}) != name {
-					t.Errorf("%s: after the wait the task is %v, want %v, on %v in %v", name, task.Current(), me, task.CurrentLoop().Index(), task.Context())
+				if engine.Current() != me || engine.CurrentLoop() != rt.Loop(0) || engine.Context().Value(nameKey{}) != name {
+					t.Errorf("%s: after the wait the task is %v, want %v, on %v in %v", name, engine.Current(), me, engine.CurrentLoop().Index(), engine.Context())
 				}
-				task.Yield()
+				engine.Yield()
 			})
-			ender := task.GoOn(rt.Loop(0), end)
+			ender := engine.GoOn(rt.Loop(0), end)
 			if err := ender.Join(); err != nil {
 				t.Error(err)
 			}
@@ -162,17 +162,17 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 // A detached task ends where it is: by returning, by a panic, by Goexit.
 func TestDetachedTaskEnds(t *testing.T) {
 	var panics []any
-	cfg := task.Config{OnPanic: func(p *task.PanicError) { panics = append(panics, p.Value) }}
-	native(t, cfg, func(t *testing.T, rt *task.Runtime) {
+	cfg := engine.Config{OnPanic: func(p *engine.PanicError) { panics = append(panics, p.Value) }}
+	native(t, cfg, func(t *testing.T, rt *engine.Runtime) {
 		panics = nil
 		for _, end := range []func(){func() {}, func() { panic("over") }, runtime.Goexit} {
 			c := make(chan bool)
-			waiter := task.GoOn(rt.Loop(0), func() { <-c; end() })
-			task.GoOn(rt.Loop(0), func() { close(c) })
+			waiter := engine.GoOn(rt.Loop(0), func() { <-c; end() })
+			engine.GoOn(rt.Loop(0), func() { close(c) })
 			waiter.Join()
 			// What follows runs on the same workers.
 			for range 3 {
-				if err := task.GoOn(rt.Loop(0), func() { task.Yield() }).Join(); err != nil {
+				if err := engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -185,14 +185,14 @@ func TestDetachedTaskEnds(t *testing.T) {
 
 // Others go on while a task sleeps natively, and its own time is not cut short.
 func TestOthersGoOn(t *testing.T) {
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		const nap = 300 * time.Millisecond
 		began := time.Now()
-		sleeper := task.GoOn(rt.Loop(0), func() { time.Sleep(nap) })
+		sleeper := engine.GoOn(rt.Loop(0), func() { time.Sleep(nap) })
 		n := 0
-		task.GoOn(rt.Loop(0), func() {
+		engine.GoOn(rt.Loop(0), func() {
 			for time.Since(began) < nap/2 {
-				task.Sleep(time.Millisecond)
+				engine.Sleep(time.Millisecond)
 				n++
 			}
 		}).Join()
@@ -208,16 +208,16 @@ func TestOthersGoOn(t *testing.T) {
 
 // With DetachAfter < 0, and beyond DetachLimit, a task that waits natively holds its loop.
 func TestDetachLimits(t *testing.T) {
-	held := func(rt *task.Runtime, away int) bool {
+	held := func(rt *engine.Runtime, away int) bool {
 		end := make(chan bool)
-		var tasks []*task.Task
+		var tasks []*engine.Task
 		for range away + 1 {
 			begun := make(chan bool)
-			tasks = append(tasks, task.GoOn(rt.Loop(0), func() { close(begun); <-end }))
+			tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { close(begun); <-end }))
 			<-begun
 		}
 		ran := make(chan bool)
-		next := task.GoOn(rt.Loop(0), func() { close(ran) })
+		next := engine.GoOn(rt.Loop(0), func() { close(ran) })
 		held := false
 		select {
 		case <-ran:
@@ -230,12 +230,12 @@ func TestDetachLimits(t *testing.T) {
 		}
 		return held
 	}
-	native(t, task.Config{DetachAfter: -1}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{DetachAfter: -1}, func(t *testing.T, rt *engine.Runtime) {
 		if !held(rt, 0) {
 			t.Error("a task was detached although DetachAfter is negative")
 		}
 	})
-	native(t, task.Config{DetachLimit: 2}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{DetachLimit: 2}, func(t *testing.T, rt *engine.Runtime) {
 		if !held(rt, 2) {
 			t.Error("a third task was detached, with a DetachLimit of 2")
 		}
@@ -244,10 +244,10 @@ func TestDetachLimits(t *testing.T) {
 
 // A shutdown waits for what is detached, and cancels it.
 func TestShutdownWithDetachedTasks(t *testing.T) {
-	native(t, task.Config{Grace: 10 * time.Millisecond}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{Grace: 10 * time.Millisecond}, func(t *testing.T, rt *engine.Runtime) {
 		c, after := make(chan bool), make(chan error, 1)
-		task.GoOn(rt.Loop(0), func() { <-c; after <- task.Sleep(time.Hour) })
-		if err := task.GoOn(rt.Loop(0), func() {}).Join(); err != nil { // it is detached by now
+		engine.GoOn(rt.Loop(0), func() { <-c; after <- engine.Sleep(time.Hour) })
+		if err := engine.GoOn(rt.Loop(0), func() {}).Join(); err != nil { // it is detached by now
 			t.Fatal(err)
 		}
 		if err := rt.Close(); err == nil {
@@ -270,20 +270,20 @@ func TestRandomNativeWaits(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-native.seed=%d", seed)
-	native(t, task.Config{DetachAfter: 100 * time.Microsecond}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{DetachAfter: 100 * time.Microsecond}, func(t *testing.T, rt *engine.Runtime) {
 		const tasks, rounds = 40, 40
 		var (
 			plain   sync.Mutex
-			ours    task.Mutex
+			ours    engine.Mutex
 			sum     int // guarded by ours
 			pass    = make(chan int, 1)
-			passing = task.NewChan[int](1)
-			all     []*task.Task
+			passing = engine.NewChan[int](1)
+			all     []*engine.Task
 		)
 		for i := range tasks {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
-			all = append(all, task.GoOn(rt.Loop(i%rt.Loops()), func() {
-				me := task.Current()
+			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
+				me := engine.Current()
 				for range rounds {
 					switch rng.IntN(8) {
 					case 0:
@@ -291,7 +291,7 @@ func TestRandomNativeWaits(t *testing.T) {
 					case 1:
 						plain.Lock()
 						if rng.IntN(2) == 0 {
-							task.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
+							engine.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
 						}
 						plain.Unlock()
 					case 2:
@@ -304,21 +304,21 @@ func TestRandomNativeWaits(t *testing.T) {
 						ours.Unlock()
 					case 3:
 						pass <- 1
-						task.Yield()
+						engine.Yield()
 						<-pass
 					case 4:
 						passing.Send(1)
 						passing.Recv()
 					case 5:
 						done := make(chan bool)
-						go func() { task.Sleep(100 * time.Microsecond); close(done) }()
+						go func() { engine.Sleep(100 * time.Microsecond); close(done) }()
 						<-done
 					case 6:
-						task.Go(func() { time.Sleep(time.Duration(rng.IntN(2)) * time.Millisecond) }).Join()
+						engine.Go(func() { time.Sleep(time.Duration(rng.IntN(2)) * time.Millisecond) }).Join()
 					case 7:
-						task.Yield()
+						engine.Yield()
 					}
-					if rng.IntN(3) == 0 && task.Current() != me {
+					if rng.IntN(3) == 0 && engine.Current() != me {
 						t.Errorf("a task has become another")
 					}
 				}
@@ -338,7 +338,7 @@ func TestRandomNativeWaits(t *testing.T) {
 
 // Handlers of Serve that wait natively for other handlers of the same loop.
 func TestServeWithNativeWaits(t *testing.T) {
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		const clients = 10
 		var meet sync.WaitGroup // all handlers wait for each other
 		meet.Add(clients)
@@ -382,7 +382,7 @@ func TestServeWithNativeWaits(t *testing.T) {
 // What net/http's client does in a task: it waits natively for goroutines of its own, which
 // use our connections.
 func TestHTTPClientInTasks(t *testing.T) {
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -396,7 +396,7 @@ func TestHTTPClientInTasks(t *testing.T) {
 		transport := &http.Transport{DialContext: netpoll.DialContext}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport, Timeout: time.Minute}
-		var tasks []*task.Task
+		var tasks []*engine.Task
 		for i := range 20 {
 			tasks = append(tasks, rt.Go(func() {
 				for j := range 5 {
@@ -423,7 +423,7 @@ func TestHTTPClientInTasks(t *testing.T) {
 // What pgx does after a slow write: a goroutine reads in the background while the task writes,
 // and the task then waits for it natively.
 func TestBackgroundReader(t *testing.T) {
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		peer, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -438,7 +438,7 @@ func TestBackgroundReader(t *testing.T) {
 				go func() { defer c.Close(); io.Copy(c, c) }()
 			}
 		}()
-		var tasks []*task.Task
+		var tasks []*engine.Task
 		for range 10 {
 			tasks = append(tasks, rt.Go(func() {
 				c, err := netpoll.Dial("tcp", peer.Addr().String())
@@ -474,7 +474,7 @@ func TestBackgroundReader(t *testing.T) {
 // What net/rpc and yamux do: a goroutine reads answers and gives them to the callers, which wait
 // natively, and write under a sync.Mutex.
 func TestSharedConnectionWithAReader(t *testing.T) {
-	native(t, task.Config{}, func(t *testing.T, rt *task.Runtime) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -499,7 +499,7 @@ func TestSharedConnectionWithAReader(t *testing.T) {
 		if client == nil {
 			return
 		}
-		var tasks []*task.Task
+		var tasks []*engine.Task
 		for i := range 50 {
 			tasks = append(tasks, rt.Go(func() {
 				for range 5 {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestNettest(t *testing.T) {
@@ -40,7 +40,7 @@ func pipeMaker(t *testing.T, network string) nettest.MakePipe {
 }
 
 // inTasks makes the pair in a task, and has every call done by a task.
-func inTasks(rt *task.Runtime, make nettest.MakePipe) nettest.MakePipe {
+func inTasks(rt *engine.Runtime, make nettest.MakePipe) nettest.MakePipe {
 	return func() (c1, c2 net.Conn, stop func(), err error) {
 		rt.Go(func() { c1, c2, stop, err = make() }).Join()
 		return &taskConn{c1, rt}, &taskConn{c2, rt}, stop, err
@@ -50,7 +50,7 @@ func inTasks(rt *task.Runtime, make nettest.MakePipe) nettest.MakePipe {
 // A taskConn runs each call as a task.
 type taskConn struct {
 	c  net.Conn
-	rt *task.Runtime
+	rt *engine.Runtime
 }
 
 // run tells of a call that could not be made because the runtime was closed: nettest

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // hookedConn registers fn with c and returns a function that waits until it has run.
 func hookedConn(t *testing.T, c *Conn, fn func()) (wait func()) {
-	ran := task.NewChan[bool](1)
+	ran := engine.NewChan[bool](1)
 	must(t, c.OnReadable(func() {
-		if task.CurrentLoop() != c.Loop() || task.Current() == nil {
+		if engine.CurrentLoop() != c.Loop() || engine.Current() == nil {
 			t.Error("the function does not run as a task of the connection's loop")
 		}
 		fn()
@@ -100,7 +100,7 @@ func TestOnReadableWhileReading(t *testing.T) {
 
 // A handler that gives its task back between requests: the chain of registrations.
 func TestOnReadableChain(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		const requests = 200
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
@@ -145,8 +145,8 @@ func TestOnReadableChain(t *testing.T) {
 // A registration that is pending when the runtime closes must not leave anything.
 func TestOnReadableAtShutdown(t *testing.T) {
 	for _, s := range settings() {
-		rt, err := task.New(task.Config{
-			Loops: s.loops, NewPoller: func(int) (task.Poller, error) { return s.open() },
+		rt, err := engine.New(engine.Config{
+			Loops: s.loops, NewPoller: func(int) (engine.Poller, error) { return s.open() },
 			LockThreads: strings.HasPrefix(s.name, lockedUring),
 		})
 		if refused(err) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A PacketConn sends and receives datagrams over UDP or a unix socket. It implements
@@ -61,7 +61,7 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 }
 
 // bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
-func bindPacket(fd int, loop *task.Loop, network string, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
+func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
 	c := &PacketConn{network: network, family: family}
 	if family == unix.AF_UNIX {
 		c.unlink = sa.path != "" && sa.path[0] != '@'
@@ -128,7 +128,7 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Tim
 	return c, nil
 }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (c *PacketConn) DescribeWait() string {
 	if c.remote.family != 0 {
 		return c.network + " to " + c.remote.String()
@@ -189,7 +189,7 @@ func (c *PacketConn) receiveFrom(b []byte) (int, sockaddr, error) {
 		n     int
 		salen uint32
 	)
-	err := c.d.attempt(readSide, task.ReasonRead, func() (e syscall.Errno) {
+	err := c.d.attempt(readSide, engine.ReasonRead, func() (e syscall.Errno) {
 		n, salen, e = sysRecvFrom(c.d.fd, b, &rsa)
 		return e
 	})
@@ -242,7 +242,7 @@ func (c *PacketConn) sendTo(b []byte, sa *sockaddr) (int, error) {
 	if c.family == unix.AF_UNIX {
 		err = c.sendUnix(b, &rsa, salen)
 	} else {
-		err = c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+		err = c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
 			return sysSendTo(c.d.fd, b, &rsa, salen)
 		})
 	}
@@ -257,7 +257,7 @@ func (c *PacketConn) sendTo(b []byte, sa *sockaddr) (int, error) {
 func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) error {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		full := false
-		err := c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+		err := c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
 			e := sysSendTo(c.d.fd, b, rsa, salen)
 			if full = e == unix.EAGAIN; full {
 				return 0
@@ -267,7 +267,7 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 		if err != nil || !full {
 			return err
 		}
-		if err := task.Sleep(pause); err != nil {
+		if err := engine.Sleep(pause); err != nil {
 			return &contextError{err}
 		}
 	}

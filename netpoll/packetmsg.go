@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // ReadMsg receives one datagram with its ancillary data, and what it is cut off by: flags are those
@@ -36,7 +36,7 @@ func (c *PacketConn) ReadMsgAddr(b, oob []byte) (n, oobn, flags int, addr net.Ad
 func (c *PacketConn) receiveMsg(b, oob []byte) (n, oobn, flags int, from sockaddr, err error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
-	err = c.d.attempt(readSide, task.ReasonRead, func() (e syscall.Errno) {
+	err = c.d.attempt(readSide, engine.ReasonRead, func() (e syscall.Errno) {
 		n, oobn, flags, salen, e = sysRecvMsg(c.d.fd, b, oob, &rsa)
 		return e
 	})
@@ -65,7 +65,7 @@ func (c *PacketConn) WriteMsg(b, oob []byte, addr netip.AddrPort) (n, oobn int, 
 			return 0, 0, c.opError("write", "sendmsg", to, err)
 		}
 	}
-	err = c.d.attempt(writeSide, task.ReasonWrite, func() syscall.Errno {
+	err = c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
 		return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
 	})
 	if err != nil {

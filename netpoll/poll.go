@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // poller is the fallback on poll(2). It imitates edges: a direction is asked about only
@@ -28,7 +28,7 @@ type poller struct {
 
 // NewPoll makes a poller on poll(2), for one loop. It is slower than NewEpoll and needs
 // nothing but POSIX. Errors are *os.SyscallError from eventfd(2).
-func NewPoll() (task.Poller, error) {
+func NewPoll() (engine.Poller, error) {
 	p := &poller{}
 	if err := p.waker.open(); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (p *poller) Driver() (*uring.Driver, error) {
 	return p.ringHost.lend(func(int) error { return nil })
 }
 
-// Poll implements task.Poller.
+// Poll implements engine.Poller.
 func (p *poller) Poll(timeout time.Duration) error {
 	timeout, err := p.ringHost.before(timeout)
 	ring := int32(-1) // poll(2) passes over it
@@ -117,13 +117,13 @@ func (p *poller) wait(timeout time.Duration) (int, syscall.Errno) {
 	return int(n), e
 }
 
-// Wake implements task.Poller.
+// Wake implements engine.Poller.
 func (p *poller) Wake() error { return p.waker.wake() }
 
-// Active implements task.Poller.
+// Active implements engine.Poller.
 func (p *poller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
-// Close implements task.Poller: requests in flight are cancelled, descriptors still
+// Close implements engine.Poller: requests in flight are cancelled, descriptors still
 // registered are closed, and what waits on them gets net.ErrClosed.
 func (p *poller) Close() error {
 	err := p.ringHost.close()

@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // eachPoller runs the test on every poller, without a runtime: the test's goroutine, on
 // a thread of its own, plays the loop.
-func eachPoller(t *testing.T, f func(t *testing.T, p task.Poller)) {
+func eachPoller(t *testing.T, f func(t *testing.T, p engine.Poller)) {
 	for _, x := range pollers {
 		t.Run(x.name, func(t *testing.T) {
 			runtime.LockOSThread()
@@ -32,7 +32,7 @@ func eachPoller(t *testing.T, f func(t *testing.T, p task.Poller)) {
 }
 
 // bareDesc registers fd with p, apart from any loop. The caller keeps fd.
-func bareDesc(t testing.TB, p task.Poller, fd int) *desc {
+func bareDesc(t testing.TB, p engine.Poller, fd int) *desc {
 	d := &desc{fd: int32(fd), kind: kindStream, poller: p.(registrar)}
 	must(t, d.poller.register(d))
 	if u, ok := p.(*uringPoller); ok { // the others ask without being asked
@@ -49,7 +49,7 @@ func bareSocketpair(t testing.TB) (a, b int) {
 }
 
 func TestPollTimeout(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p task.Poller) {
+	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		check := func(d time.Duration) {
 			t.Helper()
 			var took time.Duration
@@ -78,7 +78,7 @@ func TestPollTimeout(t *testing.T) {
 }
 
 func TestWake(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p task.Poller) {
+	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		for range 3 {
 			for range 5 {
 				must(t, p.Wake()) // before Poll, several times
@@ -112,7 +112,7 @@ func TestWakeAfterClose(t *testing.T) {
 }
 
 func TestInterruptedPoll(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p task.Poller) {
+	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		tid := unix.Gettid()
 		done := make(chan struct{})
 		ended := make(chan error)
@@ -190,7 +190,7 @@ func TestStaleEvent(t *testing.T) {
 }
 
 func TestManyEvents(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p task.Poller) {
+	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		const n = maxEvents + 100
 		var descs []*desc
 		var peers []int
@@ -230,7 +230,7 @@ func TestManyEvents(t *testing.T) {
 }
 
 func TestEventBits(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p task.Poller) {
+	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		a, b := bareSocketpair(t)
 		d := bareDesc(t, p, a)
 		must(t, p.Poll(0))

@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Connections that are opened, pass a byte to and fro, and are closed.
@@ -36,7 +36,7 @@ func BenchmarkBulk(b *testing.B) {
 	inTask(b, rt, func() {
 		c, s := connPair(b, "tcp")
 		b.SetBytes(1 << 20)
-		writer := task.Go(func() {
+		writer := engine.Go(func() {
 			piece := make([]byte, copySize)
 			for range b.N * (1 << 20 / copySize) {
 				_, err := c.Write(piece)

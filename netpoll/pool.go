@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Pool keeps connections to use again, those of each loop apart: a task gets one of its own loop, as
@@ -29,11 +29,11 @@ type Pool struct {
 	IdleTimeout time.Duration
 
 	mu     sync.Mutex
-	units  *task.Semaphore           // guarded by mu, fixed by the first Get; nil: no limit
-	idle   map[*task.Loop][]idleConn // guarded by mu: the last used at the end
-	out    map[net.Conn]bool         // guarded by mu: in use
-	open   int                       // guarded by mu: at rest, in use, and being dialled
-	closed bool                      // guarded by mu
+	units  *engine.Semaphore           // guarded by mu, fixed by the first Get; nil: no limit
+	idle   map[*engine.Loop][]idleConn // guarded by mu: the last used at the end
+	out    map[net.Conn]bool           // guarded by mu: in use
+	open   int                         // guarded by mu: at rest, in use, and being dialled
+	closed bool                        // guarded by mu
 }
 
 type idleConn struct {
@@ -50,7 +50,7 @@ const (
 )
 
 // Get returns a connection, which is the caller's until Put: one of the caller's loop that rests, or a new
-// one, or, if there may be no more, one of another loop. With MaxConns in use it waits for
+// one, or, if there may be no more, one of another loop. A plain goroutine gets one of any loop. With MaxConns in use it waits for
 // one, first come, first served, until ctx ends. A peer may have closed a connection that
 // has rested: if the first thing that is done with it fails, Put it as broken and Get another. It parks.
 func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
@@ -67,20 +67,20 @@ func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-func (p *Pool) limit() *task.Semaphore {
+func (p *Pool) limit() *engine.Semaphore {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.units == nil && p.MaxConns > 0 {
-		p.units = task.NewSemaphore(int64(p.MaxConns))
+		p.units = engine.NewSemaphore(int64(p.MaxConns))
 	}
 	if p.idle == nil {
-		p.idle, p.out = make(map[*task.Loop][]idleConn), make(map[net.Conn]bool)
+		p.idle, p.out = make(map[*engine.Loop][]idleConn), make(map[net.Conn]bool)
 	}
 	return p.units
 }
 
 func (p *Pool) get(ctx context.Context) (net.Conn, error) {
-	c, old, err := p.take(task.CurrentLoop())
+	c, old, err := p.take(engine.CurrentLoop())
 	for _, o := range old {
 		o.c.Close()
 	}
@@ -105,7 +105,7 @@ func (p *Pool) get(ctx context.Context) (net.Conn, error) {
 }
 
 // take returns a connection that rests, or none if the caller is to dial one. old are to be closed.
-func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
+func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -114,13 +114,9 @@ func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
 	for at := range p.idle {
 		old = append(old, p.expired(at)...)
 	}
-	from := l
-	if len(p.idle[l]) == 0 {
-		if p.MaxConns <= 0 || p.open < p.MaxConns {
-			p.open++
-			return nil, old, nil
-		}
-		for at, list := range p.idle { // there is one: fewer than MaxConns are in use
+	from, full := l, p.MaxConns > 0 && p.open >= p.MaxConns
+	if len(p.idle[from]) == 0 && (l == nil || full) { // if full, there is one: fewer than MaxConns are in use
+		for at, list := range p.idle {
 			if len(list) > 0 {
 				from = at
 				break
@@ -128,6 +124,10 @@ func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
 		}
 	}
 	list := p.idle[from]
+	if len(list) == 0 {
+		p.open++
+		return nil, old, nil
+	}
 	last := len(list) - 1
 	c = list[last].c
 	list[last] = idleConn{}
@@ -137,7 +137,7 @@ func (p *Pool) take(l *task.Loop) (c net.Conn, old []idleConn, err error) {
 }
 
 // expired takes out the connections of a loop that have rested for too long. Caller holds mu.
-func (p *Pool) expired(at *task.Loop) (old []idleConn) {
+func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
 	timeout := p.IdleTimeout
 	if timeout == 0 {
 		timeout = defaultIdleTimeout
@@ -158,8 +158,8 @@ func (p *Pool) expired(at *task.Loop) (old []idleConn) {
 // Put gives back a connection that Get has returned. If it is broken, or in the middle of something,
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
-	var at *task.Loop
-	if own, ok := c.(interface{ Loop() *task.Loop }); ok {
+	var at *engine.Loop
+	if own, ok := c.(interface{ Loop() *engine.Loop }); ok {
 		at = own.Loop()
 	}
 	maxIdle := p.MaxIdle
@@ -194,7 +194,7 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	idle := p.idle
-	p.idle = make(map[*task.Loop][]idleConn)
+	p.idle = make(map[*engine.Loop][]idleConn)
 	p.mu.Unlock()
 	for _, list := range idle {
 		for _, o := range list {

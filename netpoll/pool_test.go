@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // poolOf serves echoes and returns a pool of connections to that.
@@ -38,20 +38,20 @@ func poolOf(t *testing.T, max int) (p *Pool, dials *atomic.Int32) {
 
 // Tasks of several loops use connections of their own loops, never more than there may be.
 func TestPool(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		const max = 16
 		p, dials := poolOf(t, max)
 		var foreign, out, most atomic.Int32
-		var all []*task.Task
+		var all []*engine.Task
 		for i := range 8 * rt.Loops() {
-			all = append(all, task.GoOn(rt.Loop(i%rt.Loops()), func() {
+			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
 				for range 20 {
 					c, err := p.Get(context.Background())
 					must(t, err)
 					if n := out.Add(1); n > most.Load() {
 						most.Store(n)
 					}
-					if c.(*Conn).Loop() != task.CurrentLoop() {
+					if c.(*Conn).Loop() != engine.CurrentLoop() {
 						foreign.Add(1)
 					}
 					talkOnce(t, c, c)

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A rawConn is what SyscallConn returns. All its methods fail with net.ErrClosed, and call
@@ -41,10 +41,10 @@ func (r *rawConn) Write(f func(fd uintptr) bool) error {
 // repeat calls f at least once without waiting for readiness first, as it may not want
 // to read or write at all.
 func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
-	why := task.ReasonRead
+	why := engine.ReasonRead
 	s := &r.d.read
 	if sd == writeSide {
-		why, s = task.ReasonWrite, &r.d.write
+		why, s = engine.ReasonWrite, &r.d.write
 	}
 	s.more()
 	r.d.flags.Or(flagShared)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestSyscallConn(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRawConnOfClosed(t *testing.T) {
 // A connection that is closed, or whose deadline passes, between two calls of the function
 // does not call it again, whatever event has come meanwhile.
 func TestRawConnClosedBetweenCalls(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *task.Runtime) {
+	everywhere(t, func(t *testing.T, _ *engine.Runtime) {
 		c, s := connPair(t, "unix")
 		defer s.Close()
 		raw, err := c.SyscallConn()

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 func TestReadNowTakesWhatIsThereAfterTheDeadline(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		readNow(t) // on a goroutine, then as a task
 		inTask(t, rt, func() { readNow(t) })
 	})
@@ -51,7 +51,7 @@ func readNow(t *testing.T) {
 
 // readNowSoon calls ReadNow until there is something.
 func readNowSoon(c *Conn, b []byte) (int, error) {
-	for end := time.Now().Add(10 * time.Second); ; task.Yield() {
+	for end := time.Now().Add(10 * time.Second); ; engine.Yield() {
 		n, err := c.ReadNow(b)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
 			return n, err

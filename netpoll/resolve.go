@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // resolve turns an address of package net's form into socket addresses. Literal ones
@@ -39,8 +39,8 @@ func resolve(ctx context.Context, network, address string, deadline time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	own := task.Context()
-	if task.Current() != nil {
+	own := engine.Context()
+	if engine.Current() != nil {
 		// The look-up is not a wait of the task, which its context would end.
 		bounded, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -53,7 +53,7 @@ func resolve(ctx context.Context, network, address string, deadline time.Time) (
 		ctx = bounded
 	}
 	var found []sockaddr
-	task.Offload(func() { found, err = lookUp(ctx, network, host, service) })
+	engine.Offload(func() { found, err = lookUp(ctx, network, host, service) })
 	switch {
 	case err == nil:
 		return fitting(network, address, found)

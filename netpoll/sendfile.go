@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 const (
@@ -126,7 +126,7 @@ func (s *fileSend) took(k int64) {
 	}
 	if s.burst += k; s.burst >= sendfileMax && s.left > 0 {
 		s.burst = 0
-		task.Yield()
+		engine.Yield()
 	}
 }
 
@@ -246,7 +246,7 @@ func (d *desc) part(try func() (int64, syscall.Errno)) (int64, error) {
 	}
 	own := d.own()
 	if !d.write.begin(own) {
-		if err := d.wait(&d.write, flagWriteExpired, task.ReasonWrite, own, 0); err != nil {
+		if err := d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, 0); err != nil {
 			return 0, err
 		}
 		d.write.more()

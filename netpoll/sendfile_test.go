@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // scriptedPages is a file of which as much is in memory as a test says. Only one task at
@@ -38,7 +38,7 @@ func (p *scriptedPages) Resident(off, n int64) int64 { return p.resident(off, n)
 
 func (p *scriptedPages) Prefetch(off, n int64) error {
 	p.fetched = max(p.fetched, off+n)
-	task.Yield()
+	engine.Yield()
 	return p.err
 }
 
@@ -222,7 +222,7 @@ const sendfileChild = "sendfile"
 // long as the test lets it, unlike a disk.
 func runSendfileChild() int {
 	runtime.GOMAXPROCS(2)
-	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
 	check(err)
 	file, err := os.CreateTemp("", "sendfile")
 	check(err)

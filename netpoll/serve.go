@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Serve accepts connections on all loops of ln's runtime and runs handler for each as
@@ -53,9 +53,9 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 	}
 	defer ln.dropClones(each)
 	errs := make([]error, len(each))
-	tasks := make([]*task.Task, len(each))
+	tasks := make([]*engine.Task, len(each))
 	for i, l := range each {
-		o := task.Options{Loop: rt.Loop(i)}
+		o := engine.Options{Loop: rt.Loop(i)}
 		if sv != nil {
 			o.Context = context.Background() // it goes on while sv drains
 		}
@@ -65,7 +65,7 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 	}
 	for i, t := range tasks {
 		if err := t.Join(); err != nil {
-			if sv != nil && task.Err() != nil && rt.Context().Err() == nil {
+			if sv != nil && engine.Err() != nil && rt.Context().Err() == nil {
 				sv.drain(tasks)
 			}
 			return err
@@ -78,7 +78,7 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 }
 
 // forLoops returns one listener for each loop; the one of ln's own loop is ln.
-func (ln *Listener) forLoops(rt *task.Runtime) ([]*Listener, error) {
+func (ln *Listener) forLoops(rt *engine.Runtime) ([]*Listener, error) {
 	ln.addCloning(1)
 	defer ln.addCloning(-1)
 	each := make([]*Listener, rt.Loops())
@@ -102,7 +102,7 @@ func (ln *Listener) forLoops(rt *task.Runtime) ([]*Listener, error) {
 }
 
 // clone makes a listener on the same address for loop l.
-func (ln *Listener) clone(l *task.Loop) (*Listener, error) {
+func (ln *Listener) clone(l *engine.Loop) (*Listener, error) {
 	if err := ln.d.use(); err != nil {
 		return nil, ln.opError("accept", "", err)
 	}
@@ -132,7 +132,7 @@ func (ln *Listener) clone(l *task.Loop) (*Listener, error) {
 }
 
 // share makes a listener of loop l on the same socket.
-func (ln *Listener) share(l *task.Loop) (*Listener, error) {
+func (ln *Listener) share(l *engine.Loop) (*Listener, error) {
 	fd, err := unix.FcntlInt(uintptr(ln.d.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, ln.opError("accept", "fcntl", err)
@@ -184,7 +184,7 @@ func (ln *Listener) dropClones(each []*Listener) {
 
 // acceptLoop is the accept task of one loop, on l, which is ln or a clone of it.
 func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
-	loop := task.CurrentLoop()
+	loop := engine.CurrentLoop()
 	var p pause
 	var report acceptReport
 	for {
@@ -195,7 +195,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			take(c)
 		case lasting(err):
 			err = ln.acceptError(err)
-			if !errors.Is(err, net.ErrClosed) && task.Context().Err() == nil {
+			if !errors.Is(err, net.ErrClosed) && engine.Context().Err() == nil {
 				ln.Close()
 			}
 			return err

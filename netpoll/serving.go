@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 type serving struct {
 	ln      *Listener
 	handler func(*Conn)
-	active  atomic.Int64         // handlers, and 1 until it drains
-	gone    *task.Chan[struct{}] // closed when active is 0
-	loops   []servedList         // by index of the loop
+	active  atomic.Int64           // handlers, and 1 until it drains
+	gone    *engine.Chan[struct{}] // closed when active is 0
+	loops   []servedList           // by index of the loop
 }
 
 // A servedList is loop-private.
@@ -37,7 +37,7 @@ type served struct {
 }
 
 func newServing(ln *Listener, handler func(*Conn)) *serving {
-	sv := &serving{ln: ln, handler: handler, gone: task.NewChan[struct{}](0)}
+	sv := &serving{ln: ln, handler: handler, gone: engine.NewChan[struct{}](0)}
 	sv.loops = make([]servedList, ln.d.loop.Runtime().Loops())
 	sv.active.Store(1)
 	return sv
@@ -62,7 +62,7 @@ func (s *served) run() {
 }
 
 func (s *served) end() {
-	task.CurrentLoop() // after a native wait the task comes back to its loop here
+	engine.CurrentLoop() // after a native wait the task comes back to its loop here
 	if s.prev != nil {
 		s.prev.next = s.next
 	} else {
@@ -81,14 +81,14 @@ func (sv *serving) release() {
 }
 
 // drain is called when the calling task has been cancelled; accepting are the tasks that accept.
-func (sv *serving) drain(accepting []*task.Task) {
+func (sv *serving) drain(accepting []*engine.Task) {
 	limit := sv.ln.cfg.DrainLimit
 	if limit == 0 {
 		limit = defaultDrainLimit
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := task.Shield(ctx, func() error {
+	err := engine.Shield(ctx, func() error {
 		sv.ln.Drain(ctx)
 		for _, t := range accepting {
 			if err := t.Join(); err != nil {
@@ -98,7 +98,7 @@ func (sv *serving) drain(accepting []*task.Task) {
 		last := time.Now().Add(drainReads)
 		sv.each(func(c *Conn) { c.d.endReads(last) })
 		sv.release()
-		if _, err := sv.gone.Recv(); err != task.ErrChanClosed {
+		if _, err := sv.gone.Recv(); err != engine.ErrChanClosed {
 			return err
 		}
 		return nil

@@ -11,24 +11,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // When the context of Serve's task ends, what is under way is finished, a handler that waits for
 // a next request ends, and Serve returns after them.
 func TestServeDrains(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) { serveDrains(t, rt, "tcp") })
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) { serveDrains(t, rt, "tcp") })
 	t.Run("unix", func(t *testing.T) { serveDrains(t, withEpoll(t), "unix") })
 }
 
-func serveDrains(t *testing.T, rt *task.Runtime, network string) {
+func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 	ln, err := Listen(network, testAddress(t, network))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	working, release := make(chan bool, 10), task.NewChan[bool](0)
+	working, release := make(chan bool, 10), engine.NewChan[bool](0)
 	waits := make(chan error, 10)
 	finished := false
-	serve := task.GoContext(ctx, func() {
+	serve := engine.GoContext(ctx, func() {
 		err := Serve(ln, func(c *Conn) {
 			defer c.Close()
 			buf := make([]byte, 100)
@@ -79,14 +79,14 @@ func serveDrains(t *testing.T, rt *task.Runtime, network string) {
 // Serve returns at once, and leaves the handlers alone.
 func TestServeDrainsForSoLong(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, -1} {
-		everywhere(t, func(t *testing.T, rt *task.Runtime) {
+		everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 			ln, err := ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0")
 			must(t, err)
 			defer ln.Close()
 			ctx, cancel := context.WithCancel(context.Background())
-			stuck, release := make(chan bool), task.NewChan[bool](0)
+			stuck, release := make(chan bool), engine.NewChan[bool](0)
 			ended := make(chan error, 1)
-			serve := task.GoContext(ctx, func() {
+			serve := engine.GoContext(ctx, func() {
 				Serve(ln, func(c *Conn) {
 					stuck <- true // natively, for a moment
 					release.Recv()

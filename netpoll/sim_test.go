@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // The random programs that task runs on a scripted poller and a false clock, on the
@@ -15,12 +15,12 @@ import (
 func TestRandomPrograms(t *testing.T) {
 	for _, x := range pollers {
 		t.Run(x.name, func(t *testing.T) {
-			programs.Run(t, 20, func(t testing.TB, loops int, seed uint64) *task.Runtime {
-				rt, err := task.New(task.Config{
+			programs.Run(t, 20, func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+				rt, err := engine.New(engine.Config{
 					Loops:       loops,
-					NewPoller:   func(int) (task.Poller, error) { return x.open() },
+					NewPoller:   func(int) (engine.Poller, error) { return x.open() },
 					LockThreads: x.name == lockedUring,
-					OnPanic:     func(*task.PanicError) {},
+					OnPanic:     func(*engine.PanicError) {},
 					Log:         slog.New(slog.DiscardHandler),
 				})
 				skipRefused(t, err)

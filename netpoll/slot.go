@@ -5,7 +5,7 @@ package netpoll
 import (
 	"sync/atomic"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A slot is one direction of a descriptor: whether an attempt is worthwhile and, if
@@ -16,7 +16,7 @@ import (
 //	      │   ◀─────────────────────────────────────────────────────────  │
 //	drained                                                               │
 //	      │  publish                      event, deadline, close          │
-//	      ├──────────▶ *task.Waiter ─────────▶ drained, and Wake          │
+//	      ├──────────▶ *engine.Waiter ─────────▶ drained, and Wake          │
 //	      │  publish                      event, deadline, close          │
 //	      └──────────▶ hooked ─────────▶ unhooking ──▶ ready, and run the hook
 //
@@ -29,19 +29,19 @@ import (
 // same loop: it marks the slot drained after it has seen so. Elsewhere the slot is
 // marked drained before the attempt, so that an event in between is not lost.
 type slot struct {
-	p atomic.Pointer[task.Waiter]
+	p atomic.Pointer[engine.Waiter]
 }
 
 // drained, ready and hooked are slot values besides a waiter's address.
 var (
-	drained   *task.Waiter
-	ready     = new(task.Waiter)
-	hooked    = new(task.Waiter)
-	unhooking = new(task.Waiter)
+	drained   *engine.Waiter
+	ready     = new(engine.Waiter)
+	hooked    = new(engine.Waiter)
+	unhooking = new(engine.Waiter)
 )
 
 // isWaiter says that a slot value is the address of a waiter.
-func isWaiter(p *task.Waiter) bool {
+func isWaiter(p *engine.Waiter) bool {
 	return p != drained && p != ready && p != hooked && p != unhooking
 }
 
@@ -74,7 +74,7 @@ func (s *slot) more() {
 
 // event marks the slot ready, and takes its waiter or hook if there is one. If it
 // returns hooked, desc.takeHook must follow.
-func (s *slot) event() *task.Waiter {
+func (s *slot) event() *engine.Waiter {
 	for {
 		old := s.p.Load()
 		next := drained
@@ -94,7 +94,7 @@ func (s *slot) event() *task.Waiter {
 
 // interrupt takes the waiter or hook, if there is one, without an event. If it returns
 // hooked, desc.takeHook must follow.
-func (s *slot) interrupt() *task.Waiter {
+func (s *slot) interrupt() *engine.Waiter {
 	for {
 		old := s.p.Load()
 		next := drained
@@ -111,6 +111,6 @@ func (s *slot) interrupt() *task.Waiter {
 }
 
 // withdraw takes w back; false means that somebody else has taken it.
-func (s *slot) withdraw(w *task.Waiter) bool {
+func (s *slot) withdraw(w *engine.Waiter) bool {
 	return s.p.CompareAndSwap(w, drained)
 }

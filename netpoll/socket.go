@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The keep-alive settings that package net gives every TCP connection.
@@ -27,11 +27,11 @@ var nextLoop atomic.Uint32
 
 // ownLoop is the loop that a descriptor made by the caller belongs to: that of the
 // calling task, else the loops of the default runtime in turn.
-func ownLoop() (*task.Loop, error) {
-	if l := task.CurrentLoop(); l != nil {
+func ownLoop() (*engine.Loop, error) {
+	if l := engine.CurrentLoop(); l != nil {
 		return l, nil
 	}
-	rt := task.Default()
+	rt := engine.Default()
 	if rt == nil {
 		return nil, errNoRuntime
 	}

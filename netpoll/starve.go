@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Bounds of the pause of an accept loop that met a temporary error: it ran out of
@@ -28,8 +28,8 @@ var starved struct {
 // A pause is the waiting of one accept loop. The zero value is ready.
 type pause struct {
 	next  time.Duration // of the next pause; task-private
-	alarm task.Alarm
-	w     *task.Waiter // what pauses; guarded by starved.mu
+	alarm engine.Alarm
+	w     *engine.Waiter // what pauses; guarded by starved.mu
 }
 
 // reset makes the next pause a short one again.
@@ -37,9 +37,9 @@ func (p *pause) reset() { p.next = 0 }
 
 // wait parks the calling task, on loop l, until the pause is over or a descriptor has
 // been closed. It returns net.ErrClosed if ln is closed.
-func (p *pause) wait(l *task.Loop, ln *Listener) error {
+func (p *pause) wait(l *engine.Loop, ln *Listener) error {
 	p.next = min(max(2*p.next, minPause), maxPause)
-	w := task.Self()
+	w := engine.Self()
 	starved.mu.Lock()
 	p.w = w
 	starved.list = append(starved.list, p)
@@ -50,7 +50,7 @@ func (p *pause) wait(l *task.Loop, ln *Listener) error {
 	if ln.d.flags.Load()&flagClosing != 0 {
 		p.Ring() // Close may have looked at the list before
 	}
-	err := w.Wait(task.ReasonAccept, &pausing{p, ln})
+	err := w.Wait(engine.ReasonAccept, &pausing{p, ln})
 	w.Release()
 	if err != nil {
 		return &contextError{err}
@@ -67,14 +67,14 @@ type pausing struct {
 	ln *Listener
 }
 
-// Withdraw implements task.WaitPoint.
-func (x *pausing) Withdraw(*task.Waiter) bool { return x.p.take() != nil }
+// Withdraw implements engine.WaitPoint.
+func (x *pausing) Withdraw(*engine.Waiter) bool { return x.p.take() != nil }
 
-// DescribeWait implements task.WaitDescriber.
+// DescribeWait implements engine.WaitDescriber.
 func (x *pausing) DescribeWait() string { return x.ln.DescribeWait() }
 
 // take takes p off the list; nil means that somebody else has.
-func (p *pause) take() *task.Waiter {
+func (p *pause) take() *engine.Waiter {
 	starved.mu.Lock()
 	defer starved.mu.Unlock()
 	w := p.w
@@ -92,7 +92,7 @@ func (p *pause) take() *task.Waiter {
 	return w
 }
 
-// Ring implements task.Ringer.
+// Ring implements engine.Ringer.
 func (p *pause) Ring() {
 	if w := p.take(); w != nil {
 		w.Wake()

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
@@ -62,7 +62,7 @@ func (s *supply) take(i int) syscall.Errno {
 }
 
 // newSupply makes one whose fd is an idle eventfd, so that closing it is real.
-func newSupply(t testing.TB, l *task.Loop) *supply {
+func newSupply(t testing.TB, l *engine.Loop) *supply {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	must(t, err)
 	s := &supply{}
@@ -86,7 +86,7 @@ func TestStateMachine(t *testing.T) {
 	}
 }
 
-func stateRound(t *testing.T, rt *task.Runtime, rng *rand.Rand) {
+func stateRound(t *testing.T, rt *engine.Runtime, rng *rand.Rand) {
 	s := newSupply(t, rt.Loop(0))
 	var hooks atomic.Int64 // started and not yet run
 	var users, closers sync.WaitGroup
@@ -100,9 +100,9 @@ func stateRound(t *testing.T, rt *task.Runtime, rng *rand.Rand) {
 		users.Add(1)
 		switch f := user(i%2, rng.Uint64()); rng.IntN(3) {
 		case 0:
-			task.GoOn(rt.Loop(0), f)
+			engine.GoOn(rt.Loop(0), f)
 		case 1:
-			task.GoOn(rt.Loop(1), f)
+			engine.GoOn(rt.Loop(1), f)
 		default:
 			go f()
 		}
@@ -144,9 +144,9 @@ func (d *desc) slots() [2]*slot { return [2]*slot{&d.read, &d.write} }
 
 // use takes units in direction i until the descriptor is closed.
 func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
-	sd, why := readSide, task.ReasonRead
+	sd, why := readSide, engine.ReasonRead
 	if i == 1 {
-		sd, why = writeSide, task.ReasonWrite
+		sd, why = writeSide, engine.ReasonWrite
 	}
 	for {
 		err := s.d.attempt(sd, why, func() syscall.Errno { return s.take(i) })
@@ -172,8 +172,8 @@ func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
 				hooks.Add(-1)
 			}
 		}
-		if task.Current() != nil {
-			task.Yield()
+		if engine.Current() != nil {
+			engine.Yield()
 		}
 	}
 }
@@ -222,15 +222,15 @@ func (s *supply) announce(in, out bool) {
 // Every registered descriptor is counted, and counted off when it is closed.
 func TestDescriptorsAreCounted(t *testing.T) {
 	both(t, func(t *testing.T) {
-		before := task.Descriptors.InUse()
+		before := engine.Descriptors.InUse()
 		r, w, err := Pipe()
 		must(t, err)
-		if n := task.Descriptors.InUse() - before; n != 2 {
+		if n := engine.Descriptors.InUse() - before; n != 2 {
 			t.Errorf("a pipe counts for %d descriptors, want 2", n)
 		}
 		must(t, r.Close())
 		must(t, w.Close())
-		if n := task.Descriptors.InUse() - before; n != 0 {
+		if n := engine.Descriptors.InUse() - before; n != 0 {
 			t.Errorf("%d descriptors are counted after all are closed", n)
 		}
 	})

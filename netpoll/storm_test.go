@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Connections are written to and read from by tasks of any loop and by goroutines, with
@@ -21,7 +21,7 @@ import (
 // up to the end, and nobody waits for ever.
 func TestStorm(t *testing.T) {
 	rng := testSeed(t)
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		var all sync.WaitGroup
@@ -31,7 +31,7 @@ func TestStorm(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				go g()
 			} else {
-				task.GoOn(rt.Loop(rng.IntN(rt.Loops())), g)
+				engine.GoOn(rt.Loop(rng.IntN(rt.Loops())), g)
 			}
 		}
 		conns := 30
@@ -96,7 +96,7 @@ func stormRead(t *testing.T, rng *rand.Rand, s *Conn, size int, sudden bool) {
 		case 0:
 			s.SetReadDeadline(time.Now().Add(time.Duration(rng.IntN(300)) * time.Microsecond))
 		case 1:
-			readable := task.NewChan[bool](1)
+			readable := engine.NewChan[bool](1)
 			if err := s.OnReadable(func() { readable.Send(true) }); err != nil {
 				t.Errorf("OnReadable: %v", err)
 				return

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // tlsConfigs returns a server's and a client's configuration that fit together.
@@ -82,7 +82,7 @@ func TestTLSNettest(t *testing.T) {
 // for a sync.Mutex, and with it the loop that is to run the first.
 type oneByOne struct {
 	net.Conn
-	read, write task.Mutex
+	read, write engine.Mutex
 }
 
 func (c *oneByOne) Read(b []byte) (int, error) {
@@ -108,17 +108,17 @@ func tlsPipe(t *testing.T) nettest.MakePipe {
 		shook := make(chan error)
 		go func() { shook <- tc.Handshake() }()
 		must(t, ts.Handshake())
-		task.Offload(func() { err = <-shook })
+		engine.Offload(func() { err = <-shook })
 		return tc, ts, func() { c.Close(); s.Close() }, err
 	}
 }
 
 func TestTLSInTasks(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *task.Runtime) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		inTask(t, rt, func() {
 			serverConfig, clientConfig := tlsConfigs()
 			c, s := connPair(t, "tcp")
-			server := task.Go(func() {
+			server := engine.Go(func() {
 				conn := tls.Server(s, serverConfig)
 				defer conn.Close()
 				_, err := io.Copy(conn, conn)
@@ -130,7 +130,7 @@ func TestTLSInTasks(t *testing.T) {
 			must(t, conn.Handshake())
 			want := make([]byte, 100_000)
 			rand.Read(want)
-			writer := task.Go(func() {
+			writer := engine.Go(func() {
 				_, err := conn.Write(want)
 				must(t, err)
 				must(t, conn.CloseWrite())

@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // UringOptions are the choices of NewUring. The zero value is usable.
 type UringOptions struct {
 	// ThreadLocked promises that the loop is locked to its thread
-	// (task.Config.LockThreads): the kernel then leaves out what protects it from other
+	// (engine.Config.LockThreads): the kernel then leaves out what protects it from other
 	// threads, and does its part of the work when the loop asks for completions.
 	ThreadLocked bool
 	// Buffers is how many receive buffers the loop owns; a power of two of at most
@@ -63,7 +63,7 @@ type uringPoller struct {
 // NewUring makes a poller on io_uring, for one loop. It needs Linux 6.0; the error says
 // what the kernel, or what set limits to the process, has refused (EPERM: seccomp or
 // kernel.io_uring_disabled; ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old).
-func NewUring(o UringOptions) (task.Poller, error) {
+func NewUring(o UringOptions) (engine.Poller, error) {
 	if o.Buffers == 0 {
 		o.Buffers = defaultBuffers
 	}
@@ -114,7 +114,7 @@ func (p *uringPoller) Driver() (*uring.Driver, error) {
 // refuseDriver makes Driver fail with err.
 func (p *uringPoller) refuseDriver(err error) { p.refusal = err }
 
-// Poll implements task.Poller: one system call, or none if nothing is to be handed over
+// Poll implements engine.Poller: one system call, or none if nothing is to be handed over
 // and timeout is 0.
 func (p *uringPoller) Poll(timeout time.Duration) error {
 	if !p.watching {
@@ -162,10 +162,10 @@ func (k *wakes) Complete(res int32, flags uint32) {
 	}
 }
 
-// Wake implements task.Poller.
+// Wake implements engine.Poller.
 func (p *uringPoller) Wake() error { return p.waker.wake() }
 
-// Active implements task.Poller.
+// Active implements engine.Poller.
 func (p *uringPoller) Active() bool {
 	if p.table.active.Load() != 0 || p.todo.Load() || p.driver.Pending() != 0 {
 		return true
@@ -177,7 +177,7 @@ func (p *uringPoller) Active() bool {
 	return n != 0
 }
 
-// Close implements task.Poller: descriptors still registered are closed, and what waits
+// Close implements engine.Poller: descriptors still registered are closed, and what waits
 // on them gets net.ErrClosed. It returns when the kernel has let go of all of them.
 func (p *uringPoller) Close() error {
 	defer loose.closed()

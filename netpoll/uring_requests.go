@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // requests is what the io_uring poller keeps for one descriptor: at most one request in
@@ -258,7 +258,7 @@ func (d *desc) surrender() error {
 		return nil
 	}
 	d.read.more()
-	err := d.attempt(readSide, task.ReasonRead, func() syscall.Errno {
+	err := d.attempt(readSide, engine.ReasonRead, func() syscall.Errno {
 		r.mu.Lock()
 		r.plain = true
 		streaming, held := r.streaming, r.held

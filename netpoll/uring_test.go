@@ -14,14 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 var churn = flag.Int("churn", 5_000, "how many connections TestUringChurn opens and closes in turn")
 
 // onUring runs the test on one loop with the given options, with and without the
 // kernel's limit of multishot receives.
-func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *task.Runtime, p *uringPoller)) {
+func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *engine.Runtime, p *uringPoller)) {
 	can, err := uringAbility()
 	skipRefused(t, err)
 	must(t, err)
@@ -34,7 +34,7 @@ func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *task.Runtime
 				t.Skip("multishot receives can't be limited before Linux 6.17")
 			}
 			var p *uringPoller
-			rt := setting{"uring", func() (task.Poller, error) {
+			rt := setting{"uring", func() (engine.Poller, error) {
 				q, err := NewUring(o)
 				if err == nil {
 					p = q.(*uringPoller)
@@ -76,12 +76,12 @@ func (r *requests) holds() (buffers, bytes int) {
 // What has been sent arrives, in order.
 func TestUringSlowConsumer(t *testing.T) {
 	const size, buffers = 1 << 10, 1024
-	onUring(t, UringOptions{Buffers: buffers, BufferSize: size}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{Buffers: buffers, BufferSize: size}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			c, s := connPair(t, "tcp")
 			must(t, s.SetReadBuffer(64<<10))
 			must(t, c.SetWriteBuffer(64<<10))
-			hook := task.NewChan[bool](1)
+			hook := engine.NewChan[bool](1)
 			must(t, s.OnReadable(func() { hook.Send(true) }))
 			want := pattern(4 << 20)
 			must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
@@ -98,7 +98,7 @@ func TestUringSlowConsumer(t *testing.T) {
 				t.Errorf("the connection holds %d buffers with %d bytes; want some, and at most %d", n, bytes, most)
 			}
 			must(t, c.SetWriteDeadline(time.Time{}))
-			writer := task.Go(func() {
+			writer := engine.Go(func() {
 				_, err := c.Write(want[sent:])
 				must(t, err)
 				must(t, c.Close())
@@ -119,7 +119,7 @@ func TestUringSlowConsumer(t *testing.T) {
 
 // Bytes that come one by one to somebody who does not read share a buffer.
 func TestUringFewBytesShareBuffers(t *testing.T) {
-	onUring(t, UringOptions{BufferSize: 100}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{BufferSize: 100}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			c, s := connPair(t, "tcp")
 			must(t, s.OnReadable(func() {}))
@@ -127,7 +127,7 @@ func TestUringFewBytesShareBuffers(t *testing.T) {
 			for i := range want {
 				_, err := c.Write(want[i : i+1])
 				must(t, err)
-				task.Yield()
+				engine.Yield()
 			}
 			for n := 0; n < len(want); _, n = s.d.requests.holds() {
 				rest(time.Millisecond)
@@ -152,7 +152,7 @@ func TestUringFewBytesShareBuffers(t *testing.T) {
 // Two buffers, and fifty connections that hold bytes which nobody reads: another one
 // works all the same, and in the end everybody gets what was sent.
 func TestUringOutOfBuffers(t *testing.T) {
-	onUring(t, UringOptions{Buffers: 2, BufferSize: 64}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{Buffers: 2, BufferSize: 64}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			var clients, servers []*Conn
 			want := pattern(1000)
@@ -191,7 +191,7 @@ func TestUringOutOfBuffers(t *testing.T) {
 // When Close returns the peer has been told, although a request in the ring held the
 // file, and what still completes does not reach the connection that has the number now.
 func TestUringCloseAndReuse(t *testing.T) {
-	both := func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	both := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		for range 100 {
@@ -230,7 +230,7 @@ func TestUringCloseAndReuse(t *testing.T) {
 		}
 		must(t, ln.Close())
 	}
-	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { both(t, rt, p) }) })
 		t.Run("goroutines", func(t *testing.T) { both(t, rt, p) })
 	})
@@ -240,7 +240,7 @@ func TestUringCloseAndReuse(t *testing.T) {
 // no buffer.
 func TestUringChurn(t *testing.T) {
 	const buffers = 16
-	onUring(t, UringOptions{Buffers: buffers}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{Buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		before := len(openFDs())
 		inTask(t, rt, func() {
 			ln, err := Listen("tcp", "127.0.0.1:0")
@@ -258,7 +258,7 @@ func TestUringChurn(t *testing.T) {
 					must(t, s.OnReadable(func() {}))
 					_, err := c.Write(buf)
 					must(t, err)
-					task.Yield()
+					engine.Yield()
 				case 1: // a receive in flight
 					must(t, s.OnReadable(func() {}))
 				case 2: // a reader
@@ -293,7 +293,7 @@ func TestUringChurn(t *testing.T) {
 // Somebody who reads the descriptor himself gets what has not been received yet, and is
 // not let past what has.
 func TestUringSurrender(t *testing.T) {
-	test := func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	test := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		c, s := connPair(t, "tcp")
 		raw, err := s.SyscallConn()
 		must(t, err)
@@ -344,14 +344,14 @@ func TestUringSurrender(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
-	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() { test(t, rt, p) }) // for goroutines the kernel does not stream
 	})
 }
 
 // Connections that the kernel has accepted and nobody has taken are reset by Close.
 func TestUringListenerClose(t *testing.T) {
-	onUring(t, UringOptions{}, func(t *testing.T, rt *task.Runtime, p *uringPoller) {
+	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			ln, err := Listen("tcp", "127.0.0.1:0")
 			must(t, err)

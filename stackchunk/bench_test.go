@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 var sum int
@@ -14,7 +14,7 @@ var sum int
 func callee() { sum++ }
 
 // onTask runs the benchmark on a task.
-func onTask(b *testing.B, bench func(), change ...func(*task.Config)) {
+func onTask(b *testing.B, bench func(), change ...func(*engine.Config)) {
 	rt := newRuntime(b, 1, change...)
 	run(b, rt, func() {
 		b.ResetTimer()
@@ -65,7 +65,7 @@ func BenchmarkLinkObserved(b *testing.B) {
 		for range b.N {
 			stackchunk.Call(large, callee)
 		}
-	}, func(c *task.Config) { c.NewObserver = bgraph.New(bgraph.Config{}).Observe })
+	}, func(c *engine.Config) { c.NewObserver = bgraph.New(bgraph.Config{}).Observe })
 }
 
 func BenchmarkLinkAtASite(b *testing.B) {
@@ -88,10 +88,10 @@ func benchmarkYield(b *testing.B, call func(func())) {
 	onTask(b, func() {
 		yield := func() {
 			for range b.N / 2 {
-				task.Yield()
+				engine.Yield()
 			}
 		}
-		other := task.Go(func() { call(yield) })
+		other := engine.Go(func() { call(yield) })
 		call(yield)
 		other.Join()
 	})

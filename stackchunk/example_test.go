@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func Example() {
@@ -24,7 +24,7 @@ func Example() {
 func render(subject string) string {
 	var large [60 << 10]byte
 	n := copy(large[:], "about "+subject)
-	task.Yield() // the chunk stays linked
+	engine.Yield() // the chunk stays linked
 	return string(large[:n])
 }
 

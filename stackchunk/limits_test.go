@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func setLimits(t *testing.T, l stackchunk.Limits) {
@@ -18,14 +18,14 @@ func setLimits(t *testing.T, l stackchunk.Limits) {
 
 // hold starts n tasks that stay on chunks with that much room until the function that it
 // returns is called, which waits for their end.
-func hold(t *testing.T, l *task.Loop, n int, need stackchunk.Bytes) (release func()) {
+func hold(t *testing.T, l *engine.Loop, n int, need stackchunk.Bytes) (release func()) {
 	t.Helper()
-	var ready, goOn, ended task.WaitGroup
+	var ready, goOn, ended engine.WaitGroup
 	ready.Add(n)
 	goOn.Add(1)
 	ended.Add(n)
 	for range n {
-		if _, err := l.Runtime().Spawn(task.Options{Loop: l}, func() {
+		if _, err := l.Runtime().Spawn(engine.Options{Loop: l}, func() {
 			defer ended.Done()
 			stackchunk.Call(need, func() {
 				ready.Done()
@@ -140,7 +140,7 @@ func TestEveryChunkHasTheRoomThatItWasLinkedFor(t *testing.T) {
 							t.Errorf("a chunk linked for %d has no room for them: headroom %d", need, coro.Headroom())
 						}
 					})
-					task.Offload(runtime.GC) // which halves the stack of the idle chunk
+					engine.Offload(runtime.GC) // which halves the stack of the idle chunk
 				}
 			})
 		})
@@ -170,7 +170,7 @@ func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
 			if n := stackSize(); n != size {
 				t.Errorf("the stack has %d bytes, want %d", n, size)
 			}
-			task.Offload(func() { runtime.GC(); runtime.GC() })
+			engine.Offload(func() { runtime.GC(); runtime.GC() })
 			if stackchunk.Room(need) {
 				t.Error("the stack of a parked task is as large as before two collections")
 			}
@@ -178,7 +178,7 @@ func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
 				t.Log(sum)
 			}
 		})
-		task.Offload(func() { runtime.GC(); runtime.GC() })
+		engine.Offload(func() { runtime.GC(); runtime.GC() })
 		stackchunk.Call(need, func() {
 			if n := stackSize(); n != size {
 				t.Errorf("the stack of a chunk linked again has %d bytes, want %d", n, size)
@@ -214,7 +214,7 @@ func TestAFunctionMayNeedMoreThanItSays(t *testing.T) {
 			t.Errorf("%d calls that needed more are counted, want 1", c.Grown-before.Grown)
 		}
 		for range 4 {
-			task.Offload(runtime.GC)
+			engine.Offload(runtime.GC)
 		}
 		stackchunk.Call(40<<10, func() {
 			if n := stackSize(); n != 64<<10 {

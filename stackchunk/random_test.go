@@ -17,9 +17,9 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random call trees; 0 picks one")
@@ -185,23 +185,23 @@ func expect(t *tree) []string {
 }
 
 func endOf(err error) (end string, v any) {
-	var p *task.PanicError
+	var p *engine.PanicError
 	switch {
 	case errors.As(err, &p):
 		return "end: panic", p.Value
-	case err == task.ErrGoexit:
+	case err == engine.ErrGoexit:
 		return "end: goexit", ""
 	}
 	return "end: error", err
 }
 
-func simulated(t testing.TB, loops int, seed uint64, change ...func(*task.Config)) *task.Runtime {
+func simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Config)) *engine.Runtime {
 	clock := sim.NewJumpingClock()
-	cfg := task.Config{
+	cfg := engine.Config{
 		Loops:     loops,
-		NewPoller: func(i int) (task.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
+		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
 		Clock:     clock,
-		OnPanic:   func(*task.PanicError) {},
+		OnPanic:   func(*engine.PanicError) {},
 		HoldLimit: -1,
 		Grace:     10 * time.Second,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -209,7 +209,7 @@ func simulated(t testing.TB, loops int, seed uint64, change ...func(*task.Config
 	for _, c := range change {
 		c(&cfg)
 	}
-	rt, err := task.New(cfg)
+	rt, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func randomTrees(t *testing.T, seed uint64) {
 		stackchunk.SetLimits(stackchunk.Limits{Process: 1 << 20, Loop: stackchunk.Bytes(rnd.IntN(1 << 20)), Idle: stackchunk.Bytes(rnd.IntN(1 << 19))})
 		defer stackchunk.SetLimits(stackchunk.DefaultLimits)
 	}
-	rt := simulated(t, loops, seed, func(c *task.Config) {
+	rt := simulated(t, loops, seed, func(c *engine.Config) {
 		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
 			c.NewObserver = bgraph.New(bgraph.Config{}).Observe
@@ -280,7 +280,7 @@ func randomTrees(t *testing.T, seed uint64) {
 	})
 	type run struct {
 		tree  *tree
-		task  *task.Task
+		task  *engine.Task
 		actor *actor
 	}
 	var runs []*run
@@ -292,19 +292,19 @@ func randomTrees(t *testing.T, seed uint64) {
 		r.actor = &actor{
 			wait: func(o op) {
 				if o == opSleep {
-					task.Sleep(time.Microsecond)
+					engine.Sleep(time.Microsecond)
 				} else {
-					task.Yield()
+					engine.Yield()
 				}
 			},
 			call: func(need stackchunk.Bytes, f func()) {
-				me := task.Current()
+				me := engine.Current()
 				if bySite && need < 1000 {
 					site.Call(f)
 				} else {
 					stackchunk.Call(need, f)
 				}
-				if task.Current() != me {
+				if engine.Current() != me {
 					t.Error("after a call another task runs")
 				}
 			},
@@ -354,7 +354,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 			a := &actor{
 				wait: func(op) {
 					for range 3 {
-						task.Sleep(time.Hour)
+						engine.Sleep(time.Hour)
 					}
 				},
 				call: func(need stackchunk.Bytes, f func()) {
@@ -365,7 +365,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 					})
 				},
 			}
-			if _, err := rt.Spawn(task.Options{Context: ctx}, func() { begun.Add(1); a.run(tr, 1) }); err != nil {
+			if _, err := rt.Spawn(engine.Options{Context: ctx}, func() { begun.Add(1); a.run(tr, 1) }); err != nil {
 				t.Fatal(err)
 			}
 		}

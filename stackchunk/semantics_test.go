@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // large is more than any task of these tests has.
@@ -19,12 +19,12 @@ const large = 100 << 10
 
 // eachLoops runs the test with 1, 2 and 8 loops, and where chunks can't be linked because
 // tasks switch through their loop.
-func eachLoops(t *testing.T, test func(t *testing.T, rt *task.Runtime)) {
+func eachLoops(t *testing.T, test func(t *testing.T, rt *engine.Runtime)) {
 	for _, n := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(n, "loops"), func(t *testing.T) { test(t, newRuntime(t, n)) })
 	}
 	t.Run("no hand-over", func(t *testing.T) {
-		test(t, newRuntime(t, 1, func(c *task.Config) { c.NoHandOver = true }))
+		test(t, newRuntime(t, 1, func(c *engine.Config) { c.NoHandOver = true }))
 	})
 }
 
@@ -64,7 +64,7 @@ func TestAPlainGoroutineCallsInPlace(t *testing.T) {
 }
 
 func TestAPanicGoesOnInTheCaller(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		want := &struct{ int }{1}
 		run(t, rt, func() {
 			after := false
@@ -91,8 +91,8 @@ func TestAPanicGoesOnInTheCaller(t *testing.T) {
 }
 
 func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
-	reports := make(chan *task.PanicError, 1)
-	rt := newRuntime(t, 1, func(c *task.Config) { c.OnPanic = func(p *task.PanicError) { reports <- p } })
+	reports := make(chan *engine.PanicError, 1)
+	rt := newRuntime(t, 1, func(c *engine.Config) { c.OnPanic = func(p *engine.PanicError) { reports <- p } })
 	err := rt.Go(callsDeep).Join()
 	p := <-reports
 	if !errors.Is(err, p) {
@@ -121,8 +121,8 @@ func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
 
 func TestTheReportOfAPanicThroughManyChunksIsBounded(t *testing.T) {
 	needChunks(t)
-	reports := make(chan *task.PanicError, 1)
-	rt := newRuntime(t, 1, func(c *task.Config) { c.OnPanic = func(p *task.PanicError) { reports <- p } })
+	reports := make(chan *engine.PanicError, 1)
+	rt := newRuntime(t, 1, func(c *engine.Config) { c.OnPanic = func(p *engine.PanicError) { reports <- p } })
 	run(t, rt, func() { stackchunk.Call(40<<10, func() {}) })
 	need := class(64<<10).Room - 16 // all of a chunk
 	rt.Go(func() { chunkOnChunk(50, need) })
@@ -152,7 +152,7 @@ func betweenChunks() { stackchunk.Call(4*large, panicsOnChunk) }
 func panicsOnChunk() { panic("deep") }
 
 func TestGoexitEndsTheTask(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		for range 20 {
 			var trace []string
 			err := rt.Go(func() {
@@ -160,15 +160,15 @@ func TestGoexitEndsTheTask(t *testing.T) {
 				stackchunk.Call(large, func() {
 					defer func() { trace = append(trace, "first") }()
 					stackchunk.Call(4*large, func() {
-						defer func() { trace = append(trace, "second"); task.Yield() }()
+						defer func() { trace = append(trace, "second"); engine.Yield() }()
 						runtime.Goexit()
 					})
 					t.Error("the first call went on")
 				})
 				t.Error("the task went on")
 			}).Join()
-			if err != task.ErrGoexit {
-				t.Errorf("Join returned %v, want %v", err, task.ErrGoexit)
+			if err != engine.ErrGoexit {
+				t.Errorf("Join returned %v, want %v", err, engine.ErrGoexit)
 			}
 			if got := strings.Join(trace, " "); got != "second first task" {
 				t.Errorf("deferred functions ran: %s", got)
@@ -179,26 +179,26 @@ func TestGoexitEndsTheTask(t *testing.T) {
 }
 
 func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *task.Runtime) {
+	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("because")
-		var tasks []*task.Task
+		var tasks []*engine.Task
 		parked := make(chan struct{}, 50)
 		for range cap(parked) {
-			tk, err := rt.Spawn(task.Options{Context: ctx}, func() {
+			tk, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 				var err error
 				stackchunk.Call(large, func() {
-					task.Yield()
-					me := task.Current()
+					engine.Yield()
+					me := engine.Current()
 					stackchunk.Call(2*large, func() {
-						if task.Current() != me {
+						if engine.Current() != me {
 							t.Error("another task runs on the chunk")
 						}
-						task.Yield()
+						engine.Yield()
 						parked <- struct{}{}
-						err = task.Sleep(time.Hour)
+						err = engine.Sleep(time.Hour)
 					})
-					task.Yield()
+					engine.Yield()
 				})
 				if !errors.Is(err, cause) {
 					t.Errorf("Sleep on a chunk returned %v, want %v", err, cause)
@@ -223,15 +223,15 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 
 func TestShutdownUnwindsTasksOnChunks(t *testing.T) {
 	for _, loops := range []int{1, 2, 8} {
-		rt := newRuntime(t, loops, func(c *task.Config) { c.Grace = 200 * time.Millisecond })
+		rt := newRuntime(t, loops, func(c *engine.Config) { c.Grace = 200 * time.Millisecond })
 		const n = 100
 		parked, unwound := make(chan struct{}, n), make(chan int, n)
 		for range n {
 			rt.Go(func() {
 				depth := 0
 				defer func() { unwound <- depth }()
-				var on task.Cond
-				var mu task.Mutex
+				var on engine.Cond
+				var mu engine.Mutex
 				on.L = &mu
 				mu.Lock()
 				stackchunk.Call(large, func() {
@@ -290,7 +290,7 @@ func TestAThreadLockIsRefused(t *testing.T) {
 					t.Errorf("a function that waits locked: recovered %s", v)
 				}
 			}()
-			stackchunk.Call(large, func() { runtime.LockOSThread(); task.Yield() })
+			stackchunk.Call(large, func() { runtime.LockOSThread(); engine.Yield() })
 		}()
 
 		// What is locked already stays where it is.
@@ -300,27 +300,27 @@ func TestAThreadLockIsRefused(t *testing.T) {
 		if s.Links != 0 || s.InPlace != 1 {
 			t.Errorf("locked to a thread: %d links, %d in place, want 0, 1", s.Links, s.InPlace)
 		}
-		task.Yield()
+		engine.Yield()
 	})
 	if err := rt.Go(func() {
 		stackchunk.Call(large, func() { runtime.LockOSThread(); runtime.Goexit() })
-	}).Join(); err != task.ErrGoexit {
+	}).Join(); err != engine.ErrGoexit {
 		t.Error(err)
 	}
 	run(t, rt, func() { stackchunk.Call(large, func() {}) })
 }
 
 func TestLoopsThatAreLockedToThreads(t *testing.T) {
-	rt := newRuntime(t, 2, func(c *task.Config) { c.LockThreads = true })
+	rt := newRuntime(t, 2, func(c *engine.Config) { c.LockThreads = true })
 	for range 20 {
 		rt.Go(func() {
 			for range 10 {
-				stackchunk.Call(large, func() { task.Yield() })
+				stackchunk.Call(large, func() { engine.Yield() })
 			}
 		})
 	}
 	run(t, rt, func() { stackchunk.Call(large, func() {}) })
-	if err := rt.Go(func() { stackchunk.Call(large, runtime.Goexit) }).Join(); err != task.ErrGoexit {
+	if err := rt.Go(func() { stackchunk.Call(large, runtime.Goexit) }).Join(); err != engine.ErrGoexit {
 		t.Error(err)
 	}
 }
@@ -333,23 +333,23 @@ func TestARuntimeIsMadeWhileChunksAreInUse(t *testing.T) {
 		stackchunk.Call(large, func() {})
 		stackchunk.Call(large, func() {
 			stackchunk.Call(2*large, func() {
-				me := task.Current()
+				me := engine.Current()
 				close(reached)
-				task.Offload(func() { <-goOn })
-				if task.Current() != me {
+				engine.Offload(func() { <-goOn })
+				if engine.Current() != me {
 					t.Error("the task on the chunk is not known")
 				}
-				task.Yield()
+				engine.Yield()
 			})
-			task.Yield()
-			if task.Current() == nil {
+			engine.Yield()
+			if engine.Current() == nil {
 				t.Error("the task on the first chunk is not known")
 			}
 		})
-		if task.Current() == nil {
+		if engine.Current() == nil {
 			t.Error("the task is not known")
 		}
-		stackchunk.Call(large, func() { task.Yield() })
+		stackchunk.Call(large, func() { engine.Yield() })
 	})
 	<-reached
 	newRuntime(t, 2)

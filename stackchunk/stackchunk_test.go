@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A bellPoller is a poller without descriptors: it waits for Wake or the timeout.
 type bellPoller chan struct{}
 
-func newBellPoller(int) (task.Poller, error) { return make(bellPoller, 1), nil }
+func newBellPoller(int) (engine.Poller, error) { return make(bellPoller, 1), nil }
 
 func (p bellPoller) Poll(timeout time.Duration) error {
 	var late <-chan time.Time
@@ -42,14 +42,14 @@ func (p bellPoller) Active() bool { return false }
 func (p bellPoller) Close() error { return nil }
 
 // newRuntime makes a runtime that the test closes, and checks that nothing is left.
-func newRuntime(t testing.TB, loops int, change ...func(*task.Config)) *task.Runtime {
+func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	cfg := task.Config{Loops: loops, NewPoller: newBellPoller, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Grace: 5 * time.Second}
+	cfg := engine.Config{Loops: loops, NewPoller: newBellPoller, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Grace: 5 * time.Second}
 	for _, c := range change {
 		c(&cfg)
 	}
-	rt, err := task.New(cfg)
+	rt, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*task.Config)) *task.Run
 	return rt
 }
 
-func run(t testing.TB, rt *task.Runtime, f func()) {
+func run(t testing.TB, rt *engine.Runtime, f func()) {
 	t.Helper()
 	if err := rt.Go(f).Join(); err != nil {
 		t.Fatal(err)

@@ -7,46 +7,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A wakePoller waits for nothing but Wake: enough where no socket is used. Programs
-// with sockets use those of package netpoll.
-type wakePoller chan struct{}
-
-func (p wakePoller) Poll(timeout time.Duration) error {
-	var expired <-chan time.Time
-	if timeout >= 0 {
-		expired = time.After(timeout)
-	}
-	select {
-	case <-p:
-	case <-expired:
-	}
-	return nil
-}
-
-func (p wakePoller) Wake() error {
-	select {
-	case p <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-func (p wakePoller) Active() bool { return false }
-func (p wakePoller) Close() error { return nil }
-
 // run runs main as a task of a runtime with one loop.
 func run(main func(ctx context.Context) error) {
-	rt, err := task.New(task.Config{
-		Loops:     1,
-		NewPoller: func(int) (task.Poller, error) { return make(wakePoller, 1), nil },
-	})
-	if err == nil {
-		err = rt.Run(context.Background(), main)
-	}
-	if err != nil {
+	if err := capriccio.Run(context.Background(), main, capriccio.WithLoops(1), capriccio.WithoutSignals()); err != nil {
 		fmt.Println(err)
 	}
 }

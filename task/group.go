@@ -2,118 +2,72 @@ package task
 
 import (
 	"context"
-	"errors"
-	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Group is a set of tasks that work on parts of one thing, after the example of
 // golang.org/x/sync/errgroup. The zero value is a group without limit and context,
 // ready to use. It must not be copied after first use.
-type Group struct {
-	cancel context.CancelCauseFunc
-	scope  *scope
-	wg     WaitGroup
-	limit  *Semaphore
-	mu     sync.Mutex
-	err    error // guarded by mu: the first
-}
+type Group engine.Group
+
+// SetLimit allows at most n tasks of the group at a time; a negative n means any
+// number. It must not be called while the group has tasks.
+func (g *Group) SetLimit(n int) { (*engine.Group)(g).SetLimit(n) }
+
+// Go runs fn as a task of the group. It parks while there are as many tasks as
+// SetLimit allows; if the calling task is cancelled meanwhile, fn does not run and the
+// error counts as one of the group.
+func (g *Group) Go(fn func() error) { (*engine.Group)(g).Go(fn) }
+
+// TryGo is Go if that is possible without waiting, and reports whether it was.
+func (g *Group) TryGo(fn func() error) bool { return (*engine.Group)(g).TryGo(fn) }
+
+// Wait parks until all tasks of the group have ended and returns the first error of
+// any. It does not end early when the calling task is cancelled: tasks of the same
+// context are cancelled too.
+func (g *Group) Wait() error { return (*engine.Group)(g).Wait() }
 
 // NewGroup returns a group whose tasks run under a context made from ctx. The context
 // ends, which cancels the tasks, when the first of them returns an error or panics,
 // or when Wait returns.
 func NewGroup(ctx context.Context) (*Group, context.Context) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	s := newScope(ctx)
-	s.held = true
-	return &Group{cancel: cancel, scope: s}, ctx
+	g, under := engine.NewGroup(ctx)
+	return (*Group)(g), under
 }
 
-// SetLimit allows at most n tasks of the group at a time; a negative n means any
-// number. It must not be called while the group has tasks.
-func (g *Group) SetLimit(n int) {
-	if n < 0 {
-		g.limit = nil
-		return
-	}
-	g.limit = NewSemaphore(int64(n))
-}
+// A Local is a variable of which every task has its own. Make it with NewLocal, once,
+// in a package variable.
+type Local[T any] engine.Local[T]
 
-// Go runs fn as a task of the group. It parks while there are as many tasks as
-// SetLimit allows; if the calling task is cancelled meanwhile, fn does not run and the
-// error counts as one of the group.
-func (g *Group) Go(fn func() error) {
-	if g.limit != nil {
-		if err := g.limit.Acquire(1); err != nil {
-			g.fail(err)
-			return
-		}
-	}
-	g.start(fn)
-}
+// Get returns the calling task's value. On a plain goroutine it is the initial one.
+func (v *Local[T]) Get() T { return (*engine.Local[T])(v).Get() }
 
-// TryGo is Go if that is possible without waiting, and reports whether it was.
-func (g *Group) TryGo(fn func() error) bool {
-	if g.limit != nil && !g.limit.TryAcquire(1) {
-		return false
-	}
-	g.start(fn)
-	return true
-}
+// Set sets the calling task's value. It panics on a plain goroutine.
+func (v *Local[T]) Set(x T) { (*engine.Local[T])(v).Set(x) }
 
-func (g *Group) start(fn func() error) {
-	g.wg.Add(1)
-	err := errGroupTaskLost
-	dropped := func() {
-		g.fail(ErrShutdown)
-		g.done()
-	}
-	t, spawnErr := Spawn(Options{scope: g.scope, dropped: dropped}, func() {
-		defer func() {
-			if err != nil {
-				g.fail(err)
-			}
-			g.done()
-		}()
-		err = Outside(call, fn)
-	})
-	if t == nil {
-		g.fail(spawnErr)
-		g.done()
-	}
-}
+// NewLocal returns a Local whose value is initial in a task that has not set it.
+func NewLocal[T any](initial T) *Local[T] { return (*Local[T])(engine.NewLocal(initial)) }
 
-var errGroupTaskLost = errors.New("task: a task of the group ended by a panic or runtime.Goexit")
+// A PerLoop holds a value for each loop: what tasks of all loops would otherwise share, and pay for with
+// locks and with wake-ups from one processor to another. The zero value, with New set if need
+// be, is ready. It must not be copied.
+type PerLoop[T any] engine.PerLoop[T]
 
-func (g *Group) done() {
-	if g.limit != nil {
-		g.limit.Release(1)
-	}
-	g.wg.Done()
-}
+// Get returns the value of the calling task's loop. Between two waits no other task of the loop
+// runs, so it may be used without a lock. All plain goroutines share one more value, and must lock
+// it. It never parks.
+func (p *PerLoop[T]) Get() *T { return (*engine.PerLoop[T])(p).Get() }
 
-func (g *Group) fail(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err == nil {
-		g.err = err
-		if g.cancel != nil {
-			g.cancel(err)
-		}
-	}
-}
+// A Timer is a function that will run as a task of its own. It is made by AfterFunc.
+type Timer engine.Timer
 
-// Wait parks until all tasks of the group have ended and returns the first error of
-// any. It does not end early when the calling task is cancelled: tasks of the same
-// context are cancelled too.
-func (g *Group) Wait() error {
-	g.wg.Wait()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.cancel != nil {
-		g.cancel(g.err)
-	}
-	if g.scope != nil {
-		g.scope.release()
-	}
-	return g.err
-}
+// Stop prevents the function from being run. It returns false if it has been started
+// or stopped before.
+func (a *Timer) Stop() bool { return (*engine.Timer)(a).Stop() }
+
+// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
+// that is a plain goroutine, on a loop of the Default runtime, without which it
+// panics. It never parks.
+func AfterFunc(d time.Duration, fn func()) *Timer { return (*Timer)(engine.AfterFunc(d, fn)) }

@@ -2,305 +2,63 @@ package task
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
-type Config struct {
-	// Loops is the number of event loops; 0: runtime.GOMAXPROCS.
-	Loops int
-	// NewPoller makes the poller of one loop. Required.
-	NewPoller func(loop int) (Poller, error)
-	// NewObserver makes the observer of one loop; nil: none.
-	NewObserver func(l *Loop) Observer
-	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
-	// served by a disk, which have every second step at most.
-	NewPolicy func(l *Loop) Policy
-	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
-	// program; nil: everybody is.
-	NewAdmission func(l *Loop) Admission
-	// Clock is the source of time; nil: the system's monotonic clock.
-	Clock Clock
-	// NoHandOver lets tasks switch to each other only through the loop's own goroutine,
-	// at twice the cost. It is for comparison, and for a Go release with which direct
-	// switches do not work: New then sets it, and says so in the log.
-	NoHandOver bool
-	// LockThreads ties each loop to one operating system thread. Tasks that call
-	// runtime.LockOSThread, or wait in a function that C has called, are then not found
-	// out, and end the process.
-	LockThreads bool
-	// OnPanic is called on a panicking task, after its deferred functions have run.
-	// If it returns, the task ends and the others go on. nil: the panic is printed
-	// with the task's stack and the process exits with status 2.
-	OnPanic func(*PanicError)
-	// HoldLimit is how long a task may keep its loop before the watchdog reports it;
-	// 0: 10 ms; negative: no watchdog.
-	HoldLimit time.Duration
-	// DetachAfter is how long a task may wait natively, for a Go channel, a sync.Mutex or
-	// in a system call, before its loop goes on without it; 0: 1 ms; negative: for ever. The
-	// task comes back to its loop when it next waits as tasks do; until then it runs beside
-	// the other tasks. See docs/native-waits.md for where that can't be had.
-	DetachAfter time.Duration
-	// DetachLimit is how many tasks of one loop may be away at once; 0: 10,000. With more,
-	// the next one that waits natively holds its loop.
-	DetachLimit int
-	// OffloadLimit bounds the goroutines that run offloaded functions; 0: 512.
-	OffloadLimit int
-	// Grace is how long Shutdown waits for cancelled tasks before it makes their
-	// waits end the task; 0: 1 s.
-	Grace time.Duration
-	// Log receives the reports of watchdog, deadlock detection and pollers; nil:
-	// slog.Default.
-	Log *slog.Logger
-}
+// A Runtime is a set of loops and the tasks on them. It is made by capriccio.New and capriccio.Run.
+type Runtime engine.Runtime
 
-// MaxLoops bounds Config.Loops.
-const MaxLoops = 1024
+// Detaches reports whether loops are taken from tasks that wait natively, after a
+// millisecond. That takes membarrier(2), a Go release whose goroutines can be looked at, and loops that are not
+// locked to threads; it is not done under the race detector.
+func (rt *Runtime) Detaches() bool { return (*engine.Runtime)(rt).Detaches() }
 
-// A Runtime is a set of loops and the tasks on them.
-type Runtime struct {
-	cfg       Config
-	clock     Clock
-	log       *slog.Logger
-	loops     []*Loop
-	ctx       context.Context // ends when the tasks are cancelled by a shutdown
-	cancel    context.CancelCauseFunc
-	idleLoops atomic.Int32 // loops that wait in their pollers
-	nextLoop  atomic.Uint32
-	spawned   atomic.Uint64 // tasks numbered by spawn, see Loop.number
-	offload   offloader
-	watch     *watchdog
-	closeOnce sync.Once
-	closed    chan struct{}
-	closeErr  error // written before closed is closed
-	pollErr   atomic.Int64
-}
+// Close is Shutdown without waiting for the tasks to end by themselves.
+func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 
-var defaultRuntimes struct {
-	mu    sync.Mutex
-	stack []*Runtime // guarded by mu
-	top   atomic.Pointer[Runtime]
-}
+// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
+// cancels those that are left (their waits return ErrShutdown) and waits for
+// the grace time, 1 s by default (capriccio.WithGrace); then it makes every wait end its task, running its deferred functions,
+// as runtime.Goexit does, and waits for that time once more; at last it ends the loops
+// and closes the pollers. So it returns at the latest twice the grace time after ctx has
+// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
+// that never wait and those whose offloaded function still runs, with their loops; the
+// error says how many there are, and where. It must be called on a plain
+// goroutine. Later calls wait for the first and return the same.
+func (rt *Runtime) Shutdown(ctx context.Context) error { return (*engine.Runtime)(rt).Shutdown(ctx) }
 
-// Default returns the runtime that plain goroutines use: the one most recently made
-// and not closed; nil if there is none.
-func Default() *Runtime { return defaultRuntimes.top.Load() }
-
-func (rt *Runtime) setDefault(present bool) {
-	d := &defaultRuntimes
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if present {
-		d.stack = append(d.stack, rt)
-	} else {
-		for i, r := range d.stack {
-			if r == rt {
-				d.stack = append(d.stack[:i:i], d.stack[i+1:]...)
-				break
-			}
-		}
-	}
-	d.top.Store(nil)
-	if n := len(d.stack); n > 0 {
-		d.top.Store(d.stack[n-1])
-	}
-}
-
-// New makes a runtime and starts its loops. Shut it down with Shutdown or Close. If one
-// loop runs in the process already, New waits until it has come to the end of its step.
-func New(cfg Config) (*Runtime, error) {
-	if cfg.NewPoller == nil {
-		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")
-	}
-	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
-		return nil, errBubble
-	}
-	if cfg.Loops == 0 {
-		cfg.Loops = runtime.GOMAXPROCS(0)
-	}
-	if cfg.Loops < 0 || cfg.Loops > MaxLoops {
-		return nil, fmt.Errorf("task: Config.Loops is %d; want 1 to %d, or 0 for one per CPU", cfg.Loops, MaxLoops)
-	}
-	if cfg.OffloadLimit < 0 {
-		return nil, fmt.Errorf("task: Config.OffloadLimit is %d; want at least 1, or 0 for 512", cfg.OffloadLimit)
-	}
-	if cfg.Grace < 0 {
-		return nil, fmt.Errorf("task: Config.Grace is %v; want more than 0, or 0 for 1s", cfg.Grace)
-	}
-	if cfg.HoldLimit == 0 {
-		cfg.HoldLimit = 10 * time.Millisecond
-	}
-	if cfg.DetachLimit < 0 {
-		return nil, fmt.Errorf("task: Config.DetachLimit is %d; want at least 1, or 0 for 10,000", cfg.DetachLimit)
-	}
-	if cfg.DetachLimit == 0 {
-		cfg.DetachLimit = 10_000
-	}
-	if cfg.DetachAfter == 0 {
-		cfg.DetachAfter = time.Millisecond
-	}
-	if cfg.OffloadLimit == 0 {
-		cfg.OffloadLimit = 512
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = time.Second
-	}
-	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
-	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log, closed: make(chan struct{})}
-	if rt.clock == nil {
-		rt.clock = systemClock{}
-	}
-	if rt.log == nil {
-		rt.log = slog.Default()
-	}
-	if !rt.cfg.NoHandOver { // else nothing that Check tries is leant on
-		if err := coro.Check(); err != nil {
-			rt.log.Warn("task: tasks will switch through their loop", "because", err)
-			rt.cfg.NoHandOver = true
-		}
-	}
-	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
-	rt.offload.limit = cfg.OffloadLimit
-	if err := rt.makeLoops(); err != nil {
+// Spawn is like the function Spawn, on this runtime.
+func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
+	to, err := o.on((*engine.Runtime)(rt))
+	if err != nil {
 		return nil, err
 	}
-	rt.watch = startWatchdog(rt)
-	members.addLoops(rt.loops)
-	for _, l := range rt.loops {
-		l.openAccounts()
-		go l.run()
-	}
-	rt.setDefault(true)
-	return rt, nil
+	t, err := (*engine.Runtime)(rt).Spawn(to, fn)
+	return (*Task)(t), err
 }
 
-var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
-
-func (rt *Runtime) makeLoops() error {
-	for i := range rt.cfg.Loops {
-		p, err := rt.cfg.NewPoller(i)
-		if err != nil {
-			for _, l := range rt.loops {
-				l.poller.Close()
-				l.chunks.Close(nil)
-			}
-			rt.cancel(ErrShutdown) // what observers have made ends with it
-			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
-		}
-		l := &Loop{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1, stopped: make(chan struct{})}
-		l.starts.shared = l.shared
-		l.lastID = uint64(i)
-		l.chunks = stackchunk.NewPool(l)
-		l.wheel.init(rt.clock.Now())
-		if rt.cfg.NewObserver != nil {
-			l.observer = rt.cfg.NewObserver(l)
-			l.observed = l.observer != nil
-		}
-		l.setPolicy(rt.cfg.NewPolicy)
-		if rt.cfg.NewAdmission != nil {
-			l.admission = rt.cfg.NewAdmission(l)
-			l.bottlenecks, _ = l.admission.(Bottlenecks)
-		}
-		l.hub = rt.cfg.NoHandOver
-		rt.loops = append(rt.loops, l)
-	}
-	return nil
-}
+// Go is like the function Go, on this runtime.
+func (rt *Runtime) Go(fn func()) *Task { return (*Task)((*engine.Runtime)(rt).Go(fn)) }
 
 // Loops is the number of loops.
-func (rt *Runtime) Loops() int { return len(rt.loops) }
-
-// Loop returns loop i, 0 ≤ i < Loops().
-func (rt *Runtime) Loop(i int) *Loop { return rt.loops[i] }
-
-// NextLoop returns the loops in turn, for spreading work that has no loop yet.
-func (rt *Runtime) NextLoop() *Loop {
-	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
-}
-
-// Now is the time of the runtime's clock, from an arbitrary zero.
-func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }
+func (rt *Runtime) Loops() int { return (*engine.Runtime)(rt).Loops() }
 
 // Context ends, with cause ErrShutdown, when a shutdown cancels the tasks.
-func (rt *Runtime) Context() context.Context { return rt.ctx }
+func (rt *Runtime) Context() context.Context { return (*engine.Runtime)(rt).Context() }
 
 // Run runs main as a task under ctx: the waits of main, and of the tasks that it
 // spawns, end with the context's error when ctx ends. When main has returned, Run
 // cancels what is left, closes the runtime and returns the error of main. It must be
 // called on a plain goroutine.
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
-	var mainErr error
-	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = Outside(main, ctx) })
-	if err == nil {
-		err = t.Join()
-	}
-	closeErr := rt.Close()
-	return errors.Join(err, mainErr, closeErr)
+	return (*engine.Runtime)(rt).Run(ctx, main)
 }
 
-// reportPollError logs an error of a poller, but not a flood of them.
-func (rt *Runtime) reportPollError(l *Loop, err error) {
-	now := int64(rt.clock.Now())
-	if last := rt.pollErr.Load(); last != 0 && now-last < int64(time.Second) || !rt.pollErr.CompareAndSwap(last, now) {
-		return
-	}
-	rt.log.Error("task: the poller failed", "loop", l.index, "error", err)
-}
+// Overruns is the number of steps that took longer than the limit of the
+// watchdog, see capriccio.WithHoldLimit.
+func (rt *Runtime) Overruns() uint64 { return (*engine.Runtime)(rt).Overruns() }
 
-// A PanicError is a panic of a task.
-type PanicError struct {
-	Task  string // name and number
-	Value any    // what panic was called with
-	Stack []byte // of the task, where it panicked
-}
-
-func (p *PanicError) Error() string {
-	return fmt.Sprintf("task %s panicked: %v", p.Task, p.Value)
-}
-
-// Unwrap returns the value if it is an error.
-func (p *PanicError) Unwrap() error {
-	err, _ := p.Value.(error)
-	return err
-}
-
-// taskPanicked is called by the deferred function that recovered v. It ends the task,
-// even if the handler ends by runtime.Goexit.
-func (l *Loop) taskPanicked(t *Task, v any) {
-	p := &PanicError{Task: t.String(), Value: v, Stack: append([]byte(t.trailOf(v)), debug.Stack()...)}
-	defer l.finish(t, p)
-	if l.rt.cfg.OnPanic == nil {
-		p.crash()
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			(&PanicError{Task: p.Task + ", in OnPanic for " + fmt.Sprint(p.Value), Value: v, Stack: debug.Stack()}).crash()
-		}
-	}()
-	l.rt.cfg.OnPanic(p)
-}
-
-// crash prints the panic and ends the process.
-func (p *PanicError) crash() {
-	fmt.Fprintf(os.Stderr, "panic: %v\n\ntask %s:\n%s\n", p.Value, p.Task, p.Stack)
-	if inner, ok := p.Value.(*PanicError); ok {
-		fmt.Fprintf(os.Stderr, "task %s:\n%s\n", inner.Task, inner.Stack)
-	}
-	os.Exit(2)
-}
-
-func badCount(what string, got, want int) string {
-	return fmt.Sprintf("task: broken invariant: %s: got %d, want %d", what, got, want)
-}
+// Default returns the runtime that plain goroutines use: the one most recently made
+// and not closed; nil if there is none.
+func Default() *Runtime { return (*Runtime)(engine.Default()) }

@@ -2,245 +2,140 @@ package task
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
-	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
-// shut down. errors.Is(ErrShutdown, context.Canceled) holds.
-var ErrShutdown error = shutdownError{}
-
-type shutdownError struct{}
-
-func (shutdownError) Error() string        { return "task: the runtime is shutting down" }
-func (shutdownError) Is(target error) bool { return target == context.Canceled }
-
-// ErrGoexit is what Join returns for a task that ended by runtime.Goexit.
-var ErrGoexit = errors.New("task: ended by runtime.Goexit")
-
-// taskState is where a task is in its life.
-//
-//	          picked               park                wake
-//	queued ───────────▶ running ───────────▶ parked ───────────▶ queued
-//	                       │
-//	                       └─ function returned ─▶ finished
-type taskState uint8
-
-const (
-	stateQueued taskState = iota // in a run queue, the start queue or an inbox
-	stateRunning
-	stateParked
-	stateFinished
-)
-
-var stateNames = [...]string{"ready", "running", "parked", "finished"}
-
-// A Task is one cooperative thread of control. It is made by Go and its relatives;
-// there is no other use of the zero value.
-//
-// Fields without a remark are loop-private: only the goroutines of the task's loop
-// touch them, one of which runs at a time.
-type Task struct {
-	wait      Waiter    // its one wait at a time
-	loop      *Loop     // fixed once started
-	worker    *worker   // nil before the start and after the end
-	next      *Task     // in a run queue
-	on        WaitPoint // what it waits for while parked, or nil
-	state     taskState
-	why       Reason
-	notified  bool         // woken since it last parked; see Waiter
-	cancelled bool         // its context has ended
-	fixed     bool         // parked where cancellation does not wake it
-	seen      bool         // the observer was told of the wait, not yet of its end
-	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
-	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
-	awaited   atomic.Int32 // see awaited.go
-	node      NodeID
-	fn        func() // what it runs
-
-	allPrev, allNext *Task // in Loop.tasks
-	ext              atomic.Pointer[extension]
-	id               uint64
-}
-
-// An extension holds what few tasks have. It is made by whoever first needs it: at the
-// spawn, by the task, by a joiner or by the end. The fields without a remark are fixed
-// before the start.
-type extension struct {
-	name     string
-	scope    *scope      // whose context cancels the task, or nil
-	index    int32       // in scope.in; guarded by scope.mu
-	priority int8        // loop-private once started
-	dropped  func()      // called if the task ends without having been started, or nil
-	under    *scope      // loop-private: of the innermost Under
-	locals   map[any]any // loop-private
-	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
-
-	// See pile; loop-private.
-	piled   time.Duration // when it began to wait there
-	kind    uint32        // what Entrance.As has said
-	detail  uint32        // likewise
-	heading uint8         // bits of the piles that it was let in for and has not reached
-
-	detached uint32 // loop-private: how often the loop was taken from it
-	firm     bool   // loop-private: its waits go on although the runtime shuts down
-
-	mu      sync.Mutex
-	done    bool       // guarded by mu
-	err     error      // guarded by mu
-	joiners waiterList // guarded by mu
-}
-
-// noExtension stands for the extension of a task that has none.
-var noExtension extension
-
-// extra returns the extension of t for reading.
-func (t *Task) extra() *extension {
-	if e := t.ext.Load(); e != nil {
-		return e
-	}
-	return &noExtension
-}
-
-// extend returns the extension of t, which it makes if there is none.
-func (t *Task) extend() *extension {
-	if e := t.ext.Load(); e != nil {
-		return e
-	}
-	t.ext.CompareAndSwap(nil, new(extension))
-	return t.ext.Load()
-}
-
-// reset makes of t, which has ended and of which nobody has a pointer, a task to start anew. A
-// lock that it has left locked may still count in awaited.
-func (t *Task) reset() {
-	t.wait = Waiter{}
-	t.state, t.why, t.node = stateQueued, ReasonNone, 0
-	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
-	t.startsAt = 0
-	t.fn = nil
-	t.ext.Store(nil)
-	t.id = 0
-}
+// A Task is one cooperative thread of control. It is made by Go or Spawn; there is no
+// other use of the zero value.
+type Task engine.Task
 
 // ID is a number that no other task of the runtime has had.
-func (t *Task) ID() uint64 { return t.id }
+func (t *Task) ID() uint64 { return (*engine.Task)(t).ID() }
 
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
-func (t *Task) Name() string {
-	if name := t.extra().name; name != "" {
-		return name
-	}
-	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
-		return f.Name()
-	}
-	return "task"
-}
+func (t *Task) Name() string { return (*engine.Task)(t).Name() }
 
 // String returns the name and the number of the task.
-func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.id, 10) }
+func (t *Task) String() string { return (*engine.Task)(t).String() }
 
-// Node is the node of the blocking graph at which the task last waited. It may be
-// called on the task's loop only.
-func (t *Task) Node() NodeID { return t.node }
-
-// Note returns the pointer that the observer of the loop has put down with SetNote for
-// t, which has started and not finished; nil if it has not. For observers.
-func (t *Task) Note() unsafe.Pointer { return t.worker.note }
-
-// SetNote puts p down, until the task has finished. For observers.
-func (t *Task) SetNote(p unsafe.Pointer) { t.worker.note = p }
+// Join waits until the task has ended. It returns nil if its function returned, a
+// *PanicError if it panicked and the runtime's panic handler let it pass, ErrGoexit,
+// ErrShutdown if it was never started; or, before the end, the error of the calling
+// task's context. It parks.
+func (t *Task) Join() error { return (*engine.Task)(t).Join() }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
-func Current() *Task {
-	l := comeBack()
-	if l == nil || l.cur == nil {
-		return nil
-	}
-	l.cur.recycle = false
-	return l.cur
+func Current() *Task { return (*Task)(engine.Current()) }
+
+// Go runs fn as a new task. Called by a task, the new one starts on the same loop and
+// belongs to the same context; called by a plain goroutine, it starts on a loop of the
+// Default runtime. It never parks. It panics if there is no runtime; if the runtime
+// has been shut down, the task never runs and Join returns ErrShutdown.
+func Go(fn func()) *Task { return (*Task)(engine.Go(fn)) }
+
+// Options say how a task is spawned. The zero value is what Go uses.
+type Options struct {
+	// Name is shown in reports; empty: the name of the function.
+	Name string
+	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and
+	// returns the index of one of them, which no other takes the task from. What belongs to a key
+	// and is only ever touched by tasks on the loop that is chosen by that key needs no lock
+	// (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on the spawner's loop,
+	// or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
+	OnLoop func(loops int) int
+	// Context cancels the task, and all that it spawns, when it ends; nil: that of
+	// the spawning task, if any.
+	Context context.Context
+	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
+	// Entrance (package ressched), the least important are refused first. 0: neither.
+	Priority int
 }
 
-// CurrentLoop returns the loop of the calling task, nil on a plain goroutine. In a
-// function that a poller calls from Poll it is the poller's loop.
-func CurrentLoop() *Loop { return comeBack() }
+// on is o for a task of rt, nil if there is none.
+func (o *Options) on(rt *engine.Runtime) (engine.Options, error) {
+	to := engine.Options{Name: o.Name, Context: o.Context, Priority: o.Priority}
+	if o.OnLoop != nil && rt != nil {
+		i := o.OnLoop(rt.Loops())
+		if i < 0 || i >= rt.Loops() {
+			return to, fmt.Errorf("task: Options.OnLoop returned %d; want 0 to %d", i, rt.Loops()-1)
+		}
+		to.Loop = rt.Loop(i)
+	}
+	return to, nil
+}
+
+// Spawn is Go with options. It returns ErrShutdown, and a task that has ended, if the
+// runtime has been shut down, and an error and no task if there is no runtime.
+func Spawn(o Options, fn func()) (*Task, error) {
+	var rt *engine.Runtime
+	if o.OnLoop != nil {
+		rt = engine.CurrentRuntime()
+	}
+	to, err := o.on(rt)
+	if err != nil {
+		return nil, err
+	}
+	t, err := engine.Spawn(to, fn)
+	return (*Task)(t), err
+}
 
 // Context returns the context whose end cancels the calling task: the one that it, or
 // the nearest of the tasks that spawned it, was given, else the runtime's own, which
 // ends when the runtime shuts down. On a plain goroutine it is context.Background.
-func Context() context.Context {
-	l := comeBack()
-	if l == nil || l.cur == nil {
-		return context.Background()
-	}
-	if s := l.cur.innerScope(); s != nil {
-		return s.ctx
-	}
-	return l.rt.ctx
+func Context() context.Context { return engine.Context() }
+
+// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
+// block natively: a system call, a Go channel, cgo, a library that does its own I/O.
+// It parks, and does not end early when the task is cancelled or the runtime shut down,
+// because fn may be using the caller's variables and buffers; only what has not begun when
+// the runtime is shut down is never run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn
+// waits for its turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a *PanicError. fn is not
+// part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
+func Offload(fn func()) { engine.Offload(fn) }
+
+// OffloadContext is Offload for an fn that can end early: the context that it is given ends with
+// ctx, and when the calling task is cancelled. If either happens while fn waits for its turn, fn is not
+// run, and the context's error is returned; else the error of fn. On a plain goroutine it is
+// fn(ctx).
+func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
+	return engine.OffloadContext(ctx, fn)
 }
 
-// innerScope is the scope that what t spawns belongs to.
-func (t *Task) innerScope() *scope {
-	e := t.extra()
-	if e.under != nil {
-		return e.under
-	}
-	return e.scope
-}
+// Sleep parks the caller for at least d. It returns early, with the context's error,
+// if the calling task is cancelled. d ≤ 0 only yields. On a plain goroutine it is
+// time.Sleep and returns nil. The resolution is about 66 µs.
+func Sleep(d time.Duration) error { return engine.Sleep(d) }
 
-// endedContext returns the innermost of the contexts of t that have ended, or nil.
-func (t *Task) endedContext() context.Context {
-	if i := t.extra(); i != &noExtension {
-		for s := i.under; s != nil; s = s.outer {
-			if s.ctx.Err() != nil {
-				return s.ctx
-			}
-			if s.shields {
-				return nil
-			}
-		}
-	}
-	if s := t.extra().scope; s != nil && s.ctx.Err() != nil {
-		return s.ctx
-	}
-	if t.loop.cancelAll {
-		return t.loop.rt.ctx
-	}
-	return nil
-}
+// Yield lets every task of the loop that is ready run before the caller goes on; but of
+// several that a disk has served at once some may follow. On a plain goroutine it is
+// runtime.Gosched.
+func Yield() { engine.Yield() }
 
-// cancelError is what the waits of t return once it is cancelled.
-func (t *Task) cancelError() error {
-	ctx := t.endedContext()
-	if ctx == nil {
-		panic("task: broken invariant: " + t.String() + " is cancelled but no context of it has ended")
-	}
-	return contextError(ctx)
-}
+// Await parks until ctx ends and returns its error, or, if that comes first, the error
+// of the calling task's own context.
+func Await(ctx context.Context) error { return engine.Await(ctx) }
 
-// contextError returns an error that is both the context's error and its cause.
-func contextError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
+// Under calls fn with ctx as the innermost context of the calling task: waits in fn end
+// with the error of ctx when ctx ends, and tasks spawned in fn belong to ctx. The
+// task's outer contexts go on to apply. On a plain goroutine it just calls fn, whose
+// waits ctx does not end.
+func Under(ctx context.Context, fn func() error) error { return engine.Under(ctx, fn) }
+
+// Shield is Under for the clean-up of a task that may be cancelled: until fn has returned, only
+// ctx ends waits in fn, and the task's outer contexts do not, whether they have ended before
+// or end meanwhile. A limit for the clean-up is a ctx with a timeout. At the end of the runtime
+// its grace time is a limit too.
+func Shield(ctx context.Context, fn func() error) error { return engine.Shield(ctx, fn) }
 
 // Err returns nil as long as the calling task is not cancelled, then the error that
 // every wait that can fail returns at once. It is nil on a plain goroutine.
-func Err() error {
-	l := comeBack()
-	if l == nil || l.cur == nil || !l.cur.cancelled {
-		return nil
-	}
-	return l.cur.cancelError()
-}
+func Err() error { return engine.Err() }
+
+// PanicStack is debug.Stack for a deferred function that has recovered v on the calling
+// task: with the parts of the stack that v has crossed on stack chunks before it, which are
+// gone by then.
+func PanicStack(v any) []byte { return engine.PanicStack(v) }

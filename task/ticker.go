@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Ticker sends the time on C, again and again, as that of package time does for goroutines. Make it
@@ -39,7 +41,7 @@ func (t *Ticker) Reset(every time.Duration) {
 	t.every = every
 	run := t.runs
 	t.timer = AfterFunc(every, func() { t.tick(run) })
-	t.next = after(t.timer.loop.Now(), every)
+	t.next = engine.After((*engine.Timer)(t.timer).Now(), every)
 }
 
 // Stop ends the ticks. C is not closed: a task that waits for it goes on waiting.
@@ -60,10 +62,10 @@ func (t *Ticker) tick(run uint64) {
 		t.mu.Unlock()
 		return
 	}
-	now := CurrentLoop().Now()
+	now := (*engine.Timer)(t.timer).Now()
 	for t.next <= now {
 		missed := max((now-t.next)/t.every, 1)
-		t.next = after(t.next, missed*t.every)
+		t.next = engine.After(t.next, missed*t.every)
 	}
 	t.timer = AfterFunc(t.next-now, func() { t.tick(run) })
 	t.mu.Unlock()

@@ -78,13 +78,17 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 			return
 		}
 		g.set(to, m.now)
-		if to == trace.GoRunning {
+		switch {
+		case to == trace.GoRunning:
 			g.proc = e.Proc()
+		case to == trace.GoWaiting && !g.fresh:
+			g.since = m.first
 		}
 		return
 	}
 	if from == to || from == trace.GoUndetermined {
-		return // a new generation says again what is known
+		m.again(g, to, st)
+		return
 	}
 	switch {
 	case to == trace.GoNotExist:
@@ -115,6 +119,20 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 	}
 }
 
+// again handles what a new generation says of a goroutine that is known: where it waits may be
+// news.
+func (m *model) again(g *goroutine, to trace.GoState, st *trace.StateTransition) {
+	if g.at != m.unknown || to != trace.GoWaiting || st.Stack == trace.NoStack {
+		return
+	}
+	m.learn(g, st.Reason, st.Stack)
+	if g.at.here--; !g.start.system {
+		m.find(g, st)
+	} else {
+		g.at, g.folded = m.special[bgraph.KeyStart], true
+	}
+}
+
 func (g *goroutine) set(to trace.GoState, now trace.Time) {
 	g.since = now
 	switch to {
@@ -135,16 +153,18 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 		m.left++
 		return nil
 	}
-	g := &goroutine{born: m.now, proc: trace.NoProc}
+	g := &goroutine{born: m.first, proc: trace.NoProc}
 	m.all.byID[id] = g
 	if from == trace.GoNotExist {
 		g.start = m.started(st.Stack, true)
 		g.start.Created++
+		g.born = m.now
 		g.fresh, g.known, g.timed = true, true, true
 		g.at = m.special[bgraph.KeyStart]
 		if !g.start.system {
 			g.at.Arrivals++
-			g.at.wokenBy(m.waker(e))
+			g.at.enter()
+			g.at.wokenBy(m.waker(e, g.at))
 		}
 		return g
 	}
@@ -152,13 +172,20 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 	_, to := st.Goroutine()
 	switch {
 	case to == trace.GoWaiting && !g.start.system:
-		g.at = m.node(st.Reason, "", st.Stack)
-		g.at.Arrivals++
+		m.find(g, st)
 	default:
 		g.at = m.special[bgraph.KeyStart]
 		g.folded = true // in the middle of a step
 	}
 	return g
+}
+
+// find says where a goroutine waits that has done so since before the trace began.
+func (m *model) find(g *goroutine, st *trace.StateTransition) {
+	if g.at = m.unknown; st.Stack != trace.NoStack {
+		g.at = m.node(st.Reason, "", st.Stack)
+	}
+	g.at.enter()
 }
 
 // block begins a wait.
@@ -183,6 +210,7 @@ func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
 	g.at, g.folded = n, false
 	if !g.start.system {
 		n.Arrivals++
+		n.enter()
 	}
 }
 
@@ -197,7 +225,7 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.wokenBy(m.waker(e))
+		g.at.wokenBy(m.waker(e, g.at))
 	}
 	g.set(trace.GoRunnable, m.now)
 	g.timed = true
@@ -218,10 +246,10 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.Departures++
+		g.at.leave()
 	}
-	if !g.known {
-		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key != bgraph.KeyStart
+	if !g.known && !g.start.system { // of those only the CPU counts
+		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key > bgraph.KeyStart
 	}
 	g.set(trace.GoRunning, m.now)
 }
@@ -255,7 +283,8 @@ func (m *model) end(g *goroutine, e *trace.Event) {
 	g.start.Ended++
 	if !g.start.system {
 		end.Arrivals++
-		end.Departures++
+		end.enter()
+		end.leave()
 	}
 	if g.fresh {
 		g.start.Life.Add(bgraph.Nanos(m.now.Sub(g.born)))
@@ -275,7 +304,7 @@ func (m *model) cut(e *trace.Event, reason, label string) {
 func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
 	m.arrive(g, n, p)
 	if !g.start.system {
-		n.Departures++
+		n.leave()
 	}
 	g.since = m.now
 }

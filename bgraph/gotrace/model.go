@@ -24,6 +24,7 @@ type model struct {
 	nodes   map[bgraph.Key]*node
 	edges   map[[2]*node]*bgraph.Edge
 	special [bgraph.KeyOverflow + 1]*node
+	unknown *node // not in the graph: where goroutines wait whose stack the trace has not told yet
 	starts  map[startKey]*start
 	spans   map[[2]string]*bgraph.Times
 	regions map[regionKey][]trace.Time
@@ -61,9 +62,11 @@ type openTask struct {
 
 type node struct {
 	bgraph.Node
-	wakers []waker
-	out    [4]link // edges from here that were used of late
-	turn   uint8   // which of them makes room next
+	outside bool // who waits here waits for the network or for time
+	here    int64
+	wakers  []waker
+	out     [4]link // edges from here that were used of late
+	turn    uint8   // which of them makes room next
 }
 
 type link struct {
@@ -96,6 +99,7 @@ func newModel(o Options) *model {
 		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{}, regions: map[regionKey][]trace.Time{},
 		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, open: map[string]trace.Time{},
 	}
+	m.unknown = new(node)
 	m.overflow.MaxNodes, m.overflow.MaxEdges = o.MaxNodes, o.MaxEdges
 	for k, reason := range map[bgraph.Key]string{bgraph.KeyStart: "start", bgraph.KeyEnd: "end", bgraph.KeyOverflow: "overflow"} {
 		m.special[k] = &node{Node: bgraph.Node{Key: k, Reason: reason}}
@@ -229,6 +233,17 @@ func (m *model) intern(p place) *place {
 	}
 	m.places[p] = &p
 	return &p
+}
+
+// enter and leave follow how many goroutines are at the node.
+func (n *node) enter() {
+	n.here++
+	n.Peak = max(n.Peak, n.here)
+}
+
+func (n *node) leave() {
+	n.here--
+	n.Departures++
 }
 
 // wokenBy counts a wake. The frequent wakers are near the front of the list.
@@ -441,8 +456,5 @@ func (m *model) finish() {
 		if n.Key > bgraph.KeyOverflow {
 			n.Oldest = max(n.Oldest, bgraph.Nanos(m.now.Sub(g.since)))
 		}
-	}
-	for _, n := range m.nodes {
-		n.Peak = max(n.Peak, n.Now)
 	}
 }

@@ -32,7 +32,7 @@ func framesOf(stack trace.Stack) []bgraph.Frame {
 // outer one; all stays if there is nothing else.
 func trim(frames []bgraph.Frame) []bgraph.Frame {
 	rest := frames
-	for len(rest) > 0 && ofRuntime(rest[0].Function) {
+	for len(rest) > 0 && (ofRuntime(rest[0].Function) || belowWaits(rest[0].Function)) {
 		rest = rest[1:]
 	}
 	for len(rest) > 1 && strings.HasPrefix(rest[len(rest)-1].Function, "runtime.") {
@@ -42,6 +42,17 @@ func trim(frames []bgraph.Frame) []bgraph.Frame {
 		return frames
 	}
 	return rest
+}
+
+// belowWaits reports whether the stack of a goroutine that waits has the function when the
+// runtime looks at it from outside, but not when the goroutine says itself that it blocks.
+func belowWaits(function string) bool {
+	for _, prefix := range [...]string{"internal/poll.runtime_", "internal/poll.(*pollDesc).", "sync.runtime_", "internal/sync."} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func ofRuntime(function string) bool {
@@ -107,14 +118,16 @@ func refine(reason string, frames []bgraph.Frame) string {
 		if found != "" {
 			return found
 		}
-		if reason == "" && len(frames) > 0 && strings.HasPrefix(frames[0].Function, "runtime.") {
-			switch name := strings.TrimPrefix(frames[0].Function, "runtime."); {
+		for i := 0; reason == "" && i < len(frames) && strings.HasPrefix(frames[i].Function, "runtime."); i++ {
+			switch name := strings.TrimPrefix(frames[i].Function, "runtime."); {
 			case strings.HasPrefix(name, "chanrecv"):
 				return "channel receive"
 			case strings.HasPrefix(name, "chansend"):
 				return "channel send"
 			case name == "selectgo" || name == "block":
 				return "select"
+			case name == "timeSleep":
+				return "sleep"
 			}
 		}
 	}

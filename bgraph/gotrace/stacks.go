@@ -27,6 +27,7 @@ type answers uint8
 
 const (
 	wakerAsked answers = 1 << iota
+	polls
 	replyAsked
 	isReply
 	foldAsked
@@ -70,21 +71,26 @@ func (m *model) node(reason, label string, of trace.Stack) *node {
 		}
 	}
 	k := keyOf(kind, label, frames)
+	outside := kind == "sleep" || kind == "network" || slices.Contains(pollWaits, kind)
 	n := m.nodes[k]
 	if n == nil {
 		if len(m.nodes) >= m.o.MaxNodes {
 			m.overflow.Nodes++
 			return m.special[bgraph.KeyOverflow]
 		}
-		n = &node{Node: bgraph.Node{Key: k, Reason: clean(kind), Label: clean(label), Stack: frames}}
+		n = &node{Node: bgraph.Node{Key: k, Reason: clean(kind), Label: clean(label), Stack: frames}, outside: outside}
 		m.nodes[k] = n
 	}
 	s.nodes = append(s.nodes, nodeAt{reason, label, n})
 	return n
 }
 
-// waker is the place that ended a wait; nil if the scheduler did.
-func (m *model) waker(e *trace.Event) *place {
+// pollWaits are for the network and the like. They end when the scheduler looks there, which
+// it may do wherever it is called; or when the program sets a deadline or closes.
+var pollWaits = []string{"read", "write", "accept", "connect"}
+
+// waker is the place that ended a wait at n; nil if the scheduler did.
+func (m *model) waker(e *trace.Event, n *node) *place {
 	if e.Goroutine() == trace.NoGoroutine {
 		return nil
 	}
@@ -92,10 +98,17 @@ func (m *model) waker(e *trace.Event) *place {
 	s := m.stack(of)
 	if s.known&wakerAsked == 0 {
 		s.known |= wakerAsked
-		n := bgraph.Node{Stack: trim(framesOf(of))}
-		if f := n.Place(); f != nil {
+		frames := framesOf(of)
+		if slices.ContainsFunc(frames, func(f bgraph.Frame) bool { return strings.HasPrefix(f.Function, "internal/poll.") }) {
+			s.known |= polls
+		}
+		n := bgraph.Node{Stack: trim(frames)}
+		if f := n.Place(); f != nil && !ofRuntime(f.Function) {
 			s.waker = m.intern(place{f.Function, f.File, f.Line})
 		}
+	}
+	if n.outside && s.known&polls == 0 {
+		return nil
 	}
 	return s.waker
 }

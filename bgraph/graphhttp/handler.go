@@ -19,7 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Handler serves the graph of the program, see Default, over HTTP, for people and for
@@ -73,8 +73,8 @@ type handler struct {
 
 // pause waits for d. A task parks.
 func pause(ctx context.Context, d time.Duration) error {
-	if task.Current() != nil {
-		return task.Under(ctx, func() error { return task.Sleep(d) })
+	if engine.Current() != nil {
+		return engine.Under(ctx, func() error { return engine.Sleep(d) })
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -245,7 +245,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Rendered first, so that an error is an error and not half a page; and away from
 	// the loop, if this is a task, as a large graph takes some milliseconds.
 	var out bytes.Buffer
-	task.Offload(func() {
+	engine.Offload(func() {
 		if q.focus != nil || q.ignore != nil {
 			s = s.Filter(q.focus, q.ignore)
 		}

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // ask gets target from a handler of the given snapshots, one after the other.
@@ -312,7 +312,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 }
 
 func TestPauseParksATask(t *testing.T) {
-	rt, err := task.New(task.Config{Loops: 1, NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestPauseParksATask(t *testing.T) {
 			t.Errorf("pause returned %v", err)
 		}
 		// The loop is free meanwhile, or nobody would cancel.
-		task.Go(cancel)
+		engine.Go(cancel)
 		if err := pause(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("pause returned %v, want context.Canceled", err)
 		}

@@ -49,7 +49,7 @@ func ExampleWriteText() {
 	//   read server.(*conn).next    9    50      10,000  1.00ms    1.04ms     1.00s      0          0       0
 	//
 	// EDGES: 2, by cpu
-	//   from                      → to                         count  per s    CPU    mean  recent ± sd     p99     max  heap
+	//   from                      → to                         count  per s    CPU    mean  recent ± sd     p99     max
 	//   session lock              → read server.(*conn).next  99,959  9,996  80.0%  20.0µs            0  32.6µs  80.0µs
 	//   read server.(*conn).next  → session lock              99,991  9,999  20.0%  5.00µs            0  8.15µs  40.0µs
 	//

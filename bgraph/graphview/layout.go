@@ -60,7 +60,8 @@ type Drawing struct {
 	Color   string      `json:"color"`    // what colours stand for: "cpu" or "wait"
 	Scale   []ColorStop `json:"scale"`    // the colours of nodes, from the lowest figure to the highest
 	MostNow int64       `json:"most_now"` // the most tasks at one node; those of KeyOthers are several
-	Hidden  int         `json:"hidden"`   // edges that are not drawn, as there are too many
+	Hidden  int         `json:"hidden"`   // edges that are not drawn, as there are too many or they are rare
+	Rare    int         `json:"rare"`     // nodes that are not drawn, as no edge that is drawn leads there
 	Nodes   []DrawnNode `json:"nodes"`    // from the top to the bottom, and from left to right
 	Edges   []DrawnEdge `json:"edges"`    // by From, then To
 }
@@ -165,6 +166,7 @@ type drawGraph struct {
 	nodes  []*drawNode
 	edges  []*drawEdge
 	hidden int
+	rare   int // nodes that prune left out
 	scale  heatScale
 
 	layers [][]*drawSlot // from the top, each from left to right
@@ -185,6 +187,7 @@ type drawNode struct {
 	oldest  bgraph.Nanos
 	waits   bgraph.Times
 	readies bgraph.Times
+	wakers  string
 	layer   int
 	mark    int // of breakCycles
 	slot    *drawSlot
@@ -210,7 +213,7 @@ type drawEdge struct {
 // drawing collects what has been found out.
 func (g *drawGraph) drawing() *Drawing {
 	d := &Drawing{
-		Width: g.width, Height: g.height, Title: g.title(), Color: g.o.Color, Hidden: g.hidden,
+		Width: g.width, Height: g.height, Title: g.title(), Color: g.o.Color, Hidden: g.hidden, Rare: g.rare,
 		Scale: g.scale.stops(), Nodes: []DrawnNode{}, Edges: []DrawnEdge{},
 	}
 	for _, layer := range g.layers {

@@ -23,6 +23,7 @@ func pickDrawn(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
 		d := &drawNode{stands: 1, waits: n.Wait, readies: n.Ready, oldest: n.Oldest}
 		d.Key, d.Name, d.Reason, d.Now = n.Key, g.names[n.Key], cleanText(n.Reason), n.Now
 		d.Arrivals = perSecond(s, n.Arrivals)
+		d.wakers = wakersText(n)
 		byKey[n.Key] = d
 		g.nodes = append(g.nodes, d)
 	}
@@ -43,10 +44,25 @@ func pickDrawn(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
 	g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool {
 		return !used[n.Key] && n.Now == 0 && n.Arrivals == 0
 	})
+	edges := g.prune()
 	g.foldNodes(byKey)
-	g.joinEdges(byKey)
+	g.joinEdges(byKey, edges)
 	g.figures()
 	return g
+}
+
+// prune leaves out rare edges, see DrawOptions.Prune, and the nodes that no other joins: where
+// goroutines only wait, there would be a crowd of boxes beside the graph. It returns what edges
+// are left.
+func (g *drawGraph) prune() []*bgraph.Edge {
+	edges, linked := busyEdges(g.s, g.o.Prune)
+	if g.o.Prune > 0 && len(edges) > 0 {
+		all := len(g.nodes)
+		g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool { return !linked[n.Key] })
+		g.rare = all - len(g.nodes)
+	}
+	g.hidden = len(g.s.Edges) - len(edges)
+	return edges
 }
 
 // foldNodes replaces the least busy nodes by one, if there are too many.
@@ -85,12 +101,11 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 
 // joinEdges makes one edge of all between the same two nodes; which edges there are
 // within the others is not shown.
-func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
+func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Edge) {
 	type ends struct{ from, to *drawNode }
 	known := map[ends]*drawEdge{}
 	sums := map[*drawEdge]*bgraph.Times{}
-	for i := range g.s.Edges {
-		e := &g.s.Edges[i]
+	for _, e := range edges {
 		p := ends{byKey[e.From], byKey[e.To]}
 		if p.from == p.to && p.from.Key == KeyOthers {
 			continue
@@ -112,7 +127,6 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
 		sums[d].Merge(&e.CPU)
 		d.CPU = sums[d].Mean()
 	}
-	g.prune()
 	if len(g.edges) > mostArrows {
 		slices.SortStableFunc(g.edges, func(a, b *drawEdge) int { return cmp.Compare(b.Count, a.Count) })
 		g.hidden += len(g.edges) - mostArrows
@@ -127,30 +141,6 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode) {
 		e.from.out = append(e.from.out, e)
 		e.to.in = append(e.to.in, e)
 	}
-}
-
-// prune leaves out rare edges, see DrawOptions.Prune, and nodes that had no others.
-func (g *drawGraph) prune() {
-	if g.o.Prune <= 0 {
-		return
-	}
-	var count, cpu float64
-	for _, e := range g.edges {
-		count += float64(e.Count)
-		cpu += e.cpu
-	}
-	all := len(g.edges)
-	linked, was := map[*drawNode]bool{}, map[*drawNode]bool{}
-	g.edges = slices.DeleteFunc(g.edges, func(e *drawEdge) bool {
-		was[e.from], was[e.to] = true, true
-		if float64(e.Count) < g.o.Prune*count && e.cpu < g.o.Prune*cpu {
-			return true
-		}
-		linked[e.from], linked[e.to] = true, true
-		return false
-	})
-	g.hidden = all - len(g.edges)
-	g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool { return was[n] && !linked[n] })
 }
 
 func compareDrawn(a, b DrawnEdge) int {
@@ -206,6 +196,9 @@ func (n *drawNode) tooltip() string {
 	}
 	if n.readies.Max > 0 {
 		lines = append(lines, fmt.Sprintf("ready before running: mean %s, max %s", durationText(n.readies.Mean()), durationText(n.readies.Max)))
+	}
+	if n.wakers != "" {
+		lines = append(lines, n.wakers)
 	}
 	return strings.Join(append(lines, percentText(n.Share)+" of CPU in the steps from here"), "\n")
 }

@@ -131,7 +131,7 @@ func (l *linter) loops() {
 		Severity: SeverityWarning, Check: CheckUnbalanced,
 		Message: fmt.Sprintf("{Loop} %d made %s of %s steps (%s); the others made %s on average.",
 			most.Index, countText(most.Steps), countText(all), percentText(ratio(float64(most.Steps), float64(all))), amountText(float64(int64(others)), "")),
-		Advice: "A task stays on the loop where it began. See what starts tasks on that loop: few busy connections, one task that spawns all the others, or task.GoOn.",
+		Advice: "A task stays on the loop where it began. See what starts tasks on that loop: few busy connections, one task that spawns all the others, or task.Options.OnLoop.",
 	})
 }
 
@@ -149,7 +149,7 @@ func (l *linter) trust() {
 			Severity: SeverityWarning, Check: CheckOverflow,
 			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge (limit %s for each {loop}).",
 				countText(o.Nodes), countText(arrivals), countText(o.MaxNodes), countText(o.Edges), countText(steps), countText(o.MaxEdges)),
-			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with task.At.",
+			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with ressched.YieldAt.",
 		})
 	}
 	var counted, timed uint64

@@ -21,7 +21,7 @@ const (
 	cycleBudget = 1 << 20 // edges looked at, so that a huge graph does not take for ever
 )
 
-// progress is what task.Progress counts, which is only ever taken.
+// progress is what ressched.Progress counts, which is only ever taken.
 const progress = "progress"
 
 // leaks finds cycles of the graph on which tasks take more of a resource than they

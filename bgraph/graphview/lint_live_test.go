@@ -7,17 +7,17 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // lintOf runs a program, one task for each function, and looks at its graph.
 func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphview.Finding {
 	t.Helper()
 	g := bgraph.New(bgraph.Config{Sampling: 1})
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:       1,
-		NewPoller:   func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		NewPoller:   func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
 		NewObserver: g.Observe,
 		HoldLimit:   time.Hour,
 	})
@@ -25,7 +25,7 @@ func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphvie
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	tasks := make([]*task.Task, len(program))
+	tasks := make([]*engine.Task, len(program))
 	for i, fn := range program {
 		tasks[i] = rt.Go(fn)
 	}
@@ -49,13 +49,13 @@ func only(t *testing.T, found []graphview.Finding, check string) *graphview.Find
 }
 
 func TestLintOfAConvoy(t *testing.T) {
-	var mu task.Mutex
+	var mu engine.Mutex
 	var program []func()
 	for range 16 {
 		program = append(program, func() {
 			for range 10 {
 				mu.Lock()
-				task.Sleep(time.Millisecond)
+				engine.Sleep(time.Millisecond)
 				mu.Unlock()
 			}
 		})
@@ -75,9 +75,9 @@ func compute(d time.Duration) {
 func TestLintOfALongStep(t *testing.T) {
 	f := only(t, lintOf(t, graphview.LintOptions{}, func() {
 		for range 3 {
-			task.At("before")
+			engine.YieldAt("before")
 			compute(15 * time.Millisecond)
-			task.At("after")
+			engine.YieldAt("after")
 		}
 	}), graphview.CheckLongStep)
 	if f.Severity != graphview.SeverityError || f.Name != "before → after" || !strings.Contains(f.Stack, "TestLintOfALongStep") {
@@ -86,16 +86,16 @@ func TestLintOfALongStep(t *testing.T) {
 }
 
 func TestLintOfALeak(t *testing.T) {
-	things, err := task.NewResource("things that leak", "")
+	things, err := engine.NewResource("things that leak", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer things.Release(500) // as they are counted for the whole process
 	f := only(t, lintOf(t, graphview.LintOptions{LeakShare: 0.001}, func() {
 		for i := range 2000 {
-			task.At("take")
+			engine.YieldAt("take")
 			things.Acquire(1)
-			task.At("use")
+			engine.YieldAt("use")
 			if i%4 != 0 {
 				things.Release(1)
 			}
@@ -107,9 +107,9 @@ func TestLintOfALeak(t *testing.T) {
 }
 
 func TestLintOfAHealthyProgram(t *testing.T) {
-	work := task.NewChan[int](8)
-	done := task.NewChan[int](8)
-	things, err := task.NewResource("things that come back", "")
+	work := engine.NewChan[int](8)
+	done := engine.NewChan[int](8)
+	things, err := engine.NewResource("things that come back", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 			}
 		},
 	}
-	var mu task.Mutex
+	var mu engine.Mutex
 	last := -1
 	for range 4 {
 		program = append(program, func() {
@@ -142,7 +142,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 				mu.Lock()
 				last = i
 				mu.Unlock()
-				task.Yield()
+				engine.Yield()
 				things.Release(1)
 				done.Send(i)
 			}

@@ -1,31 +1,35 @@
 package graphview
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
+// traced is the graph of a healthy program, as a trace shows it, with one change.
+func traced(change func(s *bgraph.Snapshot)) *bgraph.Snapshot {
+	var cpu, life, pause bgraph.Times
+	for range 1000 {
+		cpu.Add(50_000)
+		life.Add(20_000)
+	}
+	pause.Add(bgraph.Nanos(time.Millisecond))
+	s := &bgraph.Snapshot{
+		Kind: bgraph.KindGoroutines, Span: bgraph.Nanos(time.Second), Sampling: 1, Loops: []bgraph.LoopStat{{Index: 0}, {Index: 1}},
+		Nodes:   []bgraph.Node{{Key: 100, Reason: "read", Label: "request", Arrivals: 1000, Departures: 1000}},
+		Edges:   []bgraph.Edge{{From: 100, To: 100, Count: 1000, CPU: cpu, Parts: bgraph.Parts{Calls: 2000, System: 5e6, Assist: 1e6}}},
+		Starts:  []bgraph.Start{{Function: "main.work", Created: 1000, Ended: 1000, Life: life}},
+		Stopped: pause,
+	}
+	change(s)
+	return s
+}
+
 // Each check of traces has one graph in which it finds something, and a healthy one.
 func TestLintTraces(t *testing.T) {
-	traced := func(change func(s *bgraph.Snapshot)) *bgraph.Snapshot {
-		var cpu, life, pause bgraph.Times
-		for range 1000 {
-			cpu.Add(50_000)
-			life.Add(20_000)
-		}
-		pause.Add(bgraph.Nanos(time.Millisecond))
-		s := &bgraph.Snapshot{
-			Kind: bgraph.KindGoroutines, Span: bgraph.Nanos(time.Second), Sampling: 1, Loops: []bgraph.LoopStat{{Index: 0}, {Index: 1}},
-			Nodes:   []bgraph.Node{{Key: 100, Reason: "read", Label: "request", Arrivals: 1000, Departures: 1000}},
-			Edges:   []bgraph.Edge{{From: 100, To: 100, Count: 1000, CPU: cpu, Parts: bgraph.Parts{Calls: 2000, System: 5e6, Assist: 1e6}}},
-			Starts:  []bgraph.Start{{Function: "main.work", Created: 1000, Ended: 1000, Life: life}},
-			Stopped: pause,
-		}
-		change(s)
-		return s
-	}
 	for check, change := range map[string]func(s *bgraph.Snapshot){
 		"":               func(*bgraph.Snapshot) {},
 		CheckSystemCalls: func(s *bgraph.Snapshot) { s.Edges[0].Parts.Calls, s.Edges[0].Parts.System = 40_000, 200e6 },
@@ -63,4 +67,45 @@ func hasWord(text, word string) bool {
 		}
 	}
 	return false
+}
+
+// A step that leads back to a condition variable has done something if it called the system.
+func TestWokenForNothingInTraces(t *testing.T) {
+	for calls, want := range map[uint64]int{0: 1, 100: 1, 900: 0} {
+		found := Lint(traced(func(s *bgraph.Snapshot) {
+			n := &s.Nodes[0]
+			n.Reason, n.Peak, n.Wait = "cond", 8, s.Edges[0].CPU
+			s.Edges[0].Parts.Calls = calls
+		}))
+		if len(found) != want || want > 0 && found[0].Check != CheckConvoy {
+			t.Errorf("%d calls in 1,000 steps: %+v", calls, found)
+		}
+	}
+}
+
+// What is rare is left out of tables and drawings of a trace, and they say so; where somebody
+// waits stays in the table.
+func TestPruned(t *testing.T) {
+	s := traced(func(s *bgraph.Snapshot) {
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "write", Label: "rare", Arrivals: 1}, bgraph.Node{Key: 102, Reason: "accept", Label: "idle", Now: 1})
+		s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1})
+	})
+	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare ones, which -prune 0 shows"}} {
+		var b bytes.Buffer
+		if err := WriteText(&b, s, TextOptions{Prune: share}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("prune %v: no %q in\n%s", share, text, b.String())
+			}
+		}
+		if share > 0 && strings.Contains(b.String(), "→ rare") {
+			t.Errorf("prune %v: the rare edge is there:\n%s", share, b.String())
+		}
+	}
+	d := Layout(s, DrawOptions{Prune: 0.02})
+	if len(d.Nodes) != 1 || d.Hidden != 1 || d.Rare != 2 {
+		t.Errorf("%d nodes drawn, %d edges and %d nodes left out; want 1, 1, 2", len(d.Nodes), d.Hidden, d.Rare)
+	}
 }

@@ -1,7 +1,7 @@
 package graphview
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -17,11 +17,15 @@ const (
 // WriteFindings writes what Lint found in s as text for people, at most 100 columns
 // wide but for names and stacks.
 func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
-	out := bufio.NewWriter(w)
-	what := fmt.Sprintf("%s (process %d, %s, %s)", cleanText(s.Program.Name), s.Program.PID, plural(len(s.Loops), "loop"), s.Span)
+	out := new(bytes.Buffer)
+	process := ""
+	if s.Program.PID != 0 { // a trace does not tell
+		process = fmt.Sprintf("process %d, ", s.Program.PID)
+	}
+	what := fmt.Sprintf("%s (%s%s, %s)", cleanText(s.Program.Name), process, plural(len(s.Loops), wordsOf(s).loop), durationText(s.Span))
 	if len(findings) == 0 {
-		fmt.Fprintf(out, "Nothing found in %s.\n", what)
-		return out.Flush()
+		_, err := fmt.Fprintf(w, "Nothing found in %s.\n", what)
+		return err
 	}
 	fmt.Fprintf(out, "%s in %s\n", plural(len(findings), "finding"), what)
 	for i := range findings {
@@ -33,10 +37,11 @@ func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 		}
 		writeStack(out, f)
 	}
-	return out.Flush()
+	_, err := w.Write(out.Bytes())
+	return err
 }
 
-func writeStack(out *bufio.Writer, f *Finding) {
+func writeStack(out *bytes.Buffer, f *Finding) {
 	if f.Stack == "" {
 		return
 	}
@@ -56,7 +61,7 @@ func writeStack(out *bufio.Writer, f *Finding) {
 }
 
 // writeWrapped writes text as an indented paragraph.
-func writeWrapped(out *bufio.Writer, text string) {
+func writeWrapped(out *bytes.Buffer, text string) {
 	const indent = "    "
 	column := 0
 	for _, word := range strings.Fields(text) {

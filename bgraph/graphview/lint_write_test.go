@@ -53,7 +53,7 @@ func TestNoFindingsAsText(t *testing.T) {
 	if err := WriteFindings(&out, s, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "Nothing found in shop (process 4711, 2 loops, 1h0m0s).\n"; got != want {
+	if got, want := out.String(), "Nothing found in shop (process 4711, 2 loops, 1h00m).\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

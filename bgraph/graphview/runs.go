@@ -114,9 +114,13 @@ func writeRuns(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string,
 	line := func(indent int, text string) {
 		fmt.Fprintf(b, "%s%s\n", strings.Repeat(" ", indent), shorten(cleanText(text), max(width-indent, narrowest)))
 	}
+	most := longestRuns
+	if s.Kind == bgraph.KindGoroutines {
+		most = traceRuns
+	}
 	fmt.Fprintf(b, "\nLONGEST RUNS: steps far above the rest, with the stack at their end\n")
 	for i := range runs {
-		if i == longestRuns {
+		if i == most {
 			fmt.Fprintf(b, "  … and %s more\n", countText(len(runs)-i))
 			break
 		}

@@ -153,7 +153,10 @@ func (p svgWriter) legend(d *Drawing, width, y float64) {
 	text(x, y+34, "start", "arrow width: steps; on it: steps/s · mean CPU of one")
 	last := "dashed: back up to where they have been"
 	if d.Hidden > 0 {
-		last += fmt.Sprintf("; %s are not drawn", plural(d.Hidden, "rare edge"))
+		last += "; not drawn: " + plural(d.Hidden, "rare edge")
+	}
+	if d.Rare > 0 {
+		last += fmt.Sprintf(" and %s without others", plural(d.Rare, "node"))
 	}
 	text(x, y+50, "start", last)
 }

@@ -23,6 +23,9 @@ type TextOptions struct {
 	Limit int
 	// Stacks writes the stack of each node below its row.
 	Stacks bool
+	// Prune is the share of all steps and of all CPU time from which on an edge of a trace is
+	// written, with the nodes that it links; nodes where somebody waits always are. 0: all.
+	Prune float64
 	// Width is how many columns of a terminal a line may take. Where it takes more,
 	// names are cut in the middle, though not to less than 16 columns; figures are
 	// never cut. 0: 160.
@@ -32,6 +35,7 @@ type TextOptions struct {
 const (
 	defaultWidth = 160
 	longestRuns  = 8 // how many are written
+	traceRuns    = 3 // of a trace
 )
 
 // WriteText writes the Snapshot as text for people: what program it is, then tables of
@@ -50,6 +54,10 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	if err != nil {
 		return err
 	}
+	found, places := len(edges.rows), len(nodes.rows)
+	if o.Prune > 0 {
+		pruneTables(s, nodes, edges, o.Prune)
+	}
 	var b bytes.Buffer
 	for _, line := range headLines(s) {
 		fmt.Fprintln(&b, shorten(line, o.Width))
@@ -58,7 +66,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}
 	writeFirst(&b, s, o.Width)
-	nodes.title = fmt.Sprintf("NODES: %s, by %s", countText(len(nodes.rows)), byNode)
+	nodes.title = fmt.Sprintf("NODES: %s, by %s", countText(places), byNode)
 	nodes.width, nodes.limit = o.Width, o.Limit
 	if o.Stacks {
 		nodes.below = func(r *nodeRow) []string { return stackLines(r.Stack, len(r.Stack)) }
@@ -71,7 +79,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 		}
 	}
 	nodes.write(&b)
-	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(len(edges.rows)), byEdge)
+	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(found), byEdge)
 	edges.width, edges.limit = o.Width, o.Limit
 	edges.below = func(r *edgeRow) []string {
 		if text := partsText(r.Edge); text != "" {
@@ -202,10 +210,18 @@ func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
 }
 
 func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
-	t := &textTable[[]string]{title: strings.ToUpper(wordsOf(s).loops), columns: plainColumns(" "+wordsOf(s).loop, " tasks", " steps", " steps/s")}
+	t := &textTable[[]string]{title: "LOOPS", columns: plainColumns(" loop", " tasks", " steps", " steps/s")}
+	trace := s.Kind == bgraph.KindGoroutines
+	if trace {
+		t.title, t.columns[0].head = "Ps, on which goroutines run", "P"
+	}
 	for _, l := range s.Loops {
+		tasks := countText(l.Tasks)
+		if trace {
+			tasks = "" // no P has goroutines of its own for long
+		}
 		t.rows = append(t.rows, []string{
-			countText(l.Index), countText(l.Tasks), countText(l.Steps), rateText(perSecond(s, l.Steps)),
+			countText(l.Index), tasks, countText(l.Steps), rateText(perSecond(s, l.Steps)),
 		})
 	}
 	return t

@@ -27,6 +27,7 @@ type textTable[R any] struct {
 	rows    []R
 	width   int // of a line
 	limit   int // of rows; 0: none
+	rare    int // rows that were left out, see TextOptions.Prune
 	below   func(*R) []string
 }
 
@@ -66,6 +67,9 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 	if t.limit > 0 && len(shown) > t.limit {
 		shown = shown[:t.limit]
 	}
+	t.columns = slices.DeleteFunc(slices.Clone(t.columns), func(c column[R]) bool { // nothing to tell
+		return !slices.ContainsFunc(shown, func(r R) bool { return c.text(&r) != "" })
+	})
 	cells := make([][]string, len(shown)+1)
 	for _, c := range t.columns {
 		cells[0] = append(cells[0], c.head)
@@ -86,6 +90,9 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 	}
 	if rest := len(t.rows) - len(shown); rest > 0 {
 		fmt.Fprintf(b, "  … and %s more\n", countText(rest))
+	}
+	if t.rare > 0 {
+		fmt.Fprintf(b, "  … and %s rare ones, which -prune 0 shows\n", countText(t.rare))
 	}
 }
 

@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -53,7 +54,8 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, width int) {
 			fmt.Fprintf(b, "  … and %s more\n", countText(len(findings)-i))
 			break
 		}
-		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s. %s", f.Severity, f.Check, f.Name, f.Message)), width))
+		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), width))
+		writeWrapped(b, f.Message)
 	}
 }
 
@@ -76,8 +78,8 @@ func partsText(e *bgraph.Edge) string {
 	mean("preempted", p.Preempted)
 	mean("for the collector", p.Folded)
 	mean("assisting it", p.Assist)
-	if share := float64(p.Moves) / float64(e.Count); share >= 0.1 {
-		parts = append(parts, percentText(share)+" on another P")
+	if moves := float64(p.Moves) / float64(e.Count); moves >= 0.1 {
+		parts = append(parts, rateText(moves)+" moves to another P")
 	}
 	if p.Samples > 0 {
 		parts = append(parts, countText(p.Samples)+" samples")
@@ -119,7 +121,7 @@ func startTable(s *bgraph.Snapshot) *textTable[[]string] {
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		t.rows = append(t.rows, []string{
-			bgraph.ShortFunction(st.Function), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
+			cmp.Or(bgraph.ShortFunction(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
 			durationText(st.Life.Mean()), durationText(st.Oldest),
 		})
 	}

@@ -67,7 +67,7 @@ var fits = func() map[string][]mode {
 	return map[string][]mode{
 		"sort":     {modeText, modeTop},
 		"limit":    append([]mode{modeText, modeMD}, drawn...),
-		"prune":    drawn,
+		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
 		"focus":    append([]mode{modeTop, modeHTTP}, written...),
 		"ignore":   append([]mode{modeTop, modeHTTP}, written...),
@@ -119,7 +119,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
-	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of a drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
+	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
 	flags.BoolVar(&set.version, "version", false, "print the version of bgdump and stop")
 	return flags, wanted
 }

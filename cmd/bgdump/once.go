@@ -171,7 +171,7 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	case modeDump:
 		return s.Encode(w)
 	}
-	return graphview.WriteText(w, s, graphview.TextOptions{Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
+	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
 }
 
 // writeLint writes what was found, and reports whether it was more than remarks.

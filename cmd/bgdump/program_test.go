@@ -22,6 +22,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -59,7 +60,7 @@ var brewing sync.WaitGroup
 
 func coffee() {
 	for first := true; ; first = false {
-		task.At("grind")
+		ressched.YieldAt("grind")
 		if task.Sleep(time.Millisecond) != nil {
 			return
 		}

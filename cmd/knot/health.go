@@ -11,6 +11,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/metrics"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -64,7 +65,7 @@ func (h *health) alive(patience time.Duration) error {
 	answered := make(chan int, rt.Loops())
 	waits := make(map[int]bool)
 	for i := range rt.Loops() {
-		if rt.Loop(i).Post(func() { answered <- i }) {
+		if (*engine.Runtime)(rt).Loop(i).Post(func() { answered <- i }) {
 			waits[i] = true
 		}
 	}
@@ -147,7 +148,7 @@ func metricsPage(server *knot.Server, served *running, state *health) func(*http
 		lost = server.AccessLog.Dropped
 	}
 	handler := metrics.Handler(metrics.Source{
-		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, LogLost: lost, Graph: state.look, Ready: state.ready,
+		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, LogLost: lost, Graph: state.look, Ready: state.ready,
 	})
 	return func(mux *http.ServeMux) { mux.Handle("GET /metrics", handler) }
 }

@@ -62,7 +62,7 @@ func TestAlive(t *testing.T) {
 		t.Error(err)
 	}
 	stuck, release := make(chan bool), make(chan bool)
-	task.GoOn(rt.Loop(1), func() { close(stuck); <-release })
+	task.Spawn(task.Options{OnLoop: func(int) int { return 1 }}, func() { close(stuck); <-release })
 	<-stuck
 	if err := h.alive(time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 of 2 event loops") && !strings.Contains(err.Error(), "2 of 2") {
 		t.Error(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/flow/flownet"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -125,7 +126,7 @@ func serving(t *testing.T, folder string, o flownet.InputOptions, client func(ad
 				t.Errorf("left after the shutdown: %+v", s)
 			}
 		}
-		if n := task.Descriptors.InUse(); n != 0 {
+		if n := ressched.Descriptors.InUse(); n != 0 {
 			t.Errorf("%d descriptors are open after the shutdown", n)
 		}
 		return served.Join()

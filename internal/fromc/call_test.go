@@ -15,22 +15,22 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/fromc"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
-func newRuntime(t *testing.T, loops int) *task.Runtime {
+func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
 	if !coro.Exact {
 		t.Skip("a thread lock is not seen without the assembly stubs")
 	}
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:     loops,
-		NewPoller: func(int) (task.Poller, error) { return netpoll.NewEpoll() },
+		NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-		OnPanic:   func(*task.PanicError) {},
+		OnPanic:   func(*engine.PanicError) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,31 +48,31 @@ func newRuntime(t *testing.T, loops int) *task.Runtime {
 func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		rt := newRuntime(t, loops)
-		var mu task.Mutex
+		var mu engine.Mutex
 		mu.Lock()
-		c := task.NewChan[int](0)
+		c := engine.NewChan[int](0)
 		file := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for name, wait := range map[string]func(){
-			"yield":   task.Yield,
-			"sleep":   func() { task.Sleep(time.Hour) },
+			"yield":   engine.Yield,
+			"sleep":   func() { engine.Sleep(time.Hour) },
 			"lock":    mu.Lock,
 			"send":    func() { c.Send(1) },
 			"receive": func() { c.Recv() },
-			"select":  func() { task.Select(c.RecvCase(nil), c.SendCase(1)) },
-			"offload": func() { task.Offload(func() { t.Error("was offloaded") }) },
+			"select":  func() { engine.Select(c.RecvCase(nil), c.SendCase(1)) },
+			"offload": func() { engine.Offload(func() { t.Error("was offloaded") }) },
 			"file":    func() { aio.ReadFile(file + ".none") },
 			"locked":  func() { runtime.LockOSThread(); runtime.LockOSThread(); mu.Lock() },
 			"chunk":   func() { stackchunk.Call(100<<10, mu.Lock) },
 		} {
 			began := false
-			k := task.GoOn(rt.Loop(0), func() {
+			k := engine.GoOn(rt.Loop(0), func() {
 				fromc.Call(func() { began = true; wait() })
 			})
 			err := k.Join()
-			var p *task.PanicError
+			var p *engine.PanicError
 			if !errors.As(err, &p) || !strings.Contains(p.Error(), "cgo") || !strings.Contains(p.Error(), "Offload") || !began {
 				t.Errorf("%s: Join returned %v", name, err)
 			}
@@ -93,24 +93,24 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 // What needs no wait works there, and so does the task afterwards.
 func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 	rt := newRuntime(t, 1)
-	var mu task.Mutex
+	var mu engine.Mutex
 	k := rt.Go(func() {
 		for range 100 {
 			fromc.Call(func() {
 				mu.Lock()
-				task.Start(func() {})
+				engine.Start(func() {})
 				mu.Unlock()
 			})
-			task.Yield()
+			engine.Yield()
 			func() {
 				defer func() { recover() }()
-				fromc.Call(task.Yield)
+				fromc.Call(engine.Yield)
 			}()
-			task.Yield()
+			engine.Yield()
 		}
 		fromc.Call(runtime.Goexit)
 	})
-	if err := k.Join(); err != task.ErrGoexit {
+	if err := k.Join(); err != engine.ErrGoexit {
 		t.Errorf("Join returned %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 	rt := newRuntime(t, 1)
 	for range 200 {
-		var mu task.Mutex
+		var mu engine.Mutex
 		mu.Lock()
 		go mu.Unlock()
 		k := rt.Go(func() {
@@ -129,7 +129,7 @@ func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 				defer func() { recover() }()
 				fromc.Call(func() { mu.Lock(); held = true })
 			}()
-			task.Yield()
+			engine.Yield()
 			if held {
 				mu.Unlock()
 			}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // An asker sends a line again and again, each time when the last has come back.
@@ -93,10 +93,10 @@ func starve(t *testing.T, scheduler string, loops int, work time.Duration) {
 			links = append(links, third.link)
 		})
 		for i := range loops {
-			task.GoOn(s.Runtime.Loop(i), func() {
+			engine.GoOn(s.Runtime.Loop(i), func() {
 				for from := s.Now(); s.Now()-from < lasts; {
 					due := s.Now() + time.Millisecond
-					task.Sleep(time.Millisecond)
+					engine.Sleep(time.Millisecond)
 					late[i] = max(late[i], s.Now()-due)
 				}
 			})

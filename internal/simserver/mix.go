@@ -3,6 +3,7 @@
 package simserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Mix is a handler that does what the query of a request says: steps, each a letter
@@ -29,9 +30,9 @@ import (
 //	x  panics
 type Mix struct {
 	w       *World
-	lock    task.Mutex
-	other   task.Mutex
-	backend *task.Semaphore
+	lock    engine.Mutex
+	other   engine.Mutex
+	backend *engine.Semaphore
 	folder  string        // of files; "": there are none
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
@@ -50,7 +51,7 @@ const (
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder}
+	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder}
 	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil
@@ -153,7 +154,7 @@ func (t *mixTask) step(what byte, n int) error {
 	case 'w':
 		m.w.Work(d)
 	case 's':
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'h':
 		t.held += n
 		m.w.Memory.Hold(n)
@@ -174,7 +175,7 @@ func (t *mixTask) step(what byte, n int) error {
 		defer m.backend.Release(1)
 		began := m.w.Now()
 		defer func() { m.served += m.w.Now() - began }()
-		return task.Sleep(d)
+		return engine.Sleep(d)
 	case 'r':
 		return t.readFile(n)
 	case 'p':
@@ -195,7 +196,7 @@ func (m *Mix) sleepUnder(other bool, d time.Duration) error {
 	if other {
 		lock = &m.other
 	}
-	if err := lock.LockCancel(); err != nil {
+	if err := lock.LockContext(context.Background()); err != nil {
 		return err
 	}
 	defer lock.Unlock()
@@ -203,7 +204,7 @@ func (m *Mix) sleepUnder(other bool, d time.Duration) error {
 	if !other {
 		defer func() { m.locked += m.w.Now() - began }()
 	}
-	return task.Sleep(d)
+	return engine.Sleep(d)
 }
 
 func (t *mixTask) readFile(n int) error {
@@ -257,7 +258,7 @@ func (t *mixTask) stream(n int) error {
 		if err := x.Flush(); err != nil {
 			return err
 		}
-		if err := task.Sleep(100 * time.Millisecond); err != nil {
+		if err := engine.Sleep(100 * time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -4,12 +4,11 @@ package simserver
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // onMix runs a server with the handler Mix, whose backend has that many workers.
@@ -47,65 +46,6 @@ func want(t *testing.T, good bool, args ...any) {
 	} else {
 		t.Error(args...)
 	}
-}
-
-// 111 requests hold as much memory as there may be, for a minute; what comes then is admitted
-// later, refused, or cut off, but does not wait for ever.
-func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
-	waited := time.Hour
-	r := onMix(t, Config{Seed: 1, Memory: 64 << 20, Patience: 2 * time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
-		for range 111 {
-			s.Clients.Once(&Habit{Path: lan, Make: asks("h550000.s60000000")}, nil)
-		}
-		s.After(time.Second, func() {
-			s.Clients.Once(&Habit{Path: lan, Make: func() *Request {
-				return &Request{Path: "/?h1000", Done: func(r *Request) { waited = r.Took() }}
-			}}, nil)
-		})
-		return s.Now() + 61*time.Second
-	})
-	want(t, len(r.Broken) == 0 && waited < 12*time.Second, "it waited", waited, r, r.Broken)
-}
-
-// Pollers hold 2 MiB each until a POST releases them.
-func TestPollersThatAPostReleases(t *testing.T) {
-	var wait *task.Cond
-	var lock task.Mutex
-	wait = task.NewCond(&lock)
-	released := false
-	cfg := Config{Seed: 1, Memory: 256 << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute, Handler: func(w *World) knot.Handler {
-		return func(x *knot.Ctx) error {
-			lock.Lock()
-			defer lock.Unlock()
-			if x.Path() == "/release" {
-				released = true
-				wait.Broadcast()
-				return x.Send(200, "text/plain", nil)
-			}
-			w.Memory.Hold(2 << 20)
-			defer w.Memory.Release(2 << 20)
-			for !released {
-				if err := wait.WaitCancel(); err != nil {
-					return err
-				}
-			}
-			return x.Send(200, "text/plain", nil)
-		}
-	}}
-	done := false
-	r := Run(t, cfg, func(s *Server) time.Duration {
-		h := &Habit{Path: lan, Make: get, Retries: 100, Pause: 100 * time.Millisecond}
-		for i := range 300 {
-			s.After(time.Duration(i)*10*time.Millisecond, func() { s.Clients.Once(h, nil) })
-		}
-		s.After(5*time.Second, func() {
-			s.Clients.Once(&Habit{Path: lan, Retries: 200, Pause: 100 * time.Millisecond, Make: func() *Request {
-				return &Request{Path: "/release", Done: func(r *Request) { done = done || r.Status == 200 }}
-			}}, nil)
-		})
-		return s.Now() + 6*time.Second
-	})
-	want(t, len(r.Broken) == 0 && done, r, r.Broken)
 }
 
 // lockRate is how many times a second a lock can be held for 1 ms, with the time until the
@@ -195,13 +135,13 @@ func TestBackendStep(t *testing.T) {
 	good, since := 0, time.Duration(0)
 	const rate = 1000.0
 	r := Run(t, Config{Seed: 1, MayRefuse: true, Forgetful: time.Minute, Patience: time.Minute, Handler: func(w *World) knot.Handler {
-		backend := task.NewSemaphore(12)
+		backend := engine.NewSemaphore(12)
 		return func(x *knot.Ctx) error {
 			if err := backend.Acquire(1); err != nil {
 				return err
 			}
 			defer backend.Release(1)
-			if err := task.Sleep(time.Duration(delay) * time.Microsecond); err != nil {
+			if err := engine.Sleep(time.Duration(delay) * time.Microsecond); err != nil {
 				return err
 			}
 			return x.Send(200, "text/plain", nil)
@@ -224,19 +164,4 @@ func TestBackendStep(t *testing.T) {
 	r.check(t, 1)
 	share := float64(good) / rate
 	want(t, share > 0.95, share, "of the requests are answered from 2 s after the step on;", r)
-}
-
-// Responses of 1 KB to 8 MB to 400 slow readers, with 256 MiB.
-func TestMixedResponsesInLittleMemory(t *testing.T) {
-	r := onMix(t, Config{Seed: 1, Memory: 256 << 20, Patience: 3 * time.Minute, Forgetful: 3 * time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
-		slow := lan
-		slow.Rate = 2 << 20
-		h := &Habit{Path: slow, Make: func() *Request {
-			size := 1 << (10 + s.IntN(14))
-			return asks("h" + strconv.Itoa(size) + ".z" + strconv.Itoa(size))()
-		}}
-		s.Clients.ClosedLoop(h, 400, 0, s.Now()+2*time.Second)
-		return s.Now() + 2*time.Second
-	})
-	want(t, !r.Killed && len(r.Broken) == 0, r, r.Broken)
 }

@@ -20,12 +20,12 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Config says what is simulated. The zero value of each field but Handler is its default.
@@ -56,7 +56,7 @@ type Config struct {
 type Server struct {
 	*World
 	Clients *Clients
-	Runtime *task.Runtime
+	Runtime *engine.Runtime
 	Knot    *knot.Server
 
 	cfg    Config
@@ -135,9 +135,9 @@ func steady() (restore func()) {
 
 func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	s.Net.limit, s.Net.faults, s.Memory.limit = s.cfg.FDs, s.cfg.Faults, s.cfg.Memory
-	limit := task.Descriptors.Limit()
-	task.Descriptors.SetLimit(int64(s.cfg.FDs))
-	defer task.Descriptors.SetLimit(limit)
+	limit := engine.Descriptors.Limit()
+	engine.Descriptors.SetLimit(int64(s.cfg.FDs))
+	defer engine.Descriptors.SetLimit(limit)
 	s.before = count()
 	if err := s.start(); err != nil {
 		t.Fatalf("seed %d: %v", s.seed, err)
@@ -179,13 +179,13 @@ func (s *Server) start() error {
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
 	graph := bgraph.New(bgraph.Config{Allocated: s.Memory.allocated})
-	cfg := task.Config{
+	cfg := engine.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,
 		NewObserver: graph.Observe,
-		OnPanic:     func(p *task.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
+		OnPanic:     func(p *engine.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
 	}
 	threads := netpoll.NoRing(netpoll.NewEpoll)
-	cfg.NewPoller = func(int) (task.Poller, error) { return threads() }
+	cfg.NewPoller = func(int) (engine.Poller, error) { return threads() }
 	var steering *steer.Steering
 	if s.cfg.Scheduler != steer.FIFO {
 		policy := s.cfg.Scheduler
@@ -209,7 +209,7 @@ func (s *Server) start() error {
 		}
 	}
 	var err error
-	if s.Runtime, err = task.New(cfg); err != nil {
+	if s.Runtime, err = engine.New(cfg); err != nil {
 		return err
 	}
 	synctest.Wait() // until all loops wait
@@ -225,7 +225,7 @@ func (s *Server) start() error {
 		s.cfg.Change(s.Knot)
 	}
 	var failed error
-	_, err = s.Runtime.Spawn(task.Options{Name: "main"}, func() {
+	_, err = s.Runtime.Spawn(engine.Options{Name: "main"}, func() {
 		ln, err := netpoll.ListenConfig{Log: log}.Listen(s.Runtime.Context(), "tcp", fmt.Sprintf("10.0.0.1:%d", port))
 		if err != nil {
 			failed = err

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A World is one simulation. Fields without a word are fixed.
@@ -124,7 +124,7 @@ func newWorld(seed uint64) *World {
 // Since is the bubble's time.
 func (w *World) since() time.Duration { return time.Since(w.began) }
 
-// Now implements task.Clock: the time as the running loop sees it, and the bubble's for
+// Now implements engine.Clock: the time as the running loop sees it, and the bubble's for
 // all others.
 func (w *World) Now() time.Duration {
 	return max(time.Duration(w.clock.Load()), w.since())
@@ -242,7 +242,7 @@ func (w *World) resume(e *event, now time.Duration) {
 // beside reports whether the caller is neither the conductor nor the loop that runs, but a
 // goroutine that runs beside that. What it does must not depend on how far the loop is.
 // The caller holds mu.
-func (w *World) beside() bool { return w.running != nil && task.CurrentLoop() == nil }
+func (w *World) beside() bool { return w.running != nil && engine.CurrentLoop() == nil }
 
 // draw is where random numbers come from, and now the time of what the caller does. The
 // caller holds mu.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 // learnEvery is how often predictions are drawn anew.
@@ -17,16 +17,16 @@ const learnEvery = 100 * time.Millisecond
 func (s *Steering) learn() {
 	flows := s.cfg.Graph.Flows()
 	entrances := s.cfg.Graph.Entrances()
-	done := func(n task.NodeID) bool {
+	done := func(n engine.NodeID) bool {
 		_, is := entrances[n]
 		return is || n == bgraph.NodeEnd
 	}
 	edges := s.convert(flows, held(flows, done), done)
 	resources := s.resources()
-	predictions := ressched.Predict(edges, resources, func(n ressched.Node) bool { return done(task.NodeID(n)) })
+	predictions := sched.Predict(edges, resources, func(n sched.Node) bool { return done(engine.NodeID(n)) })
 	s.predictions.Store(&predictions)
 
-	best := map[string]*ressched.Prediction{}
+	best := map[string]*sched.Prediction{}
 	for n, name := range entrances {
 		if int(n) >= len(predictions) {
 			continue
@@ -35,7 +35,7 @@ func (s *Steering) learn() {
 			best[name] = p
 		}
 	}
-	for i, e := range task.Entrances() {
+	for i, e := range engine.Entrances() {
 		if p := best[e.Name()]; p != nil && p.Steps >= learntSteps {
 			s.gate(i).SetDemand(p.Peak)
 		}
@@ -56,25 +56,25 @@ func (s *Steering) resources() int {
 }
 
 // convert makes edges of flows. held is what a task holds of the heap at each node.
-func (s *Steering) convert(flows []bgraph.Flow, held map[task.NodeID]float64, done func(task.NodeID) bool) []ressched.Edge {
+func (s *Steering) convert(flows []bgraph.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
 	cycles := coro.CyclesPerSecond() / 1e9
-	edges := make([]ressched.Edge, len(flows))
+	edges := make([]sched.Edge, len(flows))
 	for i := range flows {
 		f := &flows[i]
 		e := &edges[i]
-		*e = ressched.Edge{
-			From: ressched.Node(f.From), To: ressched.Node(f.To), Count: float64(f.Count),
-			CPU:     ressched.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
-			Changes: make([]ressched.Moments, s.resources()),
+		*e = sched.Edge{
+			From: sched.Node(f.From), To: sched.Node(f.To), Count: float64(f.Count),
+			CPU:     sched.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
+			Changes: make([]sched.Moments, s.resources()),
 		}
 		for r, c := range f.Changes {
 			if r < len(s.resource) && s.resource[r] >= 0 {
-				e.Changes[s.resource[r]] = ressched.Moments(c)
+				e.Changes[s.resource[r]] = sched.Moments(c)
 			}
 		}
-		heap := ressched.Moments(f.Heap)
+		heap := sched.Moments(f.Heap)
 		if done(f.To) {
-			heap = ressched.Moments{Mean: -held[f.From], Variance: heap.Variance}
+			heap = sched.Moments{Mean: -held[f.From], Variance: heap.Variance}
 		}
 		e.Changes[s.memory] = heap
 	}
@@ -84,11 +84,11 @@ func (s *Steering) convert(flows []bgraph.Flow, held map[task.NodeID]float64, do
 // held estimates what tasks hold of the heap at each node: what they have allocated since
 // they came in, as if it was all given back when they are done and nothing before that.
 // A task that never comes to an end is taken to let go now and then: the sum is cut off.
-func held(flows []bgraph.Flow, done func(task.NodeID) bool) map[task.NodeID]float64 {
+func held(flows []bgraph.Flow, done func(engine.NodeID) bool) map[engine.NodeID]float64 {
 	const rounds = 32
-	now := map[task.NodeID]float64{}
+	now := map[engine.NodeID]float64{}
 	for range rounds {
-		sum, weight := map[task.NodeID]float64{}, map[task.NodeID]float64{}
+		sum, weight := map[engine.NodeID]float64{}, map[engine.NodeID]float64{}
 		for i := range flows {
 			f := &flows[i]
 			if done(f.To) || f.From == f.To {

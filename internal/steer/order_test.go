@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // BenchmarkOrderInACohort has tasks pass three stages again and again. In each a task
@@ -33,13 +33,13 @@ func benchmarkOrder(b *testing.B, tasks, bytes int, cfg Config) {
 	defer rt.Close()
 	own := make([]byte, tasks*bytes)
 	left, ready := b.N, tasks
-	all := make([]*task.Task, tasks)
+	all := make([]*engine.Task, tasks)
 	for at, i := range rand.New(rand.NewPCG(1, 2)).Perm(tasks) { // not as if they had all been made in one go
 		mine := own[i*bytes : (i+1)*bytes]
 		all[at] = rt.Go(func() {
 			for warm := 0; left > 0; warm++ {
 				for _, stage := range []string{"first", "second", "third"} {
-					task.At(stage)
+					engine.YieldAt(stage)
 					for j := 0; j < len(mine); j += 64 {
 						mine[j]++
 					}

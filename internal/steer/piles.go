@@ -1,25 +1,34 @@
 package steer
 
 import (
-	"github.com/capriccio-go/capriccio/task"
+	"cmp"
+	"slices"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A pileKey is a node on one loop.
 type pileKey struct {
 	loop int
-	node task.NodeID
+	node engine.NodeID
 }
 
 // pileTasks is how many tasks must wait at a node for it to be looked at.
 const pileTasks = 16
 
-// watchPiles has loops watch the nodes where tasks have become more twice in a row; and all where they
-// are many if they hold up the others.
-func (s *Steering) watchPiles(rt *task.Runtime) {
+// watchPiles has loops watch the nodes where tasks have become more twice in a row; and if those inside
+// hold up the others, all where tasks wait, the most first.
+func (s *Steering) watchPiles(rt *engine.Runtime) {
 	was := s.piles
 	s.piles = nil
-	heldUp := s.ledger.HeldUp()
-	for _, w := range s.cfg.Graph.Waiting(pileTasks, heldUp) {
+	heldUp, least := s.ledger.HeldUp(), uint64(pileTasks)
+	if heldUp {
+		least = 1
+	}
+	all := s.cfg.Graph.Waiting(least, heldUp)
+	slices.SortStableFunc(all, func(a, b bgraph.Waiting) int { return cmp.Compare(b.Tasks, a.Tasks) })
+	for _, w := range all {
 		k := pileKey{w.Loop, w.Node}
 		before := was[k]
 		now := pileSeen{tasks: w.Tasks}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 // explainTimeout is how long a loop has to say what it thinks: one that is stuck in a
@@ -29,7 +29,7 @@ func (s *Steering) Explain() *bgraph.Sched {
 	asked := 0
 	for _, side := range sides {
 		if side.loop.Post(func() {
-			var r ressched.Report
+			var r sched.Report
 			side.policy.Report(&r)
 			if side.admission != nil {
 				side.admission.Report(&r)
@@ -58,7 +58,7 @@ wait:
 	defer mu.Unlock()
 	closed = true
 	if s.ledger != nil {
-		var r ressched.Report
+		var r sched.Report
 		s.ledger.Report(&r)
 		for _, x := range r.Resources {
 			out.Resources = append(out.Resources, bgraph.SchedResource{
@@ -66,7 +66,7 @@ wait:
 			})
 		}
 	}
-	for _, cause := range ressched.Causes() {
+	for _, cause := range sched.Causes() {
 		if n := s.refusedFor(cause); n > 0 {
 			out.Refusals = append(out.Refusals, bgraph.SchedRefusal{Why: cause.String(), Count: n})
 		}
@@ -77,7 +77,7 @@ wait:
 	return out
 }
 
-func (s *Steering) addReport(out *bgraph.Sched, loop int, r *ressched.Report) {
+func (s *Steering) addReport(out *bgraph.Sched, loop int, r *sched.Report) {
 	out.Admitted += r.Admitted
 	out.Deferred += r.Deferred
 	out.Refused += r.Refused
@@ -86,7 +86,7 @@ func (s *Steering) addReport(out *bgraph.Sched, loop int, r *ressched.Report) {
 	}
 	for _, n := range r.Nodes {
 		out.Nodes = append(out.Nodes, bgraph.SchedNode{
-			Key: s.cfg.Graph.Key(task.NodeID(n.Node)), Loop: loop, Priority: n.Priority,
+			Key: s.cfg.Graph.Key(engine.NodeID(n.Node)), Loop: loop, Priority: n.Priority,
 			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,
 		})
 	}

@@ -4,15 +4,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A source is a declared resource that is watched.
 type source struct {
-	id       ressched.ResourceID
-	resource *task.Resource
+	id       sched.ResourceID
+	resource *engine.Resource
 }
 
 // unknownHeap is what a task is taken to hold of the heap, in bytes, of which nothing is known yet.
@@ -22,22 +22,22 @@ const unknownHeap = 16 << 20
 // reading.
 func (s *Steering) addHeap() error {
 	var err error
-	s.memory, err = s.ledger.Add(ressched.Spec{Name: probe.Heap, Find: true, Kind: ressched.Collected, Unknown: unknownHeap})
-	s.readings = map[string]ressched.ResourceID{probe.Heap: s.memory}
+	s.memory, err = s.ledger.Add(sched.Spec{Name: probe.Heap, Find: true, Kind: sched.Collected, Unknown: unknownHeap})
+	s.readings = map[string]sched.ResourceID{probe.Heap: s.memory}
 	return err
 }
 
 // observe takes what the probe has read.
 func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 	for _, r := range readings {
-		if r.Name == probe.Files { // task.Descriptors says the same sooner
+		if r.Name == probe.Files { // ressched.Descriptors says the same sooner
 			continue
 		}
 		id, known := s.readings[r.Name]
 		if !known {
-			spec := ressched.Spec{Name: r.Name, Limit: r.Limit}
+			spec := sched.Spec{Name: r.Name, Limit: r.Limit}
 			if r.Sign {
-				spec.Kind = ressched.Sign
+				spec.Kind = sched.Sign
 			}
 			if r.Name == probe.GC {
 				spec.Of, spec.Over = probe.Heap, probe.GCOver
@@ -61,21 +61,21 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 // addDeclared takes up the resources of package task that have a limit, and have not been
 // taken up yet. A limit below 0 is to be found.
 func (s *Steering) addDeclared() error {
-	for i, r := range task.Resources() {
+	for i, r := range engine.Resources() {
 		if i == len(s.resource) {
 			s.resource = append(s.resource, -1)
 		}
 		limit := float64(r.Limit())
 		switch {
 		case s.resource[i] >= 0 && limit > 0:
-			if id := ressched.ResourceID(s.resource[i]); s.limits[id] != limit {
+			if id := sched.ResourceID(s.resource[i]); s.limits[id] != limit {
 				s.limits[id] = limit
 				s.ledger.SetLimit(id, limit)
 			}
 		case s.resource[i] < 0 && limit != 0:
-			spec := ressched.Spec{Name: r.Name(), Limit: max(limit, 0)}
-			if r == task.Descriptors {
-				spec.Kind = ressched.Kept
+			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
+			if r == engine.Descriptors {
+				spec.Kind = sched.Kept
 				if limit > 0 {
 					spec.Target, spec.Margin = descriptorsTarget(r.Limit())
 				}
@@ -94,9 +94,9 @@ func (s *Steering) addDeclared() error {
 
 // descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
 // shares of the limit: 95 and 90 %, but, where they are many, not before the connections that a
-// server takes by itself have used what is theirs (task.SpareDescriptors).
+// server takes by itself have used what is theirs (engine.SpareDescriptors).
 func descriptorsTarget(limit int64) (target, margin float64) {
-	spare := float64(task.SpareDescriptors(limit)) / float64(limit)
+	spare := float64(engine.SpareDescriptors(limit)) / float64(limit)
 	if target = 1 - spare/2; target <= 0.95 {
 		return 0.95, 0.05
 	}
@@ -105,7 +105,7 @@ func descriptorsTarget(limit int64) (target, margin float64) {
 
 // Start begins the regular work, if there is any, which ends when the runtime that is steered
 // shuts down. When it returns, all files that are read for it are open.
-func (s *Steering) Start(rt *task.Runtime) {
+func (s *Steering) Start(rt *engine.Runtime) {
 	if s.ledger == nil {
 		return
 	}
@@ -123,7 +123,7 @@ func (s *Steering) Start(rt *task.Runtime) {
 	go s.run(rt, p, limit)
 }
 
-func (s *Steering) run(rt *task.Runtime, p *probe.Probe, limit *heapLimit) {
+func (s *Steering) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
 	const busy, quiet = 10 * time.Millisecond, 100 * time.Millisecond
@@ -169,17 +169,17 @@ func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
 	if now-s.collected < collectAfter {
 		return
 	}
-	var r ressched.Report
+	var r sched.Report
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
-		if x.Name == probe.Heap && x.State == ressched.AtLimit {
+		if x.Name == probe.Heap && x.State == sched.AtLimit {
 			s.cfg.Collect()
 		}
 	}
 	s.collected = now
 }
 
-func totalSteps(rt *task.Runtime) (n uint64) {
+func totalSteps(rt *engine.Runtime) (n uint64) {
 	for i := range rt.Loops() {
 		n += rt.Loop(i).Steps()
 	}

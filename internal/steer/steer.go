@@ -18,9 +18,9 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // The policies.
@@ -36,7 +36,7 @@ type Config struct {
 	Graph      *bgraph.Graph // of the runtime; may be nil with Cohort
 	CohortSize int           // tasks; 0: the policy's default
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
-	// task.CohortPolicy.
+	// engine.CohortPolicy.
 	OldestFirst bool
 	NoRefusals  bool // what can't be let in waits, however long it takes
 	Log         *slog.Logger
@@ -50,25 +50,25 @@ type Config struct {
 // A Steering steers one runtime. Its methods may be called from any goroutine.
 type Steering struct {
 	cfg    Config
-	ledger *ressched.Ledger
+	ledger *sched.Ledger
 
-	predictions atomic.Pointer[[]ressched.Prediction]
+	predictions atomic.Pointer[[]sched.Prediction]
 
 	mu    sync.Mutex
-	loops []*loopSide      // guarded by mu: those made so far, by index
-	gates []*ressched.Gate // guarded by mu: by index of the entrance
+	loops []*loopSide   // guarded by mu: those made so far, by index
+	gates []*sched.Gate // guarded by mu: by index of the entrance
 	// claims are those of the stages by name, guarded by mu.
-	claims map[string]*ressched.Claim
+	claims map[string]*sched.Claim
 
-	memory ressched.ResourceID // fixed
+	memory sched.ResourceID // fixed
 
 	// Owned by the goroutine of run, once that runs.
-	readings   map[string]ressched.ResourceID  // of the probe
-	sources    []source                        // of package task
-	resource   []int                           // ResourceID by index in task.Resources, -1: none
-	limits     map[ressched.ResourceID]float64 // as they were last set
-	learnt     time.Duration                   // when the graph was last looked at
-	flows      uint64                          // and how many steps the loops had made
+	readings   map[string]sched.ResourceID  // of the probe
+	sources    []source                     // of package task
+	resource   []int                        // ResourceID by index in engine.Resources, -1: none
+	limits     map[sched.ResourceID]float64 // as they were last set
+	learnt     time.Duration                // when the graph was last looked at
+	flows      uint64                       // and how many steps the loops had made
 	complained bool
 	self       *selfWatch
 	refusals   refusalLog
@@ -78,9 +78,9 @@ type Steering struct {
 
 // A loopSide is what belongs to one loop.
 type loopSide struct {
-	loop      *task.Loop
-	policy    ressched.Cohorts
-	admission *ressched.Admission // nil: everybody is let in
+	loop      *engine.Loop
+	policy    sched.Cohorts
+	admission *sched.Admission // nil: everybody is let in
 }
 
 // New makes a Steering. The error says what is wrong with cfg.
@@ -95,8 +95,8 @@ func New(cfg Config) (s *Steering, err error) {
 		if cfg.Graph == nil {
 			return nil, fmt.Errorf("the policy %q needs the blocking graph, which is switched off", Resource)
 		}
-		s.ledger = ressched.NewLedger()
-		s.limits = map[ressched.ResourceID]float64{}
+		s.ledger = sched.NewLedger()
+		s.limits = map[sched.ResourceID]float64{}
 		if err := s.addHeap(); err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func New(cfg Config) (s *Steering, err error) {
 }
 
 // side returns what belongs to l.
-func (s *Steering) side(l *task.Loop) *loopSide {
+func (s *Steering) side(l *engine.Loop) *loopSide {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {
@@ -121,35 +121,35 @@ func (s *Steering) side(l *task.Loop) *loopSide {
 	side := &loopSide{loop: l}
 	switch s.cfg.Policy {
 	case Cohort:
-		c := ressched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
+		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
 			c.Edges, c.Exclusive, c.Thresholds = s.edges(), s.exclusive, s.thresholds
 		}
-		side.policy = ressched.NewCohort(c)
+		side.policy = sched.NewCohort(c)
 	case Resource:
-		side.policy = ressched.NewResource(ressched.ResourceConfig{
+		side.policy = sched.NewResource(sched.ResourceConfig{
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
 			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
 		})
-		side.admission = ressched.NewAdmission(l.Index(), !s.cfg.NoRefusals)
+		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals)
 	}
 	s.loops = append(s.loops, side)
 	return side
 }
 
-// Policy is for task.Config.NewPolicy.
-func (s *Steering) Policy(l *task.Loop) task.Policy {
+// Policy is for engine.Config.NewPolicy.
+func (s *Steering) Policy(l *engine.Loop) engine.Policy {
 	switch p := s.side(l).policy.(type) {
-	case *ressched.Cohort:
+	case *sched.Cohort:
 		return cohortPolicy{p}
-	case *ressched.Resource:
+	case *sched.Resource:
 		return resourcePolicy{p}
 	}
 	return nil
 }
 
-// Admission is for task.Config.NewAdmission.
-func (s *Steering) Admission(l *task.Loop) task.Admission {
+// Admission is for engine.Config.NewAdmission.
+func (s *Steering) Admission(l *engine.Loop) engine.Admission {
 	side := s.side(l)
 	if side.admission == nil {
 		return nil
@@ -157,7 +157,7 @@ func (s *Steering) Admission(l *task.Loop) task.Admission {
 	return &admission{a: side.admission, s: s}
 }
 
-func (s *Steering) predicted() []ressched.Prediction {
+func (s *Steering) predicted() []sched.Prediction {
 	if p := s.predictions.Load(); p != nil {
 		return *p
 	}
@@ -165,20 +165,20 @@ func (s *Steering) predicted() []ressched.Prediction {
 }
 
 // edges are the edges of the graph.
-func (s *Steering) edges() iter.Seq2[ressched.Node, ressched.Node] {
-	return func(yield func(from, to ressched.Node) bool) {
+func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
+	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
-			if f.To != bgraph.NodeEnd && !yield(ressched.Node(f.From), ressched.Node(f.To)) {
+			if f.To != bgraph.NodeEnd && !yield(sched.Node(f.From), sched.Node(f.To)) {
 				return
 			}
 		}
 	}
 }
 
-// exclusive returns the claim of a node that is a task.Stage, nil for others.
-func (s *Steering) exclusive(n ressched.Node) *ressched.Claim {
-	name := s.cfg.Graph.Label(task.NodeID(n))
-	if name == "" || !slices.Contains(task.StageNames(), name) {
+// exclusive returns the claim of a node that is a ressched.Stage, nil for others.
+func (s *Steering) exclusive(n sched.Node) *sched.Claim {
+	name := s.cfg.Graph.Label(engine.NodeID(n))
+	if name == "" || !slices.Contains(engine.StageNames(), name) {
 		return nil
 	}
 	s.mu.Lock()
@@ -186,17 +186,17 @@ func (s *Steering) exclusive(n ressched.Node) *ressched.Claim {
 	c := s.claims[name]
 	if c == nil {
 		if s.claims == nil {
-			s.claims = map[string]*ressched.Claim{}
+			s.claims = map[string]*sched.Claim{}
 		}
-		c = ressched.NewClaim(s.wake)
+		c = sched.NewClaim(s.wake)
 		s.claims[name] = c
 	}
 	return c
 }
 
-// thresholds are those of a node that is a task.Stage, see Stage.SetThresholds.
-func (s *Steering) thresholds(n ressched.Node) (waiting int, longest time.Duration) {
-	return task.StageThresholds(s.cfg.Graph.Label(task.NodeID(n)))
+// thresholds are those of a node that is a ressched.Stage, see Stage.SetThresholds.
+func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
+	return engine.StageThresholds(s.cfg.Graph.Label(engine.NodeID(n)))
 }
 
 // wake makes a loop ask its policy again.
@@ -211,42 +211,42 @@ func (s *Steering) wake(loop int) {
 }
 
 // gate returns the gate of an entrance.
-func (s *Steering) gate(entrance int) *ressched.Gate {
+func (s *Steering) gate(entrance int) *sched.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {
-		s.gates = append(s.gates, s.ledger.NewGate("inside "+task.Entrances()[len(s.gates)].Name()))
+		s.gates = append(s.gates, s.ledger.NewGate("inside "+engine.Entrances()[len(s.gates)].Name()))
 	}
 	return s.gates[entrance]
 }
 
-// An admission is a ressched.Admission for a loop. Entrances are its nodes.
+// An admission is a sched.Admission for a loop. Entrances are its nodes.
 type admission struct {
-	a     *ressched.Admission
+	a     *sched.Admission
 	s     *Steering
 	known int // entrances that have been marked
 }
 
-var verdicts = [...]task.Verdict{
-	ressched.Admit:       task.VerdictAdmit,
-	ressched.AdmitNewest: task.VerdictAdmitNewest,
-	ressched.Defer:       task.VerdictDefer,
-	ressched.Refuse:      task.VerdictRefuse,
+var verdicts = [...]engine.Verdict{
+	sched.Admit:       engine.VerdictAdmit,
+	sched.AdmitNewest: engine.VerdictAdmitNewest,
+	sched.Defer:       engine.VerdictDefer,
+	sched.Refuse:      engine.VerdictRefuse,
 }
 
-func (a *admission) Next(now time.Duration, entrance int, q task.Queue) task.Verdict {
-	if entrance >= task.MaxEntrances {
-		return verdicts[a.a.NextAtDoor(now, entrance-task.MaxEntrances, ressched.Queue(q))]
+func (a *admission) Next(now time.Duration, entrance int, q engine.Queue) engine.Verdict {
+	if entrance >= engine.MaxEntrances {
+		return verdicts[a.a.NextAtDoor(now, entrance-engine.MaxEntrances, sched.Queue(q))]
 	}
 	for ; a.known <= entrance; a.known++ {
-		a.a.Mark(ressched.Node(a.known), a.s.gate(a.known))
+		a.a.Mark(sched.Node(a.known), a.s.gate(a.known))
 	}
-	return verdicts[a.a.Next(now, ressched.Node(entrance), ressched.Queue(q))]
+	return verdicts[a.a.Next(now, sched.Node(entrance), sched.Queue(q))]
 }
 
-// Piled implements task.Bottlenecks.
+// Piled implements engine.Bottlenecks.
 func (a *admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	return a.a.Piled(now, pile, waiting, departed, waited, out)
 }
 
-func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, ressched.Node(entrance)) }
+func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, sched.Node(entrance)) }

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
-	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // steered makes a runtime on a simulated clock.
-func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *Steering) {
+func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Steering) {
 	t.Helper()
 	if cfg.Graph == nil {
 		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
@@ -28,18 +28,18 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *
 	}
 	cfg.Graph.ExplainSched(s.Explain)
 	clock := sim.NewJumpingClock()
-	c := task.Config{
+	c := engine.Config{
 		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 10 * time.Second,
-		NewPoller:   func(i int) (task.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
+		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
 		NewObserver: cfg.Graph.Observe,
 		NewPolicy:   s.Policy,
-		OnPanic:     func(*task.PanicError) {},
+		OnPanic:     func(*engine.PanicError) {},
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if cfg.Policy == Resource {
 		c.NewAdmission = s.Admission
 	}
-	rt, err := task.New(c)
+	rt, err := engine.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*task.Runtime, *
 }
 
 // heap is a reading of a heap that is nearly empty.
-func heap(*task.Runtime) []probe.Reading {
+func heap(*engine.Runtime) []probe.Reading {
 	return []probe.Reading{{Name: probe.Heap, Value: 1 << 20, Limit: 1 << 30}, {Name: probe.GC, Value: 0.9, Limit: 0.25, Sign: true}}
 }
 
@@ -55,7 +55,7 @@ func heap(*task.Runtime) []probe.Reading {
 func TestRandomPrograms(t *testing.T) {
 	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
-			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *task.Runtime {
+			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, s := steered(t, loops, seed, cfg)
 				if s.ledger != nil { // what Run does, at odd moments
 					s.tick(rt.Now(), seed, nil)
@@ -79,11 +79,11 @@ func TestUnknownPolicies(t *testing.T) {
 // An Entrance where every task goes on to allocate 1 MiB and to take 2 tokens: the demand
 // that is predicted there is that.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
-	e, err := task.NewEntrance("learn")
+	e, err := engine.NewEntrance("learn")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := task.NewResource("learn tokens", "")
+	tokens, err := engine.NewResource("learn tokens", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	var sink []byte
 	err = rt.Go(func() {
 		for range 100 {
-			task.Go(func() {
+			engine.Go(func() {
 				if err := e.Enter(); err != nil {
 					t.Error(err)
 					return
@@ -101,9 +101,9 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 				defer e.Leave()
 				sink = make([]byte, 1<<20)
 				tokens.Acquire(2)
-				task.Sleep(time.Millisecond)
+				engine.Sleep(time.Millisecond)
 				tokens.Release(2)
-				task.Yield()
+				engine.Yield()
 			}).Join()
 		}
 	}).Join()
@@ -112,7 +112,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}
 	_ = sink
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
-	var entrance task.NodeID
+	var entrance engine.NodeID
 	for id, name := range s.cfg.Graph.Entrances() {
 		if name == "learn" {
 			entrance = id
@@ -126,7 +126,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 		t.Errorf("in the end a task is expected to have taken %.0f bytes, want none", net)
 	}
 	id := -1
-	for i, r := range task.Resources() {
+	for i, r := range engine.Resources() {
 		if r == tokens {
 			id = s.resource[i]
 		}
@@ -143,11 +143,11 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 // once it is known what they take.
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	const limit = 20
-	e, err := task.NewEntrance("room")
+	e, err := engine.NewEntrance("room")
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots, err := task.NewResource("slots", "")
+	slots, err := engine.NewResource("slots", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		slots.Acquire(1)
 		inside++
 		most = max(most, inside)
-		task.Sleep(5 * time.Millisecond)
+		engine.Sleep(5 * time.Millisecond)
 		inside--
 		served++
 		slots.Release(1)
@@ -172,19 +172,19 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	}
 	err = rt.Run(context.Background(), func(context.Context) error {
 		for range 100 { // learns
-			task.Go(work).Join()
+			engine.Go(work).Join()
 		}
 		s.tick(rt.Now(), 1, heap(rt))
 		most = 0
-		var all []*task.Task
+		var all []*engine.Task
 		for range 500 {
-			all = append(all, task.Go(work))
+			all = append(all, engine.Go(work))
 		}
 		n := uint64(1)
 		stop := false
-		task.Go(func() {
+		engine.Go(func() {
 			for !stop {
-				task.Sleep(10 * time.Millisecond)
+				engine.Sleep(10 * time.Millisecond)
 				n++
 				s.tick(rt.Now(), n, nil)
 			}
@@ -213,21 +213,21 @@ func TestExplain(t *testing.T) {
 	rt, s := steered(t, 2, 1, Config{Policy: Resource})
 	defer rt.Close()
 	for range 10 {
-		rt.Go(func() { task.At("somewhere") }).Join()
+		rt.Go(func() { engine.YieldAt("somewhere") }).Join()
 	}
 	s.tick(rt.Now(), 1, heap(rt))
 	got := s.cfg.Graph.Snapshot()
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
-	sched := got.Sched
-	if sched == nil || sched.Policy != Resource || len(sched.Nodes) == 0 || len(sched.Resources) < 2 {
-		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", sched)
+	said := got.Sched
+	if said == nil || said.Policy != Resource || len(said.Nodes) == 0 || len(said.Resources) < 2 {
+		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", said)
 	}
-	if sched.Resources[0].Name != probe.Heap || sched.Resources[0].State != ressched.Low.String() {
-		t.Errorf("first resource %+v, want the heap, low", sched.Resources[0])
+	if said.Resources[0].Name != probe.Heap || said.Resources[0].State != sched.Low.String() {
+		t.Errorf("first resource %+v, want the heap, low", said.Resources[0])
 	}
-	for _, n := range sched.Nodes {
+	for _, n := range said.Nodes {
 		if got.Node(n.Key) == nil {
 			t.Errorf("node %v is not in the graph", n.Key)
 		}
@@ -251,15 +251,15 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 // which all tasks get.
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
-		stage, err := task.NewStage("stage " + policy)
+		stage, err := engine.NewStage("stage " + policy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
-		var all []*task.Task
+		var all []*engine.Task
 		for i := range 40 {
-			all = append(all, task.GoOn(rt.Loop(i%2), func() {
+			all = append(all, engine.GoOn(rt.Loop(i%2), func() {
 				for range 10 {
 					stage.Do(func() {
 						if inside++; inside != 1 {
@@ -268,7 +268,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 						done++
 						inside--
 					})
-					task.Yield()
+					engine.Yield()
 				}
 			}))
 		}

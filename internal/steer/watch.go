@@ -3,9 +3,9 @@ package steer
 import (
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // The names of what the runtime measures of itself.
@@ -30,9 +30,9 @@ const (
 // tasks are ready before they run, which is shown; and whether more work under way makes the
 // program get less done, which is a sign of thrashing. Owned by the goroutine of run.
 type selfWatch struct {
-	ledger *ressched.Ledger
+	ledger *sched.Ledger
 
-	busy, delay, lost ressched.ResourceID
+	busy, delay, lost sched.ResourceID
 
 	at    time.Duration // of the last look
 	idle  time.Duration // of all loops until then
@@ -41,19 +41,19 @@ type selfWatch struct {
 	delays float64 // nanoseconds until the last look at the delays
 	waits  uint64
 
-	best ressched.Productivity
+	best sched.Productivity
 }
 
-func newSelfWatch(l *ressched.Ledger) (w *selfWatch, err error) {
+func newSelfWatch(l *sched.Ledger) (w *selfWatch, err error) {
 	w = &selfWatch{ledger: l}
 	for _, r := range []struct {
-		id   *ressched.ResourceID
-		spec ressched.Spec
+		id   *sched.ResourceID
+		spec sched.Spec
 	}{
-		{&w.busy, ressched.Spec{Name: processor, Limit: 1, Kind: ressched.Shown}},
-		{&w.delay, ressched.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Kind: ressched.Shown}},
+		{&w.busy, sched.Spec{Name: processor, Limit: 1, Kind: sched.Shown}},
+		{&w.delay, sched.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Kind: sched.Shown}},
 		// A loss while memory is plentiful is another kind of work.
-		{&w.lost, ressched.Spec{Name: productivity, Limit: muchLost, Kind: ressched.Sign, Of: probe.Heap}},
+		{&w.lost, sched.Spec{Name: productivity, Limit: muchLost, Kind: sched.Sign, Of: probe.Heap}},
 	} {
 		if *r.id, err = l.Add(r.spec); err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func newSelfWatch(l *ressched.Ledger) (w *selfWatch, err error) {
 }
 
 // loops takes how long n loops have been idle, how much the program has got done
-// (task.Progress), and how many tasks there are.
+// (ressched.Progress), and how many tasks there are.
 func (w *selfWatch) loops(now, idle time.Duration, loops int, done uint64, tasks int) {
 	if dt := now - w.at; w.at > 0 && dt > 0 {
 		w.share = 1 - min(max(float64(idle-w.idle)/float64(dt)/float64(loops), 0), 1)
@@ -89,12 +89,12 @@ func (w *selfWatch) ready(now time.Duration, total float64, count uint64) {
 }
 
 // look looks at a runtime.
-func (w *selfWatch) look(rt *task.Runtime) {
+func (w *selfWatch) look(rt *engine.Runtime) {
 	idle, tasks := time.Duration(0), 0
 	for i := range rt.Loops() {
 		l := rt.Loop(i)
 		idle += l.Idle()
 		tasks += l.Tasks()
 	}
-	w.loops(rt.Now(), idle, rt.Loops(), task.Done(), tasks)
+	w.loops(rt.Now(), idle, rt.Loops(), engine.Done(), tasks)
 }

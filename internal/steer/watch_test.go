@@ -6,23 +6,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/ressched/probe"
-	"github.com/capriccio-go/capriccio/task"
 )
 
-func watching(t *testing.T) (w *selfWatch, state func(name string) ressched.ResourceReport, heap func(time.Duration, float64)) {
+func watching(t *testing.T) (w *selfWatch, state func(name string) sched.ResourceReport, heap func(time.Duration, float64)) {
 	t.Helper()
-	l := ressched.NewLedger()
-	memory, err := l.Add(ressched.Spec{Name: probe.Heap, Limit: 1})
+	l := sched.NewLedger()
+	memory, err := l.Add(sched.Spec{Name: probe.Heap, Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if w, err = newSelfWatch(l); err != nil {
 		t.Fatal(err)
 	}
-	state = func(name string) ressched.ResourceReport {
-		var r ressched.Report
+	state = func(name string) sched.ResourceReport {
+		var r sched.Report
 		l.Report(&r)
 		for _, x := range r.Resources {
 			if x.Name == name {
@@ -30,7 +30,7 @@ func watching(t *testing.T) (w *selfWatch, state func(name string) ressched.Reso
 			}
 		}
 		t.Fatalf("there is no %q", name)
-		return ressched.ResourceReport{}
+		return sched.ResourceReport{}
 	}
 	return w, state, func(now time.Duration, share float64) { l.Observe(now, memory, share) }
 }
@@ -41,13 +41,13 @@ func TestHowBusyTheLoopsAre(t *testing.T) {
 	for _, c := range []struct {
 		idle time.Duration // of both loops in 10 ms
 		want float64
-		is   ressched.State
+		is   sched.State
 	}{
-		{20 * time.Millisecond, 0, ressched.Low},
-		{10 * time.Millisecond, 0.5, ressched.Low},
-		{0, 1, ressched.AtLimit},
-		{1 * time.Millisecond, 0.95, ressched.AtLimit},
-		{30 * time.Millisecond, 0, ressched.Low}, // a reading that was torn
+		{20 * time.Millisecond, 0, sched.Low},
+		{10 * time.Millisecond, 0.5, sched.Low},
+		{0, 1, sched.AtLimit},
+		{1 * time.Millisecond, 0.95, sched.AtLimit},
+		{30 * time.Millisecond, 0, sched.Low}, // a reading that was torn
 	} {
 		for range 30 { // until the trend is forgotten
 			w.loops(now, idle, 2, 0, 1)
@@ -62,12 +62,12 @@ func TestHowBusyTheLoopsAre(t *testing.T) {
 func TestDelaysFromReadyToRunning(t *testing.T) {
 	w, state, _ := watching(t)
 	w.ready(time.Second, 4e6, 4)
-	if got := state(readyDelay); got.Used != 0.001 || got.State != ressched.Low {
+	if got := state(readyDelay); got.Used != 0.001 || got.State != sched.Low {
 		t.Errorf("after four of 1 ms: %+v", got)
 	}
 	w.ready(2*time.Second, 4e6, 4) // nothing new
 	w.ready(3*time.Second, 28e6, 6)
-	if got := state(readyDelay); got.Used != 0.012 || got.State != ressched.AtLimit {
+	if got := state(readyDelay); got.Used != 0.012 || got.State != sched.AtLimit {
 		t.Errorf("after two of 12 ms: %+v", got)
 	}
 }
@@ -100,12 +100,12 @@ func TestLostProductivity(t *testing.T) {
 			}
 		}
 		run(1000, 100, true)
-		if got := state(productivity); got.State != ressched.Low {
+		if got := state(productivity); got.State != sched.Low {
 			t.Errorf("%s: before, %+v", c.name, got)
 		}
 		run(c.progress, c.tasks, c.busy)
 		got := state(productivity)
-		if got.Used < c.behind || c.behind == 0 && got.Used != 0 || (got.State == ressched.AtLimit) != (c.behind > muchLost) {
+		if got.Used < c.behind || c.behind == 0 && got.Used != 0 || (got.State == sched.AtLimit) != (c.behind > muchLost) {
 			t.Errorf("%s: %+v; want at least %.1f", c.name, got, c.behind)
 		}
 	}
@@ -117,12 +117,12 @@ func TestALoopThatIsIdle(t *testing.T) {
 	defer rt.Close()
 	for range 3 {
 		s.self.look(rt)
-		if err := rt.Go(func() { task.Sleep(50 * time.Millisecond) }).Join(); err != nil {
+		if err := rt.Go(func() { engine.Sleep(50 * time.Millisecond) }).Join(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.self.look(rt)
-	var r ressched.Report
+	var r sched.Report
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
 		if x.Name == processor && x.Used > 0.5 { // by the runtime's clock, on which only waiting takes time
@@ -139,17 +139,17 @@ func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
 	rt, s := steered(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
-	a := ressched.NewAdmission(0, true)
+	a := sched.NewAdmission(0, true)
 	g := s.ledger.NewGate("test")
 	a.Mark(1, g)
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
-	late := ressched.Queue{Waiting: 1, Oldest: time.Hour}
+	late := sched.Queue{Waiting: 1, Oldest: time.Hour}
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond
-		if v := a.Next(now, 1, late); v != ressched.Refuse {
+		if v := a.Next(now, 1, late); v != sched.Refuse {
 			t.Fatalf("verdict %v, want that it is refused", v)
 		}
 		s.reportRefusals(now)

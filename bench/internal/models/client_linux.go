@@ -1,7 +1,7 @@
 package models
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -16,16 +16,16 @@ const Reads = 0.9
 // client is one connection with one request under way.
 type client struct {
 	fd     int
-	want   int // bytes of the response
+	want   int    // bytes of the response
+	head   []byte // that it begins with
 	got    int
 	record int
-	get    bool
 }
 
 // Load has a number of connections ask a server at a unix socket, each for the next record when it
 // has the one before, and returns how many transactions there were after warm. measuring is
 // called when that time begins and when it ends.
-func Load(path string, conns int, warm, length time.Duration, seed uint64, measuring func(begins bool) error) (int, error) {
+func Load(path string, p Protocol, conns int, warm, length time.Duration, seed uint64, measuring func(begins bool) error) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -33,11 +33,7 @@ func Load(path string, conns int, warm, length time.Duration, seed uint64, measu
 		return 0, fmt.Errorf("epoll_create1: %w", err)
 	}
 	defer unix.Close(epoll)
-	l := &loader{random: rand.New(rand.NewPCG(seed, 3)), values: make([]byte, 1024), buf: make([]byte, 64<<10)}
-	for i := range Records {
-		key, n := Record(i)
-		l.keys, l.bytes = append(l.keys, key), append(l.bytes, n)
-	}
+	l := newLoader(p, seed)
 	clients := map[int32]*client{}
 	for range conns {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -90,25 +86,65 @@ func Load(path string, conns int, warm, length time.Duration, seed uint64, measu
 }
 
 type loader struct {
-	random  *rand.Rand
-	keys    []string
-	bytes   []int
-	values  []byte
-	request []byte
-	buf     []byte
+	protocol Protocol
+	random   *rand.Rand
+	keys     []string
+	bytes    []int
+	values   []byte
+	request  []byte
+	buf      []byte
+}
+
+func newLoader(p Protocol, seed uint64) *loader {
+	l := &loader{protocol: p, random: rand.New(rand.NewPCG(seed, 3)), values: bytes.Repeat([]byte("v"), 1024), buf: make([]byte, 64<<10)}
+	for i := range Records {
+		key, n := Record(i)
+		l.keys, l.bytes = append(l.keys, key), append(l.bytes, n)
+	}
+	return l
 }
 
 // ask sends a request, drawn by lot.
 func (l *loader) ask(c *client) error {
-	c.record, c.got, c.want, c.get = l.random.IntN(Records), 0, headBytes, l.random.Float64() < Reads
-	if c.get {
-		l.request = appendRequest(l.request[:0], opGet, l.keys[c.record], nil)
-		c.want += l.bytes[c.record]
-	} else {
-		l.request = appendRequest(l.request[:0], opSet, l.keys[c.record], l.values[:l.bytes[c.record]])
+	record, get := l.random.IntN(Records), l.random.Float64() < Reads
+	return l.send(c, record, get)
+}
+
+func (l *loader) send(c *client, record int, get bool) error {
+	key, n := l.keys[record], l.bytes[record]
+	value := l.values[:n]
+	if get {
+		value = nil
 	}
+	c.record, c.got = record, 0
+	l.request = l.protocol.request(l.request[:0], key, value)
+	c.head, c.want = l.protocol.response(c.head[:0], key, n, get)
 	if n, err := unix.Write(c.fd, l.request); err != nil || n != len(l.request) {
 		return fmt.Errorf("write: %d of %d bytes: %w", n, len(l.request), err)
+	}
+	return nil
+}
+
+// Fill stores all records in the server at a unix socket.
+func Fill(path string, p Protocol) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return fmt.Errorf("connect to %s: %w", path, err)
+	}
+	l, c := newLoader(p, 1), &client{fd: fd}
+	for record := range Records {
+		if err := l.send(c, record, false); err != nil {
+			return err
+		}
+		for whole := false; !whole; {
+			if whole, err = l.read(c); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -123,10 +159,8 @@ func (l *loader) read(c *client) (bool, error) {
 	if err != nil || n == 0 {
 		return false, fmt.Errorf("read: %d bytes, %w", n, err)
 	}
-	if c.got == 0 && n >= headBytes {
-		if length := int(binary.LittleEndian.Uint32(l.buf[4:])); l.buf[0] != statusGood || headBytes+length != c.want {
-			return false, fmt.Errorf("record %d: status %d, %d bytes; want 0 and %d", c.record, l.buf[0], length, c.want-headBytes)
-		}
+	if c.got == 0 && n >= len(c.head) && !bytes.HasPrefix(l.buf[:n], c.head) {
+		return false, fmt.Errorf("record %d: the response begins with %q, want %q", c.record, l.buf[:min(n, 40)], c.head)
 	}
 	if c.got += n; c.got > c.want {
 		return false, fmt.Errorf("record %d: %d bytes, want %d", c.record, c.got, c.want)

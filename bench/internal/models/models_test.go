@@ -57,7 +57,7 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 			go Serve(int(file.Fd()), m, store) // until the test program ends
 		}
 		measured := 0
-		n, err := Load(path, 20, 5*time.Millisecond, 30*time.Millisecond, 1, func(bool) error { measured++; return nil })
+		n, err := Load(path, Protocols["own"], 20, 5*time.Millisecond, 30*time.Millisecond, 1, func(bool) error { measured++; return nil })
 		if err != nil || n == 0 || measured != 2 {
 			t.Errorf("%s: %d transactions, %v", name, n, err)
 		}

@@ -1,8 +1,9 @@
-// Command fasthttp answers every request with a small fixed response, on
-// fasthttp's server as it comes.
+// Command fasthttp answers every request with a small fixed response, or with -root with the
+// file below a folder that it names, on fasthttp's server as it comes.
 package main
 
 import (
+	"flag"
 	"net"
 
 	"github.com/capriccio-go/capriccio/bench/peers/ready"
@@ -10,13 +11,19 @@ import (
 )
 
 func main() {
+	root := flag.String("root", "", "folder of files")
+	flag.Parse()
+	handler := func(ctx *fasthttp.RequestCtx) {
+		ctx.SetContentType("text/plain")
+		ctx.SetBodyString(ready.Body)
+	}
+	if *root != "" {
+		handler = (&fasthttp.FS{Root: *root}).NewRequestHandler()
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		ready.Fail(err)
 	}
 	ready.Listening(ln.Addr())
-	ready.Fail(fasthttp.Serve(ln, func(ctx *fasthttp.RequestCtx) {
-		ctx.SetContentType("text/plain")
-		ctx.SetBodyString(ready.Body)
-	}))
+	ready.Fail(fasthttp.Serve(ln, handler))
 }

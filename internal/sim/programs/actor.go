@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // An actor is one task, or one plain goroutine, of a program.
@@ -19,10 +19,10 @@ type actor struct {
 	w      *world
 	rnd    *rand.Rand
 	name   string
-	task   *task.Task // nil: a plain goroutine; guarded by world.mu until it is joined
-	depth  int        // of spawning
-	level  int        // first lock that may still be taken
-	ending int        // how it ends; written before the end
+	task   *engine.Task // nil: a plain goroutine; guarded by world.mu until it is joined
+	depth  int          // of spawning
+	level  int          // first lock that may still be taken
+	ending int          // how it ends; written before the end
 }
 
 const (
@@ -41,7 +41,7 @@ func (w *world) spawn(rnd *rand.Rand, name string, depth int) *actor {
 		go a.run()
 		return a
 	}
-	o := task.Options{Name: name}
+	o := engine.Options{Name: name}
 	if rnd.IntN(2) == 0 {
 		o.Loop = w.rt.Loop(rnd.IntN(w.rt.Loops()))
 	}
@@ -60,7 +60,7 @@ func (w *world) spawn(rnd *rand.Rand, name string, depth int) *actor {
 	return a
 }
 
-func (a *actor) plain() bool { return task.Current() == nil }
+func (a *actor) plain() bool { return engine.Current() == nil }
 
 func (a *actor) run() {
 	defer a.w.actors.Done()
@@ -91,13 +91,13 @@ func (a *actor) call(f func()) {
 
 // checkEnd compares what Join returned with how the actor ended.
 func (a *actor) checkEnd(err error) {
-	var p *task.PanicError
+	var p *engine.PanicError
 	ok := err == nil
 	switch a.ending {
 	case endsByPanic:
 		ok = errors.As(err, &p) && p.Value == a.name
 	case endsByGoexit:
-		ok = errors.Is(err, task.ErrGoexit)
+		ok = errors.Is(err, engine.ErrGoexit)
 	}
 	if !ok {
 		a.w.failf("%s ended in way %d, Join returned %v", a.name, a.ending, err)
@@ -106,10 +106,10 @@ func (a *actor) checkEnd(err error) {
 
 // checkErr allows an error only to those who are cancelled.
 func (a *actor) checkErr(op string, err error) {
-	if err == nil || errors.Is(err, task.ErrChanClosed) || err == errBusy {
+	if err == nil || errors.Is(err, engine.ErrChanClosed) || err == errBusy {
 		return
 	}
-	if task.Err() == nil && task.Context().Err() == nil { // the latter is seen a little earlier
+	if engine.Err() == nil && engine.Context().Err() == nil { // the latter is seen a little earlier
 		a.w.failf("%s: %s returned %q but the task is not cancelled", a.name, op, err)
 	} else if !errors.Is(err, context.Canceled) {
 		a.w.failf("%s: %s returned %q, which is no cancellation", a.name, op, err)
@@ -125,7 +125,7 @@ var operations []operation
 
 func init() {
 	operations = []operation{
-		{"yield", func(*actor) error { task.Yield(); return nil }},
+		{"yield", func(*actor) error { engine.Yield(); return nil }},
 		{"sleep", (*actor).sleep},
 		{"lock", (*actor).lock}, {"lock", (*actor).lock}, {"lock", (*actor).lock},
 		{"send", (*actor).send}, {"send", (*actor).send}, {"send", (*actor).send},
@@ -142,7 +142,7 @@ func init() {
 		{"offload", (*actor).offload},
 		{"group", (*actor).groupOf},
 		{"once", func(a *actor) error {
-			a.w.once.Do(func() { a.w.onces.Add(1); task.Yield() })
+			a.w.once.Do(func() { a.w.onces.Add(1); engine.Yield() })
 			if a.w.onces.Load() != 1 {
 				a.w.failf("Once.Do returned before its function had run")
 			}
@@ -163,14 +163,14 @@ func (a *actor) sleep() error {
 		runtime.Gosched()
 		return nil
 	}
-	l := task.CurrentLoop()
+	l := engine.CurrentLoop()
 	d := time.Duration(a.rnd.Int64N(int64(a.w.settle / 10)))
 	start := l.Now()
-	err := task.Sleep(d)
+	err := engine.Sleep(d)
 	if slept := l.Now() - start; err == nil && slept < d {
 		a.w.failf("Sleep(%v) ended after %v", d, slept)
 	}
-	if task.CurrentLoop() != l {
+	if engine.CurrentLoop() != l {
 		a.w.failf("a task changed its loop")
 	}
 	return err
@@ -230,7 +230,7 @@ func (a *actor) receive() error {
 
 func (a *actor) choose() error {
 	n := 1 + a.rnd.IntN(3)
-	cases := make([]task.Case, n)
+	cases := make([]engine.Case, n)
 	then := make([]func(), n)
 	for i := range cases {
 		p := a.pipe()
@@ -242,9 +242,9 @@ func (a *actor) choose() error {
 			cases[i], then[i] = p.c.RecvCase(&v), func() { p.received(v) }
 		}
 	}
-	do := task.Select
+	do := engine.Select
 	if a.rnd.IntN(4) == 0 {
-		do = task.TrySelect
+		do = engine.TrySelect
 	}
 	i, err := do(cases...)
 	if err == nil && i >= 0 {
@@ -270,8 +270,8 @@ func (a *actor) join() error {
 		return nil
 	}
 	err := b.task.Join()
-	var p *task.PanicError
-	if err == nil || errors.Is(err, task.ErrGoexit) || errors.As(err, &p) {
+	var p *engine.PanicError
+	if err == nil || errors.Is(err, engine.ErrGoexit) || errors.As(err, &p) {
 		b.checkEnd(err)
 		return nil
 	}
@@ -289,20 +289,20 @@ func (a *actor) under() error {
 	if a.plain() {
 		return nil
 	}
-	before := task.Err()
+	before := engine.Err()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var stop *task.Timer
+	var stop *engine.Timer
 	if a.rnd.IntN(2) == 0 {
-		stop = task.AfterFunc(time.Duration(a.rnd.Int64N(int64(a.w.settle/20))), cancel)
+		stop = engine.AfterFunc(time.Duration(a.rnd.Int64N(int64(a.w.settle/20))), cancel)
 	}
-	err := task.Under(ctx, func() error {
+	err := engine.Under(ctx, func() error {
 		for range a.rnd.IntN(4) {
 			a.act()
 		}
 		if a.rnd.IntN(3) == 0 {
 			cancel()
-			err := task.Await(ctx)
+			err := engine.Await(ctx)
 			if !errors.Is(err, context.Canceled) {
 				a.w.failf("Await of a cancelled context returned %v", err)
 			}
@@ -315,23 +315,23 @@ func (a *actor) under() error {
 	if err != nil {
 		a.w.failf("Under returned %v, want what its function returned", err)
 	}
-	if before != nil && task.Err() == nil {
+	if before != nil && engine.Err() == nil {
 		a.w.failf("a task was cancelled before Under and is not after it")
 	}
 	return nil
 }
 
 // An eventPoint is where a waiter for an event is.
-type eventPoint atomic.Pointer[task.Waiter]
+type eventPoint atomic.Pointer[engine.Waiter]
 
-func (p *eventPoint) Withdraw(*task.Waiter) bool {
-	return (*atomic.Pointer[task.Waiter])(p).Swap(nil) != nil
+func (p *eventPoint) Withdraw(*engine.Waiter) bool {
+	return (*atomic.Pointer[engine.Waiter])(p).Swap(nil) != nil
 }
 
 // event waits for something that the poller, or another thread, tells.
 func (a *actor) event() error {
-	var slot atomic.Pointer[task.Waiter]
-	w := task.Self()
+	var slot atomic.Pointer[engine.Waiter]
+	w := engine.Self()
 	slot.Store(w)
 	fire := func() {
 		if w := slot.Swap(nil); w != nil {
@@ -351,7 +351,7 @@ func (a *actor) event() error {
 	} else {
 		go fire()
 	}
-	err := w.Wait(task.ReasonRead, (*eventPoint)(&slot))
+	err := w.Wait(engine.ReasonRead, (*eventPoint)(&slot))
 	w.Release()
 	return err
 }
@@ -361,18 +361,18 @@ func (a *actor) timer() error {
 		return nil // which runtime AfterFunc would use is not certain
 	}
 	w := a.w
-	l := task.CurrentLoop()
+	l := engine.CurrentLoop()
 	d := time.Duration(a.rnd.Int64N(int64(w.settle / 20)))
 	at := l.Now() + d
 	w.timers.Add(1)
-	t := task.AfterFunc(d, func() {
-		if task.CurrentLoop().Now() < at {
+	t := engine.AfterFunc(d, func() {
+		if engine.CurrentLoop().Now() < at {
 			w.failf("AfterFunc(%v) ran early", d)
 		}
 		w.timers.Done()
 	})
 	if a.rnd.IntN(2) == 0 {
-		task.Yield()
+		engine.Yield()
 		if t.Stop() {
 			w.timers.Done()
 		}
@@ -382,8 +382,8 @@ func (a *actor) timer() error {
 
 func (a *actor) offload() error {
 	ran := 0
-	task.Offload(func() {
-		if task.Current() != nil {
+	engine.Offload(func() {
+		if engine.Current() != nil {
 			a.w.failf("an offloaded function has a task")
 		}
 		ran++
@@ -398,7 +398,7 @@ func (a *actor) groupOf() error {
 	if a.plain() {
 		return nil
 	}
-	g, _ := task.NewGroup(task.Context())
+	g, _ := engine.NewGroup(engine.Context())
 	if a.rnd.IntN(2) == 0 {
 		g.SetLimit(1 + a.rnd.IntN(2))
 	}
@@ -411,11 +411,11 @@ func (a *actor) groupOf() error {
 	for i := range n {
 		g.Go(func() error {
 			ran.Add(1)
-			task.Yield()
+			engine.Yield()
 			if i == n-1 {
 				return failing
 			}
-			return task.Sleep(0)
+			return engine.Sleep(0)
 		})
 	}
 	err := g.Wait()

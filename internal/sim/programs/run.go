@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A NewRuntime makes a runtime with that many loops for a round of programs. Its
 // Config.OnPanic must let panics pass. What is random about it depends on seed.
-type NewRuntime func(t testing.TB, loops int, seed uint64) *task.Runtime
+type NewRuntime func(t testing.TB, loops int, seed uint64) *engine.Runtime
 
 // stuckAfter is how long a round may take; a hundred times what it does.
 const stuckAfter = 20 * time.Second
@@ -61,7 +61,7 @@ func round(t *testing.T, loops int, seed uint64, newRuntime NewRuntime) bool {
 	go func() {
 		defer close(done)
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		var running []*task.Task
+		var running []*engine.Task
 		for range perRound {
 			running = append(running, rt.Go(start(t, rt, seed, rnd.Uint64())))
 			if rnd.IntN(2) == 0 {
@@ -102,7 +102,7 @@ func round(t *testing.T, loops int, seed uint64, newRuntime NewRuntime) bool {
 	return true
 }
 
-func start(t testing.TB, rt *task.Runtime, round, seed uint64) func() {
+func start(t testing.TB, rt *engine.Runtime, round, seed uint64) func() {
 	return func() {
 		rnd := rand.New(rand.NewPCG(round, seed))
 		w := newWorld(t, rt, round, rnd)

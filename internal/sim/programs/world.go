@@ -14,25 +14,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // A world is what the actors of one program share.
 type world struct {
 	t        testing.TB
-	rt       *task.Runtime
+	rt       *engine.Runtime
 	settle   time.Duration // rest after which the program is thought to be stuck
 	locks    []lock        // taken in ascending order only
 	pipes    []*pipe
 	tickets  *tickets
-	once     task.Once
+	once     engine.Once
 	onces    atomic.Int32
 	contexts []cancelable
 	progress atomic.Int64 // operations done
-	actors   task.WaitGroup
+	actors   engine.WaitGroup
 	values   atomic.Int64 // the value sent last
-	timers   task.WaitGroup
+	timers   engine.WaitGroup
 	seed     uint64
 	failed   atomic.Bool
 
@@ -52,7 +52,7 @@ func (w *world) failf(format string, args ...any) {
 	w.t.Errorf("program %d: %s", w.seed, fmt.Sprintf(format, args...))
 }
 
-func newWorld(t testing.TB, rt *task.Runtime, seed uint64, rnd *rand.Rand) *world {
+func newWorld(t testing.TB, rt *engine.Runtime, seed uint64, rnd *rand.Rand) *world {
 	w := &world{t: t, rt: rt, seed: seed, settle: 2 * time.Millisecond, tickets: newTickets()}
 	if _, simulated := rt.Loop(0).Poller().(*sim.Poller); simulated {
 		w.settle = time.Second
@@ -65,7 +65,7 @@ func newWorld(t testing.TB, rt *task.Runtime, seed uint64, rnd *rand.Rand) *worl
 			w.locks = append(w.locks, &rwLock{})
 		case 2:
 			size := 1 + rnd.Int64N(4)
-			w.locks = append(w.locks, &semLock{size: size, s: task.NewSemaphore(size)})
+			w.locks = append(w.locks, &semLock{size: size, s: engine.NewSemaphore(size)})
 		}
 	}
 	for range 1 + rnd.IntN(3) {
@@ -83,7 +83,7 @@ func newWorld(t testing.TB, rt *task.Runtime, seed uint64, rnd *rand.Rand) *worl
 func (w *world) run() {
 	last := int64(-1)
 	for still := 0; still < 2; {
-		task.Sleep(w.settle)
+		engine.Sleep(w.settle)
 		now := w.progress.Load()
 		if now == last {
 			still++
@@ -133,7 +133,7 @@ type lock interface {
 }
 
 type mutexLock struct {
-	mu     task.Mutex
+	mu     engine.Mutex
 	inside atomic.Int32
 	count  int // guarded by mu, for the race detector
 }
@@ -143,7 +143,7 @@ func (l *mutexLock) acquire(a *actor) (func(), error) {
 	case 0:
 		l.mu.Lock()
 	case 1:
-		if err := l.mu.LockCancel(); err != nil {
+		if err := l.mu.LockContext(context.Background()); err != nil {
 			return nil, err
 		}
 	case 2:
@@ -161,7 +161,7 @@ func (l *mutexLock) acquire(a *actor) (func(), error) {
 func (l *mutexLock) free() bool { return l.mu.TryLock() }
 
 type rwLock struct {
-	rw     task.RWMutex
+	rw     engine.RWMutex
 	inside atomic.Int32 // readers, and 1000 for a writer
 	count  int          // guarded by rw
 }
@@ -196,7 +196,7 @@ func (l *rwLock) free() bool { return l.rw.TryLock() }
 
 type semLock struct {
 	size   int64
-	s      *task.Semaphore
+	s      *engine.Semaphore
 	inside atomic.Int64
 }
 
@@ -221,14 +221,14 @@ var errBusy = errors.New("busy")
 
 // A pipe is a channel with accounts of what went in and what came out.
 type pipe struct {
-	c   *task.Chan[int64]
+	c   *engine.Chan[int64]
 	mu  sync.Mutex
 	in  map[int64]int // guarded by mu
 	out map[int64]int // guarded by mu
 }
 
 func newPipe(capacity int) *pipe {
-	return &pipe{c: task.NewChan[int64](capacity), in: map[int64]int{}, out: map[int64]int{}}
+	return &pipe{c: engine.NewChan[int64](capacity), in: map[int64]int{}, out: map[int64]int{}}
 }
 
 func (p *pipe) sent(v int64)     { p.mu.Lock(); p.in[v]++; p.mu.Unlock() }
@@ -253,8 +253,8 @@ func (p *pipe) check() error {
 
 // tickets is a counter under a Mutex and a Cond.
 type tickets struct {
-	mu     task.Mutex
-	cond   *task.Cond
+	mu     engine.Mutex
+	cond   *engine.Cond
 	n      int  // guarded by mu
 	made   int  // guarded by mu
 	taken  int  // guarded by mu
@@ -263,7 +263,7 @@ type tickets struct {
 
 func newTickets() *tickets {
 	k := &tickets{}
-	k.cond = task.NewCond(&k.mu)
+	k.cond = engine.NewCond(&k.mu)
 	return k
 }
 
@@ -285,7 +285,7 @@ func (k *tickets) take(cancelable bool) error {
 	for k.n == 0 && !k.closed {
 		if !cancelable {
 			k.cond.Wait()
-		} else if err := k.cond.WaitCancel(); err != nil {
+		} else if err := k.cond.WaitContext(context.Background()); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -71,7 +72,7 @@ func handle(n int, mu sync.Locker) {
 		task.Offload(func() {})
 	default:
 		defer task.Yield()
-		task.At("stage")
+		ressched.YieldAt("stage")
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 type poller struct{ wake chan struct{} }
@@ -34,12 +34,12 @@ func (p poller) Wake() error {
 func (p poller) Active() bool { return true }
 func (p poller) Close() error { return nil }
 
-// Run runs f as a task.
+// Run runs f as a engine.
 func Run(f func()) error {
-	rt, err := task.New(task.Config{
+	rt, err := engine.New(engine.Config{
 		Loops:     1,
 		HoldLimit: -1,
-		NewPoller: func(int) (task.Poller, error) { return poller{make(chan struct{}, 1)}, nil },
+		NewPoller: func(int) (engine.Poller, error) { return poller{make(chan struct{}, 1)}, nil },
 	})
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func Links() uint64 { return stackchunk.ReadStats().Links }
 
 // Yield lets other tasks run. On a goroutine that is no task it does nothing.
 func Yield() {
-	if task.Current() != nil {
-		task.Yield()
+	if engine.Current() != nil {
+		engine.Yield()
 	}
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+)
+
+// lighttpd is one process with one thread, and keeps connections as long as a run takes.
+const lighttpdConfig = `server.document-root = "%[3]s"
+server.bind = "%[1]s"
+server.port = %[2]s
+server.errorlog = "%[4]s/error.log"
+server.max-fds = 19900
+server.max-connections = 9900
+server.max-keep-alive-requests = 1000000
+server.max-keep-alive-idle = 3600
+server.listen-backlog = 4096
+mimetype.assign = ( "" => "text/plain" )
+`
+
+// Apache's event model: a thread waits for all idle connections, others serve requests. One
+// process, as all others have.
+const apacheConfig = `ServerRoot %[3]s
+ServerName bench
+PidFile %[3]s/apache.pid
+DefaultRuntimeDir %[3]s
+Mutex posixsem
+Listen %[1]s
+ListenBacklog 4096
+%[4]s
+LoadModule mpm_event_module %[5]s/mod_mpm_event.so
+LoadModule authz_core_module %[5]s/mod_authz_core.so
+ErrorLog %[3]s/error.log
+LogLevel crit
+ServerLimit 1
+StartServers 1
+ThreadLimit 512
+ThreadsPerChild 512
+MaxRequestWorkers 512
+AsyncRequestWorkerFactor 20
+MaxKeepAliveRequests 0
+KeepAlive On
+KeepAliveTimeout 3600
+Timeout 3600
+DocumentRoot %[2]s
+<Directory %[2]s>
+Require all granted
+</Directory>
+`
+
+// apacheModules is where Debian's package has them.
+const apacheModules = "/usr/lib/apache2/modules"
+
+// webPeers are the servers of files besides nginx that this machine has or can build; the others
+// are skipped with the reason.
+func (c *cold) webPeers() []contender {
+	var found []contender
+	if path, err := c.buildPeer("fasthttp"); err != nil {
+		c.skip("fasthttp", err)
+	} else {
+		found = append(found, c.contender("fasthttp", func(ctx context.Context) (*server, error) {
+			return startServer(ctx, "fasthttp", path, "-root", c.root)
+		}))
+	}
+	if path, err := findProgram("lighttpd"); err != nil {
+		c.skip("lighttpd", err)
+	} else {
+		found = append(found, c.contender("lighttpd", func(ctx context.Context) (*server, error) {
+			return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
+				host, port, _ := net.SplitHostPort(addr)
+				return fmt.Sprintf(lighttpdConfig, host, port, c.root, dir)
+			}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, c.scratch)
+		}))
+	}
+	path, err := findProgram("apache2")
+	if err == nil {
+		_, err = os.Stat(apacheModules + "/mod_mpm_event.so")
+	}
+	if err != nil {
+		c.skip("apache-event", err)
+		return found
+	}
+	return append(found, c.contender("apache-event", func(ctx context.Context) (*server, error) {
+		user := ""
+		if os.Geteuid() == 0 { // as which it serves nothing
+			user = "User www-data\nGroup www-data"
+			if err := os.Chmod(c.scratch, 0o755); err != nil {
+				return nil, err
+			}
+		}
+		return startConfigured(ctx, configured{system: "apache-event", path: path, configure: func(dir, addr string) string {
+			return fmt.Sprintf(apacheConfig, addr, c.root, dir, user, apacheModules)
+		}, args: func(_, config string) []string { return []string{"-X", "-f", config} }}, c.scratch)
+	}))
+}

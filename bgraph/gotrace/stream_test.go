@@ -1,0 +1,197 @@
+package gotrace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// A stream is a trace that a test writes event by event, so that all of it is known exactly.
+type stream struct {
+	t *testing.T
+	m *model
+}
+
+func newStream(t *testing.T) *stream {
+	s := &stream{t, newModel(Options{}.withDefaults())}
+	s.event(sync0(0))
+	return s
+}
+
+func sync0(at trace.Time) trace.Event {
+	e, err := trace.MakeEvent(trace.EventConfig[trace.Sync]{Time: at, Kind: trace.EventSync, Details: trace.Sync{N: 1}})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+func (s *stream) event(e trace.Event) { s.m.event(&e, nil) }
+
+// change lets goroutine g go from one state to another, as by who runs on P 0.
+func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoState, reason string, stack trace.Stack) {
+	s.t.Helper()
+	st := trace.MakeGoStateTransition(g, from, to)
+	st.Reason, st.Stack = reason, stack
+	p := trace.ProcID(0)
+	e, err := trace.MakeEvent(trace.EventConfig[trace.StateTransition]{
+		Time: trace.Time(at), Kind: trace.EventStateTransition, Goroutine: by, Proc: p, Stack: stack, Details: st,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.event(e)
+}
+
+// at is a stack, innermost function first; its lines are all 7.
+func stackOf(functions ...string) trace.Stack {
+	var frames []trace.StackFrame
+	for i, f := range functions {
+		frames = append(frames, trace.StackFrame{PC: uint64(i + 1), Func: f, File: f[strings.LastIndexByte(f, '/')+1:] + ".go", Line: 7})
+	}
+	return trace.MakeStack(frames)
+}
+
+const none = trace.NoGoroutine
+
+// Two goroutines hand a value over a hundred times, with waits, CPU and wake-ups known to
+// the nanosecond.
+func TestExactStream(t *testing.T) {
+	const (
+		rounds = 100
+		run    = 10 * time.Microsecond // of the sender, then of the receiver
+		ready  = 3 * time.Microsecond
+	)
+	send, recv := stackOf("runtime.chansend1", "main.send", "main.main"), stackOf("runtime.chanrecv1", "main.recv")
+	s := newStream(t)
+	now := time.Microsecond
+	s.change(now, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.main"))
+	s.change(now, 1, 2, trace.GoNotExist, trace.GoRunnable, "", recv)
+	wait := func(id trace.GoID, stack trace.Stack, reason string) {
+		now += run
+		s.change(now, id, id, trace.GoRunning, trace.GoWaiting, reason, stack)
+	}
+	resume := func(id trace.GoID) {
+		now += ready
+		s.change(now, none, id, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	}
+	wait(1, send, "chan send")
+	resume(2)
+	for range rounds {
+		now += run
+		s.change(now, 2, 1, trace.GoWaiting, trace.GoRunnable, "", recv)
+		wait(2, recv, "chan receive")
+		resume(1)
+		now += run
+		s.change(now, 1, 2, trace.GoWaiting, trace.GoRunnable, "", send)
+		wait(1, send, "chan send")
+		resume(2)
+	}
+	got := s.m.snapshot()
+	if err := got.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		reason, function string
+		arrivals         uint64
+		waited           time.Duration // each: 2 runs and the ready time of the other, less what it ran itself
+		waker            string
+		now              int64
+	}{
+		{"channel send", "main.send", rounds + 1, 2*run + ready - run, "main.recv", 1},
+		{"channel receive", "main.recv", rounds, 2*run + ready - run, "main.send", 0},
+	} {
+		n := at(t, got, want.reason, want.function)
+		if n.Arrivals != want.arrivals || n.Departures != rounds || n.Now != want.now || n.Peak != 1 {
+			t.Errorf("%s: %d came, %d left, %d there, %d at most", want.reason, n.Arrivals, n.Departures, n.Now, n.Peak)
+		}
+		if n.Wait.Count != rounds || n.Wait.Sum.Duration() != rounds*want.waited {
+			t.Errorf("%s: waited %d times, %v; want %v", want.reason, n.Wait.Count, n.Wait.Sum, rounds*want.waited)
+		}
+		if n.Ready.Count != rounds || n.Ready.Sum.Duration() != rounds*(run+ready) {
+			t.Errorf("%s: ready %d times, %v; want %v", want.reason, n.Ready.Count, n.Ready.Sum, rounds*(run+ready))
+		}
+		if len(n.Wakers) != 1 || n.Wakers[0] != (bgraph.Waker{Function: want.waker, File: want.waker + ".go", Line: 7, Count: rounds}) {
+			t.Errorf("%s: woken by %+v", want.reason, n.Wakers)
+		}
+		i := slices.IndexFunc(got.Edges, func(e bgraph.Edge) bool { return e.From == n.Key && e.To == n.Key })
+		if i < 0 || got.Edges[i].CPU.Sum.Duration() != 2*run*time.Duration(got.Edges[i].Count) || got.Edges[i].CPU.Max != bgraph.Nanos(2*run) {
+			t.Errorf("%s: %+v; want steps of %v", want.reason, got.Edges, 2*run)
+		}
+	}
+}
+
+// Who waited before the trace began has not arrived in it, is as old as the trace, and is at the
+// same node as one that begins to wait later, whichever way the runtime was asked for the stack.
+func TestWaitsFromBeforeTheTrace(t *testing.T) {
+	from := []string{"runtime.gopark", "runtime.netpollblock", "internal/poll.runtime_pollWait", "internal/poll.(*pollDesc).wait", "internal/poll.(*pollDesc).waitRead"}
+	read := []string{"internal/poll.(*FD).Read", "net.(*conn).Read", "main.serve"}
+	s := newStream(t)
+	s.change(time.Second, none, 1, trace.GoUndetermined, trace.GoWaiting, "", stackOf(append(from, read...)...))
+	s.change(time.Second, none, 2, trace.GoUndetermined, trace.GoWaiting, "", trace.NoStack)
+	s.change(time.Second, none, 3, trace.GoUndetermined, trace.GoWaiting, "", stackOf("runtime.gopark", "runtime.selectgo", "main.idle"))
+	s.change(2*time.Second, none, 2, trace.GoWaiting, trace.GoWaiting, "", stackOf(append(from, read...)...))
+	s.change(2*time.Second, none, 4, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.serve"))
+	s.change(3*time.Second, 4, 4, trace.GoRunning, trace.GoWaiting, "network", stackOf(read...))
+	got := s.m.snapshot()
+	n := at(t, got, "read", "main.serve")
+	if n.Now != 3 || n.Arrivals != 1 || n.Peak != 3 || n.Oldest != bgraph.Nanos(3*time.Second) {
+		t.Errorf("%d there (%d at most), %d came, the oldest for %v; want 3, 3, 1, 3 s", n.Now, n.Peak, n.Arrivals, n.Oldest)
+	}
+	if idle := at(t, got, "select", "main.idle"); idle.Now != 1 || idle.Arrivals != 0 {
+		t.Errorf("%+v", idle)
+	}
+	if len(got.Nodes) != 2 {
+		t.Errorf("%d nodes", len(got.Nodes))
+	}
+	for _, st := range got.Starts {
+		if st.Function == "main.serve" && st.Oldest != bgraph.Nanos(3*time.Second) {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// The network is looked at by whoever calls the scheduler; only who sets a deadline or closes
+// has ended a wait for it.
+func TestWakersOfTheNetwork(t *testing.T) {
+	read := stackOf("internal/poll.(*FD).Read", "main.serve")
+	s := newStream(t)
+	s.change(1, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.serve"))
+	s.change(2, none, 2, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.other"))
+	for i, by := range []trace.Stack{
+		stackOf("runtime.startTheWorldWithSema", "runtime.mallocgc", "main.allocates"),
+		stackOf("internal/poll.setDeadlineImpl", "net.(*conn).SetReadDeadline", "main.aborts"),
+	} {
+		now := time.Duration(i+1) * time.Millisecond
+		s.change(now, 1, 1, trace.GoRunning, trace.GoWaiting, "network", read)
+		s.change(now+1, 2, 1, trace.GoWaiting, trace.GoRunnable, "", by)
+		s.change(now+2, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	}
+	wakers := at(t, s.m.snapshot(), "read", "main.serve").Wakers
+	if len(wakers) != 2 || wakers[0].Function != "" || wakers[1].Function != "main.aborts" {
+		t.Errorf("woken by %+v; want the scheduler and main.aborts", wakers)
+	}
+}
+
+// The time of the workers of the collector is counted, in whatever state the trace finds them.
+func TestCollectorTime(t *testing.T) {
+	worker := stackOf("runtime.gcBgMarkWorker")
+	s := newStream(t)
+	s.change(0, none, 1, trace.GoUndetermined, trace.GoWaiting, "", trace.NoStack)
+	s.change(0, none, 2, trace.GoUndetermined, trace.GoRunning, "", worker)
+	s.change(time.Millisecond, 2, 2, trace.GoRunning, trace.GoWaiting, "system goroutine wait", worker)
+	for i := range 3 {
+		now := time.Duration(i+2) * time.Millisecond
+		s.change(now, none, 1, trace.GoWaiting, trace.GoRunnable, "", trace.NoStack)
+		s.change(now, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+		s.change(now+100*time.Microsecond, 1, 1, trace.GoRunning, trace.GoWaiting, "GC worker (idle)", worker)
+	}
+	if got := s.m.snapshot(); got.CollectorCPU.Duration() != 1300*time.Microsecond || len(got.Nodes) != 0 {
+		t.Errorf("%v in %d nodes; want 1 ms of a worker seen running and 3 times 0.1 ms", got.CollectorCPU, len(got.Nodes))
+	}
+}

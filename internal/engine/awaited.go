@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Priority inheritance. A policy may hold a task back, for the place where it waited, although
+// others wait for a lock that it holds. They may matter more, and none of them gets on. So every
+// task counts, in Task.awaited, the locks that it holds and others wait for: a Mutex, an RWMutex
+// for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that
+// is on, until it is unlocked or the last waiter has given up, inside the guard of the lock.
+// While the count is not 0, the task goes ahead of others when it becomes ready, see runQueue,
+// without the policy being asked.
+//
+// One that is at a node already is not looked for when it begins to be awaited, as that would
+// take a time that grows with the number of tasks there, for each lock. The loop looks at all of
+// them, not often, if it may be worth it.
+
+// A search is for tasks at nodes that have become awaited.
+type search struct {
+	maybe  atomic.Bool   // there may be one
+	lookAt time.Duration // loop-private: when to look for it
+}
+
+// isAwaited reports whether others wait for what t, which is ready, holds. A task that has not
+// started holds nothing; what counts is what an earlier task left locked of which it has the memory.
+func (t *Task) isAwaited() bool { return t.awaited.Load() > 0 && t.worker != nil }
+
+// addAwaited notes that t, if not nil, holds n more locks that others wait for. It is called
+// inside the guard of that lock.
+func (t *Task) addAwaited(n int32) {
+	if t != nil {
+		t.awaited.Add(n)
+	}
+}
+
+// hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
+// goroutine, outside of any guard.
+func (t *Task) hasten(l *Loop) {
+	if t == nil || t.loop.single {
+		return
+	}
+	if own := t.loop; own != l || t.state == stateQueued {
+		own.awaited.maybe.Store(true)
+	}
+}
+
+// lookTime is how long looking at one ready task may take, and a little more: lookForAwaited takes
+// one part in lookShare of the time at most.
+const (
+	lookTime  = 10 * time.Nanosecond
+	lookShare = 16
+)
+
+// lookForAwaited lets those tasks go ahead that have become awaited at a node.
+func (l *Loop) lookForAwaited() {
+	u := &l.awaited
+	if l.queued == 0 || !u.maybe.Load() || l.now < u.lookAt {
+		return
+	}
+	u.maybe.Store(false)
+	u.lookAt = l.now + max(time.Duration(l.queued)*lookTime*lookShare, recheck)
+	for n := range l.nodes {
+		q := &l.nodes[n]
+		if q.n == 0 {
+			continue
+		}
+		if k := q.moveAwaited(&l.ahead.taskQueue); k > 0 {
+			l.queued -= k
+			l.policy.Gone(NodeID(n), k)
+		}
+	}
+}
+
+// moveAwaited moves the awaited tasks of q to the end of to, and returns how many there were.
+func (q *nodeQueue) moveAwaited(to *taskQueue) (moved int) {
+	split := func(head *Task) (first, last *Task) {
+		for t := head; t != nil; {
+			next := t.next
+			if t.isAwaited() {
+				if t == q.yielded {
+					q.yielded = nil
+				}
+				to.push(t)
+				moved++
+			} else {
+				if last == nil {
+					first = t
+				} else {
+					last.next = t
+				}
+				last = t
+			}
+			t = next
+		}
+		if last != nil {
+			last.next = nil
+		}
+		return first, last
+	}
+	q.head, q.tail = split(q.head)
+	q.local, q.localEnd = split(q.local)
+	q.other.head, q.other.tail = split(q.other.head)
+	q.n -= moved
+	return moved
+}

@@ -1,0 +1,335 @@
+package engine
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A holdNode is a policy that holds back what has waited for ReasonRead, as it may if that takes
+// from what is scarce, and takes the rest first come, first served.
+type holdNode struct {
+	rt    *Runtime
+	until time.Duration
+	ready []NodeID
+}
+
+const (
+	heldNode = NodeID(ReasonRead)
+	heldFor  = 5 * time.Second
+)
+
+func (p *holdNode) Ready(n NodeID) { p.ready = append(p.ready, n) }
+
+func (p *holdNode) Gone(n NodeID, k int) {
+	for range k {
+		i := slices.Index(p.ready, n)
+		p.ready = slices.Delete(p.ready, i, i+1)
+	}
+}
+
+func (p *holdNode) Next() (NodeID, bool) {
+	for i, n := range p.ready {
+		if n != heldNode || p.rt.clock.Now() >= p.until {
+			p.ready = slices.Delete(p.ready, i, i+1)
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+func (p *holdNode) Charge(NodeID, uint64) {}
+func (p *holdNode) Tick(time.Duration)    {}
+
+// holdingRuntime has loops that hold back what has waited for ReasonRead for heldFor.
+func holdingRuntime(t *testing.T, loops int) *Runtime {
+	policies := make([]*holdNode, loops)
+	rt, _ := newSimRuntime(t, loops, true, func(c *Config) {
+		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
+		c.NewPolicy = func(l *Loop) Policy {
+			policies[l.Index()] = &holdNode{rt: l.rt, until: heldFor}
+			return policies[l.Index()]
+		}
+	})
+	return rt
+}
+
+// park waits for ReasonRead, with w in *where meanwhile.
+func park(where **Waiter) {
+	w := Self()
+	*where = w
+	w.waitFully(ReasonRead, anywhere{})
+	w.Release()
+}
+
+// A lockKind is a kind of lock that a task holds while it does something, and others wait for.
+type lockKind struct {
+	name string
+	lock func() (hold func(fn func()), wait func())
+}
+
+var lockKinds = []lockKind{
+	{"Mutex", func() (func(func()), func()) {
+		mu := new(Mutex)
+		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu) }
+	}},
+	{"RWMutex", func() (func(func()), func()) {
+		mu := new(RWMutex)
+		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu.RLocker()) }
+	}},
+	{"RWMutex for writing", func() (func(func()), func()) {
+		mu := new(RWMutex)
+		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu) }
+	}},
+	{"Once", func() (func(func()), func()) {
+		o := new(Once)
+		return o.Do, func() { o.Do(func() {}) }
+	}},
+	{"a chain", func() (func(func()), func()) {
+		var a, b Mutex
+		return func(fn func()) { a.Lock(); fn(); a.Unlock() }, func() {
+			between := Go(func() { b.Lock(); pass(&a); b.Unlock() })
+			Sleep(time.Millisecond)
+			pass(&b)
+			between.Join()
+		}
+	}},
+}
+
+// Those who wait for what a task holds do not wait for a policy that holds the task back: whether
+// they come before it is ready or after, and wherever they run.
+func TestAwaitedTasksAreNotHeldBack(t *testing.T) {
+	for _, kind := range lockKinds {
+		for _, from := range []string{"the same loop", "another loop", "a goroutine"} {
+			for _, before := range []bool{true, false} {
+				name := kind.name + " from " + from
+				if !before {
+					name += ", when it is ready"
+				}
+				if from == "a goroutine" && (!before || kind.name == "a chain") {
+					continue // the clock does not wait for goroutines
+				}
+				t.Run(name, func(t *testing.T) { testAwaited(t, kind, from, before) })
+			}
+		}
+	}
+}
+
+func testAwaited(t *testing.T, kind lockKind, from string, before bool) {
+	rt := holdingRuntime(t, 2)
+	hold, wait := kind.lock()
+	var parked *Waiter
+	holder := GoOn(rt.Loop(0), func() { hold(func() { park(&parked) }) })
+	waitParked(t, rt, 1, ReasonRead)
+	waited := make(chan time.Duration, 1)
+	var began time.Duration
+	waiter := func() {
+		began = rt.clock.Now()
+		wait()
+		waited <- rt.clock.Now() - began
+	}
+	wake := func() {
+		done := make(chan struct{})
+		rt.Loop(0).Post(func() { parked.Wake(); close(done) })
+		<-done
+	}
+	if !before {
+		wake()
+	}
+	switch from {
+	case "the same loop":
+		GoOn(rt.Loop(0), waiter)
+	case "another loop":
+		GoOn(rt.Loop(1), waiter)
+	default:
+		go waiter()
+	}
+	if before {
+		waitFor(t, "the holder is awaited", func() bool { return holder.awaited.Load() == 1 })
+		wake()
+	}
+	if d := <-waited; d > 100*time.Millisecond {
+		t.Errorf("waited for %v", d)
+	}
+	if err := holder.Join(); err != nil {
+		t.Error(err)
+	}
+	if n := holder.awaited.Load(); n != 0 {
+		t.Errorf("awaited for %d locks in the end, want 0", n)
+	}
+}
+
+// A task that nobody waits for any more, or that has given the lock away, is held back again.
+func TestAwaitedNoMore(t *testing.T) {
+	for _, how := range []string{"the waiter gives up", "unlocked"} {
+		t.Run(how, func(t *testing.T) {
+			rt := holdingRuntime(t, 1)
+			run(t, rt, func() {
+				var mu Mutex
+				var parked *Waiter
+				holder := Go(func() {
+					mu.Lock()
+					if how == "unlocked" {
+						Sleep(2 * time.Millisecond)
+						mu.Unlock()
+					}
+					park(&parked)
+				})
+				Sleep(time.Millisecond)
+				ctx, cancel := context.WithCancel(context.Background())
+				waiter := GoContext(ctx, func() { mu.LockContext(context.Background()) })
+				Sleep(time.Millisecond)
+				cancel()
+				waiter.Join()
+				Sleep(3 * time.Millisecond)
+				parked.Wake()
+				holder.Join()
+				if d := rt.clock.Now(); d < heldFor {
+					t.Errorf("held back until %v, want %v", d, heldFor)
+				}
+			})
+		})
+	}
+}
+
+// Awaited tasks that are ready all the time leave the others half of the steps.
+func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
+	for _, most := range []int{0, 100} {
+		var p *grantPolicy
+		rt := newRuntime(t, 1, inCohorts(t, &p, true, most))
+		run(t, rt, func() {
+			var mu Mutex
+			awaited, others, stop := 0, 0, false
+			var wg WaitGroup
+			wg.Go(func() {
+				mu.Lock()
+				Sleep(time.Millisecond) // until the other waits
+				for !stop {
+					awaited++
+					Yield()
+				}
+				mu.Unlock()
+			})
+			wg.Go(func() { pass(&mu) })
+			Sleep(2 * time.Millisecond)
+			before := awaited
+			for ; others < 1000; others++ {
+				Yield()
+			}
+			stop = true
+			wg.Wait()
+			if steps := awaited - before; steps < 1000/(most+1)-1 || steps > 1001 {
+				t.Errorf("grants of %d: %d steps of the awaited task beside %d of another", most, steps, others)
+			}
+		})
+	}
+}
+
+// The counts come out even, whoever locks, waits, gives up and unlocks.
+func TestAwaitedCountsAreEven(t *testing.T) {
+	rnd := newRand(t)
+	for range 20 {
+		rt, _ := newSimRuntime(t, 2, true)
+		var mu [3]Mutex
+		var rw RWMutex
+		var once Once
+		seeds := make([]uint64, 60)
+		for i := range seeds {
+			seeds[i] = rnd.Uint64()
+		}
+		var tasks sync.Map
+		everyone(t, rt, len(seeds), func(i int) {
+			if k := Current(); k != nil {
+				tasks.Store(k, nil)
+			}
+			for s := seeds[i]; s > 0; s >>= 4 {
+				m := &mu[s%3]
+				switch s % 16 {
+				case 0, 1, 2, 3, 4:
+					m.Lock()
+					Sleep(time.Microsecond)
+					m.Unlock()
+				case 5, 6, 7:
+					ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
+					Under(ctx, func() error {
+						if m.LockContext(context.Background()) == nil {
+							m.Unlock()
+						}
+						return nil
+					})
+					cancel()
+				case 8, 9, 10:
+					rw.Lock()
+					Yield()
+					rw.Unlock()
+				case 11, 12:
+					rw.RLock()
+					Yield()
+					rw.RUnlock()
+				case 13:
+					once.Do(func() { Sleep(time.Millisecond) })
+				default:
+					Yield()
+				}
+			}
+		})
+		tasks.Range(func(k, _ any) bool {
+			if n := k.(*Task).awaited.Load(); n != 0 {
+				t.Errorf("a task is awaited for %d locks in the end", n)
+			}
+			return true
+		})
+		rt.Close()
+	}
+}
+
+// A lock that outlives the task that has locked it counts in whatever has the memory then, and
+// comes out even too.
+func TestALockLeftLocked(t *testing.T) {
+	rt := holdingRuntime(t, 1)
+	run(t, rt, func() {
+		var mu Mutex
+		l := CurrentLoop()
+		var first *Task
+		l.Start(func() { mu.Lock(); first = l.cur })
+		Sleep(time.Millisecond)
+		var parked *Waiter
+		var second *Task
+		l.Start(func() { second = l.cur; park(&parked) })
+		Sleep(time.Millisecond)
+		waiter := Go(func() { pass(&mu) })
+		Sleep(time.Millisecond)
+		if first != second || first.awaited.Load() != 1 {
+			t.Fatal("the memory is not used again")
+		}
+		mu.Unlock()
+		waiter.Join()
+		if n := first.awaited.Load(); n != 0 {
+			t.Errorf("awaited for %d locks in the end", n)
+		}
+		parked.Wake()
+	})
+}
+
+// What a task leaves behind is not seen by the one that gets its memory, but for the count.
+func TestResetTask(t *testing.T) {
+	var used Task
+	v := reflect.ValueOf(&used).Elem()
+	used.fixed, used.recycle, used.cancelled, used.notified = true, true, true, true
+	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
+	used.wait.tag, used.wait.task, used.fn = 3, &used, func() {}
+	used.extend()
+	used.awaited.Store(1)
+	used.reset()
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; name != "awaited" && !v.Field(i).IsZero() {
+			t.Errorf("%s is %v", name, v.Field(i))
+		}
+	}
+	if used.awaited.Load() != 1 {
+		t.Error("the count is gone")
+	}
+}

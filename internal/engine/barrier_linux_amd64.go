@@ -1,0 +1,5 @@
+//go:build !race && !purego
+
+package engine
+
+const sysMembarrier = 324 // linux/amd64

@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// ErrChanClosed is returned by Send on a closed channel, and by Recv on a closed one
+// that is empty.
+var ErrChanClosed = errors.New("task: channel is closed")
+
+// A Chan carries values between tasks and goroutines, first in, first out. Make it
+// with NewChan.
+type Chan[T any] struct {
+	g      guard
+	closed bool        // guarded by g
+	buf    []T         // guarded by g: a ring of fixed length
+	first  int         // guarded by g: index of the oldest value
+	count  int         // guarded by g: values in buf
+	recvq  chanList[T] // guarded by g
+	sendq  chanList[T] // guarded by g
+	free   *chanNode[T]
+}
+
+// A chanNode is one wait at a channel. While it is in a list it is guarded by the
+// channel's guard; then it belongs to the one who waited.
+type chanNode[T any] struct {
+	next, prev *chanNode[T]
+	w          *Waiter
+	value      T
+	ok         bool       // a value went over; false: the channel was closed
+	sel        *selection // nil: not part of a Select
+	index      int        // of the case in sel
+}
+
+// NewChan returns a channel that holds up to capacity values, which may be 0: then a
+// Send waits for its Recv.
+func NewChan[T any](capacity int) *Chan[T] {
+	return &Chan[T]{buf: make([]T, capacity)}
+}
+
+// Send sends v and parks until it has been received or there is room for it. It
+// returns ErrChanClosed if the channel is, or meanwhile gets, closed, and the error
+// of the calling task's context if the task is cancelled; v has then not been sent.
+func (c *Chan[T]) Send(v T) (err error) {
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
+		l = comeBack()
+		c.g.enter(l)
+	}
+	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
+		if done, err := c.sendNow(l, v); done {
+			return err
+		}
+	}
+	n := c.node(selfOn(l))
+	n.value = v
+	c.sendq.push(n)
+	c.g.exit(l)
+	if t := n.w.task; t != nil { // park, see there
+		if to := t.beginPark(ReasonChanSend, (*chanPoint[T])(c), true); to != nil {
+			coro.Pass(&t.worker.Party, to)
+			coro.Settle(&t.worker.Party)
+		}
+		err = t.endPark()
+	} else {
+		n.w.waitFully(ReasonChanSend, (*chanPoint[T])(c))
+	}
+	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
+		_, err = c.endWait(l, n, &c.sendq, err)
+		return err
+	}
+	c.keep(n)
+	l.release()
+	return nil
+}
+
+// TrySend sends v if that is possible without waiting. It reports whether it did.
+func (c *Chan[T]) TrySend(v T) (bool, error) {
+	l := here()
+	c.g.enter(l)
+	done, err := c.sendNow(l, v)
+	if !done {
+		c.g.exit(l)
+	}
+	return done && err == nil, err
+}
+
+// sendNow sends v if that is possible, or finds the channel closed; it has then left
+// the guard.
+func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
+	if c.closed {
+		c.g.exit(l)
+		return true, ErrChanClosed
+	}
+	if n := c.recvq.claim(); n != nil {
+		n.value, n.ok = v, true
+		w := n.w
+		c.g.exit(l)
+		if t := w.task; t != nil && t.loop == l {
+			l.notify(t)
+		} else {
+			w.wakeFrom(l)
+		}
+		return true, nil
+	}
+	if c.count == len(c.buf) {
+		return false, nil
+	}
+	c.put(v)
+	c.g.exit(l)
+	return true, nil
+}
+
+// Recv receives a value and parks until there is one. It returns ErrChanClosed if the
+// channel is closed and empty, and the error of the calling task's context if the task
+// is cancelled.
+func (c *Chan[T]) Recv() (v T, err error) {
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
+		l = comeBack()
+		c.g.enter(l)
+	}
+	if c.count > 0 || c.sendq.head != nil || c.closed {
+		if v, done, err := c.recvNow(l); done {
+			return v, err
+		}
+	}
+	n := c.node(selfOn(l))
+	c.recvq.push(n)
+	c.g.exit(l)
+	if t := n.w.task; t != nil { // park, see there
+		if to := t.beginPark(ReasonChanRecv, (*chanPoint[T])(c), true); to != nil {
+			coro.Pass(&t.worker.Party, to)
+			coro.Settle(&t.worker.Party)
+		}
+		err = t.endPark()
+	} else {
+		n.w.waitFully(ReasonChanRecv, (*chanPoint[T])(c))
+	}
+	if err != nil || !n.ok || l == nil || !c.g.hold(l) {
+		return c.endWait(l, n, &c.recvq, err)
+	}
+	v = n.value
+	c.keep(n)
+	l.release()
+	return v, nil
+}
+
+// TryRecv receives a value if there is one; ok reports whether there was. The error is
+// ErrChanClosed if the channel is closed and empty.
+func (c *Chan[T]) TryRecv() (v T, ok bool, err error) {
+	l := here()
+	c.g.enter(l)
+	v, done, err := c.recvNow(l)
+	if !done {
+		c.g.exit(l)
+	}
+	return v, done && err == nil, err
+}
+
+// recvNow receives if that is possible, or finds the channel closed; it has then left
+// the guard.
+func (c *Chan[T]) recvNow(l *Loop) (v T, done bool, err error) {
+	if c.count > 0 {
+		v = c.take()
+		n := c.sendq.claim()
+		if n == nil {
+			c.g.exit(l)
+			return v, true, nil
+		}
+		c.put(n.value)
+		n.ok = true
+		w := n.w
+		c.g.exit(l)
+		w.wakeFrom(l)
+		return v, true, nil
+	}
+	if n := c.sendq.claim(); n != nil {
+		v = n.value
+		n.ok = true
+		w := n.w
+		c.g.exit(l)
+		w.wakeFrom(l)
+		return v, true, nil
+	}
+	if c.closed {
+		c.g.exit(l)
+		return v, true, ErrChanClosed
+	}
+	return v, false, nil
+}
+
+// node returns a node for a wait with w; the caller is inside the guard.
+func (c *Chan[T]) node(w *Waiter) *chanNode[T] {
+	n := c.free
+	if n == nil {
+		n = new(chanNode[T])
+	} else {
+		c.free = n.next
+		n.next = nil
+	}
+	n.ok = false
+	n.w = w
+	return n
+}
+
+// endWait ends a wait with node n in q, which was cancelled if err is not nil. It
+// returns what n holds, and no error if a value went over.
+func (c *Chan[T]) endWait(l *Loop, n *chanNode[T], q *chanList[T], err error) (v T, _ error) {
+	w := n.w
+	if err != nil {
+		c.g.enter(l)
+		waiting := q.remove(n)
+		c.g.exit(l)
+		if !waiting {
+			w.absorb()
+			err = nil
+		}
+	}
+	w.Release()
+	if err == nil && !n.ok {
+		err = ErrChanClosed
+	}
+	if err == nil {
+		v = n.value
+	}
+	c.recycle(l, n)
+	return v, err
+}
+
+// recycle keeps n, which is in no list, for the next wait.
+func (c *Chan[T]) recycle(l *Loop, n *chanNode[T]) {
+	n.sel, n.prev = nil, nil
+	c.g.enter(l)
+	c.keep(n)
+	c.g.exit(l)
+}
+
+// keep is recycle for a node that was not part of a Select, inside the guard.
+func (c *Chan[T]) keep(n *chanNode[T]) {
+	var zero T
+	n.value = zero
+	n.w = nil
+	n.next = c.free
+	c.free = n
+}
+
+// A chanPoint is a Chan as something to wait on.
+type chanPoint[T any] Chan[T]
+
+// Withdraw implements WaitPoint.
+func (p *chanPoint[T]) Withdraw(w *Waiter) bool {
+	c, l := (*Chan[T])(p), here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	for _, q := range []*chanList[T]{&c.recvq, &c.sendq} {
+		for n := q.head; n != nil; n = n.next {
+			if n.w == w {
+				q.unlink(n)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *Chan[T]) put(v T) {
+	i := c.first + c.count
+	if i >= len(c.buf) {
+		i -= len(c.buf)
+	}
+	c.buf[i] = v
+	c.count++
+}
+
+func (c *Chan[T]) take() T {
+	var zero T
+	v := c.buf[c.first]
+	c.buf[c.first] = zero
+	if c.first++; c.first == len(c.buf) {
+		c.first = 0
+	}
+	c.count--
+	return v
+}
+
+// Close closes the channel: every Send that waits or comes later returns
+// ErrChanClosed, and so does every Recv once the channel is empty. It panics if the
+// channel is closed already.
+func (c *Chan[T]) Close() {
+	l := here()
+	c.g.enter(l)
+	if c.closed {
+		c.g.exit(l)
+		panic("task: Close of a closed Chan")
+	}
+	c.closed = true
+	var woken wakeChain
+	for _, q := range []*chanList[T]{&c.recvq, &c.sendq} {
+		for n := q.claim(); n != nil; n = q.claim() {
+			n.ok = false
+			n.w.next = nil
+			woken.push(n.w)
+		}
+	}
+	c.g.exit(l)
+	woken.wakeFrom(l)
+}
+
+// Len is the number of values that the channel holds now.
+func (c *Chan[T]) Len() int {
+	l := here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	return c.count
+}
+
+// Cap is the number of values that the channel can hold.
+func (c *Chan[T]) Cap() int { return len(c.buf) }
+
+// All receives until the channel is closed or the calling task is cancelled.
+func (c *Chan[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for {
+			v, err := c.Recv()
+			if err != nil || !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// DescribeWait says how full the channel is.
+func (p *chanPoint[T]) DescribeWait() string {
+	c, l := (*Chan[T])(p), here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	return fmt.Sprintf("Chan[%T] %p holding %d of %d", *new(T), c, c.count, len(c.buf))
+}
+
+// A chanList is a FIFO of those who wait at one end of a channel.
+type chanList[T any] struct {
+	head, tail *chanNode[T]
+}
+
+func (q *chanList[T]) push(n *chanNode[T]) {
+	n.next, n.prev = nil, q.tail
+	if q.tail == nil {
+		q.head = n
+	} else {
+		q.tail.next = n
+	}
+	q.tail = n
+}
+
+// claim takes out the first who can be served; those of a Select that another channel
+// has served are dropped.
+func (q *chanList[T]) claim() *chanNode[T] {
+	for n := q.head; n != nil; n = q.head {
+		q.unlink(n)
+		if n.sel == nil || n.sel.claim(n.index) {
+			return n
+		}
+	}
+	return nil
+}
+
+// remove takes n out and reports whether it was in.
+func (q *chanList[T]) remove(n *chanNode[T]) bool {
+	if n.prev == nil && q.head != n {
+		return false
+	}
+	q.unlink(n)
+	return true
+}
+
+func (q *chanList[T]) unlink(n *chanNode[T]) {
+	if n.prev == nil {
+		q.head = n.next
+	} else {
+		n.prev.next = n.next
+	}
+	if n.next == nil {
+		q.tail = n.prev
+	} else {
+		n.next.prev = n.prev
+	}
+	n.next, n.prev = nil, nil
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+)
+
+func needChunks(t *testing.T) {
+	t.Helper()
+	if !coro.Exact {
+		t.Skip("with the portable stubs chunks are never linked")
+	}
+}
+
+const muchStack = 100 << 10
+
+//go:noinline
+func callOnChunk(f func()) { stackchunk.Call(muchStack, f) }
+
+func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
+	needChunks(t)
+	for _, observed := range []bool{false, true} {
+		log := make(records, 100)
+		rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
+			if observed {
+				c.NewObserver = func(*Loop) Observer { return deafObserver{} }
+			}
+		})
+		k := rt.Go(func() { callOnChunk(func() { hold(rt, 1) }) })
+		line := log.next(t, "held its loop too long")
+		contains(t, line, "engine.hold(")
+		if observed {
+			contains(t, line, "engine.callOnChunk(")
+		} else {
+			contains(t, line, "known only if there is an observer")
+		}
+		if err := k.Join(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAHoldOnAChunkThatGoesOnIsReported(t *testing.T) {
+	needChunks(t)
+	log := make(records, 100)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
+	var stop atomic.Bool
+	k := rt.Go(func() { callOnChunk(func() { spinUntil(stop.Load) }) })
+	contains(t, log.next(t, "still does", "loop=0"), "spinUntil")
+	stop.Store(true)
+	k.Join()
+}
+
+type deafObserver struct{}
+
+func (deafObserver) Turn()                               {}
+func (deafObserver) Parked(*Task, Reason, uint64) NodeID { return 1 }
+func (deafObserver) Ready(*Task)                         {}
+func (deafObserver) Resumed(*Task)                       {}
+func (deafObserver) Finished(*Task)                      {}
+
+// A noteObserver checks that the note of a task is its own wherever it runs.
+type noteObserver struct {
+	t     *testing.T
+	notes map[*Task]*int
+}
+
+func (o *noteObserver) Turn() {}
+
+func (o *noteObserver) check(k *Task) {
+	if o.notes[k] == nil {
+		o.notes[k] = new(int)
+		k.SetNote(unsafe.Pointer(o.notes[k]))
+	}
+	if k.Note() != unsafe.Pointer(o.notes[k]) {
+		o.t.Errorf("%v has the note of another", k)
+	}
+	if k.loop.cur == k { // a new note each time, so that an old one is noticed
+		o.notes[k] = new(int)
+		k.SetNote(unsafe.Pointer(o.notes[k]))
+	}
+}
+
+func (o *noteObserver) Parked(k *Task, _ Reason, _ uint64) NodeID { o.check(k); return 1 }
+func (o *noteObserver) Ready(k *Task)                             { o.check(k) }
+func (o *noteObserver) Resumed(k *Task)                           { o.check(k) }
+func (o *noteObserver) Finished(k *Task)                          { o.check(k) }
+
+func TestNotesOfTasksOnChunks(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1, func(c *Config) {
+		c.NewObserver = func(*Loop) Observer { return &noteObserver{t, map[*Task]*int{}} }
+	})
+	run(t, rt, func() {
+		var all WaitGroup
+		for range 5 {
+			all.Add(1)
+			Go(func() {
+				defer all.Done()
+				for range 3 {
+					callOnChunk(func() {
+						Yield()
+						stackchunk.Call(3*muchStack, Yield)
+						Yield()
+					})
+					Yield()
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestPathsToLinksAreForgottenBeyondALimit(t *testing.T) {
+	var p linkPaths
+	for i := range 2 * maxLinkPaths {
+		p.meet(uint64(i))
+	}
+	if len(p.known) != maxLinkPaths {
+		t.Errorf("%d paths are known, want %d", len(p.known), maxLinkPaths)
+	}
+}
+
+// A task that has 2 KB of stack shall not outgrow them in order to spare stack.
+func TestLinkingTakesLittleStack(t *testing.T) {
+	needChunks(t)
+	rt := newRuntime(t, 1)
+	run(t, rt, func() { callOnChunk(func() {}) }) // the first chunk is made by its user
+	var before, after uintptr
+	run(t, rt, func() {
+		before = coro.Depth() + coro.Headroom()
+		stackchunk.Call(muchStack, func() {})
+		after = coro.Depth() + coro.Headroom()
+	})
+	if before != after {
+		t.Errorf("a stack of %d bytes has grown to %d", before, after)
+	}
+}
+
+//go:noinline
+func panicsDeepBelow() { panic("deep below") }
+
+// Whoever recovers a panic that came over a link sees where it began.
+func TestPanicStackShowsTheChunk(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	run(t, rt, func() {
+		defer func() {
+			stack := string(PanicStack(recover()))
+			if !strings.Contains(stack, "panicsDeepBelow") || !strings.Contains(stack, "TestPanicStackShowsTheChunk") {
+				t.Errorf("want the function that panicked and the one that recovered in:\n%s", stack)
+			}
+		}()
+		stackchunk.Call(1<<20, panicsDeepBelow)
+	})
+	if stack := string(PanicStack("nothing")); !strings.Contains(stack, "TestPanicStackShowsTheChunk") {
+		t.Errorf("on a plain goroutine:\n%s", stack)
+	}
+}

@@ -1,0 +1,400 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A grantPolicy is a nodePolicy that grants so many tasks at a time, and checks what it
+// is told of them.
+type grantPolicy struct {
+	nodePolicy
+	newest bool
+	most   int // granted at a time; 0: none
+	open   bool
+	node   NodeID // of the last Next
+	left   int
+	grants int
+}
+
+func (p *grantPolicy) NewestFirst() bool { return p.newest }
+
+func (p *grantPolicy) Ready(n NodeID) {
+	if p.open && n == p.node {
+		p.t.Errorf("Ready of node %d, of which there is a grant", n)
+	}
+	p.nodePolicy.Ready(n)
+}
+
+func (p *grantPolicy) Next() (NodeID, bool) {
+	p.closed("Next")
+	n, ok := p.nodePolicy.Next()
+	p.node = n
+	return n, ok
+}
+
+func (p *grantPolicy) Tick(time.Duration)   { p.closed("Tick") }
+func (p *grantPolicy) Gone(n NodeID, k int) { p.closed("Gone"); p.nodePolicy.Gone(n, k) }
+
+func (p *grantPolicy) closed(call string) {
+	if p.open {
+		p.t.Errorf("%s while there is a grant", call)
+	}
+}
+
+func (p *grantPolicy) Grant() (int, uint64) {
+	p.closed("Grant")
+	if p.node == NodeStart {
+		p.t.Error("Grant of tasks that may be stolen")
+	}
+	p.left = p.most
+	p.open = p.left > 0
+	return p.left, ^uint64(0)
+}
+
+func (p *grantPolicy) Granted(n NodeID, taken, came int) {
+	if !p.open || n != p.node || taken > p.left || came < 0 || p.ready[n]+came < taken {
+		p.t.Errorf("Granted(%d, %d, %d) after a grant of %d of node %d with %d ready", n, taken, came, p.left, p.node, p.ready[p.node])
+	}
+	p.open = false
+	p.ready[n] += came - taken
+	if taken > 0 {
+		p.grants++
+	}
+}
+
+// inCohorts makes the policies of a runtime grantPolicies, and every reason a node.
+func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int) func(c *Config) {
+	return func(c *Config) {
+		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
+		c.NewPolicy = func(*Loop) Policy {
+			*p = &grantPolicy{newest: newest, most: most, nodePolicy: nodePolicy{
+				t: t, ready: map[NodeID]int{}, charged: map[NodeID]int{},
+			}}
+			return *p
+		}
+	}
+}
+
+// yieldFirst is a pick that lets those who have yielded go first, then the highest number.
+func yieldFirst(ready map[NodeID]int) NodeID {
+	if ready[NodeID(ReasonYield)] > 0 {
+		return NodeID(ReasonYield)
+	}
+	best := NodeStart
+	for n, k := range ready {
+		if k > 0 {
+			best = max(best, n)
+		}
+	}
+	return best
+}
+
+// What tasks of the loop make ready runs before what came from elsewhere, the newest
+// first; and what becomes ready meanwhile runs after all of that.
+func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
+	for _, c := range []struct {
+		newest bool
+		most   int
+		want   []int
+	}{
+		{true, 0, []int{3, 2, 1, 4, 5, 7, 6, 8}},
+		{true, 2, []int{3, 2, 1, 4, 5, 7, 6, 8}},
+		{false, 0, []int{1, 4, 5, 2, 3, 8, 6, 7}},
+		{false, 100, []int{1, 4, 5, 2, 3, 8, 6, 7}},
+	} {
+		t.Run(fmt.Sprintf("newest %v, grants of %d", c.newest, c.most), func(t *testing.T) {
+			var p *grantPolicy
+			rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, c.newest, c.most))
+			var order []int
+			run(t, rt, func() {
+				l := CurrentLoop()
+				waiters := make([]*Waiter, 9)
+				var wg WaitGroup
+				fromElsewhere := func(numbers ...int) {
+					l.Post(func() {
+						for _, n := range numbers {
+							waiters[n].Wake()
+						}
+					})
+					l.burn()
+					l.budget = 0 // the turn ends
+					Yield()
+				}
+				for n := 1; n < len(waiters); n++ {
+					wg.Go(func() {
+						waiters[n] = Self()
+						waiters[n].Wait(ReasonRead, anywhere{})
+						waiters[n].Release()
+						order = append(order, n)
+						switch n {
+						case 3:
+							fromElsewhere(8) // ready at once, as who yields goes on first
+							waiters[6].Wake()
+						case 2:
+							waiters[7].Wake()
+						}
+					})
+				}
+				Sleep(time.Millisecond)
+				p.pick = yieldFirst
+				waiters[1].Wake()
+				fromElsewhere(4, 5)
+				waiters[2].Wake()
+				waiters[3].Wake()
+				wg.Wait()
+			})
+			want := c.want
+			if !c.newest { // 8 comes when 3 runs, after 2 has woken 7
+				want = []int{1, 4, 5, 2, 3, 7, 8, 6}
+			}
+			if !slices.Equal(order, want) {
+				t.Errorf("order %v, want %v", order, want)
+			}
+			if c.most == 0 && p.grants > 0 {
+				t.Errorf("%d grants were used", p.grants)
+			}
+		})
+	}
+}
+
+// Who waits for a task to end is made ready by that task.
+func TestEndOfATaskIsLocal(t *testing.T) {
+	var p *grantPolicy
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 0))
+	var order []int
+	run(t, rt, func() {
+		var waiters []*Waiter
+		var wg WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				Go(func() {
+					w := Self()
+					waiters = append(waiters, w)
+					w.Wait(ReasonRead, anywhere{})
+					w.Release()
+				}).Join()
+				order = append(order, i)
+			})
+		}
+		Sleep(time.Millisecond)
+		for _, w := range waiters { // they end before anybody who joins runs: 18 is more than 14
+			w.Wake()
+		}
+		wg.Wait()
+	})
+	if want := []int{0, 1, 2}; !slices.Equal(order, want) { // the newest first, twice
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
+// Whoever yields lets another task of its node run, if there is one.
+func TestYieldGivesWayInACohort(t *testing.T) {
+	for _, most := range []int{0, 1, 100} {
+		var p *grantPolicy
+		rt := newRuntime(t, 1, inCohorts(t, &p, true, most), func(c *Config) { c.NoHandOver = most == 1 })
+		var order []int
+		run(t, rt, func() {
+			var wg, both WaitGroup
+			both.Add(2)
+			for i := range 2 {
+				wg.Go(func() {
+					both.Done()
+					both.Wait()
+					Yield() // now both are there
+					for range 50 {
+						order = append(order, i)
+						Yield()
+					}
+				})
+			}
+			wg.Wait()
+		})
+		for i := 1; i < len(order)-1; i++ {
+			if order[i] == order[i-1] {
+				t.Fatalf("grants of %d: a task ran again when it had yielded: %v", most, order[:i+1])
+			}
+		}
+	}
+}
+
+// A task at a node where many come and go all the time has its turn.
+func TestNobodyStarvesInACohort(t *testing.T) {
+	for _, most := range []int{0, 64} {
+		var p *grantPolicy
+		rt := newRuntime(t, 1, inCohorts(t, &p, true, most))
+		run(t, rt, func() {
+			const tasks = 50
+			var ran [tasks]int
+			var wg WaitGroup
+			for i := range tasks {
+				wg.Go(func() {
+					Yield() // until all have started
+					for range 200 {
+						ran[i]++
+						others := slices.Max(ran[:])
+						Yield()
+						if now := slices.Max(ran[:]); now > others+3 {
+							t.Errorf("grants of %d: from %d to %d steps of another while one waited", most, others, now)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// Within a grant, too, a turn ends soon when steps become long.
+func TestLongStepsEndAGrant(t *testing.T) {
+	var p *grantPolicy
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
+	l := rt.Loop(0)
+	run(t, rt, func() {
+		var wg WaitGroup
+		long, seen, steps := false, false, 0
+		for range 4 {
+			wg.Go(func() {
+				for !seen {
+					if long {
+						steps++
+						spinUntil(lasted(2 * turnTime))
+					}
+					Yield()
+				}
+			})
+		}
+		Sleep(time.Millisecond)
+		for range 10_000 {
+			l.stats.stepCost = 1 // short steps
+			Yield()
+		}
+		long = true
+		l.Post(func() { seen = true })
+		wg.Wait()
+		if steps > 2*(budgetCheck+1)+4 {
+			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, budgetCheck+1)
+		}
+	})
+	if p.grants == 0 {
+		t.Error("there were no grants")
+	}
+}
+
+// A task that becomes ready at another node shortens a grant to the tasks that are there.
+func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
+	var p *grantPolicy
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
+	l := rt.Loop(0)
+	run(t, rt, func() {
+		var other *Waiter
+		ran := false
+		task := Go(func() {
+			other = Self()
+			other.Wait(ReasonRead, anywhere{})
+			other.Release()
+			ran = true
+		})
+		Sleep(time.Millisecond)
+		for range 1000 { // alone, in grants
+			Yield()
+		}
+		other.Wake()
+		l.burn()
+		l.budget = 100
+		Yield()
+		if !ran {
+			t.Error("a task went on alone although another was ready, which the policy prefers")
+		}
+		task.Join()
+	})
+}
+
+// At an entrance the order is that in which they came, whoever has made room.
+func TestEntranceOrderInACohort(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 1}
+	var p *grantPolicy
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 10), func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return r }
+	})
+	var order []int
+	inTasks(rt, 10, func(i int) {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+			return
+		}
+		order = append(order, i)
+		if i == 0 {
+			Sleep(time.Millisecond) // until all are in line
+			r.size = 20             // room for all of them, when this one leaves
+		}
+		e.Leave()
+	})
+	if len(order) != 10 || !slices.IsSorted(order) {
+		t.Errorf("let in in the order %v, want first come, first served", order)
+	}
+}
+
+// A shutdown gets at tasks wherever in the queue of their node they are.
+func TestShutdownOfTasksInACohort(t *testing.T) {
+	var p *grantPolicy
+	hold := false
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3), func(c *Config) {
+		newPolicy := c.NewPolicy
+		c.NewPolicy = func(l *Loop) Policy { return holdingPolicy{newPolicy(l).(*grantPolicy), &hold} }
+	})
+	ended := 0
+	run(t, rt, func() {
+		var all WaitGroup
+		all.Add(20)
+		for i := range 20 {
+			Go(func() {
+				defer func() { ended++ }()
+				all.Done()
+				all.Wait()
+				Sleep(time.Duration(i%2) * time.Hour)
+				for Err() == nil {
+					Yield()
+				}
+			})
+		}
+		Sleep(time.Millisecond)
+	})
+	done := make(chan struct{})
+	l := rt.Loop(0)
+	l.Post(func() {
+		hold = true
+		l.stats.stepCost = 1 // steps are short enough for grants
+		close(done)
+	})
+	<-done
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if ended != 20 {
+		t.Errorf("%d tasks ended, want 20", ended)
+	}
+}
+
+// A holdingPolicy holds all tasks back while *hold.
+type holdingPolicy struct {
+	*grantPolicy
+	hold *bool
+}
+
+func (p holdingPolicy) Next() (NodeID, bool) {
+	if *p.hold {
+		return 0, false
+	}
+	return p.grantPolicy.Next()
+}
+
+func (p holdingPolicy) Grant() (int, uint64) {
+	if *p.hold {
+		p.t.Error("Grant although Next has not named a node")
+	}
+	return p.grantPolicy.Grant()
+}

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A Cond is a condition variable: those who wait for a change of what L guards. It
+// must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
+// not be copied after first use. With a sync.Mutex as L, and with the race detector, the
+// first use by a second loop may wait for the first while it holds L (see guard).
+type Cond struct {
+	L       sync.Locker
+	g       guard
+	waiters waiterList // guarded by g
+}
+
+// NewCond returns a Cond with lock l.
+func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
+
+// Wait unlocks c.L, parks until Signal or Broadcast wakes the caller, and locks c.L
+// again. As the condition may have changed meanwhile, call it in a loop. It does not
+// end when the calling task is cancelled; see WaitContext.
+func (c *Cond) Wait() {
+	m, _ := c.L.(*Mutex)
+	c.WaitWith(m)
+}
+
+// WaitWith is Wait for a caller who knows the Mutex that L is, nil if it is none.
+func (c *Cond) WaitWith(m *Mutex) {
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
+		l = comeBack()
+	}
+	if m == nil || l == nil {
+		w := c.enqueue()
+		c.L.Unlock()
+		w.waitFully(ReasonCond, (*condPoint)(c))
+		w.Release()
+		c.L.Lock()
+		return
+	}
+	t := l.current()
+	c.g.enter(l)
+	c.waiters.push(&t.wait)
+	c.g.exit(l)
+	if !m.unlockQuick(l) {
+		m.unlockOn(l)
+	}
+	if to := t.beginPark(ReasonCond, (*condPoint)(c), false); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	t.endPark()
+	if !m.lockQuick(l) {
+		m.lockOn(l)
+	}
+}
+
+// WaitContext is Wait, but returns early, c.L locked, with an error if ctx ends or the calling
+// task is cancelled.
+func (c *Cond) WaitContext(ctx context.Context) error {
+	if ctx.Done() == nil {
+		return c.waitUntil(ctx)
+	}
+	return waitUnder(ctx, c.waitUntil)
+}
+
+// waitUntil is WaitContext; ctx ends the wait of a plain goroutine.
+func (c *Cond) waitUntil(ctx context.Context) error {
+	w := c.enqueue()
+	c.L.Unlock()
+	err := w.waitUntil(ctx, ReasonCond, (*condPoint)(c))
+	w.Release()
+	c.L.Lock()
+	return err
+}
+
+func (c *Cond) enqueue() *Waiter {
+	l := comeBack()
+	c.g.enter(l)
+	w := Self()
+	c.waiters.push(w)
+	c.g.exit(l)
+	return w
+}
+
+// Signal wakes the one who has waited longest, if there is one. The caller may but
+// need not hold c.L.
+func (c *Cond) Signal() {
+	l := c.g.owner.Load()
+	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
+		l = here()
+		c.g.enter(l)
+	}
+	w := c.waiters.head
+	if w == nil {
+		c.g.exit(l)
+		return
+	}
+	c.waiters.unlink(w)
+	c.g.exit(l)
+	if t := w.task; t != nil && t.loop == l {
+		l.notify(t)
+	} else {
+		w.wakeFrom(l)
+	}
+}
+
+// Broadcast wakes all who wait.
+func (c *Cond) Broadcast() {
+	l := here()
+	c.g.enter(l)
+	all := c.waiters.takeAll()
+	c.g.exit(l)
+	all.wakeFrom(l)
+}
+
+// A condPoint is a Cond as something to wait on.
+type condPoint Cond
+
+// DescribeWait names the condition.
+func (p *condPoint) DescribeWait() string { return fmt.Sprintf("Cond %p", p) }
+
+// Withdraw implements WaitPoint.
+func (p *condPoint) Withdraw(w *Waiter) bool {
+	c, l := (*Cond)(p), here()
+	c.g.enter(l)
+	defer c.g.exit(l)
+	return c.waiters.remove(w)
+}
+
+// Unwound implements Unwinder. It locks the Cond's L, as the deferred functions of the task
+// will unlock it.
+func (p *condPoint) Unwound(w *Waiter) {
+	x := w.task.extend()
+	x.firm = true
+	p.L.Lock()
+	x.firm = false
+}

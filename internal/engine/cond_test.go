@@ -1,0 +1,365 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// forEachLocker runs the test with every kind of lock that a Cond can have.
+func forEachLocker(t *testing.T, test func(t *testing.T, rt *Runtime, l sync.Locker)) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		lockers := map[string]sync.Locker{"Mutex": new(Mutex), "RWMutex": new(RWMutex)}
+		if canBarrier() { // else Cond.Wait may park before it unlocks
+			lockers["sync.Mutex"] = new(sync.Mutex)
+		}
+		for name, l := range lockers {
+			t.Run(name, func(t *testing.T) { test(t, rt, l) })
+		}
+	})
+}
+
+func TestSignalWakesOneAtATime(t *testing.T) {
+	forEachLocker(t, func(t *testing.T, rt *Runtime, l sync.Locker) {
+		const n = 6
+		c := NewCond(l)
+		waiting, awake := 0, 0 // guarded by l
+		var all sync.WaitGroup
+		all.Go(func() {
+			everyone(t, rt, n, func(int) {
+				l.Lock()
+				waiting++
+				c.Wait()
+				awake++
+				l.Unlock()
+			})
+		})
+		at := func(v *int) int { l.Lock(); defer l.Unlock(); return *v }
+		waitFor(t, "all wait", func() bool { return at(&waiting) == n })
+		for i := range n {
+			if got := at(&awake); got != i {
+				t.Fatalf("%d awake after %d signals", got, i)
+			}
+			c.Signal()
+			waitFor(t, "one more is awake", func() bool { return at(&awake) > i })
+		}
+		c.Signal()
+		all.Wait()
+	})
+}
+
+func TestBroadcastWakesAll(t *testing.T) {
+	forEachLocker(t, func(t *testing.T, rt *Runtime, l sync.Locker) {
+		const n = 12
+		c := NewCond(l)
+		generation, waiting := 0, 0 // guarded by l
+		var all sync.WaitGroup
+		all.Go(func() {
+			everyone(t, rt, n, func(int) {
+				l.Lock()
+				defer l.Unlock()
+				for g := range 5 {
+					waiting++
+					for generation == g {
+						c.Wait()
+					}
+				}
+			})
+		})
+		for g := range 5 {
+			waitFor(t, "all wait", func() bool { l.Lock(); defer l.Unlock(); return waiting == n*(g+1) })
+			l.Lock()
+			generation++
+			c.Broadcast()
+			l.Unlock()
+		}
+		all.Wait()
+	})
+}
+
+func TestCondWakesInOrder(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var mu Mutex
+	c := NewCond(&mu)
+	var order []int // guarded by mu
+	var tasks []*Task
+	for i := range 10 {
+		tasks = append(tasks, GoOn(rt.Loop(i%2), func() {
+			mu.Lock()
+			defer mu.Unlock()
+			c.Wait()
+			order = append(order, i)
+		}))
+		waitParked(t, rt, i+1, ReasonCond)
+	}
+	for i := range 10 {
+		c.Signal()
+		waitFor(t, "the next is awake", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
+	}
+	for _, k := range tasks {
+		k.Join()
+	}
+	if !equal(order, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+		t.Errorf("order %v", order)
+	}
+}
+
+// A bounded buffer with two conditions: every item comes through once.
+func TestProducersAndConsumers(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var mu Mutex
+		full, empty := NewCond(&mu), NewCond(&mu)
+		var buf []int // guarded by mu
+		seen := map[int]int{}
+		const each, n = 50, 12
+		everyone(t, rt, n, func(i int) {
+			for k := range each {
+				mu.Lock()
+				if i/3%2 == 0 {
+					for len(buf) == 3 {
+						full.Wait()
+					}
+					buf = append(buf, i*each+k)
+					empty.Signal()
+				} else {
+					for len(buf) == 0 {
+						empty.Wait()
+					}
+					seen[buf[0]]++
+					buf = buf[1:]
+					full.Signal()
+				}
+				mu.Unlock()
+			}
+		})
+		if len(seen) != n/2*each || len(buf) != 0 {
+			t.Errorf("%d items seen, want %d; %d left", len(seen), n/2*each, len(buf))
+		}
+	})
+}
+
+// A signal that meets a cancellation is not lost: it is passed on or was not taken.
+func TestWaitCancelRacesWithSignal(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		rnd := newRand(t)
+		for range 100 {
+			var mu Mutex
+			c := NewCond(&mu)
+			woken, refused := 0, 0 // guarded by mu
+			ctx, cancel := context.WithCancel(context.Background())
+			var tasks []*Task
+			for i := range 2 {
+				k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(i % rt.Loops())}, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					if err := c.WaitContext(context.Background()); err == nil {
+						woken++
+					} else if errors.Is(err, context.Canceled) {
+						refused++
+					}
+				})
+				tasks = append(tasks, k)
+			}
+			waitParked(t, rt, 2, ReasonCond)
+			var signals sync.WaitGroup
+			signals.Go(func() {
+				if rnd.IntN(2) == 0 {
+					runtime.Gosched()
+				}
+				c.Signal()
+			})
+			cancel()
+			signals.Wait()
+			for _, k := range tasks {
+				k.Join()
+			}
+			if woken > 1 || woken+refused != 2 {
+				t.Fatalf("%d woken by one signal, %d refused", woken, refused)
+			}
+			if !mu.TryLock() {
+				t.Fatal("the lock was lost")
+			}
+		}
+	})
+}
+
+func TestWaitGroupWaitsForAll(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		for range 20 {
+			var wg WaitGroup
+			var done atomic.Int32
+			wg.Add(12)
+			var waiters sync.WaitGroup
+			waiters.Go(func() {
+				everyone(t, rt, 6, func(int) {
+					wg.Wait()
+					if done.Load() != 12 {
+						t.Errorf("Wait came back after %d of 12", done.Load())
+					}
+				})
+			})
+			everyone(t, rt, 12, func(int) { done.Add(1); wg.Done() })
+			waiters.Wait()
+		}
+	})
+}
+
+func TestWaitGroupMisuseAndReuse(t *testing.T) {
+	var wg WaitGroup
+	wg.Wait()
+	mustPanic(t, "Done below 0", wg.Done)
+	wg.Add(2)
+	mustPanic(t, "Add below 0", func() { wg.Add(-3) })
+	wg.Done()
+	wg.Done()
+	wg.Wait()
+	rt := newRuntime(t, 2, panicsPass)
+	run(t, rt, func() {
+		for range 3 {
+			n := 0
+			wg.Go(func() { n++ })
+			wg.Go(func() { panic("boom") }) // still counts as done
+			wg.Wait()
+		}
+	})
+}
+
+func TestOnceRunsOnce(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		for range 30 {
+			var o Once
+			n := 0
+			everyone(t, rt, 9, func(int) {
+				o.Do(func() { Yield(); n++; Yield() })
+				if n != 1 {
+					t.Errorf("Do came back with the function run %d times", n)
+				}
+			})
+		}
+	})
+}
+
+func TestOnceThatPanics(t *testing.T) {
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
+			var o Once
+			Go(func() { defer func() { recover() }(); o.Do(end) }).Join()
+			o.Do(func() { t.Error("ran again") })
+		}
+	})
+}
+
+func TestSemaphoreAdmitsItsUnits(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		const size = 10
+		s := NewSemaphore(size)
+		var in atomic.Int64
+		everyone(t, rt, 12, func(i int) {
+			for k := range 100 {
+				n := int64((i*k)%size) + 1
+				if k%4 == 0 {
+					if !s.TryAcquire(n) {
+						continue
+					}
+				} else if err := s.Acquire(n); err != nil {
+					t.Error(err)
+				}
+				if got := in.Add(n); got > size {
+					t.Errorf("%d units taken", got)
+				}
+				if k%3 == 0 {
+					Yield()
+				}
+				in.Add(-n)
+				s.Release(n)
+			}
+		})
+		if !s.TryAcquire(size) {
+			t.Error("units were lost")
+		}
+	})
+}
+
+func TestSemaphoreMisuse(t *testing.T) {
+	s := NewSemaphore(2)
+	if s.Acquire(3) == nil || s.Acquire(-1) == nil || s.TryAcquire(3) || s.TryAcquire(-1) {
+		t.Error("impossible amounts were granted")
+	}
+	if err := s.Acquire(0); err != nil {
+		t.Error(err)
+	}
+	mustPanic(t, "Release of more than was taken", func() { s.Release(1) })
+	mustPanic(t, "negative size", func() { NewSemaphore(-1) })
+}
+
+// One who wants all is not overtaken for ever by those who want little.
+func TestSemaphoreLargeRequestIsServed(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		s := NewSemaphore(4)
+		var stop atomic.Bool
+		var small []*Task
+		for i := range 8 {
+			small = append(small, GoOn(rt.Loop(i%rt.Loops()), func() {
+				for !stop.Load() {
+					s.Acquire(1)
+					Yield()
+					s.Release(1)
+				}
+			}))
+		}
+		everyone(t, rt, 6, func(int) {
+			if err := s.Acquire(4); err != nil {
+				t.Error(err)
+			}
+			s.Release(4)
+		})
+		stop.Store(true)
+		for _, k := range small {
+			k.Join()
+		}
+	})
+}
+
+// When a large request gives up, those behind it that fit are served.
+func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
+	rt := newRuntime(t, 2)
+	s := NewSemaphore(4)
+	s.Acquire(2)
+	ctx, cancel := context.WithCancel(context.Background())
+	large := GoContext(ctx, func() {
+		if err := s.Acquire(4); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	waitParked(t, rt, 1, ReasonSemaphore)
+	behind := rt.Go(func() { s.Acquire(2) })
+	waitParked(t, rt, 2, ReasonSemaphore)
+	cancel()
+	large.Join()
+	behind.Join()
+	s.Release(4)
+}
+
+func TestSemaphoreContext(t *testing.T) {
+	rt := newRuntime(t, 1)
+	s := NewSemaphore(1)
+	s.Acquire(1)
+	body := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if err := s.AcquireContext(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("AcquireContext returned %v", err)
+		}
+	}
+	body()
+	run(t, rt, body)
+	s.Release(1)
+	if err := s.AcquireContext(context.Background(), 1); err != nil {
+		t.Error(err)
+	}
+}

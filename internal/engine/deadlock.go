@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// busyCheck is how often locks are looked at while the loops do not rest. A deadlock
+	// is reported when it is found twice: what is seen of several loops may not be of one
+	// moment.
+	busyCheck = 10 * time.Second
+	// busyTasks is with how many tasks at most, as a look takes some 100 ns a task.
+	busyTasks = 10_000
+	// deadlockLines is how many tasks a report names.
+	deadlockLines = 100
+)
+
+// A holder is something that tasks wait on and that one task holds: only that can end
+// the wait. It is called on the loop of a task that waits, and must not park.
+type holder interface {
+	holder() *Task
+}
+
+// What can end a wait, or the lack of one.
+const (
+	endsByItself  = iota // the task runs, or time or something under way ends its wait
+	endsByClients        // it listens: what comes begins new work, and ends no wait for a lock
+	endsByTasks          // another task must do something
+)
+
+// A waiting is what the deadlock check knows of a task.
+type waiting struct {
+	ends  int
+	held  bool  // what it waits for is held by the task by, which may have ended
+	by    *Task // not to be looked into
+	joins bool  // it waits for the end of by
+	line  string
+}
+
+// checkDeadlock is called when all loops have rested for a while. It reports
+//
+//   - tasks that wait for each other in a circle, or for a lock whose holder has ended;
+//   - if nothing is under way that could wake a task, locks whose holders wait for another
+//     task: only a new client, or a plain goroutine, could help;
+//   - if nothing could come at all, all tasks that are left.
+func (w *watchdog) checkDeadlock() {
+	if w.rt.stopping() {
+		return
+	}
+	all, order := w.rt.waits(w.stop)
+	listens, quiet := false, len(all) > 0
+	for _, t := range order {
+		listens = listens || all[t].ends == endsByClients
+		quiet = quiet && all[t].ends != endsByItself
+	}
+	tell := func(found []*Task, why string) {
+		text := describe(found, all)
+		if len(found) == 0 || text == w.deadlock {
+			return
+		}
+		w.deadlock = text
+		w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", text)
+	}
+	if quiet && !listens && !w.rt.canWake(w.stop) {
+		tell(order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)")
+		return
+	}
+	certain, likely := stuckTasks(all, order, false), stuckTasks(all, order, true)
+	if quiet && len(likely) > len(certain) && !w.rt.timersOrOffloads(w.stop) {
+		tell(likely, "tasks wait for locks whose holders wait too, and nothing but new clients can come (a plain goroutine still could help)")
+		return
+	}
+	tell(certain, holdUp)
+}
+
+const holdUp = "tasks hold each other up for ever"
+
+// lookBusy looks for what only a circle, or the end of a holder, makes certain, while other
+// tasks go on.
+func (w *watchdog) lookBusy(now time.Time) {
+	if now.Sub(w.lastBusy) < busyCheck || w.rt.stopping() {
+		return
+	}
+	first := w.lastBusy.IsZero()
+	w.lastBusy = now
+	n := 0
+	for _, l := range w.rt.loops {
+		n += l.Tasks()
+	}
+	if first || n > busyTasks {
+		return
+	}
+	all, order := w.rt.waits(w.stop)
+	found := stuckTasks(all, order, false)
+	text := describe(found, all)
+	if len(found) > 0 && text == w.knot && text != w.deadlock {
+		w.deadlock = text
+		w.rt.log.Error("task: deadlock: "+holdUp, "tasks", len(found), "waits", text)
+	}
+	w.knot = text
+}
+
+// stopping reports whether a shutdown has begun.
+func (rt *Runtime) stopping() bool { return rt.ctx.Err() != nil }
+
+// waits describes the tasks that have started, loop by loop; nil if a loop does not
+// answer.
+func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []*Task) {
+	all = make(map[*Task]*waiting)
+	var mu sync.Mutex
+	each := make([][]*Task, len(rt.loops)) // guarded by mu: in an order that is the same next time
+	answers := 0                           // guarded by mu
+	rt.onLoops(stop, func(l *Loop) {
+		var own []*Task
+		var what []*waiting
+		for t := l.tasks; t != nil; t = t.allNext {
+			own, what = append(own, t), append(what, t.waiting())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		answers++
+		each[l.index] = own
+		for i, t := range own {
+			all[t] = what[i]
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if answers < len(rt.loops) {
+		return nil, nil
+	}
+	return all, slices.Concat(each...)
+}
+
+// waiting describes t. Own loop only.
+func (t *Task) waiting() *waiting {
+	w := new(waiting)
+	switch {
+	case t.state != stateParked || t.notified || !t.fixed && t.hasDeadline():
+		return w
+	case t.why == ReasonSelect && t.on.(*selection).timed:
+		return w
+	case t.why == ReasonAccept || t.why == ReasonContext, t.why == ReasonSelect && t.on.(*selection).context:
+		w.ends = endsByClients
+	case t.why.external():
+		return w
+	default:
+		w.ends = endsByTasks
+	}
+	if h, ok := t.on.(holder); ok && w.ends == endsByTasks {
+		w.by = h.holder()
+		w.held, w.joins = w.by != nil, t.why == ReasonJoin
+	}
+	i := t.describe()
+	w.line = fmt.Sprintf("\n  task %s #%d on loop %d waits: %v %s", i.Name, i.ID, i.Loop, i.Reason, i.On)
+	return w
+}
+
+// hasDeadline reports whether time ends the waits of t that can be cancelled.
+func (t *Task) hasDeadline() bool {
+	ends := func(s *scope) bool {
+		if s == nil {
+			return false
+		}
+		_, ok := s.ctx.Deadline()
+		return ok
+	}
+	x := t.extra()
+	for s := x.under; s != nil; s = s.outer {
+		if ends(s) {
+			return true
+		}
+		if s.shields {
+			return false
+		}
+	}
+	return ends(x.scope)
+}
+
+// stuckTasks returns the tasks whose wait for a lock, or for the end of a task, leads from
+// holder to holder in a circle, or to one that has ended; with idle also to one that waits
+// for whatever else only tasks can do. Those on the way are among them.
+func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task) {
+	found := make(map[*Task]bool)
+	for _, t := range order {
+		locked := false // a lock is on the way: by joining alone servers wait too
+		var way []*Task
+		for at := t; ; at = all[at].by {
+			w := all[at]
+			ended := w == nil && locked // else a Join is about to return
+			idles := idle && locked && w != nil && !w.held && w.ends == endsByTasks
+			if idles {
+				way = append(way, at)
+			}
+			if ended || idles || len(way) > len(all) { // the last: a circle
+				for _, one := range way {
+					found[one] = true
+				}
+				break
+			}
+			if w == nil || !w.held {
+				break
+			}
+			way = append(way, at)
+			locked = locked || !w.joins
+		}
+	}
+	for _, t := range order {
+		if found[t] {
+			stuck = append(stuck, t)
+		}
+	}
+	return stuck
+}
+
+// describe has a line for each of the tasks.
+func describe(tasks []*Task, all map[*Task]*waiting) string {
+	var text strings.Builder
+	for _, t := range tasks[:min(len(tasks), deadlockLines)] {
+		text.WriteString(all[t].line)
+	}
+	return text.String()
+}
+
+// canWake reports whether a timer, an event or an offloaded function may still come.
+func (rt *Runtime) canWake(stop <-chan struct{}) bool {
+	return rt.any(stop, func(l *Loop) bool {
+		return l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load()
+	})
+}
+
+// timersOrOffloads is canWake without what begins new work only: descriptors that somebody
+// listens on, and their deadlines.
+func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
+	return rt.any(stop, func(l *Loop) bool { return l.wheel.hasTimer() || l.inbox.pending.Load() })
+}
+
+// any reports whether fn is true of a loop, or a function is offloaded.
+func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
+	var yes atomic.Bool
+	rt.onLoops(stop, func(l *Loop) {
+		if fn(l) {
+			yes.Store(true)
+		}
+	})
+	rt.offload.mu.Lock()
+	defer rt.offload.mu.Unlock()
+	return yes.Load() || rt.offload.running > 0
+}
+
+// hasTimer reports whether a function waits for its time, see AfterFunc.
+func (w *wheel) hasTimer() bool {
+	for level := range w.slots {
+		for _, t := range w.slots[level] {
+			for ; t != nil; t = t.next {
+				if _, ok := t.of.(*Timer); ok {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// embrace makes two tasks that wait for each other's lock; release lets them go.
+func embrace(t *testing.T, rt *Runtime) (release func()) {
+	t.Helper()
+	var a, b Mutex
+	var both WaitGroup
+	both.Add(2)
+	var tasks []*Task
+	for i, locks := range [][2]*Mutex{{&a, &b}, {&b, &a}} {
+		k, err := rt.Spawn(Options{Name: []string{"one", "two"}[i], Loop: rt.Loop(i % rt.Loops())}, func() {
+			locks[0].Lock()
+			both.Done()
+			both.Wait()
+			locks[1].Lock()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks = append(tasks, k)
+	}
+	waitParked(t, rt, 2, ReasonMutex)
+	return func() {
+		a.Unlock()
+		b.Unlock()
+		for _, k := range tasks {
+			k.Join()
+		}
+	}
+}
+
+// waitsFor makes a task that waits for something outside until it is released.
+func waitsFor(t *testing.T, rt *Runtime, why Reason) (release func()) {
+	t.Helper()
+	before := parked(rt, why)
+	w := make(chan *Waiter, 1)
+	k, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); w <- s; s.Wait(why, anywhere{}); s.Release() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitParked(t, rt, before+1, why)
+	return func() { (<-w).Wake(); k.Join() }
+}
+
+// TestDeadlockOfAServer: what is reported while somebody listens, and what is not.
+func TestDeadlockOfAServer(t *testing.T) {
+	type scene struct {
+		t  *testing.T
+		rt *Runtime
+	}
+	// heldBy makes a task that waits for a lock whose holder does fn.
+	heldBy := func(s scene, why Reason, fn func()) {
+		var m Mutex
+		locked := make(chan bool)
+		before := parked(s.rt, why)
+		s.rt.Spawn(Options{Name: "holder"}, func() { m.Lock(); locked <- true; fn() })
+		<-locked
+		if why != ReasonNone {
+			waitParked(s.t, s.rt, before+1, why)
+		}
+		s.rt.Spawn(Options{Name: "waiter"}, func() { m.Lock() })
+		waitParked(s.t, s.rt, 1, ReasonMutex)
+	}
+	park := func(why Reason) func() { return func() { Self().Wait(why, anywhere{}) } }
+	recv := func() { NewChan[int](0).Recv() }
+	for _, test := range []struct {
+		name string
+		do   func(s scene)
+		want []string // tasks in the report; none: no report
+		not  string   // is not in it
+	}{
+		{"nothing to do", func(scene) {}, nil, ""},
+		{"idle workers", func(s scene) { s.rt.Go(recv); waitParked(s.t, s.rt, 1, ReasonChanRecv) }, nil, ""},
+		{"a circle", func(s scene) { embrace(s.t, s.rt) }, []string{"task one #", "task two #"}, "accept"},
+		{"a circle, and others go on", func(s scene) { embrace(s.t, s.rt); waitsFor(s.t, s.rt, ReasonRead) }, []string{"task one #", "task two #"}, "read"},
+		{"the holder has ended", func(s scene) { heldBy(s, ReasonNone, func() {}); waitsFor(s.t, s.rt, ReasonSleep) }, []string{"task waiter #"}, "sleep"},
+		{"the holder waits for a task", func(s scene) { heldBy(s, ReasonChanRecv, recv) }, []string{"task waiter #", "task holder #"}, "accept"},
+		{"that, and a timer", func(s scene) {
+			AfterFunc(time.Hour, func() {})
+			heldBy(s, ReasonChanRecv, recv)
+		}, nil, ""},
+		{"that, and a task that sleeps", func(s scene) { waitsFor(s.t, s.rt, ReasonSleep); heldBy(s, ReasonChanRecv, recv) }, nil, ""},
+		{"that, under a deadline", func(s scene) {
+			heldBy(s, ReasonChanRecv, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+				defer cancel()
+				Under(ctx, func() error { recv(); return nil })
+			})
+		}, nil, ""},
+		{"the holder reads", func(s scene) { heldBy(s, ReasonRead, park(ReasonRead)) }, nil, ""},
+		{"the holder accepts", func(s scene) { heldBy(s, ReasonAccept, park(ReasonAccept)) }, nil, ""},
+		{"a Join of who accepts", func(s scene) {
+			k := s.rt.Go(park(ReasonAccept))
+			waitParked(s.t, s.rt, 2, ReasonAccept)
+			s.rt.Go(func() { k.Join() })
+			waitParked(s.t, s.rt, 1, ReasonJoin)
+		}, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			log := make(records, 100)
+			rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1), func(c *Config) { c.Grace = 10 * time.Millisecond })
+			rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(1)
+			defer rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(-1)
+			waitsFor(t, rt, ReasonAccept)
+			test.do(scene{t, rt})
+			reports := ""
+			for range 2 {
+				rt.watch.checkDeadlock()
+			}
+			for len(log) > 0 {
+				if line := <-log; strings.Contains(line, "deadlock") {
+					reports += line
+				}
+			}
+			if strings.Count(reports, "\n") != min(1, len(test.want)) {
+				t.Errorf("reports: %q", reports)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(reports, want) {
+					t.Errorf("no %q in %q", want, reports)
+				}
+			}
+			if test.not != "" && strings.Contains(reports, "waits: "+test.not) {
+				t.Errorf("%q is in %q", test.not, reports)
+			}
+		})
+	}
+}
+
+// TestDeadlockOfABusyRuntime is reported when it has been found twice.
+func TestDeadlockOfABusyRuntime(t *testing.T) {
+	log := make(records, 100)
+	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
+	release := embrace(t, rt)
+	now := time.Now()
+	for look, want := range []int{0, 0, 1, 0} {
+		rt.watch.lookBusy(now)
+		rt.watch.lookBusy(now.Add(busyCheck / 2))
+		if got := len(log); got != want {
+			t.Errorf("look %d: %d reports, want %d", look, got, want)
+		}
+		for len(log) > 0 {
+			contains(t, <-log, "hold each other up")
+		}
+		now = now.Add(busyCheck)
+	}
+	release()
+}
+
+// overrunKeeper is an observer that keeps the stacks of long steps.
+type overrunKeeper struct{ stacks chan string }
+
+func (overrunKeeper) Turn()                               {}
+func (overrunKeeper) Parked(*Task, Reason, uint64) NodeID { return NodeStart }
+func (overrunKeeper) Ready(*Task)                         {}
+func (overrunKeeper) Resumed(*Task)                       {}
+func (overrunKeeper) Finished(*Task)                      {}
+
+func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) { o.stacks <- stack }
+
+// TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
+func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
+	log, keeper := make(records, 100), overrunKeeper{make(chan string, 1000)}
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
+		c.NewObserver = func(*Loop) Observer { return keeper }
+	})
+	k := rt.Go(func() { hold(rt, 1) })
+	line := log.next(t, "held its loop too long")
+	if strings.Contains(line, "goroutine") || len(line) > 500 {
+		t.Errorf("%d bytes: %s", len(line), line)
+	}
+	contains(t, <-keeper.stacks, "engine.hold(")
+	k.Join()
+}

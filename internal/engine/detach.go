@@ -1,0 +1,443 @@
+package engine
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// Detaching: the loop is taken from a task that waits natively (a Go channel, a sync.Mutex, a
+// system call) for long. For the loop the task then is parked, and others run; the goroutine
+// that was blocked is an ordinary one until it comes back.
+//
+//	running ──watchdog: claim──▶ claimed ──decide──▶ detached ──comeBack──▶ queued ──picked──▶ running
+//	   ▲                            │
+//	   └────────── give up ─────────┘
+//
+// Of the goroutines of a loop exactly one runs and is in no slot (package coro). A stand-in, a
+// goroutine that was never part of the ring, takes the part of the blocked one: it parks in
+// the task's Party by a switch to the loop's own goroutine. When the task wants to go on it
+// is queued as if it had been woken, and whoever switches to it resumes the stand-in, which
+// passes the part on through a channel, and ends.
+//
+// What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
+// only after it has found its identity in Loop.curG, which all of package task does with
+// coro.RunsFree and coro.Running. They then set the word after it, Loop.entered, and look at
+// curG once more. So this is safe, in this order:
+//
+//  1. The watchdog clears entered, and makes every thread execute a barrier.
+//  2. It looks at the goroutine's stack. It goes on only if the goroutine waits, and waits
+//     outside of the runtime: the innermost frame of these packages is one that calls the
+//     program's code, and comes back to the loop when that returns (runTask, Outside).
+//  3. It changes curG to 0, if it still is the goroutine's, and makes every thread execute a
+//     barrier again.
+//  4. If entered is still 0 and the stack still says what it said, the goroutine was outside at
+//     2 and has not entered since; and whatever enters from now on sees curG to be 0. The loop
+//     is taken. Otherwise the watchdog puts curG back.
+//
+// Whoever finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
+// of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
+// store. Where membarrier can't be had, under the race detector, which can't follow this, on
+// loops that are locked to a thread or switch through their own goroutine (NoHandOver), and
+// if the stacks of other goroutines can't be read (coro.CanStack), nothing is detached.
+//
+// While it is detached, the goroutine of the task is a plain one for whatever needs no task:
+// it unlocks, sends and wakes. It comes back (comeBack) before it waits as a task does, when
+// it asks who it is, and when its function returns. It must never be locked out by
+// what it holds itself, so nothing that holds a lock of these packages calls comeBack.
+
+// A detachment is one absence of a task from its loop.
+type detachment struct {
+	l     *Loop
+	t     *Task
+	g     uintptr // identity of its goroutine
+	place *nativePlace
+	since time.Duration // of the runtime's clock
+
+	mu       sync.Mutex
+	detached bool          // guarded by mu, which is held from the claim to the decision
+	role     chan struct{} // capacity 1: the part of the running member, for g
+
+	back bool // loop-private: g waits for role
+}
+
+// DescribeWait implements WaitDescriber.
+func (d *detachment) DescribeWait() string { return "natively, in " + d.place.name }
+
+// Withdraw implements WaitPoint: only the goroutine itself can end the wait.
+func (d *detachment) Withdraw(*Waiter) bool { return false }
+
+// detachments finds what is claimed or detached by the goroutine's identity.
+var detachments struct {
+	n  atomic.Int32 // length of by
+	mu sync.Mutex
+	by map[uintptr]*detachment // guarded by mu
+}
+
+func detachmentOf(g uintptr) *detachment {
+	if detachments.n.Load() == 0 {
+		return nil
+	}
+	detachments.mu.Lock()
+	defer detachments.mu.Unlock()
+	return detachments.by[g]
+}
+
+func (d *detachment) register() {
+	detachments.mu.Lock()
+	defer detachments.mu.Unlock()
+	if detachments.by == nil {
+		detachments.by = make(map[uintptr]*detachment)
+	}
+	detachments.by[d.g] = d
+	detachments.n.Store(int32(len(detachments.by)))
+}
+
+func (d *detachment) unregister() {
+	detachments.mu.Lock()
+	defer detachments.mu.Unlock()
+	delete(detachments.by, d.g)
+	detachments.n.Store(int32(len(detachments.by)))
+}
+
+// settle is called by the goroutine g, or one that runs for it inside an iter.Pull, when curG
+// is not g. It waits if that is being decided, and reports whether g may have its loop again.
+func settle(g uintptr) bool {
+	d := detachmentOf(g)
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.detached
+}
+
+// comeBack is here for the beginning of what only a task can do: a task that is detached first
+// comes back to its loop. The caller must not hold a lock of these packages.
+func comeBack() *Loop {
+	l := here()
+	if l != nil || detachments.n.Load() == 0 {
+		return l
+	}
+	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {
+		if d := detachmentOf(g); d != nil {
+			d.comeBack()
+			return d.l
+		}
+	}
+	return nil
+}
+
+func (d *detachment) comeBack() {
+	d.l.send(message{kind: msgBack, t: d.t})
+	<-d.role
+	d.unregister()
+	t := d.t
+	t.fixed, t.on = false, nil
+	if t.seen {
+		t.seen = false
+		d.l.observer.Resumed(t)
+	}
+}
+
+// beOnLoop is for those who are about to park t, the caller, whose Waiter a caller outside of
+// this package may have taken before a native wait.
+func (t *Task) beOnLoop() {
+	if !coro.RunsFree(&t.loop.curG) {
+		comeBack()
+	}
+}
+
+// Outside returns fn(a) for a package that serves programs, on whose behalf fn is called: while
+// the program's code waits natively its loop can be taken from the task, which is on
+// its loop again when Outside returns. Without it the loop is not taken from a task
+// that waits in code called by the packages of this module. It may be called from any goroutine.
+func Outside[A, R any](fn func(A) R, a A) R {
+	defer comeBack()
+	return fn(a)
+}
+
+// claim takes l from the task that has run for long on it, if that waits natively. It
+// returns nil if it does not, or can't be detached.
+func (w *watchdog) claim(l *Loop, step uint64) *detachment {
+	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
+	if g == 0 {
+		return nil
+	}
+	if w.native.look(g) == nil { // most often; this costs the others nothing
+		return nil
+	}
+	atomic.StoreUintptr(&l.entered, 0)
+	barrier()
+	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step || !l.runsTask() {
+		return nil
+	}
+	place := w.native.look(g)
+	if place == nil || l.detached.Load() >= int32(w.rt.cfg.DetachLimit) {
+		return nil
+	}
+	d := &detachment{l: l, g: g, place: place, since: w.rt.Now(), role: make(chan struct{}, 1)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.register()
+	if !atomic.CompareAndSwapUintptr(&l.curG, g, 0) {
+		d.unregister()
+		return nil
+	}
+	barrier()
+	if atomic.LoadUintptr(&l.entered) != 0 || w.native.look(g) != place {
+		// If g has entered it may have switched already; then curG is not 0 any more.
+		atomic.CompareAndSwapUintptr(&l.curG, 0, g)
+		d.unregister()
+		return nil
+	}
+	// From here on nobody but the caller runs on l.
+	if l.cur == nil || l.cur.worker == nil || l.cur.worker.onChunk() || l.curG != 0 || l.cur.worker.g != g {
+		atomic.StoreUintptr(&l.curG, g)
+		d.unregister()
+		return nil
+	}
+	d.t = l.cur
+	d.detached = true
+	return d
+}
+
+// standIn takes the part of the goroutine of d, and gives it back when the task is picked.
+func (d *detachment) standIn() {
+	l, party := d.l, &d.t.worker.Party
+	l.switches++
+	l.cur = nil
+	l.curG = l.g
+	l.detaching = d
+	coro.Switch(party, &l.party)
+	for t := d.t; !d.back; { // a shutdown has made it ready, or a Wake that came early
+		if l.observed {
+			l.observer.Resumed(t)
+			l.observeNative(d)
+		}
+		t.state = stateParked
+		l.switchTo(party, nil)
+	}
+	l.detached.Add(-1)
+	d.role <- struct{}{}
+}
+
+// noteDetached is called on the loop's own goroutine when a stand-in has switched to it.
+func (l *Loop) noteDetached() {
+	d := l.detaching
+	l.detaching = nil
+	l.detached.Add(1)
+	l.detachments.Add(1)
+	l.burn() // as pick does before it lets the loop's own goroutine run
+	l.endGrant()
+	if l.charging {
+		l.endStep()
+	}
+	t := d.t
+	t.extend().detached++
+	t.why, t.on, t.fixed = ReasonNative, d, true
+	t.state = stateParked
+	if l.observed {
+		t.seen = true
+		l.observeNative(d)
+		if l.piles != nil {
+			l.pileUp(t)
+		}
+	}
+	if t.notified {
+		l.makeReady(t)
+	}
+	if !d.place.told.Load() && l.rt.watch.mayReport() {
+		d.place.told.Store(true)
+		l.rt.log.Warn("task: a task waits natively; its loop goes on without it, and it comes back when that wait is over (told once for each place)",
+			"task", t.String(), "loop", l.index, "place", d.place.name, "after", l.rt.cfg.DetachAfter)
+	}
+}
+
+// observeNative tells the observer of the wait of d.
+func (l *Loop) observeNative(d *detachment) {
+	l.native = d.place.pcs
+	d.t.node = l.observer.Parked(d.t, ReasonNative, d.place.print)
+	l.native = nil
+}
+
+// Detachments is how often the loop was taken from the calling task because it waited natively. On a
+// plain goroutine it is 0. It never parks.
+func Detachments() int {
+	if l := here(); l != nil && l.cur != nil {
+		return int(l.cur.extra().detached)
+	}
+	return 0
+}
+
+// Detached is the number of times that loops were taken from tasks that waited natively.
+func (rt *Runtime) Detached() (n uint64) {
+	for _, l := range rt.loops {
+		n += l.detachments.Load()
+	}
+	return n
+}
+
+// Detaches reports whether loops are taken from tasks that wait natively, see Config.DetachAfter.
+// That takes membarrier(2), a Go release whose goroutines can be looked at, and loops that are not
+// locked to threads; it is not done under the race detector.
+func (rt *Runtime) Detaches() bool { return rt.cfg.HoldLimit >= 0 && rt.watch.detaches() }
+
+// detachable reports whether tasks of l can be detached.
+func (l *Loop) detachable() bool {
+	return l.rt.cfg.DetachAfter >= 0 && !l.hub && !l.lockThread && canBarrier() && coro.CanStack()
+}
+
+// A nativePlace is a call path that ends in a native wait.
+type nativePlace struct {
+	print uint64
+	pcs   []uintptr // innermost first
+	name  string    // of the program's function that waits
+	told  atomic.Bool
+}
+
+// nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to
+// the watchdog.
+type nativePlaces struct {
+	known map[uint64]*nativePlace
+	pcs   [maxNativeFrames]uintptr
+}
+
+const (
+	maxNativeFrames = 256
+	maxNativePlaces = 4096 // with more, all are forgotten
+)
+
+// look returns the place where g waits outside of the runtime, nil if it does not.
+func (p *nativePlaces) look(g uintptr) *nativePlace {
+	n := coro.Stack(g, p.pcs[:])
+	if n == 0 {
+		return nil
+	}
+	print := uint64(0xcbf29ce484222325)
+	for _, pc := range p.pcs[:n] {
+		print = (print + uint64(pc)) * 0x9e3779b97f4a7c15
+	}
+	print ^= print >> 32
+	if at, ok := p.known[print]; ok {
+		return at
+	}
+	if p.known == nil || len(p.known) >= maxNativePlaces {
+		p.known = make(map[uint64]*nativePlace)
+	}
+	at := judge(p.pcs[:n])
+	if at != nil {
+		at.print = print
+	}
+	p.known[print] = at
+	return at
+}
+
+const module = "github.com/capriccio-go/capriccio/"
+
+// ours are the packages of the runtime, whose frames must not be left in the middle.
+var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "flow", "knot", "internal/"}
+
+// judge reports whether a stack, innermost frame first, is that of a native wait outside of the
+// runtime.
+func judge(pcs []uintptr) *nativePlace {
+	frames := runtime.CallersFrames(pcs)
+	waits := false // a function that waits, and not one that allocates, say, was called
+	at := &nativePlace{}
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name := f.Function
+		switch {
+		case name == "":
+			return nil
+		case !waits && strings.HasPrefix(name, "runtime."):
+			if nativeWaits[name] {
+				waits = true
+			} else if !partOfWait(name) {
+				return nil
+			}
+		case !waits:
+			if !nativeWaits[name] && !inSystem(name) {
+				return nil
+			}
+			waits = true
+		}
+		if rest, ok := strings.CutPrefix(name, module); ok && isOurs(rest) {
+			if !callsOut(rest) {
+				return nil
+			}
+			if at.name == "" {
+				return nil
+			}
+			for partOfWait(runtime.FuncForPC(pcs[0] - 1).Name()) {
+				pcs = pcs[1:]
+			}
+			at.pcs = append([]uintptr(nil), pcs...)
+			return at
+		}
+		if waits && at.name == "" && !systems(name) {
+			at.name = name
+		}
+	}
+	return nil
+}
+
+func isOurs(name string) bool {
+	for _, p := range ours {
+		if strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") {
+			return true
+		}
+	}
+	return false
+}
+
+// callsOut reports whether a function of these packages calls the program's code, and comes back to the
+// loop when that returns, or does nothing any more but return to one that does.
+func callsOut(name string) bool {
+	switch name {
+	case "internal/engine.(*worker).runTask", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run", "knot.exchangeOf.run":
+		return true
+	}
+	return strings.HasPrefix(name, "internal/engine.Outside[")
+}
+
+// nativeWaits are the functions by which a program waits for other goroutines, or for the time.
+var nativeWaits = map[string]bool{
+	"runtime.chanrecv1": true, "runtime.chanrecv2": true, "runtime.chansend1": true, "runtime.selectgo": true,
+	"runtime.block": true, "runtime.cgocall": true,
+	"time.Sleep": true, "internal/poll.runtime_pollWait": true,
+	"sync.runtime_Semacquire": true, "sync.runtime_SemacquireMutex": true, "sync.runtime_SemacquireRWMutex": true,
+	"sync.runtime_SemacquireRWMutexR": true, "sync.runtime_SemacquireWaitGroup": true, "sync.runtime_notifyListWait": true,
+	"internal/sync.runtime_SemacquireMutex": true, "internal/poll.runtime_Semacquire": true,
+}
+
+// partOfWait are the functions of the Go runtime that those are made of.
+func partOfWait(name string) bool {
+	switch name {
+	case "runtime.gopark", "runtime.goparkunlock", "runtime.chanrecv", "runtime.chansend", "runtime.semacquire1",
+		"runtime.netpollblock", "runtime.timeSleep", "runtime.mcall", "runtime.asmcgocall", "runtime.entersyscall", "runtime.reentersyscall":
+		return true
+	}
+	return false
+}
+
+// inSystem reports whether a goroutine that waits below name is in a system call.
+func inSystem(name string) bool {
+	return strings.HasPrefix(name, "syscall.") || strings.HasPrefix(name, "internal/runtime/syscall.") || strings.HasPrefix(name, "golang.org/x/sys/unix.")
+}
+
+// systems are packages that do not say much about where a program waits.
+func systems(name string) bool {
+	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}

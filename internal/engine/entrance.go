@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrRefused is what Enter returns when the program has more work than it can do in
+// time, and this piece of it should be turned away, as cheaply as possible.
+var ErrRefused = errors.New("task: refused: the program is overloaded")
+
+// An Entrance is a place where work comes into the program: a request, a connection, a
+// job from a queue. Who has passed it is going to take resources, so it is here that a
+// program has to be protected from more work than it can do (Capriccio, section 4.2:
+// admission control). Whether anybody has to wait, or is refused, is decided by the
+// runtime's Admission; without one everybody is let in at once.
+//
+// Make one with NewEntrance, once, for the whole process. Its methods may be called from
+// any goroutine.
+type Entrance struct {
+	name  string
+	index int
+}
+
+// MaxEntrances is how many entrances a process may have.
+const MaxEntrances = 64
+
+var entrances struct {
+	mu  sync.Mutex
+	all []*Entrance // guarded by mu; replaced, not changed
+}
+
+// NewEntrance declares an entrance, under the name by which the blocking graph shows it.
+// The entrance of that name is returned if there is one. It is an error if the name is
+// empty, and when there are MaxEntrances.
+func NewEntrance(name string) (*Entrance, error) {
+	s := &entrances
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		return nil, errors.New("task: an entrance needs a name")
+	}
+	for _, e := range s.all {
+		if e.name == name {
+			return e, nil
+		}
+	}
+	if len(s.all) == MaxEntrances {
+		return nil, fmt.Errorf("task: entrance %q: there are %d entrances, more are not possible", name, MaxEntrances)
+	}
+	e := &Entrance{name: name, index: len(s.all)}
+	s.all = append(s.all[:len(s.all):len(s.all)], e)
+	return e, nil
+}
+
+// Entrances returns those declared so far; the index that an Admission is given is the
+// position in this list, and does not change.
+func Entrances() []*Entrance {
+	entrances.mu.Lock()
+	defer entrances.mu.Unlock()
+	return entrances.all
+}
+
+// Name is what the entrance was declared with.
+func (e *Entrance) Name() string { return e.name }
+
+// Enter asks to be let in. It returns nil when the calling task is in, at once or after
+// it has parked until it was its turn; then it must call Leave when its work is done. It
+// returns ErrRefused if the work is to be turned away, and the context's error if the
+// task is cancelled while it waits. A plain goroutine is let in at once.
+func (e *Entrance) Enter() error { return e.EnterFrom(0) }
+
+// EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
+// address; 0 if it is unknown. Among those who are as important as each other, clients get
+// equal shares of what can be done when not all can be served.
+func (e *Entrance) EnterFrom(client uint32) error {
+	l := comeBack()
+	if l == nil || l.cur == nil || l.admission == nil {
+		return nil
+	}
+	return l.enter(e, client)
+}
+
+// Leave says that the work of a task that Enter has let in is done. It is called by that
+// task, or by another of its loop. It never parks.
+func (e *Entrance) Leave() {
+	if l := comeBack(); l != nil && l.admission != nil {
+		if l.piles != nil && l.cur != nil {
+			if x := l.cur.extra(); x.heading != 0 {
+				l.headsNowhere(x)
+			}
+		}
+		l.left(e.index)
+	}
+}
+
+func (l *Loop) left(entrance int) {
+	l.admission.Left(l.now, entrance)
+	if entrance < len(l.lines) && l.lines[entrance].n > 0 {
+		l.serve(l.lines[entrance])
+	}
+}
+
+// SetPriority says how important the calling task is from now on, see Options.Priority.
+// On a plain goroutine it does nothing. It never parks.
+func SetPriority(p int) {
+	if l := comeBack(); l != nil && l.cur != nil {
+		l.cur.extend().priority = clampPriority(p)
+	}
+}
+
+// WithPriority calls fn with the priority of the calling task set to p, see
+// Options.Priority; when fn has returned, or panicked, it is what it was. It never parks itself.
+func WithPriority(p int, fn func()) {
+	if l := comeBack(); l != nil && l.cur != nil {
+		x := l.cur.extend()
+		was := x.priority
+		x.priority = clampPriority(p)
+		defer func() { x.priority = was }()
+	}
+	Outside(callPlain, fn)
+}
+
+func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
+
+// enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
+// also for a task that does not wait at it.
+func (l *Loop) enter(e *Entrance, client uint32) error {
+	t := l.cur
+	l.passEntrance(t, e)
+	if at, in := t.start(); at == e.index { // StartAt has started it, and it is decided
+		l.arrived(t)
+		if !in {
+			return ErrRefused
+		}
+		return nil
+	}
+	q := l.line(e)
+	// Others that are ready may come here too: the order among all of them is the line's.
+	if q.n == 0 && !l.anyReady() {
+		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}) {
+		case VerdictAdmit, VerdictAdmitNewest:
+			return nil
+		case VerdictRefuse:
+			return ErrRefused
+		}
+	}
+	return l.waitInLine(q, client)
+}
+
+// passEntrance shows the observer that t comes to e.
+func (l *Loop) passEntrance(t *Task, e *Entrance) {
+	if !l.observed {
+		return
+	}
+	l.label = e.name
+	t.observe(ReasonEntrance)
+	l.observer.Ready(t)
+	l.observer.Resumed(t)
+}
+
+func (l *Loop) line(e *Entrance) *line {
+	for e.index >= len(l.lines) {
+		l.lines = append(l.lines, &line{index: len(l.lines)})
+	}
+	return l.lines[e.index]
+}
+
+// A Ticket stands for a task that StartAt was called for and that has not been started yet.
+// The zero value stands for none. It belongs to one loop.
+type Ticket struct{ at *inLine }
+
+// GiveUp starts the task at once if it has not started, but lets it not in: whoever it was to
+// serve is gone, or its time is over. It may be called on the loop of StartAt only, and
+// never parks.
+func (k *Ticket) GiveUp() {
+	if x := k.at; x != nil {
+		l := x.t.loop
+		l.letGo(x, VerdictRefuse)
+	}
+}
+
+// Hangup says that whoever the task is to serve has closed the connection, or at least its half of
+// it: unless it is its turn soon, it is refused when it is. It may be called on the loop of StartAt
+// only, and never parks.
+func (k *Ticket) Hangup() {
+	if x := k.at; x != nil {
+		x.gone = true
+	}
+}
+
+// StartAt is Start for a task that is going to call e.Enter before anything else. As long
+// as it is not its turn it is not started, and takes no more than a little memory. client is
+// what it is for EnterFrom; k, if not nil, stands for the task until it starts. It is called like Start.
+func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
+	t := l.newStart(fn)
+	if l.admission == nil || l.cancelAll {
+		l.enqueue(t)
+		return
+	}
+	t.loop = l
+	q := l.line(e)
+	if q.n == 0 {
+		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}); v != VerdictDefer {
+			l.startAt(q, t, v)
+			return
+		}
+	}
+	x := q.push(nil, t, client, l.now)
+	if x.ticket = k; k != nil {
+		k.at = x
+	}
+}
+
+func (l *Loop) waitInLine(q *line, client uint32) error {
+	w := selfOn(l)
+	x := q.push(w, w.task, client, l.now)
+	err := w.Wait(ReasonEntrance, x)
+	t := l.cur
+	v := x.verdict
+	q.recycle(x)
+	if err != nil {
+		return err
+	}
+	l.arrived(t)
+	if v == VerdictRefuse {
+		return ErrRefused
+	}
+	return nil
+}
+
+// serveLines decides about those who wait at the entrances.
+func (l *Loop) serveLines() {
+	for _, q := range l.lines {
+		if q.n > 0 {
+			l.serve(q)
+		}
+	}
+}
+
+// serve lets those in whose turn it is, and turns away whom it has to. In a shutdown nobody
+// waits for that.
+func (l *Loop) serve(q *line) {
+	for q.n > 0 {
+		v := VerdictAdmit
+		oldest := q.oldest()
+		switch {
+		case l.cancelAll:
+		case oldest.gone && l.now-oldest.since > goneAfter:
+			v = VerdictRefuse
+			q.gone++
+		default:
+			v = l.admission.Next(l.now, q.index, Queue{
+				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
+				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
+			})
+			q.gone = 0
+		}
+		switch v {
+		case VerdictDefer:
+			return
+		case VerdictRefuse:
+			l.letGo(oldest, v)
+		default:
+			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
+		}
+	}
+}
+
+// goneAfter is how long a client may still be interested in an answer after it has said that it will
+// send no more: some say so right after their request.
+const goneAfter = 500 * time.Millisecond
+
+// letGo lets x go on, with the verdict v.
+func (l *Loop) letGo(x *inLine, v Verdict) {
+	q := x.line
+	q.remove(x)
+	x.verdict = v
+	if v != VerdictRefuse {
+		q.count(x.client)
+	}
+	if x.w == nil {
+		l.startAt(q, x.t, v)
+		q.recycle(x)
+		return
+	}
+	q.starts(x.t, v)
+	if q.index >= doorIndex && v != VerdictRefuse {
+		i := q.index - doorIndex
+		l.piles[i].heads(i, x.t.extend())
+	}
+	l.inLine = true
+	l.notify(x.t)
+	l.inLine = false
+}
+
+// startAt starts t, which is going to enter at q with the verdict v.
+func (l *Loop) startAt(q *line, t *Task, v Verdict) {
+	q.starts(t, v)
+	l.enqueue(t)
+}
+
+// arrived is called when t, which was let in or refused in a line, runs, or when it ends without
+// having asked.
+func (l *Loop) arrived(t *Task) {
+	at, in := t.start()
+	q := l.lineAt(at)
+	t.startsAt = 0
+	if in {
+		q.starting--
+	}
+	if q.n > 0 {
+		l.serve(q)
+	}
+}
+
+// neverEntered is called when t, which StartAt has started, has ended without Enter.
+func (l *Loop) neverEntered(t *Task) {
+	entrance, in := t.start()
+	l.arrived(t)
+	if in && l.admission != nil && entrance < doorIndex {
+		l.left(entrance)
+	}
+}

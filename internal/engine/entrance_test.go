@@ -1,0 +1,490 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/sim"
+)
+
+// A room lets so many in, of each line the newest if it is told so, and refuses while it is closed.
+type room struct {
+	size   int
+	inside int
+	newest bool
+	closed bool
+	asked  []Queue // when somebody was let in
+}
+
+func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
+	switch {
+	case r.closed:
+		return VerdictRefuse
+	case r.inside >= r.size:
+		return VerdictDefer
+	}
+	r.inside++
+	r.asked = append(r.asked, q)
+	if r.newest {
+		return VerdictAdmitNewest
+	}
+	return VerdictAdmit
+}
+
+func (r *room) Left(time.Duration, int) { r.inside-- }
+
+// inTasks runs fn in so many tasks, which start in order, and waits for them.
+func inTasks(rt *Runtime, n int, fn func(i int)) {
+	rt.Go(func() {
+		var all []*Task
+		for i := range n {
+			all = append(all, Go(func() { fn(i) }))
+		}
+		for _, k := range all {
+			k.Join()
+		}
+	}).Join()
+}
+
+func entrance(t *testing.T, name string) *Entrance {
+	t.Helper()
+	e, err := NewEntrance(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func withRoom(t *testing.T, r *room) (*Runtime, *sim.Clock) {
+	return newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+}
+
+func TestEntranceLetsInWhoFits(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 3}
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	inside, most := 0, 0
+	var order []int
+	inTasks(rt, 20, func(i int) {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+			return
+		}
+		order = append(order, i)
+		inside++
+		most = max(most, inside)
+		Sleep(time.Millisecond)
+		inside--
+		e.Leave()
+	})
+	if most != 3 {
+		t.Errorf("at most %d were inside, want 3", most)
+	}
+	if len(order) != 20 || !slices.IsSorted(order) {
+		t.Errorf("let in in the order %v, want first come, first served", order)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are still inside", r.inside)
+	}
+	if last := r.asked[len(r.asked)-1].Oldest; last < 5*time.Millisecond {
+		t.Errorf("the last has waited for %v, want 6ms", last)
+	}
+}
+
+// Who has not started waits without a goroutine, and in the same order.
+func TestStartAtAnEntrance(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 3}
+	rt, _ := withRoom(t, r)
+	inside, most := 0, 0
+	var order []int
+	err := rt.Go(func() {
+		l := CurrentLoop()
+		var wg WaitGroup
+		const tasks = 500
+		wg.Add(tasks)
+		for i := range tasks {
+			l.StartAt(e, 0, nil, func() {
+				defer wg.Done()
+				if i%7 == 0 {
+					return // it does not enter after all
+				}
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				inside++
+				most = max(most, inside)
+				Sleep(time.Millisecond)
+				inside--
+				e.Leave()
+			})
+			if i == 2 {
+				Yield() // the first are inside
+			}
+		}
+		if n := l.Tasks(); n > 5 {
+			t.Errorf("%d tasks have started, want those only that there is room for", n)
+		}
+		wg.Wait()
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most != 3 && most != 2 || !slices.IsSorted(order) {
+		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are still inside", r.inside)
+	}
+	rt.Close()
+}
+
+func TestStartAtAnEntranceThatRefuses(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{}
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+	defer rt.Close()
+	refused := 0
+	err := rt.Go(func() {
+		var wg WaitGroup
+		wg.Add(10)
+		for range 10 {
+			CurrentLoop().StartAt(e, 0, nil, func() {
+				if err := e.Enter(); errors.Is(err, ErrRefused) {
+					refused++
+				}
+				wg.Done()
+			})
+		}
+		Sleep(10 * time.Millisecond)
+		if refused != 0 {
+			t.Errorf("%d have started, want none yet", refused)
+		}
+		r.closed = true
+		wg.Wait()
+	}).Join()
+	if err != nil || refused != 10 {
+		t.Errorf("%d were refused, error %v; want 10", refused, err)
+	}
+}
+
+func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &room{} } })
+	started := 0
+	err := rt.Go(func() {
+		for range 10 {
+			CurrentLoop().StartAt(e, 0, nil, func() { started++ })
+		}
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if started != 10 {
+		t.Errorf("%d tasks were started, want 10: whoever began something has to end it", started)
+	}
+}
+
+func TestEntranceRefuses(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 1, closed: true}
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	err := rt.Go(func() {
+		if err := e.Enter(); !errors.Is(err, ErrRefused) {
+			t.Errorf("Enter: %v, want ErrRefused", err)
+		}
+		r.closed = false
+		if err := e.Enter(); err != nil {
+			t.Errorf("Enter when it is open: %v", err)
+		}
+		e.Leave()
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lineUp has so many tasks stand in line while one is inside, sets each up before, and returns in
+// which order they were let in.
+func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) (order []int) {
+	t.Helper()
+	e := entrance(t, "test")
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	err := rt.Go(func() {
+		e.Enter()
+		var wg WaitGroup
+		wg.Add(n)
+		for i := range n {
+			Go(func() {
+				defer wg.Done()
+				if err := enter(e, i); err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				e.Leave()
+			})
+		}
+		Yield() // now they stand in line
+		e.Leave()
+		wg.Wait()
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != n || r.inside != 0 {
+		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
+	}
+	return order
+}
+
+func TestTheMostImportantGoFirst(t *testing.T) {
+	priorities := []int{0, 5, -1000, 5, 0, 1000, -32}
+	got := lineUp(t, &room{size: 1}, len(priorities), func(e *Entrance, i int) error {
+		SetPriority(priorities[i])
+		return e.Enter()
+	})
+	if want := []int{5, 1, 3, 0, 4, 2, 6}; !slices.Equal(got, want) {
+		t.Errorf("let in in the order %v, want %v", got, want)
+	}
+}
+
+// The newest go first when the Admission says so, unless other clients have had clearly less.
+func TestTheNewestGoFirst(t *testing.T) {
+	r := &room{size: 1, newest: true}
+	got := lineUp(t, r, 5, func(e *Entrance, i int) error { return e.Enter() })
+	if want := []int{4, 3, 2, 1, 0}; !slices.Equal(got, want) {
+		t.Errorf("let in in the order %v, want %v", got, want)
+	}
+	r = &room{size: 1, newest: true}
+	got = lineUp(t, r, 40, func(e *Entrance, i int) error {
+		if i%10 == 0 {
+			return e.EnterFrom(7)
+		}
+		return e.EnterFrom(8)
+	})
+	// When client 8 has clearly had more it is the turn of those of client 7, the oldest first.
+	if want := []int{39, 38, 37, 36, 35, 34, 33, 32, 31, 0, 30, 29, 28, 27, 10}; !slices.Equal(got[:len(want)], want) {
+		t.Errorf("let in in the order %v, want %v first", got, want)
+	}
+}
+
+// One that gives up is started and refused, at any place in the line, and so is one whose client
+// has gone for some time.
+func TestTickets(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{}
+	rt, clock := withRoom(t, r)
+	defer rt.Close()
+	_ = clock
+	refused := []int(nil)
+	err := rt.Go(func() {
+		l := CurrentLoop()
+		var wg WaitGroup
+		const n = 5
+		wg.Add(n)
+		tickets := make([]Ticket, n)
+		for i := range n {
+			l.StartAt(e, 0, &tickets[i], func() {
+				if err := e.Enter(); errors.Is(err, ErrRefused) {
+					refused = append(refused, i)
+				} else {
+					e.Leave()
+				}
+				wg.Done()
+			})
+		}
+		tickets[2].GiveUp()
+		tickets[2].GiveUp() // it stands for nothing any more
+		tickets[0].Hangup()
+		Sleep(10 * time.Millisecond)
+		if want := []int{2}; !slices.Equal(refused, want) {
+			t.Errorf("%v were refused, want %v", refused, want)
+		}
+		Sleep(2 * goneAfter)
+		if want := []int{2, 0}; !slices.Equal(refused, want) {
+			t.Errorf("%v were refused, want %v", refused, want)
+		}
+		r.size = n
+		wg.Wait()
+	}).Join()
+	if err != nil || len(refused) != 2 {
+		t.Errorf("%v were refused, error %v", refused, err)
+	}
+	if r.inside != 0 {
+		t.Errorf("%d are inside", r.inside)
+	}
+}
+
+// Whoever is cancelled in the line leaves it, at any place in it.
+func TestEntranceForgetsTheCancelled(t *testing.T) {
+	for _, which := range []int{0, 1, 2} {
+		e := entrance(t, "test")
+		r := &room{size: 1}
+		rt, _ := withRoom(t, r)
+		var in []int
+		err := rt.Go(func() {
+			e.Enter()
+			var tasks []*Task
+			var end func()
+			for i := range 3 {
+				ctx, cancel := context.WithCancel(context.Background())
+				k, err := Spawn(Options{Context: ctx}, func() {
+					if err := e.Enter(); err != nil {
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("Enter: %v, want context.Canceled", err)
+						}
+						return
+					}
+					in = append(in, i)
+					e.Leave()
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				tasks = append(tasks, k)
+				defer cancel()
+				if i == which {
+					end = cancel
+				}
+			}
+			Yield() // now they stand in line
+			end()
+			tasks[which].Join()
+			e.Leave()
+			for _, k := range tasks {
+				k.Join()
+			}
+		}).Join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Delete([]int{0, 1, 2}, which, which+1)
+		if !slices.Equal(in, want) || r.inside != 0 {
+			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
+		}
+		rt.Close()
+	}
+}
+
+func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return &room{} }
+		c.Grace = time.Millisecond
+	})
+	for range 10 {
+		rt.Go(func() { e.Enter() })
+	}
+	waitParked(t, rt, 10, ReasonEntrance)
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEntranceWithoutAdmission(t *testing.T) {
+	e := entrance(t, "test")
+	if err := e.Enter(); err != nil {
+		t.Errorf("on a plain goroutine: %v", err)
+	}
+	e.Leave()
+	rt, _ := newSimRuntime(t, 1, true)
+	defer rt.Close()
+	inTasks(rt, 3, func(int) {
+		if err := e.Enter(); err != nil {
+			t.Error(err)
+		}
+		e.Leave()
+	})
+}
+
+func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
+	entrances.mu.Lock()
+	kept := entrances.all
+	entrances.mu.Unlock()
+	defer func() {
+		entrances.mu.Lock()
+		entrances.all = kept
+		entrances.mu.Unlock()
+	}()
+	for i := len(kept); i < MaxEntrances; i++ {
+		entrance(t, fmt.Sprint("filler ", i))
+	}
+	if _, err := NewEntrance("one too many"); err == nil {
+		t.Errorf("entrance %d is accepted, want at most %d", MaxEntrances+1, MaxEntrances)
+	}
+	if _, err := NewEntrance(""); err == nil {
+		t.Error("an entrance without a name is accepted")
+	}
+}
+
+// A withholder lets nobody run but every so many Ticks.
+type withholder struct {
+	FIFO  []NodeID
+	ticks int
+	every int
+}
+
+func (p *withholder) Ready(n NodeID)        { p.FIFO = append(p.FIFO, n) }
+func (p *withholder) Charge(NodeID, uint64) {}
+func (p *withholder) Tick(time.Duration)    { p.ticks++ }
+func (p *withholder) Gone(n NodeID, k int) {
+	for ; k > 0; k-- {
+		i := slices.Index(p.FIFO, n)
+		p.FIFO = slices.Delete(p.FIFO, i, i+1)
+	}
+}
+func (p *withholder) Next() (NodeID, bool) {
+	if p.ticks%p.every != 0 {
+		return 0, false
+	}
+	n := p.FIFO[0]
+	p.FIFO = p.FIFO[1:]
+	return n, true
+}
+
+func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 7} }
+	})
+	ran := 0
+	inTasks(rt, 100, func(int) {
+		Yield()
+		ran++
+	})
+	if ran != 100 {
+		t.Errorf("%d tasks ran, want 100", ran)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing is held back in a shutdown.
+func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 1 << 40, ticks: 1} }
+	})
+	ended := 0
+	for range 10 {
+		rt.Go(func() { ended++ })
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if ended != 10 {
+		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}

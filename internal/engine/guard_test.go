@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+)
+
+// A guard changes hands once in its life, so each round uses a fresh Mutex: its owner
+// is in the middle of using it when others come.
+func TestGuardIsRevokedInUse(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		const rounds, each = 300, 200
+		for range rounds {
+			var mu Mutex
+			count := 0 // guarded by mu
+			var done sync.WaitGroup
+			work := func() {
+				defer done.Done()
+				for range each {
+					mu.Lock()
+					count++
+					mu.Unlock()
+				}
+			}
+			users := rt.Loops() + 2
+			done.Add(users)
+			for i := range rt.Loops() {
+				GoOn(rt.Loop(i), work)
+			}
+			go work()
+			go work()
+			done.Wait()
+			mu.Lock()
+			if count != users*each {
+				t.Fatalf("count is %d, want %d", count, users*each)
+			}
+			mu.Unlock()
+		}
+	})
+}
+
+// The one who revokes must not need an answer from the owner: here the owner's loop
+// blocks natively on a lock that the other holds.
+func TestRevokingNeedsNoAnswer(t *testing.T) {
+	if !canBarrier() {
+		t.Skip("membarrier(2) is not to be had, or this is the race detector: the owner has to answer")
+	}
+	rt := newRuntime(t, 2)
+	for range 100 {
+		var native sync.Mutex
+		var mu Mutex
+		run(t, rt, func() { // mu now belongs to some loop
+			mu.Lock()
+			mu.Unlock()
+		})
+		var tasks []*Task
+		for i := range rt.Loops() {
+			tasks = append(tasks, GoOn(rt.Loop(i), func() {
+				native.Lock()
+				defer native.Unlock()
+				mu.Lock()
+				mu.Unlock()
+			}))
+		}
+		for _, task := range tasks {
+			if err := task.Join(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestSelectEntersGuardsOfSeveralOwners(t *testing.T) {
+	rt := newRuntime(t, 2)
+	for range 200 {
+		a, b := NewChan[int](1), NewChan[int](1)
+		var tasks []*Task
+		for i := range rt.Loops() {
+			own, other := a, b
+			if i == 1 {
+				own, other = b, a
+			}
+			tasks = append(tasks, GoOn(rt.Loop(i), func() {
+				own.TrySend(1) // makes the guard this loop's
+				for range 50 {
+					Select(other.RecvCase(nil), own.RecvCase(nil))
+					own.TrySend(1)
+					other.TrySend(1)
+				}
+			}))
+		}
+		for _, task := range tasks {
+			if err := task.Join(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"time"
+)
+
+// A NodeID names a place where tasks wait, a node of the blocking graph. Node 0 is
+// where tasks start.
+type NodeID uint32
+
+// NodeStart is the node of tasks that have not started yet.
+const NodeStart NodeID = 0
+
+// A Poller waits for events from outside, on behalf of one loop.
+type Poller interface {
+	// Poll waits for events and wakes their waiters (Waiter.Wake, Loop.Start).
+	// timeout < 0 waits for ever, 0 does not wait. An interrupted wait (EINTR) is not
+	// an error. Called on the loop's goroutine only.
+	Poll(timeout time.Duration) error
+	// Wake makes a Poll in progress, or else the next one, return at once. It may be
+	// called from any goroutine.
+	Wake() error
+	// Active reports whether Poll could report anything but Wake. It is called on the
+	// loop's goroutine once a turn, so it must cost next to nothing.
+	Active() bool
+	// Close releases what the poller holds. Called once, after the last Poll.
+	Close() error
+}
+
+// An Observer is told of every wait, and names the node where it happens. Its
+// methods are called on the loop of the task, between two steps of the task, and must
+// not park. One Observer belongs to one loop. See Task.Note for where it keeps what it
+// knows about a task.
+type Observer interface {
+	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
+	// when one task hands over to the next, time has passed since the last step.
+	Turn()
+	// Parked is called when t is about to wait, or to yield, for the given reason, on
+	// a call path and, in At, under a label, with the given fingerprint (see
+	// Loop.Label). It returns the node.
+	Parked(t *Task, why Reason, fingerprint uint64) NodeID
+	// Ready is called when the wait of t is over and it is put into the run queue.
+	Ready(t *Task)
+	// Resumed is called when t runs again, or for the first time.
+	Resumed(t *Task)
+	// Finished is called when the function of t has returned.
+	Finished(t *Task)
+}
+
+// An OverrunObserver is an Observer that wants to know of the steps that the watchdog
+// finds too long (Config.HoldLimit).
+type OverrunObserver interface {
+	Observer
+	// Overran is called when a step has taken so long, on its loop and after Parked or
+	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
+	// empty where it was not taken because the last report was too recent.
+	Overran(task string, lasted time.Duration, stack string, ended bool)
+}
+
+// A Policy chooses which node of the graph runs next on one loop. Its methods are
+// called on that loop and must not park. The run queue itself is kept by the loop:
+// within a node first in, first out, unless it is a CohortPolicy that wants another order.
+type Policy interface {
+	// Ready says that one more task is ready at n.
+	Ready(n NodeID)
+	// Gone says that k tasks at n, announced by Ready, were taken without Next: by another
+	// loop, or to be run at once as they hold a lock that others wait for.
+	Gone(n NodeID, k int)
+	// Next returns the node of which a task runs next and counts that task as taken.
+	// It is called only while some task is ready, and must name a node with one. ok is
+	// false if no task is to run now: the loop then asks again after Ready or Tick.
+	Next() (n NodeID, ok bool)
+	// Charge says that the tasks last taken from n, one or those of a grant, have used
+	// the loop for so many cycles (see internal/coro.Cycles).
+	Charge(n NodeID, cycles uint64)
+	// Tick is called between tasks, once a turn of the loop, with the time of the
+	// runtime's clock; and every millisecond while Next holds tasks back.
+	Tick(now time.Duration)
+}
+
+// A CohortPolicy is a Policy that has tasks of one node run one after another.
+type CohortPolicy interface {
+	Policy
+	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
+	// the loop have made ready first, the newest of them at the head, as what they work
+	// on may still be in the processor's cache, then those made ready from elsewhere. Who
+	// becomes ready while some that were there are yet to run waits for the next round,
+	// so that nobody is overtaken twice by the same task. It is asked once. NodeStart
+	// remains first in, first out.
+	NewestFirst() bool
+	// Grant, called after Next has named a node, lets the loop take so many more tasks of
+	// that node, for so many cycles, without calling Next. Nor is Ready called for tasks
+	// that become ready at that node meanwhile. There may be fewer tasks; once one becomes
+	// ready at another node, no more are taken than are ready then.
+	Grant() (tasks int, cycles uint64)
+	// Granted ends the grant, before anything but Ready or Charge is called again: so many
+	// tasks of n were taken, and so many became ready there meanwhile.
+	Granted(n NodeID, taken, came int)
+}
+
+// An Admission decides, on one loop, who is let in at the entrances of the program; see
+// Entrance. Its methods are called on that loop and must not park. now is the time of the
+// runtime's clock.
+type Admission interface {
+	// Next says what becomes of one of those who wait at the entrance with that index.
+	Next(now time.Duration, entrance int, q Queue) Verdict
+	// Left says that a task that was admitted there has left again.
+	Left(now time.Duration, entrance int)
+}
+
+// A Queue is what waits at an entrance on one loop.
+type Queue struct {
+	Waiting  int           // tasks, one at least
+	Starting int           // tasks that were let in and have not run yet
+	Oldest   time.Duration // how long the one has waited that has waited longest
+	Front    time.Duration // the same among the most important
+	Full     bool          // nobody can be let in now, see Bottlenecks
+	Gone     int           // clients that have left the line since Next was last asked about it
+}
+
+// A Verdict is what an Admission decides.
+type Verdict uint8
+
+// The verdicts.
+const (
+	VerdictAdmit       Verdict = iota // of the most important the one that has waited longest
+	VerdictAdmitNewest                // of the most important one that came last
+	VerdictDefer                      // nobody now: ask again soon
+	VerdictRefuse                     // the one that has waited longest: turn it away
+)
+
+// A Clock tells the time. The zero of Now is arbitrary; it never goes back.
+type Clock interface {
+	Now() time.Duration
+}
+
+// processStart makes the monotonic clock small enough for a Duration.
+var processStart = time.Now()
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Duration { return time.Since(processStart) }
+
+// A Reason says what kind of thing a task waits for.
+type Reason uint8
+
+// The reasons for which a task waits.
+const (
+	ReasonNone Reason = iota
+	ReasonStart
+	ReasonYield
+	ReasonSleep
+	ReasonMutex
+	ReasonRWMutexRead
+	ReasonRWMutexWrite
+	ReasonCond
+	ReasonWaitGroup
+	ReasonSemaphore
+	ReasonOnce
+	ReasonChanSend
+	ReasonChanRecv
+	ReasonSelect
+	ReasonJoin
+	ReasonContext
+	ReasonOffload
+	ReasonLoop // for another loop to give up a lock's bias
+	ReasonRead
+	ReasonWrite
+	ReasonAccept
+	ReasonConnect
+	ReasonDisk
+	ReasonEntrance
+	ReasonDescriptor // for another operation of the same direction
+	ReasonClose      // for the last user of what is closed
+	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
+	reasonCount
+)
+
+var reasonNames = [reasonCount]string{
+	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
+	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
+	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
+	"descriptor", "close", "native",
+}
+
+func (r Reason) String() string {
+	if r < reasonCount {
+		return reasonNames[r]
+	}
+	return "unknown"
+}
+
+// external says that what ends the wait comes from outside of the tasks: such a wait
+// is never part of a deadlock.
+func (r Reason) external() bool {
+	switch r {
+	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonNative, ReasonYield, ReasonStart:
+		return true
+	}
+	return false
+}
+
+// A WaitDescriber is something that tasks wait on and that can say more about the
+// wait: who owns the lock, how full the channel is. It is called on the loop of a
+// task that waits on it, and must not park.
+type WaitDescriber interface {
+	DescribeWait() string
+}

@@ -1,0 +1,58 @@
+package engine
+
+// ended is the extension of all tasks that had none and ended well before anyone asked.
+var ended = &extension{done: true}
+
+// signalEnd says that t has ended and wakes those who wait for that.
+func (t *Task) signalEnd(failure error) {
+	if failure == nil && t.ext.CompareAndSwap(nil, ended) {
+		return
+	}
+	e := t.extend()
+	e.mu.Lock()
+	e.done, e.err = true, failure
+	joiners := e.joiners.takeAll()
+	e.mu.Unlock()
+	joiners.wakeFrom(here())
+}
+
+// Join waits until the task has ended. It returns nil if its function returned, a
+// *PanicError if it panicked and the runtime's panic handler let it pass, ErrGoexit,
+// ErrShutdown if it was never started; or, before the end, the error of the calling
+// task's context. It parks.
+func (t *Task) Join() error {
+	comeBack()
+	e := t.extend()
+	e.mu.Lock()
+	if e.done {
+		defer e.mu.Unlock()
+		return e.err
+	}
+	w := Self()
+	defer w.Release()
+	e.joiners.push(w)
+	e.mu.Unlock()
+	if err := w.Wait(ReasonJoin, (*joinPoint)(t)); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// A joinPoint is a Task as something to wait on.
+type joinPoint Task
+
+// DescribeWait names the task.
+func (p *joinPoint) DescribeWait() string { return (*Task)(p).String() }
+
+// Withdraw implements WaitPoint.
+func (p *joinPoint) Withdraw(w *Waiter) bool {
+	e := (*Task)(p).extra()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.joiners.remove(w)
+}
+
+// holder is the task itself.
+func (p *joinPoint) holder() *Task { return (*Task)(p) }

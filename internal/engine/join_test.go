@@ -1,0 +1,336 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestJoinTellsHowTheTaskEnded(t *testing.T) {
+	var handled atomic.Int32
+	rt := newRuntime(t, 2, func(c *Config) { c.OnPanic = func(*PanicError) { handled.Add(1) } })
+	oops := errors.New("oops")
+	ends := map[string]func(){
+		"return": func() {},
+		"panic":  func() { panic(oops) },
+		"goexit": func() { Yield(); runtime.Goexit() },
+		"both":   func() { defer func() { panic(oops) }(); runtime.Goexit() },
+	}
+	check := func(name string, err error) {
+		var p *PanicError
+		ok := false
+		switch name {
+		case "return":
+			ok = err == nil
+		case "panic", "both":
+			ok = errors.Is(err, oops) && errors.As(err, &p) && strings.Contains(string(p.Stack), "TestJoinTells") && strings.Contains(p.Error(), "oops")
+		case "goexit":
+			ok = errors.Is(err, ErrGoexit)
+		}
+		if !ok {
+			t.Errorf("%s: Join returned %v", name, err)
+		}
+	}
+	for name, end := range ends {
+		k := rt.Go(end)
+		check(name, k.Join())
+		check(name, k.Join())
+		run(t, rt, func() {
+			early := Go(end)
+			check(name, early.Join())
+			check(name, k.Join())
+		})
+	}
+	if handled.Load() != 4 {
+		t.Errorf("OnPanic was called %d times, want 4", handled.Load())
+	}
+	run(t, rt, func() {}) // the loops live on
+}
+
+func TestManyJoiners(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var gate WaitGroup
+		gate.Add(1)
+		var woken atomic.Int32
+		k := rt.Go(func() { gate.Wait(); runtime.Goexit() })
+		var all sync.WaitGroup
+		all.Go(func() {
+			everyone(t, rt, 60, func(int) {
+				if err := k.Join(); err != ErrGoexit {
+					t.Error(err)
+				}
+				woken.Add(1)
+			})
+		})
+		waitParked(t, rt, 40, ReasonJoin)
+		gate.Done()
+		all.Wait()
+		if woken.Load() != 60 {
+			t.Errorf("%d joiners came back", woken.Load())
+		}
+	})
+}
+
+func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var gate WaitGroup
+	gate.Add(1)
+	k := rt.Go(gate.Wait)
+	ctx, cancel := context.WithCancel(context.Background())
+	j := GoContext(ctx, func() {
+		if err := k.Join(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	waitParked(t, rt, 1, ReasonJoin)
+	cancel()
+	if err := j.Join(); err != nil {
+		t.Error(err)
+	}
+	gate.Done()
+	if err := k.Join(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJoinCancelRacesWithTheEnd(t *testing.T) {
+	rt := newRuntime(t, 2)
+	rnd := newRand(t)
+	for range 200 {
+		ctx, cancel := context.WithCancel(context.Background())
+		k := GoOn(rt.Loop(0), func() { Yield() })
+		delay := rnd.IntN(5)
+		j := GoContext(ctx, func() {
+			if err := k.Join(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if err := Sleep(0); err != nil && ctx.Err() == nil {
+				t.Error("a stray wake:", err)
+			}
+		})
+		for range delay {
+			runtime.Gosched()
+		}
+		cancel()
+		if err := j.Join(); err != nil {
+			t.Error(err)
+		}
+		k.Join()
+	}
+}
+
+func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		first := errors.New("first")
+		body := func() {
+			g, ctx := NewGroup(context.Background())
+			for range 10 {
+				g.Go(func() error { return Sleep(time.Hour) })
+			}
+			g.Go(func() error { Yield(); return first })
+			if err := g.Wait(); err != first {
+				t.Errorf("Wait returned %v", err)
+			}
+			if !errors.Is(context.Cause(ctx), first) {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+		}
+		body()
+		run(t, rt, body)
+	})
+}
+
+func TestGroupWithoutErrors(t *testing.T) {
+	rt := newRuntime(t, 2)
+	run(t, rt, func() {
+		var n atomic.Int32
+		var g Group
+		for range 20 {
+			g.Go(func() error { Yield(); n.Add(1); return nil })
+		}
+		if err := g.Wait(); err != nil || n.Load() != 20 {
+			t.Errorf("%v, %d ran", err, n.Load())
+		}
+	})
+}
+
+func TestGroupLimit(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		run(t, rt, func() {
+			var now, most, ran atomic.Int32
+			var g Group
+			g.SetLimit(3)
+			for range 50 {
+				g.Go(func() error {
+					if n := now.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					Yield()
+					now.Add(-1)
+					ran.Add(1)
+					return nil
+				})
+			}
+			g.Wait()
+			if most.Load() > 3 || ran.Load() != 50 {
+				t.Errorf("%d at a time, %d ran; want 3, 50", most.Load(), ran.Load())
+			}
+			g.SetLimit(1)
+			hold := NewChan[int](0)
+			if !g.TryGo(func() error { hold.Recv(); return nil }) {
+				t.Error("TryGo of an empty group refused")
+			}
+			if g.TryGo(func() error { return nil }) {
+				t.Error("TryGo beyond the limit accepted")
+			}
+			hold.Send(1)
+			g.Wait()
+		})
+	})
+}
+
+func TestGroupGoWhileCancelled(t *testing.T) {
+	newRuntime(t, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	k := GoContext(ctx, func() {
+		var g Group
+		g.SetLimit(1)
+		var gate WaitGroup
+		gate.Add(1)
+		g.Go(func() error { gate.Wait(); return nil })
+		cancel()
+		g.Go(func() error { t.Error("ran"); return nil })
+		gate.Done()
+		if err := g.Wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait returned %v", err)
+		}
+	})
+	if err := k.Join(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGroupMemberThatDoesNotReturn(t *testing.T) {
+	rt := newRuntime(t, 2, panicsPass)
+	for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
+		run(t, rt, func() {
+			g, ctx := NewGroup(Context())
+			g.Go(func() error { return Sleep(time.Hour) })
+			g.Go(func() error { end(); return nil })
+			if err := g.Wait(); err == nil || ctx.Err() == nil {
+				t.Errorf("error %v, context %v", err, ctx.Err())
+			}
+		})
+	}
+}
+
+func TestAwait(t *testing.T) {
+	rt := newRuntime(t, 1)
+	cause := errors.New("cause")
+	body := func() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		rt.Go(func() { cancel(cause) })
+		if err := Await(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
+			t.Errorf("Await returned %v", err)
+		}
+	}
+	body()
+	run(t, rt, body)
+	own := errors.New("own")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	k := GoContext(ctx, func() {
+		if err := Await(context.Background()); !errors.Is(err, own) {
+			t.Errorf("Await of a cancelled task returned %v", err)
+		}
+	})
+	waitParked(t, rt, 1, ReasonContext)
+	cancel(own)
+	k.Join()
+}
+
+func TestUnder(t *testing.T) {
+	rt := newRuntime(t, 2)
+	run(t, rt, func() {
+		inner := errors.New("inner")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		want := errors.New("returned")
+		got := Under(ctx, func() error {
+			cancel(inner)
+			if err := Sleep(time.Hour); !errors.Is(err, inner) {
+				t.Errorf("Sleep under an ended context returned %v", err)
+			}
+			if !errors.Is(Err(), inner) {
+				t.Errorf("Err is %v", Err())
+			}
+			return want
+		})
+		if got != want {
+			t.Errorf("Under returned %v", got)
+		}
+		if Err() != nil || Sleep(0) != nil {
+			t.Errorf("still cancelled after Under: %v", Err())
+		}
+		func() {
+			defer func() { recover() }()
+			Under(ctx, func() error { panic("out of Under") })
+		}()
+		if Err() != nil {
+			t.Error("still cancelled after a panic out of Under")
+		}
+	})
+	if err := Under(cancelled(), func() error { return nil }); err != nil {
+		t.Error("on a plain goroutine:", err)
+	}
+}
+
+func TestNestedUnder(t *testing.T) {
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		a, cancelA := context.WithCancel(context.Background())
+		b, cancelB := context.WithCancel(context.Background())
+		defer cancelB()
+		Under(a, func() error {
+			Under(b, func() error {
+				Go(cancelA)
+				if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
+					t.Errorf("the outer context ended: Sleep returned %v", err)
+				}
+				return nil
+			})
+			if Err() == nil {
+				t.Error("not cancelled by the outer context after the inner Under")
+			}
+			return nil
+		})
+		if Err() != nil {
+			t.Errorf("cancelled after all: %v", Err())
+		}
+	})
+}
+
+// A context that ends while Under is being left must not cancel what follows.
+func TestUnderLeftWhileItsContextEnds(t *testing.T) {
+	rt := newRuntime(t, 2)
+	run(t, rt, func() {
+		for i := range 300 {
+			ctx, cancel := context.WithCancel(context.Background())
+			GoOn(rt.Loop(1), cancel)
+			Under(ctx, func() error {
+				for range i % 5 {
+					Yield()
+				}
+				return nil
+			})
+			for range 5 {
+				if err := Sleep(0); err != nil {
+					t.Fatalf("round %d: %v", i, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A line is where tasks of one loop wait to be let in at an entrance: the most important
+// first, and among equals in the order that the Admission wants. Loop-private.
+type line struct {
+	index    int
+	n        int // tasks in it
+	starting int // tasks that were let in and have not run since
+	gone     int // see Queue.Gone
+	used     uint64
+	levels   [64]level // by priority, from -32; those with a bit in used are not empty
+	free     *inLine   // to use again
+	frees    int
+	shares   [clientShares]uint32 // tasks let in lately, by client
+	shared   int                  // sum of shares
+}
+
+// A level is a list of those who are equally important, the oldest first.
+type level struct{ head, tail *inLine }
+
+// An inLine is a task in a line. It is what the task waits on.
+type inLine struct {
+	line       *line
+	w          *Waiter // nil: t has not started
+	t          *Task
+	prev, next *inLine
+	ticket     *Ticket // nil: none
+	since      time.Duration
+	client     uint32
+	level      uint8
+	verdict    Verdict
+	queued     bool
+	gone       bool // see Ticket.Hangup
+}
+
+const (
+	clientShares  = 256     // clients are told apart by so many numbers
+	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
+	fairLookBack  = 32      // those who came last among whom clients with small shares are looked for
+	shareChance   = 8       // by so many equal shares may differ
+	maxFreeInLine = 1024
+)
+
+// push puts a task at the end of the line.
+func (q *line) push(w *Waiter, t *Task, client uint32, now time.Duration) *inLine {
+	x := q.free
+	if x != nil {
+		q.free = x.next
+		q.frees--
+	} else {
+		x = new(inLine)
+	}
+	v := &q.levels[uint8(t.extra().priority+32)]
+	*x = inLine{line: q, w: w, t: t, client: client, level: uint8(t.extra().priority + 32), since: now, queued: true, prev: v.tail}
+	if v.tail == nil {
+		v.head = x
+		q.used |= 1 << x.level
+	} else {
+		v.tail.next = x
+	}
+	v.tail = x
+	q.n++
+	return x
+}
+
+// remove takes x out of the line.
+func (q *line) remove(x *inLine) {
+	v := &q.levels[x.level]
+	if x.prev == nil {
+		v.head = x.next
+	} else {
+		x.prev.next = x.next
+	}
+	if x.next == nil {
+		v.tail = x.prev
+	} else {
+		x.next.prev = x.prev
+	}
+	if v.head == nil {
+		q.used &^= 1 << x.level
+	}
+	q.n--
+	x.queued, x.prev, x.next = false, nil, nil
+	if x.ticket != nil {
+		x.ticket.at = nil
+		x.ticket = nil
+	}
+}
+
+// recycle keeps x, which is in no list any more, to use it again.
+func (q *line) recycle(x *inLine) {
+	if q.frees < maxFreeInLine {
+		*x = inLine{next: q.free}
+		q.free = x
+		q.frees++
+	}
+}
+
+// starts marks t as on its way to Enter.
+func (q *line) starts(t *Task, v Verdict) {
+	t.startsAt = int8(q.index + 1)
+	if v == VerdictRefuse {
+		t.startsAt = -t.startsAt
+		return
+	}
+	q.starting++
+}
+
+// oldest is the one that has waited longest, of equals the least important. The more important
+// are let in first, so it is hardly ever one of them.
+func (q *line) oldest() *inLine {
+	used := q.used
+	x := q.levels[bits.TrailingZeros64(used)].head
+	for used &= used - 1; used != 0; used &= used - 1 {
+		if y := q.levels[bits.TrailingZeros64(used)].head; y.since < x.since {
+			x = y
+		}
+	}
+	return x
+}
+
+// top are the most important.
+func (q *line) top() *level { return &q.levels[bits.Len64(q.used)-1] }
+
+// admittedFirst is, of those that matter most, the oldest; or the newest. If some of those who came
+// last are of clients that had clearly more let in lately than others, it is the oldest of the others.
+func (q *line) admittedFirst(newest bool) *inLine {
+	v := q.top()
+	if !newest {
+		return v.head
+	}
+	share := func(x *inLine) uint32 { return q.shares[x.client%clientShares] }
+	first, least := v.tail, share(v.tail)
+	for i := 1; i < fairLookBack && first.prev != nil; i++ {
+		first = first.prev
+		least = min(least, share(first))
+	}
+	fair, unequal := least+least/2+shareChance, false
+	var oldest *inLine
+	for x := first; x != nil; x = x.next {
+		switch {
+		case share(x) > fair:
+			unequal = true
+		case oldest == nil:
+			oldest = x
+		}
+	}
+	if unequal {
+		return oldest
+	}
+	return v.tail
+}
+
+// count notes that one of that client was let in.
+func (q *line) count(client uint32) {
+	q.shares[client%clientShares]++
+	if q.shared++; q.shared < sharesHalved {
+		return
+	}
+	q.shared = 0
+	for i := range q.shares {
+		q.shares[i] /= 2
+		q.shared += int(q.shares[i])
+	}
+}
+
+// Withdraw implements WaitPoint.
+func (x *inLine) Withdraw(*Waiter) bool {
+	if !x.queued {
+		return false
+	}
+	x.line.remove(x)
+	return true
+}
+
+// DescribeWait implements WaitDescriber.
+func (x *inLine) DescribeWait() string {
+	if x.line.index >= doorIndex {
+		return "a place inside where too many wait"
+	}
+	return Entrances()[x.line.index].name
+}

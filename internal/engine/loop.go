@@ -1,0 +1,429 @@
+package engine
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+)
+
+// A Loop runs tasks, one at a time, on one goroutine's worth of processor.
+//
+// Fields without a remark are loop-private: only the loop's own goroutine and its
+// workers touch them, one of which runs at a time.
+type Loop struct {
+	rt          *Runtime     // fixed
+	index       int          // fixed
+	enrolled    bool         // its goroutines are in members; see registry
+	poller      Poller       // fixed
+	observer    Observer     // fixed, may be nil
+	observed    bool         // fixed: there is an observer
+	policy      Policy       // fixed
+	cohorts     CohortPolicy // fixed: policy, if it is one, else nil
+	newest      bool         // fixed: see CohortPolicy.NewestFirst
+	single      bool         // fixed: the policy is fifo, for which all tasks are at one node
+	admission   Admission    // fixed, nil: everybody is let in
+	bottlenecks Bottlenecks  // fixed: admission, if it is one, else nil
+	lockThread  bool         // fixed
+	shared      bool         // fixed: there are other loops in the runtime
+	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
+
+	party  coro.Party     // the loop's own goroutine
+	g      uintptr        // its identity
+	labels unsafe.Pointer // its profiler labels, which those of its workers are too at first
+	base   uintptr        // stack depth of a worker's frames, see coro.Fingerprint
+	cur    *Task          // the running task; nil: the loop's own goroutine runs
+	curG   uintptr        // identity of the goroutine that runs; read by coro.Running; 0: see detachment
+	// entered is not 0 once the goroutine of curG has looked at curG; see detachment. It
+	// stands after curG, for coro.RunsFree; atomic.
+	entered uintptr
+	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
+	switches uint64
+	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
+	lockSeen bool    // here has met a task that is locked to its thread
+	label    string  // what the running task has given to At, until that is observed
+	chunks   *stackchunk.Pool
+	links    linkPaths
+	accounts accounts
+
+	runQueue
+	charging   bool          // steps are running that Policy.Charge is yet to be told of
+	chargeNode NodeID        // at which they were taken
+	chargeFrom uint64        // cycles when they began
+	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
+	woke       bool          // plain goroutines have been woken here since l last let them run
+	lines      []*line       // who waits at the entrances, by index
+	piles      []*pile       // nodes that are watched; nil: none
+	piledAt    time.Duration // when the piles were last looked at
+	now        time.Duration // of the clock, when the turn began
+	pace       pace          // of the running step
+	turnStart  uint64        // cycles when the turn's first task began
+
+	tasks         *Task  // all tasks of the loop that have started, linked by allNext
+	taskCount     uint64 // length of that list; others read it with coro.Peek
+	idled         uint64 // nanoseconds of waiting for events; others read it with coro.Peek
+	idleFrom      uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
+	lastID        uint64
+	idle          []*worker                       // workers without a task, the last used at the end
+	toStart       *Task                           // to be run next by the loop's own goroutine
+	body          func(yield func(struct{}) bool) // runWorker
+	successor     *worker                         // takes the place of one that is ended by Goexit
+	workers       int                             // goroutines, idle or not
+	spare         *Task                           // finished tasks to use again, linked by next
+	spares        int
+	wheel         wheel
+	sleepers      *sleeper // timers to use again
+	spareSleepers int
+
+	inbox        inbox
+	sleeping     atomic.Bool   // in, or about to enter, a Poll that waits
+	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
+	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
+	overrunDelay atomic.Int64  // processDelay near that time; written before overrun
+	cancelAll    bool          // shutdown: every task is cancelled
+	unwinding    bool          // shutdown: every wait ends its task
+	closing      bool          // shutdown: workers end
+	stopped      chan struct{} // closed when the loop's goroutine has ended
+	stats        loopStats
+
+	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
+	native      []uintptr     // the stack of the task that is being detached, while the observer is told
+	detached    atomic.Int32  // tasks that are
+	detachments atomic.Uint64 // in all
+}
+
+// Limits of one loop.
+const (
+	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
+	turnTime       = 200 * time.Microsecond // and the time they should take
+	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
+	briskBudget    = 64                     // a turn of at least so many steps has grants
+	maxIdleWorkers = 4096                   // pooled goroutines
+	maxSpareTasks  = 1024
+	maxSteal       = 64
+)
+
+// Index is the number of the loop, from 0.
+func (l *Loop) Index() int { return l.index }
+
+// Runtime is the runtime that the loop belongs to.
+func (l *Loop) Runtime() *Runtime { return l.rt }
+
+// Poller is the poller that the loop was made with.
+func (l *Loop) Poller() Poller { return l.poller }
+
+// Tasks is the number of tasks of the loop that have started and not finished.
+func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
+
+// Idle is about how long the loop has waited for events in all, with nothing else to do. It
+// may be called from any goroutine.
+func (l *Loop) Idle() time.Duration {
+	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.idled))))
+	if from := coro.Peek(uintptr(unsafe.Pointer(&l.idleFrom))); from != 0 {
+		total += max(l.rt.Now()-time.Duration(from-1), 0)
+	}
+	return total
+}
+
+// Steps is the number of steps, the stretches between two waits of a task, that the
+// loop has begun, and of its own turns.
+func (l *Loop) Steps() uint64 { return coro.Peek(uintptr(unsafe.Pointer(&l.switches))) }
+
+// run is the loop's own goroutine. A turn: take what came from other threads, let
+// timers expire, poll for events (waiting if nothing is ready), then hand over to the
+// first ready task; the turn ends when the tasks have nothing more to run or the
+// budget is used up.
+func (l *Loop) run() {
+	if l.lockThread {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	l.g = coro.G()
+	l.curG = l.g
+	l.labels = coro.Labels()
+	if l.enrolled {
+		members.enter(l.g, l)
+	}
+	defer func() {
+		if l.enrolled {
+			members.remove(l.g)
+		}
+		members.removeLoop(l)
+		l.closeAccounts()
+		close(l.stopped)
+	}()
+	for !l.done() {
+		l.drainInbox()
+		l.now = l.rt.clock.Now()
+		l.wheel.advance(l.now)
+		if l.lines != nil {
+			l.serveLines()
+		}
+		if l.piles != nil {
+			l.lookAtPiles()
+		}
+		l.pollOnce()
+		l.runReady()
+	}
+	l.closeWorkers()
+	l.chunks.Close(&l.party)
+	l.finishLoop()
+}
+
+// done says that the loop may end: it was told to and has no task left.
+func (l *Loop) done() bool {
+	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyInLine()
+}
+
+// anyReady reports whether some task could run now.
+func (l *Loop) anyReady() bool {
+	return l.queued > 0 && !l.withheld || l.ahead.head != nil
+}
+
+// recheck is how often a policy or an admission that holds tasks back is asked again.
+const recheck = time.Millisecond
+
+// holdsBack says that tasks wait for the time to pass, see recheck.
+func (l *Loop) holdsBack() bool {
+	return l.withheld && l.queued > 0 || l.anyInLine()
+}
+
+// anyInLine reports whether somebody waits at an entrance.
+func (l *Loop) anyInLine() bool {
+	for _, q := range l.lines {
+		if q.n > 0 {
+			return true
+		}
+	}
+	for _, p := range l.piles {
+		if p.door.n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// runReady hands over to ready tasks for one budget.
+func (l *Loop) runReady() {
+	l.policy.Tick(l.now)
+	l.withheld = false
+	l.lookForAwaited()
+	if !l.anyReady() {
+		return
+	}
+	l.full = l.nextBudget()
+	l.budget = l.full
+	l.grant.wanted = l.budget >= briskBudget
+	l.turnStart = coro.Cycles()
+	before := l.switches
+	l.toStart = l.pick()
+	for l.toStart != nil {
+		next := l.toStart
+		l.toStart = nil
+		l.runFrom(next)
+		if l.hub && l.toStart == nil {
+			l.toStart = l.pick()
+		}
+	}
+	l.stats.noteTurn(int(l.switches-before), cyclesBetween(l.turnStart, coro.Cycles()))
+}
+
+// runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
+// one.
+func (l *Loop) runFrom(next *Task) {
+	if l.observed {
+		l.observer.Turn()
+	}
+	if next.worker == nil && len(l.idle) == 0 {
+		l.idle = append(l.idle, l.newWorker())
+	}
+	l.switchTo(&l.party, next)
+	if l.detaching != nil {
+		l.noteDetached()
+	}
+}
+
+// pollOnce asks the poller, waiting for it if nothing else is to be done.
+func (l *Loop) pollOnce() {
+	if l.anyReady() {
+		if l.poller.Active() {
+			l.poll(0)
+		}
+		return
+	}
+	if l.closing && l.tasks == nil {
+		return
+	}
+	if l.woke && !l.rt.cfg.LockThreads {
+		// Plain goroutines are ready, on the processor that l runs on. Let them have it
+		// now: if l slept instead, another thread would have to be woken to run them.
+		l.woke = false
+		runtime.Gosched()
+		if l.poller.Active() {
+			l.poll(0)
+		}
+		return
+	}
+	// Whoever sends or spawns something now sees that l is about to sleep.
+	l.sleeping.Store(true)
+	l.rt.idleLoops.Add(1)
+	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {
+		l.rt.idleLoops.Add(-1)
+		l.sleeping.Store(false)
+		if l.poller.Active() {
+			l.poll(0)
+		}
+		return
+	}
+	timeout := time.Duration(-1)
+	if at, ok := l.wheel.next(); ok {
+		timeout = max(at-l.rt.clock.Now(), 0)
+	}
+	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
+		timeout = recheck
+	}
+	began := l.rt.clock.Now()
+	l.idleFrom = uint64(began) + 1
+	l.poll(timeout)
+	l.rt.idleLoops.Add(-1)
+	l.sleeping.Store(false)
+	l.switches++
+	l.now = l.rt.clock.Now()
+	l.idleFrom, l.idled = 0, l.idled+uint64(max(l.now-began, 0))
+	l.rt.watch.wokeUp()
+}
+
+func (l *Loop) poll(timeout time.Duration) {
+	if err := l.poller.Poll(timeout); err != nil {
+		l.rt.reportPollError(l, err)
+	}
+}
+
+// makeReady puts t, which was parked, into the run queue.
+func (l *Loop) makeReady(t *Task) {
+	l.leaves(t)
+	l.enqueue(t)
+}
+
+// leaves notes that the wait of t is over.
+func (l *Loop) leaves(t *Task) {
+	t.state = stateQueued
+	if l.observed {
+		l.observer.Ready(t)
+		if l.piles != nil {
+			l.pileDown(t)
+		}
+	}
+}
+
+// prepare makes everything ready for a switch to next, nil for the loop's own
+// goroutine, and returns to whom.
+func (l *Loop) prepare(next *Task) *coro.Party {
+	if l.overrun.Load() != 0 {
+		l.reportOverrun()
+	}
+	l.switches++
+	if next == nil {
+		if l.charging {
+			l.endStep()
+		}
+		l.cur = nil
+		l.curG = l.g
+		return &l.party
+	}
+	w := next.worker
+	if w == nil {
+		n := len(l.idle)
+		if n == 0 { // making one here could make the caller's stack grow
+			l.toStart = next
+			l.cur = nil
+			l.curG = l.g
+			return &l.party
+		}
+		w = l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		w.adopt(l, next)
+	}
+	next.state = stateRunning
+	l.cur = next
+	l.curG = w.g
+	return &w.Party
+}
+
+// switchTo runs next, nil for the loop's own goroutine, and returns when from, the
+// caller, is resumed.
+func (l *Loop) switchTo(from *coro.Party, next *Task) {
+	coro.Switch(from, l.prepare(next))
+}
+
+// maxThreadLocks is how many nested calls of runtime.LockOSThread are undone.
+const maxThreadLocks = 1024
+
+// unlockThread undoes runtime.LockOSThread by the running task: switching away from it
+// would end the process. locked reports whether there was anything to undo, and free
+// whether it has been: in a function that C has called, the Go runtime itself locks the
+// thread, and UnlockOSThread does nothing.
+func (l *Loop) unlockThread() (locked, free bool) {
+	l.lockSeen = false
+	if l.lockThread {
+		return false, true
+	}
+	for range maxThreadLocks {
+		if coro.Running(&l.curG)&coro.ThreadLocked == 0 {
+			return locked, true
+		}
+		runtime.UnlockOSThread()
+		locked = true
+	}
+	l.lockSeen = true
+	return true, false
+}
+
+// CheckWait panics if a wait would, because the calling task is tied to its thread. It is for
+// those who can't take back at once what they publish before they wait. It may be
+// called from any goroutine, and never parks.
+func CheckWait() {
+	if l := here(); l != nil && l.lockSeen && l.cur != nil {
+		l.cur.refuseTied()
+	}
+}
+
+// refuseTied panics if t has locked its goroutine to the thread, which that ends, or runs a
+// function that C has called.
+func (t *Task) refuseTied() {
+	if locked, free := t.loop.unlockThread(); locked {
+		panic(refusal(free))
+	}
+}
+
+// refuseWait is refuseTied for t that is about to wait at a point. If what it waits for has been
+// given to it already, or will be in any case, t goes on, without its own lock on the thread.
+func (t *Task) refuseWait(at WaitPoint) {
+	l := t.loop
+	locked, free := l.unlockThread()
+	if !locked {
+		return
+	}
+	if !t.withdraw(at) {
+		l.rt.log.Error(refusal(free), "task", t.String())
+		for !free && !t.notified && !l.inbox.takeWake(t) { // it can't park to let the loop deliver that
+			runtime.Gosched()
+		}
+		return
+	}
+	panic(refusal(free))
+}
+
+func refusal(free bool) string {
+	if free {
+		return threadLockRefusal
+	}
+	return callbackRefusal
+}
+
+const callbackRefusal = "task: a task must not wait in a function that C has called (cgo), which ties the whole loop to the thread; call C in task.Offload"
+
+const threadLockRefusal = "task: runtime.LockOSThread was called inside a task, which would tie the whole loop to it; use task.Offload, and lock the thread in there"

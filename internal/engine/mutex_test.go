@@ -1,0 +1,394 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestMutexExcludes(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var mu Mutex
+		count := 0 // guarded by mu; the race detector looks too
+		everyone(t, rt, 12, func(i int) {
+			for k := range 300 {
+				if k%10 == 9 {
+					for !mu.TryLock() {
+						Yield()
+					}
+				} else {
+					mu.Lock()
+				}
+				n := count
+				if (i+k)%16 == 0 {
+					Yield()
+				}
+				count = n + 1
+				mu.Unlock()
+			}
+		})
+		if count != 12*300 {
+			t.Errorf("count %d, want %d", count, 12*300)
+		}
+	})
+}
+
+func TestMutexMisuse(t *testing.T) {
+	var mu Mutex
+	mustPanic(t, "Unlock of an unlocked Mutex", mu.Unlock)
+	mu.Lock()
+	if mu.TryLock() {
+		t.Error("locked twice")
+	}
+	mu.Unlock()
+	if !mu.TryLock() {
+		t.Error("TryLock of an unlocked Mutex failed")
+	}
+	mu.Unlock()
+	rt := newRuntime(t, 1, panicsPass)
+	if err := rt.Go(mu.Unlock).Join(); err == nil {
+		t.Error("Unlock of an unlocked Mutex in a task passed")
+	}
+}
+
+func TestMutexIsHandedOverInOrder(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var mu Mutex
+		var order []int // guarded by mu
+		mu.Lock()
+		var tasks []*Task
+		for i := range 20 {
+			tasks = append(tasks, GoOn(rt.Loop(i%rt.Loops()), func() {
+				mu.Lock()
+				order = append(order, i)
+				Yield()
+				mu.Unlock()
+			}))
+			waitParked(t, rt, i+1, ReasonMutex)
+		}
+		mu.Unlock()
+		for _, k := range tasks {
+			k.Join()
+		}
+		for i, got := range order {
+			if i != got {
+				t.Fatalf("order %v", order)
+			}
+		}
+	})
+}
+
+// One who keeps taking the lock again at once does not keep another from it.
+func TestMutexStarvesNobody(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var mu Mutex
+		var stop atomic.Bool
+		hog := GoOn(rt.Loop(0), func() {
+			for !stop.Load() {
+				mu.Lock()
+				Yield()
+				mu.Unlock()
+			}
+		})
+		everyone(t, rt, 6, func(int) {
+			for range 10 {
+				pass(&mu)
+			}
+		})
+		stop.Store(true)
+		hog.Join()
+	})
+}
+
+func TestLockCancelRacesWithTheGrant(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		rnd := newRand(t)
+		var mu Mutex
+		inside := 0 // guarded by mu
+		var got, refused atomic.Int32
+		for range 150 {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			gone := errors.New("gone")
+			mu.Lock()
+			var tasks []*Task
+			for i := range 3 {
+				k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(i % rt.Loops())}, func() {
+					if err := mu.LockContext(context.Background()); err != nil {
+						if !errors.Is(err, gone) {
+							t.Error(err)
+						}
+						refused.Add(1)
+						return
+					}
+					if inside++; inside != 1 {
+						t.Errorf("%d inside", inside)
+					}
+					inside--
+					got.Add(1)
+					mu.Unlock()
+				})
+				tasks = append(tasks, k)
+			}
+			for range rnd.IntN(6) {
+				runtime.Gosched()
+			}
+			if rnd.IntN(2) == 0 {
+				go cancel(gone)
+				mu.Unlock()
+			} else {
+				cancel(gone)
+				mu.Unlock()
+			}
+			for _, k := range tasks {
+				if err := k.Join(); err != nil {
+					t.Error(err)
+				}
+			}
+			if !mu.TryLock() {
+				t.Fatal("the lock was lost")
+			}
+			mu.Unlock()
+			cancel(gone)
+		}
+		t.Logf("%d got it, %d did not", got.Load(), refused.Load())
+	})
+}
+
+func TestLockIsNotEndedByCancellation(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var mu Mutex
+	mu.Lock()
+	ctx, cancel := context.WithCancel(context.Background())
+	k := GoContext(ctx, func() {
+		mu.Lock()
+		if ctx.Err() == nil {
+			t.Error("locked too early")
+		}
+		mu.Unlock()
+	})
+	waitParked(t, rt, 1, ReasonMutex)
+	cancel()
+	waitParked(t, rt, 1, ReasonMutex)
+	mu.Unlock()
+	if err := k.Join(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var rw RWMutex
+		var readers, writers atomic.Int32
+		value := 0 // guarded by rw
+		everyone(t, rt, 12, func(i int) {
+			for k := range 150 {
+				if (i+k)%5 == 0 {
+					rw.Lock()
+					if n := writers.Add(1); n != 1 || readers.Load() != 0 {
+						t.Errorf("%d writers, %d readers", n, readers.Load())
+					}
+					value++
+					if k%3 == 0 {
+						Yield()
+					}
+					writers.Add(-1)
+					rw.Unlock()
+					continue
+				}
+				l := rw.RLocker()
+				l.Lock()
+				readers.Add(1)
+				before := value
+				if k%3 == 0 {
+					Yield()
+				}
+				if value != before || writers.Load() != 0 {
+					t.Error("written while read")
+				}
+				readers.Add(-1)
+				l.Unlock()
+			}
+		})
+	})
+}
+
+func TestRWMutexReadersAreInAtOnce(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var rw RWMutex
+		var in atomic.Int32
+		const n = 9
+		everyone(t, rt, n, func(int) {
+			rw.RLock()
+			in.Add(1)
+			for in.Load() < n { // ends only if all are in together
+				Yield()
+			}
+			rw.RUnlock()
+		})
+		if !rw.TryLock() {
+			t.Error("still locked")
+		}
+	})
+}
+
+// A writer who waits keeps later readers out, and is followed by them all.
+func TestRWMutexOrder(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var rw RWMutex
+	rw.RLock()
+	var wrote atomic.Bool
+	writer := rt.Go(func() { rw.Lock(); wrote.Store(true); rw.Unlock() })
+	waitParked(t, rt, 1, ReasonRWMutexWrite)
+	if rw.TryRLock() || rw.TryLock() {
+		t.Error("overtook a writer who waits")
+	}
+	var in WaitGroup
+	in.Add(3)
+	var readers []*Task
+	for range 3 {
+		readers = append(readers, rt.Go(func() {
+			rw.RLock()
+			if !wrote.Load() {
+				t.Error("read before the writer who came first")
+			}
+			in.Done()
+			in.Wait()
+			rw.RUnlock()
+		}))
+	}
+	waitParked(t, rt, 3, ReasonRWMutexRead)
+	rw.RUnlock()
+	for _, k := range append(readers, writer) {
+		k.Join()
+	}
+	mustPanic(t, "Unlock without Lock", rw.Unlock)
+	mustPanic(t, "RUnlock without RLock", rw.RUnlock)
+}
+
+func TestWritersAndReadersDoNotStarve(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var rw RWMutex
+		var stop atomic.Bool
+		var readers []*Task
+		for i := range 4 { // one or the other reads at any time
+			readers = append(readers, GoOn(rt.Loop(i%rt.Loops()), func() {
+				for !stop.Load() {
+					rw.RLock()
+					Yield()
+					rw.RUnlock()
+					if rt.Loops() == 1 {
+						Yield()
+					}
+				}
+			}))
+		}
+		everyone(t, rt, 6, func(int) {
+			for range 5 {
+				pass(&rw)
+			}
+		})
+		stop.Store(true)
+		for _, k := range readers {
+			k.Join()
+		}
+	})
+}
+
+// The bias of a lock towards one loop is given up while tasks of that loop use it.
+func TestGuardChangesHandsUnderLoad(t *testing.T) {
+	for _, n := range []int{2, 8} {
+		rt := newRuntime(t, n)
+		for round := range 60 {
+			var mu Mutex
+			count := 0
+			everyone(t, rt, 2*n, func(i int) {
+				for range round % 7 * i { // come at different times
+					Yield()
+				}
+				for range 20 {
+					mu.Lock()
+					count++
+					mu.Unlock()
+				}
+			})
+			if count != 2*n*20 {
+				t.Fatalf("count %d, want %d", count, 2*n*20)
+			}
+		}
+	}
+}
+
+// Several objects are biased towards a loop that ends before others use them.
+func TestGuardOfALoopThatHasEnded(t *testing.T) {
+	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu Mutex
+	c := NewChan[int](1)
+	run(t, rt, func() { pass(&mu); c.Send(1) })
+	var racing sync.WaitGroup
+	for range 4 {
+		racing.Go(func() { pass(&mu) })
+	}
+	rt.Close()
+	racing.Wait()
+	pass(&mu)
+	if v, err := c.Recv(); v != 1 || err != nil {
+		t.Error(v, err)
+	}
+	other := newRuntime(t, 1)
+	run(t, other, func() { pass(&mu) })
+}
+
+func TestDescribeWait(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var mu Mutex
+	var rw RWMutex
+	hold := NewChan[int](0)
+	GoNamed("holder", func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
+	waitParked(t, rt, 1, ReasonChanRecv)
+	GoNamed("one", func() { pass(&mu) })
+	GoNamed("two", func() { pass(rw.RLocker()) })
+	waitParked(t, rt, 1, ReasonMutex)
+	waitParked(t, rt, 1, ReasonRWMutexRead)
+	on := map[Reason]string{}
+	for _, i := range rt.Tasks() {
+		on[i.Reason] = i.On
+		if i.State != "parked" || i.ID == 0 || i.Name == "" {
+			t.Errorf("%+v", i)
+		}
+	}
+	contains(t, on[ReasonMutex], "held by task holder #")
+	contains(t, on[ReasonRWMutexRead], "held for writing by task holder #")
+	contains(t, on[ReasonChanRecv], "holding 0 of 0")
+	hold.Send(1)
+	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
+
+	mu.Lock()
+	heir := GoNamed("heir", func() { mu.Lock(); hold.Recv(); mu.Unlock() })
+	waitParked(t, rt, 1, ReasonMutex)
+	mu.Unlock()
+	waitParked(t, rt, 1, ReasonChanRecv)
+	last := rt.Go(func() { pass(&mu) })
+	waitParked(t, rt, 1, ReasonMutex)
+	for _, i := range rt.Tasks() {
+		if i.Reason == ReasonMutex {
+			contains(t, i.On, "held by task heir #")
+		}
+	}
+	hold.Send(1)
+	heir.Join()
+	last.Join()
+	mu.Lock()
+	again := GoNamed("again", func() { pass(&mu) })
+	waitParked(t, rt, 1, ReasonMutex)
+	for _, i := range rt.Tasks() {
+		contains(t, i.On, "held by a plain goroutine")
+	}
+	mu.Unlock()
+	again.Join()
+}

@@ -1,0 +1,50 @@
+package engine
+
+import "github.com/capriccio-go/capriccio/internal/coro"
+
+// What a task may do in one step, without a wait, before others have a turn. The sizes are
+// such that the turn costs less than 1 % of what was done since the last.
+const (
+	paceUnit  = 4 << 10          // bytes that one operation counts for besides those that it moves
+	paceFree  = 5 * paceUnit / 2 // after so much the time is looked at: not in a step of one read and one write
+	paceLimit = 64 * paceUnit    // after so much others have a turn, or turnTime after the first look
+)
+
+// A pace is what the running step has done that might have waited, and did not. Loop-private.
+type pace struct {
+	step  uint64 // Loop.switches of that step
+	done  uint64 // bytes, and paceUnit for each operation
+	since uint64 // cycles at the first look; 0: there was none
+}
+
+// Pace is for packages that have tasks wait for descriptors. The running task calls it after each operation
+// that moved n bytes, or none, and did not have to wait; it must hold nothing then that keeps others
+// waiting. Now and then it yields, so that a task whose peer is always ready does not keep
+// its loop for ever. Own loop only; on the loop's own goroutine it never yields.
+func (l *Loop) Pace(n int) {
+	p := &l.pace
+	if p.step != l.switches {
+		p.step, p.done, p.since = l.switches, 0, 0
+	}
+	p.done += uint64(n) + paceUnit
+	if p.done > paceFree {
+		l.paceSlow()
+	}
+}
+
+//go:noinline
+func (l *Loop) paceSlow() {
+	p := &l.pace
+	if p.done < paceLimit {
+		now := coro.Cycles()
+		if p.since == 0 {
+			p.since = now
+		}
+		if int64(now-p.since) < l.stats.turnLimit {
+			return
+		}
+	}
+	if l.cur != nil {
+		Yield()
+	}
+}

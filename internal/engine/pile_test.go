@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A limiter lets everybody in and so many come to each pile.
+type limiter struct {
+	limit   int
+	waiting []int // by pile, at the last look
+}
+
+func (*limiter) Next(_ time.Duration, _ int, q Queue) Verdict {
+	if q.Full {
+		return VerdictDefer
+	}
+	return VerdictAdmit
+}
+
+func (*limiter) Left(time.Duration, int) {}
+
+func (a *limiter) Piled(_ time.Duration, pile, waiting, _ int, _ time.Duration, _ int) int {
+	for pile >= len(a.waiting) {
+		a.waiting = append(a.waiting, 0)
+	}
+	a.waiting[pile] = waiting
+	return a.limit
+}
+
+// withLimiter runs main on a loop whose nodes are the reasons of waits.
+func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
+	t.Helper()
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return a }
+		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
+	})
+	defer rt.Close()
+	err := rt.Go(func() {
+		main(rt.Loop(0), func() { Sleep(2 * pileEvery) })
+	}).Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Those who wait when a lock turns out to limit the program are too late. Later ones go first, but for one
+// turn in 16; then it is as before.
+func TestTheNewestGetALockThatLimits(t *testing.T) {
+	const late, fresh = 20, 40 // all turns of the old ones together are fewer than they are
+	var want []int
+	for i, old, young := 0, 0, late+fresh-1; i < late+fresh; i++ {
+		if i%lateTurns == 0 {
+			want = append(want, old)
+			old++
+		} else {
+			want = append(want, young)
+			young--
+		}
+	}
+	for name, lock := range map[string]func(n int) (take, give func()){
+		"mutex": func(int) (func(), func()) {
+			mu := new(Mutex)
+			return mu.Lock, mu.Unlock
+		},
+		"semaphore": func(int) (func(), func()) {
+			s := NewSemaphore(1)
+			return func() { s.Acquire(1) }, func() { s.Release(1) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			take, give := lock(1)
+			a := &limiter{limit: 100}
+			var order []int
+			withLimiter(t, a, func(l *Loop, look func()) {
+				var wg WaitGroup
+				come := func(from, to int) {
+					for i := from; i < to; i++ {
+						wg.Add(1)
+						Go(func() {
+							defer wg.Done()
+							take()
+							order = append(order, i)
+							give()
+						})
+					}
+					look()
+				}
+				take()
+				come(0, late)
+				why := ReasonMutex
+				if name == "semaphore" {
+					why = ReasonSemaphore
+				}
+				l.Watch(NodeID(why))
+				look()
+				if a.waiting[0] != 0 {
+					t.Errorf("%d wait that came in time, want 0", a.waiting[0])
+				}
+				come(late, late+fresh)
+				if a.waiting[0] != fresh {
+					t.Errorf("%d wait that came in time, want %d", a.waiting[0], fresh)
+				}
+				give()
+				wg.Wait()
+			})
+			if !slices.Equal(order, want) {
+				t.Errorf("the lock was had in the order\n%v, want\n%v", order, want)
+			}
+		})
+	}
+}
+
+// One lock of two that are taken at the same place limits the program. Work of the same kind that
+// needs the other one is told apart by its detail and not touched, as soon as it is known.
+func TestALockOfManyThatLimits(t *testing.T) {
+	e := entrance(t, "test")
+	a := &limiter{limit: 1}
+	withLimiter(t, a, func(l *Loop, look func()) {
+		var locks [2]Mutex
+		var wg WaitGroup
+		got := [2]int{}
+		come := func(k int, n int) {
+			for range n {
+				wg.Add(1)
+				Go(func() {
+					defer wg.Done()
+					e.Enter()
+					defer e.Leave()
+					if err := e.As(7, uint32(k+1)); err != nil {
+						t.Error(err)
+						return
+					}
+					locks[k].Lock()
+					got[k]++
+					locks[k].Unlock()
+				})
+			}
+			look()
+		}
+		locks[0].Lock()
+		come(0, 20)
+		l.Watch(NodeID(ReasonMutex))
+		l.Watch(NodeID(ReasonMutex)) // again; it is watched already
+		if len(l.piles) != 1 || l.piles[0].waiting != 20 {
+			t.Fatalf("%d piles, %d wait at the first; want 1 and 20", len(l.piles), l.piles[0].waiting)
+		}
+		a.limit = 0 // nothing is known yet
+		look()
+		come(0, 20)
+		come(1, 20)
+		a.limit = 1
+		look()
+		come(0, 20)
+		come(1, 20)
+		if p := l.piles[0]; got[1] != 40 || p.waiting != 41 || p.door.n != 19 {
+			t.Errorf("%d had the other lock, %d wait for the first, %d at the door; want 40, 41 and 19", got[1], p.waiting, p.door.n)
+		}
+		locks[0].Unlock()
+		wg.Wait()
+		if got[0] != 60 {
+			t.Errorf("%d had the first lock, want 60", got[0])
+		}
+	})
+}

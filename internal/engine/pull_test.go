@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+)
+
+// pulls runs the test with one loop and with two.
+func pulls(t *testing.T, test func(t *testing.T, rt *Runtime)) {
+	if !coro.Exact {
+		t.Skip("who pulls is not known without the assembly stubs")
+	}
+	for _, n := range []int{1, 2} {
+		test(t, newRuntime(t, n, panicsPass))
+	}
+}
+
+// An iterator that waits, pulled by a task, waits as that task and stops no loop.
+func TestPullOfAnIteratorThatWaits(t *testing.T) {
+	pulls(t, func(t *testing.T, rt *Runtime) {
+		c := NewChan[int](0)
+		var mu Mutex
+		me := rt.Go(func() {
+			self := Current()
+			next, stop := iter.Pull(func(yield func(int) bool) {
+				for v := range c.All() {
+					if Current() != self {
+						t.Error("the iterator does not run as its task")
+					}
+					Sleep(1)
+					mu.Lock()
+					Yield()
+					mu.Unlock()
+					stackchunk.Call(100<<10, Yield)
+					Offload(func() {})
+					if !yield(v) {
+						return
+					}
+				}
+			})
+			defer stop()
+			for want := range 50 {
+				if v, ok := next(); v != want || !ok {
+					t.Errorf("pulled %d, %v, want %d", v, ok, want)
+				}
+				mu.Lock()
+				Yield()
+				mu.Unlock()
+			}
+			if _, ok := next(); ok {
+				t.Error("one too many")
+			}
+		})
+		run(t, rt, func() {
+			for i := range 50 {
+				mu.Lock()
+				Yield()
+				mu.Unlock()
+				c.Send(i)
+			}
+			c.Close()
+		})
+		if err := me.Join(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Iterators in iterators, pulled in turn by tasks of several loops and by plain goroutines.
+func TestPullsThatAreNestedAndPassedOn(t *testing.T) {
+	pulls(t, func(t *testing.T, rt *Runtime) {
+		numbers := func(yield func(int) bool) {
+			for i := 0; ; i++ {
+				if Yield(); i%8 == 0 {
+					Sleep(1)
+				}
+				if !yield(i) {
+					return
+				}
+			}
+		}
+		twice := func(yield func(int) bool) {
+			next, stop := iter.Pull(numbers)
+			defer stop()
+			for {
+				v, _ := next()
+				if Yield(); !yield(2 * v) {
+					return
+				}
+			}
+		}
+		everyone(t, rt, 9, func(int) {
+			next, stop := iter.Pull(twice)
+			defer stop()
+			for want := range 40 {
+				pull := func() {
+					if v, _ := next(); v != 2*want {
+						t.Errorf("pulled %d, want %d", v, 2*want)
+					}
+				}
+				switch {
+				case Current() == nil && want%3 == 0:
+					rt.Go(pull).Join()
+				case want%3 == 1:
+					Go(pull).Join()
+				case want%3 == 2:
+					Offload(pull)
+				default:
+					pull()
+				}
+			}
+		})
+	})
+}
+
+func TestPullEndsWithItsTask(t *testing.T) {
+	pulls(t, func(t *testing.T, rt *Runtime) {
+		pullFrom := func(seq iter.Seq[int]) func() {
+			return func() {
+				next, stop := iter.Pull(seq)
+				defer stop()
+				next()
+				t.Error("the iterator came back")
+			}
+		}
+		err := rt.Go(pullFrom(func(func(int) bool) { Yield(); runtime.Goexit() })).Join()
+		if err != ErrGoexit {
+			t.Errorf("Goexit: Join returned %v", err)
+		}
+		var p *PanicError
+		err = rt.Go(pullFrom(func(func(int) bool) { Yield(); panic("oops") })).Join()
+		if !errors.As(err, &p) || p.Value != "oops" {
+			t.Errorf("panic: Join returned %v", err)
+		}
+		err = GoContext(waitCtx(t, time.Millisecond), func() {
+			next, stop := iter.Pull(func(yield func(int) bool) {
+				if err := Sleep(time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Sleep returned %v", err)
+				}
+			})
+			defer stop()
+			next()
+		}).Join()
+		if err != nil {
+			t.Errorf("cancelled: Join returned %v", err)
+		}
+		run(t, rt, Yield)
+	})
+}
+
+func TestShutdownUnwindsPulls(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("who pulls is not known without the assembly stubs")
+	}
+	rt, check := closing(t, 2, shortGrace)
+	var mu Mutex
+	mu.Lock()
+	var once sync.WaitGroup
+	once.Add(3)
+	for range 3 {
+		rt.Go(func() {
+			defer once.Done()
+			next, stop := iter.Pull(func(yield func(int) bool) { mu.Lock(); yield(1) })
+			defer stop()
+			next()
+			t.Error("came back")
+		})
+	}
+	waitParked(t, rt, 3, ReasonMutex)
+	rt.Close()
+	once.Wait()
+	check()
+}
+
+func TestPullWithoutHandOverIsRefused(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("who pulls is not known without the assembly stubs")
+	}
+	rt := newRuntime(t, 1, panicsPass, func(c *Config) { c.NoHandOver = true })
+	err := rt.Go(func() {
+		next, stop := iter.Pull(func(yield func(int) bool) { Yield() })
+		defer stop()
+		next()
+	}).Join()
+	if err == nil || !strings.Contains(err.Error(), "iter.Pull") {
+		t.Errorf("Join returned %v", err)
+	}
+}
+
+// What blocks natively in an iterator is shown by the watchdog.
+func TestStacksOfBlockedIterators(t *testing.T) {
+	rt := newRuntime(t, 1)
+	in, release := make(chan struct{}), make(chan struct{})
+	k := rt.Go(func() {
+		next, stop := iter.Pull(func(func(int) bool) { blockHere(in, release) })
+		defer stop()
+		next()
+	})
+	<-in
+	waitFor(t, "its stack", func() bool { return strings.Contains(runningStacks(), "blockHere") })
+	close(release)
+	k.Join()
+}
+
+func blockHere(in, release chan struct{}) { close(in); <-release }

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestStartQueueAgainstASlice(t *testing.T) {
+	rnd := newRand(t)
+	for _, shared := range []bool{false, true} {
+		q := startQueue{shared: shared}
+		var model []*Task
+		var beside taskQueue
+		check := func(got *Task) {
+			t.Helper()
+			if len(model) == 0 {
+				if got != nil {
+					t.Error("a task out of nothing")
+				}
+				return
+			}
+			if got != model[0] {
+				t.Error("not the oldest")
+			}
+			model = model[1:]
+		}
+		for range 5000 {
+			switch rnd.IntN(5) {
+			case 0, 1, 2:
+				beside.push(new(Task))
+				x := new(Task)
+				model = append(model, x)
+				if n := q.push(x, &beside); n != len(model) {
+					t.Fatalf("push says %d, want %d", n, len(model))
+				}
+			case 3:
+				check(q.pop())
+			case 4:
+				if !shared {
+					continue
+				}
+				limit := 1 + rnd.IntN(8)
+				want := min((len(model)+1)/2, limit)
+				taken := q.steal(limit)
+				if taken.n != want {
+					t.Fatalf("stole %d of %d, want %d", taken.n, len(model), want)
+				}
+				for x := taken.pop(); x != nil; x = taken.pop() {
+					check(x)
+				}
+			}
+			want := int64(0)
+			if len(model) > 0 {
+				want = model[0].wait.tag
+			}
+			if q.oldest() != want {
+				t.Fatalf("oldest %d, want %d", q.oldest(), want)
+			}
+		}
+	}
+}
+
+func TestTaskQueueAgainstASlice(t *testing.T) {
+	rnd := newRand(t)
+	var q taskQueue
+	var model []*Task
+	for range 2000 {
+		if rnd.IntN(2) == 0 {
+			x := new(Task)
+			q.push(x)
+			model = append(model, x)
+		} else if x := q.pop(); len(model) > 0 {
+			if x != model[0] || x.next != nil {
+				t.Fatal("not the oldest, or still linked")
+			}
+			model = model[1:]
+		} else if x != nil {
+			t.Fatal("a task out of nothing")
+		}
+		if q.n != len(model) {
+			t.Fatalf("n = %d, want %d", q.n, len(model))
+		}
+	}
+}
+
+func TestWaiterListAgainstASlice(t *testing.T) {
+	rnd := newRand(t)
+	var q waiterList
+	var model, out []*Waiter
+	for range 5000 {
+		switch k := rnd.IntN(9); {
+		case k < 4:
+			w := new(Waiter)
+			q.push(w)
+			model = append(model, w)
+		case k < 6:
+			w := q.pop()
+			if len(model) == 0 {
+				if w != nil {
+					t.Fatal("a waiter out of nothing")
+				}
+				continue
+			}
+			if w != model[0] {
+				t.Fatal("not the oldest")
+			}
+			out, model = append(out, w), model[1:]
+		case k < 8 && len(model) > 0:
+			i := rnd.IntN(len(model))
+			if !q.remove(model[i]) || q.remove(model[i]) {
+				t.Fatal("remove does not know what is in the list")
+			}
+			model = append(model[:i:i], model[i+1:]...)
+		case k == 8 && rnd.IntN(20) == 0:
+			c := q.takeAll()
+			for i, w := 0, c.first; w != nil; i, w = i+1, w.next {
+				if w != model[i] {
+					t.Fatal("takeAll changed the order")
+				}
+				if q.remove(w) {
+					t.Fatal("removed one that was taken")
+				}
+			}
+			model = nil
+		}
+		if len(out) > 0 && q.remove(out[rnd.IntN(len(out))]) {
+			t.Fatal("removed one that had been popped")
+		}
+	}
+}
+
+// What is being entered into the registry at this moment is not taken for oneself.
+func TestRegistryEntryHalfWritten(t *testing.T) {
+	var r registry
+	r.table.Store(newIdentTable(6))
+	const g = 0x1234500
+	l := new(Loop)
+	r.table.Load().slot(g).loop.Store(l) // as if an entry were half written
+	if r.find(g) != nil {
+		t.Error("took another's entry for its own")
+	}
+}
+
+func TestRegistryAgainstAMap(t *testing.T) {
+	rnd := newRand(t)
+	var r registry
+	model := map[uintptr]*Loop{}
+	loops := []*Loop{new(Loop), new(Loop)}
+	for range 20000 {
+		g := uintptr(1+rnd.IntN(600)) * 64
+		if l := model[g]; r.find(g) != l {
+			t.Fatalf("find says %p, want %p", r.find(g), l)
+		} else if l == nil && rnd.IntN(3) > 0 {
+			model[g] = loops[rnd.IntN(2)]
+			r.enter(g, model[g])
+		} else if l != nil {
+			delete(model, g)
+			r.remove(g)
+		}
+	}
+}
+
+// Plain goroutines are not taken for tasks while loops make and end workers.
+func TestIdentityUnderLoad(t *testing.T) {
+	newRuntime(t, 4, panicsPass)
+	var stop atomic.Bool
+	var plain sync.WaitGroup
+	for range 4 {
+		plain.Go(func() {
+			for !stop.Load() {
+				if Current() != nil || CurrentLoop() != nil {
+					t.Error("a plain goroutine is taken for a task")
+					return
+				}
+				done := make(chan bool)
+				go func() { done <- Current() == nil }()
+				if !<-done {
+					t.Error("a new goroutine is taken for a task")
+				}
+			}
+		})
+	}
+	for range 40 {
+		var wg WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				me := Current()
+				Yield()
+				if Current() != me {
+					t.Error("a task is taken for another")
+				}
+				runtime.Goexit()
+			})
+		}
+		wg.Wait()
+	}
+	stop.Store(true)
+	plain.Wait()
+}
+
+// Tasks that have not started and tasks that have run in the order in which they came,
+// although they are in two queues.
+func TestTwoQueuesAreOneFIFO(t *testing.T) {
+	rnd := newRand(t)
+	for range 200 {
+		l := new(Loop)
+		l.setPolicy(nil)
+		l.budget = 1 << 30
+		l.stats.turnLimit = math.MaxInt64
+		var model []*Task
+		for range 500 {
+			x := new(Task)
+			switch rnd.IntN(5) {
+			case 0, 1:
+				l.enqueueStart(x)
+				model = append(model, x)
+			case 2:
+				l.enqueue(x)
+				model = append(model, x)
+			default:
+				got := l.pick()
+				if len(model) == 0 {
+					if got != nil {
+						t.Fatal("a task out of nothing")
+					}
+					continue
+				}
+				if got != model[0] {
+					t.Fatal("not the oldest")
+				}
+				model = model[1:]
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A task that a disk has served does not wait behind all those that are ready, and they go
+// on between the steps of such tasks.
+func TestServedByADisk(t *testing.T) {
+	const others = 100
+	rt, _ := newSimRuntime(t, 1, false)
+	run(t, rt, func() {
+		var parked *Waiter
+		steps, reads, stop := 0, 0, false
+		reader := Go(func() {
+			for ; reads < 50; reads++ {
+				parked = Self()
+				if err := parked.Wait(ReasonDisk, anywhere{}); err != nil {
+					t.Error(err)
+				}
+				if steps > 2 {
+					t.Errorf("read %d: %d steps of others before its own", reads, steps)
+				}
+			}
+			stop = true
+		})
+		var all []*Task
+		for range others {
+			all = append(all, Go(func() {
+				for !stop {
+					if w := parked; w != nil {
+						parked, steps = nil, 0
+						w.WakeAhead()
+					}
+					Yield()
+					steps++
+				}
+			}))
+		}
+		reader.Join()
+		for _, k := range all {
+			k.Join()
+		}
+	})
+}
+
+func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, false)
+	run(t, rt, func() {
+		const rounds = 1000
+		served, yields, stop := 0, 0, false
+		var queue []*Waiter // parked
+		var all []*Task
+		for range 10 {
+			all = append(all, Go(func() {
+				for !stop {
+					for len(queue) > 0 { // all others are ready at once
+						w := queue[0]
+						queue = queue[1:]
+						w.WakeAhead()
+					}
+					served++
+					queue = append(queue, Self())
+					if err := queue[len(queue)-1].Wait(ReasonDisk, anywhere{}); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}
+		yielder := Go(func() {
+			for ; yields < rounds; yields++ {
+				Yield()
+			}
+			stop = true
+			for _, w := range queue {
+				w.WakeAhead()
+			}
+			queue = nil
+		})
+		yielder.Join()
+		for _, k := range all {
+			k.Join()
+		}
+		if served < rounds/2 || served > 2*rounds {
+			t.Errorf("%d steps of tasks that a disk had served, beside %d of another", served, rounds)
+		}
+	})
+}
+
+// A WakeAhead from another thread goes ahead, too; with a policy it is a Wake.
+func TestWakeAheadFromElsewhere(t *testing.T) {
+	for _, fifo := range []bool{true, false} {
+		var p *grantPolicy
+		rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+			if !fifo {
+				inCohorts(t, &p, false, 0)(c)
+			}
+		})
+		var order []string
+		run(t, rt, func() {
+			waiters := map[string]*Waiter{}
+			var wg WaitGroup
+			for _, name := range []string{"a", "b", "served"} {
+				wg.Go(func() {
+					w := Self()
+					waiters[name] = w
+					w.waitFully(ReasonRead, anywhere{})
+					order = append(order, name)
+				})
+			}
+			Sleep(time.Millisecond)
+			done := make(chan struct{})
+			go func() {
+				waiters["a"].Wake()
+				waiters["b"].Wake()
+				waiters["served"].WakeAhead()
+				close(done)
+			}()
+			<-done
+			wg.Wait()
+		})
+		want := []string{"a", "b", "served"}
+		if fifo {
+			want = []string{"served", "a", "b"}
+		}
+		if !slices.Equal(order, want) {
+			t.Errorf("fifo %v: order %v, want %v", fifo, order, want)
+		}
+	}
+}

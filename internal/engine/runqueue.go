@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"math"
+	"time"
+)
+
+// A runQueue holds the ready tasks of a loop: a queue for each node, of which the policy names the
+// one whose task runs next, one for tasks that go ahead of these, and one for those that have not
+// started, which are at NodeStart but may be taken by other loops.
+//
+//	                 ┌─ goes ahead ───────────▶ ahead ─────────────┐ every second step
+//	ready ───────────┼─ has run before ───────▶ nodes[its node] ───┼─────────────────▶ runs
+//	                 └─ has not started ──────▶ starts, or stolen ─┘ as the policy says
+//
+// The policy names a node and may grant more tasks of it. As long as the grant lasts nothing is
+// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: so many
+// steps it may take before pick is to look at all that can end a grant. Whatever does so sets
+// fuel to 0 (burn).
+//
+// Loop-private but for what says otherwise.
+type runQueue struct {
+	nodes    []nodeQueue // by node; one at least
+	ahead    aheadQueue
+	starts   startQueue
+	queued   int    // tasks in nodes and starts; see backlog
+	withheld bool   // the policy has none of these run now
+	missing  int    // tasks taken by other loops that the policy still counted when it chose them
+	awaited  search // see awaited.go
+	inLine   bool   // who becomes ready now does so in the order of a line, see letGo
+	budget   int    // steps left until the loop's own goroutine is to run; fuel is part of it
+	full     int    // what budget was when the turn began
+	grant    grant
+	fuel     int        // steps that handOver may take at granted
+	fueled   int        // what fuel was at first
+	granted  *nodeQueue // of grant.node; valid while fuel is not 0
+}
+
+// A grant is a number of tasks of one node that the loop may take without asking the
+// policy. It ends when they have been taken, when its time is over, and when the loop's
+// own goroutine is to run. Loop-private.
+type grant struct {
+	wanted bool   // steps are so short that asking for each would be felt
+	open   bool   // Granted is to be called
+	node   NodeID // never NodeStart, whose tasks may be stolen, but for fifo
+	size   int    // tasks in all
+	left   int    // tasks that may be taken; 0 if not open. fuel is part of it
+	was    int    // tasks at node when it began
+	until  uint64 // cycles
+}
+
+// An aheadQueue holds tasks that go ahead of the others, but have one step of two at most. Loop-private.
+type aheadQueue struct {
+	taskQueue
+	last bool // the last task came from here
+}
+
+// turn takes a task if it is the turn of one.
+func (q *aheadQueue) turn() *Task {
+	q.last = !q.last && q.head != nil
+	if !q.last {
+		return nil
+	}
+	return q.pop()
+}
+
+// fifo is the policy of a loop that has no other: first in, first out, whatever the node. All tasks
+// count as one node's, and are granted without end.
+type fifo struct{}
+
+func (fifo) Ready(NodeID)             {}
+func (fifo) Gone(NodeID, int)         {}
+func (fifo) Next() (NodeID, bool)     { return NodeStart, true }
+func (fifo) Charge(NodeID, uint64)    {}
+func (fifo) Tick(time.Duration)       {}
+func (fifo) NewestFirst() bool        { return false }
+func (fifo) Grant() (int, uint64)     { return math.MaxInt, math.MaxUint64 }
+func (fifo) Granted(NodeID, int, int) {}
+
+// setPolicy makes the policy of l; with nil it is fifo.
+func (l *Loop) setPolicy(make func(*Loop) Policy) {
+	l.nodes = append(l.nodes, nodeQueue{})
+	l.policy = fifo{}
+	if make != nil {
+		l.policy = make(l)
+	}
+	_, l.single = l.policy.(fifo)
+	if c, ok := l.policy.(CohortPolicy); ok {
+		l.cohorts, l.newest = c, c.NewestFirst()
+	}
+}
+
+// node returns the queue of node n.
+func (l *Loop) node(n NodeID) *nodeQueue {
+	if int(n) >= len(l.nodes) {
+		l.burn()
+		for int(n) >= len(l.nodes) {
+			l.nodes = append(l.nodes, nodeQueue{})
+		}
+	}
+	return &l.nodes[n]
+}
+
+// enqueue puts t, which is ready, into the run queue.
+func (l *Loop) enqueue(t *Task) {
+	if l.single {
+		l.nodes[0].push(t)
+		l.queued++
+		return
+	}
+	if t.isAwaited() {
+		l.goAhead(t)
+		return
+	}
+	q := l.node(t.node)
+	switch {
+	case !l.newest || t.node == NodeStart:
+		q.push(t)
+	case l.curG != l.g && !l.inLine:
+		q.pushLocal(t, t == l.cur)
+	default:
+		q.pushOther(t)
+	}
+	l.announce(t.node)
+}
+
+// goAhead lets t, which is ready, go ahead of the others. Those are: with fifo, who was served by a
+// disk. Such a task is in the middle of something. Behind all others it would wait as long again
+// for each wait for the disk as a new request does for its first step, which with 1,000 of them is
+// far longer than the disk takes. With other policies, who holds a lock that others wait for.
+func (l *Loop) goAhead(t *Task) {
+	l.ahead.push(t)
+	l.burn()
+}
+
+// announce tells the policy that one more task is ready at n.
+func (l *Loop) announce(n NodeID) {
+	l.queued++
+	l.withheld = false
+	if g := &l.grant; g.open {
+		if n == g.node {
+			return
+		}
+		l.burn()
+		over := max(g.left-l.nodes[g.node].n, 0) // only those that are there now
+		g.left -= over
+		g.size -= over
+		l.refuel()
+	}
+	l.policy.Ready(n)
+}
+
+// enqueueStart puts t, which has not started, into the start queue.
+func (l *Loop) enqueueStart(t *Task) {
+	n := l.starts.push(t, &l.nodes[NodeStart].taskQueue)
+	if l.single {
+		l.queued++
+		l.burn()
+	} else {
+		l.announce(NodeStart)
+	}
+	if l.shared && n > 1 {
+		l.rt.wakeIdle(l)
+	}
+}
+
+// lost is called on l when another loop has taken k tasks that had not started.
+func (l *Loop) lost(k int) {
+	known := min(l.missing, k)
+	l.missing -= known
+	l.queued -= k - known
+	l.policy.Gone(NodeStart, k-known)
+}
+
+// backlog is how many tasks are ready, but for those that go ahead.
+func (l *Loop) backlog() int { return l.queued - (l.fueled - l.fuel) }
+
+// refuel lets handOver take tasks of the grant, until the time is to be looked at.
+func (l *Loop) refuel() {
+	if l.hub || l.ahead.head != nil || l.single && l.starts.oldest() != 0 {
+		return
+	}
+	l.fuel = min(l.grant.left, l.budget&budgetCheck)
+	l.fueled = l.fuel
+	l.granted = &l.nodes[l.grant.node]
+}
+
+// burn accounts for the tasks that handOver has taken, and makes it ask pick.
+func (l *Loop) burn() {
+	if l.fueled == 0 {
+		return
+	}
+	taken := l.fueled - l.fuel
+	l.fuel, l.fueled = 0, 0
+	l.budget -= taken
+	l.grant.left -= taken
+	l.queued -= taken
+}

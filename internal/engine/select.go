@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Case is one of the communications of a Select. Make it with the methods RecvCase
+// and SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once, and may stand more
+// than once in one Select.
+type Case interface {
+	guard() *guard                                 // nil: nothing is to be guarded
+	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
+	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
+	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
+	enqueue(w *Waiter, s *selection, index int) (n any)
+	dequeue(l *Loop, n any, fired bool) (err error)
+}
+
+// A selection is one Select that waits.
+type selection struct {
+	fired   atomic.Int32 // index of the case that was served, plus 1; 0: none yet
+	timed   bool         // one is an AfterCase; fixed before the wait
+	context bool         // one is a DoneCase; fixed before the wait
+}
+
+// claim is called by whoever wants to serve case i; one succeeds.
+func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
+
+// Withdraw implements WaitPoint.
+func (s *selection) Withdraw(*Waiter) bool { return s.claim(selectionCancelled) }
+
+const selectionCancelled = 1 << 30
+
+// Select waits until one of the cases can go on, does it, and returns its index. If
+// several can, one of them is chosen at random. It parks. The error is ErrChanClosed
+// if the channel of the case is closed (and empty, for a receive), or, with index -1,
+// that of the calling task's context. Without cases it waits for the latter.
+func Select(cases ...Case) (int, error) {
+	i, err := selectAmong(cases, true)
+	return i, err
+}
+
+// TrySelect is Select that does not wait: it returns -1 and no error if none of the
+// cases can go on.
+func TrySelect(cases ...Case) (int, error) { return selectAmong(cases, false) }
+
+func selectAmong(cases []Case, wait bool) (int, error) {
+	l := comeBack()
+	var room [8]heldGuard
+	guards := guardsOf(cases, room[:0])
+	enterAll(l, guards)
+	if len(cases) > 0 {
+		start := rand.IntN(len(cases))
+		for k := range cases {
+			i := (start + k) % len(cases)
+			if done, w, err := cases[i].try(l); done {
+				exitAll(l, guards)
+				if w != nil {
+					w.wakeFrom(l)
+				}
+				return i, err
+			}
+		}
+	}
+	if !wait {
+		exitAll(l, guards)
+		return -1, nil
+	}
+	s := new(selection)
+	w := selfOn(l)
+	defer w.Release()
+	var few [8]any
+	nodes := few[:0]
+	for i, c := range cases {
+		nodes = append(nodes, c.enqueue(w, s, i))
+	}
+	exitAll(l, guards)
+	err := w.Wait(ReasonSelect, s)
+	fired := int(s.fired.Load()) - 1
+	for i, c := range cases {
+		if e := c.dequeue(l, nodes[i], i == fired); i == fired {
+			err = e
+		}
+	}
+	if fired == selectionCancelled {
+		fired = -1
+	}
+	return fired, err
+}
+
+// guardsOf appends the guards of the cases, each once, in the order of their addresses.
+func guardsOf(cases []Case, guards []heldGuard) []heldGuard {
+	for _, c := range cases {
+		g := c.guard()
+		if g == nil {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(guards, g, func(a heldGuard, b *guard) int {
+			return cmp.Compare(uintptr(unsafe.Pointer(a.g)), uintptr(unsafe.Pointer(b)))
+		})
+		if !found {
+			guards = slices.Insert(guards, at, heldGuard{g: g})
+		}
+	}
+	return guards
+}
+
+type recvCase[T any] struct {
+	c    *Chan[T]
+	into *T
+}
+
+// RecvCase is a Case that receives into *into, which may be nil. With a nil Chan it is never
+// ready, as in a select statement.
+func (c *Chan[T]) RecvCase(into *T) Case {
+	if c == nil {
+		return neverCase{}
+	}
+	return &recvCase[T]{c: c, into: into}
+}
+
+// A neverCase can never go on.
+type neverCase struct{}
+
+func (neverCase) guard() *guard                        { return nil }
+func (neverCase) try(*Loop) (bool, *Waiter, error)     { return false, nil, nil }
+func (neverCase) enqueue(*Waiter, *selection, int) any { return nil }
+func (neverCase) dequeue(*Loop, any, bool) error       { return nil }
+
+func (r *recvCase[T]) guard() *guard { return &r.c.g }
+
+func (r *recvCase[T]) try(l *Loop) (bool, *Waiter, error) {
+	c := r.c
+	var w *Waiter
+	var v T
+	switch {
+	case c.count > 0:
+		v = c.take()
+		if n := c.sendq.claim(); n != nil {
+			c.put(n.value)
+			n.ok = true
+			w = n.w
+		}
+	case c.closed:
+		return true, nil, ErrChanClosed
+	default:
+		n := c.sendq.claim()
+		if n == nil {
+			return false, nil, nil
+		}
+		v = n.value
+		n.ok = true
+		w = n.w
+	}
+	if r.into != nil {
+		*r.into = v
+	}
+	return true, w, nil
+}
+
+func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) any {
+	n := r.c.node(w)
+	n.sel, n.index = s, index
+	r.c.recvq.push(n)
+	return n
+}
+
+func (r *recvCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+	n := node.(*chanNode[T])
+	r.c.g.enter(l)
+	r.c.recvq.remove(n)
+	r.c.g.exit(l)
+	if fired {
+		switch {
+		case !n.ok:
+			err = ErrChanClosed
+		case r.into != nil:
+			*r.into = n.value
+		}
+	}
+	r.c.recycle(l, n)
+	return err
+}
+
+type sendCase[T any] struct {
+	c *Chan[T]
+	v T
+}
+
+// SendCase is a Case that sends v. With a nil Chan it is never ready.
+func (c *Chan[T]) SendCase(v T) Case {
+	if c == nil {
+		return neverCase{}
+	}
+	return &sendCase[T]{c: c, v: v}
+}
+
+func (s *sendCase[T]) guard() *guard { return &s.c.g }
+
+func (s *sendCase[T]) try(l *Loop) (bool, *Waiter, error) {
+	c := s.c
+	if c.closed {
+		return true, nil, ErrChanClosed
+	}
+	if n := c.recvq.claim(); n != nil {
+		n.value, n.ok = s.v, true
+		return true, n.w, nil
+	}
+	if c.count == len(c.buf) {
+		return false, nil, nil
+	}
+	c.put(s.v)
+	return true, nil, nil
+}
+
+func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) any {
+	n := s.c.node(w)
+	n.value = s.v
+	n.sel, n.index = sel, index
+	s.c.sendq.push(n)
+	return n
+}
+
+func (s *sendCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+	n := node.(*chanNode[T])
+	s.c.g.enter(l)
+	s.c.sendq.remove(n)
+	s.c.g.exit(l)
+	if fired && !n.ok {
+		err = ErrChanClosed
+	}
+	s.c.recycle(l, n)
+	return err
+}

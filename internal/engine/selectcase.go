@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// Cases of a Select that are no communications.
+
+// DoneCase is a Case that can go on when ctx has ended; the error of Select is then that of ctx, and
+// its cause. The end of the calling task's own context needs no case: it ends every Select.
+func DoneCase(ctx context.Context) Case { return doneCase{ctx} }
+
+type doneCase struct{ ctx context.Context }
+
+func (doneCase) guard() *guard { return nil }
+
+func (c doneCase) try(*Loop) (bool, *Waiter, error) {
+	if c.ctx.Err() != nil {
+		return true, nil, contextError(c.ctx)
+	}
+	return false, nil, nil
+}
+
+func (c doneCase) enqueue(w *Waiter, s *selection, index int) any {
+	s.context = true
+	return context.AfterFunc(c.ctx, func() { s.fire(index, w) })
+}
+
+func (c doneCase) dequeue(_ *Loop, stop any, fired bool) error {
+	stop.(func() bool)()
+	if fired {
+		return contextError(c.ctx)
+	}
+	return nil
+}
+
+// AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock and with
+// the resolution of Sleep; at once if d ≤ 0, unless another case can.
+// TrySelect does not wait for it.
+func AfterCase(d time.Duration) Case { return afterCase(d) }
+
+type afterCase time.Duration
+
+func (afterCase) guard() *guard { return nil }
+
+func (d afterCase) try(*Loop) (bool, *Waiter, error) { return false, nil, nil }
+
+// A selectTimer is an AfterCase that waits in a task. Loop-private.
+type selectTimer struct {
+	timer
+	s     *selection
+	w     *Waiter
+	index int
+}
+
+func (x *selectTimer) expire() { x.s.fire(x.index, x.w) }
+
+func (d afterCase) enqueue(w *Waiter, s *selection, index int) any {
+	s.timed = true
+	l := w.Loop()
+	if l == nil {
+		return time.AfterFunc(time.Duration(d), func() { s.fire(index, w) })
+	}
+	x := &selectTimer{s: s, w: w, index: index}
+	x.of = x
+	l.wheel.add(&x.timer, After(l.rt.clock.Now(), time.Duration(d)))
+	return x
+}
+
+func (d afterCase) dequeue(l *Loop, n any, _ bool) error {
+	switch x := n.(type) {
+	case *selectTimer:
+		l.wheel.remove(&x.timer)
+	case *time.Timer:
+		x.Stop()
+	}
+	return nil
+}
+
+// fire serves case i of w's Select, unless another case was faster.
+func (s *selection) fire(i int, w *Waiter) {
+	if s.claim(i) {
+		w.Wake()
+	}
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
+
+func newRand(t testing.TB) *rand.Rand {
+	s := *seedFlag
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("replay with -seed=%d", s)
+		}
+	})
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+// A chanPoller is a poller without descriptors: it waits for Wake or the timeout.
+type chanPoller struct {
+	wake   chan struct{}
+	closed atomic.Bool
+}
+
+func newChanPoller(int) (Poller, error) { return &chanPoller{wake: make(chan struct{}, 1)}, nil }
+
+func (p *chanPoller) Poll(timeout time.Duration) error {
+	switch {
+	case timeout < 0:
+		<-p.wake
+	case timeout > 0:
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		select {
+		case <-p.wake:
+		case <-timer.C:
+		}
+	default:
+		select {
+		case <-p.wake:
+		default:
+		}
+	}
+	return nil
+}
+
+func (p *chanPoller) Wake() error {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (p *chanPoller) Active() bool { return false }
+
+func (p *chanPoller) Close() error {
+	if p.closed.Swap(true) {
+		panic("closed twice")
+	}
+	return nil
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// newRuntime makes a runtime that the test closes, and checks that nothing is left.
+func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		waitGoroutines(t, before)
+	})
+	return rt
+}
+
+func waitGoroutines(t testing.TB, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > want; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// run runs fn as a task of rt and waits for it.
+func run(t testing.TB, rt *Runtime, fn func()) {
+	t.Helper()
+	if err := rt.Go(fn).Join(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eachLoops runs the test with 1, 2 and 8 loops, and with switches through the loop.
+func eachLoops(t *testing.T, test func(t *testing.T, rt *Runtime)) {
+	loops := []int{1, 2}
+	if testenv.Full() {
+		loops = []int{1, 2, 8}
+	}
+	for _, n := range loops {
+		t.Run(string('0'+rune(n))+"loops", func(t *testing.T) { test(t, newRuntime(t, n)) })
+	}
+	t.Run("2loops,no hand-over", func(t *testing.T) {
+		test(t, newRuntime(t, 2, func(c *Config) { c.NoHandOver = true }))
+	})
+}
+
+func waitCtx(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

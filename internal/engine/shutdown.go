@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Close is Shutdown without waiting for the tasks to end by themselves.
+func (rt *Runtime) Close() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return rt.Shutdown(ctx)
+}
+
+// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
+// cancels those that are left (their waits return ErrShutdown) and waits for
+// Config.Grace; then it makes every wait end its task, running its deferred functions,
+// as runtime.Goexit does, and waits for Config.Grace once more; at last it ends the loops
+// and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
+// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
+// that never wait and those whose offloaded function still runs, with their loops; the
+// error says how many there are, and where. It must be called on a plain
+// goroutine. Later calls wait for the first and return the same.
+func (rt *Runtime) Shutdown(ctx context.Context) error {
+	if comeBack() != nil {
+		return fmt.Errorf("task: Shutdown was called by a task; call it on a plain goroutine")
+	}
+	rt.closeOnce.Do(func() {
+		rt.closeErr = rt.shutdown(ctx)
+		close(rt.closed)
+	})
+	<-rt.closed
+	return rt.closeErr
+}
+
+func (rt *Runtime) shutdown(ctx context.Context) error {
+	idle := rt.waitIdle(ctx)
+	rt.cancel(ErrShutdown)
+	rt.post(func(l *Loop) {
+		l.cancelAll = true
+		for t := l.tasks; t != nil; t = t.allNext {
+			l.cancel(t)
+		}
+	})
+	if !idle {
+		grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
+		idle = rt.waitIdle(grace)
+		stop()
+	}
+	rt.post(func(l *Loop) {
+		l.unwinding = true
+		for t := l.tasks; t != nil; t = t.allNext {
+			if t.state == stateParked {
+				l.makeReady(t)
+			}
+		}
+	})
+	var err error
+	if !idle {
+		grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
+		if !rt.waitIdle(grace) {
+			err = rt.stuckError()
+		}
+		stop()
+	}
+	rt.watch.close()
+	rt.setDefault(false)
+	for _, l := range rt.loops {
+		l.Post(func() { l.closing = true })
+	}
+	if err == nil {
+		for _, l := range rt.loops {
+			<-l.stopped
+		}
+	}
+	return err
+}
+
+// post runs fn on the own goroutine of every loop: of one that a task holds, later, but
+// before all that is posted after it. It returns for how many loops.
+func (rt *Runtime) post(fn func(l *Loop)) (n int) {
+	for _, l := range rt.loops {
+		if l.Post(func() { fn(l) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// onLoops is post that waits until all loops have answered, at most for the grace time
+// and until stop is closed.
+func (rt *Runtime) onLoops(stop <-chan struct{}, fn func(l *Loop)) {
+	done := make(chan struct{}, len(rt.loops))
+	n := rt.post(func(l *Loop) { fn(l); done <- struct{}{} })
+	timeout := time.NewTimer(rt.cfg.Grace)
+	defer timeout.Stop()
+	for ; n > 0; n-- {
+		select {
+		case <-done:
+		case <-timeout.C:
+			return
+		case <-stop:
+			return
+		}
+	}
+}
+
+// waitIdle waits until no loop has a task, as seen twice in a row, or ctx ends. It does
+// not outlast ctx for a loop that a task holds.
+func (rt *Runtime) waitIdle(ctx context.Context) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for quiet := 0; ctx.Err() == nil; {
+		if rt.countTasks(ctx) == 0 {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		if quiet == 2 {
+			return true
+		}
+		if quiet == 0 {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	}
+	return false
+}
+
+// countTasks counts the tasks, started or not, on all loops; a loop that does not
+// answer before ctx ends counts as having one.
+func (rt *Runtime) countTasks(ctx context.Context) int {
+	counts := make(chan int, len(rt.loops))
+	rt.onLoops(ctx.Done(), func(l *Loop) {
+		n := int(l.taskCount)
+		if l.anyReady() || l.inbox.pending.Load() {
+			n++
+		}
+		counts <- n
+	})
+	total := len(rt.loops)
+	for range rt.loops {
+		select {
+		case n := <-counts:
+			total += n - 1
+		default:
+		}
+	}
+	return total
+}
+
+// stuckError says where tasks are left.
+func (rt *Runtime) stuckError() error {
+	var names []string
+	for _, l := range rt.loops {
+		if n := l.Tasks(); n > 0 {
+			names = append(names, fmt.Sprintf("%d on loop %d", n, l.index))
+		}
+	}
+	return fmt.Errorf("task: shutdown: tasks are left that never wait, or whose offloaded function still runs, of which there are %d (tasks: %s); their loops were left to them",
+		rt.offload.started(), strings.Join(names, ", "))
+}
+
+// finishLoop runs at the end of a loop's goroutine, after its workers.
+func (l *Loop) finishLoop() {
+	for _, m := range l.closeInbox() {
+		switch m.kind {
+		case msgStart, msgStartHere:
+			l.drop(m.t)
+		case msgCall:
+			m.fn()
+		}
+	}
+	if err := l.poller.Close(); err != nil {
+		l.rt.log.Error("task: closing the poller", "loop", l.index, "error", err)
+	}
+}

@@ -1,0 +1,473 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// closing makes a runtime that the test itself shuts down.
+func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, check func()) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 20 * time.Second}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt, func() {
+		t.Helper()
+		waitGoroutines(t, before)
+		for _, l := range rt.loops {
+			if p, ok := l.poller.(*chanPoller); ok && !p.closed.Load() {
+				t.Errorf("the poller of loop %d is open", l.index)
+			}
+		}
+	}
+}
+
+func shortGrace(c *Config) { c.Grace = 20 * time.Millisecond }
+
+func TestShutdownWaitsForTheTasks(t *testing.T) {
+	rt, check := closing(t, 2)
+	var ended atomic.Int32
+	for range 10 {
+		rt.Go(func() {
+			for range 3 {
+				if err := Sleep(time.Millisecond); err != nil {
+					t.Error("cancelled although there was time:", err)
+				}
+				Go(func() { ended.Add(1) })
+			}
+			ended.Add(1)
+		})
+	}
+	if err := rt.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if ended.Load() != 40 {
+		t.Errorf("%d of 40 tasks had ended", ended.Load())
+	}
+	if err := rt.Shutdown(context.Background()); err != nil {
+		t.Error("a second Shutdown:", err)
+	}
+	check()
+}
+
+func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
+	rt, check := closing(t, 2)
+	errs := make(chan error, 4)
+	c := NewChan[int](0)
+	rt.Go(func() { errs <- Sleep(time.Hour) })
+	rt.Go(func() { _, err := c.Recv(); errs <- err })
+	rt.Go(func() { errs <- Await(context.Background()) })
+	rt.Go(func() {
+		_, err := Select()
+		if Err() == nil || !errors.Is(context.Cause(Context()), ErrShutdown) {
+			t.Errorf("Err %v, Context %v", Err(), context.Cause(Context()))
+		}
+		errs <- err
+	})
+	waitFor(t, "all wait", func() bool {
+		return parked(rt, ReasonSleep)+parked(rt, ReasonChanRecv)+parked(rt, ReasonContext)+parked(rt, ReasonSelect) == 4
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			if err := rt.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	cancel()
+	closers.Wait()
+	for range 4 {
+		if err := <-errs; !errors.Is(err, ErrShutdown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait ended with %v", err)
+		}
+	}
+	check()
+}
+
+// unwindObjects is what tasks wait for that only the end of the runtime wakes.
+type unwindObjects struct {
+	mu, held   Mutex
+	rw, heldRW RWMutex
+	native     sync.Mutex
+	wg         WaitGroup
+	busy       Once
+}
+
+func newUnwindObjects() *unwindObjects {
+	o := new(unwindObjects)
+	o.wg.Add(1)
+	o.held.Lock()
+	o.heldRW.RLock()
+	return o
+}
+
+func (o *unwindObjects) waits(t *testing.T) []func() {
+	return []func(){
+		func() { o.wg.Wait() },
+		func() { o.held.Lock(); defer o.held.Unlock() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.heldRW.Lock(); defer o.heldRW.Unlock() },
+		func() { o.busy.Do(func() { t.Error("ran twice") }) },
+		func() { o.rw.Lock(); defer o.rw.Unlock(); NewCond(&o.rw).Wait() },
+		func() { o.rw.RLock(); defer o.rw.RUnlock(); NewCond(o.rw.RLocker()).Wait() },
+		func() { o.native.Lock(); defer o.native.Unlock(); NewCond(&o.native).Wait() },
+		func() { new(Once).Do(o.wg.Wait) },
+		func() {
+			for {
+				Sleep(time.Hour) // ignores that it is cancelled
+			}
+		},
+		func() { Go(o.wg.Wait).Join(); o.wg.Wait() },
+		func() {
+			c := NewChan[int](0)
+			for {
+				Select(c.RecvCase(nil), c.SendCase(1))
+				c.Send(1)
+				c.Recv()
+			}
+		},
+		func() {
+			defer o.wg.Wait() // parks once more while it is being ended
+			o.wg.Wait()
+		},
+	}
+}
+
+// Waits that cancellation does not end are ended too, and deferred functions run.
+func TestShutdownUnwinds(t *testing.T) {
+	for _, loops := range []int{1, 2, 8} {
+		rt, check := closing(t, loops, shortGrace, func(c *Config) {
+			c.OnPanic = func(p *PanicError) { t.Errorf("%v\n%s", p, p.Stack) }
+		})
+		o := newUnwindObjects()
+		release, began := make(chan struct{}), make(chan struct{})
+		go o.busy.Do(func() { close(began); <-release })
+		<-began
+		var deferred atomic.Int32
+		done := func() {
+			deferred.Add(1)
+			Yield() // may be called here, and ends nothing else
+		}
+		waits := o.waits(t)
+		var tasks []*Task
+		var begun atomic.Int32
+		for i := range 3 * len(waits) {
+			tasks = append(tasks, GoOn(rt.Loop(i%loops), func() {
+				begun.Add(1)
+				defer deferred.Add(1)
+				defer done()
+				waits[i%len(waits)]()
+				t.Errorf("wait %d came back", i%len(waits))
+			}))
+		}
+		plain := make(chan struct{})
+		go func() { // queued behind tasks that are ended
+			defer close(plain)
+			o.heldRW.RLock() // behind writers, who are never to come
+			pass(&o.held)
+		}()
+		waitFor(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })
+		rt.Close() // on a slow machine the grace time is too short for all to end
+		for i, k := range tasks {
+			if err := k.Join(); !errors.Is(err, ErrGoexit) {
+				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
+			}
+		}
+		if got := int(deferred.Load()); got != 2*len(tasks) {
+			t.Errorf("%d deferred functions ran, want %d", got, 2*len(tasks))
+		}
+		o.held.Unlock()
+		<-plain
+		close(release)
+		o.mu.Lock() // everything is unlocked, and nobody dead is in a queue
+		o.rw.Lock()
+		o.native.Lock()
+		o.held.Lock()
+		check()
+	}
+}
+
+// What a task holds passes, through its deferred functions, to a plain goroutine.
+func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	var mu Mutex
+	var gate WaitGroup
+	gate.Add(1)
+	GoOn(rt.Loop(0), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	waitParked(t, rt, 1, ReasonWaitGroup)
+	for i := range 4 {
+		GoOn(rt.Loop(i%2), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	}
+	waitParked(t, rt, 4, ReasonMutex)
+	got := make(chan struct{})
+	go func() { mu.Lock(); close(got) }()
+	rt.Close()
+	<-got
+	check()
+}
+
+func TestShutdownWhileOffloaded(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace, func(c *Config) { c.OffloadLimit = 1 })
+	release := make(chan struct{})
+	var second atomic.Bool
+	running := make(chan struct{})
+	for range 3 {
+		l := rt.Loop(0)
+		l.Post(func() { // a task whose struct would be used again
+			l.Start(func() {
+				Offload(func() {
+					select {
+					case running <- struct{}{}:
+					default:
+						second.Store(true)
+					}
+					<-release
+				})
+			})
+		})
+	}
+	<-running
+	if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "of which there are 1 ") {
+		t.Errorf("Close returned %v", err)
+	}
+	close(release)
+	check()
+	if second.Load() {
+		t.Error("a function was run for a task that had ended")
+	}
+}
+
+// What an offloaded function writes to is not given away before it has ended: not by
+// the deferred functions of its task when the runtime is shut down.
+func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace)
+	release, running := make(chan struct{}), make(chan struct{})
+	var inUse, ended atomic.Bool
+	k := rt.Go(func() {
+		defer func() {
+			if inUse.Load() {
+				t.Error("the buffer was given away while the function used it")
+			}
+			ended.Store(true)
+		}()
+		inUse.Store(true)
+		Offload(func() { close(running); <-release; inUse.Store(false) })
+		Sleep(time.Hour)
+		t.Error("a wait came back after the shutdown")
+	})
+	<-running
+	rt.Close()
+	if ended.Load() {
+		t.Error("the task had ended before its function")
+	}
+	close(release)
+	if err := k.Join(); !errors.Is(err, ErrGoexit) || !ended.Load() {
+		t.Errorf("Join returned %v", err)
+	}
+	check()
+}
+
+// A loop that a task holds costs Close no more than the time that it is given: nothing
+// else waits for it, least of all for Config.Grace, which is an hour here.
+func TestAHeldLoopDoesNotHoldTheShutdown(t *testing.T) {
+	rt, check := closing(t, 2, func(c *Config) { c.Grace = time.Hour })
+	started, free := make(chan struct{}), make(chan struct{})
+	hog := GoOn(rt.Loop(1), func() { close(started); <-free }) // natively, so that it holds its loop
+	<-started
+	done := make(chan bool)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		idle := rt.waitIdle(ctx) || rt.waitIdle(cancelled())
+		stop := make(chan struct{})
+		close(stop)
+		done <- idle || rt.tasks(stop) == nil || rt.canWake(stop)
+	}()
+	select {
+	case bad := <-done:
+		if bad {
+			t.Error("the runtime was idle, nothing was known of its tasks, or something could wake them")
+		}
+	case <-time.After(time.Minute):
+		t.Error("a loop that is held was waited for")
+	}
+	close(free)
+	if err := hog.Join(); err != nil {
+		t.Error(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
+}
+
+func TestTaskThatNeverWaitsIsReported(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	var free atomic.Bool
+	started := make(chan struct{})
+	hog := GoOn(rt.Loop(1), func() {
+		close(started)
+		for !free.Load() {
+		}
+	})
+	<-started
+	var wg WaitGroup
+	queued := GoOn(rt.Loop(1), func() { t.Error("ran after the end") })
+	GoOn(rt.Loop(0), func() { wg.Go(func() {}) }).Join()
+	wg.Wait()
+	err := rt.Close()
+	if err == nil || !strings.Contains(err.Error(), "never wait") || !strings.Contains(err.Error(), "loop 1") {
+		t.Errorf("Close returned %v", err)
+	}
+	free.Store(true)
+	if err := hog.Join(); err != nil {
+		t.Error(err)
+	}
+	if err := queued.Join(); !errors.Is(err, ErrShutdown) {
+		t.Errorf("a task that never started: Join returned %v", err)
+	}
+	check()
+}
+
+func TestUseAfterClose(t *testing.T) {
+	rt, check := closing(t, 2)
+	l := rt.Loop(1)
+	rt.Close()
+	k, err := rt.Spawn(Options{}, func() { t.Error("ran") })
+	if !errors.Is(err, ErrShutdown) {
+		t.Errorf("Spawn returned %v", err)
+	}
+	for _, k := range []*Task{k, rt.Go(func() { t.Error("ran") }), GoOn(l, func() { t.Error("ran") })} {
+		if err := k.Join(); !errors.Is(err, ErrShutdown) {
+			t.Errorf("Join returned %v", err)
+		}
+	}
+	if l.Post(func() { t.Error("ran") }) {
+		t.Error("Post was accepted")
+	}
+	var a Alarm
+	a.Set(l, 1, RingFunc(func() { t.Error("fired") }))
+	a.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	rt.Spawn(Options{Context: ctx}, func() {})
+	cancel()
+	if rt.Tasks() == nil {
+		t.Error("Tasks is nil on a plain goroutine")
+	}
+	if rt.Context().Err() == nil {
+		t.Error("the runtime's context goes on")
+	}
+	check()
+	other := newRuntime(t, 1)
+	run(t, other, func() { // a task of another runtime
+		if err := GoOn(l, func() { t.Error("ran") }).Join(); !errors.Is(err, ErrShutdown) {
+			t.Errorf("Join returned %v", err)
+		}
+	})
+}
+
+// Groups of tasks that will never start do not keep others waiting.
+func TestGroupsOfTasksThatNeverStart(t *testing.T) {
+	first, checkFirst := closing(t, 1, shortGrace)
+	var free atomic.Bool
+	started := make(chan struct{})
+	var wg WaitGroup
+	g, _ := NewGroup(context.Background())
+	GoOn(first.Loop(0), func() {
+		close(started)
+		for !free.Load() {
+		}
+	})
+	<-started
+	wg.Go(func() { t.Error("ran") })
+	g.Go(func() error { t.Error("ran"); return nil })
+	if first.Close() == nil {
+		t.Error("no report of the task that holds the loop")
+	}
+	free.Store(true)
+	wg.Wait()
+	if err := g.Wait(); !errors.Is(err, ErrShutdown) {
+		t.Errorf("Group.Wait returned %v", err)
+	}
+	checkFirst()
+}
+
+func TestShutdownCalledByATask(t *testing.T) {
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		if rt.Close() == nil || rt.Tasks() != nil {
+			t.Error("a task may shut down the runtime that it runs on")
+		}
+	})
+}
+
+func TestTasksSpawnedWhileShuttingDown(t *testing.T) {
+	for range 30 {
+		rt, check := closing(t, 2)
+		var stop atomic.Bool
+		var plain sync.WaitGroup
+		var made, ran, dropped atomic.Int32
+		for range 3 {
+			plain.Go(func() {
+				for !stop.Load() {
+					made.Add(1)
+					k := rt.Go(func() { Yield() })
+					switch err := k.Join(); {
+					case err == nil:
+						ran.Add(1)
+					case errors.Is(err, ErrShutdown) || errors.Is(err, ErrGoexit):
+						dropped.Add(1)
+					default:
+						t.Error(err)
+					}
+				}
+			})
+		}
+		waitFor(t, "some ran", func() bool { return ran.Load() > 20 })
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+		stop.Store(true)
+		plain.Wait()
+		if made.Load() != ran.Load()+dropped.Load() {
+			t.Errorf("%d made, %d ran, %d dropped", made.Load(), ran.Load(), dropped.Load())
+		}
+		check()
+	}
+}
+
+func TestIdleWorkersAreTrimmed(t *testing.T) {
+	rt := newRuntime(t, 1)
+	l := rt.Loop(0)
+	for range 2 {
+		var gate WaitGroup
+		gate.Add(1)
+		run(t, rt, func() {
+			var all WaitGroup
+			for range maxIdleWorkers + 500 {
+				all.Go(gate.Wait)
+			}
+			Yield()
+			gate.Done()
+			all.Wait()
+		})
+		if !onLoop(l, func(l *Loop) bool { return len(l.idle) <= maxIdleWorkers && l.workers <= maxIdleWorkers+1 }) {
+			t.Errorf("more than %d idle workers are kept", maxIdleWorkers)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package engine_test
+
+import (
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
+)
+
+func simulated(change ...func(*engine.Config)) programs.NewRuntime {
+	return func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+		clock := sim.NewJumpingClock()
+		cfg := engine.Config{
+			Loops:     loops,
+			NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
+			Clock:     clock,
+			OnPanic:   func(*engine.PanicError) {},
+			HoldLimit: -1,
+			Grace:     10 * time.Second,
+			Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		}
+		for _, c := range change {
+			c(&cfg)
+		}
+		rt, err := engine.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rt
+	}
+}
+
+func TestRandomPrograms(t *testing.T) {
+	programs.Run(t, 200, simulated())
+}
+
+// With a policy that takes nodes at random, and tasks seen by an observer.
+func TestRandomProgramsUnderAPolicy(t *testing.T) {
+	programs.Run(t, 100, underPolicy(func(p *randomPolicy) engine.Policy { return p }))
+}
+
+// And one that takes the newest tasks of a node first, and grants any number of them.
+func TestRandomProgramsInCohorts(t *testing.T) {
+	programs.Run(t, 100, underPolicy(func(p *randomPolicy) engine.Policy { return &randomCohorts{randomPolicy: p} }))
+}
+
+func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
+	return func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+		return simulated(func(c *engine.Config) {
+			c.NewObserver = func(*engine.Loop) engine.Observer { return reasons{} }
+			c.NewPolicy = func(l *engine.Loop) engine.Policy {
+				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))})
+			}
+		})(t, loops, seed)
+	}
+}
+
+func TestRandomProgramsOnLockedThreads(t *testing.T) {
+	programs.Run(t, 15, simulated(func(c *engine.Config) { c.LockThreads = true }))
+}
+
+// reasons makes every reason a node.
+type reasons struct{}
+
+func (reasons) Parked(_ *engine.Task, why engine.Reason, _ uint64) engine.NodeID {
+	return engine.NodeID(why)
+}
+func (reasons) Turn() {}
+
+func (reasons) Ready(*engine.Task)    {}
+func (reasons) Resumed(*engine.Task)  {}
+func (reasons) Finished(*engine.Task) {}
+
+// randomPolicy takes any node with a ready task, by chance.
+type randomPolicy struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	ready []engine.NodeID
+}
+
+func (p *randomPolicy) Ready(n engine.NodeID) { p.ready = append(p.ready, n) }
+
+func (p *randomPolicy) Gone(n engine.NodeID, k int) {
+	for range k {
+		i := slices.Index(p.ready, n)
+		if i < 0 {
+			p.t.Errorf("a task of node %d is gone that was not announced", n)
+			return
+		}
+		p.ready = slices.Delete(p.ready, i, i+1)
+	}
+}
+
+func (p *randomPolicy) Next() (engine.NodeID, bool) {
+	if p.rnd.IntN(8) == 0 { // nobody may run until the next Tick or Ready
+		return 0, false
+	}
+	i := p.rnd.IntN(len(p.ready))
+	n := p.ready[i]
+	p.ready = slices.Delete(p.ready, i, i+1)
+	return n, true
+}
+
+func (p *randomPolicy) Charge(engine.NodeID, uint64) {}
+func (p *randomPolicy) Tick(time.Duration)           {}
+
+// randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
+type randomCohorts struct {
+	*randomPolicy
+	node engine.NodeID
+}
+
+func (p *randomCohorts) NewestFirst() bool { return true }
+
+func (p *randomCohorts) Next() (engine.NodeID, bool) {
+	n, ok := p.randomPolicy.Next()
+	p.node = n
+	return n, ok
+}
+
+func (p *randomCohorts) Grant() (int, uint64) {
+	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
+}
+
+func (p *randomCohorts) Granted(n engine.NodeID, taken, came int) {
+	if n != p.node {
+		p.t.Errorf("the grant was of node %d, not %d", p.node, n)
+	}
+	for range came {
+		p.Ready(n)
+	}
+	p.Gone(n, taken)
+}

@@ -1,0 +1,16 @@
+package engine
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// A million parked tasks are a figure of the project; these two are its part in it.
+func TestTasksAreSmall(t *testing.T) {
+	if s := unsafe.Sizeof(Task{}); s > 128 {
+		t.Errorf("a Task has %d bytes, want at most 128, a size class of the allocator", s)
+	}
+	if s := unsafe.Sizeof(worker{}); s > 64 {
+		t.Errorf("a worker has %d bytes, want at most 64", s)
+	}
+}

@@ -1,0 +1,260 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Now returns the time on the loop's clock, without a system call. Its zero is
+// arbitrary; see Clock.
+func (l *Loop) Now() time.Duration { return l.rt.clock.Now() }
+
+// Sleep parks the caller for at least d. It returns early, with the context's error,
+// if the calling task is cancelled. d ≤ 0 only yields. On a plain goroutine it is
+// time.Sleep and returns nil. The resolution is about 66 µs.
+func Sleep(d time.Duration) error {
+	l := comeBack()
+	if l == nil {
+		time.Sleep(d)
+		return nil
+	}
+	t := l.current()
+	if d <= 0 {
+		Yield()
+		if t.cancelled {
+			return t.cancelError()
+		}
+		return nil
+	}
+	s := l.takeSleeper()
+	s.t = t
+	l.wheel.add(&s.timer, After(l.rt.clock.Now(), d))
+	err := t.park(ReasonSleep, s, true)
+	l.wheel.remove(&s.timer)
+	l.putSleeper(s)
+	return err
+}
+
+// After is now + d, or the end of time if that is later than it.
+func After(now, d time.Duration) time.Duration {
+	if at := now + d; d <= 0 || at > now {
+		return at
+	}
+	return math.MaxInt64
+}
+
+// A sleeper is the timer of one Sleep. Loop-private; used again.
+type sleeper struct {
+	timer
+	t    *Task
+	next *sleeper
+}
+
+const maxSpareSleepers = 1024
+
+func (l *Loop) takeSleeper() *sleeper {
+	if s := l.sleepers; s != nil {
+		l.sleepers = s.next
+		l.spareSleepers--
+		return s
+	}
+	s := new(sleeper)
+	s.of = s
+	return s
+}
+
+func (s *sleeper) expire() { s.t.loop.notify(s.t) }
+
+// Withdraw implements WaitPoint.
+func (s *sleeper) Withdraw(*Waiter) bool {
+	s.t.loop.wheel.remove(&s.timer)
+	return !s.t.notified
+}
+
+func (l *Loop) putSleeper(s *sleeper) {
+	s.t = nil
+	if l.spareSleepers < maxSpareSleepers {
+		s.next = l.sleepers
+		l.sleepers = s
+		l.spareSleepers++
+	}
+}
+
+// An Alarm calls somebody when a deadline has passed. The deadline can be moved as
+// often as one likes at almost no cost: moving it to a later time leaves the timer
+// where it is, and when that fires, too early, it is set anew. The zero value is an
+// Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
+// not be copied.
+type Alarm struct {
+	timer
+	loop     *Loop        // fixed by the first Set
+	deadline atomic.Int64 // loop clock; 0: none
+	queuedAt atomic.Int64 // loop clock; when the timer fires at the latest; 0: not queued
+	ringer   Ringer       // fixed by the first Set
+}
+
+// A Ringer is told of the deadline of an Alarm.
+type Ringer interface {
+	// Ring is called on the loop's own goroutine. It must not park.
+	Ring()
+}
+
+// A RingFunc is a function as a Ringer.
+type RingFunc func()
+
+// Ring implements Ringer.
+func (f RingFunc) Ring() { f() }
+
+// Set arranges for r to be called on the own goroutine of l once the clock of l (see
+// Loop.Now) has reached at, and replaces an earlier setting. r must not park; it may
+// be called once more for a deadline that was just replaced or stopped, so it must
+// look for itself whether anything is due. l and r must be the same in every call.
+// Set may be called from any goroutine, but not by two at once for one Alarm.
+func (a *Alarm) Set(l *Loop, at time.Duration, r Ringer) {
+	if a.loop == nil {
+		a.loop, a.ringer, a.of = l, r, a
+	}
+	a.deadline.Store(max(int64(at), 1))
+	if q := a.queuedAt.Load(); q != 0 && q <= int64(at) {
+		return
+	}
+	if here() == l {
+		a.queue()
+		return
+	}
+	l.Post(a.queue)
+}
+
+// Stop cancels the deadline.
+func (a *Alarm) Stop() {
+	if a.deadline.Load() != 0 {
+		a.deadline.Store(0)
+	}
+}
+
+// Deadline is the time that was set, 0 if none is.
+func (a *Alarm) Deadline() time.Duration { return time.Duration(a.deadline.Load()) }
+
+// queue puts the timer where the deadline is. Own loop only.
+func (a *Alarm) queue() {
+	for at := a.deadline.Load(); at != 0; {
+		at = a.queueFor(at)
+	}
+}
+
+// queueFor puts the timer where the deadline was when it was read, and returns the one
+// that has been set since if the timer is too late for that, else 0. A Set at the same
+// time either finds the new queuedAt or its deadline is found here: each side stores
+// before it loads.
+func (a *Alarm) queueFor(at int64) (earlier int64) {
+	a.loop.wheel.remove(&a.timer)
+	a.loop.wheel.add(&a.timer, time.Duration(at))
+	a.queuedAt.Store(at)
+	if now := a.deadline.Load(); now < at {
+		return now
+	}
+	return 0
+}
+
+func (a *Alarm) expire() {
+	a.queuedAt.Store(0)
+	at := a.deadline.Load()
+	switch {
+	case at == 0:
+	case time.Duration(at) > a.loop.rt.clock.Now():
+		a.queue()
+	default:
+		a.ringer.Ring()
+	}
+}
+
+// Drop forgets the Alarm's timer, so that the memory it stands in may be used for
+// something else. Own loop only.
+func (a *Alarm) Drop() {
+	a.Stop()
+	if a.loop != nil {
+		a.loop.wheel.remove(&a.timer)
+		a.queuedAt.Store(0)
+	}
+}
+
+// A Timer is a function that will run as a task of its own. It is made by AfterFunc.
+type Timer struct {
+	loop  *Loop
+	mu    sync.Mutex
+	timer timer  // loop-private
+	state uint8  // guarded by mu: waiting, started or stopped
+	fn    func() // fixed
+}
+
+const (
+	timerWaiting = iota
+	timerStarted
+	timerStopped
+)
+
+// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
+// that is a plain goroutine, on a loop of the Default runtime, without which it
+// panics. It never parks.
+func AfterFunc(d time.Duration, fn func()) *Timer {
+	l := here()
+	if l == nil {
+		rt := Default()
+		if rt == nil {
+			panic("task: AfterFunc was called, but no runtime runs")
+		}
+		l = rt.NextLoop()
+	}
+	a := &Timer{loop: l, fn: fn}
+	a.timer.of = a
+	at := After(l.rt.clock.Now(), d)
+	if here() == l {
+		l.wheel.add(&a.timer, at)
+	} else {
+		l.Post(func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.state == timerWaiting {
+				l.wheel.add(&a.timer, at)
+			}
+		})
+	}
+	return a
+}
+
+// Now is the time of the clock by which a runs.
+func (a *Timer) Now() time.Duration { return a.loop.Now() }
+
+func (a *Timer) expire() {
+	a.mu.Lock()
+	run := a.state == timerWaiting
+	if run {
+		a.state = timerStarted
+	}
+	a.mu.Unlock()
+	if run {
+		a.loop.Start(a.fn)
+	}
+}
+
+// Stop prevents the function from being run. It returns false if it has been started
+// or stopped before.
+func (a *Timer) Stop() bool {
+	a.mu.Lock()
+	stopped := a.state == timerWaiting
+	if stopped {
+		a.state = timerStopped
+	}
+	a.mu.Unlock()
+	if stopped {
+		remove := func() { a.loop.wheel.remove(&a.timer) }
+		if here() == a.loop {
+			remove()
+		} else {
+			a.loop.Post(remove)
+		}
+	}
+	return stopped
+}

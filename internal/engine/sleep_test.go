@@ -1,0 +1,340 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
+	rt, clock := newSimRuntime(t, 1, true)
+	var order []int
+	run(t, rt, func() {
+		var wg WaitGroup
+		for i, d := range []time.Duration{30, 10, 20, 0, -5} {
+			wg.Go(func() {
+				start := clock.Now()
+				if err := Sleep(d * time.Millisecond); err != nil {
+					t.Error(err)
+				}
+				if slept := clock.Now() - start; slept < d*time.Millisecond || slept > d*time.Millisecond+2*tickLength && d > 0 {
+					t.Errorf("Sleep(%v) took %v", d*time.Millisecond, slept)
+				}
+				order = append(order, i)
+			})
+		}
+		wg.Wait()
+	})
+	if want := []int{3, 4, 1, 2, 0}; !equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
+func equal(a, b []int) bool {
+	for i := range a {
+		if i >= len(b) || a[i] != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func TestSleepIsEndedByCancellation(t *testing.T) {
+	rt, clock := newSimRuntime(t, 1, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	sleeper := GoContext(ctx, func() {
+		if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("Sleep returned %v", err)
+		}
+		if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("a second Sleep returned %v", err)
+		}
+		if err := Sleep(0); !errors.Is(err, context.Canceled) {
+			t.Errorf("Sleep(0) returned %v", err)
+		}
+	})
+	waitParked(t, rt, 1, ReasonSleep)
+	cancel()
+	if err := sleeper.Join(); err != nil {
+		t.Error(err)
+	}
+	if clock.Now() != 0 {
+		t.Error("time passed")
+	}
+	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.wheel.count == 0 }) })
+}
+
+// onLoop calls fn on the loop's own goroutine and returns its result.
+func onLoop(l *Loop, fn func(l *Loop) bool) bool {
+	got := make(chan bool)
+	l.Post(func() { got <- fn(l) })
+	return <-got
+}
+
+func TestSleepForEverDoesNotOverflow(t *testing.T) {
+	rt, clock := newSimRuntime(t, 1, false)
+	clock.Advance(time.Hour)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
+		GoContext(ctx, func() {
+			if Sleep(d) == nil {
+				t.Errorf("Sleep(%v) has ended", d)
+			}
+		})
+	}
+	fired := false
+	far := AfterFunc(math.MaxInt64, func() { fired = true })
+	waitParked(t, rt, 3, ReasonSleep)
+	for range 100 {
+		clock.Advance(24 * time.Hour)
+	}
+	waitParked(t, rt, 3, ReasonSleep)
+	if !far.Stop() || fired {
+		t.Error("a timer for the end of time has fired")
+	}
+	cancel()
+	waitFor(t, "the end", func() bool { return len(rt.Tasks()) == 0 })
+}
+
+func TestSleepOnAPlainGoroutine(t *testing.T) {
+	start := time.Now()
+	if err := Sleep(time.Millisecond); err != nil || time.Since(start) < time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+}
+
+func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
+	rt, clock := newSimRuntime(t, 2, true)
+	for _, l := range rt.loops {
+		ran := make(chan *Loop, 1)
+		var at time.Duration
+		GoOn(l, func() {
+			at = l.Now() + time.Second
+			AfterFunc(time.Second, func() {
+				if Current() == nil {
+					t.Error("not a task")
+				}
+				Yield()
+				ran <- CurrentLoop()
+			})
+		}).Join()
+		if got := <-ran; got != l {
+			t.Errorf("ran on loop %d, want %d", got.index, l.index)
+		}
+		if clock.Now() < at {
+			t.Error("ran early")
+		}
+	}
+	ran := make(chan struct{})
+	AfterFunc(time.Millisecond, func() { close(ran) }) // from a plain goroutine
+	<-ran
+}
+
+func TestTimerStop(t *testing.T) {
+	rt, clock := newSimRuntime(t, 2, false)
+	body := func() {
+		var fired atomic.Bool
+		timer := AfterFunc(time.Second, func() { fired.Store(true) })
+		if !timer.Stop() {
+			t.Error("Stop of a waiting timer returned false")
+		}
+		if timer.Stop() {
+			t.Error("a second Stop returned true")
+		}
+		clock.Advance(2 * time.Second)
+		for _, l := range rt.loops {
+			l.Post(func() {})
+		}
+		if fired.Load() {
+			t.Error("a stopped timer fired")
+		}
+	}
+	body()
+	run(t, rt, body)
+	fired := make(chan struct{})
+	timer := AfterFunc(time.Second, func() { close(fired) })
+	waitFor(t, "the timer is queued", func() bool {
+		n := 0
+		for _, l := range rt.loops {
+			if onLoop(l, func(l *Loop) bool { return l.wheel.count > 0 }) {
+				n++
+			}
+		}
+		return n > 0
+	})
+	clock.Advance(time.Second + tickLength)
+	<-fired
+	if timer.Stop() {
+		t.Error("Stop after the start returned true")
+	}
+}
+
+// Many goroutines and tasks stop timers at about the time when they fire.
+func TestTimerStopRaces(t *testing.T) {
+	rt := newRuntime(t, 2)
+	rnd := newRand(t)
+	var started, stopped atomic.Int64
+	const n = 300
+	delays := make([]time.Duration, n)
+	for i := range delays {
+		delays[i] = time.Duration(rnd.Int64N(int64(200 * time.Microsecond)))
+	}
+	everyone(t, rt, n, func(i int) {
+		timer := AfterFunc(delays[i], func() { started.Add(1) })
+		for range i % 7 {
+			Yield()
+		}
+		if timer.Stop() {
+			stopped.Add(1)
+		}
+	})
+	waitFor(t, "each is either started or stopped", func() bool { return started.Load()+stopped.Load() == n })
+}
+
+// An alarm client as networking code has them: it looks for itself what is due.
+type alarmClient struct {
+	Alarm
+	due   atomic.Int64 // deadline now, 0: none
+	fired chan time.Duration
+}
+
+func TestAlarmMovedAndStopped(t *testing.T) {
+	rt, clock := newSimRuntime(t, 2, false)
+	l := rt.Loop(1)
+	fired := make(chan time.Duration, 10)
+	var a Alarm
+	fn := func() {
+		if CurrentLoop() != l || Current() != nil {
+			t.Error("not on the loop's own goroutine")
+		}
+		fired <- clock.Now()
+	}
+	settle := func() { onLoop(l, func(*Loop) bool { return true }); onLoop(l, func(*Loop) bool { return true }) }
+	set := func(at time.Duration) { a.Set(l, at, RingFunc(fn)); settle() }
+	step := func(d time.Duration) { clock.Advance(d); settle() }
+	expect := func(n int, what string) {
+		t.Helper()
+		if len(fired) != n {
+			t.Errorf("%s: fired %d times, want %d", what, len(fired), n)
+		}
+		for len(fired) > 0 {
+			<-fired
+		}
+	}
+	set(10 * time.Millisecond)
+	set(30 * time.Millisecond)
+	step(20 * time.Millisecond)
+	expect(0, "moved to a later time")
+	step(11 * time.Millisecond)
+	expect(1, "at the later time")
+	set(clock.Now() + 100*time.Millisecond)
+	set(clock.Now() + 10*time.Millisecond)
+	step(11 * time.Millisecond)
+	expect(1, "moved to an earlier time")
+	step(200 * time.Millisecond)
+	set(clock.Now() + 10*time.Millisecond)
+	a.Stop()
+	if a.Deadline() != 0 {
+		t.Error("a stopped Alarm has a deadline")
+	}
+	for len(fired) > 0 {
+		<-fired
+	}
+	step(20 * time.Millisecond)
+	expect(0, "stopped")
+	set(clock.Now() - time.Millisecond)
+	step(tickLength * 2)
+	expect(1, "set for the past")
+	set(clock.Now() + time.Millisecond)
+	onLoop(l, func(*Loop) bool { a.Drop(); return true })
+	step(10 * time.Millisecond)
+	expect(0, "dropped")
+}
+
+// Deadlines are set and moved by tasks of two loops in turn; none is missed.
+func TestAlarmFromSeveralLoops(t *testing.T) {
+	rt, clock := newSimRuntime(t, 2, true)
+	rnd := newRand(t)
+	home := rt.Loop(0)
+	c := &alarmClient{fired: make(chan time.Duration, 1)}
+	expire := func() {
+		if at := c.due.Load(); at != 0 && clock.Now() >= time.Duration(at) && c.due.CompareAndSwap(at, 0) {
+			c.fired <- clock.Now()
+		}
+	}
+	for i := range 200 {
+		GoOn(rt.Loop(i%2), func() {
+			var at time.Duration
+			for range 1 + rnd.IntN(3) {
+				at = clock.Now() + time.Duration(rnd.Int64N(int64(10*time.Millisecond)))
+				c.due.Store(int64(at))
+				c.Set(home, at, RingFunc(expire))
+				if rnd.IntN(2) == 0 {
+					Yield()
+				}
+			}
+		}).Join()
+		got := <-c.fired
+		if c.due.Load() != 0 {
+			t.Fatal("fired although nothing was due")
+		}
+		_ = got
+	}
+}
+
+// A deadline that is set while the alarm's timer is being moved is not lost: the Set has
+// found the place that the timer is leaving.
+func TestAlarmSetWhileItsTimerMoves(t *testing.T) {
+	rt, clock := newSimRuntime(t, 1, false)
+	l := rt.Loop(0)
+	var rung atomic.Int32
+	ring := RingFunc(func() { rung.Add(1) })
+	var a Alarm
+	run(t, rt, func() {
+		now := l.Now()
+		a.Set(l, now+10*time.Millisecond, ring)
+		a.Set(l, now+time.Hour, ring) // leaves the timer where it is
+		read := a.deadline.Load()     // the first load of queue
+		a.Set(l, now+50*time.Millisecond, ring)
+		for read != 0 { // the rest of it
+			read = a.queueFor(read)
+		}
+	})
+	clock.Advance(60 * time.Millisecond)
+	waitFor(t, "the alarm rings", func() bool { run(t, rt, func() {}); return rung.Load() == 1 })
+}
+
+// A sleep that ended without returning leaves no timer, which would end a later wait.
+func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("thread locks are not seen without the assembly stubs")
+	}
+	rt := newRuntime(t, 1)
+	l := rt.Loop(0)
+	run(t, rt, func() {
+		mustPanic(t, "asleep with a locked thread", func() {
+			runtime.LockOSThread()
+			Sleep(time.Hour)
+		})
+		mustPanic(t, "awaiting with a locked thread", func() {
+			runtime.LockOSThread()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			Await(ctx)
+		})
+		if l.wheel.count != 0 {
+			t.Errorf("%d timers are left", l.wheel.count)
+		}
+		Yield() // what cancel has sent would arrive now
+		if l.cur.notified {
+			t.Error("a wait that is over has woken the task")
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// Options say how a task is spawned. The zero value is what Go uses.
+type Options struct {
+	// Name is shown in reports; empty: the name of the function.
+	Name string
+	// Loop is where the task runs; nil: it starts on the spawner's loop, or, spawned
+	// by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
+	Loop *Loop
+	// Context cancels the task, and all that it spawns, when it ends; nil: that of
+	// the spawning task, if any.
+	Context context.Context
+	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
+	// Entrance, the least important are refused first. 0: neither.
+	Priority int
+
+	scope   *scope // of a Group
+	dropped func() // see extension
+}
+
+// Go runs fn as a new task. Called by a task, the new one starts on the same loop and
+// belongs to the same context; called by a plain goroutine, it starts on a loop of the
+// Default runtime. It never parks. It panics if there is no runtime; if the runtime
+// has been shut down, the task never runs and Join returns ErrShutdown.
+func Go(fn func()) *Task { return goWith(Options{}, fn) }
+
+// GoOn is Go on loop l: no other loop will take the task.
+func GoOn(l *Loop, fn func()) *Task { return goWith(Options{Loop: l}, fn) }
+
+// GoNamed is Go with a name for reports.
+func GoNamed(name string, fn func()) *Task { return goWith(Options{Name: name}, fn) }
+
+// GoContext is Go under ctx: when ctx ends, the waits of the task, and of the tasks
+// that it spawns, end with the error of ctx.
+func GoContext(ctx context.Context, fn func()) *Task { return goWith(Options{Context: ctx}, fn) }
+
+// Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
+// so its memory is used again, and it costs no allocation where tasks come and go.
+func Start(fn func()) {
+	l := comeBack()
+	if l == nil || l.cur == nil || l.cur.innerScope() != nil {
+		goWith(Options{}, fn)
+		return
+	}
+	l.enqueueStart(l.newStart(fn))
+}
+
+func goWith(o Options, fn func()) *Task {
+	t, err := Spawn(o, fn)
+	if err != nil && t == nil {
+		panic(err)
+	}
+	return t
+}
+
+// Spawn is Go with options. It returns ErrShutdown, and a task that has ended, if the
+// runtime has been shut down, and an error and no task if there is no runtime.
+func Spawn(o Options, fn func()) (*Task, error) {
+	if o.Loop != nil {
+		return o.Loop.rt.spawn(comeBack(), o, fn)
+	}
+	if l := comeBack(); l != nil {
+		return l.rt.spawn(l, o, fn)
+	}
+	rt := Default()
+	if rt == nil {
+		return nil, errors.New("task: Go was called, but no runtime runs; start one with capriccio.Run or capriccio.New")
+	}
+	return rt.spawn(nil, o, fn)
+}
+
+// Spawn is like the function Spawn, on this runtime.
+func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
+	l := comeBack()
+	if l != nil && l.rt != rt {
+		l = nil
+	}
+	return rt.spawn(l, o, fn)
+}
+
+// Go is like the function Go, on this runtime.
+func (rt *Runtime) Go(fn func()) *Task {
+	t, _ := rt.Spawn(Options{}, fn)
+	return t
+}
+
+// spawn makes a task. from is the loop on which the caller runs, or nil.
+func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
+	t := &Task{fn: fn, state: stateQueued}
+	t.wait.task = t
+	if o.Name != "" || o.dropped != nil || o.Priority != 0 {
+		e := t.extend()
+		e.name, e.dropped, e.priority = o.Name, o.dropped, clampPriority(o.Priority)
+	}
+	s := o.scope
+	if s == nil {
+		s = newScope(o.Context)
+	}
+	if s == nil && o.Context == nil && from != nil && from.cur != nil {
+		s = from.cur.innerScope()
+	}
+	return t, rt.place(from, o.Loop, s, t)
+}
+
+// place puts t into the queue where it will be found.
+func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
+	if s != nil {
+		s.add(t)
+	}
+	switch {
+	case from != nil && on == nil:
+		from.number(t)
+		from.enqueueStart(t)
+		return nil
+	case from != nil && on == from:
+		from.number(t)
+		from.enqueue(t)
+		return nil
+	}
+	step := uint64(len(rt.loops)) + 1
+	t.id = rt.spawned.Add(1)*step - 1
+	m := message{kind: msgStart, t: t}
+	if on != nil {
+		m.kind = msgStartHere
+	} else {
+		on = rt.NextLoop()
+	}
+	if !on.send(m) {
+		on.drop(t)
+		return ErrShutdown
+	}
+	return nil
+}
+
+// drop ends t, which will never start.
+func (l *Loop) drop(t *Task) {
+	t.state = stateFinished
+	if s := t.extra().scope; s != nil {
+		s.remove(t)
+	}
+	if dropped := t.extra().dropped; dropped != nil {
+		dropped()
+	}
+	t.signalEnd(ErrShutdown)
+}
+
+// Start runs fn as a new task on l, without a handle. It is for pollers, which start a
+// task when something happens, and may be called only on l: from Poll, from a
+// function that l calls, or by a task of l. It never parks and, as tasks made by it
+// are used again, does not allocate.
+func (l *Loop) Start(fn func()) {
+	if coro.RunsFree(&l.curG) || comeBack() == l {
+		l.enqueue(l.newStart(fn))
+		return
+	}
+	l.Post(func() { l.enqueue(l.newStart(fn)) })
+}
+
+// newStart makes a task that is used again.
+func (l *Loop) newStart(fn func()) *Task {
+	t := l.spare
+	if t != nil {
+		l.spare = t.next
+		t.next = nil
+		l.spares--
+	} else {
+		t = new(Task)
+	}
+	t.wait.task = t
+	t.recycle = true
+	t.fn = fn
+	l.number(t)
+	return t
+}
+
+// steal moves tasks that have not started from a busy loop to l, which is idle. It
+// returns whether there were any.
+func (rt *Runtime) steal(l *Loop) bool {
+	for i := 1; i < len(rt.loops); i++ {
+		victim := rt.loops[(l.index+i)%len(rt.loops)]
+		taken := victim.starts.steal(maxSteal)
+		if taken.n == 0 {
+			continue
+		}
+		k := taken.n
+		victim.Post(func() { victim.lost(k) })
+		for t := taken.pop(); t != nil; t = taken.pop() {
+			l.enqueueStart(t)
+		}
+		return true
+	}
+	return false
+}
+
+// wakeIdle gets an idle loop to look for tasks to steal, as there are some on l.
+func (rt *Runtime) wakeIdle(l *Loop) {
+	if rt.idleLoops.Load() == 0 {
+		return
+	}
+	for i := 1; i < len(rt.loops); i++ {
+		if other := rt.loops[(l.index+i)%len(rt.loops)]; other.sleeping.Load() {
+			other.nudge()
+			return
+		}
+	}
+}
+
+// number gives t its ID. With n loops, loop i deals out i plus multiples of n+1, and
+// the runtime itself, for tasks spawned from outside of a loop, n plus multiples.
+func (l *Loop) number(t *Task) {
+	l.lastID += uint64(len(l.rt.loops)) + 1
+	t.id = l.lastID
+}

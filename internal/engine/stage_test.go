@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStageLetsOneInAtATime(t *testing.T) {
+	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loops := range []int{1, 2, 8} {
+		rt := newRuntime(t, loops)
+		inside, most, done := 0, 0, 0
+		everyone(t, rt, 40, func(i int) {
+			for range 5 {
+				s.Do(func() { // unsynchronised otherwise: the race detector is the judge
+					inside++
+					most = max(most, inside)
+					if i%7 == 0 {
+						Yield()
+					}
+					inside--
+					done++
+				})
+			}
+		})
+		rt.Close()
+		if most != 1 || done != 200 {
+			t.Errorf("%d loops: %d at a time, %d in all; want 1 and 200", loops, most, done)
+		}
+	}
+}
+
+func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
+	if _, err := NewStage(""); err == nil {
+		t.Error("a stage without name")
+	}
+	name := fmt.Sprintf("%s %d", t.Name(), len(StageNames()))
+	if _, err := NewStage(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewStage(name); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("the same name again: %v", err)
+	}
+	defer func(all []*Stage) { stages.all = all }(stages.all)
+	for i := len(StageNames()); i < MaxStages; i++ {
+		if _, err := NewStage(fmt.Sprint("filling up ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := NewStage("one too many"); err == nil || !strings.Contains(err.Error(), "64") {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func newStage(t *testing.T) *Stage {
+	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// readyCount counts how often the task of a name has become ready. Loop-private.
+type readyCount struct {
+	name  string
+	count int
+}
+
+func (r *readyCount) Parked(*Task, Reason, uint64) NodeID { return 1 }
+func (r *readyCount) Turn()                               {}
+func (r *readyCount) Resumed(*Task)                       {}
+func (r *readyCount) Finished(*Task)                      {}
+func (r *readyCount) Ready(t *Task) {
+	if t.Name() == r.name {
+		r.count++
+	}
+}
+
+// Figure 3 of the paper: an operation starts two others, and goes on when both are done.
+func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
+	s := newStage(t)
+	seen := &readyCount{name: "caller"}
+	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, NewObserver: func(*Loop) Observer { return seen }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	caller, err := rt.Spawn(Options{Name: "caller"}, func() {
+		var c Children
+		order := ""
+		a, err1 := Invoke(&c, s, func() int { Yield(); order += "a"; return 1 })
+		b, err2 := Invoke(&c, s, func() string { Yield(); order += "b"; return "two" })
+		if err1 != nil || err2 != nil || order != "" {
+			t.Errorf("started: %v, %v, order %q; want the caller to go on at once", err1, err2, order)
+		}
+		before := seen.count
+		c.Wait()
+		x, errA := a.Get()
+		y, errB := b.Get()
+		if x != 1 || y != "two" || errA != nil || errB != nil || order != "ab" {
+			t.Errorf("%v %v, %v %v, order %q", x, errA, y, errB, order)
+		}
+		if n := seen.count - before; n != 1 {
+			t.Errorf("the caller became ready %d times, want once", n)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caller.Join(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnOperationThatPanicsHasAnError(t *testing.T) {
+	s := newStage(t)
+	rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, OnPanic: func(*PanicError) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	if err := rt.Go(func() {
+		var c Children
+		bad, _ := Invoke(&c, s, func() int { panic("of a test") })
+		good, _ := Invoke(&c, s, func() int { return 1 })
+		c.Wait()
+		if _, err := bad.Get(); err == nil || !strings.Contains(err.Error(), s.name) {
+			t.Errorf("Get of the one that panicked: %v", err)
+		}
+		if n, err := good.Get(); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}).Join(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
+	s := newStage(t)
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	if err := rt.Go(func() {
+		s.Enough(true)
+		var c Children
+		started := false
+		caller := Go(func() {
+			if _, err := Invoke(&c, s, func() int { return 1 }); err != nil {
+				t.Error(err)
+			}
+			started = true
+		})
+		for range 5 {
+			Yield()
+		}
+		if started {
+			t.Error("started although the stage has enough")
+		}
+		s.Enough(false)
+		caller.Join()
+		c.Wait()
+		s.Enough(true)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := Under(ctx, func() error { _, err := Invoke(&c, s, func() int { return 1 }); return err }); !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled task: %v", err)
+		}
+	}).Join(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestThresholdsAreThoseOfTheName(t *testing.T) {
+	s := newStage(t)
+	s.SetThresholds(10, time.Second)
+	if n, d := StageThresholds(s.name); n != 10 || d != time.Second {
+		t.Errorf("%d, %v", n, d)
+	}
+	if n, d := StageThresholds("no such stage"); n != 0 || d != 0 {
+		t.Errorf("of no stage: %d, %v", n, d)
+	}
+}
+
+func TestPartition(t *testing.T) {
+	for _, loops := range []int{1, 2, 3, 7, 64} {
+		count := make([]int, loops)
+		for key := range uint64(10_000) {
+			p := Partition(key, loops)
+			if p != Partition(key, loops) {
+				t.Fatal("not the same twice")
+			}
+			count[p]++
+		}
+		for loop, n := range count {
+			if want := 10_000 / loops; n < want*7/10 || n > want*13/10 {
+				t.Errorf("loop %d of %d has %d keys, want about %d", loop, loops, n, want)
+			}
+		}
+	}
+	if Partition(5, 0) != 0 {
+		t.Error("without loops")
+	}
+}
+
+func TestGoForRunsOnTheLoopOfTheKey(t *testing.T) {
+	rt := newRuntime(t, 3)
+	defer rt.Close()
+	for key := range uint64(50) {
+		loop := -1
+		if err := rt.Go(func() {
+			GoFor(key, func() { loop = CurrentLoop().Index() }).Join()
+		}).Join(); err != nil {
+			t.Fatal(err)
+		}
+		if loop != Partition(key, 3) {
+			t.Errorf("key %d ran on loop %d, want %d", key, loop, Partition(key, 3))
+		}
+	}
+}
+
+func TestWithPriorityLastsAsLongAsItsFunction(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	if err := rt.Go(func() {
+		SetPriority(3)
+		got := func() int { return int(Current().extra().priority) }
+		WithPriority(100, func() {
+			if got() != 31 {
+				t.Errorf("%d within, want 31, the highest", got())
+			}
+		})
+		func() {
+			defer func() { _ = recover() }()
+			WithPriority(-5, func() { panic("gone") })
+		}()
+		if got() != 3 {
+			t.Errorf("%d after, want 3", got())
+		}
+	}).Join(); err != nil {
+		t.Fatal(err)
+	}
+}

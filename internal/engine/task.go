@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
+// shut down. errors.Is(ErrShutdown, context.Canceled) holds.
+var ErrShutdown error = shutdownError{}
+
+type shutdownError struct{}
+
+func (shutdownError) Error() string        { return "task: the runtime is shut down" }
+func (shutdownError) Is(target error) bool { return target == context.Canceled }
+
+// ErrGoexit is what Join returns for a task that ended by runtime.Goexit.
+var ErrGoexit = errors.New("task: ended by runtime.Goexit")
+
+// taskState is where a task is in its life.
+//
+//	          picked               park                wake
+//	queued ───────────▶ running ───────────▶ parked ───────────▶ queued
+//	                       │
+//	                       └─ function returned ─▶ finished
+type taskState uint8
+
+const (
+	stateQueued taskState = iota // in a run queue, the start queue or an inbox
+	stateRunning
+	stateParked
+	stateFinished
+)
+
+var stateNames = [...]string{"ready", "running", "parked", "finished"}
+
+// A Task is one cooperative thread of control. It is made by Go and its relatives;
+// there is no other use of the zero value.
+//
+// Fields without a remark are loop-private: only the goroutines of the task's loop
+// touch them, one of which runs at a time.
+type Task struct {
+	wait      Waiter    // its one wait at a time
+	loop      *Loop     // fixed once started
+	worker    *worker   // nil before the start and after the end
+	next      *Task     // in a run queue
+	on        WaitPoint // what it waits for while parked, or nil
+	state     taskState
+	why       Reason
+	notified  bool         // woken since it last parked; see Waiter
+	cancelled bool         // its context has ended
+	fixed     bool         // parked where cancellation does not wake it
+	seen      bool         // the observer was told of the wait, not yet of its end
+	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
+	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
+	awaited   atomic.Int32 // see awaited.go
+	node      NodeID
+	fn        func() // what it runs
+
+	allPrev, allNext *Task // in Loop.tasks
+	ext              atomic.Pointer[extension]
+	id               uint64
+}
+
+// An extension holds what few tasks have. It is made by whoever first needs it: at the
+// spawn, by the task, by a joiner or by the end. The fields without a remark are fixed
+// before the start.
+type extension struct {
+	name     string
+	scope    *scope      // whose context cancels the task, or nil
+	index    int32       // in scope.in; guarded by scope.mu
+	priority int8        // loop-private once started
+	dropped  func()      // called if the task ends without having been started, or nil
+	under    *scope      // loop-private: of the innermost Under
+	locals   map[any]any // loop-private
+	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
+
+	// See pile; loop-private.
+	piled   time.Duration // when it began to wait there
+	kind    uint32        // what Entrance.As has said
+	detail  uint32        // likewise
+	heading uint8         // bits of the piles that it was let in for and has not reached
+
+	detached uint32 // loop-private: how often the loop was taken from it
+	firm     bool   // loop-private: its waits go on although the runtime shuts down
+
+	mu      sync.Mutex
+	done    bool       // guarded by mu
+	err     error      // guarded by mu
+	joiners waiterList // guarded by mu
+}
+
+// noExtension stands for the extension of a task that has none.
+var noExtension extension
+
+// extra returns the extension of t for reading.
+func (t *Task) extra() *extension {
+	if e := t.ext.Load(); e != nil {
+		return e
+	}
+	return &noExtension
+}
+
+// extend returns the extension of t, which it makes if there is none.
+func (t *Task) extend() *extension {
+	if e := t.ext.Load(); e != nil {
+		return e
+	}
+	t.ext.CompareAndSwap(nil, new(extension))
+	return t.ext.Load()
+}
+
+// reset makes of t, which has ended and of which nobody has a pointer, a task to start anew. A
+// lock that it has left locked may still count in awaited.
+func (t *Task) reset() {
+	t.wait = Waiter{}
+	t.state, t.why, t.node = stateQueued, ReasonNone, 0
+	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
+	t.startsAt = 0
+	t.fn = nil
+	t.ext.Store(nil)
+	t.id = 0
+}
+
+// ID is a number that no other task of the runtime has had.
+func (t *Task) ID() uint64 { return t.id }
+
+// Name is the name given to the task, else that of its function. It does not change
+// after the start.
+func (t *Task) Name() string {
+	if name := t.extra().name; name != "" {
+		return name
+	}
+	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
+		return f.Name()
+	}
+	return "task"
+}
+
+// String returns the name and the number of the task.
+func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.id, 10) }
+
+// Node is the node of the blocking graph at which the task last waited. It may be
+// called on the task's loop only.
+func (t *Task) Node() NodeID { return t.node }
+
+// Note returns the pointer that the observer of the loop has put down with SetNote for
+// t, which has started and not finished; nil if it has not. For observers.
+func (t *Task) Note() unsafe.Pointer { return t.worker.note }
+
+// SetNote puts p down, until the task has finished. For observers.
+func (t *Task) SetNote(p unsafe.Pointer) { t.worker.note = p }
+
+// Current returns the calling task, nil on a plain goroutine. It never parks.
+func Current() *Task {
+	l := comeBack()
+	if l == nil || l.cur == nil {
+		return nil
+	}
+	l.cur.recycle = false
+	return l.cur
+}
+
+// CurrentRuntime is the runtime of the caller: of its task, else Default.
+func CurrentRuntime() *Runtime {
+	if l := comeBack(); l != nil {
+		return l.rt
+	}
+	return Default()
+}
+
+// CurrentLoop returns the loop of the calling task, nil on a plain goroutine. In a
+// function that a poller calls from Poll it is the poller's loop.
+func CurrentLoop() *Loop { return comeBack() }
+
+// Context returns the context whose end cancels the calling task: the one that it, or
+// the nearest of the tasks that spawned it, was given, else the runtime's own, which
+// ends when the runtime shuts down. On a plain goroutine it is context.Background.
+func Context() context.Context {
+	l := comeBack()
+	if l == nil || l.cur == nil {
+		return context.Background()
+	}
+	if s := l.cur.innerScope(); s != nil {
+		return s.ctx
+	}
+	return l.rt.ctx
+}
+
+// innerScope is the scope that what t spawns belongs to.
+func (t *Task) innerScope() *scope {
+	e := t.extra()
+	if e.under != nil {
+		return e.under
+	}
+	return e.scope
+}
+
+// endedContext returns the innermost of the contexts of t that have ended, or nil.
+func (t *Task) endedContext() context.Context {
+	if i := t.extra(); i != &noExtension {
+		for s := i.under; s != nil; s = s.outer {
+			if s.ctx.Err() != nil {
+				return s.ctx
+			}
+			if s.shields {
+				return nil
+			}
+		}
+	}
+	if s := t.extra().scope; s != nil && s.ctx.Err() != nil {
+		return s.ctx
+	}
+	if t.loop.cancelAll {
+		return t.loop.rt.ctx
+	}
+	return nil
+}
+
+// cancelError is what the waits of t return once it is cancelled.
+func (t *Task) cancelError() error {
+	ctx := t.endedContext()
+	if ctx == nil {
+		panic("task: broken invariant: " + t.String() + " is cancelled but no context of it has ended")
+	}
+	return contextError(ctx)
+}
+
+// contextError returns an error that is both the context's error and its cause.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// Err returns nil as long as the calling task is not cancelled, then the error that
+// every wait that can fail returns at once. It is nil on a plain goroutine.
+func Err() error {
+	l := comeBack()
+	if l == nil || l.cur == nil || !l.cur.cancelled {
+		return nil
+	}
+	return l.cur.cancelError()
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUserFrame(t *testing.T) {
+	var stack string
+	slices.SortFunc([]int{2, 1}, func(int, int) int { stack = string(debug.Stack()); return 0 })
+	if got := userFrame(stack); !strings.HasPrefix(got, "github.com/capriccio-go/capriccio/internal/engine.TestUserFrame.func1 ") || !strings.Contains(got, "userframe_test.go:") {
+		t.Errorf("the frame is %q, of\n%s", got, stack)
+	}
+	const own = "goroutine 7 [chan receive, 2 minutes]:\n" +
+		"github.com/capriccio-go/capriccio/netpoll.(*Conn).Read(0x1)\n\t/m/netpoll/conn.go:1 +0x1\n"
+	for what, want := range map[string]string{
+		own: "",
+		own + "example.com/x/server.(*T).serve(...)\n\t/src/x/server.go:7\n":                          "example.com/x/server.(*T).serve /src/x/server.go:7",
+		own + "github.com/capriccio-go/capriccio/knot.(*conn).serve(0x1)\n\t/m/knot/conn.go:3 +0x1\n": "github.com/capriccio-go/capriccio/knot.(*conn).serve /m/knot/conn.go:3",
+		"":                         "",
+		"goroutine 1 [running]:\n": "",
+	} {
+		if got := userFrame(what); got != want {
+			t.Errorf("%q: %q, want %q", what, got, want)
+		}
+	}
+	if root := libraryRoot(); root != "" && !strings.HasSuffix(root, "/src/") {
+		t.Errorf("the standard library is in %q", root)
+	}
+	library := "goroutine 7 [sleep]:\ntime.Sleep(0x1)\n\t" + libraryRoot() + "time/sleep.go:1 +0x1\nmain.main()\n\t/src/x.go:7\n"
+	if got, want := userFrame(library), "main.main /src/x.go:7"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := goroutineState(own); got != "chan receive" {
+		t.Errorf("the state is %q", got)
+	}
+}
+
+// The report of a step that goes on tells where in the program the task is, and what it does there.
+func TestWatchdogShowsTheProgram(t *testing.T) {
+	log := make(records, 100)
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)); c.HoldLimit = time.Millisecond })
+	blocked := make(chan bool)
+	k := rt.Go(func() { <-blocked })
+	for line := range log {
+		if strings.Contains(line, "still does") {
+			if !strings.Contains(line, "TestWatchdogShowsTheProgram.func2") || !strings.Contains(line, `doing="chan receive"`) {
+				t.Errorf("the report is %s", line)
+			}
+			break
+		}
+	}
+	close(blocked)
+	k.Join()
+}

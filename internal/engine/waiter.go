@@ -1,0 +1,404 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A Waiter stands for one caller, a task or a plain goroutine, that is about to wait.
+// It is what packages that make others wait are built on; programs do not need it.
+//
+// The protocol: the caller gets its Waiter with Self, publishes the pointer where the
+// waker will look for it, and calls Wait. Whoever removes it from there, exactly once
+// and atomically, must then call Wake, exactly once; Wake may come before Wait. If
+// Wait returns an error, the task's context has ended and the WaitPoint has removed the
+// Waiter; if somebody else was faster, Wait returns nil, after the Wake. In the end, Release.
+//
+// That every publication ends in one Wake or in a removal is what makes a lost or a
+// misdirected wake impossible; no sequence numbers are needed.
+type Waiter struct {
+	task       *Task // nil for a plain goroutine
+	next, prev *Waiter
+	tag        int64 // the primitive's own: how much it waits for
+}
+
+// A threadWaiter is the Waiter of a plain goroutine.
+type threadWaiter struct {
+	Waiter
+	woken chan struct{} // capacity 1, so that Wake never blocks
+}
+
+var threadWaiters = sync.Pool{New: func() any { return newThreadWaiter() }}
+
+func newThreadWaiter() *threadWaiter { return &threadWaiter{woken: make(chan struct{}, 1)} }
+
+func (w *Waiter) thread() *threadWaiter { return (*threadWaiter)(unsafe.Pointer(w)) }
+
+// Self returns the Waiter of the calling task or goroutine. It never parks. A task
+// has one, so it can wait for one thing at a time. It panics on a loop's own
+// goroutine, which must not wait (functions called by a poller, by Post or by an Alarm).
+func Self() *Waiter {
+	return selfOn(here())
+}
+
+// selfOn is Self for a caller who knows that it runs on l, nil for a plain goroutine.
+func selfOn(l *Loop) *Waiter {
+	if l != nil {
+		return &l.current().wait
+	}
+	if coro.Simulated() { // a channel must stay in its bubble of testing/synctest
+		return &newThreadWaiter().Waiter
+	}
+	return &threadWaiters.Get().(*threadWaiter).Waiter
+}
+
+// current is l.cur for callers that are about to wait.
+func (l *Loop) current() *Task {
+	if l.cur == nil {
+		l.release()
+		panic("task: a function that runs on a loop's own goroutine (called by a poller, Post or an Alarm) must not wait; start a task")
+	}
+	return l.cur
+}
+
+// Release gives the Waiter back; it must not be published any more.
+func (w *Waiter) Release() {
+	if w.task == nil && !coro.Simulated() {
+		threadWaiters.Put(w.thread())
+	}
+}
+
+// Loop returns the loop on which the waiting task runs, nil for a plain goroutine.
+func (w *Waiter) Loop() *Loop {
+	if t := w.task; t != nil {
+		return t.loop
+	}
+	return nil
+}
+
+// A WaitPoint is where a Waiter is published: what the task waits on. It may be a
+// WaitDescriber too, and an Unwinder.
+type WaitPoint interface {
+	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by
+	// somebody else, who has called Wake or is about to; or what was begun can't be taken back,
+	// only cut short, and Wake will come. It is called on the loop of the waiting task, at most
+	// once for each wait, and must not park.
+	Withdraw(w *Waiter) bool
+}
+
+// An Unwinder is a WaitPoint that is told, after Withdraw, if the wait does not return but ends
+// the task, because the runtime shuts down or the task has locked its thread. The task's deferred
+// functions run after that. A wait at any other point returns even then if Withdraw has failed, as
+// what was waited for is the task's; at an Unwinder it ends the task when the Wake has come.
+type Unwinder interface {
+	WaitPoint
+	Unwound(w *Waiter)
+}
+
+// Wait waits until Wake has been called. It returns an error if the task is cancelled (see
+// Context) before or meanwhile and at has withdrawn w: nobody calls Wake then. With a nil at
+// nothing but Wake ends it. A plain goroutine waits without such an end. Wait is called by the
+// owner of the Waiter, and parks.
+func (w *Waiter) Wait(why Reason, at WaitPoint) error {
+	t := w.task
+	if t == nil {
+		<-w.thread().woken
+		return nil
+	}
+	t.beOnLoop()
+	if to := t.beginPark(why, at, at != nil); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	err := t.endPark()
+	if err != nil && !at.Withdraw(w) {
+		w.absorb()
+		err = nil
+	}
+	return err
+}
+
+// waitUntil is Wait that the end of ctx ends too if the caller is a plain goroutine.
+func (w *Waiter) waitUntil(ctx context.Context, why Reason, at WaitPoint) error {
+	if w.task != nil {
+		return w.Wait(why, at)
+	}
+	select {
+	case <-w.thread().woken:
+		return nil
+	case <-ctx.Done():
+	}
+	if at.Withdraw(w) {
+		return contextError(ctx)
+	}
+	w.absorb()
+	return nil
+}
+
+// absorb waits for a Wake that is certain to come. It does not end when the task is
+// cancelled.
+func (w *Waiter) absorb() {
+	if w.task == nil {
+		<-w.thread().woken
+		return
+	}
+	w.task.beOnLoop()
+	w.task.park(w.task.why, nil, false)
+}
+
+// waitFully is Wait that no cancellation ends.
+func (w *Waiter) waitFully(why Reason, at WaitPoint) {
+	if w.task == nil {
+		<-w.thread().woken
+		return
+	}
+	w.task.park(why, at, false)
+}
+
+// Wake ends the wait. It never parks or blocks and may be called from any goroutine;
+// on the loop of the waiting task it costs a few nanoseconds, elsewhere it takes a
+// lock and, if that loop sleeps, a system call.
+func (w *Waiter) Wake() {
+	w.wakeFrom(here())
+}
+
+// WakeAhead is Wake for a task that a disk has served, or something like it: with the policy
+// fifo it goes ahead of others, see runQueue.
+func (w *Waiter) WakeAhead() {
+	t := w.task
+	switch l := here(); {
+	case t == nil || !t.loop.single:
+		w.wakeFrom(l)
+	case t.loop == l:
+		l.notifyAhead(t)
+	default:
+		t.loop.send(message{kind: msgWakeAhead, t: t})
+	}
+}
+
+// wakeFrom is Wake called on loop l, nil for a plain goroutine.
+func (w *Waiter) wakeFrom(l *Loop) {
+	t := w.task
+	switch {
+	case t == nil:
+		w.thread().woken <- struct{}{}
+		if l != nil {
+			l.woke = true
+		}
+	case t.loop == l:
+		l.notify(t)
+	default:
+		t.loop.send(message{kind: msgWake, t: t})
+	}
+}
+
+// notify delivers a Wake to t, a task of l, on l.
+func (l *Loop) notify(t *Task) {
+	t.notified = true
+	if t.state == stateParked {
+		if l.taskCount > coldTasks {
+			if l.backlog() == 0 { // t runs next
+				lookAhead(t.worker, t.worker)
+			} else {
+				coro.Prefetch(unsafe.Pointer(t.worker))
+			}
+		}
+		l.makeReady(t)
+	}
+}
+
+// notifyAhead is notify for WakeAhead.
+func (l *Loop) notifyAhead(t *Task) {
+	t.notified = true
+	if t.state == stateParked {
+		l.leaves(t)
+		l.goAhead(t)
+	}
+}
+
+// park is the one place where tasks wait. The caller is t itself, running. It returns
+// nil when t has been notified, or, if t may be cancelled here, the reason of that.
+//
+// It consists of beginPark, the switch, and endPark. The few callers for which 5 ns
+// matter put the three into their own frame, see coro.Pass.
+func (t *Task) park(why Reason, at WaitPoint, cancellable bool) error {
+	if to := t.beginPark(why, at, cancellable); to != nil {
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	return t.endPark()
+}
+
+// beginPark returns whom to switch to, nil if there is no need to wait.
+func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party {
+	l := t.loop
+	if l.lockSeen {
+		t.refuseWait(at)
+	}
+	t.on = at
+	if t.notified || l.unwinding || cancellable && t.cancelled && !t.givesWay() {
+		return nil
+	}
+	t.fixed = !cancellable
+	t.why = why
+	if l.observed {
+		t.seen = true
+		t.observe(why)
+		if l.piles != nil {
+			l.pileUp(t)
+		}
+	}
+	t.state = stateParked
+	if cancellable && t.cancelled {
+		l.makeReady(t)
+	}
+	return l.handOver(t)
+}
+
+// givesWay reports whether t, which is cancelled, is to let others run before its wait
+// fails: now and then it must, as it may ignore the errors of its waits for ever.
+func (t *Task) givesWay() bool {
+	t.loop.refusals++
+	return t.loop.refusals%64 == 0
+}
+
+// endPark says how the wait that beginPark began has ended. What t waited for stays in
+// t.on until the next wait or the end.
+func (t *Task) endPark() error {
+	if t.seen {
+		t.seen = false
+		t.loop.observer.Resumed(t)
+	}
+	if t.notified {
+		t.notified = false
+		return nil
+	}
+	return t.endParkSlow()
+}
+
+func (t *Task) endParkSlow() error {
+	l := t.loop
+	if l.unwinding {
+		t.unwind()
+	}
+	if t.notified {
+		t.notified = false
+		return nil
+	}
+	return t.cancelError()
+}
+
+// withdraw ends the wait of t at a point for good, and reports false if that is not possible:
+// then a Wake is certain to come.
+func (t *Task) withdraw(at WaitPoint) bool {
+	if at == nil || t.extra().firm || !at.Withdraw(&t.wait) {
+		return false
+	}
+	if u, ok := at.(Unwinder); ok {
+		u.Unwound(&t.wait)
+	}
+	return true
+}
+
+// unwind ends t, whose wait is not over, because the runtime shuts down. But if what it
+// waits for has been given to it already, t takes that and ends at its next wait, see Unwinder.
+func (t *Task) unwind() {
+	l, at := t.loop, t.on
+	if t.withdraw(at) {
+		t.on = nil
+		runtime.Goexit()
+	}
+	for !t.notified {
+		t.fixed = true
+		if l.observed {
+			t.observe(t.why)
+		}
+		t.state = stateParked
+		if to := l.handOver(t); to != nil {
+			coro.Switch(&t.worker.Party, to)
+		}
+		if l.observed {
+			l.observer.Resumed(t)
+		}
+	}
+	if u, ok := at.(Unwinder); ok && !t.extra().firm {
+		t.notified, t.on = false, nil
+		u.Unwound(&t.wait)
+		runtime.Goexit()
+	}
+}
+
+// YieldAt is Yield at a place that has a name: a stage boundary, which the blocking graph
+// shows under that name, apart from other names at the same place. Names are meant to be
+// few, constants of the program.
+func YieldAt(name string) {
+	if l := comeBack(); l != nil && l.cur != nil && l.observed {
+		l.label = name
+	}
+	Yield()
+}
+
+// Label is the argument of At while the observer hears of that wait, else empty. It may
+// be called by Observer.Parked only.
+func (l *Loop) Label() string { return l.label }
+
+// observe tells the observer that t, which runs, waits or passes where it is.
+func (t *Task) observe(why Reason) {
+	l := t.loop
+	print := coro.Fingerprint(l.base)
+	if t.worker.onChunk() {
+		print ^= t.worker.asChunk().print
+	}
+	if l.label != "" {
+		print = l.labelled(print)
+	}
+	t.node = l.observer.Parked(t, why, print+uint64(why))
+	l.label = ""
+}
+
+// labelled is the fingerprint of a place with the label.
+func (l *Loop) labelled(print uint64) uint64 {
+	for i := range len(l.label) {
+		print = (print ^ uint64(l.label[i])) * 0x100000001b3
+	}
+	return print
+}
+
+// Yield lets every task of the loop that is ready run before the caller goes on; but of
+// several that a disk has served at once some may follow. On a plain goroutine it is
+// runtime.Gosched.
+func Yield() {
+	l := comeBack()
+	if l == nil || l.cur == nil {
+		runtime.Gosched()
+		return
+	}
+	t := l.cur
+	if l.lockSeen {
+		t.refuseTied()
+	}
+	t.why = ReasonYield
+	if l.observed {
+		t.observe(ReasonYield)
+	}
+	t.state = stateQueued
+	l.enqueue(t)
+	if to := l.handOver(t); to != nil {
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	if l.observed {
+		l.observer.Resumed(t)
+	}
+	if l.unwinding {
+		runtime.Goexit()
+	}
+}
+
+// coldTasks is how many tasks a loop must have for looking ahead to pay: fewer stay in
+// the processor's caches by themselves.
+const coldTasks = 256

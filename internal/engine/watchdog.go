@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A watchdog is the goroutine that looks after the loops of a runtime: it notices
+// steps that take too long, and that all tasks wait for each other. It sleeps while
+// all loops do.
+type watchdog struct {
+	rt     *Runtime
+	stop   chan struct{}
+	done   chan struct{}
+	kick   chan struct{} // a loop has woken up; capacity 1
+	dozing atomic.Bool
+
+	seen     []sighting   // private to the goroutine
+	reported atomic.Int64 // when the last report was made, loop clock
+	muted    atomic.Int64 // reports not made since then
+	overruns atomic.Uint64
+
+	deadlock string    // private to the goroutine: the last one reported
+	knot     string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
+	lastBusy time.Time // private to the goroutine: of lookBusy
+	native   nativePlaces
+}
+
+// A sighting is the step at which the watchdog first saw a loop.
+type sighting struct {
+	step  uint64
+	since time.Time
+
+	delay time.Duration // processDelay when the step was first found unfinished; 0: not yet
+
+	marked, told bool
+}
+
+const (
+	minWatch       = 100 * time.Microsecond // between two looks
+	reportInterval = time.Second            // at most one watchdog report in that time
+	deadlockAfter  = time.Second            // of rest
+	stillHeld      = 100                    // multiple of the limit after which a step that goes on is reported
+	maxStackDump   = 10_000                 // goroutines; with more, no stacks of a step that goes on
+)
+
+func startWatchdog(rt *Runtime) *watchdog {
+	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), seen: make([]sighting, len(rt.loops))}
+	if rt.cfg.HoldLimit < 0 {
+		close(w.done)
+		return w
+	}
+	go w.run()
+	return w
+}
+
+func (w *watchdog) close() {
+	close(w.stop)
+	<-w.done
+}
+
+// Overruns is the number of steps that took longer than Config.HoldLimit.
+func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
+
+func (w *watchdog) run() {
+	defer close(w.done)
+	interval := max(w.rt.cfg.HoldLimit/2, minWatch)
+	if after := w.rt.cfg.DetachAfter; w.detaches() && after < interval {
+		interval = max(after, minWatch)
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+		}
+		if w.look() {
+			w.lookBusy(time.Now())
+			continue
+		}
+		tick.Stop()
+		if !w.doze(interval) {
+			return
+		}
+		tick.Reset(interval)
+	}
+}
+
+// look checks every loop. It returns false if all have slept since the last look.
+func (w *watchdog) look() (busy bool) {
+	now := time.Now()
+	for i, l := range w.rt.loops {
+		s := &w.seen[i]
+		step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
+		switch {
+		case step != s.step:
+			*s = sighting{step: step, since: now}
+			busy = true
+		case l.sleeping.Load():
+			*s = sighting{step: step, since: now}
+		case !l.runsTask(): // it has just been woken, or is asking its poller
+			*s = sighting{step: step, since: now}
+			busy = true
+		default:
+			busy = true
+			if s.delay == 0 {
+				s.delay, _ = processDelay()
+			}
+			held := now.Sub(s.since)
+			if held >= w.rt.cfg.DetachAfter && l.detachable() {
+				if d := w.claim(l, step); d != nil {
+					go d.standIn()
+					*s = sighting{step: step, since: now}
+					continue
+				}
+			}
+			if held >= w.rt.cfg.HoldLimit {
+				w.held(l, s, held)
+			}
+		}
+	}
+	return busy
+}
+
+// detaches reports whether tasks of any loop can be detached.
+func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
+
+// runsTask reports whether a task runs on l at this moment. For the watchdog.
+func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
+
+// held is called when a step of l has taken at least for.
+func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
+	if !s.marked {
+		s.marked = true
+		l.overrunSince.Store(s.since.UnixNano())
+		l.overrunDelay.Store(int64(s.delay))
+		l.overrun.Store(s.step)
+	}
+	if lasted < stillHeld*w.rt.cfg.HoldLimit || s.told || !w.mayReport() {
+		return
+	}
+	s.told = true
+	stack := "(too many goroutines to take it)"
+	if runtime.NumGoroutine() <= maxStackDump {
+		stack = runningStacks()
+	}
+	if o, ok := l.observer.(OverrunObserver); ok {
+		o.Overran("", lasted, stack, false)
+	}
+	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
+		"loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
+}
+
+// mayReport limits the rate of reports.
+func (w *watchdog) mayReport() bool {
+	now := time.Now().UnixNano()
+	last := w.reported.Load()
+	if now-last < int64(reportInterval) || !w.reported.CompareAndSwap(last, now) {
+		w.muted.Add(1)
+		return false
+	}
+	return true
+}
+
+// reportOverrun is called by a task that seems to have held l too long, at the end of
+// its step; "until" in the report is where in the program that is. The time in which threads of the process had to wait for a processor does
+// not count, or on a machine with too much to do every step would be found too long;
+// the kernel adds it up only when they run again, so the watchdog can't know it.
+func (l *Loop) reportOverrun() {
+	step := l.overrun.Swap(0)
+	if step != l.switches || l.cur == nil {
+		return
+	}
+	w := l.rt.watch
+	lasted := time.Duration(time.Now().UnixNano() - l.overrunSince.Load())
+	if delay, ok := processDelay(); ok {
+		lasted -= delay - time.Duration(l.overrunDelay.Load())
+	}
+	if lasted < l.rt.cfg.HoldLimit {
+		return
+	}
+	w.overruns.Add(1)
+	report, stack := w.mayReport(), ""
+	if report {
+		stack = string(debug.Stack()) + l.chunkCallers()
+	}
+	if o, ok := l.observer.(OverrunObserver); ok {
+		o.Overran(l.cur.String(), lasted, stack, true)
+	}
+	if !report {
+		return
+	}
+	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", userFrame(stack),
+		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
+}
+
+// logStack is what the log has of the stack of a step: nothing if an observer keeps it, as
+// then people who only run the program are spared many lines.
+func (l *Loop) logStack(stack string) string {
+	if _, ok := l.observer.(OverrunObserver); ok {
+		return "in the dump of the blocking graph"
+	}
+	return stack
+}
+
+// runningStacks returns the stacks of the goroutines that are not parked and run tasks, or
+// iterators of iter.Pull, which may run for one.
+func runningStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for _, g := range strings.Split(string(buf), "\n\n") {
+		head, _, _ := strings.Cut(g, "\n")
+		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, "task.(*worker).runTask") || strings.Contains(g, chunkRoot+"(") || strings.Contains(g, "\ncreated by iter.Pull")) {
+			out = append(out, g)
+		}
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// doze waits until a loop wakes up. It returns false if the watchdog is to end. What a
+// deadlock check wakes does not count: after it the loops get the time settle to go
+// back to sleep.
+func (w *watchdog) doze(settle time.Duration) bool {
+	rest := time.NewTimer(deadlockAfter)
+	defer rest.Stop()
+	for {
+		w.dozing.Store(true)
+		if !w.allSleep() && w.dozing.CompareAndSwap(true, false) {
+			return true // it woke up before it could see that we doze
+		}
+		select {
+		case <-w.stop:
+			return false
+		case <-w.kick:
+			return true
+		case <-rest.C:
+			w.dozing.Store(false)
+			w.checkDeadlock()
+			select {
+			case <-w.stop:
+				return false
+			case <-time.After(settle):
+			}
+			select {
+			case <-w.kick:
+			default:
+			}
+		}
+	}
+}
+
+func (w *watchdog) allSleep() bool {
+	for _, l := range w.rt.loops {
+		if !l.sleeping.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// wokeUp is called by a loop that has left its poller.
+func (w *watchdog) wokeUp() {
+	if w.dozing.Load() && w.dozing.CompareAndSwap(true, false) {
+		select {
+		case w.kick <- struct{}{}:
+		default:
+		}
+	}
+}

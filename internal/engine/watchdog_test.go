@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func holdLimit(d time.Duration) func(*Config) { return func(c *Config) { c.HoldLimit = d } }
+
+// spinUntil is what a task does that holds its loop.
+//
+//go:noinline
+func spinUntil(stop func() bool) {
+	for !stop() {
+	}
+}
+
+// hold keeps the loop of the calling task until so many more steps have been found too
+// long. A step may have to be repeated: what the processor was lacking does not count.
+func hold(rt *Runtime, steps uint64) {
+	l := CurrentLoop()
+	for before := rt.Overruns(); rt.Overruns() < before+steps; Yield() {
+		start := time.Now()
+		spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+	}
+}
+
+func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
+	log := make(records, 100)
+	rt := newRuntime(t, 2, logTo(log), holdLimit(time.Millisecond))
+	k, _ := rt.Spawn(Options{Name: "hog", Loop: rt.Loop(1)}, func() {
+		hold(rt, 1)
+	})
+	line := log.next(t, "held its loop too long", "hog #", "loop=1")
+	contains(t, line, "engine.hold(") // on the stack at the end of the step
+	contains(t, line, "limit=1ms")
+	if err := k.Join(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
+	log := make(records, 100)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
+	var stop atomic.Bool
+	k := rt.Go(func() { spinUntil(stop.Load) })
+	contains(t, log.next(t, "still does", "loop=0"), "spinUntil")
+	stop.Store(true)
+	k.Join()
+}
+
+func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
+	log := make(records, 1000)
+	start := time.Now()
+	rt := newRuntime(t, 1, logTo(log), holdLimit(200*time.Microsecond))
+	run(t, rt, func() { hold(rt, 20) })
+	rt.Close()
+	if n := rt.Overruns(); n < 20 {
+		t.Errorf("%d overruns counted, want 20 or more", n)
+	}
+	most := int(time.Since(start)/reportInterval) + 1
+	if n := len(log); n == 0 || n > most {
+		t.Errorf("%d reports, want 1 to %d", n, most)
+	}
+}
+
+// A loop that has slept for long and is being woken holds nothing.
+func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
+	log := make(records, 10)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(-1))
+	l := rt.Loop(0)
+	waitFor(t, "the loop sleeps", l.sleeping.Load)
+	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
+	w.look()
+	if w.look() {
+		t.Error("a sleeping loop counts as busy")
+	}
+	w.seen[0].since = time.Now().Add(-time.Hour)
+	l.sleeping.Store(false) // as a sender does before it wakes the poller
+	if !w.look() {
+		t.Error("a loop that is being woken does not count as busy")
+	}
+	if l.overrun.Load() != 0 || len(log) != 0 {
+		t.Errorf("step %d is an overrun, %d reports for a loop that slept", l.overrun.Load(), len(log))
+	}
+	l.poller.Wake()
+}
+
+func TestTinyHoldLimit(t *testing.T) {
+	rt := newRuntime(t, 1, holdLimit(1))
+	run(t, rt, Yield)
+}
+
+func TestDeadlockIsReported(t *testing.T) {
+	log := make(records, 100)
+	rt := newRuntime(t, 2, logTo(log))
+	var a, b Mutex
+	c := NewChan[string](0)
+	var both WaitGroup
+	both.Add(2)
+	abba := func(name string, first, second *Mutex, loop int) *Task {
+		k, _ := rt.Spawn(Options{Name: name, Loop: rt.Loop(loop)}, func() {
+			first.Lock()
+			both.Done()
+			both.Wait()
+			second.Lock()
+		})
+		return k
+	}
+	one, two := abba("one", &a, &b, 0), abba("two", &b, &a, 1)
+	three := GoNamed("three", func() { c.Recv() })
+	line := log.next(t, "deadlock", "task one #", "task two #", "task three #")
+	for _, want := range []string{"mutex Mutex", "held by task one #", "held by task two #", "channel receive Chan[string]", "holding 0 of 0", "tasks=3"} {
+		contains(t, line, want)
+	}
+	a.Unlock()
+	b.Unlock()
+	c.Close()
+	for _, k := range []*Task{one, two, three} {
+		if err := k.Join(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The same deadlock is reported once, and none if something may still come.
+func TestDeadlockCheck(t *testing.T) {
+	log := make(records, 100)
+	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
+	check := func(what string, want int) {
+		t.Helper()
+		rt.watch.checkDeadlock()
+		got := 0
+		for len(log) > 0 {
+			if strings.Contains(<-log, "deadlock") {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d reports, want %d", what, got, want)
+		}
+	}
+	check("no tasks", 0)
+	c := NewChan[int](0)
+	stuck := GoNamed("stuck", func() { c.Recv() })
+	waitParked(t, rt, 1, ReasonChanRecv)
+
+	timer := AfterFunc(time.Hour, func() {})
+	waitFor(t, "the timer is queued", func() bool { return rt.canWake(nil) })
+	check("a timer is pending", 0)
+	timer.Stop()
+	waitFor(t, "the timer is gone", func() bool { return !rt.canWake(nil) })
+
+	holder := rt.Loop(1).Poller().(interface{ Hold(int32) })
+	holder.Hold(1)
+	check("the poller waits for something", 0)
+	holder.Hold(-1)
+
+	release := make(chan struct{})
+	offloaded := rt.Go(func() { Offload(func() { <-release }) })
+	waitParked(t, rt, 1, ReasonOffload)
+	check("a function is offloaded", 0)
+	close(release)
+	offloaded.Join()
+	waitFor(t, "the offloader rests", func() bool { return !rt.canWake(nil) })
+
+	w := make(chan *Waiter, 1)
+	outside := rt.Go(func() { s := Self(); w <- s; s.Wait(ReasonAccept, anywhere{}); s.Release() })
+	waitParked(t, rt, 1, ReasonAccept)
+	check("a task waits for something outside", 0)
+	(<-w).Wake()
+	outside.Join()
+
+	check("a task waits for nobody", 1)
+	check("again", 0)
+	c.Close()
+	stuck.Join()
+}

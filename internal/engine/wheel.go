@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A wheel keeps the timers of a loop: a hierarchical timing wheel (Varghese and
+// Lauck, SOSP 1987, scheme 7), which adds, removes and expires a timer in constant
+// time, where Capriccio's sleep queue was a list (section 2.2). Loop-private.
+//
+// Time is counted in ticks. Level 0 has a slot for each of the next 64 ticks, level 1
+// for each of the next 64 blocks of 64 ticks, and so on. When the present enters a
+// block, the timers of its slot are spread over the level below. A timer further
+// away than the whole wheel reaches waits in its last slot and is then put in anew.
+type wheel struct {
+	start time.Duration // of tick 0
+	tick  uint64        // all ticks up to this one have been worked off
+	count int
+	used  [wheelLevels]uint64 // bit s: slot s of the level has timers
+	slots [wheelLevels][wheelSlots]*timer
+}
+
+const (
+	wheelBits   = 6
+	wheelSlots  = 1 << wheelBits
+	wheelLevels = 6
+	wheelReach  = 1<<(wheelBits*wheelLevels) - 1 // ticks; 52 days
+	tickLength  = time.Duration(1 << 16)         // 65.5 µs
+)
+
+// A timer is an entry of a wheel. The zero value is not queued.
+type timer struct {
+	next *timer
+	link **timer // what points at this timer in its slot; nil: not queued
+	at   uint64  // tick
+	of   expirer // told on the loop's own goroutine
+	slot uint16  // level<<wheelBits | slot
+}
+
+// An expirer is what a timer is part of. An interface to it, not a func bound to it, which would
+// be one more object for each.
+type expirer interface{ expire() }
+
+func (w *wheel) init(now time.Duration) { w.start = now }
+
+// add queues t to fire at the first tick that is not before at.
+func (w *wheel) add(t *timer, at time.Duration) {
+	t.at = w.tick + 1
+	if at > w.start {
+		if tick := (uint64(at-w.start) + uint64(tickLength) - 1) / uint64(tickLength); tick > t.at {
+			t.at = tick
+		}
+	}
+	w.insert(t)
+	w.count++
+}
+
+// insert links t into the slot for its tick, which is after w.tick.
+func (w *wheel) insert(t *timer) {
+	at := min(t.at, w.tick+wheelReach)
+	level := min((bits.Len64(at^w.tick)-1)/wheelBits, wheelLevels-1)
+	slot := at >> (level * wheelBits) % wheelSlots
+	head := &w.slots[level][slot]
+	t.slot = uint16(level<<wheelBits) | uint16(slot)
+	t.next, t.link = *head, head
+	if t.next != nil {
+		t.next.link = &t.next
+	}
+	*head = t
+	w.used[level] |= 1 << slot
+}
+
+// remove takes t out; it reports whether t was queued.
+func (w *wheel) remove(t *timer) bool {
+	if t.link == nil {
+		return false
+	}
+	*t.link = t.next
+	if t.next != nil {
+		t.next.link = t.link
+	}
+	level, slot := t.slot>>wheelBits, t.slot%wheelSlots
+	if w.slots[level][slot] == nil {
+		w.used[level] &^= 1 << slot
+	}
+	t.next, t.link = nil, nil
+	w.count--
+	return true
+}
+
+// next returns a time at which advance should be called: not later than the first
+// timer is due. ok is false if there is none.
+func (w *wheel) next() (at time.Duration, ok bool) {
+	if w.count == 0 {
+		return 0, false
+	}
+	return w.start + time.Duration(w.nextTick())*tickLength, true
+}
+
+// nextTick is the first tick after the present at which a slot is to be worked off.
+// All timers of a level are in slots after the present one of that level, because
+// they share with the present the digits above; only the last level wraps round.
+func (w *wheel) nextTick() uint64 {
+	for level, used := range w.used {
+		if used == 0 {
+			continue
+		}
+		shift := level * wheelBits
+		present := w.tick >> shift
+		after := bits.RotateLeft64(used, -int(present%wheelSlots+1)) // bit 0: the slot after the present one
+		return (present + 1 + uint64(bits.TrailingZeros64(after))) << shift
+	}
+	panic("task: broken invariant: nextTick of an empty wheel")
+}
+
+// advance fires all timers that are due at now, in the order of their ticks.
+func (w *wheel) advance(now time.Duration) {
+	if now < w.start {
+		return
+	}
+	target := uint64(now-w.start) / uint64(tickLength)
+	for w.count > 0 {
+		tick := w.nextTick()
+		if tick > target {
+			break
+		}
+		w.tick = tick
+		w.spread(tick)
+		w.expire(int(tick % wheelSlots))
+	}
+	w.tick = max(w.tick, target)
+}
+
+// spread moves the timers of the blocks that begin at tick to lower levels.
+func (w *wheel) spread(tick uint64) {
+	for level := wheelLevels - 1; level > 0; level-- {
+		shift := level * wheelBits
+		if tick&(1<<shift-1) != 0 {
+			continue
+		}
+		slot := tick >> shift % wheelSlots
+		for t := w.slots[level][slot]; t != nil; t = w.slots[level][slot] {
+			w.remove(t)
+			w.count++
+			if t.at <= tick {
+				t.at = tick
+				w.insertDue(t)
+			} else {
+				w.insert(t)
+			}
+		}
+	}
+}
+
+// insertDue links t into the slot of level 0 that is being worked off.
+func (w *wheel) insertDue(t *timer) {
+	head := &w.slots[0][w.tick%wheelSlots]
+	t.slot = uint16(w.tick % wheelSlots)
+	t.next, t.link = *head, head
+	if t.next != nil {
+		t.next.link = &t.next
+	}
+	*head = t
+	w.used[0] |= 1 << (w.tick % wheelSlots)
+}
+
+func (w *wheel) expire(slot int) {
+	for t := w.slots[0][slot]; t != nil; t = w.slots[0][slot] {
+		w.remove(t)
+		t.of.expire()
+	}
+}

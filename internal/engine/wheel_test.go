@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A wheelModel is a wheel as a plain list.
+type wheelModel struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	w     wheel
+	now   time.Duration
+	armed map[*modelTimer]time.Duration
+	fired int
+}
+
+type modelTimer struct {
+	timer
+	m     *wheelModel
+	again int // how often it adds itself when it fires
+}
+
+type firing func()
+
+func (f firing) expire() { f() }
+
+func (m *wheelModel) add(x *modelTimer, at time.Duration) {
+	x.of = x
+	m.w.add(&x.timer, at)
+	m.armed[x] = at
+}
+
+func (x *modelTimer) expire() {
+	m := x.m
+	m.fired++
+	at, ok := m.armed[x]
+	if !ok {
+		m.t.Error("a timer fired that was not set")
+	}
+	if at > m.now {
+		m.t.Errorf("a timer for %v fired at %v", at, m.now)
+	}
+	delete(m.armed, x)
+	if x.again > 0 {
+		x.again--
+		m.add(x, m.now+m.someTime())
+	}
+	if m.rnd.IntN(4) == 0 { // stop some other one
+		for y := range m.armed {
+			m.remove(y)
+			break
+		}
+	}
+}
+
+func (m *wheelModel) remove(x *modelTimer) {
+	if !m.w.remove(&x.timer) || m.w.remove(&x.timer) {
+		m.t.Error("remove does not know what is queued")
+	}
+	delete(m.armed, x)
+}
+
+// someTime is a delay of any order of magnitude, some of them beyond the wheel's reach.
+func (m *wheelModel) someTime() time.Duration {
+	return time.Duration(m.rnd.Int64N(1<<m.rnd.IntN(60))) - time.Millisecond
+}
+
+// step moves the clock and compares what is left with the list.
+func (m *wheelModel) step(d time.Duration) {
+	m.now += d
+	m.w.advance(m.now)
+	for x, at := range m.armed {
+		if at <= m.now-2*tickLength && x.at <= m.w.tick {
+			m.t.Fatalf("a timer for %v has not fired at %v", at, m.now)
+		}
+	}
+	if m.w.count != len(m.armed) {
+		m.t.Fatalf("count %d, want %d", m.w.count, len(m.armed))
+	}
+	next, ok := m.w.next()
+	if ok != (len(m.armed) > 0) {
+		m.t.Fatalf("next says %v with %d timers", ok, len(m.armed))
+	}
+	for _, at := range m.armed {
+		if next > max(at, m.now)+2*tickLength {
+			m.t.Fatalf("the next look is at %v, but a timer is due at %v (now %v)", next, at, m.now)
+		}
+	}
+	if ok && next <= m.now-tickLength {
+		m.t.Fatalf("the next look, %v, was before now, %v", next, m.now)
+	}
+}
+
+func TestWheelAgainstAList(t *testing.T) {
+	rnd := newRand(t)
+	for range 300 {
+		m := &wheelModel{t: t, rnd: rnd, armed: map[*modelTimer]time.Duration{}}
+		m.now = time.Duration(rnd.Int64N(1 << rnd.IntN(60)))
+		m.w.init(m.now)
+		for range 60 {
+			switch rnd.IntN(4) {
+			case 0, 1:
+				m.add(&modelTimer{m: m, again: rnd.IntN(3)}, m.now+m.someTime())
+			case 2:
+				for x := range m.armed {
+					m.remove(x)
+					break
+				}
+			}
+			switch rnd.IntN(3) {
+			case 0:
+				m.step(time.Duration(rnd.Int64N(1 << rnd.IntN(58))))
+			case 1: // as a loop that sleeps until the next timer does
+				if at, ok := m.w.next(); ok {
+					m.step(max(at-m.now, 0))
+				}
+			default:
+				m.step(0)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// A timer far beyond the reach does not hide one in the last level that is due before.
+func TestWheelWrapsRound(t *testing.T) {
+	const block = tickLength << (wheelBits * (wheelLevels - 1)) // of the last level
+	var w wheel
+	w.init(0)
+	w.advance(3 * block)
+	var near, far timer
+	fired := ""
+	near.of = firing(func() { fired += "near " })
+	far.of = firing(func() { fired += "far " })
+	w.add(&far, 1000*block)
+	w.add(&near, 6*block)
+	if at, _ := w.next(); at > 6*block {
+		t.Errorf("next look at %v, want %v or before", at, 6*block)
+	}
+	w.advance(7 * block)
+	if fired != "near " {
+		t.Errorf("fired %q", fired)
+	}
+	w.advance(999 * block)
+	if fired != "near " {
+		t.Errorf("fired %q before its time", fired)
+	}
+	w.advance(1001 * block)
+	if fired != "near far " {
+		t.Errorf("fired %q", fired)
+	}
+}
+
+func TestWheelThatIsEmptySkipsLongGaps(t *testing.T) {
+	var w wheel
+	w.init(0)
+	w.advance(100 * 365 * 24 * time.Hour)
+	var x timer
+	fired := false
+	x.of = firing(func() { fired = true })
+	at := 100*365*24*time.Hour + time.Second
+	w.add(&x, at)
+	w.advance(at - time.Microsecond)
+	if fired {
+		t.Error("early")
+	}
+	w.advance(at + tickLength)
+	if !fired {
+		t.Error("late")
+	}
+}

@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/stackchunk"
+)
+
+// A worker is a goroutine of a loop that runs one task after another. All fields are
+// loop-private. Its Mark has the bits below.
+type worker struct {
+	coro.Coro
+	g    uintptr        // identity; 0 until it first runs
+	task *Task          // what it runs or is to run; nil: idle
+	note unsafe.Pointer // the observer's, about task
+
+}
+
+const (
+	workerGone     = 1 << iota // its goroutine is ending
+	workerEnrolled             // in members
+	workerChunk                // part of a chunkWorker
+)
+
+// lookAhead is coro.LookAhead.
+func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g) }
+
+func (l *Loop) newWorker() *worker {
+	w := new(worker)
+	if l.body == nil {
+		l.body = l.runWorker
+	}
+	if l.hub {
+		w.InitPlain(l.body)
+	} else {
+		w.Init(l.body)
+	}
+	l.workers++
+	return w
+}
+
+// enroll enters w into members.
+func (w *worker) enroll(l *Loop) {
+	if *w.Mark()&workerEnrolled == 0 {
+		*w.Mark() |= workerEnrolled
+		members.enter(w.g, l)
+	}
+}
+
+// enroll enters all goroutines of l into members. It runs on l.
+func (l *Loop) enroll() {
+	if l.enrolled {
+		return
+	}
+	l.enrolled = true
+	members.enter(l.g, l)
+	for _, w := range l.idle {
+		w.enroll(l)
+	}
+	for t := l.tasks; t != nil; t = t.allNext {
+		w := t.worker
+		for m := w.asChunk(); m != nil; m = w.asChunk() {
+			w.enroll(l)
+			w = m.below
+		}
+		w.enroll(l)
+	}
+	l.chunks.Idle(func(m stackchunk.Member) { m.(*chunkWorker).enroll(l) })
+}
+
+// adopt makes w the worker of t, which has not started.
+func (w *worker) adopt(l *Loop, t *Task) {
+	w.task = t
+	t.worker = w
+	if s := t.extra().scope; s == nil {
+		if t.loop != l { // it may be one that runs again
+			t.loop = l
+		}
+	} else {
+		s.setLoop(t, l)
+	}
+	t.allPrev = nil
+	t.allNext = l.tasks
+	if l.tasks != nil {
+		l.tasks.allPrev = t
+	}
+	l.tasks = t
+	l.taskCount++
+}
+
+// runWorker is the goroutine of every worker: it finds out which by who is to run. One
+// function for all spares a closure, 16 bytes, for each.
+func (l *Loop) runWorker(yield func(struct{}) bool) {
+	w := l.successor
+	if w != nil {
+		l.successor = nil
+	} else {
+		w = l.cur.worker
+	}
+	w.run(l, yield)
+}
+
+func (w *worker) run(l *Loop, yield func(struct{}) bool) {
+	w.Enter(yield)
+	w.g = coro.G()
+	l.curG = w.g
+	if l.enrolled {
+		w.enroll(l)
+	}
+	if l.base == 0 {
+		l.base = coro.Depth()
+	}
+	goexit := true
+	defer func() {
+		if *w.Mark()&workerEnrolled != 0 {
+			members.remove(w.g)
+		}
+		*w.Mark() |= workerGone
+		l.workers--
+		if goexit {
+			l.cur = nil
+			l.successor = l.newWorker()
+			w.Leave(&l.successor.Party, true)
+		}
+	}()
+	for w.task != nil || w.nextTask(l) {
+		w.runTask(l, w.task)
+		w.task = nil
+	}
+	goexit = false
+}
+
+// nextTask chooses what runs after a task of w has ended. A task that has not started
+// w runs itself, without a switch; otherwise w goes idle until it is given one, or,
+// if there are more idle workers than are worth keeping, ends. It returns false if w
+// is to end.
+func (w *worker) nextTask(l *Loop) bool {
+	var next *Task
+	if !l.hub {
+		next = l.pick()
+	}
+	if next != nil && next.worker == nil {
+		l.switches++
+		w.adopt(l, next)
+		next.state = stateRunning
+		l.cur = next
+		return true
+	}
+	if len(l.idle) >= maxIdleWorkers && !l.closing {
+		l.leaveTo(w, next)
+		return false
+	}
+	l.idle = append(l.idle, w)
+	l.switchTo(&w.Party, next)
+	return w.task != nil
+}
+
+// leaveTo is switchTo for a worker that ends: next, a task that has started or nil,
+// runs when its goroutine has returned.
+func (l *Loop) leaveTo(w *worker, next *Task) {
+	to, g := &l.party, l.g
+	if next != nil {
+		to, g = &next.worker.Party, next.worker.g
+		next.state = stateRunning
+	}
+	l.switches++
+	w.Leave(to, false)
+	l.cur = next
+	l.curG = g
+}
+
+// runTask runs t to its end. A panic does not leave it; a Goexit goes on from here
+// through run, which lets another worker take the place of w.
+func (w *worker) runTask(l *Loop, t *Task) {
+	returned := false
+	var failure error
+	defer func() {
+		if !coro.RunsFree(&l.curG) {
+			comeBack()
+		}
+		if !returned {
+			if v := recover(); v != nil || !coro.ByGoexit() {
+				l.taskPanicked(t, v)
+				return
+			}
+			failure = ErrGoexit
+		}
+		l.finish(t, failure)
+	}()
+	if l.overrun.Load() != 0 {
+		l.overrun.Store(0)
+	}
+	if l.observed {
+		l.observer.Resumed(t)
+	}
+	t.cancelled = t.endedContext() != nil
+	if l.unwinding {
+		failure = ErrShutdown
+		if dropped := t.extra().dropped; dropped != nil {
+			dropped()
+		}
+	} else {
+		t.fn()
+	}
+	returned = true
+}
+
+// dropLabels takes the profiler labels that a task has set (runtime/pprof,
+// SetGoroutineLabels) off the calling goroutine, which is going to run others.
+func (l *Loop) dropLabels() {
+	if coro.Labels() != l.labels {
+		coro.SetLabels(l.labels)
+	}
+}
+
+// finish does the bookkeeping for the end of t.
+func (l *Loop) finish(t *Task, failure error) {
+	l.unlockThread()
+	l.dropLabels()
+	if t.startsAt != 0 {
+		l.neverEntered(t)
+	}
+	if x := t.extra(); x.heading != 0 {
+		l.headsNowhere(x)
+	}
+	if l.observed {
+		l.observer.Finished(t)
+		t.worker.note = nil
+	}
+	if l.overrun.Load() != 0 {
+		l.reportOverrun()
+	}
+	if t.allPrev != nil {
+		t.allPrev.allNext = t.allNext
+	} else {
+		l.tasks = t.allNext
+	}
+	if t.allNext != nil {
+		t.allNext.allPrev = t.allPrev
+	}
+	t.allPrev, t.allNext = nil, nil
+	l.taskCount--
+	t.state = stateFinished
+	t.worker = nil
+	t.on = nil
+	l.cur = nil
+	if s := t.extra().scope; s != nil {
+		s.remove(t)
+	}
+	// A task that did not return may have left its Waiter where a waker will find it.
+	if t.recycle && failure == nil && l.spares < maxSpareTasks {
+		t.reset()
+		t.next = l.spare
+		l.spare = t
+		l.spares++
+		return
+	}
+	t.signalEnd(failure)
+}
+
+// closeWorkers ends the idle workers, on the loop's own goroutine; no task is left.
+// A worker that returns resumes whoever waits in its slot: another idle worker, which
+// returns too, or the loop.
+func (l *Loop) closeWorkers() {
+	for n := len(l.idle); n > 0; n = len(l.idle) {
+		w := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		if *w.Mark()&workerGone == 0 {
+			coro.Switch(&l.party, &w.Party)
+		}
+	}
+	if l.workers != 0 {
+		panic(badCount("workers after closing", l.workers, 0))
+	}
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/sim"
+)
+
+// newSimRuntime is newRuntime in a simulated world; with jump its clock moves by itself.
+func newSimRuntime(t testing.TB, loops int, jump bool, change ...func(*Config)) (*Runtime, *sim.Clock) {
+	clock := sim.NewClock()
+	if jump {
+		clock = sim.NewJumpingClock()
+	}
+	set := func(c *Config) {
+		c.Clock = clock
+		c.NewPoller = func(int) (Poller, error) { return clock.NewPoller(0), nil }
+	}
+	return newRuntime(t, loops, append([]func(*Config){set}, change...)...), clock
+}
+
+// waitFor gives way to others until ok, and fails the test if that takes for ever.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// parked counts the tasks of rt that wait for the given reason.
+func parked(rt *Runtime, why Reason) (n int) {
+	for _, i := range rt.Tasks() {
+		if i.State == "parked" && i.Reason == why {
+			n++
+		}
+	}
+	return n
+}
+
+func waitParked(t testing.TB, rt *Runtime, n int, why Reason) {
+	t.Helper()
+	waitFor(t, "tasks parked for "+why.String(), func() bool { return parked(rt, why) == n })
+}
+
+// everyone runs fn by n callers at once, numbered from 0: tasks that stay on a given
+// loop, tasks that others may steal, and plain goroutines. It returns when all have ended.
+func everyone(t testing.TB, rt *Runtime, n int, fn func(i int)) {
+	t.Helper()
+	var plain sync.WaitGroup
+	var tasks []*Task
+	for i := range n {
+		switch i % 3 {
+		case 0:
+			tasks = append(tasks, GoOn(rt.Loop(i%rt.Loops()), func() { fn(i) }))
+		case 1:
+			tasks = append(tasks, rt.Go(func() { fn(i) }))
+		case 2:
+			plain.Go(func() { fn(i) })
+		}
+	}
+	for _, k := range tasks {
+		if err := k.Join(); err != nil {
+			t.Error(err)
+		}
+	}
+	plain.Wait()
+}
+
+// records passes on what is logged: every line goes into the channel.
+type records chan string
+
+func (r records) Write(line []byte) (int, error) {
+	select {
+	case r <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// next waits for a line that contains all of the words.
+func (r records) next(t testing.TB, words ...string) string {
+	t.Helper()
+	timeout := time.After(time.Minute)
+next:
+	for {
+		select {
+		case line := <-r:
+			for _, w := range words {
+				if !strings.Contains(line, w) {
+					t.Logf("also logged: %.300s", line)
+					continue next
+				}
+			}
+			return line
+		case <-timeout:
+			t.Fatalf("nothing with %q was logged", words)
+		}
+	}
+}
+
+func logTo(r records) func(*Config) {
+	return func(c *Config) { c.Log = slog.New(slog.NewTextHandler(r, nil)) }
+}
+
+func panicsPass(c *Config) { c.OnPanic = func(*PanicError) {} }
+
+// mustPanic calls fn and returns what it panicked with.
+func mustPanic(t testing.TB, what string, fn func()) (v any) {
+	t.Helper()
+	defer func() {
+		if v = recover(); v == nil {
+			t.Errorf("no panic: %s", what)
+		}
+	}()
+	fn()
+	return nil
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func contains(t testing.TB, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("got %q, want it to contain %q", got, want)
+	}
+}
+
+// anywhere is a WaitPoint that forgets whom it is asked to.
+type anywhere struct{}
+
+func (anywhere) Withdraw(*Waiter) bool { return true }
+
+// pass waits for l and goes on.
+func pass(l sync.Locker) {
+	l.Lock()
+	defer l.Unlock()
+}

@@ -1,0 +1,246 @@
+package sched
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Verdict says what becomes of one of those who wait at an entrance.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Admit       Verdict = iota // of the most important the one that has waited longest
+	AdmitNewest                // of the most important the one that came last
+	Defer                      // nobody for now; ask again
+	Refuse                     // the one that has waited longest: turn it away as cheaply as possible
+)
+
+// String is "admit", "admit newest", "defer" or "refuse".
+func (v Verdict) String() string {
+	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
+}
+
+// A Queue is what waits at an entrance on one loop.
+type Queue struct {
+	Waiting  int           // tasks
+	Starting int           // that were let in and have not run yet
+	Oldest   time.Duration // how long the one has waited that has waited longest
+	Front    time.Duration // the same among the most important
+	Full     bool          // nobody can be let in now
+	Gone     int           // clients that have left the line since Next was last asked about it
+}
+
+// A Cause says why tasks were refused.
+type Cause uint8
+
+// The causes.
+const (
+	CauseLine  Cause = iota // more come than can be served, see Line
+	CauseStuck              // there is no room, and nobody has left for a while
+	CauseWait               // they had waited longer than anybody waits
+	CausePile               // they would come to a place where more wait than go on, see Pile
+	causes
+)
+
+// String is what a log line says.
+func (c Cause) String() string {
+	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
+}
+
+// stuckAfter is how long nobody may have been let in, nor left, for newcomers to wait.
+const stuckAfter = time.Second
+
+// An Admission decides for one loop what becomes of the tasks that come to its entrances. How
+// many may be inside is up to a Gate, whether more come than can be served to a Line.
+// If there is no room inside and nobody leaves, it refuses all, so that everybody gets
+// an answer.
+type Admission struct {
+	refuse    bool
+	loop      int
+	ledger    *Ledger    // of the gates; nil: there is none
+	entrances []entrance // by Node; without gate: not an entrance
+
+	piles []Pile
+	doors []entrance // of the piles, without gates
+
+	admitted, deferred uint64
+	refused            [causes]atomic.Uint64 // changed by the loop only
+}
+
+// An entrance is one loop's view of a Gate. Loop-private.
+type entrance struct {
+	gate  *Gate
+	share *share
+	line  Line
+
+	progress time.Duration // when somebody was last let in, or left, or the line began
+	stuck    bool
+	refusals int  // since somebody else was decided about
+	deferred bool // the task that comes next has been counted as deferred
+}
+
+// NewAdmission returns an Admission without entrances, for the loop with that number. refuse
+// says that tasks may be refused; otherwise they wait, however long it takes.
+func NewAdmission(loop int, refuse bool) *Admission {
+	return &Admission{refuse: refuse, loop: max(loop, 0)}
+}
+
+// Mark makes n an entrance of the program, with the given gate; nil makes it none.
+func (a *Admission) Mark(n Node, g *Gate) {
+	for int(n) >= len(a.entrances) {
+		a.entrances = append(a.entrances, entrance{})
+	}
+	e := entrance{gate: g}
+	if g != nil {
+		e.share = g.share(a.loop)
+		a.ledger = g.ledger
+	}
+	a.entrances[n] = e
+}
+
+// Gate is the gate that n was marked with, nil if it is no entrance.
+func (a *Admission) Gate(n Node) *Gate {
+	if int(n) >= len(a.entrances) {
+		return nil
+	}
+	return a.entrances[n].gate
+}
+
+// Next says what becomes of one of those who wait at n, of which there is at least one. now
+// is from any zero. At a node that is no entrance all are admitted, and not counted.
+func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
+	if a.Gate(n) == nil {
+		return Admit
+	}
+	e := &a.entrances[n]
+	return a.next(now, e, q, e.gate.ledger.tight.Load())
+}
+
+// NextAtDoor is Next for those who are kept out because too many wait at a place inside, see
+// Piled.
+func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
+	if pile >= len(a.doors) {
+		return Admit
+	}
+	door := &a.doors[pile]
+	if a.heldUp() || a.piles[pile].Limit() == 0 {
+		door.stuck = a.refuse && a.heldUp()
+	}
+	return a.next(now, door, q, false)
+}
+
+func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
+
+// Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
+// there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
+// wait: those who would are refused at once. Others may be what they wait for.
+func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
+	for pile >= len(a.piles) {
+		a.piles = append(a.piles, Pile{})
+		a.doors = append(a.doors, entrance{})
+	}
+	p, door := &a.piles[pile], &a.doors[pile]
+	p.Update(now, waiting, departed, waited, out)
+	if departed > 0 {
+		door.progress, door.stuck = now, false
+	}
+	if waiting > 0 && a.heldUp() {
+		return -1
+	}
+	return p.Limit()
+}
+
+// next decides about those who wait at e.
+func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
+	e.line.Gone(q.Gone)
+	e.line.Look(now, q.Waiting, tight)
+	if a.refuse && e.line.Refuses(q.Oldest) && e.refusals < e.line.AtOnce() {
+		cause := CauseLine
+		switch {
+		case e.gate == nil:
+			cause = CausePile
+		case e.line.State() != Overloaded:
+			cause = CauseWait
+		}
+		e.line.Refused()
+		e.refusals++
+		a.refused[cause].Add(1)
+		return Refuse
+	}
+	e.refusals = 0
+	if q.Starting >= e.line.Starting() {
+		return Defer
+	}
+	if q.Full || e.gate != nil && !e.gate.admit(now, e.share) {
+		return a.full(now, e, q)
+	}
+	e.deferred = false
+	e.progress, e.stuck = now, false
+	if e.gate != nil {
+		e.gate.moves(now)
+	}
+	if e.gate != nil {
+		a.admitted++
+	}
+	e.line.Admitted(now, q.Waiting-1)
+	if e.line.Newest(q.Front) {
+		return AdmitNewest
+	}
+	return Admit
+}
+
+// full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
+func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
+	if e.gate != nil {
+		if at := time.Duration(e.gate.moved.Load()); at > e.progress {
+			e.progress, e.stuck = at, false
+		}
+	}
+	if !e.deferred {
+		e.deferred = true
+		a.deferred++
+		e.progress = max(e.progress, now-q.Oldest)
+	}
+	if a.refuse && (e.stuck || q.Oldest >= stuckAfter && now-e.progress >= stuckAfter) {
+		e.stuck = true // newcomers are refused at once
+		a.refused[CauseStuck].Add(1)
+		return Refuse
+	}
+	return Defer
+}
+
+// Finished says that a task that was admitted at n is done: it has ended, or is back at
+// an entrance.
+func (a *Admission) Finished(now time.Duration, n Node) {
+	if a.Gate(n) == nil {
+		return
+	}
+	e := &a.entrances[n]
+	e.gate.finished(e.share)
+	e.gate.moves(now)
+	e.progress, e.stuck = now, false
+}
+
+// Line is what is known of the line at n; nil if it is no entrance.
+func (a *Admission) Line(n Node) *Line {
+	if a.Gate(n) == nil {
+		return nil
+	}
+	return &a.entrances[n].line
+}
+
+// Refused is how many tasks were refused for a cause. It may be called from any goroutine.
+func (a *Admission) Refused(c Cause) uint64 { return a.refused[c].Load() }
+
+// Causes are all there are.
+func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait, CausePile} }
+
+// Report adds the counters to r.
+func (a *Admission) Report(r *Report) {
+	r.Admitted += a.admitted
+	r.Deferred += a.deferred
+	for i := range a.refused {
+		r.Refused += a.refused[i].Load()
+	}
+}

@@ -1,0 +1,270 @@
+package sched
+
+import (
+	"math"
+	"sync"
+	"testing"
+	"time"
+)
+
+// newGate returns a gate to a resource of 100, of which each task holds 10.
+func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission) {
+	t.Helper()
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100})
+	g := l.NewGate("requests")
+	g.SetDemand([]Moments{{Mean: 10}})
+	g.window = Knee{Start: 1000} // not what is tested here
+	var all []*Admission
+	for i := range loops {
+		a := NewAdmission(i, false)
+		a.Mark(1, g)
+		all = append(all, a)
+	}
+	l.Observe(0, r, 0)
+	return l, g, r, all
+}
+
+func TestGateLetsInWhatIsPromised(t *testing.T) {
+	l, g, r, a := newGate(t, 1)
+	admitted := func() (n int) {
+		for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
+			n++
+		}
+		return n
+	}
+	if n := admitted(); n != 10 {
+		t.Errorf("%d tasks were let in, want 10", n)
+	}
+	a[0].Finished(0, 1)
+	a[0].Finished(0, 1)
+	if n := admitted(); n != 2 || g.Inside() != 10 {
+		t.Errorf("after two finished %d were let in, %d are inside", n, g.Inside())
+	}
+	for range 20 {
+		a[0].Finished(0, 1) // more often than it was let in
+	}
+	if g.Inside() != 0 {
+		t.Errorf("%d are inside, want none", g.Inside())
+	}
+	// What others use is not there for tasks. (It takes a while until it is clear that it
+	// is others.)
+	for i := range 10 {
+		l.Observe(time.Duration(i)*time.Second, r, 45)
+	}
+	if n := admitted(); n != 5 {
+		t.Errorf("with 45 in use by others %d were let in, want 5", n)
+	}
+	// What the tasks themselves take is not counted twice.
+	l.Observe(9001*time.Millisecond, r, 95)
+	a[0].Finished(0, 1)
+	l.Observe(9002*time.Millisecond, r, 85)
+	if n := admitted(); n != 1 {
+		t.Errorf("after one finished %d were let in, want 1", n)
+	}
+	var report Report
+	a[0].Report(&report)
+	l.Report(&report)
+	if report.Admitted != 18 || report.Deferred != 4 || report.Refused != 0 {
+		t.Errorf("%d admitted, %d deferred, %d refused; want 18, 4, 0", report.Admitted, report.Deferred, report.Refused)
+	}
+	gate := report.Resources[len(report.Resources)-1]
+	if gate.Name != "requests" || gate.Used != 5 || gate.Limit != 1000 || gate.State != Low {
+		t.Errorf("the gate is reported as %+v", gate)
+	}
+}
+
+func TestVariedDemandLeavesRoom(t *testing.T) {
+	_, g, _, a := newGate(t, 1)
+	g.SetDemand([]Moments{{Mean: 1, Variance: 1}})
+	n := 0
+	for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
+		n++
+	}
+	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see take.held.
+	if want := 37; n != want {
+		t.Errorf("%d were let in, want %d", n, want)
+	}
+}
+
+// If nobody is inside, one is let in whatever the resources say: else it would be for
+// ever.
+func TestGateIsNeverQuiteClosed(t *testing.T) {
+	l, _, r, a := newGate(t, 2)
+	l.Observe(time.Second, r, 500)
+	l.Tick(time.Second)
+	now := time.Second
+	if got := a[0].Next(now, 1, Queue{Waiting: 1}); got != Admit {
+		t.Errorf("the first: %v", got)
+	}
+	for _, a := range a {
+		if got := a.Next(now, 1, Queue{Waiting: 1}); got != Defer {
+			t.Errorf("another: %v, want that it waits", got)
+		}
+	}
+	a[0].Finished(now, 1)
+	if got := a[1].Next(now, 1, Queue{Waiting: 1}); got != Admit {
+		t.Errorf("when the first has finished: %v", got)
+	}
+}
+
+// Ten are inside, which is all there is room for; the others wait.
+func TestHeldUp(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name      string
+		demand    float64 // 0: not known
+		busy      bool
+		to        time.Duration // until when somebody asks
+		leaves    time.Duration // when one leaves; 0: nobody does
+		at, until time.Duration // held up; 0: never
+		most      int           // inside
+	}{
+		{name: "all inside wait", demand: 10, to: 700 * ms, at: 210 * ms, until: 2700 * ms, most: 11},
+		{name: "the loops have much to do", demand: 10, busy: true, to: 900 * ms, most: 10},
+		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 210 * ms, until: 2100 * ms, most: 10},
+		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 360 * ms, until: 2380 * ms, most: 10},
+		{name: "one leaves afterwards", demand: 10, to: 250 * ms, leaves: 240 * ms, at: 210 * ms, until: 241 * ms, most: 10},
+		{name: "the window still grows", to: 1900 * ms, most: 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, g, r, all := newGate(t, 1)
+			a := all[0]
+			g.window = Knee{Start: 10, Min: 1, Max: 10}
+			g.SetDemand([]Moments{{Mean: c.demand}})
+			var at, until time.Duration
+			most := 0
+			if c.demand == 0 {
+				c.demand = 10
+			}
+			for now := time.Duration(0); now < 4*time.Second; now += ms {
+				if c.leaves != 0 && now == c.leaves {
+					a.Finished(now, 1)
+				}
+				if now < c.to {
+					for a.Next(now+1, 1, Queue{Waiting: 1}) == Admit {
+					}
+				}
+				most = max(most, g.Inside())
+				if now%(10*ms) == 0 {
+					l.SetIdle(!c.busy)
+					l.Observe(now, r, c.demand*float64(g.Inside()))
+					l.Tick(now)
+				}
+				switch {
+				case l.HeldUp() && at == 0:
+					at = now
+				case !l.HeldUp() && at != 0 && until == 0:
+					until = now
+				}
+			}
+			if at != c.at || until != c.until || most != c.most {
+				t.Errorf("held up from %v until %v, at most %d inside; want from %v until %v, %d", at, until, most, c.at, c.until, c.most)
+			}
+		})
+	}
+}
+
+// A loop that comes late gets its part, although the other could always use what its own
+// tasks give back.
+func TestLoopsShareAGate(t *testing.T) {
+	_, g, _, a := newGate(t, 3)
+	now := time.Second
+	fill := func(loop int) (n int) {
+		for a[loop].Next(now, 1, Queue{Waiting: 1}) == Admit {
+			n++
+		}
+		return n
+	}
+	if n := fill(0); n != 10 {
+		t.Fatalf("loop 0 alone gets %d", n)
+	}
+	inside := []int{10, 0, 0}
+	for range 100 { // each millisecond one task of each loop finishes, and all want more
+		now += time.Millisecond
+		for loop := range inside {
+			if inside[loop] > 0 {
+				a[loop].Finished(now, 1)
+				inside[loop]--
+			}
+			inside[loop] += fill(loop)
+		}
+	}
+	for loop, n := range inside {
+		if n < 3 || n > 4 {
+			t.Errorf("loop %d has %d inside of 10, want a third: %v", loop, n, inside)
+		}
+	}
+	// One that wants no more does not hold up the others.
+	for range inside[2] {
+		a[2].Finished(now, 1)
+	}
+	now += 2 * waitingFor
+	inside[0] += fill(0)
+	if g.Inside() != 10 {
+		t.Errorf("%d inside, want 10: %v", g.Inside(), inside)
+	}
+}
+
+func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
+	a := NewAdmission(0, true)
+	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
+		t.Errorf("%v at a node that was never marked", got)
+	}
+	g := NewLedger().NewGate("requests")
+	a.Mark(7, g)
+	a.Mark(7, nil)
+	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit || g.Inside() != 0 {
+		t.Errorf("%v at a node that is marked no more; %d inside", got, g.Inside())
+	}
+	a.Finished(0, 7)
+	a.Finished(0, 99)
+	var r Report
+	a.Report(&r)
+	if r.Admitted != 0 {
+		t.Errorf("%d counted as admitted", r.Admitted)
+	}
+}
+
+func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
+	l, g, r, all := newGate(t, 4)
+	var wg sync.WaitGroup
+	for i, a := range all {
+		wg.Go(func() {
+			p := NewResource(ResourceConfig{Loop: i, Ledger: l})
+			now := time.Duration(0)
+			for range 3000 {
+				now += 100 * time.Microsecond
+				p.Tick(now)
+				p.Ready(1)
+				n, _ := p.Next()
+				if a.Next(now, n, Queue{Waiting: 1}) == Admit {
+					l.Take(r, 10)
+					p.Charge(n, 10)
+					l.Take(r, -10)
+					a.Finished(now, n)
+				} else {
+					p.Defer(n)
+					p.Gone(n, 1)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 1000 {
+			l.Observe(time.Duration(i)*time.Millisecond, r, float64(i%50))
+			l.Tick(time.Duration(i) * time.Millisecond)
+			g.SetDemand([]Moments{{Mean: float64(i%20 + 1)}})
+			var report Report
+			l.Report(&report)
+		}
+	})
+	wg.Wait()
+	if g.Inside() != 0 {
+		t.Errorf("%d are inside in the end", g.Inside())
+	}
+	l.Tick(time.Hour)
+	if got := stateOf(l, r); math.Abs(got.Used-49) > 0.5 {
+		t.Errorf("%+v, want what was observed last", got)
+	}
+}

@@ -1,0 +1,493 @@
+package sched
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"time"
+)
+
+// CohortConfig configures a Cohort policy. Zero fields have the defaults named.
+type CohortConfig struct {
+	Loop int // number of the loop
+	// Cycles is how many cycles the processor counts per second; all durations below are
+	// measured in cycles charged. 1e9, so that cycles are nanoseconds.
+	Cycles float64
+	// Size is how many tasks of a node run in one go at most; 0: all that were there
+	// when the cohort began.
+	Size int
+	// Quantum is for how long the tasks of a node run in one go; the task that is
+	// running then ends its step. 0: without limit.
+	Quantum time.Duration
+	// OldestFirst has the tasks of a node run in the order in which they became ready, see
+	// Cohorts.NewestFirst.
+	OldestFirst bool
+	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
+	Overdue time.Duration
+	// Crowd is the number of ready tasks above which a node is put in between; 0: none.
+	Crowd int
+	// Edges lists the edges of the graph, from which the order of the nodes is drawn
+	// once in Refresh; nil: nodes come in the order of their numbers.
+	Edges   iter.Seq2[Node, Node]
+	Refresh time.Duration // 1 s
+	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
+	// for each node. nil: no node is exclusive.
+	Exclusive func(Node) *Claim
+	// Thresholds returns Crowd and Overdue of a node that has its own, 0 for those that it has
+	// not. It is asked once for each node. nil: none has.
+	Thresholds func(Node) (crowd int, overdue time.Duration)
+}
+
+// Cohort runs all tasks that wait at one node before it turns to another, so that what
+// they share is in the caches (Cohort Scheduling, sections 2 and 4.1). It goes through
+// the nodes in the order of the graph, forwards and backwards in turn. A node that
+// waits too long, or where too many wait, is put in between, once and without being
+// interrupted itself.
+type Cohort struct {
+	cfg     CohortConfig
+	overdue uint64 // cycles
+	quantum uint64
+
+	nodes   []cohortNode
+	order   []Node   // by place
+	present []uint64 // a bit by place: has ready tasks
+	back    bool     // going backwards
+
+	current   run
+	suspended run  // goes on after current, which was put in between
+	inBetween bool // current was
+	held      []Node
+	crowded   Node
+	crowd     bool // crowded is to be put in between
+	crowds    bool // some node may be
+
+	clock     uint64 // cycles charged
+	refreshed time.Duration
+	first     int32 // node that has waited longest for its turn; noNode: none
+	last      int32
+}
+
+// A run is a cohort that is being run.
+type run struct {
+	node  Node
+	left  int    // tasks
+	until uint64 // clock
+	on    bool
+}
+
+type cohortNode struct {
+	ready   int
+	place   int
+	due     uint64 // clock when it has waited too long for its turn
+	overdue uint64 // cycles: how long that is
+	crowd   int    // ready tasks above which it is put in between; 0: none
+	prev    int32  // in the list of those that wait, by due
+	next    int32
+	waiting bool // is in that list
+	held    bool // by Defer; not present, whatever ready says
+	known   bool // Exclusive has been asked
+	mine    bool // holds claim
+	claim   *Claim
+}
+
+const noNode = -1
+
+// NewCohort returns a Cohort policy.
+func NewCohort(cfg CohortConfig) *Cohort {
+	if cfg.Cycles <= 0 {
+		cfg.Cycles = 1e9
+	}
+	if cfg.Overdue <= 0 {
+		cfg.Overdue = 20 * time.Millisecond
+	}
+	if cfg.Refresh <= 0 {
+		cfg.Refresh = time.Second
+	}
+	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh, crowds: cfg.Crowd > 0}
+	c.overdue = cyclesIn(cfg.Overdue, cfg.Cycles)
+	c.quantum = noKey
+	if cfg.Quantum > 0 {
+		c.quantum = cyclesIn(cfg.Quantum, cfg.Cycles)
+	}
+	return c
+}
+
+func cyclesIn(d time.Duration, perSecond float64) uint64 {
+	return uint64(max(d.Seconds()*perSecond, 1))
+}
+
+// Ready is part of Policy.
+func (c *Cohort) Ready(n Node) {
+	nd := c.node(n)
+	nd.ready++
+	if nd.held {
+		return
+	}
+	if nd.ready == 1 {
+		c.appear(nd)
+	}
+	if !nd.waiting && !(c.current.on && c.current.node == n) {
+		c.wait(n)
+	}
+	if nd.crowd > 0 && nd.ready > nd.crowd && !c.crowd {
+		c.crowded, c.crowd = n, true
+	}
+}
+
+// Gone is part of Policy.
+func (c *Cohort) Gone(n Node, k int) {
+	nd := c.node(n)
+	nd.ready -= min(k, nd.ready)
+	if nd.ready == 0 {
+		c.vacate(n)
+	}
+}
+
+// Next is part of Policy.
+func (c *Cohort) Next() (Node, bool) {
+	if !c.inBetween && (c.crowd || c.first != noNode && c.clock > c.nodes[c.first].due) {
+		c.interrupt()
+	}
+	r := &c.current
+	if !r.on || r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0 {
+		c.end()
+		if !r.on && !c.advance() {
+			return 0, false
+		}
+	}
+	nd := &c.nodes[r.node]
+	r.left--
+	nd.ready--
+	if nd.ready == 0 {
+		c.vacate(r.node)
+	}
+	return r.node, true
+}
+
+// NewestFirst is part of Cohorts.
+func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
+
+// Grant is part of Cohorts.
+func (c *Cohort) Grant() (tasks int, cycles uint64) {
+	r := &c.current
+	nd := &c.nodes[r.node]
+	until := r.until
+	if c.first != noNode && !c.inBetween {
+		until = min(until, c.nodes[c.first].due)
+	}
+	switch {
+	case c.crowds || c.clock >= until: // with a crowd Next is to see every Ready
+		return 0, 0
+	case c.first == noNode && !c.inBetween && nd.claim == nil: // it would be chosen again
+		r.left = aloneTasks
+	default:
+		r.left = min(r.left, nd.ready)
+	}
+	return r.left, until - c.clock
+}
+
+// Granted is part of Cohorts.
+func (c *Cohort) Granted(n Node, taken, came int) {
+	nd, r := &c.nodes[n], &c.current
+	nd.ready += came - taken
+	if r.left = min(r.left-taken, nd.ready); c.cfg.Size > 0 {
+		r.left = min(r.left, c.cfg.Size)
+	}
+	if nd.ready == 0 {
+		c.vacate(n)
+	} else {
+		c.appear(nd)
+	}
+}
+
+// Defer is part of Policy.
+func (c *Cohort) Defer(n Node) {
+	nd := c.node(n)
+	nd.ready++
+	if nd.held {
+		return
+	}
+	nd.held = true
+	c.held = append(c.held, n)
+	c.vacate(n)
+	if c.current.on && c.current.node == n {
+		c.current.left = 0
+	}
+}
+
+// Charge is part of Policy.
+func (c *Cohort) Charge(_ Node, cycles uint64) { c.clock += cycles }
+
+// Tick is part of Policy.
+func (c *Cohort) Tick(now time.Duration) {
+	if r := &c.current; r.on && (r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0) {
+		c.end()
+	}
+	if c.cfg.Edges != nil && now-c.refreshed >= c.cfg.Refresh {
+		c.refreshed = now
+		c.reorder(Wavefront(c.cfg.Edges))
+	}
+	for _, n := range c.held {
+		nd := &c.nodes[n]
+		nd.held = false
+		if nd.ready > 0 {
+			c.appear(nd)
+			c.wait(n)
+		}
+	}
+	c.held = c.held[:0]
+}
+
+// interrupt puts a node in between that is overdue or crowded.
+func (c *Cohort) interrupt() {
+	n := c.crowded
+	if !c.crowd {
+		n = Node(c.first)
+	}
+	c.crowd = false
+	if nd := &c.nodes[n]; nd.ready == 0 || nd.held || c.current.on && c.current.node == n {
+		return
+	}
+	if !c.claim(n) { // it is being worked at; ask again after another such time
+		c.unwait(n)
+		c.wait(n)
+		return
+	}
+	c.suspended = c.current
+	c.begin(n)
+	c.inBetween = true
+}
+
+// end ends the current cohort, and goes on with one that was suspended.
+func (c *Cohort) end() {
+	r := &c.current
+	if !r.on {
+		return
+	}
+	nd := &c.nodes[r.node]
+	r.on = false
+	if nd.mine {
+		nd.mine = false
+		nd.claim.release()
+	}
+	if nd.ready > 0 && !nd.waiting && !nd.held {
+		c.wait(r.node)
+	}
+	if !c.inBetween {
+		return
+	}
+	c.inBetween = false
+	if s := c.suspended; s.on {
+		*r = s
+		c.suspended.on = false
+		c.unwait(r.node)
+		if r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0 {
+			c.end()
+		}
+	}
+}
+
+// advance begins a cohort at the next node in the order, and reports whether there is one.
+// It looks in the present direction, then in the other; the last node has its turn
+// again only if there is no other.
+func (c *Cohort) advance() bool {
+	at := -1
+	if int(c.current.node) < len(c.nodes) {
+		at = c.nodes[c.current.node].place
+	}
+	for range 2 {
+		for place := c.find(at); place >= 0; place = c.find(place) {
+			if n := c.order[place]; c.claim(n) {
+				c.begin(n)
+				return true
+			}
+		}
+		c.back = !c.back
+	}
+	if n := c.current.node; at >= 0 && c.nodes[n].ready > 0 && !c.nodes[n].held && c.claim(n) {
+		c.begin(n)
+		return true
+	}
+	return false
+}
+
+// find returns the next place, in the present direction from the given one, whose node
+// has ready tasks; -1 if there is none.
+func (c *Cohort) find(place int) int {
+	if c.back {
+		for w := (place - 1) >> 6; w >= 0 && place > 0; w-- {
+			word := c.present[w]
+			if w == (place-1)>>6 {
+				word &= noKey >> (63 - (place-1)&63)
+			}
+			if word != 0 {
+				return w<<6 + bits.Len64(word) - 1
+			}
+		}
+		return -1
+	}
+	for w := (place + 1) >> 6; w < len(c.present); w++ {
+		word := c.present[w]
+		if w == (place+1)>>6 {
+			word &= noKey << ((place + 1) & 63)
+		}
+		if word != 0 {
+			return w<<6 + bits.TrailingZeros64(word)
+		}
+	}
+	return -1
+}
+
+// begin makes all tasks that are at n now the current cohort.
+func (c *Cohort) begin(n Node) {
+	left := c.nodes[n].ready
+	if c.cfg.Size > 0 {
+		left = min(left, c.cfg.Size)
+	}
+	until := c.clock + c.quantum
+	if until < c.clock {
+		until = noKey
+	}
+	c.current = run{node: n, left: left, until: until, on: true}
+	c.unwait(n)
+}
+
+// claim returns whether tasks of n may run here.
+func (c *Cohort) claim(n Node) bool {
+	nd := &c.nodes[n]
+	if nd.claim == nil || nd.mine {
+		return true
+	}
+	nd.mine = nd.claim.take(c.cfg.Loop)
+	return nd.mine
+}
+
+// appear notes that a node has ready tasks.
+func (c *Cohort) appear(nd *cohortNode) {
+	c.present[nd.place>>6] |= 1 << (nd.place & 63)
+}
+
+// vacate notes that n has no ready task any more, or none that may run.
+func (c *Cohort) vacate(n Node) {
+	place := c.nodes[n].place
+	c.present[place>>6] &^= 1 << (place & 63)
+	c.unwait(n)
+}
+
+// wait puts n into the list of nodes that wait for their turn: at its end, unless n is more
+// impatient than others.
+func (c *Cohort) wait(n Node) {
+	nd := &c.nodes[n]
+	nd.waiting, nd.due = true, c.clock+nd.overdue
+	nd.prev, nd.next = c.last, noNode
+	for nd.prev != noNode && c.nodes[nd.prev].due > nd.due {
+		nd.prev, nd.next = c.nodes[nd.prev].prev, nd.prev
+	}
+	if nd.prev == noNode {
+		c.first = int32(n)
+	} else {
+		c.nodes[nd.prev].next = int32(n)
+	}
+	if nd.next == noNode {
+		c.last = int32(n)
+	} else {
+		c.nodes[nd.next].prev = int32(n)
+	}
+}
+
+func (c *Cohort) unwait(n Node) {
+	nd := &c.nodes[n]
+	if !nd.waiting {
+		return
+	}
+	nd.waiting = false
+	if nd.prev == noNode {
+		c.first = nd.next
+	} else {
+		c.nodes[nd.prev].next = nd.next
+	}
+	if nd.next == noNode {
+		c.last = nd.prev
+	} else {
+		c.nodes[nd.next].prev = nd.prev
+	}
+}
+
+// node returns the state of n; new ones come last in the order.
+func (c *Cohort) node(n Node) *cohortNode {
+	if int(n) >= len(c.nodes) {
+		if n >= MaxNodes {
+			panic(fmt.Sprintf("ressched: node %d; want a number below %d", n, MaxNodes))
+		}
+		for int(n) >= len(c.nodes) {
+			c.nodes = append(c.nodes, cohortNode{place: len(c.order)})
+			c.order = append(c.order, Node(len(c.nodes)-1))
+		}
+		for len(c.present)<<6 < len(c.order) {
+			c.present = append(c.present, 0)
+		}
+	}
+	nd := &c.nodes[n]
+	if !nd.known {
+		nd.known = true
+		if c.cfg.Exclusive != nil {
+			nd.claim = c.cfg.Exclusive(n)
+		}
+		nd.crowd, nd.overdue = c.cfg.Crowd, c.overdue
+		if c.cfg.Thresholds != nil {
+			crowd, overdue := c.cfg.Thresholds(n)
+			if crowd > 0 {
+				nd.crowd, c.crowds = crowd, true
+			}
+			if overdue > 0 {
+				nd.overdue = cyclesIn(overdue, c.cfg.Cycles)
+			}
+		}
+	}
+	return nd
+}
+
+// reorder puts the nodes into the given order; those that it leaves out come last.
+func (c *Cohort) reorder(order []Node) {
+	for n := range c.nodes {
+		c.nodes[n].place = -1
+	}
+	c.order = c.order[:0]
+	place := func(n Node) {
+		if int(n) < len(c.nodes) && c.nodes[n].place < 0 {
+			c.nodes[n].place = len(c.order)
+			c.order = append(c.order, n)
+		}
+	}
+	for _, n := range order {
+		place(n)
+	}
+	for n := range c.nodes {
+		place(Node(n))
+	}
+	clear(c.present)
+	for place, n := range c.order {
+		if nd := &c.nodes[n]; nd.ready > 0 && !nd.held {
+			c.present[place>>6] |= 1 << (place & 63)
+		}
+	}
+}
+
+// Report is part of Policy.
+func (c *Cohort) Report(r *Report) {
+	r.Policy = "cohort"
+	for n := range c.nodes {
+		nd := &c.nodes[n]
+		if !nd.known {
+			continue
+		}
+		held := ""
+		if nd.held {
+			held = reasonAtGate
+		}
+		if nd.ready > 0 && nd.claim != nil && !nd.mine && nd.claim.owner.Load() != 0 {
+			held = reasonExclusive
+		}
+		r.Nodes = append(r.Nodes, NodeReport{Node: Node(n), Ready: int64(nd.ready), Held: held})
+	}
+}

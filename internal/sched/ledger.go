@@ -1,0 +1,426 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A ResourceID names a resource of a Ledger: 0 for the first that was added, and so on.
+// Slices in a Prediction are indexed by it.
+type ResourceID int
+
+// A Ledger knows the state of every resource. It is shared by all loops, and its
+// methods may be called from any goroutine.
+//
+// Somebody calls Tick regularly, every 10 ms say, after Observe for what was measured.
+type Ledger struct {
+	accounts atomic.Pointer[[]*account] // replaced under mu
+	version  atomic.Uint64              // counts changes
+	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Kept
+	heldUp   atomic.Bool                // see HeldUp
+	mu       sync.Mutex
+	idle     bool          // guarded by mu, see SetIdle
+	gates    []*Gate       // guarded by mu
+	now      time.Duration // guarded by mu: of the last Tick
+}
+
+// An account is what the Ledger knows of one resource. Fields without a remark are
+// guarded by the Ledger's mu.
+type account struct {
+	spec  Spec         // fixed, but Limit is guarded by mu
+	count atomic.Int64 // taken and not given back, by Take; added to what was observed
+
+	observed float64
+	pledges  promise // what the admitted tasks may take
+	pledged  float64 // their mean when observed was
+	excess   lowest  // of observed over their mean; only if Collected
+	known    bool    // what admitted tasks take is; only if Collected
+	used     float64 // observed + count, when it was last looked at
+	limit    float64 // +Inf: not found yet
+	util     float64 // used in parts of limit; not below 0, but may exceed 1
+	trend    float64 // of util, per second
+	state    State
+	sampled  time.Duration // when used was last looked at
+	before   time.Duration // and when the time before
+	seen     bool          // there was a sample
+	knee     *Knee         // nil: the limit is given
+	of       *account      // fixed; nil: none
+
+	granted  float64    // to cohorts, since the last sample
+	others   float64    // estimate of what is in use beside what admitted tasks take
+	promised [2]float64 // the most that was promised to them since the last two samples
+}
+
+// NewLedger returns a Ledger without resources.
+func NewLedger() *Ledger {
+	l := &Ledger{}
+	l.accounts.Store(&[]*account{})
+	return l
+}
+
+// Add adds a resource. The error says what is wrong with s.
+func (l *Ledger) Add(s Spec) (ResourceID, error) {
+	s, err := s.withDefaults()
+	if err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	accounts := *l.accounts.Load()
+	a := &account{spec: s, limit: s.Limit}
+	for _, other := range accounts {
+		if other.spec.Name == s.Name {
+			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
+		}
+		if other.spec.Name == s.Of {
+			a.of = other
+		}
+	}
+	if s.Of != "" && a.of == nil {
+		return 0, fmt.Errorf("ressched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+	}
+	if s.Limit == 0 || s.Find {
+		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
+		a.limit = a.knee.Limit()
+	}
+	accounts = append(accounts[:len(accounts):len(accounts)], a)
+	l.accounts.Store(&accounts)
+	l.version.Add(1)
+	return ResourceID(len(accounts) - 1), nil
+}
+
+// SetLimit changes the limit of r, which must be above 0, as when the memory limit of a
+// container is changed. What is not above 0 is ignored.
+func (l *Ledger) SetLimit(r ResourceID, limit float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || !(limit > 0) || math.IsInf(limit, 1) {
+		return
+	}
+	a.spec.Limit, a.limit = limit, limit
+	if a.knee != nil {
+		a.knee = &Knee{Start: limit, Max: limit}
+		if !a.spec.Find {
+			a.knee = nil
+		}
+	}
+	a.judge()
+	l.version.Add(1)
+}
+
+// Observe says that at the time now so much of r was in use; less than 0 counts as 0.
+// What is not a finite number is ignored, and so is a time before the last.
+func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || math.IsNaN(used) || math.IsInf(used, 0) || now < a.sampled {
+		return
+	}
+	l.recount()
+	a.observed, a.pledged = max(used, 0), a.pledges.Mean
+	l.weigh(a, now)
+	if a.spec.Kind == Collected {
+		a.excess.add(now, a.observed-a.pledges.Mean)
+	}
+	a.sample(now)
+	a.promise(a.pledges.Mean)
+	l.version.Add(1)
+}
+
+// Take says that n of r were taken, or given back if n is less than 0. It is for
+// resources that are counted exactly where they are handed out, and costs one atomic
+// addition; the state follows at the next Tick.
+func (l *Ledger) Take(r ResourceID, n int64) {
+	if a := l.account(r); a != nil {
+		a.count.Add(n)
+	}
+}
+
+func (l *Ledger) account(r ResourceID) *account {
+	if all := *l.accounts.Load(); r >= 0 && int(r) < len(all) {
+		return all[r]
+	}
+	return nil
+}
+
+// Tick brings what was counted up to date, and lets the limits that are to be found
+// move. A time before the last is ignored.
+func (l *Ledger) Tick(now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now < l.now {
+		return
+	}
+	l.recount()
+	tight, heldUp := false, false
+	for _, a := range *l.accounts.Load() {
+		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
+			a.observed = 0
+			a.sample(now)
+		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Kind == Collected {
+			a.sample(now)
+		}
+		a.promise(a.pledges.Mean)
+		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
+	}
+	for _, g := range l.gates {
+		heldUp = heldUp || g.heldUp(now)
+	}
+	l.tight.Store(tight)
+	l.heldUp.Store(heldUp)
+	l.now = now
+	pressure, from, at := l.pressure(now)
+	for _, a := range *l.accounts.Load() {
+		if a.knee != nil {
+			a.knee.Update(now, from, at, a.used, pressure)
+			a.limit = a.knee.Limit()
+			a.judge()
+		}
+	}
+	for _, g := range l.gates {
+		g.begin()
+		g.window.Update(now, from, at, float64(g.peak), g.feels(now, pressure))
+		g.peak = g.counted
+		for _, s := range *g.shares.Load() {
+			s.credit.Store(0) // there may be less room now
+		}
+	}
+	l.version.Add(1)
+}
+
+// tightShare is how much of what tasks hold while they wait may be in use before lines are not left to
+// grow.
+const tightShare = 0.92
+
+// HeldUp reports whether a gate has no room because of tasks that only wait. It may be
+// one that is yet to come in that they wait for.
+func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
+
+// likely is how much is in use if each of those who came since it was last observed takes what was
+// promised, even if what was promised before is not taken.
+func (a *account) likely() float64 {
+	v := a.observed + max(a.pledges.Mean-a.pledged, 0) + float64(a.count.Load())
+	if a.known {
+		v = min(v, a.inUse())
+	}
+	return v
+}
+
+// SetIdle says that the loops have had little to do lately: all tasks inside only wait.
+func (l *Ledger) SetIdle(idle bool) {
+	l.mu.Lock()
+	l.idle = idle
+	l.mu.Unlock()
+}
+
+// pressure is the largest share of a given limit that is in use, and from when to when
+// it was measured.
+func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
+	from, at = now, now
+	for _, a := range *l.accounts.Load() {
+		if a.spec.Kind == Shown || a.of != nil && a.of.plentiful() {
+			continue
+		}
+		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
+			pressure, from, at = a.used/a.spec.Limit, min(a.before, a.sampled-a.spec.Over), a.sampled
+		}
+	}
+	return pressure, from, at
+}
+
+// plentiful says that little of the given limit of a is in use, whatever limit was found: if
+// that is too much, less would not be better.
+func (a *account) plentiful() bool {
+	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit
+}
+
+// sample looks at what is in use now.
+func (a *account) sample(now time.Duration) {
+	was, limit := a.util, a.limit
+	a.before, a.sampled = a.sampled, now
+	a.used = a.inUse()
+	a.granted = 0
+	a.judge()
+	if dt := (now - a.before).Seconds(); dt > 0 && limit == a.limit {
+		a.trend += ((a.util-was)/dt - a.trend) * weight(now-a.before, trendTime)
+	}
+	a.judge()
+	others := max(a.used-max(a.promised[0], a.promised[1]), 0)
+	switch {
+	case a.known:
+		a.others = max(a.excess.least(), 0)
+	case !a.seen:
+		a.others = others
+	default:
+		a.others += (others - a.others) * weight(now-a.before, othersTime)
+	}
+	a.seen = true
+	a.promised[1], a.promised[0] = a.promised[0], 0
+}
+
+// inUse is what is in use now, as far as is known.
+func (a *account) inUse() float64 {
+	v := a.observed
+	if a.known {
+		v = a.pledges.Mean + max(a.excess.least(), 0)
+	}
+	return max(v+float64(a.count.Load()), 0)
+}
+
+// A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
+// all of the last lowestTime, as long as there is room for.
+type lowest struct {
+	at  [16]time.Duration
+	of  [16]float64
+	n   int     // samples there were
+	min float64 // the lowest; 0 before the first sample
+}
+
+const (
+	lowestSamples = 4
+	lowestTime    = 200 * time.Millisecond
+)
+
+func (m *lowest) add(now time.Duration, v float64) {
+	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
+	m.n++
+	m.min = v
+	for i := range min(m.n, len(m.of)) {
+		k := (m.n - 1 - i) % len(m.of)
+		if i >= lowestSamples && now-m.at[k] > lowestTime {
+			break
+		}
+		m.min = min(m.min, m.of[k])
+	}
+}
+
+// shift adds by to all samples.
+func (m *lowest) shift(by float64) {
+	if m.n == 0 {
+		return
+	}
+	for i := range m.of {
+		m.of[i] += by
+	}
+	m.min += by
+}
+
+// least is 0 before the first sample.
+func (m *lowest) least() float64 { return m.min }
+
+// How long the trend and the others are averaged over.
+const (
+	trendTime  = 100 * time.Millisecond
+	othersTime = time.Second
+)
+
+// weight is how much of a moving average over the time of the given length a sample makes
+// up that stands for dt.
+func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
+
+// promise notes what is promised to admitted tasks now.
+func (a *account) promise(sum float64) { a.promised[0] = max(a.promised[0], sum) }
+
+// judge sets utilisation and state.
+func (a *account) judge() {
+	s := &a.spec
+	a.util = 0
+	if !math.IsInf(a.limit, 1) {
+		a.util = a.used / a.limit
+	}
+	soon := a.util + a.trend*s.Horizon.Seconds()
+	switch {
+	case a.util >= s.Target, a.state == AtLimit && a.util >= s.Target-s.Margin:
+		a.state = AtLimit
+	case a.util >= s.Plenty, soon >= s.Target, a.state != Low && a.util >= s.Plenty-s.Margin:
+		a.state = Rising
+	default:
+		a.state = Low
+	}
+}
+
+// A standing is the state of a resource as a policy sees it.
+type standing struct {
+	state  State
+	util   float64
+	plenty float64
+	target float64
+	sign   bool
+	open   bool // there is no limit yet
+}
+
+// standings returns the state of all resources, in the space of to, unless nothing has
+// changed since version.
+func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
+	now := l.version.Load()
+	if now == version {
+		return to, version
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to = to[:0]
+	for _, a := range *l.accounts.Load() {
+		to = append(to, standing{
+			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
+			sign: !a.spec.Kind.scarce(), open: math.IsInf(a.limit, 1),
+		})
+	}
+	return to, now
+}
+
+// grant returns how many of n tasks, each of which takes so much of r, fit below
+// Target, and counts them as granted until the next sample.
+func (l *Ledger) grant(r ResourceID, each float64, n int) int {
+	a := l.account(r)
+	if a == nil {
+		return n
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) {
+		n = max(int(room/each), 0)
+	}
+	a.granted += each * float64(n)
+	return n
+}
+
+// giveBack takes back a grant for n tasks that did not run.
+func (l *Ledger) giveBack(r ResourceID, each float64, n int) {
+	if a := l.account(r); a != nil {
+		l.mu.Lock()
+		a.granted = max(a.granted-each*float64(n), 0)
+		l.mu.Unlock()
+	}
+}
+
+// Report adds the resources to r, and after them the gates.
+func (l *Ledger) Report(r *Report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range *l.accounts.Load() {
+		limit := a.limit
+		if math.IsInf(limit, 1) {
+			limit = 0
+		}
+		r.Resources = append(r.Resources, ResourceReport{
+			Name: a.spec.Name, Used: a.used, Limit: limit,
+			Utilisation: min(a.util, 1), Trend: a.trend, State: a.state,
+		})
+	}
+	for _, g := range l.gates {
+		r.Resources = append(r.Resources, g.report())
+	}
+}
+
+// name is the name of r.
+func (l *Ledger) name(r ResourceID) string {
+	if a := l.account(r); a != nil {
+		return a.spec.Name
+	}
+	return "?"
+}

@@ -1,0 +1,382 @@
+package sched
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func mustAdd(t *testing.T, l *Ledger, s Spec) ResourceID {
+	t.Helper()
+	r, err := l.Add(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// stateOf is what the Ledger reports of a resource.
+func stateOf(l *Ledger, r ResourceID) ResourceReport {
+	var report Report
+	l.Report(&report)
+	return report.Resources[r]
+}
+
+func TestStatesHaveHysteresis(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 1000, Target: 0.9, Plenty: 0.5, Margin: 0.1})
+	steps := []struct {
+		used float64
+		want State
+	}{
+		{0, Low}, {499, Low}, {500, Rising}, {401, Rising}, {399, Low}, {450, Low}, {500, Rising},
+		{899, Rising}, {900, AtLimit}, {801, AtLimit}, {899, AtLimit}, {799, Rising}, {899, Rising},
+		{1200, AtLimit}, {0, Low},
+	}
+	now := time.Duration(0)
+	for i, s := range steps {
+		now += 10 * time.Second // so slowly that there is no trend to speak of
+		l.Observe(now, r, s.used)
+		if got := stateOf(l, r); got.State != s.want {
+			t.Errorf("step %d: %v used: %v, want %v", i, s.used, got.State, s.want)
+		}
+	}
+	if got := stateOf(l, r); got.Utilisation != 0 || got.Limit != 1000 {
+		t.Errorf("in the end %+v", got)
+	}
+}
+
+func TestFastGrowthIsRisingBeforeItIsHigh(t *testing.T) {
+	l := NewLedger()
+	fast := mustAdd(t, l, Spec{Name: "fast", Limit: 1000, Horizon: 500 * time.Millisecond})
+	slow := mustAdd(t, l, Spec{Name: "slow", Limit: 1000, Horizon: 500 * time.Millisecond})
+	now := time.Duration(0)
+	for i := range 30 {
+		now += 10 * time.Millisecond
+		l.Observe(now, fast, float64(i)*15)
+		l.Observe(now, slow, float64(i))
+	}
+	if got := stateOf(l, fast); got.State != Rising || got.Trend < 1 || got.Trend > 1.6 {
+		t.Errorf("fast: %+v, want rising, and a trend near 1.5 per second", got)
+	}
+	if got := stateOf(l, slow); got.State != Low {
+		t.Errorf("slow: %+v, want low", got)
+	}
+}
+
+func TestCountedResources(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "files", Limit: 100})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				l.Take(r, 3)
+				l.Take(r, -2)
+			}
+			l.Take(r, -990)
+		})
+	}
+	wg.Wait()
+	l.Tick(time.Second)
+	if got := stateOf(l, r); got.Used != 80 || got.State != Rising {
+		t.Errorf("%+v, want 80 used and rising", got)
+	}
+	l.Take(r, 15)
+	l.Observe(2*time.Second, r, 1) // known from elsewhere, besides
+	if got := stateOf(l, r); got.Used != 96 || got.State != AtLimit {
+		t.Errorf("%+v, want 96 used and at limit", got)
+	}
+	l.Take(r, -95)
+	l.Tick(3 * time.Second)
+	if got := stateOf(l, r); got.Used != 1 {
+		t.Errorf("%+v, want 1 used", got)
+	}
+	l.Take(99, 1) // no such resource: nothing happens
+	l.Take(-1, 1)
+}
+
+func TestGarbageIsNotBelieved(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100})
+	l.Observe(time.Second, r, 50)
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		l.Observe(2*time.Second, r, v)
+		l.SetLimit(r, v)
+	}
+	l.Observe(time.Millisecond, r, 99) // the time before
+	l.Observe(3*time.Second, 7, 1)
+	l.SetLimit(7, 1)
+	l.SetLimit(r, 0)
+	l.Tick(2 * time.Second)
+	l.Tick(time.Second)
+	if got := stateOf(l, r); got.Used != 50 || got.Limit != 100 {
+		t.Errorf("%+v, want 50 of 100 used", got)
+	}
+	l.Observe(3*time.Second, r, -1e-9) // sums of floating-point numbers do that
+	if got := stateOf(l, r); got.Used != 0 {
+		t.Errorf("%+v, want nothing used", got)
+	}
+	l.Observe(3*time.Second, r, 50)
+	l.SetLimit(r, 51)
+	if got := stateOf(l, r); got.State != AtLimit {
+		t.Errorf("after the limit was lowered %+v, want at limit", got)
+	}
+}
+
+func TestOldSignsAreForgotten(t *testing.T) {
+	l := NewLedger()
+	sign := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Kind: Sign})
+	l.Observe(time.Second, sign, 0.5)
+	l.Tick(1500 * time.Millisecond)
+	if got := stateOf(l, sign); got.State != AtLimit || got.Utilisation != 1 {
+		t.Errorf("after half a second %+v, want at limit", got)
+	}
+	l.Tick(2100 * time.Millisecond)
+	if got := stateOf(l, sign); got.State == AtLimit || got.Used != 0 {
+		t.Errorf("after more than a second %+v, want nothing", got)
+	}
+}
+
+// A busy collector is no reason to let in less while there is memory.
+// What is only watched has a state, but nothing is held back for it.
+func TestWatchedResourceDecidesNothing(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Kind: Shown})
+	mustAdd(t, l, Spec{Name: "memory", Limit: 160, Unknown: 16}) // a first window of 10
+	g := l.NewGate("requests")
+	a := NewAdmission(0, false)
+	a.Mark(1, g)
+	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
+		l.Observe(now, r, 5)
+		for a.Next(now, 1, Queue{Waiting: 1}) == Admit {
+		}
+		l.Tick(now)
+	}
+	var report Report
+	l.Report(&report)
+	if got := report.Resources[0]; got.State != AtLimit || g.window.Limit() < 80 {
+		t.Errorf("the resource is %v, the window %v; want at limit, and a window that grows", got.State, g.window.Limit())
+	}
+}
+
+func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
+	l := NewLedger()
+	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 1000})
+	gc := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "memory"})
+	l.Observe(time.Second, gc, 0.5)
+	for _, c := range []struct{ used, pressure float64 }{{100, 0.1}, {550, 0.55}, {650, 2}, {990, 2}} {
+		l.Observe(time.Second, memory, c.used)
+		if got, _, _ := l.pressure(time.Second); got != c.pressure {
+			t.Errorf("with %v of memory in use pressure is %v, want %v", c.used, got, c.pressure)
+		}
+	}
+}
+
+// A resource whose limit nobody knows gets one from the signs of thrashing.
+func TestLimitIsFound(t *testing.T) {
+	for _, spec := range []Spec{{Name: "queries"}, {Name: "queries", Limit: 500, Find: true}} {
+		l := NewLedger()
+		r := mustAdd(t, l, spec)
+		sign := mustAdd(t, l, Spec{Name: "delay", Limit: 1, Kind: Sign})
+		if spec.Limit == 0 && stateOf(l, r).Limit != 0 {
+			t.Error("there is a limit before anything was seen")
+		}
+		used, least, most := 0.0, 1000.0, 0.0
+		for i := range 2000 {
+			now := time.Duration(i) * step
+			standing, _ := l.standings(nil, 0)
+			switch { // use it as a policy does: as long as it is not at its limit
+			case standing[r].state == AtLimit:
+				used -= 10
+			default:
+				used += 4
+			}
+			delay := 0.2
+			if used > 300 {
+				delay = 3
+			}
+			l.Observe(now, r, used)
+			l.Observe(now, sign, delay)
+			l.Tick(now)
+			if i > 500 {
+				least, most = min(least, used), max(most, used)
+			}
+		}
+		if least < 150 || most > 360 {
+			t.Errorf("%+v: thrashing begins at 300; used between %v and %v", spec, least, most)
+		}
+		got := stateOf(l, r)
+		if got.Limit < 180 || got.Limit > 350 {
+			t.Errorf("%+v: found the limit %v, want nearly 300", spec, got.Limit)
+		}
+	}
+}
+
+func TestSpecsThatAreWrong(t *testing.T) {
+	l := NewLedger()
+	mustAdd(t, l, Spec{Name: "twice", Limit: 1})
+	for _, c := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{}, "without name"},
+		{Spec{Name: "twice"}, "already"},
+		{Spec{Name: "x", Limit: -1}, "limit -1"},
+		{Spec{Name: "x", Limit: math.NaN()}, "limit NaN"},
+		{Spec{Name: "x", Kind: Sign}, "how much is too much"},
+		{Spec{Name: "x", Kind: Sign, Find: true, Limit: 1}, "Find is set"},
+		{Spec{Name: "x", Kind: Sign, Limit: 1, Of: "nothing"}, "add that first"},
+		{Spec{Name: "x", Kind: Shown}, "give it a limit"},
+		{Spec{Name: "x", Kind: Shown, Find: true, Limit: 1}, "give it a limit"},
+		{Spec{Name: "x", Kind: Shown + 1}, "no kind"},
+		{Spec{Name: "x", Target: 1}, "target 1"},
+		{Spec{Name: "x", Plenty: 0.9, Target: 0.8}, "plenty 0.9"},
+		{Spec{Name: "x", Margin: 0.7}, "margin 0.7"},
+		{Spec{Name: "x", Stale: -1}, "stale"},
+	} {
+		if _, err := l.Add(c.spec); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: error %v, want one with %q", c.spec, err, c.want)
+		}
+	}
+}
+
+// What is granted to cohorts counts until the next sample, so that loops together do
+// not run more tasks than there is room for.
+func TestGrantsAddUp(t *testing.T) {
+	l := NewLedger()
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Target: 0.9, Plenty: 0.5})
+	l.Observe(time.Second, r, 60)
+	if got := l.grant(r, 4, 5); got != 5 {
+		t.Errorf("granted %d, want 5", got)
+	}
+	if got := l.grant(r, 4, 5); got != 2 {
+		t.Errorf("granted %d, want 2", got)
+	}
+	if got := l.grant(r, 4, 5); got != 0 {
+		t.Errorf("granted %d, want none", got)
+	}
+	l.Observe(2*time.Second, r, 60)
+	if got := l.grant(r, 4, 5); got != 5 {
+		t.Errorf("after a sample granted %d, want 5", got)
+	}
+	if got := l.grant(9, 4, 5); got != 5 {
+		t.Errorf("of an unknown resource granted %d, want all 5", got)
+	}
+}
+
+func TestStateNames(t *testing.T) {
+	for s, want := range map[State]string{Low: "low", Rising: "rising", AtLimit: "at limit", 7: "state 7"} {
+		if s.String() != want {
+			t.Errorf("%v, want %v", s, want)
+		}
+	}
+	for v, want := range map[Verdict]string{Admit: "admit", Defer: "defer", Refuse: "refuse"} {
+		if v.String() != want {
+			t.Errorf("%v, want %v", v, want)
+		}
+	}
+}
+
+// A heap that was found full is not full for ever: when those who filled it have gone, and
+// nothing new is known, there is room again.
+func TestLateObservationsAreOutdated(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Kind: Collected})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := l.NewGate("door")
+	g.SetDemand([]Moments{{Mean: 10}})
+	now := time.Duration(0)
+	for range 100 { // the window opens
+		now += 10 * time.Millisecond
+		l.Observe(now, heap, float64(10*g.Inside()))
+		l.Tick(now)
+		g.admit(now, g.share(0))
+	}
+	if n := g.Inside(); n < 8 || n > 10 {
+		t.Fatalf("%d are inside, want 9 or 10", n)
+	}
+	l.Observe(now, heap, 100)
+	for range g.Inside() {
+		g.finished(g.share(0))
+	}
+	for range 10 {
+		now += 10 * time.Millisecond
+		l.Tick(now)
+	}
+	l.recount()
+	if g.room(g.given()) == 0 {
+		var r Report
+		l.Report(&r)
+		t.Errorf("there is no room though nobody is inside: %+v", r.Resources)
+	}
+	if u := l.account(heap).util; u > 0.5 {
+		t.Errorf("utilisation %v, want that of an empty heap", u)
+	}
+}
+
+// A collection counts what is allocated while it goes on, sometimes as much as what is
+// really in use. Tasks are let in as if that were not there.
+func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Kind: Collected})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := l.NewGate("door")
+	g.SetDemand([]Moments{{Mean: 10}})
+	rng := rand.New(rand.NewPCG(*seedFlag, 5))
+	now := time.Duration(0)
+	fewest := math.MaxInt
+	for i := range 300 {
+		now += 10 * time.Millisecond
+		floating := 0.0
+		if i%4 != 0 {
+			floating = 400 * rng.Float64()
+		}
+		l.Observe(now, heap, 100+float64(10*g.Inside())+floating)
+		l.Tick(now)
+		for g.admit(now, g.share(0)) {
+		}
+		if i > 100 {
+			fewest = min(fewest, g.Inside())
+		}
+		for range g.Inside() / 4 {
+			g.finished(g.share(0))
+		}
+		for g.admit(now, g.share(0)) {
+		}
+	}
+	if fewest < 85 || g.Inside() > 90 {
+		t.Errorf("%d to %d tasks were inside, want nearly 90", fewest, g.Inside())
+	}
+}
+
+// If the collector is busy although much of the given limit is free, less load would not
+// help: it collects at twice what is reachable, wherever that is.
+func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {
+	l := NewLedger()
+	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Find: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "heap"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Duration(0)
+	for range 1000 {
+		now += 10 * time.Millisecond
+		l.Observe(now, heap, l.account(heap).limit)
+		l.Observe(now, gc, 0.5)
+		l.Tick(now)
+	}
+	if limit := l.account(heap).limit; limit < 350 || limit > 700 {
+		t.Errorf("the limit has been lowered to %.0f, want about 550", limit)
+	}
+}

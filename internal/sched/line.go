@@ -1,0 +1,278 @@
+package sched
+
+import (
+	"math"
+	"time"
+)
+
+// A Line decides in which order those are let in that wait at an entrance, and finds out
+// whether there are more than can ever be served. It is told how many wait, and when one
+// is let in or refused; what waits, its user knows. Loop-private. The zero value is ready.
+//
+//	        grew twice in a row                 has been growing for too long
+//	 calm ────────────────────────▶ growing ─────────────────────────────▶ overloaded
+//	(oldest ◀──────────────────────  (newest  ◀─────────────────────────── (newest first;
+//	 first)   did not, twice; or is   first)             a trial            has waited
+//	   ▲      short again                                                   too long is
+//	   ╰──────────────────────────────────────────────────────────────────── refused)
+//	                      hardly anybody had to be refused for a while
+//
+// A line that is long is no overload: it may be a burst, a crowd of clients that return only
+// after an answer, or what has come while the process stood still. Only a line that goes on
+// growing is one. While that is being found out, which takes seconds, those who came last are
+// served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): then what is
+// served is served in time, whatever the answer turns out to be, and nothing is lost by
+// waiting for it. If the line stops growing the others follow, the oldest first.
+type Line struct {
+	state LineState
+	since time.Duration // when the state began
+	trial bool          // growing: to see whether overload goes on
+	next  time.Duration // overloaded: when a trial is made
+	pause time.Duration // from an overload, or a trial, to the next trial
+	ended time.Duration // when the last overload ended by itself; 0: it did not
+
+	// The window in which growth is measured.
+	began   time.Duration
+	first   int // tasks in line then
+	served  int // since then
+	refused int
+	gone    int
+	streak  int // windows in a row in which it grew, or, below 0, did not
+
+	pace pace
+}
+
+// A LineState is what a Line has found out.
+type LineState uint8
+
+// The states of a line.
+const (
+	Calm LineState = iota
+	Growing
+	Overloaded
+)
+
+// String is "calm", "growing" or "overloaded".
+func (s LineState) String() string {
+	switch s {
+	case Calm:
+		return "calm"
+	case Growing:
+		return "growing"
+	}
+	return "overloaded"
+}
+
+const (
+	// patience is how long a line may grow before it is taken for overload. A crowd that
+	// connects, and a burst, are over by then.
+	patience = 2 * time.Second
+	// trialPatience is the same in a trial: the clients are there already.
+	trialPatience = time.Second
+	firstPause    = time.Second
+	longestPause  = time.Minute
+	// What comes back within soon is likely to be the same overload.
+	soon         = 5 * time.Second
+	soonPatience = 500 * time.Millisecond
+	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
+	// and each that leaves costs as much as three that are refused (ADR 0037).
+	leaving = 4
+	// overload is over if no more than one of this many had to be refused in a window.
+	fewRefused = 50
+	// longestWait is what nobody waits longer than: by then the client is gone.
+	longestWait = 10 * time.Second
+
+	refusalCost = 8000 // nanoseconds, about
+
+	windowTime     = 10 * time.Millisecond // the least, and it has
+	windowServed   = 16                    // this many served, or
+	windowGrowth   = 32                    // has got so much longer, or
+	windowSlowTime = 250 * time.Millisecond
+	windowLong     = 100 * time.Millisecond
+	windowMany     = 64
+	windowLongest  = time.Second
+	windowSigma    = 1.5 // growth beyond what chance makes, in standard deviations
+)
+
+// Newest reports whether of the most important those who came last are to be let in first, of whom
+// one has waited for so long.
+func (q *Line) Newest(waited time.Duration) bool {
+	return q.state != Calm && waited > q.TooLong()/2
+}
+
+// State is what is found out at present.
+func (q *Line) State() LineState { return q.state }
+
+// TooLong is how long one may wait in an overload: about as long as one in a hundred waits
+// at 0.8 times the capacity, which for requests of any kind is ten times the mean square of
+// their service time divided by its mean (Pollaczek and Khinchine).
+func (q *Line) TooLong() time.Duration {
+	return min(max(10*q.pace.residual(), 5*time.Millisecond), time.Second)
+}
+
+// AtOnce is how many may be refused for each that is let in: those who have waited too long may be
+// many when overload is found, and to refuse them all would hold up the others.
+func (q *Line) AtOnce() int { return max(16, int(q.pace.mean/refusalCost)) }
+
+// Starting is how many tasks may be under way from the line to their first step: enough for
+// the loop never to run dry, and so few that it is the line that decides what is next.
+func (q *Line) Starting() int {
+	if q.pace.mean <= 0 {
+		return 1
+	}
+	return int(min(max(float64(time.Millisecond)/q.pace.mean, 1), 16))
+}
+
+// Refuses reports whether the one that has waited longest, for so long, is to be refused.
+func (q *Line) Refuses(waited time.Duration) bool {
+	return q.state == Overloaded && waited > q.TooLong() || waited > longestWait
+}
+
+// Admitted says that one was let in; the argument is how many still wait.
+func (q *Line) Admitted(now time.Duration, left int) {
+	q.served++
+	q.pace.admitted(now, left > 0)
+}
+
+// Refused says that one was refused.
+func (q *Line) Refused() { q.refused++ }
+
+// Gone says that n clients have left before it was their turn.
+func (q *Line) Gone(n int) { q.gone += n }
+
+// Look is told how many wait. tight: they hold too much of something that is scarce for
+// waiting until it is clear whether it is overload. It is to be called at least every few
+// milliseconds while anybody waits.
+func (q *Line) Look(now time.Duration, waiting int, tight bool) {
+	over := false
+	switch {
+	case q.began == 0:
+		q.open(now, waiting)
+	case q.state == Overloaded:
+		if now-q.began >= windowLong+4*q.TooLong() {
+			over = q.refused*fewRefused <= q.served
+			q.open(now, waiting)
+		}
+	case waiting == 0:
+		q.open(now, waiting)
+		q.streak = 0
+	default:
+		q.measure(now, waiting)
+	}
+	work := time.Duration(float64(waiting) * q.pace.mean) // until all that wait are served
+	short := work <= q.TooLong()
+	switch q.state {
+	case Calm:
+		if q.streak >= 2 && !short {
+			q.enter(Growing, now)
+			q.trial = false
+		}
+	case Growing:
+		allowed := patience
+		switch {
+		case tight:
+			allowed = 0
+		case q.ended != 0 && now-q.ended < soon, q.gone*leaving > q.served && q.gone > windowServed:
+			allowed = soonPatience
+		case q.trial:
+			allowed = trialPatience
+		}
+		switch {
+		case q.streak <= -2 || work <= q.TooLong()/2:
+			q.enter(Calm, now)
+			q.pause, q.ended = 0, 0
+		case now-q.since >= allowed && q.streak >= 0:
+			q.enter(Overloaded, now)
+			q.pause = min(max(2*q.pause, firstPause), longestPause)
+			q.next = now + q.pause
+		}
+	case Overloaded:
+		switch {
+		case over:
+			q.enter(Calm, now)
+			q.ended = now
+		case now >= q.next && !tight:
+			q.enter(Growing, now)
+			q.trial, q.ended = true, 0
+		}
+	}
+}
+
+func (q *Line) enter(s LineState, now time.Duration) {
+	q.state, q.since, q.streak = s, now, 0
+	q.began = 0
+}
+
+func (q *Line) open(now time.Duration, waiting int) {
+	q.began, q.first, q.served, q.refused, q.gone = now, waiting, 0, 0, 0
+}
+
+// measure ends the window once it is clear whether the line has grown in it. Among k tasks
+// served its length changes by chance by about the square root of k, more if their service
+// times vary.
+func (q *Line) measure(now time.Duration, waiting int) {
+	took, more := now-q.began, waiting-q.first
+	enough := took >= windowTime && (q.served >= windowServed || more >= windowGrowth || took >= windowSlowTime)
+	if q.state == Growing { // it takes more to be sure that it has stopped
+		enough = took >= windowLong && (q.served >= windowMany || took >= windowLongest)
+	}
+	if !enough {
+		return
+	}
+	chance := math.Sqrt(float64(max(q.served, 1)) * q.pace.spread())
+	switch {
+	case float64(more) > windowSigma*chance+1, took > windowLongest && float64(more) > chance:
+		q.streak = max(q.streak, 0) + 1
+	case more <= 0, took > windowLongest:
+		q.streak = min(q.streak, 0) - 1
+	default:
+		return
+	}
+	q.open(now, waiting)
+}
+
+// A pace is the time between two admissions while somebody waits, which is what the bottleneck
+// needs for each, whatever that is: moving averages of it, in nanoseconds, and of its square.
+type pace struct {
+	mean, square float64
+	last         time.Duration
+	waited       bool // somebody waited since last
+}
+
+const (
+	paceWeight = 1.0 / 64
+	paceOdd    = 8 // times what is usual: it was a pause of the machine
+)
+
+func (p *pace) admitted(now time.Duration, more bool) {
+	if p.waited {
+		p.add(float64(now - p.last))
+	}
+	p.last, p.waited = now, more
+}
+
+func (p *pace) add(t float64) {
+	t = min(t, paceOdd*max(float64(p.residual()), float64(time.Millisecond)))
+	w := paceWeight
+	if p.mean == 0 {
+		w = 1
+	}
+	p.mean += w * (t - p.mean)
+	p.square += w * (t*t - p.square)
+}
+
+// residual is the mean square divided by the mean.
+func (p *pace) residual() time.Duration {
+	if p.mean <= 0 {
+		return 0
+	}
+	return time.Duration(p.square / p.mean)
+}
+
+// spread is the mean square in parts of the square of the mean: 1 if it never varies.
+func (p *pace) spread() float64 {
+	if p.mean <= 0 {
+		return 1
+	}
+	return max(p.square/(p.mean*p.mean), 1)
+}

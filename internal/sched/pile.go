@@ -1,0 +1,169 @@
+package sched
+
+import (
+	"math"
+	"time"
+)
+
+// A Pile finds out whether a node of the blocking graph inside the program, a lock or a
+// backend, is what limits it, and how many tasks are to wait there then. It is told how many do,
+// how many have gone on, and how long these have waited. Loop-private. The zero value is ready.
+//
+//	          tasks pile up, wait ever longer, and no more of them go on
+//	watched ──────────────────────────────────────────────────────────▶ limited
+//	   ▲                                                                   │
+//	   ╰───────────────────────────────────────────────────────────────────╯
+//	         nobody is kept out for a second, or nobody goes on for five
+//
+// All three signs are needed. Where tasks only wait for time to pass, or for each other, they pile up
+// too, but do not wait longer the more they are. Where many come at once they wait longer, but
+// do not become more.
+//
+// By Little's law those who wait are as many as go on in the time that they wait. The limit is
+// what goes on in the time that is short enough, Line.TooLong for the time between two. If the
+// node does several things at once that is too few: then fewer go on, so the limit goes back to
+// where it was and is not lowered for a while.
+type Pile struct {
+	limit  float64       // 0: none
+	wanted time.Duration // when somebody was last kept out
+	moved  time.Duration // when somebody last went on
+
+	// The window that is being measured, and the one before it.
+	began    time.Duration
+	first    int // waiting then
+	departed int
+	waited   time.Duration
+	was      pileWindow
+	streak   int
+	// When the streak began: departures per second before, and how many waited.
+	ref        float64
+	refWaiting int
+
+	// The last decrease of the limit.
+	before float64 // the limit
+	rate   float64
+	tried  bool          // it is yet to be seen what comes of it
+	lost   float64       // share of the rate below which it was too much
+	hold   time.Duration // no other before
+}
+
+// A pileWindow is what a window has found.
+type pileWindow struct {
+	rate float64 // departures per second; 0: there was none
+	wait float64 // mean time that they had waited, in seconds
+}
+
+const (
+	pileIdle   = time.Second
+	pileStuck  = 5 * time.Second
+	pileHold   = 2 * time.Second
+	pileLeast  = 2.0
+	pileSome   = 4    // departures that say something of a slow node
+	pileLost   = 0.8  // share of the rate that remains: the decrease was too much
+	pileFirst  = 0.6  // the same for the first, when the rate is not known so well
+	pileSame   = 1.25 // times the rate: no more go on than before
+	pileMore   = 1.5  // times those who wait: they have become more
+	pileLower  = 0.8
+	pileHigher = 1.1
+)
+
+// Limit is how many tasks may wait at the node, 0 if any number.
+func (p *Pile) Limit() int {
+	if p.limit == 0 {
+		return 0
+	}
+	return int(math.Ceil(p.limit))
+}
+
+// Update is told how many wait at the node, how many have gone on since the last Update, which had
+// waited how long in all, and how many are kept out because of the limit.
+func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Duration, out int) {
+	if p.began == 0 {
+		p.open(now, waiting)
+		p.moved = now
+	}
+	p.departed += departed
+	p.waited += waited
+	if departed > 0 {
+		p.moved = now
+	}
+	if out > 0 {
+		p.wanted = now
+	}
+	if p.limit > 0 && (now-p.wanted > pileIdle || now-p.moved > pileStuck) {
+		*p = Pile{}
+		return
+	}
+	took, more := now-p.began, waiting-p.first
+	least, many, slow := windowTime, windowServed, windowSlowTime
+	if p.tried { // what comes of a lower limit takes longer to see
+		least, many, slow = windowLong, windowMany, 2*windowSlowTime
+	}
+	if took < least || p.departed < many && (more < windowGrowth || p.departed < pileSome) && (took < slow || p.departed < pileSome && took < windowLongest) {
+		return
+	}
+	w := pileWindow{rate: float64(p.departed) / took.Seconds()}
+	if p.departed > 0 {
+		w.wait = p.waited.Seconds() / float64(p.departed)
+	}
+	if p.limit == 0 {
+		if !p.suspect(now, w, waiting, more) {
+			return
+		}
+	} else {
+		p.adjust(now, w, waiting)
+	}
+	p.was = w
+	p.open(now, waiting)
+}
+
+func (p *Pile) open(now time.Duration, waiting int) {
+	p.began, p.first, p.departed, p.waited = now, waiting, 0, 0
+}
+
+// short is how long tasks may wait, in seconds, where rate go on in a second.
+func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
+
+// suspect looks for the three signs: in two windows one after the other, and that those who wait have
+// become half as many more since, but not those that go on. It reports whether the window is over.
+func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
+	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
+	if !grew && more > 0 && now-p.began < windowLongest {
+		return false // it may yet turn out to have grown
+	}
+	longer := w.wait > p.was.wait*1.05 && p.was.rate > 0 && w.rate > 0
+	if !grew || !longer || float64(waiting)/w.rate < short(w.rate) {
+		p.streak = 0
+		return true
+	}
+	if p.streak++; p.streak == 1 {
+		p.ref, p.refWaiting = p.was.rate, p.first
+	}
+	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < pileMore*float64(p.refWaiting) {
+		return true
+	}
+	p.wanted = now
+	p.before, p.rate, p.lost, p.tried = float64(waiting), w.rate, pileFirst, true
+	p.limit = max(min(float64(waiting), w.rate*short(w.rate)), pileLeast)
+	return true
+}
+
+// adjust moves the limit.
+func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
+	if float64(waiting) > p.limit+1 {
+		return // those who were too many are still there; what goes on now is not due to the limit
+	}
+	aim := short(max(w.rate, 1))
+	switch {
+	case p.tried && w.rate < p.lost*p.rate:
+		p.limit, p.tried, p.hold = p.before, false, now+pileHold
+	case w.wait < aim:
+		p.limit = min(p.limit*pileHigher+1, 1e6)
+		p.tried = false
+	case w.wait > 2*aim && now >= p.hold:
+		p.before, p.rate, p.lost, p.tried = p.limit, w.rate, pileLost, true
+		p.limit = max(p.limit*pileLower, w.rate*aim, pileLeast)
+	default:
+		p.tried = false
+	}
+}

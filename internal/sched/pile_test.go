@@ -1,0 +1,156 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A pileNode is a node where tasks wait: each for one of a number of servers, or, without
+// servers, for time to pass. What a Pile does not let in waits outside, the oldest first.
+type pileNode struct {
+	pile    Pile
+	servers int                  // 0: any number
+	service func() time.Duration // of a server, or of the wait
+
+	now     time.Duration
+	outside []time.Duration // since when
+	waiting []time.Duration // for a server
+	busy    []time.Duration // until when, sorted; of those without servers: all that wait
+	began   []time.Duration // of those in busy, without servers
+
+	departed int
+	waited   time.Duration
+	done     int
+	limited  bool // at any time
+}
+
+const pileTick = 10 * time.Millisecond
+
+// run has arrivals at a rate per second for a while, in steps of 100 µs.
+func (n *pileNode) run(d time.Duration, rate float64) {
+	const step = 100 * time.Microsecond
+	next := 0.0
+	for end := n.now + d; n.now < end; n.now += step {
+		for next += rate * step.Seconds(); next >= 1; next-- {
+			n.outside = append(n.outside, n.now)
+		}
+		n.move()
+		if n.now%pileTick == 0 {
+			n.pile.Update(n.now, n.inside(), n.departed, n.waited, len(n.outside))
+			n.departed, n.waited = 0, 0
+			n.limited = n.limited || n.pile.Limit() > 0
+		}
+	}
+}
+
+// inside is how many wait at the node.
+func (n *pileNode) inside() int {
+	if n.servers == 0 {
+		return len(n.busy)
+	}
+	return len(n.waiting)
+}
+
+func (n *pileNode) move() {
+	for len(n.busy) > 0 && n.busy[0] <= n.now {
+		n.busy = n.busy[1:]
+		n.done++
+		if n.servers == 0 {
+			n.departed++
+			n.waited += n.now - n.began[0]
+			n.began = n.began[1:]
+		}
+	}
+	for len(n.outside) > 0 && (n.pile.Limit() == 0 || n.inside() < n.pile.Limit()) {
+		n.outside = n.outside[1:]
+		if n.servers == 0 {
+			until := n.now + n.service()
+			i, _ := slices.BinarySearch(n.busy, until)
+			n.busy, n.began = slices.Insert(n.busy, i, until), slices.Insert(n.began, i, n.now)
+			continue
+		}
+		n.waiting = append(n.waiting, n.now)
+	}
+	for n.servers > 0 && len(n.waiting) > 0 && len(n.busy) < n.servers {
+		n.departed++
+		n.waited += n.now - n.waiting[0]
+		n.waiting = n.waiting[1:]
+		until := n.now + n.service()
+		i, _ := slices.BinarySearch(n.busy, until)
+		n.busy = slices.Insert(n.busy, i, until)
+	}
+}
+
+func TestALockThatLimitsIsFound(t *testing.T) {
+	for _, times := range []float64{1.3, 2, 10} {
+		n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }}
+		n.run(time.Second, times*1000)
+		limit := n.pile.Limit()
+		before := n.done
+		n.run(5*time.Second, times*1000)
+		rate := float64(n.done-before) / 5
+		t.Logf("%v × what the lock can serve: limit %d after a second, then %d; %.0f of 1000 a second", times, limit, n.pile.Limit(), rate)
+		if limit == 0 || n.pile.Limit() > 50 || rate < 950 {
+			t.Errorf("%v ×: limit %d, then %d, %.0f a second; want one that keeps the wait short and the lock busy", times, limit, n.pile.Limit(), rate)
+		}
+		n.outside = nil
+		n.run(3*time.Second, 100)
+		if n.pile.Limit() != 0 {
+			t.Errorf("%v ×: still a limit of %d when the load is gone", times, n.pile.Limit())
+		}
+	}
+}
+
+// A backend that does twelve things at once keeps all of them busy.
+func TestABackendWithSeveralWorkersStaysBusy(t *testing.T) {
+	for _, service := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+		n := &pileNode{servers: 12, service: func() time.Duration { return service }}
+		best := 12 / service.Seconds()
+		n.run(5*time.Second, 3*best)
+		before := n.done
+		n.run(20*time.Second, 3*best)
+		rate := float64(n.done-before) / 20
+		t.Logf("%v each: limit %d, %.0f of %.0f a second", service, n.pile.Limit(), rate, best)
+		if n.pile.Limit() == 0 || rate < 0.9*best {
+			t.Errorf("%v each: limit %d, %.0f a second of %.0f", service, n.pile.Limit(), rate, best)
+		}
+	}
+}
+
+// Tasks that wait for time to pass are many, but no bottleneck.
+func TestTasksThatSleepAreNoPile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seedFlag, 3))
+	for name, service := range map[string]func() time.Duration{
+		"50 ms": func() time.Duration { return 50 * time.Millisecond },
+		"1 s":   func() time.Duration { return time.Second },
+		"1 s or 30 s": func() time.Duration {
+			if rng.IntN(2) == 0 {
+				return time.Second
+			}
+			return 30 * time.Second
+		},
+		"exponential": func() time.Duration { return time.Duration(rng.ExpFloat64() * 1e9) },
+	} {
+		n := &pileNode{service: service}
+		n.run(20*time.Second, 200)
+		if n.limited {
+			t.Errorf("%s: taken for a bottleneck", name)
+		}
+	}
+}
+
+// Nor is a lock that a crowd comes to at once and that can serve them all.
+func TestABurstAtALockIsNoPile(t *testing.T) {
+	n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }}
+	for range 20 {
+		for range 500 {
+			n.outside = append(n.outside, n.now)
+		}
+		n.run(time.Second, 300)
+	}
+	if n.limited {
+		t.Error("taken for a bottleneck")
+	}
+}

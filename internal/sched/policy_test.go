@@ -1,0 +1,406 @@
+package sched
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// policies makes one of each kind.
+func policies(rng *rand.Rand) map[string]Policy {
+	exclusive := map[Node]*Claim{2: NewClaim(nil), 5: NewClaim(nil)}
+	claim := func(n Node) *Claim { return exclusive[n] }
+	return map[string]Policy{
+		"fifo":         &FIFO{},
+		"cohort":       NewCohort(CohortConfig{}),
+		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Crowd: 5, Exclusive: claim}),
+		"cohort edges": NewCohort(CohortConfig{Refresh: time.Millisecond, Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
+		"resource":     NewResource(ResourceConfig{Exclusive: claim}),
+		"resource 1":   NewResource(ResourceConfig{Size: 1, Rank: time.Nanosecond}),
+	}
+}
+
+// Whatever happens, a policy names nodes with ready tasks only, and all of them in the
+// end.
+func TestPoliciesNameReadyNodesOnly(t *testing.T) {
+	eachSeed(t, 300, func(t *testing.T, rng *rand.Rand) {
+		for name, p := range policies(rng) {
+			ready, deferred, total := map[Node]int{}, map[Node]bool{}, 0
+			now := time.Duration(0)
+			nodes := 1 + rng.IntN(150)
+			next := func() {
+				n, ok := p.Next()
+				if !ok {
+					for n, k := range ready {
+						if k > 0 && !deferred[n] {
+							t.Fatalf("%s: names no node, but %d tasks are ready at %d", name, k, n)
+						}
+					}
+					return
+				}
+				if ready[n] == 0 || deferred[n] {
+					t.Fatalf("%s: names node %d with %d ready tasks; deferred: %v", name, n, ready[n], deferred[n])
+				}
+				if rng.IntN(20) == 0 {
+					p.Defer(n)
+					deferred[n] = true
+					return
+				}
+				ready[n]--
+				total--
+				if c, ok := p.(Cohorts); ok && rng.IntN(2) == 0 {
+					total += grant(c, rng, n, ready)
+				}
+				p.Charge(n, uint64(rng.IntN(60_000)))
+			}
+			for range 500 {
+				n := Node(rng.IntN(nodes))
+				switch rng.IntN(20) {
+				case 0:
+					if k := ready[n]; k > 0 {
+						k = 1 + rng.IntN(k)
+						p.Gone(n, k)
+						ready[n] -= k
+						total -= k
+					}
+				case 1:
+					now += time.Duration(rng.IntN(int(2 * time.Millisecond)))
+					p.Tick(now)
+					clear(deferred)
+				case 2, 3, 4, 5, 6, 7, 8:
+					next()
+				default:
+					p.Ready(n)
+					ready[n]++
+					total++
+				}
+			}
+			var r Report
+			p.Report(&r)
+			for _, n := range r.Nodes {
+				if int(n.Ready) != ready[n.Node] {
+					t.Fatalf("%s: reports %d ready tasks at %d, want %d", name, n.Ready, n.Node, ready[n.Node])
+				}
+				if deferred[n.Node] && n.Held != reasonAtGate && ready[n.Node] > 0 || !deferred[n.Node] && n.Held == reasonAtGate && ready[n.Node] == 0 {
+					t.Fatalf("%s: node %d: deferred %v, but held %q", name, n.Node, deferred[n.Node], n.Held)
+				}
+				delete(ready, n.Node)
+			}
+			maps.DeleteFunc(ready, func(_ Node, k int) bool { return k == 0 })
+			if len(ready) > 0 {
+				t.Fatalf("%s: the report lacks %v", name, ready)
+			}
+			for _, n := range r.Nodes {
+				ready[n.Node] = int(n.Ready)
+			}
+			for i := 0; total > 0; i++ {
+				if i > 100_000 {
+					t.Fatalf("%s: %d tasks are never run", name, total)
+				}
+				now += time.Microsecond
+				p.Tick(now)
+				clear(deferred)
+				next()
+			}
+			if n, ok := p.Next(); ok {
+				t.Fatalf("%s: names %d in the end", name, n)
+			}
+		}
+	})
+}
+
+func TestFIFOEqualsANaiveQueue(t *testing.T) {
+	eachSeed(t, 200, func(t *testing.T, rng *rand.Rand) {
+		var f FIFO
+		var naive []Node
+		nodes := 1 + rng.IntN(5)
+		for range 1000 {
+			n := Node(rng.IntN(nodes))
+			switch rng.IntN(8) {
+			case 0, 1, 2, 3:
+				f.Ready(n)
+				naive = append(naive, n)
+			case 4: // the oldest of that node is stolen
+				if i := slices.Index(naive, n); i >= 0 {
+					naive = slices.Delete(naive, i, i+1)
+					f.Gone(n, 1)
+				}
+			default:
+				got, ok := f.Next()
+				if ok != (len(naive) > 0) || ok && got != naive[0] {
+					t.Fatalf("named %d, %v, want the first of %v", got, ok, naive)
+				}
+				if !ok {
+					continue
+				}
+				if rng.IntN(4) == 0 { // all of its node go aside, and come back in order
+					f.Defer(got)
+					if i := slices.IndexFunc(naive, func(n Node) bool { return n != got }); i >= 0 {
+						next, _ := f.Next()
+						if next != naive[i] {
+							t.Fatalf("named %d after node %d was deferred, want %d", next, got, naive[i])
+						}
+						naive = slices.Delete(naive, i, i+1)
+					}
+					f.Tick(0)
+					continue
+				}
+				naive = naive[1:]
+			}
+		}
+	})
+}
+
+// order runs everything that is ready and returns the nodes in order.
+func order(p Policy, charge uint64) (nodes []Node) {
+	for {
+		n, ok := p.Next()
+		if !ok {
+			return nodes
+		}
+		nodes = append(nodes, n)
+		p.Charge(n, charge)
+	}
+}
+
+func ready(p Policy, nodes ...Node) {
+	for _, n := range nodes {
+		p.Ready(n)
+	}
+}
+
+func TestCohortRunsNodesInWavefrontOrder(t *testing.T) {
+	c := NewCohort(CohortConfig{Edges: seq([2]Node{1, 3}, [2]Node{3, 2}, [2]Node{2, 4})})
+	ready(c, 4, 3, 2, 1)
+	if got, want := order(c, 1), []Node{1, 2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("before the graph is known: %v, want %v", got, want)
+	}
+	c.Tick(time.Second) // it is at 4 now, the last also of the graph
+	for i, want := range [][]Node{{2, 2, 3, 1, 1}, {3, 2, 2, 4}, {2, 3, 1, 1}, {3, 4, 4}} {
+		ready(c, want...)
+		if got := order(c, 1); !slices.Equal(got, want) {
+			t.Errorf("wave %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestCohortIsWhatWasThereWhenItBegan(t *testing.T) {
+	c := NewCohort(CohortConfig{})
+	ready(c, 1, 1, 2)
+	var got []Node
+	for range 8 {
+		n, _ := c.Next()
+		got = append(got, n)
+		c.Charge(n, 1)
+		if n == 1 {
+			c.Ready(1) // it comes back at once
+		}
+	}
+	if want := []Node{1, 1, 2, 1, 1, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+}
+
+func TestCohortSizeAndQuantum(t *testing.T) {
+	c := NewCohort(CohortConfig{Size: 2})
+	ready(c, 1, 1, 1, 1, 1, 2)
+	if got, want := order(c, 1), []Node{1, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("by size: order %v, want %v", got, want)
+	}
+	c = NewCohort(CohortConfig{Quantum: 25 * time.Nanosecond})
+	ready(c, 1, 1, 1, 1, 1, 2)
+	if got, want := order(c, 10), []Node{1, 1, 1, 2, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("by time: order %v, want %v", got, want)
+	}
+}
+
+func TestOverdueNodeIsPutInBetween(t *testing.T) {
+	c := NewCohort(CohortConfig{Overdue: 45 * time.Nanosecond})
+	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3)
+	// After five steps of 10 ns nodes 2 and 3 have waited for 50. Node 2 runs as a whole,
+	// then node 1 gets on by one, then node 3.
+	if got, want := order(c, 10), []Node{1, 1, 1, 1, 1, 2, 2, 1, 3, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+}
+
+func TestCrowdedNodeIsPutInBetween(t *testing.T) {
+	c := NewCohort(CohortConfig{Crowd: 2})
+	ready(c, 1, 1, 1)
+	order(c, 1)
+	ready(c, 1, 1, 3, 2, 2)
+	n, _ := c.Next()
+	first := n
+	ready(c, 2)
+	if n, _ = c.Next(); n != 2 {
+		t.Errorf("after %d came %d, want 2, where 3 are waiting", first, n)
+	}
+}
+
+func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
+	for name, make := range map[string]func(loop int, claim func(Node) *Claim) Policy{
+		"cohort": func(loop int, claim func(Node) *Claim) Policy {
+			return NewCohort(CohortConfig{Loop: loop, Exclusive: claim, Size: 3})
+		},
+		"resource": func(loop int, claim func(Node) *Claim) Policy {
+			return NewResource(ResourceConfig{Loop: loop, Exclusive: claim, Size: 3})
+		},
+	} {
+		var woken []int
+		claim := NewClaim(func(loop int) { woken = append(woken, loop) })
+		of := func(n Node) *Claim {
+			if n == 1 {
+				return claim
+			}
+			return nil
+		}
+		a, b := make(0, of), make(1, of)
+		ready(a, 1, 1)
+		ready(b, 1, 2)
+		if n, ok := a.Next(); n != 1 || !ok {
+			t.Fatalf("%s: loop 0 does not get the node", name)
+		}
+		if n, ok := b.Next(); n != 2 || !ok {
+			t.Errorf("%s: loop 1 runs node %d, %v; want 2, as loop 0 works at 1", name, n, ok)
+		}
+		b.Charge(2, 10)
+		if n, ok := b.Next(); ok {
+			t.Errorf("%s: loop 1 runs node %d, while loop 0 works there", name, n)
+		}
+		var r Report
+		b.Report(&r)
+		if i := slices.IndexFunc(r.Nodes, func(n NodeReport) bool { return n.Node == 1 }); r.Nodes[i].Held != reasonExclusive {
+			t.Errorf("%s: reported as %q", name, r.Nodes[i].Held)
+		}
+		a.Charge(1, 10)
+		if n, ok := a.Next(); n != 1 || !ok {
+			t.Errorf("%s: loop 0 cannot go on", name)
+		}
+		a.Charge(1, 10)
+		a.Tick(time.Second)
+		if !slices.Equal(woken, []int{1}) {
+			t.Errorf("%s: woken %v, want loop 1", name, woken)
+		}
+		b.Tick(time.Second)
+		if n, ok := b.Next(); n != 1 || !ok {
+			t.Errorf("%s: loop 1 runs %d, %v after the release, want 1", name, n, ok)
+		}
+	}
+}
+
+// An overdue node that another loop works at is left out, and asked for later.
+func TestOverdueExclusiveNode(t *testing.T) {
+	claim := NewClaim(nil)
+	c := NewCohort(CohortConfig{Overdue: 25 * time.Nanosecond, Exclusive: func(n Node) *Claim {
+		if n == 2 {
+			return claim
+		}
+		return nil
+	}})
+	claim.take(1)
+	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)
+	var got []Node
+	for i := range 10 {
+		n, ok := c.Next()
+		if !ok {
+			t.Fatalf("nothing after %v", got)
+		}
+		got = append(got, n)
+		c.Charge(n, 10)
+		if i == 4 {
+			claim.release()
+		}
+	}
+	if i := slices.Index(got, 2); i < 5 || i > 8 {
+		t.Errorf("order %v: want node 2 some time after the fifth, when it was released", got)
+	}
+}
+
+// Loops in goroutines of their own: never two inside, and nobody waits for ever although
+// they sleep until they are woken.
+func TestClaimUnderContention(t *testing.T) {
+	const loops = 4
+	wake := make([]chan struct{}, loops)
+	for i := range wake {
+		wake[i] = make(chan struct{}, 1)
+	}
+	claim := NewClaim(func(loop int) {
+		select {
+		case wake[loop] <- struct{}{}:
+		default:
+		}
+	})
+	var inside, done atomic.Int32
+	var wg sync.WaitGroup
+	for loop := range loops {
+		wg.Go(func() {
+			c := NewCohort(CohortConfig{Loop: loop, Exclusive: func(Node) *Claim { return claim }})
+			for range 2000 {
+				ready(c, 1, 1)
+				for run := 0; run < 2; {
+					n, ok := c.Next()
+					if !ok {
+						<-wake[loop]
+						continue
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two loops run tasks of an exclusive node")
+					}
+					inside.Add(-1)
+					c.Charge(n, 1)
+					run++
+				}
+				c.Tick(0)
+			}
+			done.Add(1)
+		})
+	}
+	wg.Wait()
+	if done.Load() != loops {
+		t.Errorf("%d loops are done, want %d", done.Load(), loops)
+	}
+}
+
+func TestNodeBeyondTheLimit(t *testing.T) {
+	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: node %d was accepted", name, MaxNodes)
+				}
+			}()
+			p.Ready(MaxNodes)
+		}()
+	}
+}
+
+// BenchmarkPolicy is what a policy costs for each step of a task: it becomes ready, is
+// chosen, and is charged.
+func BenchmarkPolicy(b *testing.B) {
+	for _, nodes := range []int{10, 1000} {
+		for _, tasks := range []int{1, 100} { // at each node
+			for _, name := range []string{"fifo", "cohort", "resource"} {
+				b.Run(fmt.Sprintf("%s/nodes=%d/tasks=%d", name, nodes, tasks), func(b *testing.B) {
+					p := policies(rand.New(rand.NewPCG(1, 1)))[name]
+					for range tasks {
+						for n := range Node(nodes) {
+							p.Ready(n)
+						}
+					}
+					q := quanta()
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						n, _ := p.Next()
+						p.Charge(n, q[i&4095])
+						p.Ready(n)
+					}
+				})
+			}
+		}
+	}
+}

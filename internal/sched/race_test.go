@@ -1,0 +1,7 @@
+//go:build race
+
+package sched
+
+// raced says that the race detector is on: it makes simulations, which have one goroutine
+// anyway, twenty times slower.
+const raced = true

@@ -1,0 +1,146 @@
+package sched
+
+import "math"
+
+// How priorities become tickets: tickets = DefaultTickets * 2^priority, where the
+// priority is between -topPriority and topPriority. That is the floor under every stride:
+// no node has less than 1/16 of the tickets of a neutral one, nor less than 1/256 of
+// those of any other.
+const (
+	topPriority = 4
+
+	resourceWeight = 3   // priority of a node that gives most of what is at its limit
+	plentyWeight   = 0.5 // and of one that takes most of what is plentiful
+	nearnessWeight = 1   // and of one about to complete; minus that of one far from it
+
+	significant = 0.1 // share of a change's second moment that its mean must explain
+	kept        = 0.5 // share of what a step takes that makes a task one that keeps it
+)
+
+// rank gives every node tickets. With, for node n and resource r,
+//
+//	c(n)    cycles of the next step, on average
+//	d(n,r)  change of r on that step, on average (taken: more than 0)
+//	g(n,r)  d/c in parts of the largest |d/c| of any node: -1 to 1
+//	w(n,r)  d² / (d² + variance): 1 if the change is always the same, 0 if it is noise
+//	f(r)    1 at the limit, 0 to 1 while it is rising, 0 to -plentyWeight/resourceWeight
+//	        while it is plentiful
+//	l(n)    cycles left until completion, in parts of the most of any node
+//
+// the priority is
+//
+//	-resourceWeight * sum over r of f g w  +  nearnessWeight * (1 - 2 l)
+//
+// It takes time in proportion to nodes times resources.
+func (p *Resource) rank() {
+	p.ranked = p.now
+	if p.cfg.Predictions != nil {
+		p.learned = p.cfg.Predictions()
+	}
+	most := 0.0
+	p.rate = p.rate[:0]
+	for range p.standing {
+		p.rate = append(p.rate, 0)
+	}
+	nodes := min(len(p.nodes), len(p.learned))
+	for n := range nodes {
+		if !p.nodes[n].known {
+			continue
+		}
+		pred := &p.learned[n]
+		most = max(most, finite(pred.Left))
+		for r := range min(len(pred.Changes), len(p.rate)) {
+			if pred.Changes[r].Mean == 0 {
+				continue
+			}
+			p.rate[r] = max(p.rate[r], math.Abs(perCycle(pred, r)))
+		}
+	}
+	for n := range p.nodes {
+		if p.nodes[n].known {
+			p.rankNode(Node(n), most)
+		}
+	}
+}
+
+func (p *Resource) rankNode(n Node, most float64) {
+	nd, pred := &p.nodes[n], p.prediction(n)
+	nd.gated = nd.claim != nil
+	if nd.where != held {
+		nd.why = reason{}
+	}
+	priority, worst := 0.0, 0.0
+	if most > 0 && pred.Steps > 0 {
+		priority = nearnessWeight * (1 - 2*min(finite(pred.Left)/most, 1))
+	}
+	for r := range min(len(pred.Changes), len(p.rate)) {
+		s := &p.standing[r]
+		if pred.Changes[r].Mean == 0 || p.rate[r] == 0 || s.sign {
+			continue
+		}
+		effect := -resourceWeight * s.force() * perCycle(pred, r) / p.rate[r] * certainty(pred.Changes[r])
+		priority += effect
+		takes := p.takes(pred, r) > 0
+		if takes && keeps(pred, r) && !s.open {
+			nd.gated = true
+		}
+		if takes && s.state == AtLimit && effect < worst && nd.where != held {
+			worst = effect
+			nd.why = reason{kind: takesAtLimit, resource: ResourceID(r)}
+		}
+	}
+	nd.priority = min(max(priority, -topPriority), topPriority)
+	p.stride.SetTickets(n, int(DefaultTickets*math.Exp2(nd.priority)))
+}
+
+// force is f(r), see rank.
+func (s *standing) force() float64 {
+	switch {
+	case s.state == AtLimit || s.util >= s.target:
+		return 1
+	case s.util >= s.plenty:
+		return (s.util - s.plenty) / (s.target - s.plenty)
+	case s.state == Low:
+		return (s.util/s.plenty - 1) * plentyWeight / resourceWeight
+	}
+	return 0
+}
+
+// takes is how much of r a task takes on its next step, 0 if it takes none or that is
+// noise. Slices of a prediction may be longer than the list of resources.
+func (p *Resource) takes(pred *Prediction, r int) float64 {
+	d := pred.Changes[r]
+	if r >= len(p.standing) || !(d.Mean > 0) || certainty(d) < significant {
+		return 0
+	}
+	return d.Mean
+}
+
+// keeps says that tasks there belong to those that are held when r is at its limit: until
+// completion they give back less than half of what they take of it on the next step, and
+// they have not been let in at an entrance, where what they take was promised to them.
+// Others are not held: what is to give back later must not wait for others to do so.
+func keeps(pred *Prediction, r int) bool {
+	return !pred.Inside && r < len(pred.Net) && pred.Net[r] >= kept*pred.Changes[r].Mean
+}
+
+// certainty is w(n,r), see rank.
+func certainty(d Moments) float64 {
+	square := d.Mean * d.Mean
+	if square == 0 {
+		return 0
+	}
+	return finite(square / (square + max(d.Variance, 0)))
+}
+
+func perCycle(pred *Prediction, r int) float64 {
+	return finite(pred.Changes[r].Mean / max(pred.CPU.Mean, 1))
+}
+
+// finite replaces what is no number, or infinite, by 0.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}

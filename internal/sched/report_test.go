@@ -1,0 +1,66 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A report is made of what all of them say; each adds its part.
+func TestReport(t *testing.T) {
+	l := NewLedger()
+	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Unknown: 25})
+	mustAdd(t, l, Spec{Name: "unknown"})
+	l.Observe(time.Second, memory, 150)
+	gate := l.NewGate("requests")
+	admission := NewAdmission(0, true)
+	admission.Mark(3, gate)
+	for range 6 {
+		admission.Next(time.Second, 3, Queue{Waiting: 1})
+	}
+	p := NewResource(ResourceConfig{Ledger: l})
+	p.Ready(3)
+	p.Ready(1)
+	p.Ready(3)
+	p.Tick(time.Second)
+
+	var r Report
+	p.Report(&r)
+	admission.Report(&r)
+	l.Report(&r)
+	if r.Policy != "resource" || r.Admitted != leastWindow || r.Deferred != 1 || r.Refused != 0 {
+		t.Errorf("%+v", r)
+	}
+	want := []ResourceReport{
+		{Name: "memory", Used: 150, Limit: 100, Utilisation: 1, Trend: r.Resources[0].Trend, State: AtLimit},
+		{Name: "unknown"},
+		{Name: "requests", Used: leastWindow, Limit: leastWindow, Utilisation: 1, State: AtLimit},
+	}
+	if !slices.Equal(r.Resources, want) {
+		t.Errorf("resources %+v, want %+v", r.Resources, want)
+	}
+	if len(r.Nodes) != 2 || r.Nodes[0].Node != 1 || r.Nodes[1].Node != 3 || r.Nodes[1].Ready != 2 || r.Nodes[0].Tickets != DefaultTickets {
+		t.Errorf("nodes %+v", r.Nodes)
+	}
+}
+
+func TestNamesOfPolicies(t *testing.T) {
+	for want, p := range map[string]Policy{"fifo": &FIFO{}, "cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+		p.Ready(2)
+		p.Ready(7)
+		p.Ready(2)
+		p.Gone(2, 1)
+		var r Report
+		p.Report(&r)
+		if r.Policy != want {
+			t.Errorf("%T says it is %q, want %q", p, r.Policy, want)
+		}
+		ready := map[Node]int64{}
+		for _, n := range r.Nodes {
+			ready[n.Node] = n.Ready
+		}
+		if ready[2] != 1 || ready[7] != 1 {
+			t.Errorf("%s: %v are ready, want 1 at 2 and 1 at 7", want, ready)
+		}
+	}
+}

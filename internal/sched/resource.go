@@ -1,0 +1,440 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// ResourceConfig configures a Resource policy. Zero fields have the defaults named.
+type ResourceConfig struct {
+	Loop   int     // number of the loop
+	Cycles float64 // per second; 1e9, so that cycles are nanoseconds
+
+	Ledger *Ledger // what is known of resources; nil: nothing
+	// Predictions returns what is known of the nodes, by Node, nil if nothing is. It is
+	// asked every time the nodes are ranked, and must not change what it has returned.
+	Predictions func() []Prediction
+
+	// Size and Quantum bound a cohort: the tasks of one node that run in one go. 64
+	// tasks, 200 µs.
+	Size    int
+	Quantum time.Duration
+	// OldestFirst has the tasks of a node run in the order in which they became ready, see
+	// Cohorts.NewestFirst.
+	OldestFirst bool
+	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
+	// before. 20 ms.
+	Rank time.Duration
+	// Floor is how long a node is held at most before one of its tasks runs. 1 s.
+	Floor time.Duration
+	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
+	// for each node. nil: no node is exclusive.
+	Exclusive func(Node) *Claim
+}
+
+// Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
+// over the nodes, cohorts within a node. A node's tickets follow from what a task there
+// is going to do to the resources, from the state of these, and from how near to
+// completion it is; see Rank. A node whose tasks would take from a resource at its limit
+// is demoted, or held back altogether if its tasks would not give it back.
+//
+//	              Ready                    chosen, would take too much
+//	idle ──────────────────────▶ active ──────────────────────────────▶ held
+//	 ▲                            │  ▲                                   │
+//	 └────────────────────────────┘  └───────────────────────────────────┘
+//	        its last ready task runs          the next Tick
+type Resource struct {
+	cfg     ResourceConfig
+	quantum uint64 // cycles
+	stride  Stride
+	nodes   []resourceNode
+	held    []Node // at most one entry each
+
+	current Node
+	left    int // tasks of the cohort
+	loans   []loan
+	until   uint64
+	pending uint64 // cycles that current has used and is yet to be charged for
+	clock   uint64 // cycles charged in all
+
+	now      time.Duration
+	ranked   time.Duration
+	standing []standing // by ResourceID
+	before   []standing // what it was before
+	version  uint64
+	learned  []Prediction
+	rate     []float64 // scratch of rank
+}
+
+// Where a node is. See Resource.
+const (
+	idle uint8 = iota
+	active
+	held
+)
+
+// A resourceNode is loop-private.
+type resourceNode struct {
+	ready    int
+	where    uint8
+	gated    bool // ask mayRun before it runs
+	known    bool // Exclusive has been asked
+	mine     bool // holds claim
+	why      reason
+	due      time.Duration // if held: when one task runs nevertheless; noTime: it was not held since it ran
+	priority float64
+	claim    *Claim
+}
+
+const noTime = time.Duration(math.MinInt64)
+
+// A loan is room in a resource that was granted for the tasks of the present cohort.
+type loan struct {
+	resource ResourceID
+	each     float64
+}
+
+// A reason says why a node is held or demoted.
+type reason struct {
+	kind     uint8
+	resource ResourceID
+}
+
+const (
+	noReason uint8 = iota
+	takesAtLimit
+	keepsAtLimit
+	exclusiveElsewhere
+	waitsAtGate
+)
+
+// NewResource returns a Resource policy.
+func NewResource(cfg ResourceConfig) *Resource {
+	if cfg.Cycles <= 0 {
+		cfg.Cycles = 1e9
+	}
+	if cfg.Size <= 0 {
+		cfg.Size = 64
+	}
+	if cfg.Quantum <= 0 {
+		cfg.Quantum = 200 * time.Microsecond
+	}
+	if cfg.Rank <= 0 {
+		cfg.Rank = 20 * time.Millisecond
+	}
+	if cfg.Floor <= 0 {
+		cfg.Floor = time.Second
+	}
+	return &Resource{cfg: cfg, quantum: cyclesIn(cfg.Quantum, cfg.Cycles), ranked: -cfg.Rank}
+}
+
+// Ready is part of Policy.
+func (p *Resource) Ready(n Node) {
+	nd := p.node(n)
+	nd.ready++
+	if nd.where == idle {
+		nd.where = active
+		p.stride.Join(n)
+	}
+}
+
+// Gone is part of Policy.
+func (p *Resource) Gone(n Node, k int) {
+	nd := p.node(n)
+	nd.ready -= min(k, nd.ready)
+	if nd.ready == 0 && nd.where == active {
+		nd.where = idle
+		p.stride.Leave(n)
+	}
+}
+
+// Next is part of Policy.
+func (p *Resource) Next() (Node, bool) {
+	n := p.current
+	if p.left == 0 || p.clock >= p.until || p.nodes[n].ready == 0 {
+		var ok bool
+		if n, ok = p.choose(); !ok {
+			return 0, false
+		}
+	}
+	p.left--
+	p.nodes[n].ready--
+	return n, true
+}
+
+// NewestFirst is part of Cohorts.
+func (p *Resource) NewestFirst() bool { return !p.cfg.OldestFirst }
+
+// Grant is part of Cohorts.
+func (p *Resource) Grant() (tasks int, cycles uint64) {
+	nd := &p.nodes[p.current]
+	switch {
+	case p.clock >= p.until:
+		return 0, 0
+	case p.stride.Parts() == 1 && !nd.gated && nd.where == active: // it would be chosen again
+		p.left = aloneTasks
+	default:
+		p.left = min(p.left, nd.ready)
+	}
+	return p.left, p.until - p.clock
+}
+
+// Granted is part of Cohorts.
+func (p *Resource) Granted(n Node, taken, came int) {
+	nd := &p.nodes[n]
+	nd.ready += came - taken
+	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
+}
+
+// Charge is part of Policy.
+func (p *Resource) Charge(n Node, cycles uint64) {
+	p.clock += cycles
+	if n == p.current {
+		p.pending += cycles
+		return
+	}
+	p.stride.Charge(n, cycles)
+}
+
+// settle charges the node whose cohort it is for what its tasks have used so far, and
+// lets it go if it has no more. (Before that it would often come back at once.)
+func (p *Resource) settle() {
+	if int(p.current) >= len(p.nodes) {
+		return
+	}
+	if nd := &p.nodes[p.current]; nd.ready == 0 && nd.where == active {
+		nd.where = idle
+		p.stride.Leave(p.current)
+	}
+	if p.pending > 0 {
+		p.stride.Charge(p.current, p.pending)
+		p.pending = 0
+	}
+}
+
+// Defer is part of Policy.
+func (p *Resource) Defer(n Node) {
+	nd := p.node(n)
+	nd.ready++
+	nd.why = reason{kind: waitsAtGate}
+	if n == p.current {
+		p.left++
+		p.endCohort()
+	}
+	if nd.where != held {
+		p.hold(n)
+	}
+}
+
+// Tick is part of Policy.
+func (p *Resource) Tick(now time.Duration) {
+	p.now = max(now, p.now)
+	p.settle()
+	if p.left == 0 || p.nodes[p.current].ready == 0 {
+		p.endCohort()
+	}
+	if p.lookAtLedger() || p.now-p.ranked >= p.cfg.Rank {
+		p.rank()
+	}
+	for _, n := range p.held {
+		nd := &p.nodes[n]
+		if nd.ready > 0 {
+			nd.where = active
+			p.stride.Join(n)
+		} else {
+			nd.where = idle
+		}
+	}
+	p.held = p.held[:0]
+}
+
+// lookAtLedger brings what is known of the resources up to date, and reports whether the
+// state of one has changed.
+func (p *Resource) lookAtLedger() (changed bool) {
+	if p.cfg.Ledger == nil {
+		return false
+	}
+	was := p.version
+	p.before, p.standing = p.standing, p.before
+	p.standing, p.version = p.cfg.Ledger.standings(p.standing, p.version)
+	if p.version == was {
+		p.before, p.standing = p.standing, p.before
+		return false
+	}
+	if len(p.before) != len(p.standing) {
+		return true
+	}
+	for r := range p.standing {
+		changed = changed || p.standing[r].state != p.before[r].state
+	}
+	return changed
+}
+
+// choose begins the next cohort.
+func (p *Resource) choose() (Node, bool) {
+	p.settle()
+	p.endCohort()
+	for {
+		n, ok := p.stride.Min()
+		if !ok {
+			return 0, false
+		}
+		nd := &p.nodes[n]
+		size := min(nd.ready, p.cfg.Size)
+		if nd.gated {
+			if size = p.mayRun(n, size); size == 0 {
+				p.stride.Leave(n)
+				p.hold(n)
+				continue
+			}
+		}
+		if nd.why.kind != takesAtLimit {
+			nd.why = reason{}
+		}
+		p.current, p.left = n, size
+		p.until = p.clock + p.quantum
+		return n, true
+	}
+}
+
+func (p *Resource) endCohort() {
+	p.shrinkLoans(p.left)
+	p.loans = p.loans[:0]
+	p.left = 0
+	if int(p.current) < len(p.nodes) {
+		if nd := &p.nodes[p.current]; nd.mine {
+			nd.mine = false
+			nd.claim.release()
+		}
+	}
+}
+
+// hold puts n aside until the next Tick.
+func (p *Resource) hold(n Node) {
+	p.nodes[n].where = held
+	p.stride.Leave(n)
+	p.held = append(p.held, n)
+}
+
+// mayRun returns how many of the ready tasks of n may run now: what there is room for
+// in the resources that they keep, one if the node has been held for so long that it
+// must not be any longer, and none if another loop works at it.
+func (p *Resource) mayRun(n Node, ready int) int {
+	nd := &p.nodes[n]
+	if nd.claim != nil {
+		if nd.mine = nd.claim.take(p.cfg.Loop); !nd.mine {
+			nd.why = reason{kind: exclusiveElsewhere}
+			return 0
+		}
+	}
+	size := ready
+	tight := ResourceID(0)
+	pred := p.prediction(n)
+	for r := range pred.Changes {
+		takes := p.takes(pred, r)
+		if takes == 0 || !keeps(pred, r) {
+			continue
+		}
+		fit := p.cfg.Ledger.grant(ResourceID(r), takes, size)
+		if fit < size {
+			p.shrinkLoans(size - fit)
+			size, tight = fit, ResourceID(r)
+		}
+		p.loans = append(p.loans, loan{ResourceID(r), takes})
+	}
+	switch {
+	case size > 0:
+	case nd.due == noTime:
+		nd.due = p.now + min(p.cfg.Floor, math.MaxInt64-p.now)
+	case p.now >= nd.due:
+		size = 1
+		p.loans = p.loans[:0]
+	}
+	if size > 0 {
+		nd.due = noTime
+		return size
+	}
+	p.loans = p.loans[:0]
+	nd.why = reason{kind: keepsAtLimit, resource: tight}
+	if nd.mine {
+		nd.mine = false
+		nd.claim.release()
+	}
+	return 0
+}
+
+// shrinkLoans gives back what was granted for n tasks.
+func (p *Resource) shrinkLoans(tasks int) {
+	for _, l := range p.loans {
+		p.cfg.Ledger.giveBack(l.resource, l.each, tasks)
+	}
+}
+
+// prediction is what is known of n.
+func (p *Resource) prediction(n Node) *Prediction {
+	if int(n) < len(p.learned) {
+		return &p.learned[n]
+	}
+	return &unknown
+}
+
+var unknown Prediction
+
+// node returns the state of n.
+func (p *Resource) node(n Node) *resourceNode {
+	if int(n) >= len(p.nodes) {
+		if n >= MaxNodes {
+			panic(fmt.Sprintf("ressched: node %d; want a number below %d", n, MaxNodes))
+		}
+		for int(n) >= len(p.nodes) {
+			p.nodes = append(p.nodes, resourceNode{due: noTime})
+		}
+	}
+	nd := &p.nodes[n]
+	if !nd.known {
+		nd.known = true
+		if p.cfg.Exclusive != nil {
+			nd.claim = p.cfg.Exclusive(n)
+			nd.gated = nd.claim != nil
+		}
+	}
+	return nd
+}
+
+// Report is part of Policy.
+func (p *Resource) Report(r *Report) {
+	r.Policy = "resource"
+	for n := range p.nodes {
+		nd := &p.nodes[n]
+		if !nd.known {
+			continue
+		}
+		r.Nodes = append(r.Nodes, NodeReport{
+			Node: Node(n), Ready: int64(nd.ready), Priority: nd.priority,
+			Tickets: int64(p.stride.Tickets(Node(n))), Pass: p.stride.Pass(Node(n)), Held: p.explain(nd),
+		})
+	}
+}
+
+// explain puts a reason into words.
+func (p *Resource) explain(nd *resourceNode) string {
+	name, percent := "?", 0.0
+	if r := int(nd.why.resource); p.cfg.Ledger != nil && r >= 0 && r < len(p.standing) {
+		name, percent = p.cfg.Ledger.name(nd.why.resource), 100*p.standing[r].util
+	}
+	if nd.ready == 0 && nd.why.kind != takesAtLimit {
+		return ""
+	}
+	switch nd.why.kind {
+	case takesAtLimit:
+		return fmt.Sprintf("demoted: takes %s, of which %.0f %% are in use", name, percent)
+	case keepsAtLimit:
+		return fmt.Sprintf("held: takes %s and does not give it back; %.0f %% are in use", name, percent)
+	case exclusiveElsewhere:
+		return reasonExclusive
+	case waitsAtGate:
+		return reasonAtGate
+	}
+	return ""
+}

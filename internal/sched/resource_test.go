@@ -1,0 +1,410 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// world is a policy with one resource of 1000 and four nodes of the same cost: 1 takes
+// and gives back later, 2 gives back, 3 does neither, 4 takes for good.
+type world struct {
+	*Resource
+	t      *testing.T
+	ledger *Ledger
+	memory ResourceID
+	now    time.Duration
+	learnt []Prediction
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, ledger: NewLedger()}
+	w.memory = mustAdd(t, w.ledger, Spec{Name: "memory", Limit: 1000})
+	step := func(change, net, left float64) Prediction {
+		return Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Changes: []Moments{{Mean: change}}, Net: []float64{net}, Left: left}
+	}
+	w.learnt = []Prediction{{}, step(10, 0, 4000), step(-10, -10, 4000), step(0, 0, 4000), step(10, 10, 4000)}
+	w.Resource = NewResource(ResourceConfig{Ledger: w.ledger, Predictions: func() []Prediction { return w.learnt }, Size: 4})
+	for n := range Node(5) {
+		w.Ready(n)
+	}
+	order(w, 1)
+	return w
+}
+
+// at brings the memory in use to a value, and lets the policy see it.
+func (w *world) at(used float64) {
+	w.now += 10 * time.Second
+	w.ledger.Observe(w.now, w.memory, used)
+	w.Tick(w.now)
+}
+
+// shares runs for a while with tasks always ready at these nodes, and returns what part
+// of the time each got.
+func (w *world) shares(nodes ...Node) map[Node]float64 {
+	for _, n := range nodes {
+		for range 10 {
+			w.Ready(n)
+		}
+	}
+	got := map[Node]float64{}
+	const steps = 20_000
+	for range steps {
+		n, ok := w.Next()
+		if !ok {
+			w.t.Fatal("no node is named, though tasks are ready")
+		}
+		got[n] += 1. / steps
+		w.Charge(n, 1000)
+		w.Ready(n)
+	}
+	for _, n := range nodes {
+		w.Gone(n, 10)
+	}
+	return got
+}
+
+func (w *world) report(n Node) NodeReport {
+	var r Report
+	w.Report(&r)
+	return r.Nodes[slices.IndexFunc(r.Nodes, func(x NodeReport) bool { return x.Node == n })]
+}
+
+func TestAtLimitGiversArePromotedAndTakersDemoted(t *testing.T) {
+	w := newWorld(t)
+	w.at(960)
+	got := w.shares(1, 2, 3)
+	if got[2] < 5*got[3] || got[3] < 5*got[1] || got[1] == 0 {
+		t.Errorf("shares %v: want those who give far before those who do not, and takers last", got)
+	}
+	if r := w.report(1); !strings.HasPrefix(r.Held, "demoted: takes memory, of which 96 %") || r.Priority >= 0 {
+		t.Errorf("the taker: %+v", r)
+	}
+	if r := w.report(2); r.Held != "" || r.Priority <= 0 {
+		t.Errorf("the giver: %+v", r)
+	}
+}
+
+func TestPlentifulResourcesAreUsed(t *testing.T) {
+	w := newWorld(t)
+	w.at(10)
+	got := w.shares(1, 2, 3)
+	if got[1] <= got[3] || got[3] <= got[2] {
+		t.Errorf("shares %v: want takers first", got)
+	}
+	w.at(600) // neither plentiful nor scarce
+	got = w.shares(1, 2, 3)
+	for n, share := range got {
+		if math.Abs(share-1./3) > 0.02 {
+			t.Errorf("node %d has a share of %.3f, want a third", n, share)
+		}
+	}
+}
+
+func TestNearerToCompletionIsPreferred(t *testing.T) {
+	w := newWorld(t)
+	for n, left := range map[Node]float64{1: 8000, 2: 4000, 3: 500} {
+		w.learnt[n] = Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Left: left}
+	}
+	w.at(0)
+	got := w.shares(1, 2, 3)
+	if got[3] < 1.5*got[2] || got[2] < 1.5*got[1] || got[3] > 5*got[1] {
+		t.Errorf("shares %v: want more for those with less left, but not by far", got)
+	}
+}
+
+func TestNoiseDoesNotCount(t *testing.T) {
+	w := newWorld(t)
+	w.learnt[1].Changes[0].Variance = 1e6 // ten, give or take a thousand
+	w.at(990)
+	got := w.shares(1, 3)
+	if math.Abs(got[1]-0.5) > 0.02 {
+		t.Errorf("shares %v: want halves, as it is not known that node 1 takes", got)
+	}
+}
+
+func TestSmallTakersAreDemotedLess(t *testing.T) {
+	w := newWorld(t)
+	w.learnt[3].Changes[0].Mean = 1
+	w.at(990)
+	got := w.shares(1, 3)
+	if got[3] < 4*got[1] {
+		t.Errorf("shares %v: want most for the one that takes a tenth", got)
+	}
+}
+
+// A node that keeps what it takes does not run at all while there is no room, even if
+// nothing else is ready; but for one task when a second is over.
+func TestKeeperIsHeldAndReleased(t *testing.T) {
+	w := newWorld(t)
+	w.at(930) // up to 950: room for two
+	for range 10 {
+		w.Ready(4)
+	}
+	if got := order(w, 1000); !slices.Equal(got, []Node{4, 4}) {
+		t.Errorf("with room for two %v ran", got)
+	}
+	if r := w.report(4); !strings.HasPrefix(r.Held, "held: takes memory") || r.Ready != 8 {
+		t.Errorf("%+v", r)
+	}
+	w.Ready(3)
+	if got := order(w, 1000); !slices.Equal(got, []Node{3}) {
+		t.Errorf("beside it %v ran, want node 3", got)
+	}
+	// Nothing changes for a while.
+	ran := 0
+	w.at(1000)
+	for range 500 {
+		w.now += 10 * time.Millisecond
+		w.Tick(w.now)
+		ran += len(order(w, 1000))
+	}
+	if ran < 4 || ran > 5 {
+		t.Errorf("%d tasks ran in 5 s of being held, want one in a second", ran)
+	}
+	w.at(500)
+	if got := order(w, 1000); len(got) != 8-ran {
+		t.Errorf("with enough room %v ran, want all %d", got, 8-ran)
+	}
+	if r := w.report(4); r.Held != "" {
+		t.Errorf("when nothing holds it, it is %q", r.Held)
+	}
+}
+
+// A floor of any length is one: a node that is never to run while there is no room does not.
+func TestKeeperIsHeldForEver(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Floor = math.MaxInt64
+	w.at(1000)
+	w.Ready(4)
+	for range 10 {
+		w.at(1000)
+		if got := order(w, 1000); len(got) != 0 {
+			t.Fatalf("%v ran at %v, want nothing", got, w.now)
+		}
+	}
+}
+
+// Tasks that have been let in at an entrance are not held, for what holds them up holds up
+// what they will give back.
+func TestTasksInsideAreNotHeld(t *testing.T) {
+	w := newWorld(t)
+	w.learnt[4].Inside = true
+	w.at(2000)
+	ready(w, 4, 4, 4)
+	if got := order(w, 1000); len(got) != 3 {
+		t.Errorf("%v ran, want all three", got)
+	}
+	if r := w.report(4); r.Tickets >= DefaultTickets {
+		t.Errorf("%+v, want it demoted", r)
+	}
+}
+
+// What was granted to tasks that did not run, because they were deferred, does not hold
+// others.
+func TestGrantOfDeferredTasksIsReturned(t *testing.T) {
+	w := newWorld(t)
+	w.at(900)
+	for range 4 {
+		w.Ready(4)
+	}
+	n, _ := w.Next()
+	w.Defer(n)
+	if a := w.ledger.account(w.memory); a.granted != 0 {
+		t.Errorf("%v are still granted", a.granted)
+	}
+	w.Tick(w.now)
+	if got := order(w, 1000); len(got) != 4 {
+		t.Errorf("%v ran, want all four", got)
+	}
+}
+
+// The longest that a node waits, whatever its tickets: the stated bound, (T/t + n)
+// quanta.
+func TestNoNodeStarves(t *testing.T) {
+	eachSeed(t, 200, func(t *testing.T, rng *rand.Rand) {
+		nodes := 2 + rng.IntN(30)
+		l := NewLedger()
+		for r := range 3 {
+			r := mustAdd(t, l, Spec{Name: fmt.Sprint(r), Limit: 1000})
+			l.Observe(time.Second, r, 1000*rng.Float64())
+		}
+		learnt := make([]Prediction, nodes)
+		for n := range learnt {
+			p := &learnt[n]
+			p.Steps, p.Inside = 1, true
+			p.CPU.Mean = 1000 * rng.Float64()
+			p.Left = 1e6 * rng.Float64()
+			for range 3 {
+				p.Changes = append(p.Changes, Moments{Mean: 100 * (rng.Float64() - 0.5)})
+			}
+			if rng.IntN(10) == 0 { // garbage does no harm either
+				p.Left, p.CPU.Mean, p.Changes[0].Mean = math.NaN(), math.Inf(1), math.Inf(-1)
+			}
+		}
+		p := NewResource(ResourceConfig{Ledger: l, Predictions: func() []Prediction { return learnt }})
+		p.Ready(Node(nodes - 1))
+		order(p, 1)
+		for n := range Node(nodes) {
+			p.Ready(n)
+			p.Ready(n)
+		}
+		p.Tick(time.Second)
+		const longest = 50_000 // cycles of a step
+		quantum := float64(p.quantum + longest)
+		total, least := 0.0, math.Inf(1)
+		for n := range Node(nodes) {
+			tickets := float64(p.stride.Tickets(n))
+			if tickets < DefaultTickets>>topPriority || tickets > DefaultTickets<<topPriority {
+				t.Fatalf("node %d has %v tickets", n, tickets)
+			}
+			total += tickets
+			least = min(least, tickets)
+		}
+		bound := uint64((total/least + float64(nodes)) * quantum)
+		last := make([]uint64, nodes)
+		clock := uint64(0)
+		for range 100_000 {
+			n, _ := p.Next()
+			last[n] = clock
+			c := uint64(rng.IntN(longest))
+			clock += c
+			p.Charge(n, c)
+			p.Ready(n)
+			for m := range last {
+				if clock-last[m] > bound {
+					t.Fatalf("node %d has waited for %d cycles, the bound is %d", m, clock-last[m], bound)
+				}
+			}
+		}
+	})
+}
+
+func TestPolicyWithoutLedgerSharesEvenly(t *testing.T) {
+	p := NewResource(ResourceConfig{})
+	w := &world{Resource: p, t: t}
+	got := w.shares(1, 2, 3, 4)
+	for n, share := range got {
+		if math.Abs(share-0.25) > 0.01 {
+			t.Errorf("node %d has a share of %.3f, want a quarter", n, share)
+		}
+	}
+	var r Report
+	p.Report(&r)
+	if r.Policy != "resource" || len(r.Nodes) != 4 || r.Nodes[0].Tickets != DefaultTickets {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Costly nodes get no more of the processor than cheap ones.
+func TestVariableQuantaAreCharged(t *testing.T) {
+	p := NewResource(ResourceConfig{Size: 8})
+	for range 20 {
+		ready(p, 1, 2)
+	}
+	used := map[Node]int{}
+	for range 100_000 {
+		n, _ := p.Next()
+		c := 1000
+		if n == 2 {
+			c = 37_000
+		}
+		used[n] += c
+		p.Charge(n, uint64(c))
+		p.Ready(n)
+	}
+	if x := float64(used[1]) / float64(used[2]); math.Abs(x-1) > 0.01 {
+		t.Errorf("cycles used %v, want equal", used)
+	}
+}
+
+func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
+	w := newWorld(t)
+	w.at(990)
+	rng := rand.New(rand.NewPCG(1, 1))
+	gate := w.ledger.NewGate("requests")
+	gate.SetDemand([]Moments{{Mean: 1}})
+	admission := NewAdmission(0, true)
+	admission.Mark(1, gate)
+	c := NewCohort(CohortConfig{})
+	f := &FIFO{}
+	work := func() {
+		w.now += 15 * time.Millisecond
+		w.ledger.Observe(w.now, w.memory, 990*rng.Float64())
+		w.ledger.Tick(w.now)
+		for _, p := range []Policy{w, c, f} {
+			p.Tick(w.now)
+			for range 20 {
+				p.Ready(Node(1 + rng.IntN(4)))
+			}
+			for range 20 {
+				if n, ok := p.Next(); ok {
+					p.Charge(n, 1000)
+				}
+			}
+		}
+		if admission.Next(w.now, 1, Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
+			admission.Finished(w.now, 1)
+		}
+	}
+	for range 1000 {
+		work()
+	}
+	if n := testing.AllocsPerRun(1000, work); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkRank is what ranking costs, once every 10 ms.
+func BenchmarkRank(b *testing.B) {
+	for _, nodes := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			l := NewLedger()
+			learnt := make([]Prediction, nodes)
+			rng := rand.New(rand.NewPCG(1, 1))
+			for r := range 8 {
+				id, _ := l.Add(Spec{Name: fmt.Sprint(r), Limit: 1000})
+				l.Observe(time.Second, id, 1000*rng.Float64())
+			}
+			for n := range learnt {
+				learnt[n] = Prediction{Steps: 1, CPU: Moments{Mean: 1000}, Left: 1000 * rng.Float64()}
+				for range 8 {
+					learnt[n].Changes = append(learnt[n].Changes, Moments{Mean: rng.Float64() - 0.5})
+				}
+			}
+			p := NewResource(ResourceConfig{Ledger: l, Predictions: func() []Prediction { return learnt }})
+			for n := range Node(nodes) {
+				p.Ready(n)
+			}
+			p.Tick(time.Second)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.rank()
+			}
+		})
+	}
+}
+
+// BenchmarkAdmission is what a task costs at an entrance: the decision and the end.
+func BenchmarkAdmission(b *testing.B) {
+	l := NewLedger()
+	r, _ := l.Add(Spec{Name: "memory", Limit: 1e9})
+	l.Observe(time.Second, r, 1000)
+	gate := l.NewGate("requests")
+	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
+	a := NewAdmission(0, true)
+	a.Mark(1, gate)
+	now := time.Second
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 10 * time.Microsecond
+		if a.Next(now, 1, Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
+			b.Fatal("not admitted")
+		}
+		a.Finished(now, 1)
+	}
+}

@@ -1,0 +1,34 @@
+package sched
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 1, "first seed of the random tests")
+	rounds   = flag.Int("rounds", 0, "rounds of each random test; 0: as many as suits it")
+)
+
+// quick says that less is to be tested.
+func quick() bool { return testing.Short() || raced || !testenv.Full() }
+
+// eachSeed runs a random test with n seeds, of which a failure prints its own.
+func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
+	t.Helper()
+	if quick() {
+		n = (n + 9) / 10
+	}
+	if *rounds > 0 {
+		n = *rounds
+	}
+	for seed := *seedFlag; seed < *seedFlag+uint64(n); seed++ {
+		test(t, rand.New(rand.NewPCG(seed, 0)))
+		if t.Failed() {
+			t.Fatalf("to see it again: go test -run %s -seed %d -rounds 1", t.Name(), seed)
+		}
+	}
+}

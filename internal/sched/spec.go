@@ -1,0 +1,127 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// A State says how much of a resource is in use. What each state begins and ends with
+// is said at Spec.
+type State uint8
+
+// The states of a resource.
+const (
+	Low     State = iota // plentiful: use it
+	Rising               // well used, or soon will be
+	AtLimit              // using more would do harm
+)
+
+// String is "low", "rising" or "at limit".
+func (s State) String() string {
+	switch s {
+	case Low:
+		return "low"
+	case Rising:
+		return "rising"
+	case AtLimit:
+		return "at limit"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// A Kind of resource.
+type Kind uint8
+
+// The kinds of resources.
+const (
+	// Taken by tasks, which give it back.
+	Taken Kind = iota
+	// Kept by tasks also while they wait to be let in, like the descriptor of a
+	// connection. When it becomes scarce, lines are not left to grow, see Line.
+	Kept
+	// Collected: taken, but what is in use is known now and then only, and too high, like
+	// what is reachable of a heap: a collection counts all that is allocated while it goes
+	// on, which can be as much as the rest. Where admitted tasks have promised what they
+	// take, that and the least of the last excesses over it counts as in use. Otherwise a heap
+	// that is found full would stay so for ever, as nobody is let in to fill it again.
+	Collected
+	// Sign of thrashing, like the share of the processor that the garbage collector uses:
+	// nothing that tasks take. Its Limit is how much is too much.
+	Sign
+	// Shown in reports; nothing is decided by it.
+	Shown
+)
+
+// scarce reports whether a resource of this kind can run out.
+func (k Kind) scarce() bool { return k != Sign && k != Shown }
+
+// A Spec describes a resource to a Ledger. Zero fields have the defaults named.
+//
+// With u for the used share of the limit: the resource is AtLimit from u >= Target
+// until u < Target-Margin; otherwise it is Rising from u >= Plenty, or from u +
+// trend*Horizon >= Target, until u < Plenty-Margin and no longer so; else it is Low.
+type Spec struct {
+	Name string // not empty, and unlike the others'
+	// Limit is how much may be in use, in any unit. 0: nobody knows, find it.
+	Limit float64
+	// Kind is how it comes to be in use, and what being at its limit means. Zero: Taken.
+	Kind Kind
+	// Find: find how much is good to use, but never more than Limit, by watching the signs
+	// of thrashing and the other limits (see Knee).
+	Find bool
+	// Of: a sign counts only while the resource of this name is not plentiful. A program
+	// that allocates much and holds little has a busy garbage collector as well, but less
+	// load would not help. "": it always counts.
+	Of string
+	// Unknown is how much a task is taken to hold of which nothing is known yet; 0: nothing.
+	Unknown float64
+	Target  float64       // 0.95; how far to go, below 1
+	Plenty  float64       // 0.6
+	Margin  float64       // 0.05
+	Horizon time.Duration // 200 ms: how far the trend is looked ahead
+	// Stale: a sample of a sign that is older counts as 0. 1 s.
+	Stale time.Duration
+	// Over: samples are averages over so much time before. 0: what is in use at the moment.
+	Over time.Duration
+}
+
+func (s Spec) withDefaults() (Spec, error) {
+	orElse := func(v *float64, or float64) {
+		if *v == 0 {
+			*v = or
+		}
+	}
+	orElse(&s.Target, 0.95)
+	orElse(&s.Plenty, min(0.6, s.Target))
+	orElse(&s.Margin, 0.05)
+	if s.Horizon == 0 {
+		s.Horizon = 200 * time.Millisecond
+	}
+	if s.Stale == 0 {
+		s.Stale = time.Second
+	}
+	switch {
+	case s.Name == "":
+		return s, fmt.Errorf("ressched: a resource without name")
+	case !(s.Limit >= 0) || math.IsInf(s.Limit, 1):
+		return s, fmt.Errorf("ressched: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
+	case s.Kind > Shown:
+		return s, fmt.Errorf("ressched: resource %q: no kind has number %d", s.Name, s.Kind)
+	case s.Kind == Sign && s.Find:
+		return s, fmt.Errorf("ressched: resource %q is a sign, and Find is set; limits are found by means of signs", s.Name)
+	case s.Kind == Shown && (s.Find || s.Limit == 0):
+		return s, fmt.Errorf("ressched: resource %q is only shown; give it a limit, and not Find", s.Name)
+	case s.Kind == Sign && s.Limit == 0:
+		return s, fmt.Errorf("ressched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
+	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
+		return s, fmt.Errorf("ressched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
+	case !(s.Unknown >= 0) || math.IsInf(s.Unknown, 1):
+		return s, fmt.Errorf("ressched: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
+	case !(0 < s.Margin && s.Margin < s.Plenty):
+		return s, fmt.Errorf("ressched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
+	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
+		return s, fmt.Errorf("ressched: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
+	}
+	return s, nil
+}

@@ -1,0 +1,495 @@
+package sched
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+)
+
+// exactStride is stride scheduling in rational numbers, with the rules that Stride's
+// comment states, written down as directly as possible.
+type exactStride struct {
+	pass    map[Node]*big.Rat // in cycles per ticket
+	tickets map[Node]int64
+	active  map[Node]bool
+	now     *big.Rat
+}
+
+func newExactStride() *exactStride {
+	return &exactStride{map[Node]*big.Rat{}, map[Node]int64{}, map[Node]bool{}, new(big.Rat)}
+}
+
+func (s *exactStride) node(n Node) {
+	if s.pass[n] == nil {
+		s.pass[n], s.tickets[n] = new(big.Rat), DefaultTickets
+	}
+}
+
+// whole rounds a pass down to the units of Stride.
+func whole(pass *big.Rat) *big.Int {
+	scaled := new(big.Rat).Mul(pass, big.NewRat(passScale, 1))
+	return new(big.Int).Div(scaled.Num(), scaled.Denom())
+}
+
+// advance moves the virtual time to the lowest pass, which is what Stride sees of it: a
+// whole number.
+func (s *exactStride) advance() {
+	var least *big.Int
+	for n := range s.active {
+		if w := whole(s.pass[n]); least == nil || w.Cmp(least) < 0 {
+			least = w
+		}
+	}
+	if least != nil {
+		s.now.SetFrac(least, big.NewInt(passScale))
+	}
+}
+
+func (s *exactStride) catchUp(n Node) {
+	s.node(n)
+	if s.pass[n].Cmp(s.now) < 0 {
+		s.pass[n].Set(s.now)
+	}
+}
+
+func (s *exactStride) join(n Node) {
+	if s.node(n); !s.active[n] {
+		s.catchUp(n)
+		s.active[n] = true
+		s.advance()
+	}
+}
+
+func (s *exactStride) leave(n Node) {
+	delete(s.active, n)
+	s.advance()
+}
+
+func (s *exactStride) charge(n Node, cycles uint64) {
+	s.node(n)
+	s.pass[n].Add(s.pass[n], big.NewRat(int64(cycles), s.tickets[n]))
+	s.advance()
+}
+
+func (s *exactStride) setTickets(n Node, t int64) {
+	if s.node(n); t == s.tickets[n] {
+		return
+	}
+	s.catchUp(n)
+	ahead := new(big.Rat).Sub(s.pass[n], s.now)
+	ahead.Mul(ahead, big.NewRat(s.tickets[n], t))
+	s.pass[n].Add(s.now, ahead)
+	s.tickets[n] = t
+	s.advance()
+}
+
+func (s *exactStride) min() (best Node, ok bool) {
+	for n := range s.active {
+		if !ok {
+			best, ok = n, true
+		} else if c := whole(s.pass[n]).Cmp(whole(s.pass[best])); c < 0 || c == 0 && n < best {
+			best = n
+		}
+	}
+	return best, ok
+}
+
+// checkAgainst compares all passes exactly: they must be equal as rational numbers,
+// counted from the virtual time, for all nodes that are not behind it.
+func (s *exactStride) checkAgainst(t *testing.T, got *Stride) {
+	t.Helper()
+	for n, exact := range s.pass {
+		want := new(big.Rat).Sub(exact, s.now)
+		if want.Sign() < 0 {
+			continue
+		}
+		nd := &got.nodes[n]
+		have := new(big.Rat).SetFrac64(int64(nd.rest), int64(nd.tickets))
+		have.Add(have, new(big.Rat).SetInt64(int64(nd.pass)-int64(got.now)))
+		have.Mul(have, big.NewRat(1, passScale))
+		if have.Cmp(want) != 0 {
+			t.Fatalf("node %d is %v cycles per ticket ahead, want %v", n, have, want)
+		}
+	}
+}
+
+func TestStrideEqualsTheExactOne(t *testing.T) {
+	eachSeed(t, 150, func(t *testing.T, rng *rand.Rand) {
+		var s Stride
+		exact := newExactStride()
+		nodes := 1 + rng.IntN(20)
+		long := rng.IntN(4) == 0 // long quanta and few tickets: passes are renormalised
+		for range 400 {
+			n := Node(rng.IntN(nodes))
+			switch rng.IntN(10) {
+			case 0, 1:
+				s.Join(n)
+				exact.join(n)
+			case 2:
+				s.Leave(n)
+				exact.leave(n)
+			case 3:
+				k := 1 + rng.IntN(1000)
+				if long {
+					k = 1 + rng.IntN(3)
+				}
+				s.SetTickets(n, k)
+				exact.setTickets(n, int64(k))
+			default:
+				got, ok := s.Min()
+				want, wantOK := exact.min()
+				if got != want || ok != wantOK {
+					t.Fatalf("chose %v, %v; want %v, %v", got, ok, want, wantOK)
+				}
+				if !ok {
+					continue
+				}
+				cycles := uint64(rng.IntN(100_000))
+				if long {
+					cycles = uint64(rng.IntN(maxQuantum))
+				}
+				if rng.IntN(5) == 0 { // its last task: it leaves before it is charged
+					s.Leave(got)
+					exact.leave(got)
+				}
+				s.Charge(got, cycles)
+				exact.charge(got, cycles)
+			}
+			exact.checkAgainst(t, &s)
+		}
+	})
+}
+
+// allocation checks, by nothing but what nodes got, that shares are right to within one
+// quantum.
+type allocation struct {
+	tickets map[Node]int64
+	got     map[Node]int64 // cycles since it last joined
+	longest map[Node]int64 // quantum
+}
+
+// check compares all pairs of nodes that have both taken part since the same moment.
+func (a *allocation) check(t *testing.T, joined map[Node]int) {
+	t.Helper()
+	for i := range a.got {
+		for j := range a.got {
+			if i >= j || joined[i] != joined[j] {
+				continue
+			}
+			// |got i / tickets i - got j / tickets j| <= max of quantum/tickets, in exact
+			// arithmetic, plus a unit of pass for each.
+			ti, tj := a.tickets[i], a.tickets[j]
+			difference := a.got[i]*tj - a.got[j]*ti
+			bound := max(a.longest[i]*tj, a.longest[j]*ti) + 2*ti*tj/passScale + 1
+			if difference > bound || -difference > bound {
+				t.Fatalf("nodes %d and %d with %d and %d tickets got %d and %d cycles: further apart than a quantum of %d or %d",
+					i, j, ti, tj, a.got[i], a.got[j], a.longest[i], a.longest[j])
+			}
+		}
+	}
+}
+
+func TestStrideSharesAreRightToOneQuantum(t *testing.T) {
+	eachSeed(t, 100, func(t *testing.T, rng *rand.Rand) {
+		var s Stride
+		a := &allocation{map[Node]int64{}, map[Node]int64{}, map[Node]int64{}}
+		joined := map[Node]int{}
+		nodes := 2 + rng.IntN(12)
+		for n := range Node(nodes) {
+			a.tickets[n] = int64(1 + rng.IntN(1<<rng.IntN(13)))
+			s.SetTickets(n, int(a.tickets[n]))
+			a.got[n] = 0
+			s.Join(n)
+		}
+		for step := range 3000 {
+			n, _ := s.Min()
+			cycles := int64(1 + rng.IntN(50_000))
+			s.Charge(n, uint64(cycles))
+			a.got[n] += cycles
+			a.longest[n] = max(a.longest[n], cycles)
+			a.check(t, joined)
+			// Now and then one leaves and comes back: against the others it then counts as
+			// new, and they must not notice.
+			if rng.IntN(50) == 0 {
+				m := Node(rng.IntN(nodes))
+				s.Leave(m)
+				if rng.IntN(2) == 0 && len(joined) < nodes {
+					n, _ := s.Min()
+					s.Charge(n, 1000)
+					a.got[n] += 1000
+					a.longest[n] = max(a.longest[n], 1000)
+				}
+				s.Join(m)
+				joined[m] = step + 1
+				a.got[m] = 0
+			}
+		}
+	})
+}
+
+func TestStrideLongRunShares(t *testing.T) {
+	var s Stride
+	tickets := []int{1, 7, 100, 1000, 3333}
+	for n, k := range tickets {
+		s.SetTickets(Node(n), k)
+		s.Join(Node(n))
+	}
+	got := make([]uint64, len(tickets))
+	total := uint64(0)
+	rng := rand.New(rand.NewPCG(*seedFlag, 1))
+	for range 300_000 {
+		n, _ := s.Min()
+		c := uint64(rng.IntN(20_000))
+		s.Charge(n, c)
+		got[n] += c
+		total += c
+	}
+	for n, k := range tickets {
+		want := float64(total) * float64(k) / 4441
+		if d := float64(got[n]) - want; d > 20_000*5 || d < -20_000*5 {
+			t.Errorf("%d tickets got %d cycles, want %.0f", k, got[n], want)
+		}
+	}
+}
+
+func TestStrideNobodyEarnsByBeingAway(t *testing.T) {
+	var s Stride
+	s.Join(0)
+	s.Join(1)
+	s.Leave(1)
+	for range 1000 {
+		s.Charge(0, 1000)
+	}
+	s.Join(1)
+	got := 0
+	for range 10 {
+		n, _ := s.Min()
+		s.Charge(n, 1000)
+		got += int(n)
+	}
+	if got != 5 {
+		t.Errorf("after a long absence it got %d of 10 quanta, want 5", got)
+	}
+}
+
+func TestStrideDebtIsKeptWhileAway(t *testing.T) {
+	var s Stride
+	s.Join(0)
+	s.Join(1)
+	s.Charge(1, 10_000) // ten quanta ahead
+	s.Leave(1)
+	s.Join(1)
+	got := 0
+	for range 20 {
+		n, _ := s.Min()
+		s.Charge(n, 1000)
+		got += int(n)
+	}
+	if got != 5 { // 0 has 10 for itself first, and then they share
+		t.Errorf("it got %d of 20 quanta, want 5", got)
+	}
+}
+
+func TestStrideRenormalises(t *testing.T) {
+	var s Stride
+	s.SetTickets(0, 1)
+	s.SetTickets(1, 1)
+	s.SetTickets(2, 1)
+	s.Join(0)
+	s.Join(1)
+	s.Charge(2, 1) // away, and behind before long
+	last, times := uint64(0), 0
+	counts := [3]int{}
+	for range 100 {
+		n, _ := s.Min()
+		s.Charge(n, maxQuantum)
+		counts[n]++
+		if s.now < last {
+			times++
+		}
+		last = s.now
+	}
+	if times < 5 {
+		t.Errorf("renormalised %d times, want more", times)
+	}
+	if counts != [3]int{50, 50, 0} {
+		t.Errorf("quanta %v", counts)
+	}
+	s.Join(2)
+	if n, _ := s.Min(); s.Pass(2) != s.Pass(n) {
+		t.Errorf("joined with pass %d, want %d", s.Pass(2), s.Pass(n))
+	}
+}
+
+func TestStrideWithoutNodes(t *testing.T) {
+	var s Stride
+	if _, ok := s.Min(); ok {
+		t.Error("an empty Stride has a least node")
+	}
+	s.Leave(3)
+	s.Join(3)
+	s.Leave(3)
+	if _, ok := s.Min(); ok {
+		t.Error("node 3 has left and is still chosen")
+	}
+	if s.Tickets(1000) != DefaultTickets || s.Pass(1000) != 0 {
+		t.Error("a node never heard of is not neutral")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("node 1<<20 was accepted")
+		}
+	}()
+	s.Join(MaxNodes)
+}
+
+func TestStrideGrowsWhileInUse(t *testing.T) {
+	var s Stride
+	s.Join(0) // keeps the virtual time at 0
+	for n := range Node(100) {
+		if n > 0 {
+			s.Charge(n, uint64(100_000-int(n)*100))
+			s.Join(n)
+		}
+	}
+	s.Charge(0, 100_000)
+	for n := 99; n >= 0; n-- {
+		if got, _ := s.Min(); got != Node(n) {
+			t.Fatalf("chose %d, want %d", got, n)
+		}
+		s.Leave(Node(n))
+	}
+}
+
+func FuzzStride(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 20, 30, 40})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		var s Stride
+		exact := newExactStride()
+		for i := 0; i+1 < len(ops) && i < 400; i += 2 {
+			n, v := Node(ops[i]&7), ops[i+1]
+			switch ops[i] >> 3 & 7 {
+			case 0, 1:
+				s.Join(n)
+				exact.join(n)
+			case 2:
+				s.Leave(n)
+				exact.leave(n)
+			case 3:
+				s.SetTickets(n, 1+int(v))
+				exact.setTickets(n, 1+int64(v))
+			default:
+				if n, ok := s.Min(); ok {
+					cycles := min(uint64(v)<<(ops[i]>>3), maxQuantum)
+					s.Charge(n, cycles)
+					exact.charge(n, cycles)
+				}
+			}
+			got, ok := s.Min()
+			if want, wantOK := exact.min(); got != want || ok != wantOK {
+				t.Fatalf("chose %v, %v; want %v, %v", got, ok, want, wantOK)
+			}
+			exact.checkAgainst(t, &s)
+		}
+	})
+}
+
+// heapOf is the textbook alternative: a binary heap of passes with positions.
+type heapOf struct {
+	heap          []strideEntry
+	at            []int
+	rest, tickets []uint64
+}
+
+type strideEntry struct {
+	pass uint64
+	n    Node
+}
+
+func (h *heapOf) charge(n Node, cycles uint64) {
+	work := cycles*passScale + h.rest[n]
+	strides := work / h.tickets[n]
+	h.rest[n] = work - strides*h.tickets[n]
+	i := h.at[n]
+	e := h.heap[i]
+	e.pass += strides
+	for {
+		c := 2*i + 1
+		if c >= len(h.heap) {
+			break
+		}
+		if c+1 < len(h.heap) && h.heap[c+1].pass < h.heap[c].pass {
+			c++
+		}
+		if h.heap[c].pass >= e.pass {
+			break
+		}
+		h.heap[i] = h.heap[c]
+		h.at[h.heap[i].n] = i
+		i = c
+	}
+	h.heap[i] = e
+	h.at[n] = i
+}
+
+func quanta() []uint64 {
+	rng := rand.New(rand.NewPCG(3, 0))
+	q := make([]uint64, 4096)
+	for i := range q {
+		q[i] = uint64(1000 + rng.IntN(60_000))
+	}
+	return q
+}
+
+// BenchmarkStride is one choice and one charge, beside a binary heap.
+func BenchmarkStride(b *testing.B) {
+	q := quanta()
+	for _, nodes := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("tournament/nodes=%d", nodes), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(2, 0))
+			var s Stride
+			for n := range Node(nodes) {
+				s.SetTickets(n, 16+rng.IntN(4096))
+				s.Join(n)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				n, _ := s.Min()
+				s.Charge(n, q[i&4095])
+			}
+		})
+		b.Run(fmt.Sprintf("heap/nodes=%d", nodes), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(2, 0))
+			h := &heapOf{}
+			for n := range nodes {
+				h.heap = append(h.heap, strideEntry{0, Node(n)})
+				h.at = append(h.at, n)
+				h.rest = append(h.rest, 0)
+				h.tickets = append(h.tickets, uint64(16+rng.IntN(4096)))
+			}
+			for i := 0; b.Loop(); i++ {
+				h.charge(h.heap[0].n, q[i&4095])
+			}
+		})
+	}
+}
+
+// BenchmarkStrideLeaveAndJoin is what a node with a single task costs besides.
+func BenchmarkStrideLeaveAndJoin(b *testing.B) {
+	q := quanta()
+	for _, nodes := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			var s Stride
+			for n := range Node(nodes) {
+				s.Join(n)
+			}
+			for i := 0; b.Loop(); i++ {
+				n, _ := s.Min()
+				s.Leave(n)
+				s.Charge(n, q[i&4095])
+				s.Join(n)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package sched
+
+import (
+	"testing"
+	"time"
+)
+
+// next runs one task: the node that is next, and what it takes.
+func nextOf(t *testing.T, c *Cohort, cycles uint64) Node {
+	t.Helper()
+	n, ok := c.Next()
+	if !ok {
+		t.Fatal("no node is next")
+	}
+	c.Charge(n, cycles)
+	return n
+}
+
+func TestANodeMayBeMoreImpatientThanTheOthers(t *testing.T) {
+	c := NewCohort(CohortConfig{Overdue: 1000, Thresholds: func(n Node) (int, time.Duration) {
+		if n == 3 {
+			return 0, 100
+		}
+		return 0, 0
+	}})
+	for range 50 {
+		c.Ready(1)
+	}
+	nextOf(t, c, 10)
+	c.Ready(2) // before node 3, but patient
+	c.Ready(3)
+	for i := 0; i < 11; i++ {
+		if n := nextOf(t, c, 10); n != 1 {
+			t.Fatalf("after %d: node %d, want 1: nobody is overdue", i*10, n)
+		}
+	}
+	if n := nextOf(t, c, 10); n != 3 {
+		t.Fatalf("node %d after 110, want 3, which is overdue after 100", n)
+	}
+	if n := nextOf(t, c, 10); n != 1 {
+		t.Fatalf("node %d, want 1, which was interrupted", n)
+	}
+}
+
+func TestANodeMayHaveACrowdOfItsOwn(t *testing.T) {
+	c := NewCohort(CohortConfig{Thresholds: func(n Node) (int, time.Duration) {
+		if n == 2 {
+			return 3, 0
+		}
+		return 0, 0
+	}})
+	for range 50 {
+		c.Ready(1)
+	}
+	nextOf(t, c, 1)
+	for range 40 { // a crowd elsewhere counts for nothing
+		c.Ready(3)
+	}
+	for range 3 {
+		c.Ready(2)
+	}
+	if n := nextOf(t, c, 1); n != 1 {
+		t.Fatalf("node %d with three at node 2, want 1", n)
+	}
+	if tasks, _ := c.Grant(); tasks != 0 {
+		t.Errorf("a grant of %d, though a crowd is to be seen", tasks)
+	}
+	c.Granted(1, 0, 0)
+	c.Ready(2)
+	if n := nextOf(t, c, 1); n != 2 {
+		t.Fatalf("node %d with four at node 2, want 2", n)
+	}
+}

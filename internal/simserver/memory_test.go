@@ -1,0 +1,153 @@
+//go:build linux
+
+package simserver
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// 111 requests hold as much memory as there may be, for a minute; who comes then is admitted
+// later, refused, or cut off, but does not wait for ever.
+func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
+	waited := time.Hour
+	r := onMix(t, Config{Seed: 1, Memory: 64 << 20, Patience: 2 * time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+		for range 111 {
+			s.Clients.Once(&Habit{Path: lan, Make: asks("h550000.s60000000")}, nil)
+		}
+		s.After(time.Second, func() {
+			s.Clients.Once(&Habit{Path: lan, Make: func() *Request {
+				return &Request{Path: "/?h1000", Done: func(r *Request) { waited = r.Took() }}
+			}}, nil)
+		})
+		return s.Now() + 61*time.Second
+	})
+	want(t, len(r.Broken) == 0 && waited < 12*time.Second, "it waited", waited, r, r.Broken)
+}
+
+// Pollers hold memory, all there is, until a POST releases them.
+func TestPollersThatAPostReleases(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		loops  int
+		limit  int // MiB
+		each   int // bytes that a poller holds
+		rate   float64
+		crowd  int  // pollers that come at once
+		others bool // requests that need nothing come as well
+	}{
+		{name: "200 at once", loops: 1, limit: 256, each: 2 << 20, crowd: 200},
+		{name: "200 at once, 4 loops", loops: 4, limit: 256, each: 2 << 20, crowd: 200},
+		{name: "continuously", loops: 1, limit: 256, each: 2 << 20, rate: 300},
+		{name: "at once and continuously, 2 loops", loops: 2, limit: 256, each: 2 << 20, crowd: 200, rate: 100},
+		{name: "large ones", loops: 1, limit: 256, each: 15 << 20, crowd: 40, rate: 10},
+		{name: "small ones", loops: 1, limit: 64, each: 100 << 10, crowd: 1000, rate: 200},
+		{name: "beside others", loops: 1, limit: 256, each: 2 << 20, crowd: 150, rate: 100, others: true},
+	} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("%s/seed=%d", c.name, seed), func(t *testing.T) {
+				var lock engine.Mutex
+				changed := engine.NewCond(&lock)
+				releases := 0
+				cfg := Config{Seed: seed, Loops: c.loops, Memory: c.limit << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute}
+				cfg.Handler = func(w *World) knot.Handler {
+					return func(x *knot.Ctx) error {
+						if x.Path() == "/hello" {
+							return x.Send(200, "text/plain", nil)
+						}
+						lock.Lock()
+						defer lock.Unlock()
+						if x.Path() == "/release" {
+							releases++
+							changed.Broadcast()
+							return x.Send(200, "text/plain", nil)
+						}
+						w.Memory.Hold(c.each)
+						defer w.Memory.Release(c.each)
+						for before := releases; releases == before; {
+							if err := changed.WaitContext(context.Background()); err != nil {
+								return err
+							}
+						}
+						return x.Send(200, "text/plain", nil)
+					}
+				}
+				var waits []time.Duration
+				r := Run(t, cfg, func(s *Server) time.Duration {
+					poll := &Habit{Path: lan, Make: asks("poll")}
+					for range c.crowd {
+						s.Clients.Once(poll, nil)
+					}
+					until := s.Now() + 4*time.Second
+					if c.rate > 0 {
+						s.Clients.OpenLoop(poll, c.rate, until)
+					}
+					if c.others {
+						s.Clients.OpenLoop(&Habit{Path: lan, Make: func() *Request { return &Request{Path: "/hello"} }}, 300, until)
+					}
+					var release func()
+					first := s.Now() + time.Second
+					release = func() {
+						s.Clients.Once(&Habit{Path: lan, Make: func() *Request {
+							return &Request{Path: "/release", Done: func(r *Request) {
+								if r.Status == 200 {
+									waits = append(waits, s.Now()-first)
+									first = s.Now() + time.Second
+									s.At(first, release)
+								} else {
+									s.After(200*time.Millisecond, release)
+								}
+							}}
+						}}, nil)
+					}
+					s.At(first, release)
+					return until + 2*time.Second
+				})
+				longest := time.Hour
+				if len(waits) >= 3 {
+					longest = max(waits[0], waits[1], waits[2])
+				}
+				want(t, len(r.Broken) == 0 && longest < 3*time.Second, "the one that releases the others waits up to", longest, r, r.Broken)
+			})
+		}
+	}
+}
+
+// Responses of 1 KB to 8 MB to 400 slow readers, with 256 MiB. In most runs a sleep stands for the time
+// in which the client reads.
+func TestMixedResponsesInLittleMemory(t *testing.T) {
+	const rate = 2 << 20 // bytes a second
+	over, bytes, most := 0, 0, 0
+	const seeds = 40
+	for seed := range uint64(seeds) {
+		slow, steps := lan, "h%d.s%d"
+		if seed == 0 {
+			slow.Rate, steps = rate, "h%d.z%[1]d"
+		}
+		r := onMix(t, Config{Seed: seed, Memory: 256 << 20, Patience: 3 * time.Minute, Forgetful: 3 * time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+			h := &Habit{Path: slow, Make: func() *Request {
+				size := 1 << (10 + s.IntN(14))
+				r := &Request{Path: fmt.Sprintf("/?"+steps, size, size*1_000_000/rate)}
+				r.Done = func(r *Request) {
+					if r.Status == 200 {
+						bytes += size
+					}
+				}
+				return r
+			}}
+			s.Clients.ClosedLoop(h, 400, 0, s.Now()+2*time.Second)
+			return s.Now() + 2*time.Second
+		})
+		most = max(most, r.Most)
+		if r.Killed || len(r.Broken) > 0 {
+			over++
+			t.Error("seed", seed, r, r.Broken)
+		}
+	}
+	want(t, over == 0, over, "of", seeds, "runs took more than there is, the most was", most>>20, "MiB;", bytes/seeds>>20, "MiB were answered in each")
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package ressched
-
-const raced = false

@@ -1,0 +1,138 @@
+// Package ressched is what a program tells the scheduler: where work comes in (Entrance), what is
+// scarce (Resource), which operations share what they work on (Stage), where a stage of the work
+// ends (YieldAt), how important a task is (SetPriority, and Options of package task), and how much
+// has been done (Progress). All of it may be left out, and costs next to nothing with a scheduler
+// that takes no notice.
+//
+// What is declared belongs to the process, not to a runtime: declarations stand in package
+// variables, which are there before any runtime, and name what all of them share.
+//
+// Sources: Capriccio (SOSP 2003), section 4.2; Cohort Scheduling (USENIX 2002). What the schedulers
+// make of it is in docs/scheduler.md and docs/resource-scheduling.md.
+package ressched
+
+import (
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// Limits of a process.
+const (
+	MaxEntrances = engine.MaxEntrances
+	MaxResources = engine.MaxResources
+	MaxStages    = engine.MaxStages
+)
+
+// ErrRefused is what Enter returns when the program has more work than it can do in
+// time, and this piece of it should be turned away, as cheaply as possible.
+var ErrRefused = engine.ErrRefused
+
+// Descriptors are the open sockets, files and pipes of packages netpoll and aio. Its limit is that
+// of the process (RLIMIT_NOFILE), unless the program has set another.
+var Descriptors = (*Resource)(engine.Descriptors)
+
+// An Entrance is a place where work comes into the program: a request, a connection, a
+// job from a queue. Who has passed it is going to take resources, so it is here that a
+// program has to be protected from more work than it can do (Capriccio, section 4.2:
+// admission control). Whether anybody has to wait, or is refused, is decided by the
+// scheduler: resource; with the others everybody is let in at once.
+//
+// Make one with NewEntrance, once, for the whole process. Its methods may be called from
+// any goroutine.
+type Entrance engine.Entrance
+
+// Name is what the entrance was declared with.
+func (e *Entrance) Name() string { return (*engine.Entrance)(e).Name() }
+
+// Enter asks to be let in. It returns nil when the calling task is in, at once or after
+// it has parked until it was its turn; then it must call Leave when its work is done. It
+// returns ErrRefused if the work is to be turned away, and the context's error if the
+// task is cancelled while it waits. A plain goroutine is let in at once.
+func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
+
+// EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
+// address; 0 if it is unknown. Among those who are as important as each other, clients get
+// equal shares of what can be done when not all can be served.
+func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e).EnterFrom(client) }
+
+// Leave says that the work of a task that Enter has let in is done. It is called by that
+// task, or by another of its loop. It never parks.
+func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
+
+// As says what kind of work the calling task does, which e has let in: a number, like a hash of the
+// route of a request. detail, like a hash of its query, may tell apart work of one kind that does not
+// all come to the same places. Where it is known that work of this kind comes to a place inside
+// the program where too many tasks wait already, it parks until there are fewer, or returns ErrRefused.
+// Other kinds of work are not touched. It returns the context's error if the task is cancelled while it
+// waits. On a plain goroutine it does nothing.
+func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).As(kind, detail) }
+
+// A Resource is something that tasks take and give back, and that there is not enough
+// of for any number of tasks: descriptors, bytes of buffers, database connections. The
+// runtime counts what each step takes and gives back, so that the blocking graph can
+// show it, and a scheduler can prefer the steps that give back what is scarce
+// (Capriccio, section 4.1). It limits nothing by itself; see task.Semaphore for that.
+//
+// Make one with NewResource, once, for the whole process. Its methods may be called from
+// tasks and from plain goroutines, and never park.
+type Resource engine.Resource
+
+// Name is what the resource was declared with.
+func (r *Resource) Name() string { return (*engine.Resource)(r).Name() }
+
+// Unit is what the numbers count; empty for things.
+func (r *Resource) Unit() string { return (*engine.Resource)(r).Unit() }
+
+// SetLimit says how much there is of the resource; 0: unknown, the default; below 0:
+// unknown too, and a scheduler that can is to find out how much is good to use.
+func (r *Resource) SetLimit(n int64) { (*engine.Resource)(r).SetLimit(n) }
+
+// Limit is what SetLimit was called with.
+func (r *Resource) Limit() int64 { return (*engine.Resource)(r).Limit() }
+
+// Acquire says that the caller has taken n more of the resource. It panics if n is negative.
+func (r *Resource) Acquire(n int64) { (*engine.Resource)(r).Acquire(n) }
+
+// Release says that the caller has given n of the resource back. It need not be the one
+// who took them. It panics if n is negative.
+func (r *Resource) Release(n int64) { (*engine.Resource)(r).Release(n) }
+
+// Totals returns how much has been taken and given back since the process started, by
+// all loops and goroutines. What is in use is the difference.
+func (r *Resource) Totals() (acquired, released uint64) { return (*engine.Resource)(r).Totals() }
+
+// InUse is what has been taken and not given back.
+func (r *Resource) InUse() int64 { return (*engine.Resource)(r).InUse() }
+
+// NewEntrance declares an entrance, under the name by which the blocking graph shows it.
+// The entrance of that name is returned if there is one. It is an error if the name is
+// empty, and when there are MaxEntrances.
+func NewEntrance(name string) (*Entrance, error) {
+	x, err := engine.NewEntrance(name)
+	return (*Entrance)(x), err
+}
+
+// NewResource declares a resource. unit is what its numbers count, "bytes" for example;
+// it may be empty for things. The resource of that name and unit is returned if there is
+// one. It is an error if the name is empty or has another unit already, and when there
+// are MaxResources.
+func NewResource(name, unit string) (*Resource, error) {
+	x, err := engine.NewResource(name, unit)
+	return (*Resource)(x), err
+}
+
+// Progress says that the calling task has done n more of what the program is for:
+// answered n requests, say. It never parks.
+func Progress(n int) { engine.Progress(n) }
+
+// SetPriority says how important the calling task is from now on, see task.Options.
+// On a plain goroutine it does nothing. It never parks.
+func SetPriority(p int) { engine.SetPriority(p) }
+
+// WithPriority calls fn with the priority of the calling task set to p, see
+// task.Options; when fn has returned, or panicked, it is what it was. It never parks itself.
+func WithPriority(p int, fn func()) { engine.WithPriority(p, fn) }
+
+// YieldAt is task.Yield at a place that has a name: a stage boundary, which the blocking graph
+// shows under that name, apart from other names at the same place. Names are meant to be
+// few, constants of the program.
+func YieldAt(name string) { engine.YieldAt(name) }

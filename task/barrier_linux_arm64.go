@@ -1,5 +1,0 @@
-//go:build !race && !purego
-
-package task
-
-const sysMembarrier = 283 // linux/arm64

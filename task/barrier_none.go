@@ -1,8 +1,0 @@
-//go:build !linux || !(amd64 || arm64) || race || purego
-
-package task
-
-// canBarrier says that there is no barrier here; guard.askFor does without.
-func canBarrier() bool { return false }
-
-func barrier() {}
