@@ -22,7 +22,7 @@ import (
 // growing is one. While that is being found out, which takes seconds, those who came last are
 // served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): then what is
 // served is served in time, whatever the answer turns out to be, and nothing is lost by
-// waiting for it. If the line stops growing the others follow, the oldest first.
+// waiting for it as long as clients wait as well. If the line stops growing the others follow, the oldest first.
 type Line struct {
 	state LineState
 	since time.Duration // when the state began
