@@ -42,7 +42,7 @@ const (
 	clientShares  = 256     // clients are told apart by so many numbers
 	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
 	fairLookBack  = 32      // those who came last among whom clients with small shares are looked for
-	shareChance   = 8       // by so many equal shares may differ
+	shareChance   = 16      // by so many equal shares may differ
 	maxFreeInLine = 1024
 )
 
