@@ -55,7 +55,7 @@ const lockRate = 930
 // One lock that is held for 1 ms, with up to 10 times as many requests as it can serve. What was let
 // in before it was found is work for most of a second; the others are served in time meanwhile. Half
 // as many as it could serve need another lock, which is taken at the same place in the program, and
-// are all served.
+// are all served. When all clients have gone nothing is done for them any more.
 func TestOneLockOfTwo(t *testing.T) {
 	for _, times := range []float64{0.8, 2, 10} {
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestOneLockOfTwo(t *testing.T) {
 			})
 			r.check(t, 1)
 			share, besides := float64(good)/lasts.Seconds()/lockRate, float64(beside)/float64(due)
-			want(t, share > 0.9*min(times, 1) && besides > 0.98, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
+			want(t, share > 0.93*min(times, 1) && besides > 0.98 && r.Took < 4*time.Second, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestTenTenants(t *testing.T) {
 // 1 s and try three times more. It has to be as before 2 s after the backend is.
 func TestBackendStep(t *testing.T) {
 	delay := 5000
-	good, since := 0, time.Duration(0)
+	sent, good, since := 0, 0, time.Duration(0)
 	const rate = 1000.0
 	r := Run(t, Config{Seed: 1, MayRefuse: true, Forgetful: time.Minute, Patience: time.Minute, Handler: func(w *World) knot.Handler {
 		backend := engine.NewSemaphore(12)
@@ -150,7 +150,11 @@ func TestBackendStep(t *testing.T) {
 		from := s.Now()
 		h := &Habit{Path: lan, Timeout: time.Second, Retries: 3, Pause: 10 * time.Millisecond, Make: func() *Request {
 			return &Request{Path: "/", Done: func(r *Request) {
-				if since > 0 && r.Sent >= since && r.Status == 200 && r.Took() < time.Second {
+				if since == 0 || r.Sent < since {
+					return
+				}
+				sent++
+				if r.Status == 200 && r.Took() < time.Second {
 					good++
 				}
 			}}
@@ -162,6 +166,6 @@ func TestBackendStep(t *testing.T) {
 		return from + 7*time.Second
 	})
 	r.check(t, 1)
-	share := float64(good) / rate
+	share := float64(good) / float64(sent)
 	want(t, share > 0.95, share, "of the requests are answered from 2 s after the step on;", r)
 }
