@@ -73,14 +73,14 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	a := &account{spec: s, limit: s.Limit}
 	for _, other := range accounts {
 		if other.spec.Name == s.Name {
-			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
+			return 0, fmt.Errorf("sched: there is a resource %q already", s.Name)
 		}
 		if other.spec.Name == s.Of {
 			a.of = other
 		}
 	}
 	if s.Of != "" && a.of == nil {
-		return 0, fmt.Errorf("ressched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+		return 0, fmt.Errorf("sched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
 	}
 	if s.Limit == 0 || s.Find {
 		a.knee = &Knee{Start: s.Limit, Max: s.Limit}

@@ -236,7 +236,7 @@ func TestBadSizes(t *testing.T) {
 
 func TestLoadErrors(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"is no main package": {Dir: ".", Patterns: []string{"."}},
+		"is no main package": {Dir: filepath.Join("testdata", "depth", "wrap")},
 		"no such":            {Dir: filepath.Join("testdata", "calls"), Annotations: "missing.txt"},
 		"no package of":      {Dir: filepath.Join("testdata", "calls"), Rewrite: []string{"example.com/other"}},
 	} {
