@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -152,7 +151,7 @@ func benchMutex(b *testing.B, _ int) {
 func benchStart(b *testing.B, _ int) {
 	reset(b)
 	for i := range b.N {
-		engine.Start(func() {})
+		task.Spawn(task.Options{NoHandle: true}, func() {})
 		if i%64 == 0 {
 			task.Yield()
 		}

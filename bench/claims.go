@@ -19,6 +19,17 @@ var published = map[string][]report.Claim{
 	},
 	"cohort-pubsub": {
 		{What: "events with cohorts ÷ threads", Source: "Cohort, 5.2", Metric: "events", System: "capriccio", X: 0, Over: "goroutine", OverX: 0, Published: 1.21},
+		{What: "response time for 16 clients ÷ threads", Source: "Cohort, Figure 8", Metric: "response", System: "capriccio", X: 16, Over: "goroutine", OverX: 16, Published: 0.82},
+	},
+	"cohort-writes": {
+		{What: "a write in a cohort of 8 ÷ one alone", Source: "Cohort, Figure 2", Metric: "per-write", System: "uring-batch", X: 8, Over: "uring-batch", OverX: 1, Published: 0.32},
+		{What: "a write in a cohort of 64 ÷ one alone", Source: "Cohort, Figure 2", Metric: "per-write", System: "uring-batch", X: 64, Over: "uring-batch", OverX: 1, Published: 0.18},
+	},
+	"web-surge": {
+		{What: "pages/s of stages ÷ threads, light load", Source: "Cohort, Figure 6", Metric: "rps", System: "knot-cohorts", X: 50, Over: "net-http-256", OverX: 50, Published: 0.94},
+		{What: "pages/s of stages ÷ threads, heavy load", Source: "Cohort, Figure 6", Metric: "rps", System: "knot-cohorts", X: 4000, Over: "net-http-256", OverX: 4000, Published: 1.13},
+		{What: "mean latency, heavy ÷ light load, stages", Source: "Cohort, Figure 6", Metric: "mean", System: "knot-cohorts", X: 4000, Over: "knot-cohorts", OverX: 50, Published: 2.3},
+		{What: "mean latency, heavy ÷ light load, threads", Source: "Cohort, Figure 6", Metric: "mean", System: "net-http-256", X: 4000, Over: "net-http-256", OverX: 50, Published: 45},
 	},
 	"models": {
 		{What: "SYMPED ÷ SEDA-S, the next best, on all cores", Source: "Voras and Žagar, Figure 7", Metric: "transactions-both", System: "symped-2", X: 100, Over: "seda-s-2", OverX: 100, Published: 1.54},

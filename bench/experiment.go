@@ -32,7 +32,8 @@ var experiments = []experiment{
 	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns, 0, 0},
 	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead, 0, 0},
 	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory, 0, 0},
-	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2)", runCohortPubsub, 0, 0},
+	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub, 0, 0},
+	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites, 0, 0},
 	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost, 0, 0},
 	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect, 0, 0},
 	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached, 0, 0},
@@ -41,11 +42,14 @@ var experiments = []experiment{
 	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost, 0, 0},
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold, 0, 30 * time.Minute},
 	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb, 2 * time.Minute, 9 * time.Hour},
+	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge, time.Minute, 4 * time.Hour},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
+	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
+	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},
@@ -89,15 +93,16 @@ type run struct {
 	samples  report.Samples
 	env      report.Env
 	charts   []report.Chart
-	details  []string // metrics that are in the JSON only
-	asked    int      // rounds; 0: as usual
+	details  []string      // metrics that are in the JSON only
+	asked    int           // rounds; 0: as usual
+	length   time.Duration // of a soak; 0: as usual
 	profiles []report.Profile
 	failed   error // the first of our own systems': the run goes on and fails at its end
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
 var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "capriccio-memcache", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
+	"capriccio-flow", "capriccio-memcache", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)
@@ -122,7 +127,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	}
 	defer os.RemoveAll(scratch)
 	r := &run{
-		ctx: ctx, quick: o.quick, asked: o.rounds, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
+		ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
 	r.env.Args = o.args()

@@ -20,7 +20,10 @@ func runIdleConns(r *run) error {
 	parked := launcher{"capriccio-task", func(ctx context.Context) (*server, error) {
 		return startServer(ctx, "capriccio-task", r.self, workerCommand, "task-server")
 	}}
-	for _, l := range append(r.launchers(), parked) {
+	upgraded := launcher{"knot-upgraded", func(ctx context.Context) (*server, error) {
+		return startServer(ctx, "knot-upgraded", r.self, workerCommand, "knot", "-upgraded")
+	}}
+	for _, l := range append(r.launchers(), parked, upgraded) {
 		contenders = append(contenders, contender{
 			system: l.system,
 			sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
@@ -34,6 +37,7 @@ func runIdleConns(r *run) error {
 	}
 	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)
 	r.note("a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes")
+	r.note("a connection of knot-upgraded was taken over by its handler, as for a WebSocket, and waits with OnReadable")
 	r.note("sockets live in the kernel and are not counted")
 	r.charts = []report.Chart{
 		{Title: "Process memory per idle keep-alive connection", Metric: "bytes-per-conn", XLabel: "connections", Bars: true},

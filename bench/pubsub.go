@@ -33,22 +33,53 @@ func runCohortPubsub(r *run) error {
 		points = append(points, point{metric: "events", x: float64(size)})
 	}
 	contenders := []contender{r.pubsubContender("capriccio"), r.pubsubContender("capriccio-fifo"), r.pubsubContender("goroutine")}
-	r.reserved = 9 * time.Second // for the model
+	r.reserved = quickBudget * 6 / 10 // for the model, and the clients
 	if err := r.measure(points, contenders, time.Minute); err != nil {
 		return err
 	}
+	r.reserved = 0
 	if err := r.addPubsubModel(); err != nil {
 		return err
 	}
+	points, contenders = clientPoints(), r.clientContenders()
+	if r.quick {
+		points = points[4:5]
+	}
+	if err := r.measure(points, contenders, 5*time.Second); err != nil {
+		return err
+	}
+	r.note("response: x clients, each with one event under way; capriccio-one-stage: cohorts, but all of the matching in one stage, so that nothing is put together by the part of the data that it needs")
 	r.note("%d subscriptions in 64 MB, %d events in flight; x is the size of a cohort, 0: unlimited", allSubscriptions, eventsInFlight)
 	r.note("capriccio-fifo has the same stages; goroutine has none and matches each event from beginning to end; neither has cohorts: one measurement stands at every x")
 	r.note("model-misses: cache lines that an event does not find in a cache of x KiB, 16 ways, by the order of the matching; capriccio with unlimited cohorts. " +
 		"model-l2, model-l3: the same for 1 MiB and 32 MiB, by the size of a cohort")
 	r.charts = []report.Chart{
 		{Title: "Events a second by size of a cohort (0: unlimited)", Metric: "events", XLabel: "cohort size", Bars: true},
+		{Title: "Response time by clients", Metric: "response", XLabel: "clients", LogY: true},
 		{Title: "Lines missing in the cache, model", Metric: "model-misses", XLabel: "KiB of cache", LogY: true},
 	}
 	return nil
+}
+
+// clientPoints are those of Figure 8.
+func clientPoints() (points []point) {
+	for _, n := range []float64{1, 2, 4, 8, 16, 32} {
+		points = append(points, point{metric: "response", x: n})
+	}
+	return points
+}
+
+// clientContenders match the events of a few clients.
+func (r *run) clientContenders() (found []contender) {
+	for _, c := range []struct{ name, system, oneStage string }{
+		{"capriccio", "capriccio", "false"}, {"capriccio-one-stage", "capriccio", "true"},
+		{"capriccio-fifo", "capriccio-fifo", "false"}, {"goroutine", "goroutine", "false"},
+	} {
+		found = append(found, contender{system: c.name, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			return r.pubsubSamples(ctx, d, "-by-clients", "-system", c.system, "-one-stage="+c.oneStage, "-flight", fmt.Sprint(int(p.x)), "-for", d.String())
+		}})
+	}
+	return found
 }
 
 // pubsubContender measures one system. Those without cohorts are measured once a round.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sched"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const testSubscriptions = 20_000
@@ -135,6 +136,7 @@ func TestModelCacheForgetsWhatWasNotUsedForLongest(t *testing.T) {
 }
 
 func TestModelSeesWhatLargeCohortsSpare(t *testing.T) {
+	testenv.NeedsFull(t, "a model of caches")
 	all := newSubscriptions(100_000)
 	const flight = 300
 	one := countMisses(all, &lastOrder{}, 1)

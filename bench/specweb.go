@@ -27,6 +27,7 @@ type webTree struct {
 	folders int
 	byRank  []float64 // of folders: the share of the requests up to this one (Zipf, exponent 1)
 	byFile  []float64 // of the files of a folder, likewise
+	sizes   []int64   // of a tree of SURGE, whose byRank is of files; else nil
 }
 
 func newWebTree(folders int) *webTree {
@@ -49,14 +50,6 @@ func newWebTree(folders int) *webTree {
 	return t
 }
 
-// webFolderBytes is what the files of a folder have together.
-func webFolderBytes() (sum int64) {
-	for n := range filesPerFolder {
-		sum += webFileBytes(n)
-	}
-	return sum
-}
-
 func webFileBytes(n int) int64 {
 	i := n % filesPerFolder
 	return classUnits[i/len(fileWeights)] * int64(i%len(fileWeights)+1)
@@ -64,7 +57,19 @@ func webFileBytes(n int) int64 {
 
 func (t *webTree) files() int { return t.folders * filesPerFolder }
 
-func (t *webTree) bytes() int64 { return int64(t.folders) * webFolderBytes() }
+func (t *webTree) bytes() (sum int64) {
+	for n := range t.files() {
+		sum += t.size(n)
+	}
+	return sum
+}
+
+func (t *webTree) size(n int) int64 {
+	if t.sizes != nil {
+		return t.sizes[n]
+	}
+	return webFileBytes(n)
+}
 
 // path is a file's, below the root and of a URL.
 func (t *webTree) path(n int) string {
@@ -75,6 +80,9 @@ func (t *webTree) path(n int) string {
 // draw draws a file. Which folders are popular says nothing about where they are on disk.
 func (t *webTree) draw(l *lot) int {
 	const prime = 0x9e3779b1 // so that each rank has a folder of its own
+	if t.sizes != nil {
+		return int(uint64(search(t.byRank, l)) * prime % uint64(t.files()))
+	}
 	folder := int(uint64(search(t.byRank, l)) * prime % uint64(t.folders))
 	return folder*filesPerFolder + search(t.byFile, l)
 }
@@ -88,8 +96,7 @@ func search(sums []float64, l *lot) int {
 
 // write makes the tree below root, on the disk and not in the page cache.
 func (t *webTree) write(ctx context.Context, root string) error {
-	const noise = 1 << 20
-	content := make([]byte, noise)
+	content := make([]byte, surgeMost)
 	for i, random := 0, newLot(9); i < len(content); i += 8 {
 		random = random*6364136223846793005 + 1442695040888963407
 		binary.LittleEndian.PutUint64(content[i:], uint64(random))
@@ -102,7 +109,7 @@ func (t *webTree) write(ctx context.Context, root string) error {
 			return err
 		}
 		for n := folder * filesPerFolder; n < (folder+1)*filesPerFolder; n++ {
-			if err := os.WriteFile(filepath.Join(root, t.path(n)), content[:webFileBytes(n)], 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(root, t.path(n)), content[:t.size(n)], 0o666); err != nil {
 				return err
 			}
 		}

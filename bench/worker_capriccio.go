@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -90,7 +89,7 @@ func taskCreate(j job) error {
 		for range turns {
 			wg.Add(j.x)
 			for range j.x {
-				engine.Start(body)
+				task.Spawn(task.Options{NoHandle: true}, body)
 			}
 			wg.Wait()
 		}

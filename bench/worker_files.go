@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -27,6 +28,7 @@ func runFileServer(args []string, out io.Writer) error {
 	kind := flags.String("kind", "knot", "knot, net-http, adapted: the handler of net/http on Knot; direct: Knot past the page cache")
 	root := flags.String("root", "", "folder")
 	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
+	most := flags.Int("most", 0, "requests that net/http serves at a time; 0: all")
 	memory := flags.Int64("memory", math.MaxInt64, "bytes that the Go runtime tries to stay below")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -55,7 +57,11 @@ func runFileServer(args []string, out io.Writer) error {
 			return err
 		}
 		fmt.Fprintln(out, "listening", ln.Addr())
-		go func() { failed <- http.Serve(ln, http.FileServer(http.Dir(*root))) }()
+		handler := http.FileServer(http.Dir(*root))
+		if *most > 0 {
+			handler = atMost(*most, handler)
+		}
+		go func() { failed <- http.Serve(ln, handler) }()
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
@@ -64,6 +70,16 @@ func runFileServer(args []string, out io.Writer) error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// atMost lets requests wait while a number of others is being served.
+func atMost(n int, handler http.Handler) http.Handler {
+	places := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		places <- struct{}{}
+		defer func() { <-places }()
+		handler.ServeHTTP(w, r)
+	})
 }
 
 func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- error) error {
@@ -115,6 +131,7 @@ func runFetch(args []string, out io.Writer) error {
 	flags.DurationVar(&cfg.For, "for", 0, "load measured")
 	flags.IntVar(&cfg.PerConn, "per-conn", 0, "requests on a connection; 0: all")
 	flags.DurationVar(&cfg.Pause, "pause", 0, "between a response and the next request")
+	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -124,13 +141,18 @@ func runFetch(args []string, out io.Writer) error {
 	}
 	cfg.PIDs, cfg.Core = []int{*pid}, serverCore
 	tree, l := newWebTree(*folders), newLot(*seed)
+	if *surge {
+		tree = newSurgeTree(*folders)
+		users := &surgeUsers{random: rand.New(rand.NewPCG(*seed, 7)), left: make([]int, cfg.Conns)}
+		cfg.Think = users.think
+	}
 	requests := make([][]byte, tree.files())
 	for n := range requests {
 		requests[n] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", tree.path(n))
 	}
 	cfg.Next = func() ([]byte, int64) {
 		n := tree.draw(&l)
-		return requests[n], webFileBytes(n)
+		return requests[n], tree.size(n)
 	}
 	var fetched [2]int64
 	cfg.Measuring = func(begins bool) (err error) {
@@ -157,6 +179,7 @@ func runFetch(args []string, out io.Writer) error {
 	emit("throughput", "MB/s", float64(result.Bytes)/1e6/seconds)
 	emit("p50", "ms", float64(result.P50)/1e6)
 	emit("p99", "ms", float64(result.P99)/1e6)
+	emit("mean", "ms", float64(result.Mean)/1e6)
 	emit("longest", "ms", float64(result.Longest)/1e6)
 	emit("unserved", "%", 100*float64(result.Unserved)/float64(cfg.Conns))
 	emit("cpu-per-request", "µs", float64(result.Usage.Server)/1e3/requested)

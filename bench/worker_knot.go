@@ -26,6 +26,8 @@ func runKnot(args []string, out io.Writer) error {
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
 	patient := flags.Bool("patient", false, "let requests wait that would be refused; graph and scheduler as the environment says")
 	adapted := flags.Bool("http", false, "answer with the handler of net/http that the peer net-http has, in tasks")
+	backend := flags.String("proxy", "", "pass all requests on to this `address`")
+	upgrade := flags.Bool("upgraded", false, "take each connection over, and answer without the server")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -52,6 +54,14 @@ func runKnot(args []string, out io.Writer) error {
 			w.Header().Set("Content-Type", "text/plain")
 			io.WriteString(w, "Hello, World!")
 		}))
+	}
+	if *upgrade {
+		server.Handler = serveUpgraded
+	}
+	if *backend != "" {
+		if server.Handler, err = proxyTo(*backend); err != nil {
+			return err
+		}
 	}
 	failed := make(chan error, 2)
 	rt.Go(func() {

@@ -58,6 +58,8 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	subs := flags.Int("subscriptions", allSubscriptions, "")
 	events := flags.Int("events", allEvents, "in the stream")
 	wanted := flags.Duration("for", time.Second, "measure about so long, or until all events are through")
+	byClients := flags.Bool("by-clients", false, "events in flight are clients: emit how long one waits for its response")
+	partless := flags.Bool("one-stage", false, "match all groups of attributes in one stage")
 	model := flags.Bool("model", false, "count misses in a model of caches")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,9 +84,13 @@ func runPubsubWorker(args []string, out io.Writer) error {
 		spawn, boundary = func(fn func()) { rt.Go(fn) }, ressched.YieldAt
 	}
 	for range *flight {
-		spawn(func() { p.serve(boundary) })
+		spawn(func() { p.serve(boundary, *partless) })
 	}
 	r := <-p.over
+	if *byClients { // each has one event under way: Little's law
+		fmt.Fprintf(out, "response ms %d %.6g\n", *flight, float64(*flight)*r.took.Seconds()*1e3/float64(r.events))
+		return nil
+	}
 	fmt.Fprintf(out, "events events/s %d %.6g\n", *size, float64(r.events)/r.took.Seconds())
 	fmt.Fprintf(out, "cpu-per-event us %d %.6g\n", *size, r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
@@ -100,14 +106,16 @@ func pubsubRuntime(system string, size int) (*task.Runtime, error) {
 }
 
 // serve matches one event after the other.
-func (p *pubsub) serve(boundary func(name string)) {
+func (p *pubsub) serve(boundary func(name string), oneStage bool) {
 	var e matching
 	for more := true; more; more = p.count() {
 		boundary("event")
 		e.begin(int(p.next.Add(1)-1) % p.events)
 		for i := range stageNames {
 			if e.needs(i) {
-				boundary(stageNames[i])
+				if !oneStage {
+					boundary(stageNames[i])
+				}
 				e.match(p.all, i)
 			}
 		}

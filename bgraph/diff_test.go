@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // evolve returns what before becomes when what inc says happens. The gauges are those
@@ -133,7 +135,7 @@ func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 
 func TestDiffGivesTheIncrementBack(t *testing.T) {
 	r := seeded(t, 6)
-	for i := range 200 {
+	for i := range testenv.Rounds(50, 200) {
 		before := randomSnapshot(r, i%20, i)
 		for j := range before.Overruns {
 			before.Overruns[j].At = before.Taken.Add(-time.Duration(j))

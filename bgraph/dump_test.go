@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 	"time"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // smallSnapshot has something in every field. It does not change, so that the golden
@@ -90,7 +92,7 @@ func TestDumpFormatIsStable(t *testing.T) {
 
 func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	r := seeded(t, 1)
-	for i := range 200 {
+	for i := range testenv.Rounds(50, 200) {
 		s := randomSnapshot(r, i%20, i)
 		if err := s.Validate(); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/flow"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -44,7 +43,7 @@ func BenchmarkTwoModules(b *testing.B) {
 		run(b, func() {
 			sum := 0
 			for i := range b.N {
-				engine.Start(func() { sum += i })
+				task.Spawn(task.Options{NoHandle: true}, func() { sum += i })
 				if i%64 == 0 {
 					task.Yield()
 				}

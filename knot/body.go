@@ -88,8 +88,9 @@ func (x *Ctx) nextBody(most int) ([]byte, error) {
 	return nil, b.err
 }
 
-func (x *Ctx) tookBody(n int) {
-	b := &x.body
+func (x *Ctx) tookBody(n int) { x.body.took(n) }
+
+func (b *body) took(n int) {
 	b.left -= int64(n)
 	b.read += int64(n)
 	if b.left > 0 {
@@ -139,6 +140,9 @@ func (x *Ctx) armRead() error {
 	if e := x.adapted; e != nil {
 		return e.armRead(x)
 	}
+	if x.apart != nil {
+		return x.apart.arm(x)
+	}
 	x.c.armRead(x.srv.limits.body)
 	return nil
 }
@@ -179,24 +183,42 @@ func (x *Ctx) chunkStep() error {
 	if err != nil {
 		return err
 	}
+	name, value, f := b.step(line, x.srv.limits.maxBody)
+	if f != nil {
+		return f
+	}
+	if name == nil {
+		return nil
+	}
+	if x.adapted != nil {
+		x.adapted.noteTrailer(name, value)
+	}
+	if x.apart != nil {
+		x.apart.trailer = appendField(x.apart.trailer, viewString(name), viewString(value))
+	}
+	return nil
+}
+
+// step takes a line of chunked framing; its CR LF still follows it in the buffer. A line of the trailer is returned.
+func (b *body) step(line []byte, maxBody int64) (name, value []byte, f *fault) {
 	b.framing += int64(len(line)) + 2
 	switch b.phase {
 	case bodyDataEnd:
 		if len(line) != 0 {
-			return badChunk
+			return nil, nil, badChunk
 		}
 		b.phase = bodySize
 	case bodySize:
 		size, f := chunkSize(line)
 		if f != nil {
-			return f
+			return nil, nil, f
 		}
-		if size > x.srv.limits.maxBody-b.read {
-			return bodyTooLarge
+		if size > maxBody-b.read {
+			return nil, nil, bodyTooLarge
 		}
 		b.waste = max(0, b.waste+int64(len(line))+4-chunkAllowance-min(2*size, maxWaste))
 		if b.waste > maxWaste {
-			return tooMuchFraming
+			return nil, nil, tooMuchFraming
 		}
 		b.left, b.phase = size, bodyData
 		if size == 0 {
@@ -205,19 +227,16 @@ func (x *Ctx) chunkStep() error {
 	case bodyTrailer:
 		if len(line) == 0 {
 			b.phase = bodyDone
-			return nil
+			return nil, nil, nil
 		}
 		b.trailer += len(line) + 2
-		// The line still stands in the buffer with its CR LF.
 		one, _, f := scanField(line[:len(line)+2], 0)
 		if f != nil {
-			return badTrailer
+			return nil, nil, badTrailer
 		}
-		if x.adapted != nil {
-			x.adapted.noteTrailer(one.name.of(line), one.value.of(line))
-		}
+		return one.name.of(line), one.value.of(line), nil
 	}
-	return nil
+	return nil, nil, nil
 }
 
 // chunkLine returns the next line without its CR LF, which follow it in the

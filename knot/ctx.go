@@ -61,7 +61,8 @@ type Ctx struct {
 	spoiled  bool  // a handler was torn out of it: not to be used again
 	gone     bool  // a handler has taken the connection over
 
-	adapted *exchange // while a handler of net/http has the request
+	adapted *exchange  // while a handler of net/http has the request
+	apart   *BodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
 
 	pace pace
 
@@ -199,6 +200,9 @@ func (x *Ctx) Context() context.Context { return x.srv.base() }
 
 // viewBytes is s as bytes that nobody may write to.
 func viewBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// viewString is b as a string that must not be kept.
+func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // makeRoom moves in[r:w] down to keep.
 func (x *Ctx) makeRoom(keep int) {

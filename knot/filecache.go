@@ -359,12 +359,17 @@ func (s *cacheShard) trim() {
 // charge needs mu.
 func (s *cacheShard) charge(n int64) {
 	s.bytes += n
-	fileBytes.Acquire(n)
+	if n < 0 {
+		fileBytes.Release(-n)
+	} else {
+		fileBytes.Acquire(n)
+	}
 }
 
 // discharge takes its memory from e, which nobody uses. Caller holds mu.
 func (s *cacheShard) discharge(e *entry) {
-	s.charge(-e.size)
+	s.bytes -= e.size
+	fileBytes.Release(e.size)
 	s.memory.put(e.parts)
 	e.size, e.parts = 0, nil
 }

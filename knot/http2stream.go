@@ -119,7 +119,13 @@ func (st *stream) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF && !st.broken {
 		st.ended, err = true, nil
-		st.rest = append(st.rest, "0\r\n\r\n"...)
+		st.rest = append(st.rest, "0\r\n"...)
+		for name, values := range st.r.Trailer {
+			for _, v := range values {
+				st.rest = appendField(st.rest, name, v)
+			}
+		}
+		st.rest = append(st.rest, "\r\n"...)
 		if n == 0 {
 			return st.Read(p)
 		}

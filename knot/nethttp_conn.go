@@ -191,14 +191,10 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	e.ctx.detach()
-	rest := bytes.Clone(x.in[x.r:x.w])
 	e.hijacked, e.x, x.adapted = true, nil, nil
-	x.gone, x.closing, x.resp.phase = true, true, respDone
-	x.resp.status = http.StatusSwitchingProtocols // for the access log
-	x.srv.forget(x.c)
-	x.conclude()
-	x.shed()
-	e.leave(x.c)
+	c := x.c
+	rest := x.giveUp()
+	e.leave(c)
 	in := bufio.NewReaderSize(e.nc, max(4<<10, len(rest)))
 	if len(rest) > 0 {
 		in.Reset(io.MultiReader(bytes.NewReader(rest), e.nc))
@@ -207,6 +203,17 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	return e.nc, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
+}
+
+// giveUp leaves the connection to the handler. It returns what has come besides the request.
+func (x *Ctx) giveUp() (rest []byte) {
+	rest = bytes.Clone(x.in[x.r:x.w])
+	x.gone, x.closing, x.resp.phase = true, true, respDone
+	x.resp.status = http.StatusSwitchingProtocols // for the access log
+	x.srv.forget(x.c)
+	x.conclude()
+	x.shed()
+	return rest
 }
 
 // leave says that the request is none any more to the admission of its loop.

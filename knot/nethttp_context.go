@@ -156,8 +156,10 @@ func (c *requestContext) part() {
 	}
 }
 
-// A peerWatch looks now and then whether the other side of a connection has closed it.
+// A peerWatch finds out that the other side of a connection has closed it: it is told, by a poller that
+// can, or looks now and then.
 type peerWatch struct {
+	told    hangups // fixed; nil: it has to look
 	mu      sync.Mutex
 	timer   *time.Timer   // guarded by mu
 	next    time.Duration // guarded by mu
@@ -171,9 +173,18 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// watchPeer calls gone, on a plain goroutine, when the client has closed nc, or its
-// sending side.
+// hangups is what a *netpoll.Conn has.
+type hangups interface{ OnHangup(fn func()) bool }
+
+// watchPeer calls gone when the client has closed nc, or its sending side: on any goroutine, but not on
+// the caller's.
 func watchPeer(nc net.Conn, gone func()) *peerWatch {
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
+		nc = secure.NetConn()
+	}
+	if told, ok := nc.(hangups); ok && told.OnHangup(gone) {
+		return &peerWatch{told: told}
+	}
 	w := &peerWatch{next: firstLook}
 	closed := peerCheck(nc)
 	if closed == nil {
@@ -199,7 +210,12 @@ func watchPeer(nc net.Conn, gone func()) *peerWatch {
 	return w
 }
 
+// stop ends it. A call of gone may still be under way.
 func (w *peerWatch) stop() {
+	if w.told != nil {
+		w.told.OnHangup(nil)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
@@ -212,9 +228,6 @@ func (w *peerWatch) stop() {
 // nil if there is none. It does not look at what the client has sent: poll(2) tells of
 // the end of the stream though there are bytes before it.
 func peerCheck(nc net.Conn) func() (closed bool, err error) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
-		nc = secure.NetConn()
-	}
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil

@@ -34,6 +34,7 @@ func TestStats(t *testing.T) {
 		if d := s.Durations; d.Count != 4 || sum > 4 || d.Sum <= 0 || d.Sum > time.Hour {
 			t.Errorf("%+v", d)
 		}
+		p.nc.Close() // else the server would go on reading for a while after its 505
 		sv.stop()
 		if !sv.Stats().Stopping {
 			t.Error("not stopping")

@@ -213,6 +213,7 @@ func (x *Ctx) serveRequest() {
 		if x.gone {
 			return
 		}
+		x.rejoin()
 	}
 	if err == nil {
 		err = x.complete()
@@ -356,6 +357,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if x.gone {
 		return turnGone
 	}
+	x.rejoin()
 	what := "handler panicked"
 	if goexit {
 		what = "handler left by runtime.Goexit"

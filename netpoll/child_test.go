@@ -121,6 +121,7 @@ func (l *lockedBuffer) String() string {
 func TestOutOfDescriptors(t *testing.T) {
 	for _, what := range []string{"serve", "http", "serve uring", "http uring"} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel() // a process of its own, which waits most of the time
 			if strings.HasSuffix(what, "uring") {
 				_, err := uringAbility()
 				skipRefused(t, err)

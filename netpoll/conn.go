@@ -264,21 +264,12 @@ func (c *Conn) SetNoDelay(noDelay bool) error {
 	return c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(noDelay))
 }
 
-// SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends
-// it in the background (the default), 0 drops it and resets the connection, more waits
-// in the background for that many seconds.
+// SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends it in the
+// background (the default), 0 drops it and resets the connection. More is the same as less than 0: to
+// Linux it would only say for how long close(2) keeps its thread, and what happens to the data is the same.
 func (c *Conn) SetLinger(sec int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		l := unix.Linger{Onoff: 1, Linger: int32(min(sec, math.MaxInt32))}
-		if sec < 0 {
-			l = unix.Linger{}
-		}
-		if sec > 0 {
-			c.d.flags.Or(flagLinger)
-		} else {
-			c.d.flags.And(^uint32(flagLinger))
-		}
-		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: int32(boolInt(sec == 0))})
 	})
 }
 

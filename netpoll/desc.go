@@ -43,7 +43,6 @@ const (
 	flagWriteExpired             // the write deadline has passed
 	flagHangup                   // RDHUP, HUP, ERR or PRI was seen: a short read proves nothing
 	flagShared                   // the fd may have been duplicated: deregister before closing
-	flagLinger                   // close(2) may block (SO_LINGER)
 	flagExclusive                // a listener that several loops accept from
 	flagListens                  // a listener that one loop accepts from
 	flagEnters                   // OnReadableAt was called: the ticket may stand for a task
@@ -96,6 +95,7 @@ type desc struct {
 	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
 	owner  engine.WaitDescriber          // names it in dumps; constant, may be nil
 	onFree func()                        // runs right before close(2); may be nil
+	hangup atomic.Pointer[func()]        // of Conn.OnHangup; whoever swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write
@@ -151,6 +151,7 @@ func (d *desc) deliver(in, out, hangup bool) {
 			d.flags.Or(flagHangup)
 		}
 		d.ticket.Hangup()
+		d.tellHangup()
 	}
 	if in {
 		if w := d.read.event(); w == hooked {

@@ -148,6 +148,7 @@ func (d *desc) deliverLoose(in, out, hangup bool) {
 		if d.flags.Load()&flagEnters != 0 {
 			d.loop.Post(d.ticket.Hangup)
 		}
+		d.tellHangup()
 	}
 	if in {
 		d.take(d.read.event(), hangup)

@@ -50,7 +50,7 @@ const (
 )
 
 // Get returns a connection, which is the caller's until Put: one of the caller's loop that rests, or a new
-// one, or, if there may be no more, one of another loop. With MaxConns in use it waits for
+// one, or, if there may be no more, one of another loop. A plain goroutine gets one of any loop. With MaxConns in use it waits for
 // one, first come, first served, until ctx ends. A peer may have closed a connection that
 // has rested: if the first thing that is done with it fails, Put it as broken and Get another. It parks.
 func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
@@ -114,13 +114,9 @@ func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
 	for at := range p.idle {
 		old = append(old, p.expired(at)...)
 	}
-	from := l
-	if len(p.idle[l]) == 0 {
-		if p.MaxConns <= 0 || p.open < p.MaxConns {
-			p.open++
-			return nil, old, nil
-		}
-		for at, list := range p.idle { // there is one: fewer than MaxConns are in use
+	from, full := l, p.MaxConns > 0 && p.open >= p.MaxConns
+	if len(p.idle[from]) == 0 && (l == nil || full) { // if full, there is one: fewer than MaxConns are in use
+		for at, list := range p.idle {
 			if len(list) > 0 {
 				from = at
 				break
@@ -128,6 +124,10 @@ func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
 		}
 	}
 	list := p.idle[from]
+	if len(list) == 0 {
+		p.open++
+		return nil, old, nil
+	}
 	last := len(list) - 1
 	c = list[last].c
 	list[last] = idleConn{}

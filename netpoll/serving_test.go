@@ -28,7 +28,7 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 	working, release := make(chan bool, 10), engine.NewChan[bool](0)
 	waits := make(chan error, 10)
 	finished := false
-	serve := engine.GoContext(ctx, func() {
+	serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
 		err := Serve(ln, func(c *Conn) {
 			defer c.Close()
 			buf := make([]byte, 100)
@@ -86,7 +86,7 @@ func TestServeDrainsForSoLong(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			stuck, release := make(chan bool), engine.NewChan[bool](0)
 			ended := make(chan error, 1)
-			serve := engine.GoContext(ctx, func() {
+			serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
 				Serve(ln, func(c *Conn) {
 					stuck <- true // natively, for a moment
 					release.Recv()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
@@ -77,7 +78,7 @@ func newSupply(t testing.TB, l *engine.Loop) *supply {
 func TestStateMachine(t *testing.T) {
 	rng := testSeed(t)
 	rt := withEpoll(t)
-	rounds := 40
+	rounds := testenv.Rounds(12, 40)
 	if testing.Short() {
 		rounds = 5
 	}

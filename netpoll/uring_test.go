@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-var churn = flag.Int("churn", 5_000, "how many connections TestUringChurn opens and closes in turn")
+var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections TestUringChurn opens and closes in turn")
 
 // onUring runs the test on one loop with the given options, with and without the
 // kernel's limit of multishot receives.

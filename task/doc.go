@@ -8,15 +8,18 @@
 //
 // Scheduling is cooperative: a task keeps its loop until it parks or yields. Code
 // that blocks natively (a Go channel, a blocking system call, cgo) stops its whole
-// loop and belongs in Offload.
+// loop, or is away from it after a millisecond (docs/native-waits.md), and belongs in
+// Offload.
 //
 // Functions take no handle: they find the calling task by the identity of the
 // running goroutine. The synchronisation types and the timers also work on plain
 // goroutines, which then block as goroutines do. Every exported function and method
 // may be called from any goroutine unless its comment says otherwise.
 //
-// The package knows no socket, no file, no graph and no resource. It declares the
-// small interfaces that it needs of others: Poller, Observer, Policy, Clock.
+// A runtime is made by package capriccio in the root of the module. Connections are in package
+// netpoll, files in package aio, and what a program tells the scheduler in package ressched. The
+// types of this package are those of the engine below it, which programs can't import; what they
+// may do with them is what is written here.
 //
 // Sources: Capriccio (SOSP 2003) section 2; design differences are in docs/adr.
 package task

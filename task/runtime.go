@@ -35,6 +35,9 @@ func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
 		return nil, err
 	}
 	t, err := (*engine.Runtime)(rt).Spawn(to, fn)
+	if o.NoHandle {
+		t = nil
+	}
 	return (*Task)(t), err
 }
 
@@ -58,6 +61,10 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 // Overruns is the number of steps that took longer than the limit of the
 // watchdog, see capriccio.WithHoldLimit.
 func (rt *Runtime) Overruns() uint64 { return (*engine.Runtime)(rt).Overruns() }
+
+// Detached is how often a loop went on without a task that waited natively, see Detaches. It never
+// parks.
+func (rt *Runtime) Detached() uint64 { return (*engine.Runtime)(rt).Detached() }
 
 // Default returns the runtime that plain goroutines use: the one most recently made
 // and not closed; nil if there is none.

@@ -53,6 +53,10 @@ type Options struct {
 	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
 	// Entrance (package ressched), the least important are refused first. 0: neither.
 	Priority int
+	// NoHandle says that nobody joins the task or looks at it, as with a go statement: Spawn returns
+	// no Task. With no other option its memory is then used again, and it costs no allocation where
+	// tasks come and go.
+	NoHandle bool
 }
 
 // on is o for a task of rt, nil if there is none.
@@ -68,9 +72,12 @@ func (o *Options) on(rt *engine.Runtime) (engine.Options, error) {
 	return to, nil
 }
 
-// Spawn is Go with options. It returns ErrShutdown, and a task that has ended, if the
+// Spawn is Go with options. It parks as little as Go does. It returns ErrShutdown, and a task that has ended, if the
 // runtime has been shut down, and an error and no task if there is no runtime.
 func Spawn(o Options, fn func()) (*Task, error) {
+	if o.NoHandle && o.Name == "" && o.OnLoop == nil && o.Context == nil && o.Priority == 0 {
+		return nil, engine.Start(fn)
+	}
 	var rt *engine.Runtime
 	if o.OnLoop != nil {
 		rt = engine.CurrentRuntime()
@@ -80,6 +87,9 @@ func Spawn(o Options, fn func()) (*Task, error) {
 		return nil, err
 	}
 	t, err := engine.Spawn(to, fn)
+	if o.NoHandle {
+		t = nil
+	}
 	return (*Task)(t), err
 }
 

@@ -403,7 +403,7 @@ func TestLayoutIsFast(t *testing.T) {
 	}{{60, 200, 500 * time.Millisecond}, {200, 800, 5 * time.Second}} {
 		s := randomGraph(rand.New(rand.NewPCG(21, 22)), c.nodes, c.edges)
 		best := time.Duration(math.MaxInt64)
-		for range 3 {
+		for try := 0; try < 3 && best > c.limit; try++ {
 			before := cpuTime(t)
 			Layout(s, DrawOptions{MaxNodes: c.nodes})
 			best = min(best, cpuTime(t)-before)

@@ -146,7 +146,16 @@ func serve(ctx context.Context, set *settings, src source, sur *surroundings) er
 	if set.focus != nil || set.ignore != nil {
 		src = filteredSource{src, set}
 	}
-	return web.ServeWith(ctx, ln, src, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second})
+	return web.Serve(ctx, ln, src, web.Options{Interval: set.interval, Lazy: isURL(src), Timeout: set.timeout + time.Second})
+}
+
+// isURL reports whether an answer may be a trace, which costs the program something.
+func isURL(src source) bool {
+	if f, ok := src.(filteredSource); ok {
+		src = f.source
+	}
+	_, ok := src.(*urlSource)
+	return ok
 }
 
 // A filteredSource shows only what the flags -focus and -ignore leave.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,6 +139,80 @@ listing = true
 	}
 }
 
+// TestProxyConfiguration: requests are passed on as the file says, checks run, a reload brings other backends, and
+// metrics tell of them.
+func TestProxyConfiguration(t *testing.T) {
+	backend := func(name string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/well" && name == "ill" {
+				w.WriteHeader(500)
+			}
+			fmt.Fprintf(w, "%s %s %s", name, r.Method, r.URL.Path)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	a, _ := twoSites(t)
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	text := fmt.Sprintf(`
+admin = "127.0.0.1:0"
+max-body = "1KB"
+[[site]]
+root = %q
+[[site.proxy]]
+match = "/api/**"
+to = [%q, %q]
+strip = "/api"
+check = { path = "/well", every = "5ms", fall = 1 }
+[[site.proxy]]
+match = "/**"
+missing = true
+to = [%q]
+`, a, backend("one"), backend("ill"), backend("app"))
+	writeConfig(t, file, text)
+	p := start(t, "-config", file)
+	expect := func(path string, want string) {
+		t.Helper()
+		if _, body := p.ask("h", path); body != want {
+			t.Errorf("%s: %q, want %q", path, body, want)
+		}
+	}
+	if line := <-p.stderr.each; !strings.Contains(line, "a backend is not well") {
+		t.Errorf("%q", line)
+	}
+	for range 4 {
+		expect("/api/x", "one GET /x")
+	}
+	expect("/", "site a")
+	expect("/login", "app GET /login")
+	resp, err := http.Post(p.url+"/index.html", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, _ := io.ReadAll(resp.Body); string(body) != "app POST /index.html" {
+		t.Errorf("%q", body)
+	}
+	resp.Body.Close()
+	if resp, err = http.Post(p.url+"/login", "text/plain", strings.NewReader(strings.Repeat("x", 1025))); err != nil || resp.StatusCode != 413 {
+		t.Errorf("%v, %v", resp, err)
+	}
+	resp.Body.Close()
+	writeConfig(t, file, strings.Replace(text, "/api", "/v2", 2))
+	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	if line := <-p.stderr.each; !strings.Contains(line, "was read again") {
+		t.Errorf("%q", line)
+	}
+	if line := <-p.stderr.each; !strings.Contains(line, "a backend is not well") {
+		t.Errorf("%q", line)
+	}
+	expect("/v2/x", "one GET /x")
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitOK {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}
+
 // TestFlagsGoBeforeTheFile.
 func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
@@ -184,6 +259,15 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.header]]\nset = {A = 'b'}", "header: match: the pattern is empty", exitFailed},
 		{site + "[[site.header]]\nmatch = '*'\nset = {Content-Length = 'b'}", "header: header Content-Length is set by the server", exitFailed},
 		{site + "[[site.header]]\nmatch = '*'\nset = {'a b' = 'b'}", "is not a token", exitFailed},
+		{"[[site]]\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right; sites: 1", exitOK},
+		{site + "[[site.proxy]]\nmatch = 'a/b'\nto = ['http://127.0.0.1']", "proxy: 1: match: ", exitFailed},
+		{site + "[[site.proxy]]\nto = ['http://127.0.0.1']\n[[site.proxy]]\nto = []", `backend "http://127.0.0.1": want http://host:port`, exitFailed},
+		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "2: say which backends", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", `idle-timeout: "x" is not a time`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither an address nor`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'", `forwarded: "z" is unknown`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nfastcgi = { root = 'x' }", "is not the absolute path", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'", "password: users: say which file", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password: users: open /none", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '" + sampleSite + "/notes.txt'", "line 1: want a name, a colon and a bcrypt hash", exitFailed},

@@ -55,7 +55,8 @@ For example:
                                          HTTPS; docs/tls.md tells the rest
 
 A configuration file has the names of these flags, and a table for each site, with its
-hosts, headers, error pages, passwords and limits. Flags go before it. docs/knot-config.md
+hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
+(HTTP, WebSocket, FastCGI). Flags go before it. docs/knot-config.md
 describes it. On SIGHUP it is read again, for the sites.
 
 A folder is shown by its index.html, or with -listing by what is in it. Names that begin
@@ -126,6 +127,8 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
 	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; further ones get 503; 0 means as many as the limit on open files allows, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
+	s.MaxBody = knot.DefaultMaxBody
+	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` as 64MB; beyond: 413; 0 means no limit")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
@@ -314,6 +317,9 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 // checkLimits turns what the flags say about limits into what Server says.
 func (set *settings) checkLimits() error {
 	s := set.server
+	if s.MaxBody == 0 {
+		s.MaxBody = -1 // there 0 stands for the default
+	}
 	switch {
 	case s.MaxHead < minMaxHead:
 		return fmt.Errorf("-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)

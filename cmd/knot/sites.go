@@ -16,6 +16,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/knot/site"
 )
 
@@ -24,11 +25,15 @@ type built struct {
 	hosts   *site.Hosts
 	files   []*knot.Files   // of each site
 	clients []*site.Clients // of those sites that have a limit
+	proxies []*proxy.Proxy
 }
 
 func (b *built) close() {
 	for _, f := range b.files {
 		f.Close()
+	}
+	for _, p := range b.proxies {
+		p.Close()
 	}
 }
 
@@ -41,6 +46,9 @@ type running struct {
 // set makes b what is served. What was is closed when nobody is served by it any more.
 func (r *running) set(b *built) {
 	b.hosts.OnRetire(func() { go b.close() }) // not on a loop
+	for _, p := range b.proxies {
+		p.Start()
+	}
 	r.now.Store(b)
 	r.sites.Set(b.hosts)
 }
@@ -164,6 +172,13 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) error {
 		hosts = []string{"*"}
 	}
 	note("hosts", b.hosts.Add(s, hosts...))
+	note("proxy", b.addProxies(s, c.Proxies, log))
+	if s.Clients != nil {
+		b.clients = append(b.clients, s.Clients)
+	}
+	if c.Root == "" && len(c.Proxies) > 0 && len(c.ErrorPages) == 0 { // nothing but a proxy
+		return errors.Join(errs...)
+	}
 	if s.Files, err = openFiles(set, c, s.Headers); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -171,9 +186,6 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) error {
 	if len(c.ErrorPages) > 0 {
 		s.Errors, err = site.OpenErrorPages(c.Root, c.ErrorPages, log)
 		note("error-pages", err)
-	}
-	if s.Clients != nil {
-		b.clients = append(b.clients, s.Clients)
 	}
 	return errors.Join(errs...)
 }

@@ -54,8 +54,8 @@ one wastes more of it, but what is called on it finds room more often. Sizes are
 written like 512B, 2KB or 1MB; a KB is 1024 bytes.
 
 The exit status is 0 if all went well, 1 if the tests failed or if static has found
-a step that it did not predict, 2 if stackplan could not do what it was asked to, and
-130 if a signal ended it.
+a step that it did not predict or a wait where there must be none, 2 if stackplan
+could not do what it was asked to, and 130 if a signal ended it.
 `
 
 // A command is one of the words that may follow "stackplan".
@@ -76,7 +76,7 @@ func commands() []command {
 		{"build", "[package] [-- flags of go build]", "Build a program with checkpoints. Files on disk are not changed: the go command reads\nthe rewritten ones from a temporary folder.", "o " + sizes + "profile v keep allocate " + loading, runBuild},
 		{"test", "[packages] [-- flags of go test]", "Run the tests of packages, with checkpoints in the packages and in the tests.", sizes + "profile v keep allocate " + loading, runTest},
 		{"tune", "STATSFILE [package]", "Propose MaxPath and MinChunk. STATSFILE is what a program built with -profile has\nwritten, see CAPRICCIO_STACKS in the README. With the package that it was built from,\nMaxPath is looked at too.", sizes + "json o allocate " + loading, runTune},
-		{"static", "[package]", "Which places to wait can follow each other, from the source alone. With -dump, compare\nwith the blocking graph of a run, as bgdump -dump or the signal SIGUSR2 writes it.", "dump json dot o " + loading, runStatic},
+		{"static", "[package]", "Which places to wait can follow each other, from the source alone. With -dump, compare\nwith the blocking graph of a run, as bgdump -dump or the signal SIGUSR2 writes it.\nFunctions with //capriccio:atomic in the comment above them are checked: nothing in\nthem may lead to a wait.", "dump json dot o " + loading, runStatic},
 	}
 }
 

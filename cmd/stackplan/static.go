@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
@@ -22,6 +24,9 @@ func runStatic(set *settings) (int, error) {
 		return exitFailed, err
 	}
 	graph := prog.Blocking()
+	if graph.Atomic, err = prog.Atomics(); err != nil {
+		return exitFailed, err
+	}
 	if dump != nil {
 		graph.Compare(set.dump, dump, prog)
 	}
@@ -39,7 +44,7 @@ func runStatic(set *settings) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	if graph.Unexpected > 0 {
+	if graph.Unexpected > 0 || slices.ContainsFunc(graph.Atomic, func(a plan.Atomic) bool { return len(a.Waits) > 0 }) {
 		return exitFound, nil
 	}
 	return exitOK, nil
@@ -60,6 +65,19 @@ func writeSteps(w io.Writer, program string, b *plan.Blocking) error {
 		}
 	}
 	printf("%s: %d places where tasks wait, %d possible steps from one to the next\n", program, len(b.Places), possible)
+	for _, a := range b.Atomic {
+		switch {
+		case a.Unused:
+			printf("\n%s (%s) claims to be atomic, and is not in the program.\n", shorten(a.Function), a.At)
+		case len(a.Waits) == 0:
+			printf("\n%s (%s) is atomic: no task waits in it.\n", shorten(a.Function), a.At)
+		default:
+			printf("\n%s (%s) claims to be atomic, but a task may wait in it:\n", shorten(a.Function), a.At)
+			for _, way := range a.Waits {
+				printf("  %s\n", strings.ReplaceAll(way, " → ", "\n    → "))
+			}
+		}
+	}
 	list := func(title string, seen bool, want func(plan.BlockingEdge) bool) {
 		from := -1
 		for _, e := range b.Edges {

@@ -180,7 +180,7 @@ func TestAwaitedNoMore(t *testing.T) {
 				})
 				Sleep(time.Millisecond)
 				ctx, cancel := context.WithCancel(context.Background())
-				waiter := GoContext(ctx, func() { mu.LockContext(context.Background()) })
+				waiter := goWith(Options{Context: ctx}, func() { mu.LockContext(context.Background()) })
 				Sleep(time.Millisecond)
 				cancel()
 				waiter.Join()

@@ -369,7 +369,7 @@ func TestSelectCancelled(t *testing.T) {
 	rt := newRuntime(t, 2)
 	a, b := NewChan[int](0), NewChan[int](0)
 	ctx, cancel := context.WithCancel(context.Background())
-	k := GoContext(ctx, func() {
+	k := goWith(Options{Context: ctx}, func() {
 		if i, err := Select(a.RecvCase(nil), b.SendCase(1)); i != -1 || !errors.Is(err, context.Canceled) {
 			t.Error(i, err)
 		}
@@ -517,7 +517,7 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 		for _, k := range senders {
 			k.Join()
 		}
-		k = GoContext(waitCtx(t, time.Millisecond), func() {
+		k = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
 			if i, err := Select(receive, receive); i != -1 || err == nil {
 				t.Errorf("Select = %d, %v", i, err)
 			}

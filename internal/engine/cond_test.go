@@ -331,7 +331,7 @@ func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
 	s := NewSemaphore(4)
 	s.Acquire(2)
 	ctx, cancel := context.WithCancel(context.Background())
-	large := GoContext(ctx, func() {
+	large := goWith(Options{Context: ctx}, func() {
 		if err := s.Acquire(4); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

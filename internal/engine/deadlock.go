@@ -110,8 +110,8 @@ func (rt *Runtime) stopping() bool { return rt.ctx.Err() != nil }
 
 // waits describes the tasks that have started, loop by loop; nil if a loop does not
 // answer.
-func (rt *Runtime) waits(stop <-chan struct{}) (all map[*Task]*waiting, order []*Task) {
-	all = make(map[*Task]*waiting)
+func (rt *Runtime) waits(stop <-chan struct{}) (map[*Task]*waiting, []*Task) {
+	all := make(map[*Task]*waiting) // guarded by mu: a loop may answer too late
 	var mu sync.Mutex
 	each := make([][]*Task, len(rt.loops)) // guarded by mu: in an order that is the same next time
 	answers := 0                           // guarded by mu

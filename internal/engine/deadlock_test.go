@@ -179,3 +179,25 @@ func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
 	contains(t, <-keeper.stacks, "engine.hold(")
 	k.Join()
 }
+
+// A loop that answers after nobody waits for that any more does no harm.
+func TestALateAnswerToTheDeadlockCheck(t *testing.T) {
+	rt := newRuntime(t, 2, func(c *Config) { c.HoldLimit = -1 })
+	var wg WaitGroup
+	wg.Add(1)
+	waits := GoOn(rt.Loop(0), wg.Wait)
+	waitParked(t, rt, 1, ReasonWaitGroup)
+	held, release := make(chan bool), make(chan bool)
+	k := GoOn(rt.Loop(0), func() { close(held); <-release; Yield() })
+	<-held
+	stop := make(chan struct{})
+	close(stop)
+	if all, order := rt.waits(stop); all != nil || order != nil {
+		t.Errorf("%v, %v of a loop that is held", all, order)
+	}
+	close(release)
+	k.Join()
+	rt.Tasks() // the loop has answered
+	wg.Done()
+	waits.Join()
+}

@@ -134,7 +134,12 @@ func comeBack() *Loop {
 }
 
 func (d *detachment) comeBack() {
+	d.place.ended(d.l.rt.Now() - d.since)
 	d.l.send(message{kind: msgBack, t: d.t})
+	select {
+	case d.l.rt.watch.hurry <- struct{}{}: // who has the loop may wait for what this task holds
+	default:
+	}
 	<-d.role
 	d.unregister()
 	t := d.t
@@ -162,14 +167,54 @@ func Outside[A, R any](fn func(A) R, a A) R {
 	return fn(a)
 }
 
-// claim takes l from the task that has run for long on it, if that waits natively. It
-// returns nil if it does not, or can't be detached.
-func (w *watchdog) claim(l *Loop, step uint64) *detachment {
+// chaseFor is how long the watchdog goes on to look for tasks that wait where others have waited
+// for long, after it has found one. Where all tasks of a loop want one lock they come one after the
+// other; at one in DetachAfter thousands would take seconds.
+const chaseFor = 100 * time.Microsecond
+
+// chase detaches tasks as soon as they wait at slow places. It is called when one has been
+// detached, and when one that is wants its loop back.
+func (w *watchdog) chase() {
+	for until := time.Now().Add(chaseFor); time.Now().Before(until); {
+		runtime.Gosched()
+		for _, l := range w.rt.loops {
+			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
+			if !l.sleeping.Load() && l.runsTask() && w.detach(l, step, true) {
+				until = time.Now().Add(chaseFor)
+			}
+		}
+		select {
+		case <-w.stop:
+			return
+		case <-w.hurry:
+			until = time.Now().Add(chaseFor)
+		default:
+		}
+	}
+}
+
+// detach takes l from the task of that step if it waits natively; with slow only where tasks
+// have waited for long before.
+func (w *watchdog) detach(l *Loop, step uint64, slow bool) bool {
+	if !l.detachable() {
+		return false
+	}
+	d := w.claim(l, step, slow)
+	if d == nil {
+		return false
+	}
+	go d.standIn()
+	return true
+}
+
+// claim takes l from the task that runs on it, if that waits natively. It returns nil if it does
+// not, or can't be detached.
+func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
 		return nil
 	}
-	if w.native.look(g) == nil { // most often; this costs the others nothing
+	if at := w.native.look(g); at == nil || slow && at.score.Load() <= 0 { // most often; this costs the others nothing
 		return nil
 	}
 	atomic.StoreUintptr(&l.entered, 0)
@@ -204,12 +249,18 @@ func (w *watchdog) claim(l *Loop, step uint64) *detachment {
 	}
 	d.t = l.cur
 	d.detached = true
+	if !slow && place.score.Load() <= 0 {
+		place.score.Store(1) // it has lasted
+	}
 	return d
 }
 
 // standIn takes the part of the goroutine of d, and gives it back when the task is picked.
 func (d *detachment) standIn() {
 	l, party := d.l, &d.t.worker.Party
+	// Whoever switches to the task makes this curG. The goroutine that is away must not find itself
+	// there before it has the part back.
+	d.t.worker.g = coro.G()
 	l.switches++
 	l.cur = nil
 	l.curG = l.g
@@ -224,6 +275,8 @@ func (d *detachment) standIn() {
 		l.switchTo(party, nil)
 	}
 	l.detached.Add(-1)
+	d.t.worker.g = d.g
+	l.curG = d.g
 	d.role <- struct{}{}
 }
 
@@ -299,6 +352,22 @@ type nativePlace struct {
 	pcs   []uintptr // innermost first
 	name  string    // of the program's function that waits
 	told  atomic.Bool
+	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
+}
+
+// Of a slow place's waits more are long than short.
+const (
+	longWait = 200 * time.Microsecond // some ten times what a detachment costs
+	maxScore = 16
+)
+
+// ended notes how long the task was away that waited at p.
+func (p *nativePlace) ended(away time.Duration) {
+	if score := p.score.Load(); away >= longWait {
+		p.score.Store(min(score+1, maxScore))
+	} else {
+		p.score.Store(max(score-1, -maxScore))
+	}
 }
 
 // nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to

@@ -128,6 +128,10 @@ const (
 	VerdictRefuse                     // the one that has waited longest: turn it away
 )
 
+func (v Verdict) String() string {
+	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
+}
+
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.
 type Clock interface {
 	Now() time.Duration

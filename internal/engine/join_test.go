@@ -82,7 +82,7 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	gate.Add(1)
 	k := rt.Go(gate.Wait)
 	ctx, cancel := context.WithCancel(context.Background())
-	j := GoContext(ctx, func() {
+	j := goWith(Options{Context: ctx}, func() {
 		if err := k.Join(); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -105,7 +105,7 @@ func TestJoinCancelRacesWithTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		k := GoOn(rt.Loop(0), func() { Yield() })
 		delay := rnd.IntN(5)
-		j := GoContext(ctx, func() {
+		j := goWith(Options{Context: ctx}, func() {
 			if err := k.Join(); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
@@ -197,7 +197,7 @@ func TestGroupLimit(t *testing.T) {
 func TestGroupGoWhileCancelled(t *testing.T) {
 	newRuntime(t, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	k := GoContext(ctx, func() {
+	k := goWith(Options{Context: ctx}, func() {
 		var g Group
 		g.SetLimit(1)
 		var gate WaitGroup
@@ -243,7 +243,7 @@ func TestAwait(t *testing.T) {
 	run(t, rt, body)
 	own := errors.New("own")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	k := GoContext(ctx, func() {
+	k := goWith(Options{Context: ctx}, func() {
 		if err := Await(context.Background()); !errors.Is(err, own) {
 			t.Errorf("Await of a cancelled task returned %v", err)
 		}

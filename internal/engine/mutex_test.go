@@ -162,7 +162,7 @@ func TestLockIsNotEndedByCancellation(t *testing.T) {
 	var mu Mutex
 	mu.Lock()
 	ctx, cancel := context.WithCancel(context.Background())
-	k := GoContext(ctx, func() {
+	k := goWith(Options{Context: ctx}, func() {
 		mu.Lock()
 		if ctx.Err() == nil {
 			t.Error("locked too early")
@@ -349,10 +349,10 @@ func TestDescribeWait(t *testing.T) {
 	var mu Mutex
 	var rw RWMutex
 	hold := NewChan[int](0)
-	GoNamed("holder", func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
+	goWith(Options{Name: "holder"}, func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
 	waitParked(t, rt, 1, ReasonChanRecv)
-	GoNamed("one", func() { pass(&mu) })
-	GoNamed("two", func() { pass(rw.RLocker()) })
+	goWith(Options{Name: "one"}, func() { pass(&mu) })
+	goWith(Options{Name: "two"}, func() { pass(rw.RLocker()) })
 	waitParked(t, rt, 1, ReasonMutex)
 	waitParked(t, rt, 1, ReasonRWMutexRead)
 	on := map[Reason]string{}
@@ -369,7 +369,7 @@ func TestDescribeWait(t *testing.T) {
 	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
 
 	mu.Lock()
-	heir := GoNamed("heir", func() { mu.Lock(); hold.Recv(); mu.Unlock() })
+	heir := goWith(Options{Name: "heir"}, func() { mu.Lock(); hold.Recv(); mu.Unlock() })
 	waitParked(t, rt, 1, ReasonMutex)
 	mu.Unlock()
 	waitParked(t, rt, 1, ReasonChanRecv)
@@ -384,7 +384,7 @@ func TestDescribeWait(t *testing.T) {
 	heir.Join()
 	last.Join()
 	mu.Lock()
-	again := GoNamed("again", func() { pass(&mu) })
+	again := goWith(Options{Name: "again"}, func() { pass(&mu) })
 	waitParked(t, rt, 1, ReasonMutex)
 	for _, i := range rt.Tasks() {
 		contains(t, i.On, "held by a plain goroutine")

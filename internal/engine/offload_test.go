@@ -101,7 +101,7 @@ func TestOffloadPanicComesBack(t *testing.T) {
 func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 	newRuntime(t, 1)
 	done := false
-	k := GoContext(cancelled(), func() {
+	k := goWith(Options{Context: cancelled()}, func() {
 		Offload(func() { done = true })
 		if !done {
 			t.Error("came back early")

@@ -34,7 +34,7 @@ func crash(how string) {
 		panic(err)
 	}
 	rt.Run(context.Background(), func(context.Context) error {
-		return GoNamed("doomed", func() {
+		return goWith(Options{Name: "doomed"}, func() {
 			if how == "offload" {
 				Offload(func() { innermost() })
 			}

@@ -215,7 +215,7 @@ func TestShield(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		rt, _ := newSimRuntime(t, loops, true)
 		ctx, cancel := context.WithCancel(context.Background())
-		k := GoContext(ctx, func() {
+		k := goWith(Options{Context: ctx}, func() {
 			if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
 				t.Errorf("Sleep: %v", err)
 			}
@@ -249,7 +249,7 @@ func TestShield(t *testing.T) {
 
 		// The end comes while the task is in the Shield, and another inside of that counts.
 		ctx, cancel = context.WithCancel(context.Background())
-		k = GoContext(ctx, func() {
+		k = goWith(Options{Context: ctx}, func() {
 			err := Shield(context.Background(), func() error {
 				cancel()
 				Offload(func() { rt.onLoops(nil, func(*Loop) {}) }) // what cancels the task has arrived
@@ -272,7 +272,7 @@ func TestOffloadContext(t *testing.T) {
 	for name, how := range map[string]func(end context.Context) error{
 		"its argument": func(end context.Context) error { return OffloadContext(end, until) },
 		"the task's": func(end context.Context) (err error) {
-			GoContext(end, func() { err = OffloadContext(context.Background(), until) }).Join()
+			goWith(Options{Context: end}, func() { err = OffloadContext(context.Background(), until) }).Join()
 			return err
 		},
 		"an outer one": func(end context.Context) (err error) {

@@ -141,7 +141,7 @@ func TestPullEndsWithItsTask(t *testing.T) {
 		if !errors.As(err, &p) || p.Value != "oops" {
 			t.Errorf("panic: Join returned %v", err)
 		}
-		err = GoContext(waitCtx(t, time.Millisecond), func() {
+		err = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
 			next, stop := iter.Pull(func(yield func(int) bool) {
 				if err := Sleep(time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Sleep returned %v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func simulated(change ...func(*engine.Config)) programs.NewRuntime {
@@ -37,17 +38,17 @@ func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	programs.Run(t, 200, simulated())
+	programs.Run(t, testenv.Rounds(60, 200), simulated())
 }
 
 // With a policy that takes nodes at random, and tasks seen by an observer.
 func TestRandomProgramsUnderAPolicy(t *testing.T) {
-	programs.Run(t, 100, underPolicy(func(p *randomPolicy) engine.Policy { return p }))
+	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return p }))
 }
 
 // And one that takes the newest tasks of a node first, and grants any number of them.
 func TestRandomProgramsInCohorts(t *testing.T) {
-	programs.Run(t, 100, underPolicy(func(p *randomPolicy) engine.Policy { return &randomCohorts{randomPolicy: p} }))
+	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return &randomCohorts{randomPolicy: p} }))
 }
 
 func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {

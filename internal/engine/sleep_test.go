@@ -48,7 +48,7 @@ func equal(a, b []int) bool {
 func TestSleepIsEndedByCancellation(t *testing.T) {
 	rt, clock := newSimRuntime(t, 1, false)
 	ctx, cancel := context.WithCancel(context.Background())
-	sleeper := GoContext(ctx, func() {
+	sleeper := goWith(Options{Context: ctx}, func() {
 		if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("Sleep returned %v", err)
 		}
@@ -83,7 +83,7 @@ func TestSleepForEverDoesNotOverflow(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
-		GoContext(ctx, func() {
+		goWith(Options{Context: ctx}, func() {
 			if Sleep(d) == nil {
 				t.Errorf("Sleep(%v) has ended", d)
 			}

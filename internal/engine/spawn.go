@@ -34,22 +34,16 @@ func Go(fn func()) *Task { return goWith(Options{}, fn) }
 // GoOn is Go on loop l: no other loop will take the task.
 func GoOn(l *Loop, fn func()) *Task { return goWith(Options{Loop: l}, fn) }
 
-// GoNamed is Go with a name for reports.
-func GoNamed(name string, fn func()) *Task { return goWith(Options{Name: name}, fn) }
-
-// GoContext is Go under ctx: when ctx ends, the waits of the task, and of the tasks
-// that it spawns, end with the error of ctx.
-func GoContext(ctx context.Context, fn func()) *Task { return goWith(Options{Context: ctx}, fn) }
-
 // Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
 // so its memory is used again, and it costs no allocation where tasks come and go.
-func Start(fn func()) {
+func Start(fn func()) error {
 	l := comeBack()
 	if l == nil || l.cur == nil || l.cur.innerScope() != nil {
-		goWith(Options{}, fn)
-		return
+		_, err := Spawn(Options{}, fn)
+		return err
 	}
 	l.enqueueStart(l.newStart(fn))
+	return nil
 }
 
 func goWith(o Options, fn func()) *Task {

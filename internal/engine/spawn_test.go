@@ -82,7 +82,7 @@ func TestNamesAndNumbers(t *testing.T) {
 	seen := map[uint64]bool{}
 	var fromTask *Task
 	run(t, rt, func() { fromTask = Go(func() {}) })
-	named := GoNamed("zebra", func() {
+	named := goWith(Options{Name: "zebra"}, func() {
 		if Current().Name() != "zebra" || !strings.HasPrefix(Current().String(), "zebra #") {
 			t.Errorf("name %q, string %q", Current().Name(), Current())
 		}
@@ -141,7 +141,7 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("the cause")
 		errs := make(chan error, 3)
-		top := GoContext(ctx, func() {
+		top := goWith(Options{Context: ctx}, func() {
 			child := Go(func() {
 				grandchild := GoOn(rt.Loop(rt.Loops()-1), func() { errs <- Sleep(time.Hour) })
 				errs <- Sleep(time.Hour)
@@ -166,7 +166,7 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 
 func TestBackgroundDetaches(t *testing.T) {
 	rt := newRuntime(t, 1)
-	GoContext(cancelled(), func() {
+	goWith(Options{Context: cancelled()}, func() {
 		if Err() == nil {
 			t.Error("not cancelled under an ended context")
 		}
@@ -189,7 +189,7 @@ func TestContextFollowsTheScope(t *testing.T) {
 	rt := newRuntime(t, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	GoContext(ctx, func() {
+	goWith(Options{Context: ctx}, func() {
 		if Context() != ctx {
 			t.Error("Context is not the one given")
 		}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"sync"
 	"time"
 )
@@ -161,28 +160,4 @@ func Invoke[T any](c *Children, s *Stage, fn func() T) (*Result[T], error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// Partition returns which of so many loops the tasks with the given key belong to. It
-// spreads any set of keys evenly, also consecutive ones. What belongs to a key is then
-// only ever touched by one loop and needs no lock (Cohort Scheduling, sections 3.4 and
-// 4.1.4); see GoFor.
-func Partition(key uint64, loops int) int {
-	key ^= key >> 32
-	key *= 0xd6e8feb86659fd93
-	key ^= key >> 32
-	key *= 0xd6e8feb86659fd93
-	key ^= key >> 32
-	hi, _ := bits.Mul64(key, uint64(max(loops, 1)))
-	return int(hi)
-}
-
-// GoFor is Go on the loop that key belongs to: the calling task's runtime has one for each
-// key, the same every time. It panics if there is no runtime.
-func GoFor(key uint64, fn func()) *Task {
-	rt := CurrentRuntime()
-	if rt == nil {
-		panic("task: GoFor without a runtime")
-	}
-	return GoOn(rt.Loop(Partition(key, rt.Loops())), fn)
 }

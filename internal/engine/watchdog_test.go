@@ -74,12 +74,12 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
 	w.look()
-	if w.look() {
+	if busy, _ := w.look(); busy {
 		t.Error("a sleeping loop counts as busy")
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.sleeping.Store(false) // as a sender does before it wakes the poller
-	if !w.look() {
+	if busy, _ := w.look(); !busy {
 		t.Error("a loop that is being woken does not count as busy")
 	}
 	if l.overrun.Load() != 0 || len(log) != 0 {
@@ -110,7 +110,7 @@ func TestDeadlockIsReported(t *testing.T) {
 		return k
 	}
 	one, two := abba("one", &a, &b, 0), abba("two", &b, &a, 1)
-	three := GoNamed("three", func() { c.Recv() })
+	three := goWith(Options{Name: "three"}, func() { c.Recv() })
 	line := log.next(t, "deadlock", "task one #", "task two #", "task three #")
 	for _, want := range []string{"mutex Mutex", "held by task one #", "held by task two #", "channel receive Chan[string]", "holding 0 of 0", "tasks=3"} {
 		contains(t, line, want)
@@ -144,7 +144,7 @@ func TestDeadlockCheck(t *testing.T) {
 	}
 	check("no tasks", 0)
 	c := NewChan[int](0)
-	stuck := GoNamed("stuck", func() { c.Recv() })
+	stuck := goWith(Options{Name: "stuck"}, func() { c.Recv() })
 	waitParked(t, rt, 1, ReasonChanRecv)
 
 	timer := AfterFunc(time.Hour, func() {})

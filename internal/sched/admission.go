@@ -3,32 +3,23 @@ package sched
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// The verdicts, for short.
+const (
+	Admit       = engine.VerdictAdmit
+	AdmitNewest = engine.VerdictAdmitNewest
+	Defer       = engine.VerdictDefer
+	Refuse      = engine.VerdictRefuse
 )
 
 // A Verdict says what becomes of one of those who wait at an entrance.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Admit       Verdict = iota // of the most important the one that has waited longest
-	AdmitNewest                // of the most important the one that came last
-	Defer                      // nobody for now; ask again
-	Refuse                     // the one that has waited longest: turn it away as cheaply as possible
-)
-
-// String is "admit", "admit newest", "defer" or "refuse".
-func (v Verdict) String() string {
-	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
-}
+type Verdict = engine.Verdict
 
 // A Queue is what waits at an entrance on one loop.
-type Queue struct {
-	Waiting  int           // tasks
-	Starting int           // that were let in and have not run yet
-	Oldest   time.Duration // how long the one has waited that has waited longest
-	Front    time.Duration // the same among the most important
-	Full     bool          // nobody can be let in now
-}
+type Queue = engine.Queue
 
 // A Cause says why tasks were refused.
 type Cause uint8

@@ -417,7 +417,7 @@ func (c *Cohort) unwait(n Node) {
 func (c *Cohort) node(n Node) *cohortNode {
 	if int(n) >= len(c.nodes) {
 		if n >= MaxNodes {
-			panic(fmt.Sprintf("ressched: node %d; want a number below %d", n, MaxNodes))
+			panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
 		}
 		for int(n) >= len(c.nodes) {
 			c.nodes = append(c.nodes, cohortNode{place: len(c.order)})

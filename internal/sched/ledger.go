@@ -34,8 +34,7 @@ type Ledger struct {
 // An account is what the Ledger knows of one resource. Fields without a remark are
 // guarded by the Ledger's mu.
 type account struct {
-	spec  Spec         // fixed, but Limit is guarded by mu
-	count atomic.Int64 // taken and not given back, by Take; added to what was observed
+	spec Spec // fixed, but Limit is guarded by mu
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
@@ -43,7 +42,7 @@ type account struct {
 	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
-	used     float64 // observed + count, when it was last looked at
+	used     float64 // observed, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
 	trend    float64 // of util, per second
@@ -78,14 +77,14 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	a := &account{spec: s, limit: s.Limit}
 	for _, other := range accounts {
 		if other.spec.Name == s.Name {
-			return 0, fmt.Errorf("ressched: there is a resource %q already", s.Name)
+			return 0, fmt.Errorf("sched: there is a resource %q already", s.Name)
 		}
 		if other.spec.Name == s.Of {
 			a.of = other
 		}
 	}
 	if s.Of != "" && a.of == nil {
-		return 0, fmt.Errorf("ressched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+		return 0, fmt.Errorf("sched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
 	}
 	if s.Limit == 0 || s.Find {
 		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
@@ -141,15 +140,6 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	l.version.Add(1)
 }
 
-// Take says that n of r were taken, or given back if n is less than 0. It is for
-// resources that are counted exactly where they are handed out, and costs one atomic
-// addition; the state follows at the next Tick.
-func (l *Ledger) Take(r ResourceID, n int64) {
-	if a := l.account(r); a != nil {
-		a.count.Add(n)
-	}
-}
-
 func (l *Ledger) account(r ResourceID) *account {
 	if all := *l.accounts.Load(); r >= 0 && int(r) < len(all) {
 		return all[r]
@@ -171,7 +161,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
-		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Kind == Collected {
+		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
 		a.promise(a.pledges.Mean)
@@ -213,7 +203,7 @@ func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 // likely is how much is in use if each of those who came since it was last observed takes what was
 // promised, even if what was promised before is not taken.
 func (a *account) likely() float64 {
-	v := a.observed + max(a.pledges.Mean-a.pledged, 0) + float64(a.count.Load())
+	v := a.observed + max(a.pledges.Mean-a.pledged, 0)
 	if a.known {
 		v = min(v, a.inUse())
 	}
@@ -278,7 +268,7 @@ func (a *account) inUse() float64 {
 	if a.known {
 		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
-	return max(v+float64(a.count.Load()), 0)
+	return max(v, 0)
 }
 
 // gone is the share of what admitted tasks have taken that they do not hold any more, as is clear from several

@@ -385,7 +385,7 @@ var unknown Prediction
 func (p *Resource) node(n Node) *resourceNode {
 	if int(n) >= len(p.nodes) {
 		if n >= MaxNodes {
-			panic(fmt.Sprintf("ressched: node %d; want a number below %d", n, MaxNodes))
+			panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
 		}
 		for int(n) >= len(p.nodes) {
 			p.nodes = append(p.nodes, resourceNode{due: noTime})

@@ -194,7 +194,7 @@ func (s *Stride) node(n Node) *strideNode {
 
 func (s *Stride) grow(n Node) {
 	if n >= MaxNodes {
-		panic(fmt.Sprintf("ressched: node %d; want a number below %d", n, MaxNodes))
+		panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
 	}
 	old := s.nodes
 	size := max(len(old), 8)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -24,12 +25,13 @@ type row struct {
 	name    string
 	play    func(s *Server, from time.Duration) (until time.Duration)
 	adapted bool // hello by net/http, through knot.AdaptHTTP
+	long    bool // takes seconds
 }
 
 var ordinary = []row{
 	{name: "200 long pollers of 1 s", play: closedLoop(200, "s1000000", 3*time.Second)},
 	{name: "5,000 long pollers at once", play: atOnce(5000, "s1000000")},
-	{name: "cold start, 5,000 that sleep 50 ms", play: closedLoop(5000, "s50000", 300*time.Millisecond)},
+	{name: "cold start, 5,000 that sleep 50 ms", long: true, play: closedLoop(5000, "s50000", 300*time.Millisecond)},
 	{name: "cold start through AdaptHTTP", play: closedLoop(5000, "", 100*time.Millisecond), adapted: true},
 	{name: "burst of 10 at 5 ms of processor", play: bursts(10, "w5000", 625*time.Millisecond)},
 	{name: "burst of 20 at 5 ms of processor", play: bursts(20, "w5000", 1250*time.Millisecond)},
@@ -38,7 +40,7 @@ var ordinary = []row{
 	{name: "bimodal at 0.5", play: bimodal(0.5, 2*time.Second)},
 	{name: "bimodal at 0.8", play: bimodal(0.8, 2*time.Second)},
 	// Longer than it takes from a deadline of a new connection to the end.
-	{name: "bimodal at 0.8 for 20 s", play: bimodal(0.8, 20*time.Second)},
+	{name: "bimodal at 0.8 for 20 s", long: true, play: bimodal(0.8, 20*time.Second)},
 	{name: "wrk -c100, sleep 500 ms", play: closedLoop(100, "s500000", 3*time.Second)},
 	{name: "ab -c200, sleep 50 ms", play: func(s *Server, from time.Duration) time.Duration {
 		h := &Habit{Path: lan, Make: asks("s50000")}
@@ -46,8 +48,8 @@ var ordinary = []row{
 		return from + time.Second
 	}},
 	{name: "wrk -c100, 1 ms of processor", play: closedLoop(100, "w1000", time.Second)},
-	{name: "wrk -c200, 100 KB", play: closedLoop(200, "z100000", 100*time.Millisecond)},
-	{name: "300 downloads at 0.5 MB/s", play: func(s *Server, from time.Duration) time.Duration {
+	{name: "wrk -c200, 100 KB", long: true, play: closedLoop(200, "z100000", 100*time.Millisecond)},
+	{name: "300 downloads at 0.5 MB/s", long: true, play: func(s *Server, from time.Duration) time.Duration {
 		slow := lan
 		slow.Rate = 500_000
 		s.Clients.ClosedLoop(&Habit{Path: slow, Make: asks("z1000000")}, 300, 0, from+time.Millisecond)
@@ -61,9 +63,9 @@ var ordinary = []row{
 		return from + time.Millisecond
 	}},
 	{name: "SSE: 1,000 at once", play: atOnce(1000, "c20")},
-	{name: "AdaptHTTP hello, wrk -c1000", play: closedLoop(1000, "", 100*time.Millisecond), adapted: true},
+	{name: "AdaptHTTP hello, wrk -c1000", long: true, play: closedLoop(1000, "", 100*time.Millisecond), adapted: true},
 	{name: "SIGSTOP for 100 ms", play: stopped(100 * time.Millisecond)},
-	{name: "SIGSTOP for 5 s", play: stopped(5 * time.Second)},
+	{name: "SIGSTOP for 5 s", long: true, play: stopped(5 * time.Second)},
 	{name: "quota of 20 %, 500 × 300 µs/s", play: func(s *Server, from time.Duration) time.Duration {
 		s.SetQuota(0.2)
 		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w300")}, 500, from+2*time.Second)
@@ -169,6 +171,9 @@ func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
 	}
 	for _, x := range ordinary {
 		t.Run(x.name, func(t *testing.T) {
+			if x.long {
+				testenv.NeedsFull(t, "many requests")
+			}
 			r := x.run(t, "")
 			if r.Clients.Statuses[503] > 0 {
 				t.Error(r)

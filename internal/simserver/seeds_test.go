@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
 var (
-	seeds   = flag.Int("sim.seeds", 200, "number of random scenarios")
+	seeds   = flag.Int("sim.seeds", testenv.Rounds(40, 200), "number of random scenarios")
 	first   = flag.Uint64("sim.first", 1, "the first of them")
 	oneSeed = flag.Uint64("sim.seed", 0, "run this seed only, and say more")
 )

@@ -23,7 +23,7 @@ func (s *Steering) learn() {
 	}
 	edges := s.convert(flows, held(flows, done), done)
 	resources := s.resources()
-	predictions := sched.Predict(edges, resources, func(n sched.Node) bool { return done(engine.NodeID(n)) })
+	predictions := sched.Predict(edges, resources, done)
 	s.predictions.Store(&predictions)
 
 	expected := 0.0
@@ -66,7 +66,7 @@ func (s *Steering) convert(flows []bgraph.Flow, held map[engine.NodeID]float64, 
 		f := &flows[i]
 		e := &edges[i]
 		*e = sched.Edge{
-			From: sched.Node(f.From), To: sched.Node(f.To), Count: float64(f.Count),
+			From: f.From, To: f.To, Count: float64(f.Count),
 			CPU:     sched.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
 			Changes: make([]sched.Moments, s.resources()),
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
@@ -86,7 +85,7 @@ func (s *Steering) addReport(out *bgraph.Sched, loop int, r *sched.Report) {
 	}
 	for _, n := range r.Nodes {
 		out.Nodes = append(out.Nodes, bgraph.SchedNode{
-			Key: s.cfg.Graph.Key(engine.NodeID(n.Node)), Loop: loop, Priority: n.Priority,
+			Key: s.cfg.Graph.Key(n.Node), Loop: loop, Priority: n.Priority,
 			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,
 		})
 	}

@@ -140,13 +140,7 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 
 // Policy is for engine.Config.NewPolicy.
 func (s *Steering) Policy(l *engine.Loop) engine.Policy {
-	switch p := s.side(l).policy.(type) {
-	case *sched.Cohort:
-		return cohortPolicy{p}
-	case *sched.Resource:
-		return resourcePolicy{p}
-	}
-	return nil
+	return s.side(l).policy
 }
 
 // Admission is for engine.Config.NewAdmission.
@@ -169,7 +163,7 @@ func (s *Steering) predicted() []sched.Prediction {
 func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
-			if f.To != bgraph.NodeEnd && !yield(sched.Node(f.From), sched.Node(f.To)) {
+			if f.To != bgraph.NodeEnd && !yield(f.From, f.To) {
 				return
 			}
 		}
@@ -178,7 +172,7 @@ func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 
 // exclusive returns the claim of a node that is a ressched.Stage, nil for others.
 func (s *Steering) exclusive(n sched.Node) *sched.Claim {
-	name := s.cfg.Graph.Label(engine.NodeID(n))
+	name := s.cfg.Graph.Label(n)
 	if name == "" || !slices.Contains(engine.StageNames(), name) {
 		return nil
 	}
@@ -197,7 +191,7 @@ func (s *Steering) exclusive(n sched.Node) *sched.Claim {
 
 // thresholds are those of a node that is a ressched.Stage, see Stage.SetThresholds.
 func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
-	return engine.StageThresholds(s.cfg.Graph.Label(engine.NodeID(n)))
+	return engine.StageThresholds(s.cfg.Graph.Label(n))
 }
 
 // wake makes a loop ask its policy again.
@@ -228,21 +222,14 @@ type admission struct {
 	known int // entrances that have been marked
 }
 
-var verdicts = [...]engine.Verdict{
-	sched.Admit:       engine.VerdictAdmit,
-	sched.AdmitNewest: engine.VerdictAdmitNewest,
-	sched.Defer:       engine.VerdictDefer,
-	sched.Refuse:      engine.VerdictRefuse,
-}
-
 func (a *admission) Next(now time.Duration, entrance int, q engine.Queue) engine.Verdict {
 	if entrance >= engine.MaxEntrances {
-		return verdicts[a.a.NextAtDoor(now, entrance-engine.MaxEntrances, sched.Queue(q))]
+		return a.a.NextAtDoor(now, entrance-engine.MaxEntrances, q)
 	}
 	for ; a.known <= entrance; a.known++ {
 		a.a.Mark(sched.Node(a.known), a.s.gate(a.known))
 	}
-	return verdicts[a.a.Next(now, sched.Node(entrance), sched.Queue(q))]
+	return a.a.Next(now, sched.Node(entrance), q)
 }
 
 // Piled implements engine.Bottlenecks.

@@ -13,6 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
@@ -55,7 +56,7 @@ func heap(*engine.Runtime) []probe.Reading {
 func TestRandomPrograms(t *testing.T) {
 	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
-			programs.Run(t, 40, func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+			programs.Run(t, testenv.Rounds(12, 40), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, s := steered(t, loops, seed, cfg)
 				if s.ledger != nil { // what Run does, at odd moments
 					s.tick(rt.Now(), seed, nil)

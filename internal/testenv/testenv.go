@@ -18,3 +18,11 @@ func NeedsFull(t testing.TB, why string) {
 		t.Skipf("%s: tried with CAPRICCIO_TEST=full only", why)
 	}
 }
+
+// Rounds is how often a random test goes on: all times if Full, else few times.
+func Rounds(few, all int) int {
+	if Full() {
+		return all
+	}
+	return few
+}

@@ -10,8 +10,10 @@ import (
 // A Site serves the files of one web site. Files must be set, everything else may be zero. Fields
 // must not be changed once it serves.
 type Site struct {
-	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header.
+	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
+	// Routes go before files; the first one that matches counts.
+	Routes []Route
 	// Headers are added to responses.
 	Headers []HeaderRule
 	// Errors are the pages of errors; nil: the standard ones.
@@ -32,6 +34,24 @@ type Site struct {
 	Rate, RateAfter int64
 	// Clients limits how often each client may ask; nil: no limit. Several sites may share one.
 	Clients *Clients
+}
+
+// A Route has requests answered by something else than files.
+type Route struct {
+	Match   Pattern
+	Handler knot.Handler
+	// Missing: only requests for files that there are not, and those with methods other than GET and HEAD.
+	Missing bool
+}
+
+// route answers by the first route that matches, and reports whether there is one.
+func (s *Site) route(x *knot.Ctx, missing bool) (routed bool, err error) {
+	for i := range s.Routes {
+		if r := &s.Routes[i]; r.Missing == missing && r.Match.MatchBytes(x.PathBytes()) {
+			return true, r.Handler(x)
+		}
+	}
+	return false, nil
 }
 
 // Serve is the handler. It may park.
@@ -65,8 +85,22 @@ func (s *Site) serve(x *knot.Ctx) error {
 	if s.Rate > 0 {
 		x.SetRate(s.Rate, s.RateAfter)
 	}
-	err := s.Files.Serve(x)
-	if err != error(knot.Status(404)) {
+	if routed, err := s.route(x, false); routed {
+		return err
+	}
+	err := error(knot.Status(404))
+	if m := x.Method(); s.Files != nil && (m == "GET" || m == "HEAD") {
+		err = s.Files.Serve(x)
+	}
+	if err == error(knot.Status(404)) {
+		if routed, err := s.route(x, true); routed {
+			return err
+		}
+	}
+	if m := x.Method(); s.Files != nil && m != "GET" && m != "HEAD" {
+		err = s.Files.Serve(x)
+	}
+	if err != error(knot.Status(404)) || s.Files == nil {
 		return err
 	}
 	path := x.PathBytes()

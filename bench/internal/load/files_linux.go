@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"container/heap"
 	"errors"
 	"fmt"
 	"runtime"
@@ -26,6 +27,9 @@ type FilesConfig struct {
 	// all on one. The first then counts from before it connects.
 	PerConn int
 	Pause   time.Duration // between a response and the next request of a client
+	// Think, if not nil, is called instead of Pause when a client has its response, and before its first request:
+	// how long it waits until the next one.
+	Think func(client int) time.Duration
 	// Measuring, if not nil, is called when measuring begins and when it ends.
 	Measuring func(begins bool) error
 }
@@ -37,6 +41,7 @@ type FilesResult struct {
 	Bytes    int64 // of bodies, of the responses counted
 	Elapsed  time.Duration
 	P50, P99 time.Duration
+	Mean     time.Duration // of the responses counted
 	Longest  time.Duration
 	Unserved int // clients that got no response while it was measured
 	Usage    Usage
@@ -59,6 +64,19 @@ type rest struct {
 	until  time.Duration
 }
 
+// rests are a heap: the first one ends first.
+type rests []rest
+
+func (r rests) Len() int           { return len(r) }
+func (r rests) Less(i, j int) bool { return r[i].until < r[j].until }
+func (r rests) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *rests) Push(x any)        { *r = append(*r, x.(rest)) }
+func (r *rests) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
+}
+
 // fetcher is one run of such clients. Everything in it is private to its goroutine.
 type fetcher struct {
 	cfg      FilesConfig
@@ -70,7 +88,8 @@ type fetcher struct {
 	counting bool
 	result   FilesResult
 	latency  histogram
-	resting  []rest // in the order in which they end
+	waited   time.Duration // by all counted together
+	resting  rests
 }
 
 // Files runs the clients. Any surprise from the server is an error.
@@ -100,6 +119,10 @@ func (f *fetcher) open() error {
 		f.conns = append(f.conns, fetch{fd: -1})
 		if err := f.connect(i); err != nil {
 			return err
+		}
+		if f.cfg.Think != nil {
+			f.rest(i, f.now(), f.cfg.Think(i))
+			continue
 		}
 		if err := f.ask(&f.conns[i], f.now()); err != nil {
 			return fmt.Errorf("connection %d: %w", i+1, err)
@@ -132,12 +155,20 @@ func (f *fetcher) connect(i int) error {
 
 // again has a client that has its response make the next request, now or after its pause.
 func (f *fetcher) again(i int, now time.Duration) error {
-	if f.cfg.Pause > 0 {
-		f.conns[i].sent = now + f.cfg.Pause // it waits for nothing until then
-		f.resting = append(f.resting, rest{i, now + f.cfg.Pause})
+	pause := f.cfg.Pause
+	if f.cfg.Think != nil {
+		pause = f.cfg.Think(i)
+	}
+	if pause > 0 {
+		f.rest(i, now, pause)
 		return nil
 	}
 	return f.askOn(i, now)
+}
+
+func (f *fetcher) rest(i int, now, pause time.Duration) {
+	f.conns[i].sent = now + pause // it waits for nothing until then
+	heap.Push(&f.resting, rest{i, now + pause})
 }
 
 // askOn makes the next request of client i, on another connection if it is time for that.
@@ -159,7 +190,7 @@ func (f *fetcher) wake(now time.Duration) (time.Duration, error) {
 		if left := r.until - now; left > 0 {
 			return min(left, emptyWait), nil
 		}
-		f.resting = f.resting[1:]
+		heap.Pop(&f.resting)
 		if err := f.askOn(r.client, now); err != nil {
 			return 0, fmt.Errorf("connection %d: %w", r.client+1, err)
 		}
@@ -218,6 +249,7 @@ func (f *fetcher) measure() (FilesResult, error) {
 			f.result.Unserved++
 		}
 	}
+	f.result.Mean = f.waited / time.Duration(max(f.result.Requests, 1))
 	f.result.P50, f.result.P99 = f.latency.quantile(0.50), f.latency.quantile(0.99)
 	return f.result, nil
 }
@@ -259,6 +291,9 @@ func (f *fetcher) drive(span time.Duration) error {
 // than the buffer is dropped by the kernel uncopied (MSG_TRUNC, tcp(7)).
 func (f *fetcher) receive(c *fetch, i int) error {
 	for {
+		if c.busy && c.left == 0 { // the client rests: a read of nothing would look like the end
+			return nil
+		}
 		room, flags := uintptr(len(f.buffer)), uintptr(0)
 		if c.busy {
 			room, flags = uintptr(c.left), unix.MSG_TRUNC
@@ -349,6 +384,7 @@ func (f *fetcher) count(c *fetch, now time.Duration) {
 	f.result.Bytes += c.body
 	f.result.Longest = max(f.result.Longest, now-c.sent)
 	f.latency.add(now - c.sent)
+	f.waited += now - c.sent
 }
 
 func (f *fetcher) ask(c *fetch, now time.Duration) error {

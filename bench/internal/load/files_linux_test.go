@@ -154,6 +154,26 @@ func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
 	}
 }
 
+func TestClientsThinkForTimesOfTheirOwn(t *testing.T) {
+	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("abc")) })
+	thought := make([]int, 3)
+	result, err := Files(FilesConfig{Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Conns: len(thought), For: 200 * time.Millisecond,
+		Think: func(client int) time.Duration { // the first one 20 times as long as the others
+			thought[client]++
+			return map[bool]time.Duration{true: 40 * time.Millisecond, false: 2 * time.Millisecond}[client == 0]
+		},
+		Next: func() ([]byte, int64) { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 3 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if thought[0] < 1 || thought[0] > 6 || thought[1] > 101 || int64(thought[0]+thought[1]+thought[2]) < result.Requests {
+		t.Errorf("thought %v times, %d requests", thought, result.Requests)
+	}
+	if result.Mean <= 0 || result.Mean > result.Longest {
+		t.Errorf("mean %v, longest %v", result.Mean, result.Longest)
+	}
+}
+
 type countingListener struct {
 	net.Listener
 	conns chan bool

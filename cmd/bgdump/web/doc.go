@@ -39,10 +39,13 @@
 //	source     name; state: "new" (nothing has come yet), "ok", "gone"; error; since:
 //	           when the state began; every: nanoseconds between questions; asking: for
 //	           how long the question that is under way has been; still: the snapshots
-//	           do not change, as if they came from a file
+//	           do not change, as if they came from a file; lazy: it is asked only
+//	           while somebody looks
 //	program    name, pid, host, go, started, as in bgraph.Program
 //	moments    id, taken, tasks, steps: four arrays, oldest first
 //	at, base   identities of moments; live: whether "at" is the latest
+//	kind, collector         as in bgraph.Snapshot: "goroutines", and the CPU time of the
+//	           garbage collector's workers
 //	taken, span, sampling   of what is shown
 //	loops      [index, tasks, steps]
 //	resources  as in bgraph.Resource

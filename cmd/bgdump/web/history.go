@@ -56,6 +56,9 @@ func (h *history) add(s *bgraph.Snapshot, seen time.Time) bool {
 		m.tasks += s.Loops[i].Tasks
 		m.steps += s.Loops[i].Steps
 	}
+	for i := range s.Starts { // of a trace, whose Ps have no tasks
+		m.tasks += s.Starts[i].Now
+	}
 	if last != nil {
 		share(last.snap, s)
 		m.bytes = charge(last.snap, s)

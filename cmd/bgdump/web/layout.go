@@ -15,6 +15,7 @@ type layoutJSON struct {
 	Width  float64     `json:"width"`
 	Height float64     `json:"height"`
 	Hidden int         `json:"hidden,omitempty"`
+	Rare   int         `json:"rare,omitempty"`
 	Nodes  []drawnJSON `json:"nodes"`
 	Edges  []arrowJSON `json:"edges"`
 }
@@ -38,6 +39,10 @@ type arrowJSON struct {
 	Label *[2]float64 `json:"label,omitempty"`
 }
 
+// traceShare is what share of all steps or of all CPU time an edge of a trace has that is drawn,
+// as bgdump -prune is by default.
+const traceShare = 0.02
+
 func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 	p.look()
 	text := r.URL.Query().Get("n")
@@ -53,7 +58,12 @@ func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 	}
 	out := layoutJSON{Nodes: []drawnJSON{}, Edges: []arrowJSON{}}
 	if v.at != nil {
-		drawing := graphview.Layout(v.stable(), graphview.DrawOptions{MaxNodes: n})
+		shown := v.stable()
+		o := graphview.DrawOptions{MaxNodes: n}
+		if shown.Kind == bgraph.KindGoroutines {
+			o.Prune = traceShare
+		}
+		drawing := graphview.Layout(shown, o)
 		number := p.places.begin(v)
 		out.fill(drawing, number)
 		number.end(0, 0)
@@ -91,6 +101,7 @@ func (v *view) stable() *bgraph.Snapshot {
 
 func (out *layoutJSON) fill(d *graphview.Drawing, number *numbering) {
 	out.Width, out.Height, out.Hidden = d.Width, d.Height, d.Hidden
+	out.Rare = d.Rare
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		drawn := drawnJSON{ID: number.id(n.Key), X: n.X, Y: n.Y, W: n.W, H: n.H, Now: n.Now, Lines: make([][3]any, 0, len(n.Lines))}

@@ -32,6 +32,10 @@ type Options struct {
 	MaxBytes     int           // of all of these, estimated; the first and the last stay even beyond it (64 MiB)
 	MaxNodes     int           // sent to the page (2000)
 	MaxEdges     int           // sent to the page (6000)
+	// Lazy asks for nothing before somebody looks, as what the source has to do for an answer is
+	// expensive. If the answer turns out to be a trace, it goes on like that: each costs the
+	// program throughput.
+	Lazy bool
 	// Loopback accepts requests only that name localhost or a loopback address as their
 	// host. Serve sets it if it listens on one.
 	Loopback bool
@@ -75,6 +79,7 @@ type answer struct {
 	asked   time.Time // when the question under way was put; zero: none is
 	last    time.Time // when the last one was put
 	repeats int       // answers in a row that brought nothing new
+	kind    string    // of the latest graph
 }
 
 const (
@@ -102,9 +107,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.routes.Serv
 
 // Run asks the source for snapshots until ctx is done. It must be called once.
 func (p *Page) Run(ctx context.Context) {
-	for ctx.Err() == nil {
+	for p.pause(ctx); ctx.Err() == nil; p.pause(ctx) {
 		p.ask(ctx)
-		p.pause(ctx)
 	}
 }
 
@@ -130,8 +134,11 @@ func (p *Page) due(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	every := p.opts.IdleInterval
-	if now.Sub(p.lastLook) < max(lookFor, 2*p.opts.Interval) {
+	switch {
+	case now.Sub(p.lastLook) < max(lookFor, 2*p.opts.Interval):
 		every = p.opts.Interval
+	case p.answer.kind == bgraph.KindGoroutines || p.opts.Lazy && p.answer.state == stateNew:
+		return time.Hour // or when somebody looks
 	}
 	return every - now.Sub(p.answer.last)
 }
@@ -169,6 +176,9 @@ func (p *Page) ask(ctx context.Context) {
 	a.asked = time.Time{}
 	state := stateOK
 	a.err = ""
+	if err == nil {
+		a.kind = s.Kind
+	}
 	if err != nil {
 		state, a.err = stateGone, err.Error()
 	}
@@ -187,12 +197,7 @@ func (p *Page) ask(ctx context.Context) {
 // closes ln, leaves no goroutine behind and returns nil. If it listens on a loopback
 // address, only requests that name such a one as their host are answered. It returns an
 // error if ln fails. It does not park and must not be called from a task.
-func Serve(ctx context.Context, ln net.Listener, src Source) error {
-	return ServeWith(ctx, ln, src, Options{})
-}
-
-// ServeWith is Serve with options.
-func ServeWith(ctx context.Context, ln net.Listener, src Source, opts Options) error {
+func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error {
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
 		opts.Loopback = true
 	}

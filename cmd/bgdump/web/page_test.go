@@ -100,6 +100,45 @@ func TestASourceGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
+// A tracedSource gives a new trace with each question.
+type tracedSource struct{ counted }
+
+func (c *tracedSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	s, err := c.counted.Snapshot(ctx)
+	if err == nil {
+		s.Kind = bgraph.KindGoroutines
+	}
+	return s, err
+}
+
+// A trace costs the program throughput: none is taken while nobody looks, not even the first.
+func TestNoTraceWhileNobodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &tracedSource{counted{Program: sample.Shop()}}
+		p := New(src, Options{Lazy: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.Run(ctx); close(ended) }()
+		<-time.After(10 * time.Minute)
+		if n := src.asked.Load(); n != 0 {
+			t.Errorf("asked %d times before anybody looked", n)
+		}
+		p.look()
+		<-time.After(time.Second / 2)
+		if n := src.asked.Load(); n != 1 {
+			t.Errorf("asked %d times at the first look; want once", n)
+		}
+		<-time.After(lookFor)
+		before := src.asked.Load()
+		<-time.After(10 * time.Minute)
+		if n := src.asked.Load() - before; n > 0 {
+			t.Errorf("asked %d times after the last look", n)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 func TestASourceThatDoesNotChangeIsStill(t *testing.T) {
 	p := New(sample.Shop(), Options{})
 	for i := range stillAfter + 1 {
@@ -148,7 +187,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}) }()
+	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}, Options{}) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + ln.Addr().String() + "/api/state")
 	if err != nil {
@@ -188,7 +227,7 @@ func TestServeSaysThatItsListenerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if err := Serve(t.Context(), ln, sample.Shop()); !errors.Is(err, net.ErrClosed) {
+	if err := Serve(t.Context(), ln, sample.Shop(), Options{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error %v; want that the listener is closed", err)
 	}
 }

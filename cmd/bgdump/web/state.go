@@ -18,6 +18,8 @@ import (
 type stateJSON struct {
 	Source    sourceJSON        `json:"source"`
 	Program   *bgraph.Program   `json:"program,omitempty"`
+	Kind      string            `json:"kind,omitempty"`
+	Collector bgraph.Nanos      `json:"collector,omitempty"`
 	Moments   momentsJSON       `json:"moments"`
 	At        uint64            `json:"at,omitempty"`
 	Base      uint64            `json:"base,omitempty"`
@@ -49,6 +51,7 @@ type sourceJSON struct {
 	Every  bgraph.Nanos `json:"every"`
 	Asking bgraph.Nanos `json:"asking,omitempty"`
 	Still  bool         `json:"still,omitempty"`
+	Lazy   bool         `json:"lazy,omitempty"`
 }
 
 type momentsJSON struct {
@@ -159,7 +162,7 @@ func (p *Page) sourceState(now time.Time) sourceJSON {
 		Error: clean(a.err, 2000),
 		Since: a.since.UnixMilli(),
 		Every: bgraph.Nanos(p.opts.Interval),
-		Still: a.repeats >= stillAfter,
+		Still: a.repeats >= stillAfter && !p.opts.Lazy, Lazy: p.opts.Lazy,
 	}
 	if !a.asked.IsZero() {
 		out.Asking = bgraph.Nanos(now.Sub(a.asked))
@@ -184,6 +187,7 @@ func (p *Page) describe(out *stateJSON, v *view, reports bool) {
 		out.Base = v.base.id
 	}
 	out.Note = clean(v.note, 500)
+	out.Kind, out.Collector = clean(s.Kind, 20), s.CollectorCPU
 	out.Taken, out.Span, out.Sampling = s.Taken.UnixMilli(), s.Span, s.Sampling
 	for i := range s.Loops {
 		out.Loops = append(out.Loops, [3]int64{int64(s.Loops[i].Index), s.Loops[i].Tasks, int64(s.Loops[i].Steps)})

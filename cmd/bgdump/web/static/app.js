@@ -1,7 +1,7 @@
 // The page: what is shown, and what keys do.
 
 import { $, h, setText, setAttribute, sync } from './dom.js';
-import { clock, day, plural } from './format.js';
+import { clock, day, plural, span } from './format.js';
 import { hideTip, refreshTip } from './hist.js';
 import { Feed, digest, query } from './feed.js';
 import { Graph } from './graph.js';
@@ -58,7 +58,7 @@ class App {
       this.params = { ...this.params, at: 0, base: /^\d+$/.test(this.params.base) ? 'last:60' : this.params.base };
       this.feed.now();
     }
-    this.banner.say('The program was started anew; so is its history here.');
+    if (this.lastState.kind !== 'goroutines') this.banner.say('The program was started anew; so is its history here.');
   }
 
   onTrouble(error) {
@@ -75,9 +75,11 @@ class App {
   render() {
     const { state } = this.graph, p = state.program;
     setText($('program'), p.name);
-    setText($('run'), `process ${p.pid} on ${p.host} · ${p.go} · since ${day(Date.parse(p.started))} ${clock(Date.parse(p.started))}`);
+    setText($('run'), state.kind === 'goroutines' ? `a trace of ${span(state.span)}, up to ${day(state.taken)} ${clock(state.taken)}`
+      : `process ${p.pid} on ${p.host} · ${p.go} · since ${day(Date.parse(p.started))} ${clock(Date.parse(p.started))}`);
     setText($('source'), state.source.name);
     document.title = `${p.name} — blocking graph`;
+    document.body.classList.toggle('trace', state.kind === 'goroutines');
     const paused = this.params.at !== 0;
     setAttribute($('pause'), 'aria-pressed', String(paused));
     setText($('pause').lastElementChild, paused ? 'Resume' : 'Pause');

@@ -33,6 +33,11 @@ export function span(ns) {
   return duration(ns);
 }
 
+// words are what a graph is of: tasks on event loops, or goroutines on Ps.
+export function words(graph) {
+  return graph.state.kind === 'goroutines' ? { task: 'goroutine', tasks: 'goroutines', loop: 'P', loops: 'Ps' } : { task: 'task', tasks: 'tasks', loop: 'loop', loops: 'loops' };
+}
+
 export function count(n) {
   if (n < 0) return '−' + count(-n);
   return n < 1e6 ? grouped.format(n) : metric(n);

@@ -6,7 +6,7 @@
 // and Shift+e along the edges of a node, Enter opens the details, + − 0 zoom.
 
 import { h, s, sync, setText, setAttribute, setClass } from './dom.js';
-import { count, rate, plural, duration } from './format.js';
+import { count, rate, plural, duration, words } from './format.js';
 import { tipOn, hideTip } from './hist.js';
 import { nodeTip, edgeTip, nodeHeat, edgeHeat, heatScale } from './tips.js';
 import { ask } from './feed.js';
@@ -44,8 +44,10 @@ export class Graph {
 
   bounds() {
     if (!this.layout?.nodes.length) return null;
-    const most = this.layout.nodes.reduce((a, b) => (b.w * b.h > a.w * a.h ? b : a));
-    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [most.x + most.w / 2, most.y + most.h / 2] };
+    const cpu = d => this.app.graph.byId.get(d.id)?.cpu || 0;
+    const hottest = this.layout.nodes.reduce((a, b) => (cpu(b) > cpu(a) || cpu(b) === cpu(a) && b.w * b.h > a.w * a.h ? b : a));
+    const text = Math.min(...this.layout.nodes.map(d => Math.max(...d.lines.map(([, size]) => size)))); // of the names
+    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [hottest.x + hottest.w / 2, hottest.y + hottest.h / 2], text, boxes: this.layout.nodes };
   }
 
   // arrange fetches the layout if nodes or edges have come or gone, or if it is asked for.
@@ -102,7 +104,7 @@ export class Graph {
     this.light();
     const others = this.layout.nodes.some(n => n.id === 0), left = this.layout.hidden;
     this.left.hidden = !others && !left;
-    setText(this.left, others ? `${plural(this.folded.others, 'node')} drawn as one: raise “Show”, or filter.` : left ? `${plural(left, 'edge')} not drawn.` : '');
+    setText(this.left, others ? `${plural(this.folded.others, 'node')} drawn as one: raise “Show”, or filter.` : left ? `${plural(left, this.layout.rare ? 'rare edge' : 'edge')}${this.layout.rare ? ` and ${plural(this.layout.rare, 'node')} without others` : ''} not drawn.` : '');
     this.none.hidden = nodes.length > 0;
     this.drawLegend();
   }
@@ -114,7 +116,7 @@ export class Graph {
     const size = (now, of) => 1 + 0.6 * Math.sqrt(now / of);
     for (const d of nodes) {
       const wanted = size(d.node.now, most) / size(d.now || 0, then);
-      d.scale = Math.min(Math.max(wanted, 0.7), 1.3);
+      d.scale = Math.min(Math.max(wanted, 0.85), 1.3); // or lines would end beside the boxes
       if (d.scale !== wanted && this.app.graph.state.live) this.outgrown = true;
     }
   }
@@ -156,13 +158,14 @@ export class Graph {
       e.style.height = `${d.h}px`;
     }
     const end = node.key === '0000000000000001' || node.key === '0000000000000002';
-    const figures = end ? `${rate(node.inRate || node.edgesOut.reduce((sum, x) => sum + x.rate, 0))}/s` : plural(node.now, 'task') + (node.wait.mean ? ` · ${duration(node.wait.mean)}` : '');
+    const figures = end ? `${rate(node.inRate || node.edgesOut.reduce((sum, x) => sum + x.rate, 0))}/s` : plural(node.now, words(app.graph).task) + (node.wait.mean ? ` · ${duration(node.wait.mean)}` : '');
     if (e.lastChild) setText(e.lastChild.firstChild, figures);
     const selected = app.sel?.node === node.key;
     setClass(e, `node heat-${d.id ? nodeHeat(node, this.heats) : 0}${node.idle ? ' idle' : ''}${end ? ' end' : ''}${selected ? ' selected' : ''}`);
     setAttribute(e, 'data-key', node.key);
     setAttribute(e, 'aria-pressed', d.id ? String(selected) : null);
-    setAttribute(e, 'aria-label', d.id ? `${node.name}: ${plural(node.now, 'task')} waiting, ${rate(node.inRate)} arrivals per second` : `${plural(this.folded.others, 'node')} that are not drawn: see the table`);
+    // The name is the text of the box, so that it can be asked for by what is seen; the rest describes it.
+    setAttribute(e, 'aria-description', d.id ? `${node.name}: ${plural(node.now, words(app.graph).task)} waiting, ${rate(node.inRate)} arrivals per second` : `${plural(this.folded.others, 'node')} that are not drawn: see the table`);
     const transform = `translate(${d.x}px, ${d.y}px) scale(${d.scale.toFixed(3)})`;
     if (e.style.transform !== transform) e.style.transform = transform;
     e.tabIndex = this.current === `n${d.id}` ? 0 : -1;
@@ -202,6 +205,9 @@ export class Graph {
     setAttribute(hit, 'd', d.path);
     setAttribute(line, 'd', d.path);
     setAttribute(arrow, 'd', d.arrow);
+    // A loop leaves the box at its right side, which moves with the size of the box.
+    const box = d.from === d.to && this.byId.get(d.from);
+    setAttribute(g, 'transform', box ? `translate(${(box.w * (box.scale - 1) / 2).toFixed(1)} 0)` : null);
     setAttribute(line, 'stroke-width', d.width.toFixed(1));
     setClass(g, `edge heat-${edge ? edgeHeat(edge, app.graph, this.heats) : 0}${edge ? (edge.id ? '' : ' to-others') : ' idle'}${selected ? ' selected' : ''}`);
     setAttribute(g, 'tabindex', edge && this.current === `e${d.id}` ? 0 : -1);
@@ -283,12 +289,12 @@ export class Graph {
   }
 
   drawLegend() {
-    const key = this.app.color + this.heats.texts.join();
+    const key = this.app.color + this.heats.texts.join() + words(this.app.graph).task;
     if (this.legendFor === key) return;
     this.legendFor = key;
     this.legend.replaceChildren(
       h('span', {}, this.app.color === 'cpu' ? 'Colour: CPU of the steps from there' : 'Colour: mean wait'),
       h('span', { class: 'scale' }, ...this.heats.texts.map((text, i) => h('i', { class: `heat-${i}` }, text))),
-      h('span', {}, 'Size: tasks waiting'), h('span', {}, 'Line: steps per second'));
+      h('span', {}, `Size: ${words(this.app.graph).tasks} waiting`), h('span', {}, 'Line: steps per second'));
   }
 }

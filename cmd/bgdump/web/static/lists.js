@@ -1,7 +1,7 @@
 // The lists: what looks wrong, and what the runtime says of itself.
 
 import { h, named, clear } from './dom.js';
-import { duration, count, rate, percent, plural, amount, clock, bytes } from './format.js';
+import { duration, count, rate, percent, plural, amount, clock, bytes, words } from './format.js';
 
 export class Findings {
   constructor(app) {
@@ -65,8 +65,8 @@ export class Runtime {
   loops(graph) {
     const loops = graph.state.loops || [];
     const most = Math.max(...loops.map(l => l[2]), 1);
-    return h('section', {}, h('h2', {}, 'Loops'), table('One event loop for each processor', [['Loop'], ['Tasks', true], ['Steps per second', true], [bar()]],
-      loops.slice(0, 256).map(l => [String(l[0]), count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
+    return h('section', {}, h('h2', {}, words(graph).loops.replace('loops', 'Loops')), table(words(graph).loop === 'P' ? 'What goroutines run on' : 'One event loop for each processor', [[words(graph).loop.replace('loop', 'Loop')], [words(graph).loop === 'P' ? '' : 'Tasks', true], ['Steps per second', true], [bar()]],
+      loops.slice(0, 256).map(l => [String(l[0]), words(graph).loop === 'P' ? '' : count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
   }
 
   resources(state) {
@@ -124,12 +124,15 @@ export function figures(app) {
   const found = state.findings || [];
   const errors = found.filter(f => f.severity === 'error').length, warnings = found.filter(f => f.severity === 'warning').length;
   const steps = loops.reduce((sum, l) => sum + l[2], 0);
+  const { task, tasks: many, loop, loops: where } = words(graph), trace = task !== 'task';
+  const now = trace ? state.moments.tasks[state.moments.id.indexOf(state.at)] || 0 : tasks;
   return [
-    { id: 'tasks', title: 'Tasks', value: count(tasks), hint: `on ${plural(loops.length, 'loop')}` },
-    { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in the period` },
-    { id: 'cpu', title: 'CPU of the loops', value: percent(busy), hint: 'estimated' },
+    { id: 'tasks', title: many[0].toUpperCase() + many.slice(1), value: count(now), hint: `on ${plural(loops.length, loop)}` },
+    { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in all` },
+    { id: 'cpu', title: `CPU of the ${where}`, value: percent(busy), hint: trace ? 'while goroutines ran' : 'estimated' },
     { id: 'ready', title: 'Ready to running, p99', value: duration(worst.ready.p99), hint: worst.name || 'not measured' },
-    { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated' },
+    trace ? { id: 'heap', title: 'CPU of the collector', value: percent(graph.span && loops.length ? (state.collector || 0) / (graph.span * loops.length) : 0), hint: 'by its workers' }
+      : { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated' },
     { id: 'findings', title: 'Findings', value: count(found.length), hint: found.length ? `${plural(errors, 'error')}, ${plural(warnings, 'warning')}` : 'nothing looks wrong', level: errors ? 'error' : warnings ? 'warning' : '', tab: 'findings' },
   ];
 }

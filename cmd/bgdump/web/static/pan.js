@@ -1,8 +1,9 @@
 // Which part of the graph is seen, and how large.
 
-import { stillness } from './dom.js';
+import { s, sync, setAttribute, stillness } from './dom.js';
 
 const least = 0.12, most = 2.5;
+const readable = 11; // px: names are not drawn smaller to show all
 
 // along is the offset with which what reaches from low to high is seen in so much room:
 // in the middle, or, if it is too large, with a point of it in the middle.
@@ -15,6 +16,11 @@ export class View {
   // bounds gives what is to be seen; its middle is where to look if all is too much.
   constructor(viewport, stage, bounds) {
     Object.assign(this, { viewport, stage, bounds, x: 0, y: 0, k: 1, touched: false });
+    this.seen = s('rect', { class: 'seen' });
+    this.all = s('g');
+    this.map = s('svg', { class: 'minimap', 'aria-hidden': 'true' }, this.all, this.seen);
+    viewport.append(this.map);
+    this.map.addEventListener('pointerdown', e => this.jump(e));
     viewport.addEventListener('wheel', e => this.wheel(e), { passive: false });
     viewport.addEventListener('pointerdown', e => this.down(e));
     new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(viewport);
@@ -25,6 +31,31 @@ export class View {
   apply(smoothly) {
     this.stage.classList.toggle('gliding', Boolean(smoothly) && !stillness.matches);
     this.stage.style.transform = `translate(${this.x.toFixed(1)}px, ${this.y.toFixed(1)}px) scale(${this.k.toFixed(4)})`;
+    this.drawMap();
+  }
+
+  // drawMap shows which part of all is seen, if it is not all.
+  drawMap() {
+    const box = this.bounds(), { clientWidth: w, clientHeight: tall } = this.viewport;
+    const whole = !box || this.x >= -1 && this.y >= -1 && box.right * this.k + this.x <= w + 1 && box.bottom * this.k + this.y <= tall + 1;
+    this.map.classList.toggle('needed', !whole);
+    if (whole) return;
+    const k = Math.min(150 / box.right, 110 / box.bottom);
+    setAttribute(this.map, 'viewBox', `0 0 ${box.right} ${box.bottom}`);
+    setAttribute(this.map, 'width', Math.round(box.right * k));
+    setAttribute(this.map, 'height', Math.round(box.bottom * k));
+    sync(this.all, box.boxes, d => d.id, () => s('rect'), (e, d) => { for (const [name, v] of [['x', d.x], ['y', d.y], ['width', d.w], ['height', d.h]]) setAttribute(e, name, v); });
+    for (const [name, v] of [['x', -this.x / this.k], ['y', -this.y / this.k], ['width', w / this.k], ['height', tall / this.k]]) setAttribute(this.seen, name, v.toFixed(1));
+  }
+
+  // jump goes to where the small map was clicked.
+  jump(e) {
+    const box = this.bounds(), at = this.map.getBoundingClientRect();
+    e.stopPropagation();
+    this.x = this.viewport.clientWidth / 2 - (e.clientX - at.left) / at.width * box.right * this.k;
+    this.y = this.viewport.clientHeight / 2 - (e.clientY - at.top) / at.height * box.bottom * this.k;
+    this.touched = true;
+    this.apply(true);
   }
 
   fit() {
@@ -33,7 +64,7 @@ export class View {
     if (!box || !clientWidth || !clientHeight) return;
     const pad = 14, w = clientWidth - 40, h = clientHeight - 38; // beside and below are the buttons and the legend
     // Rather a part that can be read than all of it too small.
-    this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), w < 600 ? 0.4 : 0.3), 1.25);
+    this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), readable / box.text), 1.25);
     this.x = along(w, box.left, box.right, box.middle[0], this.k, pad);
     this.y = along(h, box.top, box.bottom, box.middle[1], this.k, pad);
     this.touched = false;

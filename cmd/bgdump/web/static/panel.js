@@ -2,7 +2,7 @@
 // where to look first.
 
 import { h, s, named, setText } from './dom.js';
-import { duration, count, rate, percent, plural, amount, bytes, signed } from './format.js';
+import { duration, count, rate, percent, plural, amount, bytes, signed, words } from './format.js';
 import { chart } from './hist.js';
 import { share } from './tips.js';
 import { ask } from './feed.js';
@@ -54,7 +54,7 @@ export class Panel {
     return [
       findings.length ? h('section', {}, h('h3', {}, 'What looks wrong'), h('ul', { class: 'links findings' }, ...findings.map((f, i) => h('li', { class: f.severity },
         h('button', { type: 'button', 'data-ref': `finding${i}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`)))))) : null,
-      list('Most tasks waiting', best(n => n.now), n => count(n.now)),
+      list(`Most ${words(graph).tasks} waiting`, best(n => n.now), n => count(n.now)),
       list('Most CPU', best(n => n.cpu), n => percent(share(n.cpu, graph.cpuTotal))),
       list('Longest from ready to running', best(n => n.ready.p99), n => `p99 ${duration(n.ready.p99)}`),
       steps.length ? h('section', {}, h('h3', {}, 'Longest steps'), h('ul', { class: 'links' }, ...steps.map(e => h('li', {}, this.edgeLink(e, 'long'), h('span', {}, duration(e.cpu.max)))))) : null,
@@ -81,7 +81,7 @@ export class Panel {
     return [
       h('p', { class: 'where' }, h('span', { class: 'chip' }, n.place.reason), n.place.label ? h('span', { class: 'chip label' }, n.place.label) : null, h('code', {}, n.place.where || ''), h('code', { class: 'muted', title: 'the key of the node' }, n.key)),
       this.figures([
-        ['Waiting now', count(n.now) + delta, 'tasks there now'], ['Peak', count(n.peak), 'most at a time, at most'],
+        ['Waiting now', count(n.now) + delta, `${words(graph).tasks} there now`], ['Peak', count(n.peak), 'most at a time, at most'],
         ['Arrivals', `${rate(n.inRate)}/s`, count(n.in)], ['Departures', `${rate(n.outRate)}/s`, count(n.out)],
         ['CPU of steps from here', `${percent(share(n.cpu, graph.cpuTotal))}`, duration(n.cpu)],
         ['Oldest', n.oldest ? duration(n.oldest) : '–', 'how long the one that has been there longest has waited'],

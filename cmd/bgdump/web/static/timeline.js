@@ -1,7 +1,7 @@
 // The line of time: what was when, which moment is shown, and what it is compared with.
 
 import { h, s, setText, setAttribute } from './dom.js';
-import { clock, span, rate, count } from './format.js';
+import { clock, span, rate, count, words } from './format.js';
 
 const W = 1000, H = 40;
 
@@ -75,7 +75,8 @@ export class Timeline {
     this.drawChart(all, at, base);
     const compared = base >= 0 ? `what happened in the ${span(state.span)} since ${clock(this.moments.taken[base])}` : `everything since the start, ${span(state.span)} ago`;
     const rest = base >= 0 || !/^last/.test(app.params.base) ? '' : ' (no earlier moment to compare with yet)';
-    setText(this.caption, `${!state.live ? 'Moment' : state.source.state === 'ok' && !state.source.still ? 'Live' : 'Latest'} ${clock(state.taken)}: ${compared}${rest}.`);
+    if (state.kind === 'goroutines') setText(this.caption, `A trace of ${span(state.span)} up to ${clock(state.taken)}. ${state.source.lazy ? 'While this page is seen, one second in ten is traced.' : ''}`);
+    else setText(this.caption, `${!state.live ? 'Moment' : state.source.state === 'ok' && !state.source.still ? 'Live' : 'Latest'} ${clock(state.taken)}: ${compared}${rest}.`);
   }
 
   drawChart(all, at, base) {
@@ -98,7 +99,7 @@ export class Timeline {
     setAttribute(this.period, 'x', from);
     setAttribute(this.period, 'width', Math.max(Number(x(at)) - from, 0));
     const now = speed[at] ?? 0;
-    const parts = [`from ${clock(taken[0])} to ${clock(taken[n - 1])}`, `${rate(now)} steps/s`, `${count(tasks[at])} tasks`];
+    const parts = [`from ${clock(taken[0])} to ${clock(taken[n - 1])}`, `${rate(now)} steps/s`, `${count(tasks[at])} ${words(this.app.graph).tasks}`];
     if (this.scale.text !== parts.join()) {
       this.scale.text = parts.join();
       this.scale.replaceChildren(h('span', {}, parts[0]), h('span', {}, h('i', { class: 'key area' }), parts[1]), h('span', {}, h('i', { class: 'key tasks' }), parts[2]));

@@ -1,11 +1,11 @@
 // What is said about nodes and edges when the pointer or the focus is on them.
 
 import { h, named } from './dom.js';
-import { duration, count, rate, percent, plural } from './format.js';
+import { duration, count, rate, percent, plural, words } from './format.js';
 import { chart } from './hist.js';
 
 export function nodeTip(node, graph) {
-  const figures = [`${plural(node.now, 'task')} waiting`, `${rate(node.inRate)}/s in`, `${percent(share(node.cpu, graph.cpuTotal))} of CPU`];
+  const figures = [`${plural(node.now, words(graph).task)} waiting`, `${rate(node.inRate)}/s in`, `${percent(share(node.cpu, graph.cpuTotal))} of CPU`];
   if (node.oldest) figures.push(`oldest ${duration(node.oldest)}`);
   return [
     h('header', {}, named(node.name), h('small', {}, node.place.where || node.place.reason)),

@@ -49,6 +49,51 @@ type Site struct {
 	ErrorPages        map[string]string `toml:"error-pages"`
 	Headers           []Header          `toml:"header"`
 	Passwords         []Password        `toml:"password"`
+	Proxies           []Proxy           `toml:"proxy"`
+}
+
+// A Proxy is a table [[site.proxy]]. Durations are texts.
+type Proxy struct {
+	Match           string   `toml:"match"`
+	Missing         bool     `toml:"missing"`
+	To              []string `toml:"to"`
+	Strip           string   `toml:"strip"`
+	Host            string   `toml:"host"`
+	Forwarded       string   `toml:"forwarded"`
+	Trust           []string `toml:"trust"`
+	ConnectTimeout  string   `toml:"connect-timeout"`
+	ResponseTimeout string   `toml:"response-timeout"`
+	IdleTimeout     string   `toml:"idle-timeout"`
+	TotalTimeout    string   `toml:"total-timeout"`
+	TunnelTimeout   string   `toml:"tunnel-timeout"`
+	QueueTimeout    string   `toml:"queue-timeout"`
+	KeepTimeout     string   `toml:"keep-timeout"`
+	FailTime        string   `toml:"fail-time"`
+	MaxConns        int      `toml:"max-conns"`
+	Queue           int      `toml:"queue"`
+	KeepConns       int      `toml:"keep-conns"`
+	Tries           int      `toml:"tries"`
+	MaxFails        int      `toml:"max-fails"`
+	Check           *Check   `toml:"check"`
+	FastCGI         *FastCGI `toml:"fastcgi"`
+}
+
+// A Check is a table site.proxy.check.
+type Check struct {
+	Path    string `toml:"path"`
+	Host    string `toml:"host"`
+	Every   string `toml:"every"`
+	Timeout string `toml:"timeout"`
+	Fall    int    `toml:"fall"`
+	Rise    int    `toml:"rise"`
+}
+
+// A FastCGI is a table site.proxy.fastcgi.
+type FastCGI struct {
+	Root  string            `toml:"root"`
+	Index string            `toml:"index"`
+	Split string            `toml:"split"`
+	Set   map[string]string `toml:"set"`
 }
 
 // A Header is a table [[site.header]].

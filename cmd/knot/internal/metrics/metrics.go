@@ -12,14 +12,16 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
 // A Source is where the numbers come from.
 type Source struct {
 	Server   func() knot.Stats
 	Files    func() knot.FilesStats
-	TooOften func() uint64           // requests refused as their clients ask too often
-	LogLost  func() uint64           // lines of the access log that were dropped
+	TooOften func() uint64 // requests refused as their clients ask too often
+	LogLost  func() uint64 // lines of the access log that were dropped
+	Backends func() []proxy.BackendStats
 	Graph    func() *bgraph.Snapshot // nil while there is none
 	Ready    func() error            // nil: new requests are welcome
 }
@@ -60,16 +62,25 @@ var (
 	ready       = desc("ready", "1: new requests are welcome, as /readyz says.")
 	tasks       = desc("tasks", "Tasks of a loop.", "loop")
 
-	files       = desc("file_requests_total", "Requests for files by how they were answered.", "from")
-	loads       = desc("file_cache_loads_total", "Contents read into memory.")
-	evictions   = desc("file_cache_evictions_total", "What was dropped for others.", "kind")
-	notKept     = desc("file_cache_refused_total", "Contents that were not worth dropping others for.")
-	stale       = desc("file_cache_stale_total", "What was kept and had changed on disk.")
-	cacheBytes  = desc("file_cache_bytes", "Memory that contents of files take.")
-	cacheLimit  = desc("file_cache_limit_bytes", "Memory that they may take.")
-	cachedFiles = desc("file_cache_files", "Files whose contents are in memory.")
-	openFiles   = desc("file_cache_open_files", "Files that are kept open.")
-	logLost     = desc("access_log_lost_lines_total", "Lines of the access log that were dropped because it could not be written fast enough.")
+	files            = desc("file_requests_total", "Requests for files by how they were answered.", "from")
+	loads            = desc("file_cache_loads_total", "Contents read into memory.")
+	evictions        = desc("file_cache_evictions_total", "What was dropped for others.", "kind")
+	notKept          = desc("file_cache_refused_total", "Contents that were not worth dropping others for.")
+	stale            = desc("file_cache_stale_total", "What was kept and had changed on disk.")
+	cacheBytes       = desc("file_cache_bytes", "Memory that contents of files take.")
+	cacheLimit       = desc("file_cache_limit_bytes", "Memory that they may take.")
+	cachedFiles      = desc("file_cache_files", "Files whose contents are in memory.")
+	openFiles        = desc("file_cache_open_files", "Files that are kept open.")
+	backendResponses = desc("backend_responses_total", "Responses of a backend by the class of their status; 1xx counts tunnels.", "backend", "class")
+	backendFailures  = desc("backend_failures_total", "Requests that could not be passed on, those included that another try has mended.", "backend", "cause")
+	backendDials     = desc("backend_dials_total", "Connections to a backend that were made or tried.", "backend")
+	backendQueued    = desc("backend_queued_total", "Requests that had to wait for one of the connections that there may be.", "backend")
+	backendRetries   = desc("backend_retries_total", "Requests that were tried again after they had failed at this backend.", "backend")
+	backendRequests  = desc("backend_requests", "Requests and tunnels that are at a backend, or wait for it.", "backend")
+	backendTunnels   = desc("backend_tunnels", "Tunnels of those.", "backend")
+	backendUp        = desc("backend_up", "1: it gets requests.", "backend")
+
+	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were dropped because it could not be written fast enough.")
 )
 
 // States are those of a resource.
@@ -107,6 +118,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(refused, s.Dropped, "far too many connections")
 	count(refused, c.TooOften(), "the client asks too often")
 	count(logLost, c.LogLost())
+	c.collectBackends(count, gauge)
 	isReady := 1.0
 	if c.Ready() != nil {
 		isReady = 0
@@ -143,6 +155,38 @@ func (c *collector) collectFiles(count func(*prometheus.Desc, uint64, ...string)
 	gauge(cacheLimit, float64(f.MaxBytes))
 	gauge(cachedFiles, float64(f.Files))
 	gauge(openFiles, float64(f.Open))
+}
+
+// collectBackends sums up what several sites say of one backend.
+func (c *collector) collectBackends(count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {
+	sums := make(map[string]*proxy.BackendStats)
+	for _, s := range c.Backends() {
+		if sum := sums[s.Name]; sum != nil {
+			sum.Add(s)
+		} else {
+			sums[s.Name] = &s
+		}
+	}
+	for name, s := range sums {
+		for class, n := range s.Responses {
+			if class > 0 {
+				count(backendResponses, n, name, strconv.Itoa(class)+"xx")
+			}
+		}
+		for cause, n := range s.Failures {
+			count(backendFailures, n, name, cause)
+		}
+		count(backendDials, s.Dials, name)
+		count(backendQueued, s.Queued, name)
+		count(backendRetries, s.Retries, name)
+		gauge(backendRequests, float64(s.Outstanding), name)
+		gauge(backendTunnels, float64(s.Tunnels), name)
+		up := 0.0
+		if s.Up {
+			up = 1
+		}
+		gauge(backendUp, up, name)
+	}
 }
 
 func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
 func sample() Source {
@@ -22,6 +23,12 @@ func sample() Source {
 	s.Durations.Limits = []time.Duration{time.Millisecond, time.Second}
 	s.Durations.Counts, s.Durations.Count, s.Durations.Sum = []uint64{9, 4}, 14, 3*time.Second
 	return Source{
+		Backends: func() []proxy.BackendStats {
+			one := proxy.BackendStats{Name: "127.0.0.1:3000", Responses: [6]uint64{2: 7, 5: 1}, Failures: map[string]uint64{"connect": 2}, Outstanding: 3, Up: true}
+			other := one
+			other.Failures, other.Up = map[string]uint64{"connect": 1}, false
+			return []proxy.BackendStats{one, other}
+		},
 		Server:   func() knot.Stats { return s },
 		Files:    func() knot.FilesStats { return knot.FilesStats{Hits: 7, Bytes: 4096} },
 		TooOften: func() uint64 { return 6 },
@@ -55,6 +62,8 @@ func TestMetrics(t *testing.T) {
 		`knot_resource_state{resource="memory",state="at limit"} 1`, `knot_resource_state{resource="memory",state="low"} 0`,
 		`knot_resource_utilisation{resource="memory"} 0.5`, `knot_tasks{loop="0"} 12`, `knot_ready 0`,
 		`knot_file_requests_total{from="memory"} 7`, `knot_file_cache_bytes 4096`, `knot_access_log_lost_lines_total 8`,
+		`knot_backend_responses_total{backend="127.0.0.1:3000",class="2xx"} 14`, `knot_backend_failures_total{backend="127.0.0.1:3000",cause="connect"} 3`,
+		`knot_backend_requests{backend="127.0.0.1:3000"} 6`, `knot_backend_up{backend="127.0.0.1:3000"} 0`,
 		`knot_admitted_total 20`, `knot_deferred_total 2`, "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, "\n"+want) {

@@ -25,6 +25,8 @@ type Blocking struct {
 	Unseen     int `json:"unseen"`     // possible
 	Unexpected int `json:"unexpected"` // seen but not predicted
 
+	Atomic []Atomic `json:"atomic,omitempty"` // functions that claim to have no place to wait
+
 	lines map[string][]int // places by all lines that a stack may name them by
 }
 
@@ -54,11 +56,11 @@ const (
 // parker reports whether f is one of the functions of package task in which a task gives
 // its turn away.
 func (s *source) parker(f *ssa.Function) bool {
-	if packageOf(f) != taskPackage {
+	if packageOf(f) != enginePackage {
 		return false
 	}
 	for _, call := range callsOf(f) {
-		if to := call.Common().StaticCallee(); to != nil && to.Name() == "handOver" && packageOf(to) == taskPackage {
+		if to := call.Common().StaticCallee(); to != nil && to.Name() == "handOver" && packageOf(to) == enginePackage {
 			return true
 		}
 	}
@@ -68,7 +70,7 @@ func (s *source) parker(f *ssa.Function) bool {
 // watched reports whether f is one of the functions of package task in which the observer
 // hears of a wait, or of a wait that was not needed.
 func (s *source) watched(f *ssa.Function) bool {
-	if packageOf(f) != taskPackage {
+	if packageOf(f) != enginePackage {
 		return false
 	}
 	for _, call := range callsOf(f) {
@@ -81,7 +83,7 @@ func (s *source) watched(f *ssa.Function) bool {
 
 // runtimePackages are what a place is not in, see bgraph.Node.Place.
 var runtimePackages = map[string]bool{
-	taskPackage: true, chunkPackage: true, projectPath + "/netpoll": true, projectPath + "/aio": true, coroPackage: true,
+	enginePackage: true, taskPackage: true, resschedPackage: true, chunkPackage: true, projectPath + "/netpoll": true, projectPath + "/aio": true, coroPackage: true,
 }
 
 // ofProgram reports whether a function's package is neither the task runtime's nor of the

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
+
+// Load is LoadContext without an end.
+func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
 
 // loadCalls loads the program in testdata/calls once for all tests.
 var loadCalls = sync.OnceValues(func() (*Program, error) {
@@ -236,7 +240,7 @@ func TestBadSizes(t *testing.T) {
 
 func TestLoadErrors(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"is no main package": {Dir: ".", Patterns: []string{"."}},
+		"is no main package": {Dir: filepath.Join("testdata", "depth", "wrap")},
 		"no such":            {Dir: filepath.Join("testdata", "calls"), Annotations: "missing.txt"},
 		"no package of":      {Dir: filepath.Join("testdata", "calls"), Rewrite: []string{"example.com/other"}},
 	} {

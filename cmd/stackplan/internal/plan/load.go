@@ -41,9 +41,6 @@ type Program struct {
 	measured *paths // by bounds, once it is asked for
 }
 
-// Load is LoadContext without an end.
-func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
-
 // LoadContext loads and, unless there is a binary, builds the program. It returns what
 // the go command says of sources that do not compile.
 func LoadContext(ctx context.Context, cfg Config) (*Program, error) {
@@ -311,10 +308,12 @@ func (c *Config) choose(roots []*packages.Package) (*packages.Package, error) {
 
 // chunkPackage is what rewritten sources import.
 const (
-	projectPath  = "github.com/capriccio-go/capriccio"
-	chunkPackage = projectPath + "/stackchunk"
-	taskPackage  = projectPath + "/task"
-	coroPackage  = projectPath + "/internal/coro"
+	projectPath     = "github.com/capriccio-go/capriccio"
+	chunkPackage    = projectPath + "/stackchunk"
+	enginePackage   = projectPath + "/internal/engine"
+	taskPackage     = projectPath + "/task"
+	resschedPackage = projectPath + "/ressched"
+	coroPackage     = projectPath + "/internal/coro"
 )
 
 // collect finds all packages of the program and those that may be rewritten.
@@ -327,10 +326,10 @@ func (p *Program) collect() error {
 			p.modules["main"] = true
 		}
 	}
-	never := map[string]bool{chunkPackage: true, taskPackage: true, coroPackage: true}
+	never := map[string]bool{chunkPackage: true, enginePackage: true, taskPackage: true, resschedPackage: true, coroPackage: true}
 	for _, pkg := range p.all {
 		// What the packages that make chunks import can't import them.
-		if pkg.PkgPath == chunkPackage || pkg.PkgPath == taskPackage {
+		if pkg.PkgPath == chunkPackage || pkg.PkgPath == enginePackage {
 			packages.Visit([]*packages.Package{pkg}, nil, func(dep *packages.Package) { never[dep.PkgPath] = true })
 		}
 	}

@@ -31,6 +31,7 @@ func haveC() bool {
 }
 
 func TestVetLikesRewrittenPrograms(t *testing.T) {
+	testenv.NeedsFull(t, "go vet, twice")
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, mixed))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/go/packages"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -163,6 +164,9 @@ func TestProgramsSayTheSame(t *testing.T) {
 		profile bool
 	}{{"direct", always, false}, {"linked", never, false}, {"mixed", mixed, false}, {"profiled", mixed, true}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "mixed" {
+				testenv.NeedsFull(t, "one more build")
+			}
 			r.cfg.Profile = c.profile
 			done, err := r.Files(everyCall(r, c.need))
 			if err != nil {

@@ -25,9 +25,9 @@ func runtimePackages(loaded []*packages.Package) map[string]bool {
 	}
 	packages.Visit(loaded, nil, func(p *packages.Package) {
 		switch p.PkgPath {
-		case chunkPath, modulePath + "/task":
+		case chunkPath, modulePath + "/internal/engine", modulePath + "/task", modulePath + "/ressched":
 			add(p)
-		case modulePath + "/bgraph", modulePath + "/ressched":
+		case modulePath + "/bgraph", modulePath + "/internal/sched":
 			none[p.PkgPath] = true
 		}
 	})

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/capriccio-go/capriccio/aio"
+)
+
+var localLibraries = []library{
+	{name: "os/exec", about: "cat, with a pipe to it and one from it", local: true, tasks: 100, ops: 4, open: openExec},
+	{name: "archive/zip", about: "over a file of package aio", local: true, tasks: 500, ops: 10, open: openZip},
+}
+
+func openExec(e *env) (*opened, error) {
+	return shared(func(n int) error {
+		cmd := exec.Command("cat")
+		cmd.Stdin = bytes.NewReader(fmt.Append(nil, n))
+		out, err := cmd.Output()
+		if err != nil {
+			return err
+		}
+		return want(string(out), fmt.Sprint(n))
+	}, nil)
+}
+
+func openZip(e *env) (*opened, error) {
+	const entries = 20
+	name := filepath.Join(e.Dir, "archive.zip")
+	sums := map[string][32]byte{}
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for i := range entries {
+		data := bytes.Repeat(fmt.Append(nil, "line ", i, "\n"), 2000)
+		entry := fmt.Sprint("entry", i)
+		out, err := w.CreateHeader(&zip.FileHeader{Name: entry, Method: uint16(i%2) * zip.Deflate})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := out.Write(data); err != nil {
+			return nil, err
+		}
+		sums[entry] = sha256.Sum256(data)
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(name, archive.Bytes(), 0o644); err != nil {
+		return nil, err
+	}
+	var file interface {
+		io.ReaderAt
+		io.Closer
+		Stat() (fs.FileInfo, error)
+	}
+	var err error
+	if e.Poller == "" {
+		file, err = os.Open(name)
+	} else {
+		file, err = aio.Open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := zip.NewReader(file, int64(archive.Len()))
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(n int) error {
+		entry := fmt.Sprint("entry", n%entries)
+		in, err := r.Open(entry)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		sum := sha256.New()
+		if _, err := io.Copy(sum, in); err != nil {
+			return err
+		}
+		return want([32]byte(sum.Sum(nil)), sums[entry])
+	}, func() { file.Close() })
+}

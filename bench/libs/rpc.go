@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/rpc"
+
+	"github.com/hashicorp/yamux"
+	"github.com/miekg/dns"
+	"golang.org/x/crypto/ssh"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	health1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+var rpcLibraries = []library{
+	{name: "grpc-go client", about: "one connection", server: "peers", tasks: 5000, ops: 4, open: openGRPC},
+	{name: "grpc-go server", about: "server and client in the same process", tasks: 1000, ops: 10, open: openGRPCServer},
+	{name: "net/rpc", about: "one connection", server: "peers", tasks: 5000, ops: 4, open: openRPC},
+	{name: "yamux", about: "a stream for each task, 10 sessions", server: "peers", tasks: 1000, ops: 10, open: openYamux},
+	{name: "x/crypto/ssh", about: "a command for each operation, 10 connections", server: "peers", tasks: 200, ops: 10, open: openSSH},
+	{name: "miekg/dns UDP", about: "a socket for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) (*opened, error) { return openDNS(e, "udp") }},
+	{name: "miekg/dns TCP", about: "a connection for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) (*opened, error) { return openDNS(e, "tcp") }},
+}
+
+func (e *env) grpc(addr string, stop func()) (*opened, error) {
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return e.dialer(ctx, "tcp", addr) }))
+	if err != nil {
+		return nil, err
+	}
+	client := health1.NewHealthClient(conn)
+	return shared(func(int) error {
+		r, err := client.Check(context.Background(), &health1.HealthCheckRequest{}, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return want(r.Status, health1.HealthCheckResponse_SERVING)
+	}, func() {
+		conn.Close()
+		stop()
+	})
+}
+
+func openGRPC(e *env) (*opened, error) { return e.grpc(e.Addr["grpc"], func() {}) }
+
+func grpcServer() *grpc.Server {
+	server := grpc.NewServer()
+	health1.RegisterHealthServer(server, health.NewServer())
+	return server
+}
+
+func openGRPCServer(e *env) (*opened, error) {
+	ln, err := e.listen()
+	if err != nil {
+		return nil, err
+	}
+	server := grpcServer()
+	e.spawn(func() { server.Serve(ln) })
+	return e.grpc(ln.Addr().String(), server.Stop)
+}
+
+// Echo is the service of net/rpc.
+type Echo struct{}
+
+// Int answers n.
+func (Echo) Int(n int, answer *int) error {
+	*answer = n
+	return nil
+}
+
+func openRPC(e *env) (*opened, error) {
+	c, err := e.dial("tcp", e.Addr["rpc"])
+	if err != nil {
+		return nil, err
+	}
+	client := rpc.NewClient(c)
+	return shared(func(n int) error {
+		var got int
+		if err := client.Call("Echo.Int", n, &got); err != nil {
+			return err
+		}
+		return want(got, n)
+	}, func() { client.Close() })
+}
+
+func yamuxConfig() *yamux.Config {
+	cfg := yamux.DefaultConfig()
+	cfg.LogOutput = io.Discard
+	return cfg
+}
+
+func openYamux(e *env) (*opened, error) {
+	var sessions [10]*yamux.Session
+	for i := range sessions {
+		c, err := e.dial("tcp", e.Addr["yamux"])
+		if err != nil {
+			return nil, err
+		}
+		if sessions[i], err = yamux.Client(c, yamuxConfig()); err != nil {
+			return nil, err
+		}
+	}
+	return &opened{
+		session: func(task int) (session, error) {
+			stream, err := sessions[task%len(sessions)].Open()
+			if err != nil {
+				return session{}, err
+			}
+			return session{
+				do:    func(n int) error { return echo(stream, nil, n) },
+				close: func() { stream.Close() },
+			}, nil
+		},
+		stop: func() {
+			for _, s := range sessions {
+				s.Close()
+			}
+		},
+	}, nil
+}
+
+func openSSH(e *env) (*opened, error) {
+	var clients [10]*ssh.Client
+	cfg := &ssh.ClientConfig{User: "libs", HostKeyCallback: ssh.InsecureIgnoreHostKey()}
+	for i := range clients {
+		raw, err := e.dial("tcp", e.Addr["ssh"])
+		if err != nil {
+			return nil, err
+		}
+		conn, channels, requests, err := ssh.NewClientConn(raw, e.Addr["ssh"], cfg)
+		if err != nil {
+			return nil, err
+		}
+		clients[i] = ssh.NewClient(conn, channels, requests)
+	}
+	return shared(func(n int) error {
+		s, err := clients[n%len(clients)].NewSession()
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		got, err := s.Output(fmt.Sprint(n))
+		if err != nil {
+			return err
+		}
+		return want(string(got), fmt.Sprint(n))
+	}, func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	})
+}
+
+func openDNS(e *env, network string) (*opened, error) {
+	return &opened{session: func(int) (session, error) {
+		raw, err := e.dial(network, e.Addr["dns"])
+		if err != nil {
+			return session{}, err
+		}
+		conn, client := &dns.Conn{Conn: raw}, &dns.Client{Net: network, Timeout: *limit}
+		return session{close: func() { conn.Close() }, do: func(n int) error {
+			question := new(dns.Msg)
+			question.SetQuestion(fmt.Sprintf("n%d.example.", n), dns.TypeA)
+			answer, _, err := client.ExchangeWithConn(question, conn)
+			if err != nil {
+				return err
+			}
+			return want(len(answer.Answer), 1)
+		}}, nil
+	}}, nil
+}

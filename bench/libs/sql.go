@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lib/pq"
+	_ "modernc.org/sqlite"
+)
+
+var sqlLibraries = []library{
+	{name: "pgx", about: "a connection for each task", server: "postgres", tasks: 100, ops: 100, open: openPgx},
+	{name: "pgx shared", about: "10 connections, a sync.Mutex for each", server: "postgres", tasks: 1000, ops: 10, open: openPgxShared},
+	{name: "pgxpool", about: "20 connections", server: "postgres", tasks: 5000, ops: 2, open: openPgxPool},
+	{name: "lib/pq", about: "through database/sql, 20 connections", server: "postgres", tasks: 5000, ops: 2, open: openPq},
+	{name: "go-sql-driver", about: "MariaDB through database/sql, 20 connections", server: "mysql", tasks: 5000, ops: 2, open: openMySQL},
+	{name: "modernc sqlite", about: "through database/sql, 4 connections, a file", local: true, tasks: 500, ops: 20, open: openSQLite},
+}
+
+func (e *env) pgxConfig() (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable")
+	if err == nil {
+		cfg.DialFunc = pgDialer(e.dialer)
+	}
+	return cfg, err
+}
+
+func pgDialer(d func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return d
+}
+
+// adds asks a server for n+1.
+func adds(n int, row interface{ Scan(...any) error }) error {
+	var got int
+	if err := row.Scan(&got); err != nil {
+		return err
+	}
+	return want(got, n+1)
+}
+
+func openPgx(e *env) (*opened, error) {
+	return &opened{session: func(int) (session, error) {
+		ctx := context.Background()
+		cfg, err := e.pgxConfig()
+		if err != nil {
+			return session{}, err
+		}
+		conn, err := pgx.ConnectConfig(ctx, cfg)
+		if err != nil {
+			return session{}, err
+		}
+		return session{
+			do:    func(n int) error { return adds(n, conn.QueryRow(ctx, "select $1::int + 1", n)) },
+			close: func() { conn.Close(ctx) },
+		}, nil
+	}}, nil
+}
+
+func openPgxShared(e *env) (*opened, error) {
+	ctx := context.Background()
+	cfg, err := e.pgxConfig()
+	if err != nil {
+		return nil, err
+	}
+	type one struct {
+		mu   sync.Mutex
+		conn *pgx.Conn // guarded by mu
+	}
+	var conns [10]one
+	for i := range conns {
+		if conns[i].conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	return shared(func(n int) error {
+		c := &conns[n%len(conns)]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return adds(n, c.conn.QueryRow(ctx, "select $1::int + 1", n))
+	}, func() {
+		for i := range conns {
+			conns[i].conn.Close(ctx)
+		}
+	})
+}
+
+func openPgxPool(e *env) (*opened, error) {
+	ctx := context.Background()
+	cfg, err := pgxpool.ParseConfig("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable&pool_max_conns=20")
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.DialFunc = pgDialer(e.dialer)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(n int) error { return adds(n, pool.QueryRow(ctx, "select $1::int + 1", n)) }, pool.Close)
+}
+
+// onDB runs a query of n+1 in a database with that many connections.
+func onDB(db *sql.DB, query string, connections int) (*opened, error) {
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return shared(func(n int) error { return adds(n, db.QueryRow(query, n)) }, func() { db.Close() })
+}
+
+// pqDialer is what lib/pq asks for.
+type pqDialer struct{ e *env }
+
+func (d pqDialer) Dial(network, address string) (net.Conn, error) { return d.e.dial(network, address) }
+func (d pqDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.e.dialer(ctx, network, address)
+}
+func (d pqDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d.e.dialer(ctx, network, address)
+}
+
+func openPq(e *env) (*opened, error) {
+	connector, err := pq.NewConnector("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	connector.Dialer(pqDialer{e})
+	return onDB(sql.OpenDB(connector), "select $1::int + 1", 20)
+}
+
+func openMySQL(e *env) (*opened, error) {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", e.Addr["mysql"], "mysql"
+	cfg.DialFunc = e.dialer
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return onDB(sql.OpenDB(connector), "select ? + 1", 20)
+}
+
+func openSQLite(e *env) (*opened, error) {
+	file := filepath.Join(e.Dir, fmt.Sprintf("sqlite-%s-%d", e.Poller, e.Loops))
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)&_pragma=synchronous(OFF)&_pragma=journal_mode(WAL)")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.Exec("create table if not exists t (n integer)"); err != nil {
+		return nil, err
+	}
+	o, err := onDB(db, "select ? + 1", 4)
+	reads := o.session
+	o.session = func(task int) (session, error) {
+		s, err := reads(task)
+		query := s.do
+		s.do = func(n int) error {
+			if n%10 == 0 {
+				_, err := db.Exec("insert into t values (?)", n)
+				return err
+			}
+			return query(n)
+		}
+		return s, err
+	}
+	return o, err
+}

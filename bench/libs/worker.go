@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A library is one row: what is tried of it, and with how many tasks.
+type library struct {
+	name, about string
+	server      string // that it needs, see servers.start; "": none
+	tasks, ops  int
+	local       bool // it has no connections
+	// open makes what all tasks share: a client, a pool.
+	open func(e *env) (*opened, error)
+}
+
+// An opened library has a session for each task, or one for all.
+type opened struct {
+	session func(task int) (session, error)
+	stop    func()
+}
+
+type session struct {
+	do    func(i int) error
+	close func()
+}
+
+// shared is a library whose tasks all use the same.
+func shared(do func(i int) error, stop func()) (*opened, error) {
+	return &opened{session: func(int) (session, error) { return session{do: do}, nil }, stop: stop}, nil
+}
+
+// An env is what a library finds in a worker.
+type env struct {
+	cell
+	dialer func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func (e *env) dial(network, address string) (net.Conn, error) {
+	return e.dialer(context.Background(), network, address)
+}
+
+// listen gives a server of the worker's own process its listener.
+func (e *env) listen() (net.Listener, error) {
+	if e.Poller == "" || e.Dial == "net" {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	return netpoll.Listen("tcp", "127.0.0.1:0")
+}
+
+// waits is a sync.WaitGroup, or a task.WaitGroup.
+type waits interface {
+	Add(int)
+	Done()
+	Wait()
+	Go(func())
+}
+
+func (e *env) waits() waits {
+	if e.Poller == "" {
+		return new(sync.WaitGroup)
+	}
+	return new(task.WaitGroup)
+}
+
+// spawn starts a task, or a goroutine.
+func (e *env) spawn(fn func()) {
+	if e.Poller == "" {
+		go fn()
+		return
+	}
+	task.Go(fn)
+}
+
+// work is a worker: it reads its cell, runs it and prints the outcome.
+func work() {
+	limit, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	time.AfterFunc(limit, func() {
+		buf := make([]byte, 64<<20)
+		fmt.Fprintf(os.Stderr, "not done after %v\n%s\n", limit, buf[:runtime.Stack(buf, true)])
+		os.Exit(3)
+	})
+	var e env
+	if err := json.NewDecoder(os.Stdin).Decode(&e.cell); err != nil {
+		panic(err)
+	}
+	e.dialer = new(net.Dialer).DialContext
+	if e.Dial == "ours" && e.Poller != "" {
+		e.dialer = netpoll.DialContext
+	}
+	var o outcome
+	if e.Poller == "" {
+		o, err = e.run()
+	} else {
+		err = capriccio.Run(context.Background(), func(context.Context) (err error) {
+			rt := task.Default()
+			before := rt.Detached()
+			o, err = e.run()
+			o.Detached = rt.Detached() - before
+			return err
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(o); err != nil {
+		panic(err)
+	}
+}
+
+func (e *env) run() (o outcome, err error) {
+	lib := libraryNamed(e.Lib)
+	opened, err := lib.open(e)
+	if err != nil {
+		return o, err
+	}
+	if opened.stop != nil {
+		defer opened.stop()
+	}
+	ops := max(1, int(float64(lib.ops)*e.Scale))
+	var (
+		done, failed atomic.Int64
+		first        atomic.Pointer[error]
+		began        time.Time
+		before       syscall.Rusage
+	)
+	fail := func(err error) {
+		failed.Add(1)
+		first.CompareAndSwap(nil, &err)
+	}
+	ready, start, all := e.waits(), e.waits(), e.waits()
+	start.Add(1)
+	for n := range lib.tasks {
+		ready.Add(1)
+		all.Go(func() {
+			s, err := opened.session(n)
+			ready.Done()
+			start.Wait()
+			if err != nil {
+				fail(fmt.Errorf("opening: %w", err))
+				return
+			}
+			if s.close != nil {
+				defer s.close()
+			}
+			for i := range ops {
+				if err := s.do(n*ops + i); err != nil {
+					fail(err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	ready.Wait()
+	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+	began = time.Now()
+	start.Done()
+	all.Wait()
+	o.Took = time.Since(began)
+	var after syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	o.CPU = cpu(after) - cpu(before)
+	o.Switches = after.Nvcsw + after.Nivcsw - before.Nvcsw - before.Nivcsw
+	o.Ops, o.Errors = int(done.Load()), int(failed.Load())
+	if err := first.Load(); err != nil {
+		o.Error = (*err).Error()
+	}
+	return o, nil
+}
+
+func cpu(r syscall.Rusage) time.Duration {
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func libraryNamed(name string) library {
+	for _, l := range libraries {
+		if l.name == name {
+			return l
+		}
+	}
+	panic("no library " + name)
+}
+
+// want compares an answer with what it has to be.
+func want[T comparable](got, want T) error {
+	if got != want {
+		return fmt.Errorf("the answer is %v; want %v", got, want)
+	}
+	return nil
+}

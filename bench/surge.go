@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// SURGE's distributions (Barford and Crovella, SIGMETRICS 1998). A time is in seconds, a
+// size in bytes; the tails are cut, as a run has an end.
+const (
+	surgeMu, surgeSigma               = 9.357, 1.318 // lognormal: body of the sizes of files
+	surgeTail                         = 0.07         // share of the files that is not of the body
+	surgeTailLeast, surgeTailExponent = 133_000, 1.1 // Pareto: tail of the sizes
+	surgeMost                         = 4 << 20      // no file is larger
+	surgeReferences                   = 2.43         // Pareto from 1: files of a page
+	surgeThink                        = 1.5          // Pareto from 1 s: between pages
+	surgeThinkMost                    = 100 * time.Second
+	surgeScale, surgeShape            = 1.46, 0.382 // Weibull: between the files of a page
+)
+
+// pareto draws from Pareto's distribution.
+func pareto(r *rand.Rand, least, exponent float64) float64 {
+	return least / math.Pow(1-r.Float64(), 1/exponent)
+}
+
+// newSurgeTree is a tree whose files have SURGE's sizes. They are asked for by Zipf's law.
+func newSurgeTree(folders int) *webTree {
+	t := &webTree{folders: folders}
+	r := rand.New(rand.NewPCG(1998, 6))
+	sum := 0.0
+	for n := range t.files() {
+		size := math.Exp(surgeMu + surgeSigma*r.NormFloat64())
+		if r.Float64() < surgeTail {
+			size = pareto(r, surgeTailLeast, surgeTailExponent)
+		}
+		t.sizes = append(t.sizes, int64(min(max(size, 1), surgeMost)))
+		sum += 1 / float64(n+1)
+		t.byRank = append(t.byRank, sum)
+	}
+	for i := range t.byRank {
+		t.byRank[i] /= sum
+	}
+	return t
+}
+
+// surgeUsers are SURGE's user equivalents: each fetches a page, file after file, then thinks.
+type surgeUsers struct {
+	random *rand.Rand
+	left   []int // files of the page under way, by user
+}
+
+// think is how long a user waits before its next request.
+func (u *surgeUsers) think(user int) time.Duration {
+	if u.left[user] > 0 {
+		u.left[user]--
+		pause := surgeScale * math.Pow(-math.Log(1-u.random.Float64()), 1/surgeShape)
+		return min(time.Duration(pause*float64(time.Second)), surgeThinkMost)
+	}
+	u.left[user] = int(min(pareto(u.random, 1, surgeReferences), 1000)) - 1
+	return min(time.Duration(pareto(u.random, 1, surgeThink)*float64(time.Second)), surgeThinkMost)
+}
+
+// runWebSurge has users with think times fetch pages (Cohort Scheduling, Figures 6 and 7).
+func runWebSurge(r *run) error {
+	folders, users, length := 556, []float64{50, 200, 800, 2000, 4000}, 90*time.Second
+	if r.quick {
+		folders, users, length = 120, []float64{200, 2000}, 4*time.Second
+	}
+	if r.quick && r.asked == 0 {
+		r.asked = 1 // shorter samples than one think time show nothing
+	}
+	tree := newSurgeTree(folders)
+	limit := max(tree.bytes()/5, 64_000_000) // room for the server itself
+	group, err := proc.NewMemoryGroup(limit)
+	if err != nil {
+		r.skip("web-surge", err)
+		return nil
+	}
+	if err := group.Close(); err != nil {
+		return err
+	}
+	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit, more: []any{"surge", true}}
+	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
+	if err := tree.write(r.ctx, c.root); err != nil {
+		return err
+	}
+	own := func(system, sched string, args ...string) contender {
+		return c.contender(system, func(ctx context.Context) (*server, error) {
+			return startCommand(ctx, system, proc.Command{Path: c.self, Args: append([]string{workerCommand, "files", "-root", c.root}, args...),
+				Core: serverCore, Env: []string{"GOMAXPROCS=1", "CAPRICCIO_SCHED=" + sched}})
+		})
+	}
+	contenders := []contender{own("knot", "fifo", "-kind", "knot"), own("knot-cohorts", "cohort", "-kind", "knot"),
+		own("net-http-256", "", "-kind", "net-http", "-most", "256")}
+	if path, err := findNginx(); err != nil {
+		r.skip("nginx", err)
+	} else {
+		contenders = append(contenders, c.contender("nginx", func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, "aio threads;")
+			})
+		}))
+	}
+	var points []point
+	for _, n := range users {
+		points = append(points, point{metric: "surge", x: n})
+	}
+	if err := r.measure(points, contenders, length); err != nil {
+		return err
+	}
+	misses, err := openCacheMisses()
+	misses.close()
+	if err != nil {
+		r.skip("cycles and cache misses by instruction (Figure 7)", errors.Unwrap(err))
+	}
+	r.note("x: users; each fetches a page, of files one after the other, and thinks before the next, on a connection that it keeps; cut at %v", surgeThinkMost)
+	r.note("%d files of %d MB in all, of SURGE's sizes, at most %d MB each, drawn by Zipf's law; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
+		tree.files(), tree.bytes()/1e6, surgeMost>>20, limit/1e6)
+	r.note("net-http-256: at most 256 requests at a time, as the paper's server of threads; nginx: one process with aio threads; 1,000,000 pages and 15 minutes in the paper")
+	r.charts = []report.Chart{
+		{Title: "Requests by users", Metric: "rps", XLabel: "users"},
+		{Title: "Mean of latency", Metric: "mean", XLabel: "users", LogY: true},
+		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "users"},
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/knot/proxy"
+	"github.com/capriccio-go/capriccio/knot/site"
+)
+
+var forwardedNames = map[string]proxy.Forwarded{
+	"": proxy.ForwardedX, "x-forwarded": proxy.ForwardedX, "forwarded": proxy.ForwardedRFC, "both": proxy.ForwardedBoth, "none": proxy.ForwardedNone,
+}
+
+// addProxies makes the routes of a site that lead to other servers.
+func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger) error {
+	var errs []error
+	for i := range given {
+		c := &given[i]
+		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
+		if err != nil {
+			err = fmt.Errorf("match: %w", err)
+		}
+		settings, wrong := proxyConfig(c, log)
+		if err = errors.Join(err, wrong); err == nil {
+			var p *proxy.Proxy
+			if p, err = proxy.New(settings); err == nil {
+				b.proxies = append(b.proxies, p)
+				s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Serve, Missing: c.Missing})
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%d: %w", i+1, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// proxyConfig is what a table says. The error is about all that is wrong with its values.
+func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
+	p := proxy.Config{
+		Backends: c.To, Strip: c.Strip, Host: c.Host, Log: log,
+		MaxConns: c.MaxConns, Queue: c.Queue, KeepConns: c.KeepConns, Tries: c.Tries, MaxFails: c.MaxFails,
+	}
+	var errs []error
+	take := func(key, text string, into *time.Duration) {
+		if text == "" {
+			return
+		}
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil || d < 0:
+			errs = append(errs, fmt.Errorf("%s: %q is not a time; want one like \"30s\", or \"0s\" for none", key, text))
+		case d == 0:
+			*into = -1
+		default:
+			*into = d
+		}
+	}
+	take("connect-timeout", c.ConnectTimeout, &p.ConnectTimeout)
+	take("response-timeout", c.ResponseTimeout, &p.ResponseTimeout)
+	take("idle-timeout", c.IdleTimeout, &p.IdleTimeout)
+	take("total-timeout", c.TotalTimeout, &p.TotalTimeout)
+	take("tunnel-timeout", c.TunnelTimeout, &p.TunnelTimeout)
+	take("queue-timeout", c.QueueTimeout, &p.QueueTimeout)
+	take("keep-timeout", c.KeepTimeout, &p.KeepTimeout)
+	take("fail-time", c.FailTime, &p.FailTime)
+	var known bool
+	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
+		errs = append(errs, fmt.Errorf("forwarded: %q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
+	}
+	for _, text := range c.Trust {
+		net, err := netip.ParsePrefix(text)
+		if addr, bad := netip.ParseAddr(text); bad == nil {
+			net, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("trust: %q is neither an address nor a network like 10.0.0.0/8", text))
+		}
+		p.Trust = append(p.Trust, net)
+	}
+	if k := c.Check; k != nil {
+		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}
+		take("check.every", k.Every, &p.Check.Every)
+		take("check.timeout", k.Timeout, &p.Check.Timeout)
+	}
+	if f := c.FastCGI; f != nil {
+		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set}
+	}
+	return p, errors.Join(errs...)
+}
+
+// proxyStats are those of the backends of all sites.
+func (r *running) proxyStats() (all []proxy.BackendStats) {
+	if now := r.now.Load(); now != nil {
+		for _, p := range now.proxies {
+			all = append(all, p.Stats()...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads a program")
+	}
+	p, err := Load(Config{Dir: realDir(t, "testdata", "atomic")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := p.Atomics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{ // what each wait must name, in this order
+		"main.(*bank).move":   nil,
+		"main.(*bank).locks":  {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
+		"main.(*bank).calls":  {"main.(*bank).calls → main.main.1 → ", "Yield"},
+		"main.(*bank).blocks": {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
+		"main.(*bank).starts": nil,
+	}
+	for _, a := range found {
+		if strings.HasSuffix(a.Function, "unused") {
+			if !a.Unused {
+				t.Errorf("%+v, want one that is not in the program", a)
+			}
+			continue
+		}
+		names, known := want[a.Function]
+		if !known || a.Unused || (len(a.Waits) == 0) != (names == nil) {
+			t.Errorf("%+v, want waits that name %q", a, names)
+		}
+		text := strings.Join(a.Waits, "\n")
+		for _, name := range names {
+			if !strings.Contains(text, name) {
+				t.Errorf("%s: no %q in\n%s", a.Function, name, text)
+			}
+		}
+		delete(want, a.Function)
+	}
+	if len(want) > 0 {
+		t.Errorf("not looked into: %v", want)
+	}
+}
+
+func TestAtomicMarkElsewhereIsAnError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads a program")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":  "module x\n\ngo 1.25\n",
+		"main.go": "package main\n\n//capriccio:atomic\nvar x = 1\n\nfunc main() { println(x) }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := Load(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Atomics(); err == nil || !strings.Contains(err.Error(), "main.go:3") || !strings.Contains(err.Error(), "right above a function") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,239 @@
+package knot
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// What a handler needs that passes requests on to another server, and its responses back.
+
+// ErrNoHijack is what Hijack returns for a request that has no connection of its own.
+var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
+
+// RawPath is the path of the request target as it came, escapes and all; a view. "*" for OPTIONS *.
+func (x *Ctx) RawPath() []byte { return x.head.path.of(x.headBytes()) }
+
+// ReadyBody returns the body if its length is known and all of it has come with the head: a view that is good
+// until the next call that may park. The body counts as read then. ok is true too if there is none.
+func (x *Ctx) ReadyBody() (body []byte, ok bool) {
+	b := &x.body
+	if b.phase == bodyDone && b.err == nil {
+		return nil, true
+	}
+	if b.chunked || b.err != nil || b.left > int64(x.w-x.r) {
+		return nil, false
+	}
+	body = x.in[x.r : x.r+int(b.left)]
+	x.r += len(body)
+	b.owed = false
+	b.took(len(body))
+	return body, true
+}
+
+// WhenGone has fn called when the client has closed the connection, or its sending side, and for a request
+// of HTTP/2 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
+// neither park nor block. Call stop before the handler returns; a call of fn that has begun may still be under way then.
+func (x *Ctx) WhenGone(fn func()) (stop func()) {
+	if st := x.c.stream; st != nil {
+		off := context.AfterFunc(st.r.Context(), fn)
+		return func() { off() }
+	}
+	return watchPeer(x.c.nc, fn).stop
+}
+
+// CopyHeader is AddHeader for a line of a response that is passed on. Date and Server take the place of the
+// server's own; lines that are about the connection, or frame the body, are left out.
+func (x *Ctx) CopyHeader(name, value []byte) {
+	for _, ch := range name {
+		if !tokenByte[ch] {
+			return
+		}
+	}
+	switch {
+	case len(name) == 0, tokenIs(name, "connection"), tokenIs(name, "transfer-encoding"), tokenIs(name, "content-length"):
+		return
+	case tokenIs(name, "date"):
+		if x.resp.dated {
+			return
+		}
+		x.resp.dated = true
+	case tokenIs(name, "server"):
+		x.resp.named = true
+	}
+	x.resp.fields = appendField(x.resp.fields, viewString(name), viewString(value))
+}
+
+// Inform sends an informational response, 102 to 199, before the response itself. A client of HTTP/1.0 gets
+// none. It may park.
+func (x *Ctx) Inform(status int, lines ...Header) error {
+	if status < 102 || status > 199 || x.head.minor == 0 || x.resp.phase != respOpen {
+		return nil
+	}
+	x.out = append(x.out, statusLine(status)...)
+	for _, line := range lines {
+		if isToken(line.Name) {
+			x.out = appendField(x.out, line.Name, line.Value)
+		}
+	}
+	x.out = append(x.out, "\r\n"...)
+	return x.flush()
+}
+
+// SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
+// request: with the Content-Length that SetContentLength has declared, or none.
+func (x *Ctx) SendHead() error {
+	if x.resp.phase != respOpen {
+		return ErrSent
+	}
+	x.commit(x.resp.length)
+	x.resp.phase, x.resp.written = respDone, 0
+	return x.writeErr
+}
+
+// AddTrailer adds a line to the trailer of the response. The body is sent in chunks then; one whose length
+// was declared, and a client of HTTP/1.0, has no trailer. It may park.
+func (x *Ctx) AddTrailer(name, value string) error {
+	r := &x.resp
+	if !isToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
+		return nil
+	}
+	if r.phase == respOpen && r.length < 0 && x.head.minor > 0 && x.head.method != methodHead && !bodyless(r.status) {
+		if err := x.startStream(); err != nil {
+			return err
+		}
+	}
+	r.trailer = appendField(r.trailer, name, value)
+	return nil
+}
+
+// Hijack makes the connection the caller's: the server does not know it any more, and Shutdown does not
+// wait for it. It has no deadlines; rest is what the client has sent besides the request. The
+// access log has the request as a 101. x must not be used afterwards: return from the handler, or go on with nc.
+// What nc is may have OnReadable, as a *netpoll.Conn does, over TLS too: then it can wait without a task. It
+// fails, and nothing has changed, once the response has begun, and for requests of HTTP/2. It may park.
+func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
+	switch {
+	case x.c.stream != nil:
+		return nil, nil, ErrNoHijack
+	case x.resp.phase != respOpen:
+		return nil, nil, ErrSent
+	}
+	x.rejoin()
+	if err := x.flush(); err != nil { // responses to requests before this one
+		return nil, nil, err
+	}
+	c := x.c
+	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+		return nil, nil, err
+	}
+	rest = x.giveUp()
+	c.leave()
+	return c.nc, rest, nil
+}
+
+// A BodyApart reads the body of a request beside the handler that writes the response: on another task or
+// goroutine, one at a time.
+type BodyApart struct {
+	x, y    *Ctx       // the handler's; that which has the buffer and the state of the body meanwhile
+	reading task.Mutex // held by who reads
+	trailer []byte     // lines with their CR LF; guarded by reading
+	over    bool       // guarded by reading
+
+	control sync.Mutex
+	stopped bool // guarded by control
+}
+
+// BodyApart parts the body from the request: Body must not be used any more. A client that waits for 100
+// Continue gets it. End comes before the handler returns, or is done by the server then. It may park.
+func (x *Ctx) BodyApart() (*BodyApart, error) {
+	if x.body.owed {
+		if err := x.beforeRead(); err != nil {
+			return nil, err
+		}
+	}
+	b := &BodyApart{x: x, y: x.srv.borrow(x.c)}
+	y := b.y
+	rest := x.in[x.r:x.w]
+	if len(rest) > len(y.in) {
+		y.growIn(len(rest))
+	}
+	y.w = copy(y.in, rest)
+	x.r, x.w = x.bodyAt, x.bodyAt
+	y.body, x.body = x.body, body{}
+	y.resp.phase = respDone
+	y.apart, x.apart = b, b
+	return b, nil
+}
+
+// Read is that of Ctx.Body. It parks.
+func (b *BodyApart) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if b.over {
+		return 0, errReturned
+	}
+	return (*bodyReader)(b.y).Read(p)
+}
+
+// Trailer returns the lines of the trailer, each with its CR LF. It is for who has read io.EOF.
+func (b *BodyApart) Trailer() []byte {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	return b.trailer
+}
+
+// End interrupts a Read that waits, and gives the rest of the body back to the request. It is for
+// the handler. It may park.
+func (b *BodyApart) End() {
+	if !b.reading.TryLock() {
+		b.control.Lock()
+		b.stopped = true
+		b.x.c.nc.SetReadDeadline(long)
+		b.control.Unlock()
+		b.reading.Lock()
+	}
+	defer b.reading.Unlock()
+	if b.over {
+		return
+	}
+	b.over = true
+	x, y := b.x, b.y
+	if b.stopped {
+		x.c.clearRead()
+		if errors.Is(y.body.err, os.ErrDeadlineExceeded) || errors.Is(y.body.err, errReturned) {
+			y.body.err = nil // ours
+		}
+	}
+	rest := y.in[y.r:y.w]
+	if room := len(x.in) - x.w; room < len(rest) {
+		x.growIn(x.w + len(rest))
+	}
+	x.w += copy(x.in[x.w:], rest)
+	x.body, x.apart, y.apart, b.y = y.body, nil, nil, nil
+	giveBack(y)
+}
+
+// rejoin ends what BodyApart has begun, if nobody has.
+func (x *Ctx) rejoin() {
+	if x.apart != nil {
+		x.apart.End()
+	}
+}
+
+// arm sets the deadline for a read of the body, unless it was stopped.
+func (b *BodyApart) arm(x *Ctx) error {
+	b.control.Lock()
+	defer b.control.Unlock()
+	if b.stopped {
+		return errReturned
+	}
+	x.c.armRead(x.srv.limits.body)
+	return nil
+}

@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// A backend is one server that requests go to.
+type backend struct {
+	p                *Proxy
+	name             string // for logs and metrics: the address
+	network, address string
+	bit              uint64 // in masks of backends
+	pool             netpoll.Pool
+
+	// outstanding are the requests that are here, those that wait for a connection too; atomic.
+	outstanding atomic.Int64
+	// sick: checks say so; atomic.
+	sick atomic.Bool
+	// downUntil is when it may be tried again, in nanoseconds since 1970; 0: it may; atomic.
+	downUntil atomic.Int64
+
+	mu    sync.Mutex
+	fails int // in a row; guarded by mu
+	falls int // checks in a row that failed, or, below 0, succeeded; guarded by mu
+
+	counts counts
+}
+
+func (p *Proxy) newBackend(text string) (*backend, error) {
+	network, addr, err := address(text, p.FastCGI != nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{p: p, name: addr, network: network, address: addr}
+	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Dial: b.dial}
+	if p.KeepTimeout <= 0 || p.KeepConns <= 0 {
+		b.pool.IdleTimeout = time.Nanosecond
+	}
+	return b, nil
+}
+
+// An upstream is a connection to a backend. One request at a time has it.
+type upstream struct {
+	net.Conn
+	quiet interface{ Quiet() bool } // Conn, if it can tell
+	used  bool                      // it has had a request
+}
+
+// Loop is for the pool.
+func (u *upstream) Loop() *engine.Loop {
+	if on, ok := u.Conn.(interface{ Loop() *engine.Loop }); ok {
+		return on.Loop()
+	}
+	return nil
+}
+
+func (b *backend) dial(context.Context) (net.Conn, error) {
+	b.counts.dials.Add(1)
+	c, err := b.p.Dial(b.network, b.address, b.p.ConnectTimeout)
+	if err != nil {
+		return nil, err
+	}
+	u := &upstream{Conn: c}
+	u.quiet, _ = c.(interface{ Quiet() bool })
+	return u, nil
+}
+
+// enter takes up a request, and reports whether there is room for it.
+func (b *backend) enter() bool {
+	n := b.outstanding.Add(1)
+	if most := b.p.MaxConns; most > 0 && n > int64(most)+int64(b.p.Queue) {
+		b.outstanding.Add(-1)
+		return false
+	}
+	return true
+}
+
+// get returns a connection: one that rests and of which nothing has come since, or a new one. It parks.
+func (b *backend) get() (*upstream, error) {
+	ctx := context.Background()
+	if most := b.p.MaxConns; most > 0 && b.outstanding.Load() > int64(most) && b.p.QueueTimeout > 0 {
+		b.counts.queued.Add(1)
+		bounded, cancel := context.WithTimeout(ctx, b.p.QueueTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	for {
+		c, err := b.pool.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		u := c.(*upstream)
+		if !u.used || u.quiet == nil || u.quiet.Quiet() {
+			return u, nil
+		}
+		b.pool.Put(u, true) // the backend has closed it, or said something that nobody has asked for
+	}
+}
+
+// leave gives the connection back, if there is one, and ends what enter has begun.
+func (b *backend) leave(u *upstream, keep bool) {
+	if u != nil {
+		u.used = true
+		b.pool.Put(u, !keep)
+	}
+	b.outstanding.Add(-1)
+}
+
+// pick returns the backend with the fewest requests that is well and not in tried. If all are out for their failures, they count
+// as well: it might be the network. nil: none is left.
+func (p *Proxy) pick(tried uint64) *backend {
+	now := p.Now().UnixNano()
+	start := int(p.next.Add(1))
+	for _, desperate := range [...]bool{false, true} {
+		var best *backend
+		least := int64(0)
+		for i := range p.backends {
+			b := p.backends[(start+i)%len(p.backends)]
+			if tried&b.bit != 0 || b.sick.Load() || !desperate && b.downUntil.Load() > now {
+				continue
+			}
+			if n := b.outstanding.Load(); best == nil || n < least {
+				best, least = b, n
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}
+
+// worked notes that it has answered.
+func (b *backend) worked() {
+	if b.downUntil.Load() == 0 && b.fresh() {
+		return
+	}
+	b.mu.Lock()
+	b.fails = 0
+	was := b.downUntil.Swap(0)
+	b.mu.Unlock()
+	if was != 0 {
+		b.p.Log.Info("knot: a backend answers again", "backend", b.name)
+	}
+}
+
+// fresh reports whether there was no failure since it last worked.
+func (b *backend) fresh() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fails == 0
+}
+
+// failed notes that it has not.
+func (b *backend) failed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fails++
+	if b.p.MaxFails <= 0 || b.fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
+		return
+	}
+	if b.downUntil.Swap(b.p.Now().Add(b.p.FailTime).UnixNano()) == 0 {
+		b.p.Log.Warn("knot: a backend fails; it gets no requests for a while", "backend", b.name, "failures", b.fails, "for", b.p.FailTime)
+	}
+}
+
+// checked notes the outcome of a check.
+func (b *backend) checked(err error) {
+	c := b.p.Check
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		if b.falls = max(0, b.falls) + 1; b.falls == c.Fall && !b.sick.Swap(true) {
+			b.p.Log.Warn("knot: a backend is not well; it gets no requests", "backend", b.name, "error", err)
+		}
+		return
+	}
+	if b.falls = min(0, b.falls) - 1; -b.falls >= c.Rise && b.sick.Swap(false) {
+		b.p.Log.Info("knot: a backend is well again", "backend", b.name)
+	}
+}

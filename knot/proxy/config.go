@@ -1,0 +1,227 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// Defaults of Config.
+const (
+	DefaultConnectTimeout  = 5 * time.Second
+	DefaultResponseTimeout = 60 * time.Second
+	DefaultIdleTimeout     = 60 * time.Second
+	DefaultTunnelTimeout   = time.Hour
+	DefaultQueueTimeout    = 10 * time.Second
+	DefaultKeepTimeout     = 30 * time.Second
+	DefaultMaxConns        = 1000
+	DefaultQueue           = 1000
+	DefaultKeepConns       = 64
+	DefaultTries           = 3
+	DefaultMaxFails        = 3
+	DefaultFailTime        = 10 * time.Second
+	// MaxBackends is how many backends a Proxy has at most.
+	MaxBackends = 64
+)
+
+// Config says where requests go, and how. The zero value of each field but Backends is its default; a negative time
+// or number means none, or no limit.
+type Config struct {
+	// Backends are "http://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
+	// must answer alike: requests are spread over them, the next to who has the fewest under way.
+	Backends []string
+	// FastCGI, if not nil, says that they speak that, and not HTTP.
+	FastCGI *FastCGI
+	// Strip is taken off the beginning of the path: with "/api", "/api/users" becomes "/users".
+	Strip string
+	// Host is the Host of requests to backends: "" as the client has it, "backend" the address of the backend,
+	// anything else as it stands.
+	Host string
+	// Forwarded says how a backend is told of the client: ForwardedX (the default), ForwardedRFC, both, or none.
+	Forwarded Forwarded
+	// Trust are the addresses of proxies before this server. What others say of whom they forward for is dropped.
+	Trust []netip.Prefix
+
+	ConnectTimeout  time.Duration // until a connection stands
+	ResponseTimeout time.Duration // from the end of the request to the head of the response
+	IdleTimeout     time.Duration // between two pieces of a body, either way
+	TotalTimeout    time.Duration // for all of a request; 0: none
+	TunnelTimeout   time.Duration // without a byte in a tunnel, either way
+	QueueTimeout    time.Duration // of a request that waits for one of MaxConns
+
+	MaxConns    int           // requests and tunnels of a backend at a time
+	Queue       int           // requests that may wait for that; more get 503
+	KeepConns   int           // connections at rest, of each backend and loop
+	KeepTimeout time.Duration // at rest
+	// Tries is how many backends a request may be sent to: when one can't be reached, or, with methods that may be
+	// repeated (RFC 9110, 9.2.2), when its connection breaks before anything has come back.
+	Tries int
+
+	// MaxFails failures in a row (it can't be reached, breaks off or is late) take a backend out for FailTime, as
+	// long as others are left.
+	MaxFails int
+	FailTime time.Duration
+	// Check, if not nil, asks each backend now and then.
+	Check *Check
+
+	// Log gets changes of health, and what FastCGI programs write to stderr; nil: slog.Default.
+	Log *slog.Logger
+	// Dial makes connections; nil: netpoll.DialTimeout. It is called with ConnectTimeout.
+	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
+	// Now is the clock of FailTime; nil: time.Now.
+	Now func() time.Time
+}
+
+// Forwarded says which lines tell a backend of the client.
+type Forwarded uint8
+
+const (
+	ForwardedX    Forwarded = iota // X-Forwarded-For, -Proto and -Host
+	ForwardedRFC                   // Forwarded (RFC 7239)
+	ForwardedBoth                  // all of these
+	ForwardedNone                  // and what came with the request is dropped all the same
+)
+
+// A Check asks a backend whether it is well: GET Path must be answered with a status of 200 to 399. With FastCGI it must
+// take a connection.
+type Check struct {
+	Path    string        // "" is "/"
+	Host    string        // "": the address of the backend
+	Every   time.Duration // 0: 5 s
+	Timeout time.Duration // 0: 2 s
+	Fall    int           // failures in a row after which it gets no requests any more; 0: 2
+	Rise    int           // successes in a row after which it does again; 0: 1
+}
+
+// FastCGI says what a program is told (RFC 3875, 4.1).
+type FastCGI struct {
+	Root  string            // folder of the scripts, as the backend has it
+	Index string            // script of paths that end in a slash; "": index.php
+	Split string            // what the name of a script ends in; the rest of the path is PATH_INFO; "": .php
+	Set   map[string]string // further parameters
+}
+
+// set fills in what an operator leaves out.
+func def[T int | time.Duration](v *T, standard T) {
+	switch {
+	case *v == 0:
+		*v = standard
+	case *v < 0:
+		*v = 0
+	}
+}
+
+// New makes a Proxy. The error is about all that is wrong with the Config. Nothing is connected before the first
+// request, nor checked before Start.
+func New(c Config) (*Proxy, error) {
+	var errs []error
+	def(&c.ConnectTimeout, DefaultConnectTimeout)
+	def(&c.ResponseTimeout, DefaultResponseTimeout)
+	def(&c.IdleTimeout, DefaultIdleTimeout)
+	def(&c.TotalTimeout, 0)
+	def(&c.TunnelTimeout, DefaultTunnelTimeout)
+	def(&c.QueueTimeout, DefaultQueueTimeout)
+	def(&c.KeepTimeout, DefaultKeepTimeout)
+	def(&c.FailTime, DefaultFailTime)
+	def(&c.MaxConns, DefaultMaxConns)
+	def(&c.Queue, DefaultQueue)
+	def(&c.KeepConns, DefaultKeepConns)
+	def(&c.Tries, DefaultTries)
+	def(&c.MaxFails, DefaultMaxFails)
+	c.Tries = max(1, c.Tries)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Dial == nil {
+		c.Dial = netpoll.DialTimeout
+	}
+	if c.Strip != "" && (c.Strip[0] != '/' || c.Strip == "/" || strings.HasSuffix(c.Strip, "/")) {
+		errs = append(errs, fmt.Errorf("%q can't be stripped; want a path like /api, without a slash at its end", c.Strip))
+	}
+	if c.Host != "" && c.Host != "backend" && knot.CheckHeader("X-Host", c.Host) != nil {
+		errs = append(errs, fmt.Errorf("%q is not a host", c.Host))
+	}
+	if k := c.Check; k != nil {
+		own := *k
+		c.Check = &own
+		own.defaults()
+		*c.Check = own
+		if own.Path[0] != '/' || strings.ContainsAny(own.Path, " \r\n") {
+			errs = append(errs, fmt.Errorf("%q is not a path to check", own.Path))
+		}
+	}
+	var w wire = http1{}
+	if c.FastCGI != nil {
+		f, err := newFastCGI(*c.FastCGI)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		w = f
+	}
+	p := &Proxy{Config: c, wire: w}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	switch n := len(c.Backends); {
+	case n == 0:
+		errs = append(errs, errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock"))
+	case n > MaxBackends:
+		errs = append(errs, fmt.Errorf("there are %d backends; want %d at most", n, MaxBackends))
+	}
+	for i, text := range c.Backends {
+		b, err := p.newBackend(text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, other := range p.backends {
+			if other.name == b.name {
+				errs = append(errs, fmt.Errorf("the backend %s is there twice", text))
+			}
+		}
+		b.bit = 1 << (i % MaxBackends)
+		p.backends = append(p.backends, b)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// address takes a backend apart.
+func address(text string, fastCGI bool) (network, addr string, err error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		if path == "" || len(path) > 107 {
+			return "", "", fmt.Errorf("backend %q: want the path of a socket behind unix:, of 107 bytes at most", text)
+		}
+		return "unix", path, nil
+	}
+	rest, ok := strings.CutPrefix(text, "http://")
+	if strings.HasPrefix(text, "https://") {
+		return "", "", fmt.Errorf("backend %q: backends are reached without TLS, by http:// or unix:", text)
+	}
+	if fastCGI {
+		if ok {
+			return "", "", fmt.Errorf("backend %q: want host:port or unix:/path of a FastCGI server", text)
+		}
+		rest, ok = text, true
+	}
+	host, port, err := net.SplitHostPort(rest)
+	if !ok || err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/?#@ ") {
+		want := "http://host:port or unix:/path"
+		if fastCGI {
+			want = "host:port or unix:/path"
+		}
+		return "", "", fmt.Errorf("backend %q: want %s; a path is not part of it (see strip)", text, want)
+	}
+	return "tcp", rest, nil
+}

@@ -1,0 +1,16 @@
+// Package proxy passes requests of a knot.Server on to other servers and their responses back: to backends
+// that speak HTTP/1.1 (RFC 9110, 7.6; RFC 9112) or FastCGI, over TCP or unix sockets.
+//
+//	request ─→ pick a backend ─→ connection of its own loop ─→ send ─→ head of the response ─→ body
+//	               ↑                                             │            (101: a tunnel)
+//	               └──── another try, if nothing can have happened ────┘
+//
+// Serve runs in the request's task, or the goroutine of a request of HTTP/2; a second task sends a body that has not
+// come with its head. Both directions go through buffers of fixed size: who reads slowly holds up
+// who writes. What both sides may understand differently is refused, in requests by package knot, in
+// responses by knot.ResponseHead. A tunnel (WebSocket) that is silent holds neither task nor buffer.
+//
+// The wait for a backend is a place in the blocking graph, by route: a backend that slows down holds up its own routes, and
+// the scheduler keeps others free (docs/resource-scheduling.md, section 7). What may wait is bounded
+// besides: by connections and queue of each backend.
+package proxy

@@ -1,0 +1,349 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+const (
+	firstBuffer = 8 << 10   // for the head, and what comes with it
+	largeBuffer = 64 << 10  // for long bodies
+	headBuffer  = 128 << 10 // what a head may grow the buffer to
+)
+
+var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+
+// A wire is a protocol that backends speak. Its methods never park.
+type wire interface {
+	// request appends the request to e.out, with its body if that is ready.
+	request(e *exchange, body []byte, ready bool) error
+	// frame appends a piece of the body, finish its end.
+	frame(e *exchange, out, piece []byte) []byte
+	finish(e *exchange, out, trailer []byte) []byte
+	// head looks for the head of a response in what has come, and takes it.
+	head(e *exchange) (whole bool, err error)
+	// next takes the next piece of the body, a view, from what has come; used bytes are gone for good. io.EOF ends it.
+	next(e *exchange) (piece []byte, used int, err error)
+	// ended is what the end of the connection means inside of a body.
+	ended(e *exchange) error
+	// reusable reports whether the connection may have another request, after the end of the body.
+	reusable(e *exchange) bool
+}
+
+// An exchange is a request on its way. Fields without a word are of the task that serves it.
+type exchange struct {
+	p      *Proxy
+	x      *knot.Ctx
+	b      *backend
+	u      *upstream
+	method string
+	until  time.Time // for all of it; zero: no limit
+	stop   *stopper
+
+	content    []byte // of the request, if that is ready
+	ready      bool   // it is, or there is none
+	repeatable bool   // the method may be repeated
+	bodyTaken  bool   // the request can't be sent again
+	used       bool   // the connection has had requests before
+	upgrade    bool   // it asks for another protocol
+	chunked    bool   // so is the body that is sent
+	taken      bool   // a tunnel has the connection
+
+	out  []byte // to be sent
+	in   []byte // in[r:w] has come and has not been used
+	r, w int
+	own  []byte             // in, at first
+	big  *[largeBuffer]byte // in, for long bodies
+	res  knot.ResponseHead
+	body knot.ResponseBody
+	rec  records // of FastCGI
+
+	apart   *knot.BodyApart // while another task sends the body
+	sending task.WaitGroup
+	done    atomic.Bool   // that task has ended; atomic
+	sent    bool          // all of the body has been; written by that task, read after sending.Wait
+	moved   atomic.Int64  // when that task last sent something, in nanoseconds since 1970; atomic
+	trailer []knot.Header // of the response
+}
+
+var exchanges = sync.Pool{New: func() any { return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10)} }}
+
+func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
+	e.p, e.x, e.method = p, x, x.Method()
+	e.in, e.stop = e.own, &stopper{}
+	e.content, e.ready = x.ReadyBody()
+	if p.TotalTimeout > 0 {
+		e.until = time.Now().Add(p.TotalTimeout)
+	}
+	switch e.method {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
+		e.repeatable = true
+	}
+}
+
+// end drops what a pooled exchange must not hold.
+func (e *exchange) end() {
+	if e.big != nil {
+		largeBuffers.Put(e.big)
+	}
+	if said := e.rec.stderr; len(said) > 0 {
+		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", strings.TrimSpace(string(said)))
+	}
+	own, out, res := e.own, e.out[:0], e.res
+	if cap(out) > largeBuffer {
+		out = nil
+	}
+	clear(e.trailer)
+	e.p, e.x, e.b, e.u, e.stop, e.method, e.until = nil, nil, nil, nil, nil, "", time.Time{}
+	e.content, e.trailer, e.big, e.in = nil, e.trailer[:0], nil, nil
+	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
+	e.own, e.out, e.res, e.rec = own, out, res, records{}
+}
+
+// A stopper ends the waits for a backend when there is no point in them any more.
+type stopper struct {
+	mu  sync.Mutex
+	u   *upstream // guarded by mu
+	why error     // guarded by mu
+}
+
+// past is a deadline that has passed for certain.
+var past = time.Unix(1, 0)
+
+// gone is called when the client has gone, from anywhere.
+func (s *stopper) gone() { s.stop(errGone) }
+
+func (s *stopper) stop(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.why = cmp.Or(s.why, why)
+	if s.u != nil {
+		s.u.SetDeadline(past)
+	}
+}
+
+// attach makes u, which may be nil, the connection that is waited for, and tells why not.
+func (s *stopper) attach(u *upstream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.u = u
+	return s.why
+}
+
+// arm sets a deadline, unless there is no point in waiting.
+func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {
+	var by time.Time
+	if limit > 0 {
+		by = time.Now().Add(limit)
+	}
+	if !e.until.IsZero() && (by.IsZero() || e.until.Before(by)) {
+		by = e.until
+	}
+	e.stop.mu.Lock()
+	defer e.stop.mu.Unlock()
+	if e.stop.why != nil {
+		return e.stop.why
+	}
+	return set(by)
+}
+
+// try sends the request to b and the response back.
+func (e *exchange) try(b *backend) error {
+	e.b, e.u, e.used = b, nil, false
+	u, err := b.get()
+	if err != nil {
+		b.leave(nil, false)
+		if errors.Is(err, context.DeadlineExceeded) && b.p.QueueTimeout > 0 && !errors.As(err, new(*net.OpError)) {
+			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
+		}
+		status := knot.Status(502)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = 504
+		}
+		return &failure{status: status, cause: CauseConnect, backend: b.name, err: err, unsent: true}
+	}
+	e.u, e.used = u, u.used
+	e.r, e.w, e.sent = 0, 0, true
+	e.rec = records{stderr: e.rec.stderr}
+	keep := false
+	defer func() {
+		e.join()
+		e.stop.attach(nil)
+		if !e.taken {
+			b.leave(u, keep)
+		}
+	}()
+	if why := e.stop.attach(u); why != nil {
+		return e.broken(why, true, true)
+	}
+	if err := e.send(); err != nil {
+		return err
+	}
+	if err := e.receiveHead(); err != nil || e.taken {
+		return err
+	}
+	b.counts.status[e.res.Status/100].Add(1)
+	b.worked()
+	if err := e.passBack(); err != nil {
+		return err
+	}
+	e.join()
+	keep = e.sent && e.r == e.w && e.p.wire.reusable(e)
+	return nil
+}
+
+// send sends the request, and begins to send its body if that has not come yet.
+func (e *exchange) send() error {
+	e.out = e.out[:0]
+	if err := e.p.wire.request(e, e.content, e.ready); err != nil {
+		return err
+	}
+	if err := e.arm(e.u.SetWriteDeadline, e.p.IdleTimeout); err != nil {
+		return e.broken(err, true, true)
+	}
+	if n, err := e.u.Write(e.out); err != nil {
+		return e.broken(err, n == 0, true)
+	}
+	if e.ready {
+		return nil
+	}
+	apart, err := e.x.BodyApart()
+	if err != nil {
+		return err
+	}
+	e.apart, e.bodyTaken, e.sent = apart, true, false
+	e.done.Store(false)
+	e.sending.Add(1)
+	spawn(e.sendBody)
+	return nil
+}
+
+// sendBody sends what has not come with the head, beside the task that waits for the response.
+func (e *exchange) sendBody() {
+	defer e.sending.Done()
+	defer e.done.Store(true)
+	buf := largeBuffers.Get().(*[largeBuffer]byte)
+	defer largeBuffers.Put(buf)
+	var out []byte
+	for {
+		n, err := e.apart.Read(buf[:largeBuffer/2])
+		out = out[:0]
+		if n > 0 {
+			out = e.p.wire.frame(e, out, buf[:n])
+		}
+		if err == io.EOF {
+			out = e.p.wire.finish(e, out, e.apart.Trailer())
+		} else if err != nil {
+			e.stop.stop(&clientError{err})
+			return
+		}
+		if e.arm(e.u.SetWriteDeadline, e.p.IdleTimeout) != nil {
+			return
+		}
+		if _, werr := e.u.Write(out); werr != nil {
+			return // there may be a response all the same; the reader finds out
+		}
+		if e.moved.Store(time.Now().UnixNano()); err == io.EOF {
+			e.sent = true
+			return
+		}
+	}
+}
+
+// A clientError is one of the client's body.
+type clientError struct{ err error }
+
+func (e *clientError) Error() string { return e.err.Error() }
+func (e *clientError) Unwrap() error { return e.err }
+
+// join ends the task that sends the body, if there is one.
+func (e *exchange) join() {
+	if e.apart == nil {
+		return
+	}
+	if !e.done.Load() {
+		e.stop.stop(errOver)
+	}
+	e.apart.End()
+	e.sending.Wait()
+	e.apart = nil
+}
+
+// fill reads more. It waits for limit, or as long as the request's body makes progress.
+func (e *exchange) fill(limit time.Duration) error {
+	if e.r == e.w {
+		e.r, e.w = 0, 0
+	}
+	if e.w == len(e.in) && e.r > 0 {
+		e.w = copy(e.in, e.in[e.r:e.w])
+		e.r = 0
+	}
+	if e.w == len(e.in) {
+		if len(e.in) >= headBuffer {
+			return e.malformed(errTooLong)
+		}
+		bigger := make([]byte, 2*len(e.in))
+		copy(bigger, e.in)
+		e.in = bigger
+	}
+	for {
+		began := time.Now()
+		if err := e.arm(e.u.SetReadDeadline, limit); err != nil {
+			return err
+		}
+		n, err := e.u.Read(e.in[e.w:])
+		e.w += n
+		switch {
+		case n > 0:
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began.UnixNano() && (e.until.IsZero() || time.Now().Before(e.until)):
+			continue
+		case err == nil:
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
+
+// errOver stops who sends a body to a backend that has answered.
+var errOver = errors.New("the backend has answered")
+
+var errTooLong = errors.New("a head or a line of framing is too long")
+
+// broken says what an error of the connection means.
+func (e *exchange) broken(err error, unsent, silent bool) error {
+	e.stop.mu.Lock()
+	why := e.stop.why
+	e.stop.mu.Unlock()
+	var client *clientError
+	var already *failure
+	switch {
+	case errors.As(why, &client):
+		return client.err
+	case why != nil:
+		return &failure{status: statusGone, cause: CauseGone, backend: e.b.name, err: errGone}
+	case errors.As(err, &already):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{status: 504, cause: CauseTimeout, backend: e.b.name, err: err}
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return &failure{status: 502, cause: CauseBroken, backend: e.b.name, err: err, unsent: unsent, silent: silent}
+}
+
+// malformed is the failure for what is no response.
+func (e *exchange) malformed(err error) error {
+	return &failure{status: 502, cause: CauseMalformed, backend: e.b.name, err: err}
+}

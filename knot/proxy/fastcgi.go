@@ -1,0 +1,321 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// fastCGI is FastCGI 1.0, one request at a time on a connection, which is kept.
+type fastCGI struct {
+	FastCGI
+	set []string // names of Set, in order
+}
+
+// Types of records, and what a record is.
+const (
+	fcgiBegin  = 1
+	fcgiEnd    = 3
+	fcgiParams = 4
+	fcgiStdin  = 5
+	fcgiStdout = 6
+	fcgiStderr = 7
+
+	fcgiHeader = 8
+	// fcgiMost is the most content that we put into a record, in bytes.
+	fcgiMost = 65528
+	// stderrMost is how much a program may say for the log, for one request, in bytes.
+	stderrMost = 4 << 10
+)
+
+// records is the state of reading them.
+type records struct {
+	kind      byte
+	left, pad int    // bytes of content and of padding still to come
+	last      []byte // content of fcgiEnd
+	over      bool   // fcgiEnd has come
+	status    byte   // the protocol status that it gave
+	head      []byte // output of the program until its head is whole
+	rest      []byte // ... what came with it
+	stderr    []byte
+}
+
+func newFastCGI(f FastCGI) (wire, error) {
+	f.Index, f.Split = cmp.Or(f.Index, "index.php"), cmp.Or(f.Split, ".php")
+	if f.Root == "" || f.Root[0] != '/' {
+		return nil, fmt.Errorf("root of FastCGI: %q is not the absolute path of the folder of the scripts", f.Root)
+	}
+	if strings.Contains(f.Index, "/") {
+		return nil, fmt.Errorf("index of FastCGI: %q is not the name of a script", f.Index)
+	}
+	f.Root = strings.TrimRight(f.Root, "/")
+	return &fastCGI{f, slices.Sorted(maps.Keys(f.Set))}, nil
+}
+
+func appendRecord(out []byte, kind byte, content []byte) []byte {
+	return append(append(out, 1, kind, 0, 1, byte(len(content)>>8), byte(len(content)), 0, 0), content...)
+}
+
+// appendStream appends content as records, and the empty one that ends it if that is all.
+func appendStream(out []byte, kind byte, content []byte, ends bool) []byte {
+	for len(content) > 0 {
+		n := min(len(content), fcgiMost)
+		out = appendRecord(out, kind, content[:n])
+		content = content[n:]
+	}
+	if ends {
+		out = appendRecord(out, kind, nil)
+	}
+	return out
+}
+
+func appendParam(b []byte, name, value string) []byte {
+	for _, n := range [2]int{len(name), len(value)} {
+		if n < 128 {
+			b = append(b, byte(n))
+		} else {
+			b = binary.BigEndian.AppendUint32(b, uint32(n)|1<<31)
+		}
+	}
+	return append(append(b, name...), value...)
+}
+
+// request implements wire.
+func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
+	length := int64(len(body))
+	if !ready {
+		if length = e.x.ContentLength(); length < 0 {
+			return knot.Status(411) // programs are told the length first
+		}
+	}
+	params := f.params(make([]byte, 0, 1<<10), e, length)
+	e.out = appendRecord(e.out, fcgiBegin, []byte{0, 1, 1, 0, 0, 0, 0, 0}) // responder, keep the connection
+	e.out = appendStream(e.out, fcgiParams, params, true)
+	if ready {
+		e.out = appendStream(e.out, fcgiStdin, body, true)
+	}
+	return nil
+}
+
+// script splits a path into the name of a script and what follows it. Other paths are for the index.
+func (f *fastCGI) script(path string) (name, info string) {
+	for at := 0; ; {
+		i := strings.Index(path[at:], f.Split)
+		if i < 0 {
+			break
+		}
+		if at += i + len(f.Split); at == len(path) || path[at] == '/' {
+			return path[:at], path[at:]
+		}
+	}
+	if strings.HasSuffix(path, "/") {
+		return path + f.Index, ""
+	}
+	return "/" + f.Index, path
+}
+
+func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
+	x := e.x
+	path := x.Path()
+	if s := e.p.Strip; s != "" && strings.HasPrefix(path, s) && (len(path) == len(s) || path[len(s)] == '/') {
+		path = cmp.Or(path[len(s):], "/")
+	}
+	name, info := f.script(path)
+	add := func(name, value string) { b = appendParam(b, name, value) }
+	add("GATEWAY_INTERFACE", "CGI/1.1")
+	add("SERVER_SOFTWARE", "knot")
+	add("SERVER_PROTOCOL", "HTTP/1."+strconv.Itoa(min(x.ProtoMinor(), 1)))
+	add("REQUEST_METHOD", e.method)
+	add("REQUEST_URI", x.Target())
+	add("QUERY_STRING", x.Query())
+	add("DOCUMENT_ROOT", f.Root)
+	add("DOCUMENT_URI", path)
+	add("SCRIPT_NAME", name)
+	add("SCRIPT_FILENAME", f.Root+name)
+	if info != "" {
+		add("PATH_INFO", info)
+		add("PATH_TRANSLATED", f.Root+info)
+	}
+	add("REDIRECT_STATUS", "200") // PHP wants to see that a server calls it
+	host, port, scheme := x.Host(), "80", "http"
+	if x.TLS() != nil {
+		port, scheme = "443", "https"
+		add("HTTPS", "on")
+	}
+	add("REQUEST_SCHEME", scheme)
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		host, port = h, cmp.Or(p, port)
+	}
+	add("SERVER_NAME", host)
+	add("SERVER_PORT", port)
+	add("REMOTE_ADDR", x.RemoteHost())
+	if _, p, err := net.SplitHostPort(x.RemoteAddr().String()); err == nil {
+		add("REMOTE_PORT", p)
+	}
+	if user := x.User(); user != "" {
+		add("REMOTE_USER", user)
+		add("AUTH_TYPE", "Basic")
+	}
+	if length > 0 || e.method == "POST" || e.method == "PUT" || e.method == "PATCH" {
+		add("CONTENT_LENGTH", strconv.FormatInt(length, 10))
+	}
+	add("CONTENT_TYPE", x.Header("Content-Type"))
+	b = f.headerParams(b, e)
+	for _, name := range f.set {
+		add(name, f.Set[name])
+	}
+	return b
+}
+
+// headerParams adds the lines of the header as HTTP_NAME. Left out is what a program would take for something else:
+// Proxy, which libraries take for a setting, and names that are not made of letters, digits and dashes,
+// which would look like others.
+func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
+	trusted := e.p.trusts(e.x)
+	named := connectionNames(nil, e.x.EachHeader)
+	var seen []string
+	e.x.EachHeader(func(name, _ []byte) bool {
+		if hopByHop(name) || contains(named, name) || !trusted && aboutClient(name) || is(name, "proxy") || is(name, "content-length") || is(name, "content-type") {
+			return true
+		}
+		key := "HTTP_"
+		for _, ch := range name {
+			switch {
+			case 'a' <= ch && ch <= 'z':
+				ch -= 'a' - 'A'
+			case 'A' <= ch && ch <= 'Z', '0' <= ch && ch <= '9':
+			case ch == '-':
+				ch = '_'
+			default:
+				return true
+			}
+			key += string(rune(ch))
+		}
+		if slices.Contains(seen, key) {
+			return true
+		}
+		seen = append(seen, key)
+		value := joinLines(e.x, strings.ToLower(string(name)))
+		if key == "HTTP_COOKIE" {
+			value = bytes.ReplaceAll(value, []byte(", "), []byte("; "))
+		}
+		b = appendParam(b, key, string(value))
+		return true
+	})
+	return b
+}
+
+// frame implements wire.
+func (*fastCGI) frame(_ *exchange, out, piece []byte) []byte {
+	return appendStream(out, fcgiStdin, piece, false)
+}
+
+// finish implements wire.
+func (*fastCGI) finish(_ *exchange, out, _ []byte) []byte {
+	return appendStream(out, fcgiStdin, nil, true)
+}
+
+var (
+	errNoRecord  = errors.New("it sends what is no record of FastCGI")
+	errNoAnswer  = errors.New("the program has ended without a response")
+	errRefusedBy = errors.New("the program refuses the request")
+)
+
+// take takes the next piece of output from b; io.EOF: the request has ended.
+func (r *records) take(b []byte) (piece []byte, used int, err error) {
+	for {
+		rest := b[used:]
+		switch {
+		case r.left > 0:
+			n := min(r.left, len(rest))
+			r.left -= n
+			used += n
+			switch part := rest[:n]; r.kind {
+			case fcgiStdout:
+				if n > 0 {
+					return part, used, nil
+				}
+			case fcgiStderr:
+				r.stderr = append(r.stderr, part[:min(n, stderrMost-len(r.stderr))]...)
+			case fcgiEnd:
+				r.last = append(r.last, part...)
+			}
+			if r.left > 0 {
+				return nil, used, nil
+			}
+		case r.pad > 0:
+			n := min(r.pad, len(rest))
+			r.pad -= n
+			if used += n; r.pad > 0 {
+				return nil, used, nil
+			}
+		case r.kind == fcgiEnd:
+			r.over, r.status = true, r.last[4]
+			if r.status != 0 {
+				return nil, used, fmt.Errorf("%w (protocol status %d)", errRefusedBy, r.status)
+			}
+			return nil, used, io.EOF
+		case len(rest) < fcgiHeader:
+			return nil, used, nil
+		default:
+			r.kind, r.left, r.pad = rest[1], int(rest[4])<<8|int(rest[5]), int(rest[6])
+			used += fcgiHeader
+			ok := r.kind == fcgiStdout || r.kind == fcgiStderr || r.kind == fcgiEnd && r.left == 8
+			if rest[0] != 1 || rest[2] != 0 || rest[3] != 1 || !ok {
+				return nil, used, errNoRecord
+			}
+		}
+	}
+}
+
+// head implements wire.
+func (f *fastCGI) head(e *exchange) (bool, error) {
+	r := &e.rec
+	for {
+		piece, used, err := r.take(e.in[e.r:e.w])
+		e.r += used
+		if len(piece) > 0 {
+			r.head = append(r.head, piece...)
+			whole, err := e.res.ParseCGI(r.head)
+			if whole {
+				r.rest = r.head[e.res.Size:]
+				e.res.Size = 0
+			}
+			if whole || err != nil {
+				return whole, err
+			}
+			continue
+		}
+		switch {
+		case err == io.EOF:
+			return false, errNoAnswer
+		case err != nil || used == 0:
+			return false, err
+		}
+	}
+}
+
+// next implements wire.
+func (f *fastCGI) next(e *exchange) (piece []byte, used int, err error) {
+	if rest := e.rec.rest; len(rest) > 0 {
+		e.rec.rest = nil
+		return rest, 0, nil
+	}
+	return e.rec.take(e.in[e.r:e.w])
+}
+
+// ended implements wire.
+func (*fastCGI) ended(*exchange) error { return io.ErrUnexpectedEOF }
+
+// reusable implements wire.
+func (*fastCGI) reusable(e *exchange) bool { return e.rec.over && e.rec.status == 0 }

@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+func (k *Check) defaults() {
+	k.Path = cmp.Or(k.Path, "/")
+	def(&k.Every, 5*time.Second)
+	def(&k.Timeout, 2*time.Second)
+	def(&k.Fall, 2)
+	def(&k.Rise, 1)
+	k.Every, k.Timeout = max(k.Every, time.Millisecond), max(k.Timeout, time.Millisecond)
+	k.Fall, k.Rise = max(k.Fall, 1), max(k.Rise, 1)
+}
+
+// Start begins to check the backends, if Config.Check says so, on goroutines that Close ends.
+func (p *Proxy) Start() {
+	if p.Check == nil {
+		return
+	}
+	for _, b := range p.backends {
+		p.checks.Add(1)
+		go func() {
+			defer p.checks.Done()
+			tick := time.NewTicker(p.Check.Every)
+			defer tick.Stop()
+			for {
+				err := b.check(p.ctx)
+				if p.ctx.Err() != nil {
+					return
+				}
+				b.checked(err)
+				select {
+				case <-tick.C:
+				case <-p.ctx.Done():
+					return
+				}
+			}
+		}()
+	}
+}
+
+// Close ends checks, and connections at rest. Requests under way go on.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.checks.Wait()
+	for _, b := range p.backends {
+		b.pool.Close()
+	}
+}
+
+// check asks once. It uses nothing of the runtime's, so that it works when that stands still, and blocks.
+func (b *backend) check(ctx context.Context) error {
+	k := b.p.Check
+	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, b.network, b.address)
+	if err != nil || b.p.FastCGI != nil {
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: knot-check\r\nConnection: close\r\n\r\n", k.Path, cmp.Or(k.Host, b.host())); err != nil {
+		return err
+	}
+	var head knot.ResponseHead
+	buf := make([]byte, 0, 4096)
+	for {
+		whole, err := head.Parse(buf)
+		switch {
+		case err != nil:
+			return err
+		case whole && head.Status < 200:
+			buf = append(buf[:0], buf[head.Size:]...)
+			continue
+		case whole && head.Status < 400:
+			return nil
+		case whole:
+			return fmt.Errorf("GET %s has status %d; want 200 to 399", k.Path, head.Status)
+		}
+		part := make([]byte, 4096)
+		n, err := c.Read(part)
+		if n == 0 {
+			return cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		buf = append(buf, part[:n]...)
+	}
+}
+
+// host is what it is called in a Host line.
+func (b *backend) host() string {
+	if b.network == "unix" {
+		return "localhost"
+	}
+	return b.address
+}

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"io"
+	"strconv"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// http1 is HTTP/1.1.
+type http1 struct{}
+
+// request implements wire.
+func (http1) request(e *exchange, body []byte, ready bool) error {
+	x, p := e.x, e.p
+	out := append(append(append(e.out, e.method...), ' '), p.target(x)...)
+	out = append(out, " HTTP/1.1\r\nHost: "...)
+	switch host := x.HostBytes(); {
+	case p.Host == "backend", p.Host == "" && len(host) == 0:
+		out = append(out, e.b.host()...)
+	case p.Host == "":
+		out = append(out, host...)
+	default:
+		out = append(out, p.Host...)
+	}
+	out = append(out, "\r\n"...)
+	named := connectionNames(nil, x.EachHeader)
+	e.upgrade = false
+	if upgrade := x.HeaderBytes("Upgrade"); upgrade != nil && x.ProtoMinor() > 0 && contains(named, []byte("upgrade")) && mayUpgrade(upgrade) {
+		e.upgrade = true
+		out = append(append(append(out, "Connection: Upgrade\r\nUpgrade: "...), upgrade...), "\r\n"...)
+	}
+	trusted := p.trusts(x)
+	x.EachHeader(func(name, value []byte) bool {
+		switch {
+		case hopByHop(name), contains(named, name), is(name, "host"), is(name, "content-length"), is(name, "expect"), is(name, "via"):
+			return true
+		case aboutClient(name):
+			if !trusted || p.Forwarded != ForwardedNone && !is(name, "x-real-ip") && !is(name, "x-forwarded-port") {
+				return true // what is known of it is added below
+			}
+		case e.method == "OPTIONS" && is(name, "max-forwards"):
+			if n, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				value = strconv.AppendUint(nil, n-1, 10) // 0 was not passed on
+			}
+		}
+		out = appendLine(out, text(name), value)
+		return true
+	})
+	if te := x.HeaderBytes("TE"); te != nil && is(te, "trailers") {
+		out = append(out, "TE: trailers\r\nConnection: TE\r\n"...)
+	}
+	out = append(out, "Via: "...)
+	x.EachHeader(func(name, value []byte) bool {
+		if is(name, "via") {
+			out = append(append(out, value...), ", "...)
+		}
+		return true
+	})
+	out = append(out, "1."...)
+	out = append(strconv.AppendInt(out, int64(x.ProtoMinor()), 10), " knot\r\n"...)
+	out = p.appendForwarded(out, x, trusted)
+	e.chunked = !ready && x.ContentLength() < 0
+	switch {
+	case e.chunked:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	case !ready:
+		out = append(strconv.AppendInt(append(out, "Content-Length: "...), x.ContentLength(), 10), "\r\n"...)
+	case len(body) > 0 || e.method == "POST" || e.method == "PUT" || e.method == "PATCH":
+		out = append(strconv.AppendInt(append(out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
+	}
+	e.out = append(append(out, "\r\n"...), body...)
+	return nil
+}
+
+// frame implements wire.
+func (http1) frame(e *exchange, out, piece []byte) []byte {
+	if !e.chunked {
+		return append(out, piece...)
+	}
+	out = append(strconv.AppendInt(out, int64(len(piece)), 16), "\r\n"...)
+	return append(append(out, piece...), "\r\n"...)
+}
+
+// finish implements wire.
+func (http1) finish(e *exchange, out, trailer []byte) []byte {
+	if !e.chunked {
+		return out
+	}
+	return append(append(append(out, "0\r\n"...), trailer...), "\r\n"...)
+}
+
+// head implements wire.
+func (http1) head(e *exchange) (bool, error) { return e.res.Parse(e.in[e.r:e.w]) }
+
+// next implements wire.
+func (http1) next(e *exchange) (piece []byte, used int, err error) {
+	return e.body.Next(e.in[e.r:e.w], func(name, value []byte) {
+		e.trailer = append(e.trailer, knot.Header{Name: string(name), Value: string(value)})
+	})
+}
+
+// ended implements wire.
+func (http1) ended(e *exchange) error {
+	if e.body.UntilClose {
+		return nil
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// reusable implements wire.
+func (http1) reusable(e *exchange) bool {
+	return e.body.Done() && !e.body.UntilClose && e.res.Persistent()
+}
+
+// text is b as a string that is not kept.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func appendLine(out []byte, name string, value []byte) []byte {
+	out = append(append(append(out, name...), ": "...), value...)
+	return append(out, "\r\n"...)
+}

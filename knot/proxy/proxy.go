@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A Proxy passes requests on to backends. Made by New. Serve may be called by any number of tasks and goroutines.
+type Proxy struct {
+	Config   // with the defaults; not to be changed
+	wire     wire
+	backends []*backend
+	next     atomic.Uint32 // where pick begins
+	ctx      context.Context
+	cancel   context.CancelFunc
+	checks   sync.WaitGroup
+}
+
+// A failure is why a request could not be passed on, or its response not be passed back.
+type failure struct {
+	status  knot.Status
+	cause   Cause
+	backend string
+	err     error
+	unsent  bool // the backend can't have acted upon the request
+	silent  bool // nothing has come back
+}
+
+func (f *failure) Error() string {
+	if f.backend == "" {
+		return fmt.Sprintf("proxy: %v", f.err)
+	}
+	return fmt.Sprintf("proxy: backend %s: %s: %v", f.backend, f.cause, f.err)
+}
+
+// Unwrap lets the server find the status.
+func (f *failure) Unwrap() []error { return []error{f.status, f.err} }
+
+var (
+	errNoBackend = errors.New("no backend is well")
+	errQueueFull = errors.New("as many requests wait as may")
+	errQueued    = errors.New("waited too long for a connection")
+	errGone      = errors.New("the client has gone")
+)
+
+// statusGone is what the access log has for a client that has not waited for the answer, as that of nginx.
+const statusGone knot.Status = 499
+
+// Serve is the handler. An error of it is for the server to answer and log: 502 if a backend can't be reached, breaks off
+// or says what is no response, 503 if none is well or too many requests wait for one, 504 if it is late. It parks.
+func (p *Proxy) Serve(x *knot.Ctx) error {
+	if handled, err := refuse(x); handled {
+		return err
+	}
+	e := exchanges.Get().(*exchange)
+	e.begin(p, x)
+	stop := x.WhenGone(e.stop.gone)
+	err := e.serve()
+	if !e.taken {
+		stop()
+	}
+	e.end()
+	exchanges.Put(e)
+	return err
+}
+
+// refuse answers what is not for backends.
+func refuse(x *knot.Ctx) (handled bool, err error) {
+	switch x.Method() {
+	case "TRACE": // it would show what was added on the way
+		return true, knot.Status(405)
+	case "OPTIONS": // RFC 9110, 7.6.2
+		if text := x.HeaderBytes("Max-Forwards"); text != nil {
+			if n, err := strconv.ParseUint(string(text), 10, 31); err == nil && n == 0 {
+				return true, x.Send(204, "", nil)
+			}
+		}
+	}
+	return false, nil
+}
+
+// serve tries backends until one has answered, or no other may be tried.
+func (e *exchange) serve() error {
+	p := e.p
+	var tried uint64
+	for try := 1; ; try++ {
+		b := p.pick(tried)
+		if b == nil {
+			p.backends[0].counts.failures[CauseNoBackend].Add(1)
+			return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+		}
+		if !b.enter() {
+			b.counts.failures[CauseQueue].Add(1)
+			e.x.AddHeader("Retry-After", "1")
+			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueueFull}
+		}
+		err := e.try(b)
+		if err == nil {
+			return nil
+		}
+		var f *failure
+		if !errors.As(err, &f) {
+			return err // the client's
+		}
+		b.counts.failures[f.cause].Add(1)
+		if f.cause == CauseGone {
+			return f.status
+		}
+		stale := f.silent && e.used
+		if !stale && f.cause != CauseQueue {
+			b.failed()
+		}
+		if try >= p.Tries || e.x.ResponseBegun() || e.bodyTaken || !f.unsent && !(f.silent && e.repeatable) {
+			return f
+		}
+		b.counts.retries.Add(1)
+		if !stale && len(p.backends) > 1 {
+			tried |= b.bit
+			if p.pick(tried) == nil {
+				return f
+			}
+		} else if !stale {
+			return f // the only one
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// receiveHead waits for the head of the response, passing informational ones on.
+func (e *exchange) receiveHead() error {
+	silent := true
+	for {
+		whole, err := e.p.wire.head(e)
+		switch {
+		case err != nil:
+			return e.malformed(err)
+		case !whole:
+			if err := e.fill(e.p.ResponseTimeout); err != nil {
+				return e.broken(err, false, silent && e.w == 0)
+			}
+			continue
+		case e.res.Status == 101:
+			return e.switchProtocols()
+		case e.res.Status >= 200:
+			return nil
+		}
+		silent = false
+		b := e.in[e.r:e.w]
+		if e.res.Status > 101 { // the client has had its 100 Continue
+			var lines []knot.Header
+			e.res.Each(b, func(name, value []byte) bool {
+				if !hopByHop(name) {
+					lines = append(lines, knot.Header{Name: string(name), Value: string(value)})
+				}
+				return true
+			})
+			if err := e.x.Inform(e.res.Status, lines...); err != nil {
+				return e.broken(errGone, false, false)
+			}
+		}
+		e.r += e.res.Size
+	}
+}
+
+// passBack sends the response to the client.
+func (e *exchange) passBack() error {
+	x, res := e.x, &e.res
+	b := e.in[e.r:e.w]
+	named := connectionNames(nil, func(fn func(name, value []byte) bool) { res.Each(b, fn) })
+	x.SetStatus(res.Status)
+	res.Each(b, func(name, value []byte) bool {
+		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && is(name, "status")) {
+			x.CopyHeader(name, value)
+		}
+		return true
+	})
+	if n := res.Length(); n >= 0 {
+		x.SetContentLength(n)
+	}
+	e.r += res.Size
+	e.body = res.Body(e.method)
+	if e.p.FastCGI == nil && e.body.Done() {
+		if res.Status == 204 || res.Status == 304 || e.method == "HEAD" {
+			return x.SendHead()
+		}
+		return nil
+	}
+	return e.passBody()
+}
+
+// passBody sends the body of the response as it comes.
+func (e *exchange) passBody() error {
+	x := e.x
+	drop := e.method == "HEAD" || e.res.Status == 204 || e.res.Status == 304
+	if drop {
+		if err := x.SendHead(); err != nil {
+			return nil
+		}
+	}
+	for {
+		piece, used, err := e.p.wire.next(e)
+		if len(piece) > 0 && !drop {
+			if _, werr := x.Write(piece); werr != nil {
+				if errors.Is(werr, knot.ErrTooLong) {
+					return e.malformed(errors.New("more body than its Content-Length"))
+				}
+				return e.broken(e.clientLost(), false, false)
+			}
+		}
+		e.r += used
+		switch {
+		case err == io.EOF:
+			return e.endBody()
+		case err != nil:
+			return e.malformed(err)
+		case used > 0 || len(piece) > 0:
+			continue
+		}
+		if !drop && x.Flush() != nil {
+			return e.broken(e.clientLost(), false, false)
+		}
+		e.grow()
+		if err := e.fill(e.p.IdleTimeout); err != nil {
+			if err == io.EOF {
+				if err = e.p.wire.ended(e); err == nil {
+					return e.endBody()
+				}
+			}
+			return e.broken(err, false, false)
+		}
+	}
+}
+
+// clientLost notes that the client does not take the response.
+func (e *exchange) clientLost() error {
+	e.stop.stop(errGone)
+	return errGone
+}
+
+// endBody ends the response with its trailer.
+func (e *exchange) endBody() error {
+	for _, t := range e.trailer {
+		if e.x.AddTrailer(t.Name, t.Value) != nil {
+			return e.broken(e.clientLost(), false, false)
+		}
+	}
+	return nil
+}
+
+// grow takes a large buffer for a body that has filled the first.
+func (e *exchange) grow() {
+	if e.big != nil || e.r != e.w || e.w < len(e.in) {
+		return
+	}
+	e.big = largeBuffers.Get().(*[largeBuffer]byte)
+	e.in, e.r, e.w = e.big[:], 0, 0
+}

@@ -1,0 +1,79 @@
+package proxy
+
+import "sync/atomic"
+
+// A Cause is why a request could not be passed on.
+type Cause uint8
+
+const (
+	CauseNoBackend Cause = iota // none is well
+	CauseQueue                  // too many wait, or it has waited too long
+	CauseConnect                // it can't be reached
+	CauseTimeout                // it does not answer in time
+	CauseBroken                 // the connection has broken
+	CauseMalformed              // what it says is not the protocol
+	CauseGone                   // the client has gone
+	causes
+)
+
+var causeNames = [causes]string{"no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone"}
+
+// String is what metrics call it.
+func (c Cause) String() string { return causeNames[c] }
+
+// counts are those of a backend; all atomic.
+type counts struct {
+	status                          [6]atomic.Uint64 // by class
+	failures                        [causes]atomic.Uint64
+	dials, queued, retries, tunnels atomic.Uint64
+	openTunnels                     atomic.Int64
+}
+
+// BackendStats say what a backend has done since the Proxy was made.
+type BackendStats struct {
+	Name string
+	// Responses by class of their status; [1] counts tunnels.
+	Responses [6]uint64
+	// Failures by Cause.String; those that another try has mended count too. CauseNoBackend is with the first backend.
+	Failures map[string]uint64
+	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
+	// from another try.
+	Dials, Queued, Retries uint64
+	// Requests and tunnels that are here now, waiting ones included, and the tunnels of them.
+	Outstanding, Tunnels int64
+	// Up: it gets requests.
+	Up bool
+}
+
+// Add adds what another Proxy says of the same backend; it is up if both say so.
+func (s *BackendStats) Add(o BackendStats) {
+	for i := range s.Responses {
+		s.Responses[i] += o.Responses[i]
+	}
+	for cause, n := range o.Failures {
+		s.Failures[cause] += n
+	}
+	s.Dials, s.Queued, s.Retries = s.Dials+o.Dials, s.Queued+o.Queued, s.Retries+o.Retries
+	s.Outstanding, s.Tunnels, s.Up = s.Outstanding+o.Outstanding, s.Tunnels+o.Tunnels, s.Up && o.Up
+}
+
+// Stats returns the counters of each backend. Safe from anywhere; it never parks.
+func (p *Proxy) Stats() []BackendStats {
+	now := p.Now().UnixNano()
+	all := make([]BackendStats, 0, len(p.backends))
+	for _, b := range p.backends {
+		c := &b.counts
+		s := BackendStats{
+			Name: b.name, Failures: make(map[string]uint64), Dials: c.dials.Load(), Queued: c.queued.Load(), Retries: c.retries.Load(),
+			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now,
+		}
+		for i := range c.status {
+			s.Responses[i] = c.status[i].Load()
+		}
+		for cause := range causes {
+			s.Failures[cause.String()] = c.failures[cause].Load()
+		}
+		all = append(all, s)
+	}
+	return all
+}

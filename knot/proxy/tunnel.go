@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+var (
+	errUnasked  = errors.New("it switches to a protocol that nobody has asked for")
+	errNoTunnel = errors.New("it switches protocols, and the client's connection can't be taken over")
+)
+
+// switchProtocols makes a tunnel of the two connections, after a response 101 (RFC 9110, 7.8).
+func (e *exchange) switchProtocols() error {
+	b := e.in[e.r:e.w]
+	upgrade := e.res.Find(b, "upgrade")
+	if !e.upgrade || upgrade == nil || e.p.FastCGI != nil {
+		return e.malformed(errUnasked)
+	}
+	named := connectionNames(nil, func(fn func(name, value []byte) bool) { e.res.Each(b, fn) })
+	head := append([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "), upgrade...)
+	head = append(head, "\r\n"...)
+	e.res.Each(b, func(name, value []byte) bool {
+		if !hopByHop(name) && !contains(named, name) && !is(name, "content-length") {
+			head = appendLine(head, text(name), value)
+		}
+		return true
+	})
+	head = append(append(head, "\r\n"...), b[e.res.Size:]...)
+	client, rest, err := e.x.Hijack()
+	if err != nil {
+		return e.malformed(errors.Join(errNoTunnel, err))
+	}
+	e.stop.attach(nil)
+	e.taken = true
+	t := &tunnel{b: e.b, u: e.u, client: client}
+	t.moved.Store(time.Now().UnixNano())
+	t.up, t.down = pipe{t: t, from: client, to: e.u}, pipe{t: t, from: e.u, to: client}
+	e.b.counts.status[1].Add(1)
+	e.b.counts.tunnels.Add(1)
+	e.b.counts.openTunnels.Add(1)
+	e.b.worked()
+	t.open(head, rest)
+	return nil
+}
+
+// A tunnel is two connections of which each gets what the other one sends. It holds a task only while bytes move.
+type tunnel struct {
+	b        *backend
+	u        *upstream
+	client   net.Conn
+	up, down pipe
+	moved    atomic.Int64 // when bytes moved last, in nanoseconds since 1970; atomic
+	ended    atomic.Int32 // directions that have; atomic
+	closed   atomic.Bool
+}
+
+// A pipe is one direction. One task at a time has it.
+type pipe struct {
+	t        *tunnel
+	from, to net.Conn
+}
+
+// open sends what is there already, and lets bytes flow.
+func (t *tunnel) open(head, rest []byte) {
+	limit := t.limit()
+	if !limit.IsZero() {
+		t.u.SetDeadline(limit)
+		t.client.SetDeadline(limit)
+	} else {
+		t.u.SetDeadline(time.Time{})
+	}
+	if _, err := t.client.Write(head); err != nil {
+		t.close()
+		return
+	}
+	if len(rest) > 0 {
+		if _, err := t.u.Write(rest); err != nil {
+			t.close()
+			return
+		}
+	}
+	t.up.wait()
+	t.down.wait()
+}
+
+// limit is when the tunnel has been silent for too long.
+func (t *tunnel) limit() time.Time {
+	if t.b.p.TunnelTimeout <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, t.moved.Load()).Add(t.b.p.TunnelTimeout)
+}
+
+// close ends both connections, once.
+func (t *tunnel) close() {
+	if t.closed.Swap(true) {
+		return
+	}
+	t.client.Close()
+	t.b.counts.openTunnels.Add(-1)
+	t.b.leave(t.u, false)
+}
+
+// readable is a connection that can wait without a task.
+type readable interface{ OnReadable(fn func()) error }
+
+// wait has pump called when there is something, and gives the task back if it can.
+func (p *pipe) wait() {
+	from := p.from
+	if u, ok := from.(*upstream); ok {
+		from = u.Conn
+	}
+	if on, ok := from.(readable); ok {
+		if on.OnReadable(p.pump) != nil {
+			p.t.close()
+		}
+		return
+	}
+	spawn(p.pump)
+}
+
+func spawn(fn func()) {
+	if engine.CurrentLoop() == nil {
+		go fn()
+		return
+	}
+	engine.Start(fn)
+}
+
+// pump moves what there is, and then waits again.
+func (p *pipe) pump() {
+	buf := largeBuffers.Get().(*[largeBuffer]byte)
+	defer largeBuffers.Put(buf)
+	for {
+		n, err := p.from.Read(buf[:])
+		if n > 0 {
+			p.t.moved.Store(time.Now().UnixNano())
+			if limit := p.t.limit(); !limit.IsZero() {
+				p.to.SetWriteDeadline(limit)
+			}
+			if _, err := p.to.Write(buf[:n]); err != nil {
+				p.t.close()
+				return
+			}
+		}
+		switch {
+		case err == nil && n == len(buf):
+			continue
+		case err == io.EOF:
+			p.end()
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded) && !p.t.closed.Load():
+			limit := p.t.limit()
+			if !limit.IsZero() && !time.Now().Before(limit) {
+				p.t.close()
+				return
+			}
+			p.from.SetReadDeadline(limit)
+		case err != nil:
+			p.t.close()
+			return
+		}
+		p.wait()
+		return
+	}
+}
+
+// end passes the end of one direction on; with the second one the tunnel ends.
+func (p *pipe) end() {
+	to := p.to
+	if u, ok := to.(*upstream); ok {
+		to = u.Conn
+	}
+	half, ok := to.(interface{ CloseWrite() error })
+	if p.t.ended.Add(1) == 2 || !ok || half.CloseWrite() != nil {
+		p.t.close()
+	}
+}

@@ -1,0 +1,437 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// eventually waits for something that nothing announces.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); !is(); <-time.After(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("not seen: " + what)
+		}
+	}
+}
+
+// dial opens a connection and sends text.
+func (f *front) dial(text string) (net.Conn, *bufio.Reader) {
+	f.t.Helper()
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute))
+	io.WriteString(c, text)
+	return c, bufio.NewReader(c)
+}
+
+// TestQueue: as many requests as may be at a backend are, as many as may wait do, and others are told at once.
+func TestQueue(t *testing.T) {
+	release := make(chan bool)
+	var inside, most atomic.Int32
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		if n := inside.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer inside.Add(-1)
+		<-release
+		io.WriteString(w, "ok")
+	})
+	f := serve(t, Config{Backends: []string{backend}, MaxConns: 2, Queue: 3, QueueTimeout: time.Hour}, 2)
+	answers := make(chan int, 10)
+	for range 5 {
+		go func() {
+			status, _ := f.get("/")
+			answers <- status
+		}()
+	}
+	eventually(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
+	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
+		t.Errorf("the sixth: %d %s", status, body)
+	}
+	close(release)
+	for range 5 {
+		if status := <-answers; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
+		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
+	}
+	late := serve(t, Config{Backends: []string{script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })}, MaxConns: 1, QueueTimeout: 50 * time.Millisecond}, 1)
+	hangs, _ := late.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	eventually(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
+	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
+		t.Errorf("who has waited too long: %d, %s", status, late.log.String())
+	}
+	hangs.Close()
+}
+
+// TestClientGone: a client that leaves takes its request with it, while it waits for a connection, for the head, and in the
+// body.
+func TestClientGone(t *testing.T) {
+	var left atomic.Int32
+	backend := script(t, func(_ int, c net.Conn, head string) {
+		if strings.HasPrefix(head, "GET /body") {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+		}
+		io.Copy(io.Discard, c)
+		left.Add(1)
+	})
+	for _, path := range []string{"/head", "/body"} {
+		left.Store(0)
+		f := serve(t, Config{Backends: []string{backend}, MaxConns: 1, QueueTimeout: time.Hour, ResponseTimeout: time.Hour, IdleTimeout: time.Hour}, 1)
+		first, in := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
+		eventually(t, "the first", func() bool { return f.p.Stats()[0].Outstanding == 1 })
+		if path == "/body" {
+			in.ReadString('\n')
+		}
+		second, _ := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
+		eventually(t, "the second", func() bool { return f.p.Stats()[0].Outstanding == 2 })
+		second.Close()
+		first.Close()
+		eventually(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
+		eventually(t, "the backend to be told", func() bool { return left.Load() >= 1 })
+		if log := f.log.String(); log != "" {
+			t.Errorf("the log has %s", log)
+		}
+	}
+}
+
+// TestSlowBackend: hundreds of requests that wait for a backend which never answers hold up neither files nor another backend.
+func TestSlowBackend(t *testing.T) {
+	slow := script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })
+	good := behind(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "good") })
+	other, err := New(Config{Backends: []string{good}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	f := serve(t, Config{Backends: []string{slow}, MaxConns: 100, Queue: 300, ResponseTimeout: time.Hour}, 1, func(s *knot.Server) {
+		inner := s.Handler
+		s.Handler = func(x *knot.Ctx) error {
+			if strings.HasPrefix(x.Path(), "/good/") {
+				return other.Serve(x)
+			}
+			return inner(x)
+		}
+	})
+	for i := range 400 {
+		f.dial(fmt.Sprintf("GET /slow/%d HTTP/1.1\r\nHost: h\r\n\r\n", i))
+	}
+	eventually(t, "all of them", func() bool { return f.p.Stats()[0].Outstanding == 400 })
+	for range 50 {
+		if status, body := f.get("/static/a"); status != 200 || body != "static" {
+			t.Fatalf("a file: %d %s", status, body)
+		}
+		if status, body := f.get("/good/a"); status != 200 || body != "good" {
+			t.Fatalf("the other backend: %d %s", status, body)
+		}
+	}
+	if status, _ := f.get("/slow/more"); status != 503 {
+		t.Errorf("one more than may wait: %d", status)
+	}
+}
+
+// TestEarlyAnswer: a backend may answer before it has read the request, and the client gets that.
+func TestEarlyAnswer(t *testing.T) {
+	backend := script(t, func(_ int, c net.Conn, _ string) {
+		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1)
+	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\nbegins")
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+	c.Close()
+	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+}
+
+// TestUploads: a client that waits for 100 Continue gets it, one whose body is wrong or too large its own error.
+func TestUploads(t *testing.T) {
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1, func(s *knot.Server) { s.MaxBody = 100_000 })
+	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
+	if line, _ := in.ReadString('\n'); !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q", line)
+	}
+	io.WriteString(c, "12345")
+	if all, _ := io.ReadAll(in); !strings.HasSuffix(string(all), "\r\n\r\n5") {
+		t.Errorf("%q", all)
+	}
+	const chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for body, want := range map[string]string{"5\r\n12345\r\nzz\r\n": " 400 ", "fffff\r\n": " 413 ", "5\r\n12345\r\n0\r\n\r\n": " 200 "} {
+		_, in := f.dial(chunked + body)
+		if line, _ := in.ReadString('\n'); !strings.Contains(line, want) {
+			t.Errorf("%q: %q", body, line)
+		}
+	}
+	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	if log := f.log.String(); log != "" {
+		t.Errorf("the log has %s", log)
+	}
+}
+
+// TestEvents: what a backend sends is not held back until there is more.
+func TestEvents(t *testing.T) {
+	next := make(chan bool)
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		for i := range 3 {
+			fmt.Fprintf(w, "event %d\n", i)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1)
+	resp, err := http.Get("http://" + f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	in := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		if line, err := in.ReadString('\n'); line != fmt.Sprintf("event %d\n", i) {
+			t.Fatalf("%q, %v", line, err)
+		}
+		next <- true
+	}
+}
+
+// TestReaderHoldsUpWriter: of a body that a client does not read no more is taken than buffers hold.
+func TestReaderHoldsUpWriter(t *testing.T) {
+	const size = 256 << 20
+	var sent atomic.Int64
+	backend := script(t, func(_ int, c net.Conn, _ string) {
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+		for piece := make([]byte, 64<<10); sent.Load() < size; {
+			n, err := c.Write(piece)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1)
+	c, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	in.ReadString('\n')
+	before := int64(-1)
+	eventually(t, "a standstill", func() bool {
+		<-time.After(50 * time.Millisecond)
+		now := sent.Load()
+		still := now == before
+		before = now
+		return still
+	})
+	if before > size/4 {
+		t.Errorf("%d bytes are on their way to a client that does not read", before)
+	}
+	c.Close()
+}
+
+// TestHealth: who fails gets no requests for a while, then again; who fails its checks none until it does not.
+func TestHealth(t *testing.T) {
+	var bad atomic.Bool
+	var asked [2]atomic.Int32
+	handler := func(i int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/well" {
+				if i == 0 && bad.Load() {
+					w.WriteHeader(500)
+				}
+				return
+			}
+			asked[i].Add(1)
+			if i == 0 && bad.Load() {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	}
+	var now atomic.Int64
+	now.Store(1)
+	c := Config{
+		Backends: []string{behind(t, handler(0)), behind(t, handler(1))}, FailTime: time.Minute, MaxFails: 2,
+		Now: func() time.Time { return time.Unix(now.Load(), 0) },
+	}
+	f := serve(t, c, 1)
+	ask := func(n int) (first int32) {
+		before := asked[0].Load()
+		for range n {
+			if status, _ := f.get("/"); status != 200 {
+				t.Fatalf("status %d", status)
+			}
+		}
+		return asked[0].Load() - before
+	}
+	if n := ask(10); n != 5 {
+		t.Errorf("of 10 requests %d went to the first", n)
+	}
+	bad.Store(true)
+	ask(20)
+	if n := ask(10); n != 0 || f.p.Stats()[0].Up || !strings.Contains(f.log.String(), "a backend fails") {
+		t.Errorf("%d requests to one that fails: %s", n, f.log.String())
+	}
+	now.Add(61)
+	if n := ask(10); n != 1 {
+		t.Errorf("after the time, %d requests to one that still fails, want 1", n)
+	}
+	bad.Store(false)
+	now.Add(61)
+	if n := ask(10); n != 5 || !strings.Contains(f.log.String(), "answers again") {
+		t.Errorf("%d requests to one that is well again", n)
+	}
+
+	c.Check = &Check{Path: "/well", Every: time.Millisecond, Rise: 2}
+	c.MaxFails = -1
+	f = serve(t, c, 1)
+	f.p.Start()
+	bad.Store(true)
+	eventually(t, "that it is not well", func() bool { return !f.p.Stats()[0].Up })
+	if n := ask(10); n != 0 {
+		t.Errorf("%d requests to one that is not well", n)
+	}
+	bad.Store(false)
+	eventually(t, "that it is well", func() bool { return f.p.Stats()[0].Up })
+	if n := ask(10); n != 5 {
+		t.Errorf("%d requests to one that is well again", n)
+	}
+}
+
+// TestChecks: what counts as well.
+func TestChecks(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 204 No Content\r\n\r\n": "", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 302 Found\r\n\r\n": "",
+		"HTTP/1.1 404 Not Found\r\n\r\n": "404", "": "EOF", "SSH-2.0\r\n\r\n": "status line", "wait": "deadline",
+	} {
+		backend := script(t, func(_ int, c net.Conn, head string) {
+			if answer == "wait" {
+				io.Copy(io.Discard, c)
+			} else if strings.HasPrefix(head, "GET / HTTP/1.1\r\nHost: x\r\n") {
+				io.WriteString(c, answer)
+			}
+		})
+		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer == "wait" {
+			p.Check.Timeout = 50 * time.Millisecond
+		}
+		if err := p.backends[0].check(p.ctx); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) && !(want == "deadline" && errors.As(err, new(net.Error))) {
+			t.Errorf("%q: %v", answer, err)
+		}
+		p.Close()
+	}
+}
+
+// TestTunnel: after 101 bytes go both ways, those that come with the heads too; ends are passed on; in silence it holds no task.
+func TestTunnel(t *testing.T) {
+	backend := script(t, func(_ int, c net.Conn, head string) {
+		if !strings.Contains(head, "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n") {
+			io.WriteString(c, "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n")
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\nX-A: b\r\n\r\nhello ")
+		io.Copy(c, c)
+		io.WriteString(c, " bye")
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 2)
+	const ask = "GET /t HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n"
+	loops := func() (n int) {
+		rt := engine.Default()
+		for i := range rt.Loops() {
+			n += rt.Loop(i).Tasks()
+		}
+		return n
+	}
+	f.get("/static/") // all that a server runs is there now
+	idle := loops()
+	var conns []net.Conn
+	var readers []*bufio.Reader
+	for range 20 {
+		c, in := f.dial(ask + "early ")
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil || resp.StatusCode != 101 || resp.Header.Get("X-A") != "b" || resp.Header.Get("Upgrade") != "echo/1" {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		conns, readers = append(conns, c), append(readers, in)
+		expect(t, in, "hello early ")
+	}
+	eventually(t, "no task for tunnels at rest", func() bool { return loops() < idle+10 })
+	if s := f.p.Stats()[0]; s.Tunnels != 20 || s.Outstanding != 20 {
+		t.Errorf("%+v", s)
+	}
+	large := strings.Repeat("0123456789", 100_000)
+	for i, c := range conns {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			io.WriteString(c, large)
+			c.(*net.TCPConn).CloseWrite()
+		})
+		expect(t, readers[i], large+" bye")
+		if _, err := readers[i].ReadByte(); err != io.EOF {
+			t.Errorf("at the end: %v", err)
+		}
+		wg.Wait()
+	}
+	eventually(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Tunnels == 0 && s.Outstanding == 0 })
+	for _, head := range []string{"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: echo/1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: echo/1\r\nConnection: close\r\n\r\n"} {
+		if got := f.raw(head); !strings.Contains(got, " 400 ") {
+			t.Errorf("%q: %q", head, got)
+		}
+	}
+	short := serve(t, Config{Backends: []string{backend}, TunnelTimeout: 100 * time.Millisecond}, 1)
+	c, in := short.dial(ask)
+	io.Copy(io.Discard, in)
+	c.Close()
+	eventually(t, "the end of a silent tunnel", func() bool { return short.p.Stats()[0].Outstanding == 0 })
+}
+
+func expect(t *testing.T, in io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(in, got); string(got[:n]) != want {
+		t.Fatalf("%d bytes, %v; want %d", n, err, len(want))
+	}
+}
+
+// TestConfig: what is wrong is said, all at once.
+func TestConfig(t *testing.T) {
+	for want, c := range map[string]Config{
+		"say which backends":        {},
+		"without TLS":               {Backends: []string{"https://a:1"}},
+		"want http://host:port":     {Backends: []string{"a"}},
+		"a path is not part of it":  {Backends: []string{"http://a:1/x"}},
+		"is there twice":            {Backends: []string{"http://a:1", "http://a:1"}},
+		"behind unix:":              {Backends: []string{"unix:"}},
+		"can't be stripped":         {Backends: []string{"http://a:1"}, Strip: "api/"},
+		"is not a host":             {Backends: []string{"http://a:1"}, Host: "a\nb"},
+		"is not a path to check":    {Backends: []string{"http://a:1"}, Check: &Check{Path: "x"}},
+		"there are 65 backends":     {Backends: strings.Split(strings.Repeat("http://a:1 ", 65), " ")[:65]},
+		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/srv"}},
+	} {
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/kernel"
+)
+
+// OnHangup has fn called once, when the peer has closed the connection or ended its side, though
+// nobody reads and bytes before that may be unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
+// called on another goroutine than the caller's, maybe that of the loop itself: it must neither park nor
+// block. nil takes back what was registered; a call that has begun then may still be under way.
+//
+// It reports whether it will be told: only with the epoll poller it is. It never parks.
+func (c *Conn) OnHangup(fn func()) bool {
+	d := &c.d
+	if fn == nil {
+		d.hangup.Store(nil)
+		return true
+	}
+	if _, ok := d.poller.(*epoll); !ok || kernel.Net != nil {
+		return false
+	}
+	d.hangup.Store(&fn)
+	if d.flags.Load()&flagHangup != 0 {
+		d.loop.Post(d.tellHangup)
+	}
+	return true
+}
+
+// tellHangup calls what OnHangup has registered, if the peer is gone: the event may have been about
+// urgent data.
+func (d *desc) tellHangup() {
+	if d.hangup.Load() == nil || d.use() != nil {
+		return
+	}
+	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(look, 0)
+	d.unuse()
+	if n == 0 || err != nil {
+		return
+	}
+	if fn := d.hangup.Swap(nil); fn != nil {
+		(*fn)()
+	}
+}
+
+// Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the
+// end. A connection that is to be used again should be. Mostly it costs no system call, and
+// then tells what the loop has been told so far. It never parks.
+func (c *Conn) Quiet() bool {
+	d := &c.d
+	if d.flags.Load()&flagHangup == 0 && d.requests == nil && d.read.p.Load() == drained {
+		return true
+	}
+	return !c.Unread()
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Who has registered is told once that the peer has gone, before and after it has; other events do not
+// count, nor what was taken back.
+func TestOnHangup(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			told := make(chan string, 10)
+			if !s.OnHangup(func() { told <- "first" }) {
+				return // this poller does not tell
+			}
+			_, err := c.Write([]byte("bytes that nobody reads"))
+			must(t, err)
+			s.OnHangup(nil)
+			s.OnHangup(func() { told <- "second" })
+			must(t, c.CloseWrite())
+			for _, want := range []string{"second", "late"} {
+				var got string
+				task.Offload(func() {
+					select {
+					case got = <-told:
+					case <-time.After(time.Minute):
+					}
+				})
+				if got != want || len(told) > 0 {
+					t.Errorf("%s: told %q, want %q, and %d more", network, got, want, len(told))
+				}
+				if want == "second" {
+					s.OnHangup(func() { told <- "late" })
+				}
+			}
+		}
+	})
+}
+
+func TestQuiet(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			talkOnce(t, c, s)
+			if !s.Quiet() {
+				t.Error(network, "nothing has come, and it is not quiet")
+			}
+			_, err := c.Write([]byte("x"))
+			must(t, err)
+			for s.Quiet() { // until the loop has been told
+				must(t, task.Sleep(time.Millisecond))
+			}
+			_, err = s.Read(make([]byte, 10))
+			must(t, err)
+			if !s.Quiet() {
+				t.Error(network, "all has been read, and it is not quiet")
+			}
+			must(t, c.Close())
+			for s.Quiet() {
+				must(t, task.Sleep(time.Millisecond))
+			}
+		}
+	})
+}
+
+// A plain goroutine has no loop, and uses what rests at any.
+func TestPoolOfGoroutines(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, dials := poolOf(t, 0)
+		for range 3 {
+			c, err := p.Get(context.Background())
+			must(t, err)
+			p.Put(c, false)
+		}
+		task.Offload(func() {
+			for range 3 {
+				c, err := p.Get(context.Background())
+				must(t, err)
+				p.Put(c, false)
+			}
+		})
+		if n := dials.Load(); n != 1 {
+			t.Errorf("%d connections for one at a time", n)
+		}
+		must(t, p.Close())
+	})
+}

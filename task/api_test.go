@@ -1,0 +1,204 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// newRuntime makes a simulated runtime that the test closes.
+func newRuntime(t *testing.T, loops int) *task.Runtime {
+	t.Helper()
+	clock := sim.NewJumpingClock()
+	rt, err := engine.New(engine.Config{
+		Loops:     loops,
+		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
+		Clock:     clock,
+		HoldLimit: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return (*task.Runtime)(rt)
+}
+
+// The package is one page.
+func TestThePackageIsOnePage(t *testing.T) {
+	const most = 45
+	fset := token.NewFileSet()
+	pkgs, err := parser.ParseDir(fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range pkgs["task"].Files {
+		for name := range f.Scope.Objects {
+			if ast.IsExported(name) {
+				n++
+			}
+		}
+	}
+	if n > most {
+		t.Errorf("%d top-level identifiers, want %d at most: what programs do not call belongs in internal/engine", n, most)
+	}
+	page := doc.New(pkgs["task"], "task", 0)
+	for _, typ := range page.Types {
+		for _, m := range typ.Methods {
+			if m.Doc == "" {
+				t.Errorf("%s.%s has no comment", typ.Name, m.Name)
+			}
+		}
+	}
+}
+
+func TestOnLoop(t *testing.T) {
+	rt := newRuntime(t, 3)
+	for key := range 9 {
+		loop := -1
+		o := task.Options{OnLoop: func(loops int) int { return key % loops }}
+		k, err := rt.Spawn(o, func() { loop = engine.CurrentLoop().Index() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Join(); err != nil || loop != key%3 {
+			t.Errorf("key %d ran on loop %d: %v", key, loop, err)
+		}
+		rt.Go(func() {
+			k, err := task.Spawn(o, func() { loop = -engine.CurrentLoop().Index() })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			k.Join()
+		}).Join()
+		if loop != -(key % 3) {
+			t.Errorf("key %d, spawned by a task, ran on loop %d", key, -loop)
+		}
+	}
+	for _, i := range []int{-1, 3} {
+		if k, err := rt.Spawn(task.Options{OnLoop: func(int) int { return i }}, func() {}); k != nil || err == nil || !strings.Contains(err.Error(), "want 0 to 2") {
+			t.Errorf("loop %d of 3: %v, %v", i, k, err)
+		}
+	}
+}
+
+func TestNoHandle(t *testing.T) {
+	rt := newRuntime(t, 1)
+	rt.Go(func() {
+		var wg task.WaitGroup
+		for _, o := range []task.Options{{NoHandle: true}, {NoHandle: true, Name: "named"}} {
+			wg.Add(1)
+			if k, err := task.Spawn(o, wg.Done); k != nil || err != nil {
+				t.Errorf("%+v: %v, %v", o, k, err)
+			}
+			wg.Wait()
+		}
+	}).Join()
+	rt.Close()
+	for _, o := range []task.Options{{}, {NoHandle: true}} {
+		if _, err := rt.Spawn(o, func() { t.Error("ran") }); !errors.Is(err, task.ErrShutdown) {
+			t.Errorf("%+v after the end: %v", o, err)
+		}
+	}
+}
+
+// Waits that a context ends, on a task and on a plain goroutine.
+func TestContextsEndWaits(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var mu, other task.Mutex
+	cond := task.NewCond(&other)
+	mu.Lock()
+	waits := map[string]func(ctx context.Context) error{
+		"LockContext": mu.LockContext,
+		"WaitContext": func(ctx context.Context) error {
+			other.Lock()
+			defer other.Unlock()
+			return cond.WaitContext(ctx)
+		},
+	}
+	for name, wait := range waits {
+		var err error
+		check := func(where string, want error) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Errorf("%s on a %s: %v, want %v", name, where, err, want)
+			}
+		}
+		short := func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			err = wait(ctx)
+		}
+		short()
+		check("goroutine", context.DeadlineExceeded)
+		rt.Go(short).Join()
+		check("task", context.DeadlineExceeded)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		err = wait(ended)
+		check("goroutine, ended before", context.Canceled)
+		k, _ := rt.Spawn(task.Options{Context: ended}, func() { err = wait(context.Background()) })
+		k.Join()
+		check("cancelled task", context.Canceled)
+	}
+	mu.Unlock()
+	if err := mu.LockContext(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A finalizer and a clean-up run on a goroutine of the Go runtime: what waits there waits as a
+// goroutine does, and holds up no task.
+func TestAFinalizerThatWaits(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var mu task.Mutex
+	begun, done := task.NewChan[int](2), task.NewChan[error](2)
+	rt.Go(func() {
+		mu.Lock()
+		type big struct{ b [1 << 10]byte }
+		func() {
+			x, y := new(big), new(big)
+			runtime.SetFinalizer(x, func(*big) {
+				begun.Send(1)
+				mu.Lock()
+				mu.Unlock()
+				done.Send(task.Sleep(time.Microsecond))
+			})
+			runtime.AddCleanup(y, func(int) {
+				begun.Send(1)
+				mu.Lock()
+				mu.Unlock()
+				done.Send(task.Err())
+			}, 0)
+		}()
+		for found := false; !found; _, found, _ = begun.TryRecv() {
+			runtime.GC()
+			task.Yield()
+		}
+		mu.Unlock()
+		for n := 0; n < 2; {
+			runtime.GC()
+			task.Yield()
+			err, ok, lost := done.TryRecv()
+			if err != nil || lost != nil {
+				t.Errorf("in a finalizer: %v, %v", err, lost)
+			}
+			if ok {
+				n++
+			}
+		}
+	}).Join()
+}
