@@ -58,6 +58,7 @@ type settings struct {
 	cpu      bool // a CPU profile beside a trace
 	prune    float64
 	merge    bool // the sources are added up
+	probe    bool // of a process, look for net/http/pprof
 }
 
 // tracing is how traces are read.
@@ -124,6 +125,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
 	flags.BoolVar(&set.merge, "merge", false, "add all sources up, as the graphs of processes that do the same; with more than two, that is done anyway")
+	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof where it listens on this machine, and take a trace of that")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
 	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")

@@ -83,7 +83,7 @@ var helpGroups = []struct {
 }{
 	{"What to do instead of showing tables", "top http lint md svg dot folded pprof json tasks regions dump record"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
-	{"How to do it", "o merge interval keep timeout cpu version"},
+	{"How to do it", "o merge probe interval keep timeout cpu version"},
 }
 
 // writeHelp prints the help that was asked for.

@@ -30,15 +30,14 @@ type Ledger struct {
 // An account is what the Ledger knows of one resource. Fields without a remark are
 // guarded by the Ledger's mu.
 type account struct {
-	spec  Spec         // fixed, but Limit is guarded by mu
-	count atomic.Int64 // taken and not given back, by Take; added to what was observed
+	spec Spec // fixed, but Limit is guarded by mu
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
 	pledged  float64 // their mean when observed was
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
-	used     float64 // observed + count, when it was last looked at
+	used     float64 // observed, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
 	trend    float64 // of util, per second
@@ -132,15 +131,6 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	l.version.Add(1)
 }
 
-// Take says that n of r were taken, or given back if n is less than 0. It is for
-// resources that are counted exactly where they are handed out, and costs one atomic
-// addition; the state follows at the next Tick.
-func (l *Ledger) Take(r ResourceID, n int64) {
-	if a := l.account(r); a != nil {
-		a.count.Add(n)
-	}
-}
-
 func (l *Ledger) account(r ResourceID) *account {
 	if all := *l.accounts.Load(); r >= 0 && int(r) < len(all) {
 		return all[r]
@@ -162,7 +152,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
-		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Kind == Collected {
+		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
 		a.promise(a.pledges.Mean)
@@ -204,7 +194,7 @@ func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 // likely is how much is in use if each of those who came since it was last observed takes what was
 // promised, even if what was promised before is not taken.
 func (a *account) likely() float64 {
-	v := a.observed + max(a.pledges.Mean-a.pledged, 0) + float64(a.count.Load())
+	v := a.observed + max(a.pledges.Mean-a.pledged, 0)
 	if a.known {
 		v = min(v, a.inUse())
 	}
@@ -269,7 +259,7 @@ func (a *account) inUse() float64 {
 	if a.known {
 		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
-	return max(v+float64(a.count.Load()), 0)
+	return max(v, 0)
 }
 
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and

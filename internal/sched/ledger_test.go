@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -65,38 +64,6 @@ func TestFastGrowthIsRisingBeforeItIsHigh(t *testing.T) {
 	if got := stateOf(l, slow); got.State != Low {
 		t.Errorf("slow: %+v, want low", got)
 	}
-}
-
-func TestCountedResources(t *testing.T) {
-	l := NewLedger()
-	r := mustAdd(t, l, Spec{Name: "files", Limit: 100})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 1000 {
-				l.Take(r, 3)
-				l.Take(r, -2)
-			}
-			l.Take(r, -990)
-		})
-	}
-	wg.Wait()
-	l.Tick(time.Second)
-	if got := stateOf(l, r); got.Used != 80 || got.State != Rising {
-		t.Errorf("%+v, want 80 used and rising", got)
-	}
-	l.Take(r, 15)
-	l.Observe(2*time.Second, r, 1) // known from elsewhere, besides
-	if got := stateOf(l, r); got.Used != 96 || got.State != AtLimit {
-		t.Errorf("%+v, want 96 used and at limit", got)
-	}
-	l.Take(r, -95)
-	l.Tick(3 * time.Second)
-	if got := stateOf(l, r); got.Used != 1 {
-		t.Errorf("%+v, want 1 used", got)
-	}
-	l.Take(99, 1) // no such resource: nothing happens
-	l.Take(-1, 1)
 }
 
 func TestGarbageIsNotBelieved(t *testing.T) {
