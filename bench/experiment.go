@@ -102,7 +102,7 @@ type run struct {
 
 // ours are the systems this project builds: the ones that ratios are for.
 var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "capriccio-memcache", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
+	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

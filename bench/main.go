@@ -96,7 +96,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if err != nil {
 			return err
 		}
-		return writeLines(folder, out)
+		return writeLines(ctx, folder, out)
 	case "report":
 		flags := newFlags("report")
 		from := flags.String("from", keptFolder, "file or folder of results, or a commit")

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -134,12 +133,9 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		if on, own := c.raw.(interface{ Loop() *engine.Loop }); own && on.Loop() == engine.CurrentLoop() {
-			if e == nil {
-				on.Loop().Start(fn)
-			} else {
-				on.Loop().StartAt((*engine.Entrance)(e), c.Client(), nil, fn)
-			}
+		if on, own := c.raw.(interface {
+			StartAt(e *ressched.Entrance, fn func()) bool
+		}); own && on.StartAt(e, fn) {
 			return nil
 		}
 		c.early = false

@@ -55,9 +55,8 @@ func (c *Conn) network() string {
 // DescribeWait implements engine.WaitDescriber.
 func (c *Conn) DescribeWait() string { return c.network() + " to " + c.remote.String() }
 
-// Loop is the loop whose poller the connection belongs to; tasks of that loop use it
-// at the lowest cost.
-func (c *Conn) Loop() *engine.Loop { return c.d.loop }
+// home is the loop that c belongs to.
+func (c *Conn) home() *engine.Loop { return c.d.loop }
 
 // Read implements net.Conn: recv(2), one call, preceded by a wait if nothing is there.
 // io.EOF ends the stream. It parks.
@@ -140,6 +139,21 @@ func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		return c.opError("read", "", err)
 	}
 	return nil
+}
+
+// StartAt starts fn at once as OnReadableAt would if there was something to read: as a new task on
+// the loop that c belongs to, through e if that is not nil. It is for layers above c that have bytes
+// left of what they have read. It does nothing and returns false unless it is called on that loop.
+func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
+	switch on := c.d.loop; {
+	case !on.Runs():
+		return false
+	case e == nil:
+		on.Start(fn)
+	default:
+		on.StartAt((*engine.Entrance)(e), c.d.client, nil, fn)
+	}
+	return true
 }
 
 // Ended reports whether the function given to OnReadableAt was started for another reason than bytes

@@ -66,6 +66,14 @@ type detachment struct {
 	back bool // loop-private: g waits for role
 }
 
+// absences are those of a loop's tasks. Loop-private but for what says otherwise.
+type absences struct {
+	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
+	native      []uintptr     // the stack of the task that is being detached, while the observer is told
+	detached    atomic.Int32  // tasks that are
+	detachments atomic.Uint64 // in all
+}
+
 // DescribeWait implements WaitDescriber.
 func (d *detachment) DescribeWait() string { return "natively, in " + d.place.name }
 

@@ -103,7 +103,7 @@ func TestMutexStarvesNobody(t *testing.T) {
 	})
 }
 
-func TestLockCancelRacesWithTheGrant(t *testing.T) {
+func TestLockContextRacesWithTheGrant(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		rnd := newRand(t)
 		var mu Mutex

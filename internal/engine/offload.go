@@ -47,10 +47,8 @@ func Offload(fn func()) {
 	l.offloaded(fn).parkFor(false)
 }
 
-// OffloadContext is Offload for an fn that can end early: the context that it is given ends with
-// ctx, and when the calling task is cancelled. If either happens while fn waits for its turn, fn is not
-// run, and the context's error is returned; else the error of fn. On a plain goroutine it is
-// fn(ctx).
+// OffloadContext is Offload for an fn that can end early: the context that it is given ends
+// with ctx, and when the calling task is cancelled.
 func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
 	l := comeBack()
 	if l == nil {

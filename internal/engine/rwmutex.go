@@ -2,10 +2,7 @@ package engine
 
 import "fmt"
 
-// An RWMutex is held by one writer or by any number of readers. The zero value is
-// unlocked. It must not be copied after first use. Waiters are served in the order in
-// which they came, so neither readers nor writers starve: a waiting writer keeps later
-// readers out, and all readers up to the next waiting writer enter together.
+// An RWMutex is held by one writer or by any number of readers.
 type RWMutex struct {
 	g       guard
 	readers int        // guarded by g

@@ -23,6 +23,17 @@ const (
 	workerChunk                // part of a chunkWorker
 )
 
+// A crew is the workers of a loop, and the Tasks for them to use again. Loop-private.
+type crew struct {
+	idle      []*worker                       // workers without a task, the last used at the end
+	toStart   *Task                           // to be run next by the loop's own goroutine
+	body      func(yield func(struct{}) bool) // runWorker
+	successor *worker                         // takes the place of one that is ended by Goexit
+	workers   int                             // goroutines, idle or not
+	spare     *Task                           // finished tasks to use again, linked by next
+	spares    int
+}
+
 // lookAhead is coro.LookAhead.
 func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g) }
 
