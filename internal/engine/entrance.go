@@ -251,11 +251,13 @@ func (l *Loop) serve(q *line) {
 		case l.cancelAll:
 		case oldest.gone && l.now-oldest.since > goneAfter:
 			v = VerdictRefuse
+			q.gone++
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
 				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(),
+				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
 			})
+			q.gone = 0
 		}
 		switch v {
 		case VerdictDefer:

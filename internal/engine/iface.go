@@ -115,6 +115,7 @@ type Queue struct {
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
 	Full     bool          // nobody can be let in now, see Bottlenecks
+	Gone     int           // clients that have left the line since Next was last asked about it
 }
 
 // A Verdict is what an Admission decides.
