@@ -27,7 +27,7 @@ import (
 // Environment variables that New and Run read. An option given in the program goes
 // before its variable; an unknown value is an error that names the known ones.
 const (
-	// EnvLoops is the number of event loops: 1 to engine.MaxLoops.
+	// EnvLoops is the number of event loops: 1 to 1024.
 	EnvLoops = "CAPRICCIO_LOOPS"
 	// EnvPoller chooses how loops wait for descriptors: epoll, poll or uring; see WithPoller.
 	EnvPoller = "CAPRICCIO_POLLER"

@@ -48,6 +48,7 @@ var experiments = []experiment{
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
+	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
@@ -92,15 +93,16 @@ type run struct {
 	samples  report.Samples
 	env      report.Env
 	charts   []report.Chart
-	details  []string // metrics that are in the JSON only
-	asked    int      // rounds; 0: as usual
+	details  []string      // metrics that are in the JSON only
+	asked    int           // rounds; 0: as usual
+	length   time.Duration // of a soak; 0: as usual
 	profiles []report.Profile
 	failed   error // the first of our own systems': the run goes on and fails at its end
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
 var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "capriccio-memcache", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
+	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)
@@ -125,7 +127,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	}
 	defer os.RemoveAll(scratch)
 	r := &run{
-		ctx: ctx, quick: o.quick, asked: o.rounds, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
+		ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
 	r.env.Args = o.args()

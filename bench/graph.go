@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,13 +34,22 @@ func runGraphOverhead(r *run) error {
 	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{onBothCores("capriccio-traced", r.self)}, 500*time.Millisecond); err != nil {
 		return err
 	}
-	r.reserved = 0
+	r.reserved = quickBudget * 2 / 10
 	if err := r.graphServers(); err != nil {
+		return err
+	}
+	r.reserved = 0
+	if err := r.graphCaches(); err != nil {
+		return err
+	}
+	if err := r.addEdgeCycles(clockGHz()); err != nil {
 		return err
 	}
 	r.note("capriccio: no graph; -observed: the call path's fingerprint, handed to an observer that does nothing; " +
 		"-counted: nodes and edges found and counted; -sampled: times and histograms for 1 wait in 20; -traced: for every one, heap for 1 in 320")
 	r.note("knot: no graph; knot-traced: as a program gets it, 1 wait in 20 timed. step is the mean CPU time between two waits; kernel's share included")
+	r.note("cache-cpu-per-transaction: examples/memcache over a unix socket, x connections; without graph and as a program gets it; both first in, first out")
+	r.note("edge-cycles: what the graph adds to a step between two waits, in cycles of the clock, by what is on: the yield of 2 tasks less that without a graph; knot-traced: a step of Knot itself, the kernel's share included")
 	r.note("dump: Snapshot and Encode of a graph with x nodes; stall: the longest that the one loop was kept waiting meanwhile, by whatever")
 	r.charts = []report.Chart{
 		{Title: "Yield with and without the graph", Metric: "yield", XLabel: "ready tasks", Bars: true},
@@ -88,6 +101,70 @@ func (r *run) graphServers() error {
 		}
 	}
 	return nil
+}
+
+// graphCaches loads the example of a memory cache with and without a graph.
+func (r *run) graphCaches() error {
+	path, err := r.buildExample("memcache")
+	if err != nil {
+		r.skip("memcache", err)
+		return nil
+	}
+	var contenders []contender
+	for system, graph := range map[string]string{"capriccio-memcache": "off", "capriccio-memcache-traced": "on"} {
+		socket := filepath.Join(r.scratch, system)
+		contenders = append(contenders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			samples, err := r.sampleModel(ctx, socket, "memcached", p, d, func(ctx context.Context, socket string, p point) (*server, error) {
+				os.Remove(socket)
+				command := onCores(p, path, "-addr", socket)
+				command.Env = append(command.Env, "CAPRICCIO_SCHED=fifo", "CAPRICCIO_GRAPH="+graph)
+				return startCommand(ctx, system, command)
+			})
+			if err != nil {
+				return nil, err
+			}
+			cpu, err := value(samples, "cpu-per-transaction")
+			return []sample{{"cache-cpu-per-transaction", "ns", p.x, cpu}}, err
+		}})
+	}
+	slices.SortFunc(contenders, func(a, b contender) int { return strings.Compare(a.system, b.system) })
+	return r.measure([]point{{metric: "one", x: 60}}, contenders, 2*time.Second)
+}
+
+// addEdgeCycles says in cycles what the graph adds to a step, for a clock of so many GHz (Capriccio, Table 2).
+func (r *run) addEdgeCycles(gigahertz float64) error {
+	if gigahertz == 0 {
+		r.skip("edge-cycles", errors.New("/proc/cpuinfo does not say how fast the clock is"))
+		return nil
+	}
+	rows := report.Report{Rows: r.samples.Rows()}
+	none, ok := rows.Find("capriccio", "yield", 2)
+	for _, system := range graphSteps[1:] {
+		if row, there := rows.Find(system, "yield", 2); ok && there {
+			if err := r.add(system, []sample{{"edge-cycles", "cycles", 1, (row.Value - none.Value) * gigahertz}}); err != nil {
+				return err
+			}
+		}
+	}
+	if step, ok := rows.Find("knot-traced", "step", 1); ok {
+		return r.add("knot-traced", []sample{{"edge-cycles", "cycles", 1, step.Value * gigahertz}})
+	}
+	return nil
+}
+
+// clockGHz is the rate of the processor's clock, 0 if nothing says.
+func clockGHz() float64 {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "cpu MHz"); ok {
+			mhz, _ := strconv.ParseFloat(strings.Trim(rest, "\t :\n"), 64)
+			return mhz / 1000
+		}
+	}
+	return 0
 }
 
 // addStep asks a server what a step takes, see reportStep.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"go/scanner"
 	"go/token"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -15,13 +17,13 @@ import (
 type program struct {
 	work, system string
 	user         []string // files that its author wrote
-	library      []string // folders of the system, without tests
+	library      []string // packages of the system
 }
 
+// What programs are written on: packages, with all of this module that they import.
 var (
-	taskLibrary = []string{".", "task", "netpoll", "aio", "bgraph", "ressched", "ressched/probe", "stackchunk", "internal/steer",
-		"internal/coro", "internal/uring", "internal/kernel"}
-	flowLibrary = append([]string{"flow", "flow/flownet", "internal/adapt"}, taskLibrary...)
+	taskLibrary = []string{".", "./netpoll", "./aio", "./task"}
+	flowLibrary = append([]string{"./flow/flownet"}, taskLibrary...)
 )
 
 // programs are the rows of lines; those of the paper have no files here.
@@ -49,7 +51,7 @@ var publishedLines = []struct {
 
 // writeLines writes how many lines of code each program has, and its system, without blank
 // lines and comments (Aspen, Table 2).
-func writeLines(root string, out io.Writer) error {
+func writeLines(ctx context.Context, root string, out io.Writer) error {
 	tab := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "work\tsystem\tuser\tsystem\t")
 	for _, p := range programs {
@@ -61,15 +63,12 @@ func writeLines(root string, out io.Writer) error {
 			}
 			user += n
 		}
-		for _, folder := range p.library {
-			files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if len(p.library) > 0 {
+			files, err := libraryFiles(ctx, root, p.library)
 			if err != nil {
 				return err
 			}
 			for _, name := range files {
-				if strings.HasSuffix(name, "_test.go") {
-					continue
-				}
 				n, err := codeLines(name)
 				if err != nil {
 					return err
@@ -83,6 +82,18 @@ func writeLines(root string, out io.Writer) error {
 		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t\n", p.work, p.system, p.user, orDash(p.lib))
 	}
 	return tab.Flush()
+}
+
+// libraryFiles are the sources, without tests, of packages and of all of this module that they import.
+func libraryFiles(ctx context.Context, root string, packages []string) ([]string, error) {
+	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f", format}, packages...)...)
+	list.Dir = root
+	text, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	return strings.Fields(string(text)), nil
 }
 
 func orDash(n int) string {

@@ -25,7 +25,7 @@ func TestLinesOfCode(t *testing.T) {
 
 func TestLinesOfTheExamples(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeLines("..", &out); err != nil {
+	if err := writeLines(t.Context(), "..", &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"flow graph", "goroutines", "Haboob (paper)"} {
@@ -33,7 +33,7 @@ func TestLinesOfTheExamples(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	if err := writeLines(t.TempDir(), io.Discard); err == nil {
+	if err := writeLines(t.Context(), t.TempDir(), io.Discard); err == nil {
 		t.Error("outside of the repository there was no error")
 	}
 }

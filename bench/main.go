@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -95,7 +96,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if err != nil {
 			return err
 		}
-		return writeLines(folder, out)
+		return writeLines(ctx, folder, out)
 	case "report":
 		flags := newFlags("report")
 		from := flags.String("from", keptFolder, "file or folder of results, or a commit")
@@ -126,8 +127,9 @@ type options struct {
 	experiment experiment
 	several    []experiment // of which results are kept; none: experiment only
 	quick      bool
-	rounds     int    // 0: as usual
-	dir        string // "" for a new one below the temporary folder
+	rounds     int           // 0: as usual
+	length     time.Duration // of a soak; 0: as usual
+	dir        string        // "" for a new one below the temporary folder
 	rows       []string
 	systems    []string
 	all        bool    // systems
@@ -139,6 +141,9 @@ func (o options) args() string {
 	var args []string
 	if o.rounds > 0 {
 		args = append(args, fmt.Sprint("-rounds ", o.rounds))
+	}
+	if o.length > 0 {
+		args = append(args, fmt.Sprint("-for ", o.length))
 	}
 	if o.rows != nil {
 		args = append(args, "-rows "+strings.Join(o.rows, ","))
@@ -169,6 +174,7 @@ func parseRun(args []string) (options, error) {
 	flags := newFlags("run")
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each point is measured; 0: 7 times, 3 with -quick")
+	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 10 minutes, 25 s with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
 		return func(text string) error { *into = strings.Split(text, ","); return nil }
@@ -191,6 +197,8 @@ func parseRun(args []string) (options, error) {
 		return o, &usageError{"run takes the name of an experiment, or more than one: choose from " + known + ", or all"}
 	case o.rounds < 0:
 		return o, &usageError{fmt.Sprintf("-rounds %d, want 1 or more", o.rounds)}
+	case o.length < 0:
+		return o, &usageError{fmt.Sprintf("-for %v, want a length of time", o.length)}
 	case len(names) == 1 && names[0] == "all":
 		o.several = experiments
 	default:

@@ -50,14 +50,6 @@ func newWebTree(folders int) *webTree {
 	return t
 }
 
-// webFolderBytes is what the files of a folder have together.
-func webFolderBytes() (sum int64) {
-	for n := range filesPerFolder {
-		sum += webFileBytes(n)
-	}
-	return sum
-}
-
 func webFileBytes(n int) int64 {
 	i := n % filesPerFolder
 	return classUnits[i/len(fileWeights)] * int64(i%len(fileWeights)+1)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -134,12 +133,9 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		if on, own := c.raw.(interface{ Loop() *engine.Loop }); own && on.Loop() == engine.CurrentLoop() {
-			if e == nil {
-				on.Loop().Start(fn)
-			} else {
-				on.Loop().StartAt((*engine.Entrance)(e), c.Client(), nil, fn)
-			}
+		if on, own := c.raw.(interface {
+			StartAt(e *ressched.Entrance, fn func()) bool
+		}); own && on.StartAt(e, fn) {
 			return nil
 		}
 		c.early = false
@@ -159,6 +155,12 @@ func (c restingConn) Ended() bool {
 	}
 	at, ok := c.rests.(readableAt)
 	return !ok || at.Ended()
+}
+
+// HungUp is that of netpoll.Conn.
+func (c restingConn) HungUp() bool {
+	at, ok := c.rests.(readableAt)
+	return ok && at.HungUp()
 }
 
 // Client is that of netpoll.Conn.

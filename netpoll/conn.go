@@ -55,9 +55,8 @@ func (c *Conn) network() string {
 // DescribeWait implements engine.WaitDescriber.
 func (c *Conn) DescribeWait() string { return c.network() + " to " + c.remote.String() }
 
-// Loop is the loop whose poller the connection belongs to; tasks of that loop use it
-// at the lowest cost.
-func (c *Conn) Loop() *engine.Loop { return c.d.loop }
+// home is the loop that c belongs to.
+func (c *Conn) home() *engine.Loop { return c.d.loop }
 
 // Read implements net.Conn: recv(2), one call, preceded by a wait if nothing is there.
 // io.EOF ends the stream. It parks.
@@ -142,10 +141,29 @@ func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	return nil
 }
 
+// StartAt starts fn at once as OnReadableAt would if there was something to read: as a new task on
+// the loop that c belongs to, through e if that is not nil. It is for layers above c that have bytes
+// left of what they have read. It does nothing and returns false unless it is called on that loop.
+func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
+	switch on := c.d.loop; {
+	case !on.Runs():
+		return false
+	case e == nil:
+		on.Start(fn)
+	default:
+		on.StartAt((*engine.Entrance)(e), c.d.client, nil, fn)
+	}
+	return true
+}
+
 // Ended reports whether the function given to OnReadableAt was started for another reason than bytes
 // to read: the end of the stream, an error, the deadline or Close. It then has not come through
 // the entrance. It is for that function, and tells a likelihood: bytes may have come since.
 func (c *Conn) Ended() bool { return c.d.ended }
+
+// HungUp reports whether the other end is known to have ended its side of the connection, or all of it. It
+// never parks, and says no if the poller has not been told.
+func (c *Conn) HungUp() bool { return c.d.flags.Load()&flagHangup != 0 }
 
 // Client is a number for the host at the other end of an accepted connection, for
 // ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
@@ -264,21 +282,12 @@ func (c *Conn) SetNoDelay(noDelay bool) error {
 	return c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(noDelay))
 }
 
-// SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends
-// it in the background (the default), 0 drops it and resets the connection, more waits
-// in the background for that many seconds.
+// SetLinger says what Close does with unsent data (socket(7), SO_LINGER): sec < 0 sends it in the
+// background (the default), 0 drops it and resets the connection. More is the same as less than 0: to
+// Linux it would only say for how long close(2) keeps its thread, and what happens to the data is the same.
 func (c *Conn) SetLinger(sec int) error {
 	return c.control("set", "setsockopt", func(fd int) error {
-		l := unix.Linger{Onoff: 1, Linger: int32(min(sec, math.MaxInt32))}
-		if sec < 0 {
-			l = unix.Linger{}
-		}
-		if sec > 0 {
-			c.d.flags.Or(flagLinger)
-		} else {
-			c.d.flags.And(^uint32(flagLinger))
-		}
-		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: int32(boolInt(sec == 0))})
 	})
 }
 

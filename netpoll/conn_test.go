@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -265,21 +266,39 @@ func TestCloseWithUnreadBytesResets(t *testing.T) {
 	})
 }
 
+// Connections that close with unsent data, and were told to linger, take neither the loop's
+// time nor threads.
 func TestLingerDoesNotBlockTheLoop(t *testing.T) {
+	const conns = 30
 	rt := onOne(t, 1).start(t)
 	inTask(t, rt, func() {
-		c, s := connPair(t, "tcp")
-		must(t, c.SetLinger(60))
-		must(t, c.SetWriteBuffer(1<<20))
-		must(t, c.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
-		c.Write(make([]byte, 32<<20)) // more than the peer takes
-		start := time.Now()
-		must(t, c.Close())
-		if d := time.Since(start); d > 30*time.Second {
-			t.Errorf("Close with SO_LINGER took %v", d)
+		var clients, servers []*Conn
+		much := make([]byte, 32<<20)
+		for range conns {
+			c, s := connPair(t, "tcp")
+			must(t, c.SetLinger(60))
+			must(t, c.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
+			c.Write(much) // more than the kernel takes
+			clients, servers = append(clients, c), append(servers, s)
 		}
-		must(t, s.SetLinger(0))
-		must(t, s.Close())
+		before, start := runtime.NumGoroutine(), time.Now()
+		for _, c := range clients {
+			must(t, c.Close())
+		}
+		if n := runtime.NumGoroutine(); n > before+conns/2 {
+			t.Errorf("%d goroutines after %d lingering connections were closed, %d before", n, conns, before)
+		}
+		if d := time.Since(start); d > 30*time.Second {
+			t.Errorf("closing took %v", d)
+		}
+		n, err := io.Copy(io.Discard, servers[0])
+		if n < 64<<10 || err != nil {
+			t.Errorf("%d bytes came of a connection that was closed, %v", n, err)
+		}
+		for _, s := range servers {
+			must(t, s.SetLinger(0))
+			must(t, s.Close())
+		}
 	})
 }
 

@@ -43,7 +43,6 @@ const (
 	flagWriteExpired             // the write deadline has passed
 	flagHangup                   // RDHUP, HUP, ERR or PRI was seen: a short read proves nothing
 	flagShared                   // the fd may have been duplicated: deregister before closing
-	flagLinger                   // close(2) may block (SO_LINGER)
 	flagExclusive                // a listener that several loops accept from
 	flagListens                  // a listener that one loop accepts from
 	flagEnters                   // OnReadableAt was called: the ticket may stand for a task

@@ -303,12 +303,9 @@ func (d *desc) free() {
 	if d.requests != nil {
 		d.requests.release()
 	}
-	switch {
-	case d.flags.Load()&flagLinger != 0:
-		go sysClose(d.fd) // may block for as long as SO_LINGER says
-	case d.kind == kindFile:
+	if d.kind == kindFile {
 		unix.Close(int(d.fd)) // may be a terminal or a device, which takes its time
-	default:
+	} else {
 		sysClose(d.fd)
 	}
 	fdFreed()

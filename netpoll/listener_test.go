@@ -172,8 +172,8 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 			must(t, err)
 			s, err := ln.AcceptConn()
 			must(t, err)
-			if s.Loop() != rt.Loop(i) || c.(*Conn).Loop() != rt.Loop(i) {
-				t.Errorf("connections of a task on loop %d belong to %d and %d", i, s.Loop().Index(), c.(*Conn).Loop().Index())
+			if s.home() != rt.Loop(i) || c.(*Conn).home() != rt.Loop(i) {
+				t.Errorf("connections of a task on loop %d belong to %d and %d", i, s.home().Index(), c.(*Conn).home().Index())
 			}
 			must(t, c.Close())
 			must(t, s.Close())
@@ -185,7 +185,7 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 		must(t, err)
 		s, err := ln.AcceptConn()
 		must(t, err)
-		seen[s.Loop()] = true
+		seen[s.home()] = true
 		must(t, c.Close())
 		must(t, s.Close())
 	}
@@ -204,10 +204,10 @@ func TestServe(t *testing.T) {
 			var served error
 			server := rt.Go(func() {
 				served = Serve(ln, func(c *Conn) {
-					if c.Loop() != engine.CurrentLoop() {
+					if c.home() != engine.CurrentLoop() {
 						t.Error("handler and connection are on different loops")
 					}
-					handled[c.Loop().Index()].Add(1)
+					handled[c.home().Index()].Add(1)
 					io.Copy(c, c)
 					c.Close()
 				})
@@ -275,10 +275,10 @@ func TestServeInline(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				me := engine.Current()
-				if was := takers[c.Loop()]; c.Loop() != engine.CurrentLoop() || was != nil && was != me {
-					t.Errorf("%v takes a connection of %v, before it did %v", me, c.Loop(), was)
+				if was := takers[c.home()]; c.home() != engine.CurrentLoop() || was != nil && was != me {
+					t.Errorf("%v takes a connection of %v, before it did %v", me, c.home(), was)
 				}
-				takers[c.Loop()] = me
+				takers[c.home()] = me
 				must(t, c.OnReadable(func() { answer(c) }))
 			})
 		})

@@ -351,7 +351,7 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 }
 
 // Handlers of Serve that wait natively for other handlers of the same loop.
-func TestServeWithNativeWaits(t *testing.T) {
+func TestServeNativeWaits(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		const clients = 10
 		var meet sync.WaitGroup // all handlers wait for each other

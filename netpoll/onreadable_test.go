@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // hookedConn registers fn with c and returns a function that waits until it has run.
 func hookedConn(t *testing.T, c *Conn, fn func()) (wait func()) {
 	ran := engine.NewChan[bool](1)
 	must(t, c.OnReadable(func() {
-		if engine.CurrentLoop() != c.Loop() || engine.Current() == nil {
+		if engine.CurrentLoop() != c.home() || engine.Current() == nil {
 			t.Error("the function does not run as a task of the connection's loop")
 		}
 		fn()
@@ -165,4 +166,43 @@ func TestOnReadableAtShutdown(t *testing.T) {
 			t.Errorf("Close after the runtime was closed: %v, want net.ErrClosed", err)
 		}
 	}
+}
+
+// StartAt starts a task on the connection's loop for a caller that is there, and for no other.
+func TestStartAt(t *testing.T) {
+	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	must(t, err)
+	defer rt.Close()
+	e, err := ressched.NewEntrance("StartAt")
+	must(t, err)
+	engine.GoOn(rt.Loop(0), func() {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		for _, at := range []*ressched.Entrance{nil, e} {
+			ran := engine.NewChan[bool](1)
+			if !s.StartAt(at, func() {
+				if at != nil && at.Enter() == nil {
+					defer at.Leave()
+				}
+				ran.Send(engine.CurrentLoop() == s.home() && engine.Current() != nil)
+			}) {
+				t.Errorf("entrance %v: nothing was started", at)
+				return
+			}
+			if ok, _ := ran.Recv(); !ok {
+				t.Errorf("entrance %v: not a task of the connection's loop", at)
+			}
+		}
+		engine.GoOn(rt.Loop(1), func() {
+			if s.StartAt(nil, func() { t.Error("ran") }) {
+				t.Error("started from another loop")
+			}
+		}).Join()
+		engine.Offload(func() {
+			if s.StartAt(nil, func() { t.Error("ran") }) {
+				t.Error("started from a goroutine")
+			}
+		})
+	}).Join()
 }

@@ -159,8 +159,8 @@ func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
-	if own, ok := c.(interface{ Loop() *engine.Loop }); ok {
-		at = own.Loop()
+	if own, ok := c.(interface{ home() *engine.Loop }); ok {
+		at = own.home()
 	}
 	maxIdle := p.MaxIdle
 	if maxIdle <= 0 {

@@ -51,7 +51,7 @@ func TestPool(t *testing.T) {
 					if n := out.Add(1); n > most.Load() {
 						most.Store(n)
 					}
-					if c.(*Conn).Loop() != engine.CurrentLoop() {
+					if c.(*Conn).home() != engine.CurrentLoop() {
 						foreign.Add(1)
 					}
 					talkOnce(t, c, c)

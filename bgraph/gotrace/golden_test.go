@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 // with a lock held, written by several releases of Go.
 func TestGoldenTraces(t *testing.T) {
 	traces, err := filepath.Glob("testdata/*.trace")
-	if err != nil || len(traces) < 3 {
+	if err != nil || len(traces) < 7 {
 		t.Fatalf("%d traces, %v", len(traces), err)
 	}
 	for _, path := range traces {
@@ -49,6 +49,11 @@ func TestGoldenTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, path[:len(path)-len(".trace")]+".txt", text.Bytes())
+		var asJSON bytes.Buffer
+		if err := graphview.WriteJSON(&asJSON, s); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, path[:len(path)-len(".trace")]+".json", asJSON.Bytes())
 	}
 }
 

@@ -16,6 +16,8 @@ type Comparison struct {
 	After  Side             `json:"after"`
 	Nodes  []NodeComparison `json:"nodes"` // the greatest change first
 	Edges  []EdgeComparison `json:"edges"` // the greatest change first
+
+	Goroutines bool `json:"goroutines,omitempty"` // they are what waits, not tasks
 }
 
 // A Side is what one side of a Comparison was made of.
@@ -88,7 +90,7 @@ func Compare(before, after *bgraph.Snapshot) *Comparison {
 	if after == nil {
 		after = new(bgraph.Snapshot)
 	}
-	c := &Comparison{Before: sideOf(before), After: sideOf(after)}
+	c := &Comparison{Before: sideOf(before), After: sideOf(after), Goroutines: after.Kind == bgraph.KindGoroutines}
 	sides := sides{before: before, after: after, successor: successors(before, after),
 		namesBefore: distinctNames(before), namesAfter: distinctNames(after)}
 	c.Nodes, c.Edges = sides.nodes(), sides.edges()

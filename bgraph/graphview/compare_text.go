@@ -47,9 +47,13 @@ func (s Side) String() string {
 }
 
 func (c *Comparison) writeNodes(b *bytes.Buffer) {
-	fmt.Fprint(b, "\nNODES. tasks: how many more wait or are ready there, on average\n\n")
+	what := "tasks"
+	if c.Goroutines {
+		what = "goroutines"
+	}
+	fmt.Fprintf(b, "\nNODES. %s: how many more wait or are ready there, on average\n\n", what)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "tasks\tvisits/s\tafter\t\tmean wait\tafter\t\tp99 wait\tafter\t\t  node\n")
+	fmt.Fprint(t, what+"\tvisits/s\tafter\t\tmean wait\tafter\t\tp99 wait\tafter\t\t  node\n")
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s%s\n", deltaText(n.Tasks),

@@ -39,8 +39,8 @@ func nameIn(names map[bgraph.Key]string, k bgraph.Key) string {
 }
 
 // tellApart extends the name that nodes have in common by the frame at the depth where
-// most of them differ, counted from the innermost; those that are still the same get
-// their key.
+// most of them differ, counted from the innermost, and by further ones as long as some are
+// still the same; those that always are get their key.
 func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 	deepest := 0
 	for _, n := range nodes {
@@ -56,7 +56,7 @@ func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 			best, most = depth, len(kinds)
 		}
 	}
-	times := map[string]int{}
+	times := map[string][]*bgraph.Node{}
 	ext := func(n *bgraph.Node) string {
 		if best < 0 {
 			return name
@@ -64,12 +64,17 @@ func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 		return name + " via " + frameAt(n, best, linesDiffer(nodes, best))
 	}
 	for _, n := range nodes {
-		times[ext(n)]++
-	}
-	for _, n := range nodes {
 		names[n.Key] = ext(n)
-		if times[ext(n)] > 1 {
-			names[n.Key] += " #" + n.Key.String()
+		times[ext(n)] = append(times[ext(n)], n)
+	}
+	for name, same := range times {
+		switch {
+		case len(same) == len(nodes):
+			for _, n := range same {
+				names[n.Key] += " #" + n.Key.String()
+			}
+		case len(same) > 1:
+			tellApart(names, name, same)
 		}
 	}
 }

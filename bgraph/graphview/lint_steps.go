@@ -19,12 +19,16 @@ func (l *linter) steps() {
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
-		if e.CPU.Count >= l.o.MinSamples {
+		few, least := uint64(1), l.o.MinSamples
+		if l.s.Kind == bgraph.KindGoroutines { // nothing tells what the kernel took from a step
+			few, least = traceFew, 3*least
+		}
+		if e.CPU.Count >= least {
 			p99 = e.CPU.Quantile(0.99)
 		}
 		f := Finding{Check: CheckLongStep, Node: e.From, To: e.To, Advice: longStepAdvice}
 		switch {
-		case e.CPU.Count > 1 && mean >= limit:
+		case e.CPU.Count > few && mean >= limit:
 			f.Severity = SeverityError
 			f.Message = fmt.Sprintf("The step takes its {loop} for %v on average", mean)
 		case p99 >= limit:
@@ -66,6 +70,7 @@ const (
 	leastOverruns = 3
 	overrunShare  = 1e-4
 	veryLong      = 5 // times the limit
+	traceFew      = 4 // steps of a trace whose mean says nothing
 )
 
 func (l *linter) veryLong(e *bgraph.Edge) bool {

@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -13,6 +14,9 @@ const (
 	CheckAssist      = "assist"       // steps help the collector
 	CheckStopped     = "stopped"      // the world was stopped for long
 	CheckChurn       = "churn"        // goroutines that live for a moment
+	CheckThreads     = "ping-pong"    // short steps that go from P to P
+	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
+	CheckGrowing     = "growing"      // goroutines begin and do not end
 )
 
 const (
@@ -22,6 +26,13 @@ const (
 	stoppedLimit = 10 * time.Millisecond // a time
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
+	pingRate     = 1_000 // steps a second
+	pingMoves    = 0.5   // to another P in a step
+	pingStep     = 20 * time.Microsecond
+	unfairFactor = 100 // times the usual wait
+	unfairWait   = 10 * time.Millisecond
+	leastGrown   = 100 // goroutines
+	endedShare   = 0.1 // of those that began
 )
 
 // trace makes the checks for which only a trace has the figures.
@@ -35,6 +46,7 @@ func (l *linter) trace() {
 		e := &l.s.Edges[i]
 		assist += e.Parts.Assist
 		calls := ratio(float64(e.Parts.Calls), float64(e.Count))
+		l.pingPong(e)
 		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
 			continue
 		}
@@ -58,8 +70,12 @@ func (l *linter) trace() {
 			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines.",
 		})
 	}
+	for i := range l.s.Nodes {
+		l.unfair(&l.s.Nodes[i])
+	}
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
+		l.growing(st)
 		rate := perSecond(l.s, st.Created)
 		if rate < churnRate || st.Life.Count < l.o.MinSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
 			continue
@@ -70,4 +86,47 @@ func (l *linter) trace() {
 			Advice:  "If what they do is shorter than what it takes to start one and to wake whoever waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
 	}
+}
+
+// pingPong finds short steps that mostly run on another P than the one before: for each the
+// Go runtime woke a thread, and the caches of the other processor were cold.
+func (l *linter) pingPong(e *bgraph.Edge) {
+	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
+	n := l.s.Node(e.From)
+	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
+		return
+	}
+	l.add(rate*moves, Finding{
+		Severity: SeverityWarning, Check: CheckThreads, Node: e.From, To: e.To,
+		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
+			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
+		Advice: "Hand over several pieces at a time, or do the work where it comes up.",
+	})
+}
+
+// unfair finds locks for which some wait far longer than most.
+func (l *linter) unfair(n *bgraph.Node) {
+	usual, p99 := n.Wait.Quantile(0.5), n.Wait.Quantile(0.99)
+	if !isPlace(n.Key) || !slices.Contains(lockWaits, n.Reason) || n.Wait.Count < l.o.MinSamples ||
+		p99 < bgraph.Nanos(unfairWait) || p99/unfairFactor < usual {
+		return
+	}
+	l.add(float64(p99), Finding{
+		Severity: SeverityWarning, Check: CheckUnfair, Node: n.Key,
+		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: whoever comes later takes it first.",
+			usual, p99, n.Wait.Max),
+		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue say who is next.",
+	})
+}
+
+// growing finds goroutines that begin and hardly ever end.
+func (l *linter) growing(st *bgraph.Start) {
+	if st.Created < leastGrown || float64(st.Ended) > endedShare*float64(st.Created) || st.Now < leastGrown {
+		return
+	}
+	l.add(float64(st.Created-st.Ended), Finding{
+		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, countText(st.Created), countText(st.Ended), countText(st.Now)),
+		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
+	})
 }

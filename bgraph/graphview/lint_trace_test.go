@@ -20,12 +20,59 @@ func traced(change func(s *bgraph.Snapshot)) *bgraph.Snapshot {
 	s := &bgraph.Snapshot{
 		Kind: bgraph.KindGoroutines, Span: bgraph.Nanos(time.Second), Sampling: 1, Loops: []bgraph.LoopStat{{Index: 0}, {Index: 1}},
 		Nodes:   []bgraph.Node{{Key: 100, Reason: "read", Label: "request", Arrivals: 1000, Departures: 1000}},
-		Edges:   []bgraph.Edge{{From: 100, To: 100, Count: 1000, CPU: cpu, Parts: bgraph.Parts{Calls: 2000, System: 5e6, Assist: 1e6}}},
+		Edges:   []bgraph.Edge{{From: 100, To: 100, Count: 1000, CPU: cpu, Parts: bgraph.Parts{Calls: 2000, System: 5e6, Assist: 5e5}}},
 		Starts:  []bgraph.Start{{Function: "main.work", Created: 1000, Ended: 1000, Life: life}},
 		Stopped: pause,
 	}
 	change(s)
 	return s
+}
+
+// mixedTimes repeats two durations, each a number of times, until there are a thousand.
+func mixedTimes(often int, d time.Duration, rarely int, long time.Duration) bgraph.Times {
+	var t bgraph.Times
+	for t.Count < 1000 {
+		for range often {
+			t.Add(bgraph.Nanos(d))
+		}
+		for range rarely {
+			t.Add(bgraph.Nanos(long))
+		}
+	}
+	return t
+}
+
+// What is near a fault of a trace is none.
+func TestHealthyTraces(t *testing.T) {
+	for what, change := range map[string]func(s *bgraph.Snapshot){
+		"three long steps, of which the kernel may have taken most": func(s *bgraph.Snapshot) {
+			var cpu bgraph.Times
+			for range 3 {
+				cpu.Add(bgraph.Nanos(12 * time.Millisecond))
+			}
+			s.Edges = append(s.Edges, bgraph.Edge{From: 100, To: 101, Count: 3, CPU: cpu})
+		},
+		"two long ones of two hundred": func(s *bgraph.Snapshot) {
+			var cpu bgraph.Times
+			for range 198 {
+				cpu.Add(bgraph.Nanos(50 * time.Microsecond))
+			}
+			cpu.Add(bgraph.Nanos(20 * time.Millisecond))
+			cpu.Add(bgraph.Nanos(20 * time.Millisecond))
+			s.Edges = append(s.Edges, bgraph.Edge{From: 100, To: 101, Count: 200, CPU: cpu})
+		},
+		"short steps that stay":         func(s *bgraph.Snapshot) { s.Edges[0].CPU = s.Starts[0].Life },
+		"short steps the network wakes": func(s *bgraph.Snapshot) { s.Edges[0].CPU, s.Edges[0].Parts.Moves = s.Starts[0].Life, 900 },
+		"a lock all wait for alike": func(s *bgraph.Snapshot) {
+			s.Nodes[0].Reason, s.Nodes[0].Wait = "mutex", mixedTimes(1, time.Millisecond, 1, 2*time.Millisecond)
+		},
+		"a read that takes long at times": func(s *bgraph.Snapshot) { s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond) },
+		"a few goroutines that stay":      func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
+	} {
+		if found := Lint(traced(change)); len(found) > 0 {
+			t.Errorf("%s: %+v", what, found)
+		}
+	}
 }
 
 // Each check of traces has one graph in which it finds something, and a healthy one.
@@ -35,7 +82,16 @@ func TestLintTraces(t *testing.T) {
 		CheckSystemCalls: func(s *bgraph.Snapshot) { s.Edges[0].Parts.Calls, s.Edges[0].Parts.System = 40_000, 200e6 },
 		CheckAssist:      func(s *bgraph.Snapshot) { s.Edges[0].Parts.Assist = 10e6 },
 		CheckStopped:     func(s *bgraph.Snapshot) { s.Stopped.Add(bgraph.Nanos(20 * time.Millisecond)) },
-		CheckChurn:       func(s *bgraph.Snapshot) { s.Starts[0].Created = 20_000 },
+		CheckChurn:       func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended = 20_000, 20_000 },
+		CheckThreads: func(s *bgraph.Snapshot) {
+			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
+			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
+		},
+		CheckUnfair: func(s *bgraph.Snapshot) {
+			s.Nodes[0].Reason = "mutex"
+			s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond)
+		},
+		CheckGrowing: func(s *bgraph.Snapshot) { s.Starts[0].Ended, s.Starts[0].Now = 10, 990 },
 	} {
 		found := Lint(traced(change))
 		switch {
@@ -107,5 +163,23 @@ func TestPruned(t *testing.T) {
 	d := Layout(s, DrawOptions{Prune: 0.02})
 	if len(d.Nodes) != 1 || d.Hidden != 1 || d.Rare != 2 {
 		t.Errorf("%d nodes drawn, %d edges and %d nodes left out; want 1, 1, 2", len(d.Nodes), d.Hidden, d.Rare)
+	}
+}
+
+// Places with one name are told apart by as many callers as it takes.
+func TestNamesAreToldApart(t *testing.T) {
+	node := func(key bgraph.Key, outer ...string) bgraph.Node {
+		n := bgraph.Node{Key: key, Reason: "system call"}
+		for _, f := range append([]string{"main.open"}, outer...) {
+			n.Stack = append(n.Stack, bgraph.Frame{Function: f})
+		}
+		return n
+	}
+	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c")}}
+	names := distinctNames(s)
+	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c"} {
+		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
+			t.Errorf("%v is %q; want … %s", k, names[k], want)
+		}
 	}
 }

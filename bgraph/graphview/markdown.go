@@ -39,6 +39,7 @@ func writeMarkdownTable[R any](b *bytes.Buffer, t *textTable[R], limit int) {
 		return
 	}
 	fmt.Fprintln(b)
+	t.columns = t.used(t.rows[:min(len(t.rows), limit)])
 	rule := ""
 	for _, c := range t.columns {
 		fmt.Fprintf(b, "| %s ", c.head)

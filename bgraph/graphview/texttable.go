@@ -67,9 +67,7 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 	if t.limit > 0 && len(shown) > t.limit {
 		shown = shown[:t.limit]
 	}
-	t.columns = slices.DeleteFunc(slices.Clone(t.columns), func(c column[R]) bool { // nothing to tell
-		return !slices.ContainsFunc(shown, func(r R) bool { return c.text(&r) != "" })
-	})
+	t.columns = t.used(shown)
 	cells := make([][]string, len(shown)+1)
 	for _, c := range t.columns {
 		cells[0] = append(cells[0], c.head)
@@ -94,6 +92,13 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 	if t.rare > 0 {
 		fmt.Fprintf(b, "  … and %s rare ones, which -prune 0 shows\n", countText(t.rare))
 	}
+}
+
+// used are the columns in which some row has something.
+func (t *textTable[R]) used(rows []R) []column[R] {
+	return slices.DeleteFunc(slices.Clone(t.columns), func(c column[R]) bool {
+		return !slices.ContainsFunc(rows, func(r R) bool { return c.text(&r) != "" })
+	})
 }
 
 // fit returns how wide each column is, names cut as far as the line asks for.

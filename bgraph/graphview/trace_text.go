@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -126,6 +128,22 @@ func startTable(s *bgraph.Snapshot) *textTable[[]string] {
 		})
 	}
 	return t
+}
+
+// WriteSpans writes how long the tasks or the regions of package runtime/trace took, by type, the
+// type that took most time in all first; kind is "task" or "region", limit how many, 0: all. It
+// does not park.
+func WriteSpans(w io.Writer, s *bgraph.Snapshot, kind string, limit int) error {
+	only := *s
+	only.Spans = slices.DeleteFunc(slices.Clone(s.Spans), func(sp bgraph.Span) bool { return sp.Kind != kind })
+	t := spanTable(&only)
+	t.title, t.limit, t.width = "", limit, defaultWidth
+	var b bytes.Buffer
+	if t.write(&b); len(t.rows) == 0 {
+		fmt.Fprintf(&b, "No %s of package runtime/trace ended in %s.\n", kind, orUnknown(s.Program.Name))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 func spanTable(s *bgraph.Snapshot) *textTable[[]string] {

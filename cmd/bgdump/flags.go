@@ -30,6 +30,8 @@ const (
 	modeRecord mode = "record"
 	modeHTTP   mode = "http"
 	modeMD     mode = "md"
+	modeTasks  mode = "tasks"
+	modeRegion mode = "regions"
 )
 
 // settings is what the command line says.
@@ -55,6 +57,8 @@ type settings struct {
 	raw      bool // of traces: short system calls are waits, too
 	cpu      bool // a CPU profile beside a trace
 	prune    float64
+	merge    bool // the sources are added up
+	probe    bool // of a process, look for net/http/pprof
 }
 
 // tracing is how traces are read.
@@ -63,10 +67,11 @@ func (set *settings) tracing() gotrace.Options { return gotrace.Options{Raw: set
 // fits says in which modes a flag makes sense, for those that do not in all.
 var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
-	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD}, drawn...)
+	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion}, drawn...)
 	return map[string][]mode{
 		"sort":     {modeText, modeTop},
-		"limit":    append([]mode{modeText, modeMD}, drawn...),
+		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion}, drawn...),
+		"merge":    append([]mode{}, written...),
 		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
 		"focus":    append([]mode{modeTop, modeHTTP}, written...),
@@ -99,6 +104,8 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		{modeFolded, "write stacks in the folded form, for flame graphs; see -metric"},
 		{modeLint, "look for steps that never yield, places where tasks pile up, contended locks, leaks and tasks that wait for ever"},
 		{modeMD, "write what is most important as Markdown, for an issue"},
+		{modeTasks, "show how long the tasks of runtime/trace took, by type; of a trace"},
+		{modeRegion, "show how long the regions of runtime/trace took, by type; of a trace"},
 		{modeDump, "write a dump, which bgdump can read again"},
 	} {
 		wanted[f.mode] = flags.Bool(string(f.mode), false, f.text)
@@ -117,6 +124,8 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
 	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
+	flags.BoolVar(&set.merge, "merge", false, "add all sources up, as the graphs of processes that do the same; with more than two, that is done anyway")
+	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof where it listens on this machine, and take a trace of that")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
 	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
@@ -243,15 +252,23 @@ func (set *settings) checkValues() error {
 	switch n := len(set.sources); {
 	case n == 0:
 		return errors.New("say what to look at: bgdump SOURCE, where SOURCE is the id of a process, a URL, a file, a folder of recordings or -")
-	case n > 2:
-		return fmt.Errorf("%d sources; want one, or two to compare", n)
-	case n == 2 && slices.Contains([]mode{modeTop, modeRecord, modeHTTP}, set.mode):
-		return fmt.Errorf("-%s takes one source, not two", set.mode)
-	case n == 2 && set.seconds != 0:
-		return errors.New("-seconds takes one source, not two")
+	case n == 1 && set.merge:
+		return errors.New("-merge wants two sources or more")
+	case n > maxSources:
+		return fmt.Errorf("%d sources; want one, two to compare, or up to %d to add up", n, maxSources)
+	case n >= 2 && slices.Contains([]mode{modeTop, modeRecord, modeHTTP}, set.mode):
+		return fmt.Errorf("-%s takes one source, not %d", set.mode, n)
+	case n >= 2 && set.seconds != 0:
+		return errors.New("-seconds takes one source")
 	case n == 2 && set.sources[0] == set.sources[1]:
 		return errors.New("both sources are the same; to see what a program does from now on, use -seconds")
 	}
+	for i, name := range set.sources {
+		if slices.Contains(set.sources[:i], name) {
+			return fmt.Errorf("%s is there twice, and what it has would count twice", name)
+		}
+	}
+	set.merge = set.merge || len(set.sources) > 2
 	switch {
 	case !(set.prune >= 0 && set.prune <= 100):
 		return fmt.Errorf("-prune %v; want 0 to 100 percent", set.prune)
@@ -278,6 +295,9 @@ func (set *settings) checkValues() error {
 	}
 	return set.checkSort()
 }
+
+// maxSources is how many sources are added up at most.
+const maxSources = 256
 
 const minInterval = 100 * time.Millisecond
 

@@ -45,7 +45,6 @@ func TestVersion(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                   "say what to look at",
-		"a b c":                              "3 sources",
 		"-colour cpu x":                      "flag provided but not defined: -colour",
 		"-svg -dot x":                        "-dot and -svg exclude each other",
 		"-top -http :1 x":                    "-http and -top exclude each other",
@@ -87,7 +86,11 @@ func TestWrongCommandLines(t *testing.T) {
 		"-seconds 1 testdata/shop.bgraph":    "-seconds needs a running program or a folder",
 		"-record d testdata/shop.bgraph":     "-record needs a running program",
 		"-http nowhere testdata/shop.bgraph": "want an address like :8000",
-		"testdata":                           "the folder testdata has no recordings",
+		"-merge a":                           "-merge wants two sources or more",
+		"a b c a":                            "a is there twice",
+		"-merge testdata/shop.bgraph ../../bgraph/gotrace/testdata/go1.26.trace": "one is a graph of tasks",
+		"-top a b c": "-top takes one source, not 3",
+		"testdata":   "the folder testdata has no recordings",
 	} {
 		t.Run(args, func(t *testing.T) { command(t, strings.Fields(args)...).fails(t, want) })
 	}
@@ -96,11 +99,11 @@ func TestWrongCommandLines(t *testing.T) {
 }
 
 func TestFlagsMayStandBehindTheSource(t *testing.T) {
-	_, err := parse([]string{"-timeout", "3s", "a", "-limit=4", "b", "-stacks", "--", "-c"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "3 sources") {
-		t.Fatalf("got %v, want an error about 3 sources: a, b and -c", err)
+	set, err := parse([]string{"-timeout", "3s", "a", "-limit=4", "b", "-stacks", "--", "-c"}, nil)
+	if err != nil || !slices.Equal(set.sources, []string{"a", "b", "-c"}) || !set.merge {
+		t.Fatalf("got %+v, %v; want a, b and -c to be added up", set, err)
 	}
-	set, err := parse([]string{"-timeout", "3s", "a", "-limit=4", "-", "-stacks"}, nil)
+	set, err = parse([]string{"-timeout", "3s", "a", "-limit=4", "-", "-stacks"}, nil)
 	noErr(t, err)
 	if set.timeout != 3*time.Second || set.limit != 4 || !set.stacks || !slices.Equal(set.sources, []string{"a", "-"}) || set.mode != modeText {
 		t.Errorf("got %+v", set)

@@ -16,6 +16,7 @@ Usage:
 
   bgdump [flags] SOURCE            what a program does
   bgdump [flags] SOURCE SOURCE     what has changed from the first to the second
+  bgdump [flags] SOURCE ...        of three or more: all of them added up
 
 A SOURCE is one of these:
 
@@ -80,9 +81,9 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "top http lint md svg dot folded pprof json dump record"},
+	{"What to do instead of showing tables", "top http lint md svg dot folded pprof json tasks regions dump record"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
-	{"How to do it", "o interval keep timeout cpu version"},
+	{"How to do it", "o merge probe interval keep timeout cpu version"},
 }
 
 // writeHelp prints the help that was asked for.

@@ -146,7 +146,7 @@ func serve(ctx context.Context, set *settings, src source, sur *surroundings) er
 	if set.focus != nil || set.ignore != nil {
 		src = filteredSource{src, set}
 	}
-	return web.ServeWith(ctx, ln, src, web.Options{Interval: set.interval, Lazy: isURL(src), Timeout: set.timeout + time.Second})
+	return web.Serve(ctx, ln, src, web.Options{Interval: set.interval, Lazy: isURL(src), Timeout: set.timeout + time.Second})
 }
 
 // isURL reports whether an answer may be a trace, which costs the program something.

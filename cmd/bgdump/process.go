@@ -136,6 +136,7 @@ Any other Go program is asked there, too, if it has these lines:
     import "net/http"
     import _ "net/http/pprof"
     go http.ListenAndServe("localhost:6060", nil)
+With -probe, bgdump looks for that where the process listens.
 If you know that it handles SIGUSR2, send it yourself (kill -USR2 %d) and give
 bgdump the file that it writes`, p.Name(), st.name, because, p.pid)
 }

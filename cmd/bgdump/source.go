@@ -57,6 +57,13 @@ func openSource(arg string, sur *surroundings, set *settings) (source, error) {
 		if err != nil || pid == 0 {
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
+		if set.probe {
+			u, err := probe(context.Background(), int(pid), sur.kernel)
+			if err != nil {
+				return nil, err
+			}
+			return newURLSource(u, sur, set), nil
+		}
 		return &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}, nil
 	}
 	if u, ok, err := asURL(arg); ok {

@@ -31,6 +31,7 @@ func TestTraces(t *testing.T) {
 	trace.Stop()
 	path := filepath.Join(t.TempDir(), "trace.out")
 	noErr(t, os.WriteFile(path, b.Bytes(), 0o600))
+	const golden, golden127 = "../../bgraph/gotrace/testdata/go1.26.trace", "../../bgraph/gotrace/testdata/go1.27.trace"
 	for args, want := range map[string]string{
 		path:                       "an execution trace of",
 		"-svg " + path:             "<svg",
@@ -43,11 +44,17 @@ func TestTraces(t *testing.T) {
 		"-raw " + path:             "goroutine",
 		"-limit 2 -stacks " + path: "GOROUTINES",
 		path + " " + path + "x":    "",
-		"-":                        "standard input, an execution trace",
+		"-tasks " + path:           "No task of package runtime/trace ended",
+		"-regions " + path:         "No region of package",
+		"-tasks " + golden:         "order",
+		"-merge -tasks " + golden + " " + golden127: "120",
+		golden + " " + golden127 + " " + path:       "several, an execution trace",
+		"-merge -dump " + golden + " " + golden127:  "capriccio blocking graph 1",
+		"-": "standard input, an execution trace",
 	} {
 		if strings.HasSuffix(args, "x") {
 			noErr(t, os.WriteFile(path+"x", b.Bytes(), 0o600))
-			want = "before:"
+			want = "NODES. goroutines:"
 		}
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(args), &surroundings{stdin: bytes.NewReader(b.Bytes()), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})

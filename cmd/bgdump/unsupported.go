@@ -19,6 +19,10 @@ type kernel struct{}
 
 func systemKernel() *kernel { return nil }
 
+func (*kernel) listening(int) ([]string, error) {
+	return nil, errors.New("that is known on Linux only")
+}
+
 type processSource struct {
 	pid     int
 	kernel  *kernel

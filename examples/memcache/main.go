@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -128,6 +127,3 @@ func (c *conn) commands() {
 	}
 	c.wait()
 }
-
-// ended reports whether err is the regular end of a server.
-func ended(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -120,7 +121,7 @@ func TestServerOverAConnection(t *testing.T) {
 		}
 		s := &server{store: newStore(64<<20, 1<<20, time.Now)}
 		served := task.Go(func() {
-			if err := s.serve(ln); !ended(err) {
+			if err := s.serve(ln); !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 		})

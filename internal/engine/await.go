@@ -24,10 +24,8 @@ type afterContext func() bool
 // Withdraw implements WaitPoint.
 func (stop afterContext) Withdraw(*Waiter) bool { return stop() }
 
-// Under calls fn with ctx as the innermost context of the calling task: waits in fn end
-// with the error of ctx when ctx ends, and tasks spawned in fn belong to ctx. The
-// task's outer contexts go on to apply. On a plain goroutine it just calls fn, whose
-// waits ctx does not end.
+// Under calls fn with ctx as the innermost context of the calling task: waits in fn end with
+// the error of ctx when ctx ends, and tasks spawned in fn belong to ctx.
 func Under(ctx context.Context, fn func() error) error {
 	if inner := newScope(ctx); inner != nil {
 		return within(inner, fn)

@@ -42,9 +42,7 @@ func NewChan[T any](capacity int) *Chan[T] {
 	return &Chan[T]{buf: make([]T, capacity)}
 }
 
-// Send sends v and parks until it has been received or there is room for it. It
-// returns ErrChanClosed if the channel is, or meanwhile gets, closed, and the error
-// of the calling task's context if the task is cancelled; v has then not been sent.
+// Send sends v and parks until it has been received or there is room for it.
 func (c *Chan[T]) Send(v T) (err error) {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
@@ -115,9 +113,7 @@ func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
 	return true, nil
 }
 
-// Recv receives a value and parks until there is one. It returns ErrChanClosed if the
-// channel is closed and empty, and the error of the calling task's context if the task
-// is cancelled.
+// Recv receives a value and parks until there is one.
 func (c *Chan[T]) Recv() (v T, err error) {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
@@ -288,9 +284,8 @@ func (c *Chan[T]) take() T {
 	return v
 }
 
-// Close closes the channel: every Send that waits or comes later returns
-// ErrChanClosed, and so does every Recv once the channel is empty. It panics if the
-// channel is closed already.
+// Close closes the channel: every Send that waits or comes later returns ErrChanClosed, and so
+// does every Recv once the channel is empty.
 func (c *Chan[T]) Close() {
 	l := here()
 	c.g.enter(l)

@@ -21,9 +21,7 @@ type Cond struct {
 // NewCond returns a Cond with lock l.
 func NewCond(l sync.Locker) *Cond { return &Cond{L: l} }
 
-// Wait unlocks c.L, parks until Signal or Broadcast wakes the caller, and locks c.L
-// again. As the condition may have changed meanwhile, call it in a loop. It does not
-// end when the calling task is cancelled; see WaitContext.
+// Wait unlocks c.L, parks until Signal or Broadcast wakes the caller, and locks c.L again.
 func (c *Cond) Wait() {
 	m, _ := c.L.(*Mutex)
 	c.WaitWith(m)
@@ -110,7 +108,7 @@ func (c *Cond) Signal() {
 	}
 }
 
-// Broadcast wakes all who wait.
+// Broadcast wakes all that wait.
 func (c *Cond) Broadcast() {
 	l := here()
 	c.g.enter(l)

@@ -22,7 +22,7 @@ import (
 // Of the goroutines of a loop exactly one runs and is in no slot (package coro). A stand-in, a
 // goroutine that was never part of the ring, takes the part of the blocked one: it parks in
 // the task's Party by a switch to the loop's own goroutine. When the task wants to go on it
-// is queued as if it had been woken, and whoever switches to it resumes the stand-in, which
+// is queued as if it had been woken, and the one that switches to it resumes the stand-in, which
 // passes the part on through a channel, and ends.
 //
 // What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
@@ -40,7 +40,7 @@ import (
 //     2 and has not entered since; and whatever enters from now on sees curG to be 0. The loop
 //     is taken. Otherwise the watchdog puts curG back.
 //
-// Whoever finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
+// A caller that finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
 // of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
 // store. Where membarrier can't be had, under the race detector, which can't follow this, on
 // loops that are locked to a thread or switch through their own goroutine (NoHandOver), and
@@ -48,7 +48,7 @@ import (
 //
 // While it is detached, the goroutine of the task is a plain one for whatever needs no task:
 // it unlocks, sends and wakes. It comes back (comeBack) before it waits as a task does, when
-// it asks who it is, and when its function returns. It must never be locked out by
+// it asks which task it is, and when its function returns. It must never be locked out by
 // what it holds itself, so nothing that holds a lock of these packages calls comeBack.
 
 // A detachment is one absence of a task from its loop.
@@ -64,6 +64,14 @@ type detachment struct {
 	role     chan struct{} // capacity 1: the part of the running member, for g
 
 	back bool // loop-private: g waits for role
+}
+
+// absences are those of a loop's tasks. Loop-private but for what says otherwise.
+type absences struct {
+	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
+	native      []uintptr     // the stack of the task that is being detached, while the observer is told
+	detached    atomic.Int32  // tasks that are
+	detachments atomic.Uint64 // in all
 }
 
 // DescribeWait implements WaitDescriber.

@@ -33,8 +33,6 @@ var entrances struct {
 }
 
 // NewEntrance declares an entrance, under the name by which the blocking graph shows it.
-// The entrance of that name is returned if there is one. It is an error if the name is
-// empty, and when there are MaxEntrances.
 func NewEntrance(name string) (*Entrance, error) {
 	s := &entrances
 	s.mu.Lock()
@@ -66,15 +64,11 @@ func Entrances() []*Entrance {
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return e.name }
 
-// Enter asks to be let in. It returns nil when the calling task is in, at once or after
-// it has parked until it was its turn; then it must call Leave when its work is done. It
-// returns ErrRefused if the work is to be turned away, and the context's error if the
-// task is cancelled while it waits. A plain goroutine is let in at once.
+// Enter asks to be let in.
 func (e *Entrance) Enter() error { return e.EnterFrom(0) }
 
 // EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
-// address; 0 if it is unknown. Among those who are as important as each other, clients get
-// equal shares of what can be done when not all can be served.
+// address; 0 if it is unknown.
 func (e *Entrance) EnterFrom(client uint32) error {
 	l := comeBack()
 	if l == nil || l.cur == nil || l.admission == nil {
@@ -125,6 +119,13 @@ func WithPriority(p int, fn func()) {
 
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
 
+// doors are where tasks of a loop wait to be let in. Loop-private.
+type doors struct {
+	lines   []*line       // at the entrances, by index
+	piles   []*pile       // nodes that are watched; nil: none
+	piledAt time.Duration // when the piles were last looked at
+}
+
 // enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
 // also for a task that does not wait at it.
 func (l *Loop) enter(e *Entrance, client uint32) error {
@@ -172,7 +173,7 @@ func (l *Loop) line(e *Entrance) *line {
 // The zero value stands for none. It belongs to one loop.
 type Ticket struct{ at *inLine }
 
-// GiveUp starts the task at once if it has not started, but lets it not in: whoever it was to
+// GiveUp starts the task at once if it has not started, but lets it not in: no matter which client it was to
 // serve is gone, or its time is over. It may be called on the loop of StartAt only, and
 // never parks.
 func (k *Ticket) GiveUp() {
@@ -250,11 +251,13 @@ func (l *Loop) serve(q *line) {
 		case l.cancelAll:
 		case oldest.gone && l.now-oldest.since > goneAfter:
 			v = VerdictRefuse
+			q.gone++
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
 				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(),
+				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
 			})
+			q.gone = 0
 		}
 		switch v {
 		case VerdictDefer:

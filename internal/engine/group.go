@@ -7,8 +7,7 @@ import (
 )
 
 // A Group is a set of tasks that work on parts of one thing, after the example of
-// golang.org/x/sync/errgroup. The zero value is a group without limit and context,
-// ready to use. It must not be copied after first use.
+// golang.org/x/sync/errgroup.
 type Group struct {
 	cancel context.CancelCauseFunc
 	scope  *scope
@@ -18,9 +17,7 @@ type Group struct {
 	err    error // guarded by mu: the first
 }
 
-// NewGroup returns a group whose tasks run under a context made from ctx. The context
-// ends, which cancels the tasks, when the first of them returns an error or panics,
-// or when Wait returns.
+// NewGroup returns a group whose tasks run under a context made from ctx.
 func NewGroup(ctx context.Context) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := newScope(ctx)
@@ -38,9 +35,7 @@ func (g *Group) SetLimit(n int) {
 	g.limit = NewSemaphore(int64(n))
 }
 
-// Go runs fn as a task of the group. It parks while there are as many tasks as
-// SetLimit allows; if the calling task is cancelled meanwhile, fn does not run and the
-// error counts as one of the group.
+// Go runs fn as a task of the group.
 func (g *Group) Go(fn func() error) {
 	if g.limit != nil {
 		if err := g.limit.Acquire(1); err != nil {
@@ -102,9 +97,7 @@ func (g *Group) fail(err error) {
 	}
 }
 
-// Wait parks until all tasks of the group have ended and returns the first error of
-// any. It does not end early when the calling task is cancelled: tasks of the same
-// context are cancelled too.
+// Wait parks until all tasks of the group have ended and returns the first error of any.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	g.mu.Lock()

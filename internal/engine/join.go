@@ -3,7 +3,7 @@ package engine
 // ended is the extension of all tasks that had none and ended well before anyone asked.
 var ended = &extension{done: true}
 
-// signalEnd says that t has ended and wakes those who wait for that.
+// signalEnd says that t has ended and wakes those that wait for that.
 func (t *Task) signalEnd(failure error) {
 	if failure == nil && t.ext.CompareAndSwap(nil, ended) {
 		return
@@ -16,10 +16,7 @@ func (t *Task) signalEnd(failure error) {
 	joiners.wakeFrom(here())
 }
 
-// Join waits until the task has ended. It returns nil if its function returned, a
-// *PanicError if it panicked and the runtime's panic handler let it pass, ErrGoexit,
-// ErrShutdown if it was never started; or, before the end, the error of the calling
-// task's context. It parks.
+// Join waits until the task has ended.
 func (t *Task) Join() error {
 	comeBack()
 	e := t.extend()

@@ -15,22 +15,57 @@ import (
 // Fields without a remark are loop-private: only the loop's own goroutine and its
 // workers touch them, one of which runs at a time.
 type Loop struct {
-	rt          *Runtime     // fixed
-	index       int          // fixed
-	enrolled    bool         // its goroutines are in members; see registry
-	poller      Poller       // fixed
-	observer    Observer     // fixed, may be nil
-	observed    bool         // fixed: there is an observer
-	policy      Policy       // fixed
-	cohorts     CohortPolicy // fixed: policy, if it is one, else nil
-	newest      bool         // fixed: see CohortPolicy.NewestFirst
-	single      bool         // fixed: the policy is fifo, for which all tasks are at one node
-	admission   Admission    // fixed, nil: everybody is let in
-	bottlenecks Bottlenecks  // fixed: admission, if it is one, else nil
-	lockThread  bool         // fixed
-	shared      bool         // fixed: there are other loops in the runtime
-	hub         bool         // fixed: tasks switch to each other through the loop's own goroutine
+	plugs
+	enrolled bool // its goroutines are in members; see registry
+	identity
+	chunks   *stackchunk.Pool
+	links    linkPaths
+	accounts accounts
 
+	runQueue
+	refusals uint8 // waits that failed at once, as the task was cancelled; see givesWay
+	woke     bool  // plain goroutines have been woken here since l last let them run
+	doors
+	now  time.Duration // of the clock, when the turn began
+	pace pace          // of the running step
+
+	tasks     *Task  // all tasks of the loop that have started, linked by allNext
+	taskCount uint64 // length of that list; others read it with coro.Peek
+	idled     uint64 // nanoseconds of waiting for events; others read it with coro.Peek
+	idleFrom  uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
+	lastID    uint64
+	crew
+	timers
+
+	inbox    inbox
+	sleeping atomic.Bool // in, or about to enter, a Poll that waits
+	overruns
+	ending
+	stats loopStats
+	absences
+}
+
+// plugs are what a loop is made of. Fixed.
+type plugs struct {
+	rt          *Runtime
+	index       int
+	poller      Poller
+	observer    Observer     // may be nil
+	observed    bool         // there is an observer
+	policy      Policy       // of the run queue
+	cohorts     CohortPolicy // policy, if it is one, else nil
+	newest      bool         // see CohortPolicy.NewestFirst
+	single      bool         // the policy is fifo, for which all tasks are at one node
+	admission   Admission    // nil: everybody is let in
+	bottlenecks Bottlenecks  // admission, if it is one, else nil
+	lockThread  bool
+	shared      bool // there are other loops in the runtime
+	hub         bool // tasks switch to each other through the loop's own goroutine
+}
+
+// An identity says which goroutine and which task run on a loop. Loop-private but for what says
+// otherwise.
+type identity struct {
 	party  coro.Party     // the loop's own goroutine
 	g      uintptr        // its identity
 	labels unsafe.Pointer // its profiler labels, which those of its workers are too at first
@@ -40,59 +75,11 @@ type Loop struct {
 	// entered is not 0 once the goroutine of curG has looked at curG; see detachment. It
 	// stands after curG, for coro.RunsFree; atomic.
 	entered uintptr
-	// switches counts the steps begun, for the watchdog, who reads it with coro.Peek.
+	// switches counts the steps begun, for the watchdog, which reads it with coro.Peek.
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
-	label    string  // what the running task has given to At, until that is observed
-	chunks   *stackchunk.Pool
-	links    linkPaths
-	accounts accounts
-
-	runQueue
-	charging   bool          // steps are running that Policy.Charge is yet to be told of
-	chargeNode NodeID        // at which they were taken
-	chargeFrom uint64        // cycles when they began
-	refusals   uint8         // waits that failed at once, as the task was cancelled; see givesWay
-	woke       bool          // plain goroutines have been woken here since l last let them run
-	lines      []*line       // who waits at the entrances, by index
-	piles      []*pile       // nodes that are watched; nil: none
-	piledAt    time.Duration // when the piles were last looked at
-	now        time.Duration // of the clock, when the turn began
-	pace       pace          // of the running step
-	turnStart  uint64        // cycles when the turn's first task began
-
-	tasks         *Task  // all tasks of the loop that have started, linked by allNext
-	taskCount     uint64 // length of that list; others read it with coro.Peek
-	idled         uint64 // nanoseconds of waiting for events; others read it with coro.Peek
-	idleFrom      uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
-	lastID        uint64
-	idle          []*worker                       // workers without a task, the last used at the end
-	toStart       *Task                           // to be run next by the loop's own goroutine
-	body          func(yield func(struct{}) bool) // runWorker
-	successor     *worker                         // takes the place of one that is ended by Goexit
-	workers       int                             // goroutines, idle or not
-	spare         *Task                           // finished tasks to use again, linked by next
-	spares        int
-	wheel         wheel
-	sleepers      *sleeper // timers to use again
-	spareSleepers int
-
-	inbox        inbox
-	sleeping     atomic.Bool   // in, or about to enter, a Poll that waits
-	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
-	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
-	overrunDelay atomic.Int64  // processDelay near that time; written before overrun
-	cancelAll    bool          // shutdown: every task is cancelled
-	unwinding    bool          // shutdown: every wait ends its task
-	closing      bool          // shutdown: workers end
-	stopped      chan struct{} // closed when the loop's goroutine has ended
-	stats        loopStats
-
-	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
-	native      []uintptr     // the stack of the task that is being detached, while the observer is told
-	detached    atomic.Int32  // tasks that are
-	detachments atomic.Uint64 // in all
+	label    string  // what the running task has given to YieldAt, until that is observed
 }
 
 // Limits of one loop.
@@ -100,7 +87,7 @@ const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
 	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
-	briskBudget    = 64                     // a turn of at least so many steps has grants
+	briskBudget    = 64                     // a turn of at least this many steps has grants
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -267,7 +254,7 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	// Whoever sends or spawns something now sees that l is about to sleep.
+	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
 	l.rt.idleLoops.Add(1)
 	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {

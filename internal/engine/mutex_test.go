@@ -103,7 +103,7 @@ func TestMutexStarvesNobody(t *testing.T) {
 	})
 }
 
-func TestLockCancelRacesWithTheGrant(t *testing.T) {
+func TestLockContextRacesWithTheGrant(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		rnd := newRand(t)
 		var mu Mutex
@@ -234,7 +234,7 @@ func TestRWMutexReadersAreInAtOnce(t *testing.T) {
 	})
 }
 
-// A writer who waits keeps later readers out, and is followed by them all.
+// A writer that waits keeps later readers out, and is followed by them all.
 func TestRWMutexOrder(t *testing.T) {
 	rt := newRuntime(t, 2)
 	var rw RWMutex

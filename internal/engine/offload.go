@@ -47,10 +47,8 @@ func Offload(fn func()) {
 	l.offloaded(fn).parkFor(false)
 }
 
-// OffloadContext is Offload for an fn that can end early: the context that it is given ends with
-// ctx, and when the calling task is cancelled. If either happens while fn waits for its turn, fn is not
-// run, and the context's error is returned; else the error of fn. On a plain goroutine it is
-// fn(ctx).
+// OffloadContext is Offload for an fn that can end early: the context that it is given ends
+// with ctx, and when the calling task is cancelled.
 func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
 	l := comeBack()
 	if l == nil {
@@ -127,7 +125,7 @@ func (j *offloadJob) parkFor(cancellable bool) error {
 // warnEvery is the least time between two warnings that functions have to wait.
 const warnEvery = 10 * time.Second
 
-// warn tells the log that so many functions wait for their turn.
+// warn tells the log how many functions wait for their turn.
 func (o *offloader) warn(rt *Runtime, waiting int) {
 	now := int64(rt.clock.Now()) + 1
 	if last := o.warned.Load(); last != 0 && now-last < int64(warnEvery) || !o.warned.CompareAndSwap(last, now) {

@@ -15,9 +15,7 @@ type Once struct {
 	waiters waiterList // guarded by g
 }
 
-// Do calls fn if no Do of o has called its function before. It returns when the
-// function has returned, and parks if it must wait for that. fn may park, but must not
-// call Do of o. If fn panics, it counts as having run.
+// Do calls fn if no Do of o has called its function before.
 func (o *Once) Do(fn func()) {
 	if o.done.Load() {
 		return

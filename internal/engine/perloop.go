@@ -2,9 +2,8 @@ package engine
 
 import "sync"
 
-// A PerLoop holds a value for each loop: what tasks of all loops would otherwise share, and pay for with
-// locks and with wake-ups from one processor to another. The zero value, with New set if need
-// be, is ready. It must not be copied.
+// A PerLoop holds a value for each loop: what tasks of all loops would otherwise share, and pay
+// for with locks and with wake-ups from one processor to another.
 type PerLoop[T any] struct {
 	// New makes the value of a loop, when it is first asked for; nil: the zero value.
 	New func() T
@@ -12,9 +11,7 @@ type PerLoop[T any] struct {
 	values sync.Map // *Loop to *T; of nil: for plain goroutines
 }
 
-// Get returns the value of the calling task's loop. Between two waits no other task of the loop
-// runs, so it may be used without a lock. All plain goroutines share one more value, and must lock
-// it. It never parks.
+// Get returns the value of the calling task's loop.
 func (p *PerLoop[T]) Get() *T {
 	l := here()
 	if v, ok := p.values.Load(l); ok {

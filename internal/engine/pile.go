@@ -95,12 +95,8 @@ type Bottlenecks interface {
 	Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) (limit int)
 }
 
-// As says what kind of work the calling task does, which e has let in: a number, like a hash of the
-// route of a request. detail, like a hash of its query, may tell apart work of one kind that does not
-// all come to the same places. Where it is known that work of this kind comes to a place inside
-// the program where too many tasks wait already, it parks until there are fewer, or returns ErrRefused.
-// Other kinds of work are not touched. It returns the context's error if the task is cancelled while it
-// waits. On a plain goroutine it does nothing.
+// As says what kind of work the calling task does, which e has let in: a number, like a hash of
+// the route of a request.
 func (e *Entrance) As(kind, detail uint32) error {
 	l := comeBack()
 	if l == nil || l.cur == nil {

@@ -9,14 +9,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A Resource is something that tasks take and give back, and that there is not enough
-// of for any number of tasks: descriptors, bytes of buffers, database connections. The
-// runtime counts what each step takes and gives back, so that the blocking graph can
-// show it, and a scheduler can prefer the steps that give back what is scarce
-// (Capriccio, section 4.1). It limits nothing by itself; see Semaphore for that.
-//
-// Make one with NewResource, once, for the whole process. Its methods may be called from
-// tasks and from plain goroutines, and never park.
+// A Resource is something that tasks take and give back, and that there is not enough of for
+// any number of tasks: descriptors, bytes of buffers, database connections.
 type Resource struct {
 	name, unit string
 	index      int // in accounts
@@ -68,10 +62,7 @@ var resources struct {
 	loops map[*Loop]bool // guarded by mu: those that count
 }
 
-// NewResource declares a resource. unit is what its numbers count, "bytes" for example;
-// it may be empty for things. The resource of that name and unit is returned if there is
-// one. It is an error if the name is empty or has another unit already, and when there
-// are MaxResources.
+// NewResource declares a resource.
 func NewResource(name, unit string) (*Resource, error) {
 	s := &resources
 	s.mu.Lock()

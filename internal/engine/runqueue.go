@@ -14,7 +14,7 @@ import (
 //	                 └─ has not started ──────▶ starts, or stolen ─┘ as the policy says
 //
 // The policy names a node and may grant more tasks of it. As long as the grant lasts nothing is
-// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: so many
+// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: that many
 // steps it may take before pick is to look at all that can end a grant. Whatever does so sets
 // fuel to 0 (burn).
 //
@@ -34,6 +34,11 @@ type runQueue struct {
 	fuel     int        // steps that handOver may take at granted
 	fueled   int        // what fuel was at first
 	granted  *nodeQueue // of grant.node; valid while fuel is not 0
+
+	charging   bool   // steps are running that Policy.Charge is yet to be told of
+	chargeNode NodeID // at which they were taken
+	chargeFrom uint64 // cycles when they began
+	turnStart  uint64 // cycles when the turn's first task began
 }
 
 // A grant is a number of tasks of one node that the loop may take without asking the

@@ -198,7 +198,8 @@ func (rt *Runtime) makeLoops() error {
 			rt.cancel(ErrShutdown) // what observers have made ends with it
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
-		l := &Loop{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1, stopped: make(chan struct{})}
+		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1}}
+		l.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)
 		l.chunks = stackchunk.NewPool(l)
@@ -235,10 +236,8 @@ func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }
 // Context ends, with cause ErrShutdown, when a shutdown cancels the tasks.
 func (rt *Runtime) Context() context.Context { return rt.ctx }
 
-// Run runs main as a task under ctx: the waits of main, and of the tasks that it
-// spawns, end with the context's error when ctx ends. When main has returned, Run
-// cancels what is left, closes the runtime and returns the error of main. It must be
-// called on a plain goroutine.
+// Run runs main as a task under ctx: the waits of main, and of the tasks that it spawns, end
+// with the context's error when ctx ends.
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	var mainErr error
 	t, err := rt.Spawn(Options{Name: "main", Context: ctx}, func() { mainErr = Outside(main, ctx) })

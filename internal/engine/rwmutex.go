@@ -2,10 +2,7 @@ package engine
 
 import "fmt"
 
-// An RWMutex is held by one writer or by any number of readers. The zero value is
-// unlocked. It must not be copied after first use. Waiters are served in the order in
-// which they came, so neither readers nor writers starve: a waiting writer keeps later
-// readers out, and all readers up to the next waiting writer enter together.
+// An RWMutex is held by one writer or by any number of readers.
 type RWMutex struct {
 	g       guard
 	readers int        // guarded by g
@@ -42,7 +39,7 @@ func (rw *RWMutex) RLock() {
 	rw.wait(l, false, ReasonRWMutexRead)
 }
 
-// wait queues the caller, who is inside the guard, and parks it.
+// wait queues the caller, which is inside the guard, and parks it.
 func (rw *RWMutex) wait(l *Loop, write bool, why Reason) {
 	w := Self()
 	w.tag = 0

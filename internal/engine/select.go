@@ -27,7 +27,7 @@ type selection struct {
 	context bool         // one is a DoneCase; fixed before the wait
 }
 
-// claim is called by whoever wants to serve case i; one succeeds.
+// claim is called by a task that wants to serve case i; one succeeds.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
 
 // Withdraw implements WaitPoint.
@@ -35,10 +35,7 @@ func (s *selection) Withdraw(*Waiter) bool { return s.claim(selectionCancelled) 
 
 const selectionCancelled = 1 << 30
 
-// Select waits until one of the cases can go on, does it, and returns its index. If
-// several can, one of them is chosen at random. It parks. The error is ErrChanClosed
-// if the channel of the case is closed (and empty, for a receive), or, with index -1,
-// that of the calling task's context. Without cases it waits for the latter.
+// Select waits until one of the cases can go on, does it, and returns its index.
 func Select(cases ...Case) (int, error) {
 	i, err := selectAmong(cases, true)
 	return i, err

@@ -35,9 +35,8 @@ func (c doneCase) dequeue(_ *Loop, stop any, fired bool) error {
 	return nil
 }
 
-// AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock and with
-// the resolution of Sleep; at once if d ≤ 0, unless another case can.
-// TrySelect does not wait for it.
+// AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock
+// and with the resolution of Sleep; at once if d ≤ 0, unless another case can.
 func AfterCase(d time.Duration) Case { return afterCase(d) }
 
 type afterCase time.Duration

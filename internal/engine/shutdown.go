@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// An ending is how far the shutdown of a loop has come. Loop-private.
+type ending struct {
+	cancelAll bool          // every task is cancelled
+	unwinding bool          // every wait ends its task
+	closing   bool          // workers end
+	stopped   chan struct{} // fixed; closed when the loop's goroutine has ended
+}
+
 // Close is Shutdown without waiting for the tasks to end by themselves.
 func (rt *Runtime) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,9 +11,7 @@ import (
 // arbitrary; see Clock.
 func (l *Loop) Now() time.Duration { return l.rt.clock.Now() }
 
-// Sleep parks the caller for at least d. It returns early, with the context's error,
-// if the calling task is cancelled. d ≤ 0 only yields. On a plain goroutine it is
-// time.Sleep and returns nil. The resolution is about 66 µs.
+// Sleep parks the caller for at least d.
 func Sleep(d time.Duration) error {
 	l := comeBack()
 	if l == nil {
@@ -43,6 +41,13 @@ func After(now, d time.Duration) time.Duration {
 		return at
 	}
 	return math.MaxInt64
+}
+
+// timers are those of a loop. Loop-private.
+type timers struct {
+	wheel         wheel
+	sleepers      *sleeper // to use again
+	spareSleepers int
 }
 
 // A sleeper is the timer of one Sleep. Loop-private; used again.
@@ -195,9 +200,8 @@ const (
 	timerStopped
 )
 
-// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
-// that is a plain goroutine, on a loop of the Default runtime, without which it
-// panics. It never parks.
+// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if that is
+// a plain goroutine, on a loop of the Default runtime, without which it panics.
 func AfterFunc(d time.Duration, fn func()) *Timer {
 	l := here()
 	if l == nil {

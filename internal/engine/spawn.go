@@ -25,10 +25,8 @@ type Options struct {
 	dropped func() // see extension
 }
 
-// Go runs fn as a new task. Called by a task, the new one starts on the same loop and
-// belongs to the same context; called by a plain goroutine, it starts on a loop of the
-// Default runtime. It never parks. It panics if there is no runtime; if the runtime
-// has been shut down, the task never runs and Join returns ErrShutdown.
+// Go runs fn as a new task. Called by a task, the new one starts on the same loop and belongs to the
+// same context; called by a plain goroutine, it starts on a loop of the Default runtime.
 func Go(fn func()) *Task { return goWith(Options{}, fn) }
 
 // GoOn is Go on loop l: no other loop will take the task.

@@ -8,13 +8,7 @@ import (
 )
 
 // A Stage is an operation that tasks come to one after another, and that shares what it works
-// on: an index, a log (Cohort Scheduling, section 3). Made by NewStage, once per program.
-//
-// It is exclusive: at most one task of the program is in it at a time, whatever the number
-// of loops. With the schedulers cohort and resource, tasks that have come to it are run one
-// after another on one loop, as many at a time as there are up to the size of a cohort,
-// while other loops do other work: so its lock is free when they take it, and what it works on is
-// in the cache of one processor. With fifo it is a lock.
+// on: an index, a log (Cohort Scheduling, section 3).
 type Stage struct {
 	name string
 	mu   Mutex
@@ -68,9 +62,7 @@ func StageNames() []string {
 	return names
 }
 
-// Do runs fn in the stage: on the calling task, when it is its turn. It parks until then. If
-// fn itself parks, nobody else gets in until it has returned. A plain goroutine waits for the
-// lock only.
+// Do runs fn in the stage: on the calling task, when it is its turn.
 func (s *Stage) Do(fn func()) {
 	YieldAt(s.name)
 	s.mu.Lock()
@@ -78,11 +70,9 @@ func (s *Stage) Do(fn func()) {
 	Outside(callPlain, fn)
 }
 
-// SetThresholds says when the scheduler cohort puts the stage in between although it is the turn of
-// others: when more than so many tasks wait there, or one has waited for so long; 0 for either
-// is the scheduler's own threshold (Cohort Scheduling, section 3.1). The cohort that is
-// interrupted goes on after that; one that interrupts is not interrupted itself. It must be
-// called before tasks come to the stage. Other schedulers take no notice. It never parks.
+// SetThresholds says when the scheduler cohort puts the stage in between although it is the
+// turn of others: when more than that many tasks wait there, or one has waited for so long; 0 for
+// either is the scheduler's own threshold (Cohort Scheduling, section 3.1).
 func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	stages.mu.Lock()
 	defer stages.mu.Unlock()
@@ -103,8 +93,7 @@ func StageThresholds(name string) (waiting int, longest time.Duration) {
 }
 
 // Enough says that the stage has enough to do, or that it has not any more: while it has, who
-// calls Invoke for it waits (Cohort Scheduling, section 3.1). It is mostly called by the
-// stage's own operations, may be called from anywhere, and never parks for long.
+// calls Invoke for it waits (Cohort Scheduling, section 3.1).
 func (s *Stage) Enough(enough bool) {
 	s.gate.Lock()
 	s.enough = enough
@@ -115,8 +104,7 @@ func (s *Stage) Enough(enough bool) {
 }
 
 // Children are operations that a task has started in stages, and that it waits for together
-// (Cohort Scheduling, section 3.2). The zero value has none. It must not be copied after first
-// use.
+// (Cohort Scheduling, section 3.2).
 type Children struct{ left WaitGroup }
 
 // Wait parks until all of them are done: once, however many they are. It does not end when the
@@ -129,15 +117,11 @@ type Result[T any] struct {
 	err   error
 }
 
-// Get returns what the operation has returned. It must not be called before Wait of its
-// Children has returned. The error says that the operation did not return: it panicked and the
-// runtime's panic handler let that pass, or the runtime was shut down.
+// Get returns what the operation has returned.
 func (r *Result[T]) Get() (T, error) { return r.value, r.err }
 
 // Invoke starts an operation in a stage, as a task of its own that runs fn when it is its turn,
-// and goes on: c.Wait waits for it and the other children of c. It parks only while the stage
-// has Enough, and then returns the error of the calling task's context if that ends; nothing
-// has been started in that case.
+// and goes on: c.Wait waits for it and the other children of c.
 func Invoke[T any](c *Children, s *Stage, fn func() T) (*Result[T], error) {
 	s.gate.Lock()
 	for s.enough {

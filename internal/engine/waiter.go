@@ -13,7 +13,7 @@ import (
 // It is what packages that make others wait are built on; programs do not need it.
 //
 // The protocol: the caller gets its Waiter with Self, publishes the pointer where the
-// waker will look for it, and calls Wait. Whoever removes it from there, exactly once
+// waker will look for it, and calls Wait. The one that removes it from there, exactly once
 // and atomically, must then call Wake, exactly once; Wake may come before Wait. If
 // Wait returns an error, the task's context has ended and the WaitPoint has removed the
 // Waiter; if somebody else was faster, Wait returns nil, after the Wake. In the end, Release.
@@ -332,9 +332,8 @@ func (t *Task) unwind() {
 	}
 }
 
-// YieldAt is Yield at a place that has a name: a stage boundary, which the blocking graph
-// shows under that name, apart from other names at the same place. Names are meant to be
-// few, constants of the program.
+// YieldAt is Yield at a place that has a name: a stage boundary, which the blocking graph shows
+// under that name, apart from other names at the same place.
 func YieldAt(name string) {
 	if l := comeBack(); l != nil && l.cur != nil && l.observed {
 		l.label = name
@@ -368,9 +367,8 @@ func (l *Loop) labelled(print uint64) uint64 {
 	return print
 }
 
-// Yield lets every task of the loop that is ready run before the caller goes on; but of
-// several that a disk has served at once some may follow. On a plain goroutine it is
-// runtime.Gosched.
+// Yield lets every task of the loop that is ready run before the caller goes on; but of several
+// that a disk has served at once some may follow.
 func Yield() {
 	l := comeBack()
 	if l == nil || l.cur == nil {

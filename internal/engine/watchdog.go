@@ -32,6 +32,13 @@ type watchdog struct {
 	native   nativePlaces
 }
 
+// overruns are what the watchdog tells a loop of the step that runs there.
+type overruns struct {
+	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
+	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
+	overrunDelay atomic.Int64  // processDelay near that time; written before overrun
+}
+
 // A sighting is the step at which the watchdog first saw a loop.
 type sighting struct {
 	step  uint64

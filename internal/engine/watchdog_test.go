@@ -17,7 +17,7 @@ func spinUntil(stop func() bool) {
 	}
 }
 
-// hold keeps the loop of the calling task until so many more steps have been found too
+// hold keeps the loop of the calling task until n more steps have been found too
 // long. A step may have to be repeated: what the processor was lacking does not count.
 func hold(rt *Runtime, steps uint64) {
 	l := CurrentLoop()

@@ -23,6 +23,17 @@ const (
 	workerChunk                // part of a chunkWorker
 )
 
+// A crew is the workers of a loop, and the Tasks for them to use again. Loop-private.
+type crew struct {
+	idle      []*worker                       // workers without a task, the last used at the end
+	toStart   *Task                           // to be run next by the loop's own goroutine
+	body      func(yield func(struct{}) bool) // runWorker
+	successor *worker                         // takes the place of one that is ended by Goexit
+	workers   int                             // goroutines, idle or not
+	spare     *Task                           // finished tasks to use again, linked by next
+	spares    int
+}
+
 // lookAhead is coro.LookAhead.
 func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g) }
 
@@ -89,7 +100,7 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	l.taskCount++
 }
 
-// runWorker is the goroutine of every worker: it finds out which by who is to run. One
+// runWorker is the goroutine of every worker: it finds out which by what is to run. One
 // function for all spares a closure, 16 bytes, for each.
 func (l *Loop) runWorker(yield func(struct{}) bool) {
 	w := l.successor
@@ -260,7 +271,7 @@ func (l *Loop) finish(t *Task, failure error) {
 }
 
 // closeWorkers ends the idle workers, on the loop's own goroutine; no task is left.
-// A worker that returns resumes whoever waits in its slot: another idle worker, which
+// A worker that returns resumes the one that waits in its slot: another idle worker, which
 // returns too, or the loop.
 func (l *Loop) closeWorkers() {
 	for n := len(l.idle); n > 0; n = len(l.idle) {

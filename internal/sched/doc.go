@@ -6,7 +6,7 @@
 // while tasks run: its user says what time it is and what was used, so that all
 // of it can be tested by ticks.
 //
-//   - A Policy belongs to one loop and chooses its next node: FIFO, Cohort, Resource.
+//   - A Policy belongs to one loop and chooses its next node: Cohort, Resource.
 //   - A Ledger is shared by all loops and knows the state of every resource.
 //   - An Admission belongs to one loop and decides whether a task that has come to an
 //     entrance of the program is admitted, deferred or refused.

@@ -25,20 +25,24 @@ type Ledger struct {
 	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
 	now      time.Duration // guarded by mu: of the last Tick
+
+	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
+	// that is; fixed; may be nil.
+	meter func() (tasks int, held float64)
 }
 
 // An account is what the Ledger knows of one resource. Fields without a remark are
 // guarded by the Ledger's mu.
 type account struct {
-	spec  Spec         // fixed, but Limit is guarded by mu
-	count atomic.Int64 // taken and not given back, by Take; added to what was observed
+	spec Spec // fixed, but Limit is guarded by mu
 
 	observed float64
 	pledges  promise // what the admitted tasks may take
 	pledged  float64 // their mean when observed was
+	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
-	used     float64 // observed + count, when it was last looked at
+	used     float64 // observed, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
 	trend    float64 // of util, per second
@@ -122,23 +126,18 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		return
 	}
 	l.recount()
+	if a.known && a.pledges.Mean > 0 {
+		taken := a.pledges.Mean / (1 - a.gone())
+		a.lost.add(now, min(max(1-used/taken, 0), 0.99))
+		l.recount()
+	}
 	a.observed, a.pledged = max(used, 0), a.pledges.Mean
-	l.weigh(a, now)
 	if a.spec.Kind == Collected {
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
 	a.sample(now)
 	a.promise(a.pledges.Mean)
 	l.version.Add(1)
-}
-
-// Take says that n of r were taken, or given back if n is less than 0. It is for
-// resources that are counted exactly where they are handed out, and costs one atomic
-// addition; the state follows at the next Tick.
-func (l *Ledger) Take(r ResourceID, n int64) {
-	if a := l.account(r); a != nil {
-		a.count.Add(n)
-	}
 }
 
 func (l *Ledger) account(r ResourceID) *account {
@@ -162,7 +161,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
 			a.sample(now)
-		} else if a.count.Load() != 0 || a.used != a.observed || a.spec.Kind == Collected {
+		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
 		a.promise(a.pledges.Mean)
@@ -204,7 +203,7 @@ func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 // likely is how much is in use if each of those who came since it was last observed takes what was
 // promised, even if what was promised before is not taken.
 func (a *account) likely() float64 {
-	v := a.observed + max(a.pledges.Mean-a.pledged, 0) + float64(a.count.Load())
+	v := a.observed + max(a.pledges.Mean-a.pledged, 0)
 	if a.known {
 		v = min(v, a.inUse())
 	}
@@ -269,7 +268,16 @@ func (a *account) inUse() float64 {
 	if a.known {
 		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
-	return max(v+float64(a.count.Load()), 0)
+	return max(v, 0)
+}
+
+// gone is the share of what admitted tasks have taken that they do not hold any more, as is clear from several
+// collections in a row: one may have been over before tasks took what counts by now.
+func (a *account) gone() float64 {
+	if a.lost.n < lowestSamples {
+		return 0
+	}
+	return a.lost.least()
 }
 
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and

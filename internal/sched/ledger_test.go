@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -65,38 +64,6 @@ func TestFastGrowthIsRisingBeforeItIsHigh(t *testing.T) {
 	if got := stateOf(l, slow); got.State != Low {
 		t.Errorf("slow: %+v, want low", got)
 	}
-}
-
-func TestCountedResources(t *testing.T) {
-	l := NewLedger()
-	r := mustAdd(t, l, Spec{Name: "files", Limit: 100})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 1000 {
-				l.Take(r, 3)
-				l.Take(r, -2)
-			}
-			l.Take(r, -990)
-		})
-	}
-	wg.Wait()
-	l.Tick(time.Second)
-	if got := stateOf(l, r); got.Used != 80 || got.State != Rising {
-		t.Errorf("%+v, want 80 used and rising", got)
-	}
-	l.Take(r, 15)
-	l.Observe(2*time.Second, r, 1) // known from elsewhere, besides
-	if got := stateOf(l, r); got.Used != 96 || got.State != AtLimit {
-		t.Errorf("%+v, want 96 used and at limit", got)
-	}
-	l.Take(r, -95)
-	l.Tick(3 * time.Second)
-	if got := stateOf(l, r); got.Used != 1 {
-		t.Errorf("%+v, want 1 used", got)
-	}
-	l.Take(99, 1) // no such resource: nothing happens
-	l.Take(-1, 1)
 }
 
 func TestGarbageIsNotBelieved(t *testing.T) {
@@ -354,6 +321,52 @@ func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	}
 	if fewest < 85 || g.Inside() > 90 {
 		t.Errorf("%d to %d tasks were inside, want nearly 90", fewest, g.Inside())
+	}
+}
+
+// What admitted tasks are known to hold is not promised to them as well; what they have let go of counts
+// no more when several collections have found it gone.
+func TestWhatIsKnownToBeHeld(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		inside   int
+		seen     int
+		held     float64
+		observed []float64 // one a second
+		room     int
+	}{
+		{name: "of nobody", inside: 20, observed: []float64{200}, room: 80},
+		{name: "of all", inside: 20, seen: 20, held: 500, observed: []float64{500}, room: 50},
+		{name: "of half", inside: 20, seen: 10, held: 500, observed: []float64{600}, room: 40},
+		{name: "others hold much", inside: 20, seen: 20, held: 300, observed: []float64{600, 600, 600, 600}, room: 40},
+		{name: "one collection finds less", inside: 20, seen: 20, held: 800, observed: []float64{100}, room: 20},
+		{name: "four do", inside: 20, seen: 20, held: 800, observed: []float64{200, 100, 200, 200}, room: 80},
+		{name: "three of them do", inside: 20, seen: 20, held: 800, observed: []float64{200, 200, 800, 200}, room: 20},
+		{name: "before a task runs", inside: 21, seen: 20, held: 500, observed: []float64{500}, room: 49},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := NewLedger()
+			heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Kind: Collected})
+			g := l.NewGate("requests")
+			g.window = Knee{Start: 1000}
+			g.SetDemand([]Moments{{Mean: 10}})
+			for range c.inside {
+				if !g.admit(0, g.share(0)) {
+					t.Fatal("there is no room")
+				}
+			}
+			l.Meter(func() (int, float64) { return c.seen, c.held })
+			for i, v := range c.observed {
+				l.Observe(time.Duration(i+1)*time.Second, heap, v)
+				l.Tick(time.Duration(i+1) * time.Second)
+			}
+			l.mu.Lock()
+			room := g.room(g.given())
+			l.mu.Unlock()
+			if room < c.room-1 || room > c.room+1 {
+				t.Errorf("there is room for %d more, want %d", room, c.room)
+			}
+		})
 	}
 }
 

@@ -16,7 +16,6 @@ func policies(rng *rand.Rand) map[string]Policy {
 	exclusive := map[Node]*Claim{2: NewClaim(nil), 5: NewClaim(nil)}
 	claim := func(n Node) *Claim { return exclusive[n] }
 	return map[string]Policy{
-		"fifo":         &FIFO{},
 		"cohort":       NewCohort(CohortConfig{}),
 		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Crowd: 5, Exclusive: claim}),
 		"cohort edges": NewCohort(CohortConfig{Refresh: time.Millisecond, Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
@@ -109,48 +108,6 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 			}
 			if n, ok := p.Next(); ok {
 				t.Fatalf("%s: names %d in the end", name, n)
-			}
-		}
-	})
-}
-
-func TestFIFOEqualsANaiveQueue(t *testing.T) {
-	eachSeed(t, 200, func(t *testing.T, rng *rand.Rand) {
-		var f FIFO
-		var naive []Node
-		nodes := 1 + rng.IntN(5)
-		for range 1000 {
-			n := Node(rng.IntN(nodes))
-			switch rng.IntN(8) {
-			case 0, 1, 2, 3:
-				f.Ready(n)
-				naive = append(naive, n)
-			case 4: // the oldest of that node is stolen
-				if i := slices.Index(naive, n); i >= 0 {
-					naive = slices.Delete(naive, i, i+1)
-					f.Gone(n, 1)
-				}
-			default:
-				got, ok := f.Next()
-				if ok != (len(naive) > 0) || ok && got != naive[0] {
-					t.Fatalf("named %d, %v, want the first of %v", got, ok, naive)
-				}
-				if !ok {
-					continue
-				}
-				if rng.IntN(4) == 0 { // all of its node go aside, and come back in order
-					f.Defer(got)
-					if i := slices.IndexFunc(naive, func(n Node) bool { return n != got }); i >= 0 {
-						next, _ := f.Next()
-						if next != naive[i] {
-							t.Fatalf("named %d after node %d was deferred, want %d", next, got, naive[i])
-						}
-						naive = slices.Delete(naive, i, i+1)
-					}
-					f.Tick(0)
-					continue
-				}
-				naive = naive[1:]
 			}
 		}
 	})
@@ -384,7 +341,7 @@ func TestNodeBeyondTheLimit(t *testing.T) {
 func BenchmarkPolicy(b *testing.B) {
 	for _, nodes := range []int{10, 1000} {
 		for _, tasks := range []int{1, 100} { // at each node
-			for _, name := range []string{"fifo", "cohort", "resource"} {
+			for _, name := range []string{"cohort", "resource"} {
 				b.Run(fmt.Sprintf("%s/nodes=%d/tasks=%d", name, nodes, tasks), func(b *testing.B) {
 					p := policies(rand.New(rand.NewPCG(1, 1)))[name]
 					for range tasks {

@@ -1,15 +1,10 @@
 package sched
 
-import (
-	"cmp"
-	"slices"
-)
-
 // A Report is what a policy, a Ledger and an Admission say of themselves. Each adds
 // its part: Policy.Report, Ledger.Report, Admission.Report. The first and the last are
 // to be called on the loop they belong to.
 type Report struct {
-	Policy    string // "fifo", "cohort", "resource"
+	Policy    string // "cohort", "resource"
 	Admitted  uint64 // tasks, at the entrances
 	Deferred  uint64 // of them, those that had to wait for a resource first
 	Refused   uint64
@@ -35,10 +30,6 @@ type NodeReport struct {
 	Pass     uint64
 	Ready    int64  // tasks
 	Held     string // why it is held back or demoted; "" if it is not
-}
-
-func (r *Report) sort() {
-	slices.SortFunc(r.Nodes, func(a, b NodeReport) int { return cmp.Compare(a.Node, b.Node) })
 }
 
 // Why a node is held, in the words of a Report.

@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestNamesOfPolicies(t *testing.T) {
-	for want, p := range map[string]Policy{"fifo": &FIFO{}, "cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+	for want, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
 		p.Ready(2)
 		p.Ready(7)
 		p.Ready(2)

@@ -331,12 +331,11 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	admission := NewAdmission(0, true)
 	admission.Mark(1, gate)
 	c := NewCohort(CohortConfig{})
-	f := &FIFO{}
 	work := func() {
 		w.now += 15 * time.Millisecond
 		w.ledger.Observe(w.now, w.memory, 990*rng.Float64())
 		w.ledger.Tick(w.now)
-		for _, p := range []Policy{w, c, f} {
+		for _, p := range []Policy{w, c} {
 			p.Tick(w.now)
 			for range 20 {
 				p.Ready(Node(1 + rng.IntN(4)))

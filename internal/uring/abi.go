@@ -115,23 +115,6 @@ const (
 	OpSendMsgZC
 )
 
-// FsyncDatasync makes fsync an fdatasync(2).
-const FsyncDatasync uint32 = 1
-
-// Flags of timeouts.
-const (
-	TimeoutAbs uint32 = 1 << iota
-	TimeoutUpdate
-	TimeoutBoottime
-	TimeoutRealtime
-	LinkTimeoutUpdate
-	TimeoutETimeSuccess
-	TimeoutMultishot
-)
-
-// SpliceFFdInFixed says that the source of a splice is a registered file.
-const SpliceFFdInFixed uint32 = 1 << 31
-
 // Flags of polls.
 const (
 	PollAddMulti uint32 = 1 << iota
@@ -158,12 +141,6 @@ const (
 
 // AcceptMultishot makes one accept bring any number of connections; in IoPrio.
 const AcceptMultishot uint16 = 1
-
-// Flags of messages between rings.
-const (
-	MsgRingCQESkip uint32 = 1 << iota
-	MsgRingFlagsPass
-)
 
 // Flags of completions. From bit CQEBufferShift on there is the number of the buffer.
 const (
@@ -211,21 +188,15 @@ const (
 
 // Operations of io_uring_register(2).
 const (
-	RegisterBuffers     uint32 = 0
-	UnregisterBuffers   uint32 = 1
 	RegisterFiles       uint32 = 2
 	UnregisterFiles     uint32 = 3
-	RegisterEventFD     uint32 = 4
-	UnregisterEventFD   uint32 = 5
 	RegisterFilesUpdate uint32 = 6
 	RegisterProbe       uint32 = 8
 	RegisterEnableRings uint32 = 12
-	RegisterFiles2      uint32 = 13
 	RegisterRingFDs     uint32 = 20
 	UnregisterRingFDs   uint32 = 21
 	RegisterPbufRing    uint32 = 22
 	UnregisterPbufRing  uint32 = 23
-	RegisterSyncCancel  uint32 = 24
 
 	RegisterUseRegisteredRing uint32 = 1 << 31
 )

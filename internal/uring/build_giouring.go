@@ -29,9 +29,6 @@ func NewRing() *Ring { return giouring.NewRing() }
 // CreateRing makes a ring with default flags.
 func CreateRing(entries uint32) (*Ring, error) { return giouring.CreateRing(entries) }
 
-// BufRingMask is the argument mask of BufRingAdd.
-func BufRingMask(entries uint32) int { return giouring.BufRingMask(entries) }
-
 // params is how io_uring_setup(2) wants giouring.Params, whose fields can't be set from
 // outside.
 type params struct {

@@ -101,7 +101,6 @@ func TestReadWrite(t *testing.T) {
 		if got := string(r.buf[:max(r.res[0], 0)]); got != "\x00\x00\x00hello, ring" { // short: 14 of 32 bytes
 			t.Fatalf("read: got %d %q", r.res[0], got)
 		}
-		request(t, d, &record{}, func(e *SubmissionQueueEntry) { e.PrepareFsync(fd, FsyncDatasync) })
 		bad := &record{}
 		request(t, d, bad, func(e *SubmissionQueueEntry) { e.PrepareRead(-1, 0, 1, 0) })
 		if bad.res[0] != -int32(unix.EBADF) {

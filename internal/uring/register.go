@@ -3,7 +3,6 @@
 package uring
 
 import (
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -36,17 +35,6 @@ func (ring *Ring) UnregisterRingFd() (uint, error) {
 	ring.enterFd = ring.fd
 	return ring.register(UnregisterRingFDs, unsafe.Pointer(update), 1)
 }
-
-// RegisterBuffers registers memory for PrepareReadFixed and PrepareWriteFixed. It must
-// not be on a stack, and must live until UnregisterBuffers. ENOMEM: RLIMIT_MEMLOCK.
-func (ring *Ring) RegisterBuffers(iovecs []syscall.Iovec) (uint, error) {
-	n, err := ring.register(RegisterBuffers, unsafe.Pointer(unsafe.SliceData(iovecs)), uint32(len(iovecs)))
-	runtime.KeepAlive(iovecs)
-	return n, err
-}
-
-// UnregisterBuffers undoes RegisterBuffers.
-func (ring *Ring) UnregisterBuffers() (uint, error) { return ring.register(UnregisterBuffers, nil, 0) }
 
 // UnregisterFiles gives up the table of registered files.
 func (ring *Ring) UnregisterFiles() (uint, error) { return ring.register(UnregisterFiles, nil, 0) }
@@ -118,9 +106,6 @@ func (ring *Ring) FreeBufRing(bgid int) error {
 	}
 	return err
 }
-
-// BufRingMask is the argument mask of BufRingAdd.
-func BufRingMask(entries uint32) int { return int(entries) - 1 }
 
 // BufRingInit empties the ring.
 func (br *BufAndRing) BufRingInit() { br.Tail = 0 }

@@ -33,7 +33,7 @@ func TestRing(t *testing.T) {
 	for i := range uint64(8) {
 		e := ring.GetSQE()
 		e.PrepareNop()
-		e.SetData64(i + 100)
+		e.UserData = i + 100
 	}
 	if e := ring.GetSQE(); e != nil || ring.SQSpaceLeft() != 0 || ring.SQReady() != 8 {
 		t.Errorf("full: entry %v, space left %d, ready %d; want nil, 0, 8", e, ring.SQSpaceLeft(), ring.SQReady())

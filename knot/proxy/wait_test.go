@@ -435,3 +435,23 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlyAnswerHTTP2: the same to a client of HTTP/2, which gets all of the answer.
+func TestEarlyAnswerHTTP2(t *testing.T) {
+	backend := script(t, func(_ int, c net.Conn, _ string) {
+		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1)
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	defer h2.CloseIdleConnections()
+	resp, err := h2.RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" || err != nil {
+		t.Errorf("%d %q %v", resp.StatusCode, body, err)
+	}
+	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+}

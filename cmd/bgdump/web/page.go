@@ -197,12 +197,7 @@ func (p *Page) ask(ctx context.Context) {
 // closes ln, leaves no goroutine behind and returns nil. If it listens on a loopback
 // address, only requests that name such a one as their host are answered. It returns an
 // error if ln fails. It does not park and must not be called from a task.
-func Serve(ctx context.Context, ln net.Listener, src Source) error {
-	return ServeWith(ctx, ln, src, Options{})
-}
-
-// ServeWith is Serve with options.
-func ServeWith(ctx context.Context, ln net.Listener, src Source, opts Options) error {
+func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error {
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
 		opts.Loopback = true
 	}

@@ -187,7 +187,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}) }()
+	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}, Options{}) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + ln.Addr().String() + "/api/state")
 	if err != nil {
@@ -227,7 +227,7 @@ func TestServeSaysThatItsListenerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if err := Serve(t.Context(), ln, sample.Shop()); !errors.Is(err, net.ErrClosed) {
+	if err := Serve(t.Context(), ln, sample.Shop(), Options{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error %v; want that the listener is closed", err)
 	}
 }

@@ -113,7 +113,7 @@ func serve(t *testing.T, src web.Source, addr string) (url string, stop func()) 
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- web.ServeWith(ctx, ln, src, web.Options{Interval: 250 * time.Millisecond}) }()
+	go func() { ended <- web.Serve(ctx, ln, src, web.Options{Interval: 250 * time.Millisecond}) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -93,7 +93,9 @@ func openGraph(t *testing.T) *tab {
 
 func TestTheGraphWithoutAMouse(t *testing.T) {
 	b := openGraph(t)
-	focused := func() string { return eval[string](b, "document.activeElement.getAttribute('aria-label') || ''") }
+	focused := func() string {
+		return eval[string](b, "document.activeElement.getAttribute('aria-description') || document.activeElement.getAttribute('aria-label') || ''")
+	}
 
 	// To a node, along an edge, to its details, and back.
 	b.press("1", "g")

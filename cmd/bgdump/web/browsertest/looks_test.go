@@ -131,6 +131,21 @@ func TestWithoutMotion(t *testing.T) {
 	}
 }
 
+// Of a graph that is larger than the window a part is seen whose names can be read, and a small
+// map says which.
+func TestNamesCanBeRead(t *testing.T) {
+	b := open(t, &ticking{Program: sample.Wide(1000)}, look{})
+	b.until("document.querySelectorAll('.node').length === 40 && document.querySelector('.node strong')")
+	const smallest = "Math.min(...[...document.querySelectorAll('.node strong')].map(e => parseFloat(getComputedStyle(e).fontSize))) * new DOMMatrix(document.querySelector('.stage').style.transform).a"
+	if got := eval[float64](b, smallest); got < 10.99 {
+		t.Errorf("a name is %g px high; want 11 or more", got)
+	}
+	if !eval[bool](b, "getComputedStyle(document.querySelector('.minimap')).display === 'block' && document.querySelectorAll('.minimap g rect').length > 30") {
+		t.Error("there is no small map")
+	}
+	b.shot("readable")
+}
+
 func TestAThousandNodes(t *testing.T) {
 	b := open(t, &ticking{Program: sample.Wide(1000)}, look{})
 	b.until("document.querySelectorAll('.node').length === 40")

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
+
+// Load is LoadContext without an end.
+func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
 
 // loadCalls loads the program in testdata/calls once for all tests.
 var loadCalls = sync.OnceValues(func() (*Program, error) {

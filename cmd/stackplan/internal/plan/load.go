@@ -41,9 +41,6 @@ type Program struct {
 	measured *paths // by bounds, once it is asked for
 }
 
-// Load is LoadContext without an end.
-func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
-
 // LoadContext loads and, unless there is a binary, builds the program. It returns what
 // the go command says of sources that do not compile.
 func LoadContext(ctx context.Context, cfg Config) (*Program, error) {

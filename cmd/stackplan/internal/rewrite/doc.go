@@ -4,7 +4,7 @@
 //
 // The sources on disk stay as they are: the changed ones go to a temporary folder and
 // to the go command through its flag -overlay. What a call means is preserved, or the
-// call is refused with a reason; see Rewriter.Call. Positions are preserved by line
+// call is refused with a reason; see Rewriter.Refused. Positions are preserved by line
 // directives, so that stack traces and coverage show the lines of the original.
 //
 // A Rewriter may be used by one goroutine at a time. No function touches a file outside

@@ -100,20 +100,6 @@ type Result struct {
 	Refused []Refused
 }
 
-// Call says what a checkpoint at the call expression with that byte range means: how
-// much it adds to the caller's path before the stack is looked at, and if it can't be
-// had, why. It has the form that package plan asks for.
-func (r *Rewriter) Call(name string, offset, end int) (frame plan.Bytes, refused string) {
-	_, t, why := r.look(name, offset, end)
-	if why != "" {
-		return 0, why
-	}
-	if t.form() == FormInline {
-		return 0, ""
-	}
-	return t.frame(), ""
-}
-
 // Refused says why the call expression with that byte range can't be rewritten, or is
 // empty. It has the form that plan.Program.Refuse asks for.
 func (r *Rewriter) Refused(name string, offset, end int) string {

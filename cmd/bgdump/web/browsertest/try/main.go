@@ -35,7 +35,7 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Printf("http://%s\n", ln.Addr())
-	if err := web.Serve(ctx, ln, &live{Program: begin()}); err != nil {
+	if err := web.Serve(ctx, ln, &live{Program: begin()}, web.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, "try:", err)
 		os.Exit(1)
 	}

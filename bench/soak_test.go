@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFlat(t *testing.T) {
+	looks := func(grows string, by float64) (all []map[string]float64) {
+		for i := range 60 {
+			look := map[string]float64{"resident": 50, "descriptors": 40, "goroutines": 30, "connections": 20}
+			look[grows] += by * float64(i)
+			all = append(all, look)
+		}
+		return all
+	}
+	if err := flat(looks("resident", 0)); err != nil {
+		t.Error(err)
+	}
+	for name := range soakUnits {
+		if err := flat(looks(name, 2)); err == nil || !strings.Contains(err.Error(), name+" have grown") {
+			t.Errorf("%s grow: %v", name, err)
+		}
+	}
+	if err := flat(looks("resident", 0)[:3]); err == nil {
+		t.Error("three looks are enough")
+	}
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/pprof"
+	"os"
+	"strings"
+	"testing"
+)
+
+// This process listens with two servers, of which one has net/http/pprof.
+func TestProbe(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	if _, err := probe(t.Context(), os.Getpid(), systemKernel()); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
+		t.Errorf("got %v; want an error with the address that was asked, and what to add", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	profiled := httptest.NewServer(mux)
+	defer profiled.Close()
+	u, err := probe(t.Context(), os.Getpid(), systemKernel())
+	if err != nil || u.Host != profiled.Listener.Addr().String() || u.Path != profilePath {
+		t.Errorf("found %v, %v; want %s", u, err, profiled.URL)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := probe(ctx, os.Getpid(), systemKernel()); err == nil {
+		t.Error("goes on after the end")
+	}
+	if _, err := probe(t.Context(), 1<<22+1, systemKernel()); err == nil || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("of no process: %v", err)
+	}
+}
+
+func TestParseSocket(t *testing.T) {
+	for text, want := range map[string]string{
+		"0100007F:1F90":                         "127.0.0.1:8080",
+		"00000000000000000000000001000000:17AC": "[::1]:6060",
+		"0000000000000000FFFF00000100007F:0050": "127.0.0.1:80",
+		"00000000:FFFF":                         "0.0.0.0:65535",
+		"":                                      "",
+		"0100007F":                              "",
+		"01007F:0050":                           "",
+		"0100007F:10000":                        "",
+	} {
+		if at, ok := parseSocket(text); ok != (want != "") || ok && at.String() != want {
+			t.Errorf("%q: %v, %v; want %q", text, at, ok, want)
+		}
+	}
+}
