@@ -4,7 +4,6 @@ package bgraph
 
 import (
 	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,8 +21,8 @@ type Config struct {
 	// exact. 0: 20, the ratio of the paper (section 5.2). 1: all.
 	Sampling int
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
-	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides if it has
-	// not been for half a millisecond: a scheduler that promises memory must know what rare steps take.
+	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides
+	// while tasks do what they came in for at an entrance, of up to 2,000 tasks a second.
 	HeapEvery int
 	// Allocated returns how many bytes of heap the process has allocated so far. It is
 	// called on the loops and must not park. nil: the runtime/metrics.
@@ -47,8 +46,11 @@ type Graph struct {
 	cfg     Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
-	heapGap int64  // cycles after which the heap is measured again
-	before  usage  // when the graph was begun
+	heapGap uint64 // cycles between two tasks that are metered
+
+	expected atomic.Uint64 // see Expect
+
+	before usage // when the graph was begun
 
 	mu       sync.Mutex
 	places   []*place                 // guarded by mu: by engine.NodeID
@@ -97,10 +99,7 @@ func New(cfg Config) *Graph {
 	cfg.Sampling = max(cfg.Sampling, 1)
 	cfg.MaxNodes = min(max(cfg.MaxNodes, 4), mostNodes)
 	cfg.MaxEdges = min(max(cfg.MaxEdges, 1), mostEdges)
-	heapGap := int64(coro.CyclesPerSecond() / 2000)
-	if cfg.HeapEvery < 0 {
-		heapGap = math.MaxInt64
-	} else {
+	if cfg.HeapEvery > 0 {
 		cfg.HeapEvery = max(cfg.HeapEvery/cfg.Sampling, 1) // of the timed ones
 	}
 	g := &Graph{
@@ -108,7 +107,7 @@ func New(cfg Config) *Graph {
 		started: time.Now(),
 		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
-		heapGap: heapGap,
+		heapGap: uint64(coro.CyclesPerSecond() / meteredRate),
 		byKey:   map[Key]engine.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
 		byPrint: map[uint64]engine.NodeID{},
 		places: []*place{

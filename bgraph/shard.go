@@ -33,10 +33,11 @@ type shard struct {
 	turn   uint64          // cycles when the loop's turn began
 	next   int             // waits until one is timed
 	heapIn int             // timed waits until one measures the heap
-	heapAt uint64          // cycles when it was last measured
 	random uint64          // state of the generator
 	moves  uint64          // engine.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
+
+	meter meter
 
 	balance [engine.MaxResources]int64
 	pcs     [maxPath + 16]uintptr
@@ -58,7 +59,11 @@ type note struct {
 	measured, timed bool
 	first           bool  // if timed: because its node had hardly been met
 	at              *node // where it waits or last waited
-	next            *note // in free
+
+	metered uint64 // steps yet to be measured of what it has come in for
+	holds   uint64 // what it counts as in shard.meter; 0: not at all
+	held    uint64 // bytes allocated since it came in
+	next    *note  // in free
 }
 
 const (
@@ -145,6 +150,10 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	if o.measured || s.loop.Moves() != s.moves {
 		s.endStep(o, e)
 	}
+	if why == engine.ReasonEntrance {
+		s.enter(o)
+		e.target.entrance = true
+	}
 	to := e.target
 	st := &to.stats
 	st.arrivals++
@@ -157,7 +166,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	o.since = s.turn
 	if s.next--; s.next <= 0 || st.arrivals <= learning {
 		s.time(o, st.arrivals <= learning)
-	} else if s.heapIsOld() {
+	} else if o.metered > 0 {
 		o.measured = true
 	}
 	return to.id
@@ -279,7 +288,7 @@ func (s *shard) endWait(o *note) {
 		o.at.stats.ready.add(s.nanos(now-since), o.first)
 	}
 	o.since = now
-	if s.heapIn--; s.heapIn <= 0 || o.first {
+	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
 }
@@ -301,8 +310,6 @@ func (s *shard) begin(t *engine.Task) *note {
 			s.next = s.draw(s.g.cfg.Sampling)
 		}
 		o.measured, o.timed, o.first = true, true, start.stats.arrivals <= learning
-	} else if s.heapIsOld() {
-		o.measured = true
 	}
 	return o
 }
@@ -311,6 +318,7 @@ func (s *shard) begin(t *engine.Task) *note {
 func (s *shard) Finished(t *engine.Task) {
 	o := (*note)(t.Note())
 	end := s.byID[idEnd]
+	s.leave(o)
 	e := s.edge(o.at, end)
 	s.last = e
 	s.now = 0
@@ -327,9 +335,6 @@ func (s *shard) Finished(t *engine.Task) {
 // has less left would grow its stack for the sake of a statistic.
 const enoughStack = 1500
 
-// heapIsOld reports whether the heap has not been measured for long.
-func (s *shard) heapIsOld() bool { return int64(s.turn-s.heapAt) > s.g.heapGap }
-
 // beginHeap notes how much has been allocated at the beginning of a step.
 func (s *shard) beginHeap(o *note) {
 	if s.g.cfg.HeapEvery < 0 {
@@ -341,7 +346,6 @@ func (s *shard) beginHeap(o *note) {
 	}
 	o.heap = s.allocated()
 	o.since = coro.Cycles()
-	s.heapAt = o.since
 }
 
 // endHeap records what the step has allocated.
@@ -350,6 +354,9 @@ func (s *shard) endHeap(o *note, e *edge) {
 	o.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
+	if o.metered > 0 {
+		s.holds(o, d)
+	}
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.now = coro.Cycles()
 }

@@ -121,6 +121,8 @@ type node struct {
 	stats nodeStats     // read by others
 	out   *edge         // the edge that was last taken from here
 	id    engine.NodeID // fixed
+
+	entrance bool // tasks come in here
 }
 
 // An edge is one loop's part in an edge of the graph. Fields without a remark are

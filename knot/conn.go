@@ -20,6 +20,7 @@ type readable interface {
 type readableAt interface {
 	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
+	HungUp() bool
 }
 
 // States of a connection. What moves it out of connIdle owns what follows.

@@ -157,6 +157,12 @@ func (c restingConn) Ended() bool {
 	return !ok || at.Ended()
 }
 
+// HungUp is that of netpoll.Conn.
+func (c restingConn) HungUp() bool {
+	at, ok := c.rests.(readableAt)
+	return ok && at.HungUp()
+}
+
 // Client is that of netpoll.Conn.
 func (c *secureConn) Client() uint32 {
 	if own, ok := c.raw.(interface{ Client() uint32 }); ok {

@@ -242,7 +242,23 @@ func (x *Ctx) mayEnter() bool {
 // mayGoOn is mayEnter once it is known what the request is for.
 func (x *Ctx) mayGoOn() bool {
 	x.kind = x.route()
-	return !x.c.inside || !refused(requests.As(x.kind, x.detail()))
+	if !x.c.inside {
+		return true
+	}
+	began := x.srv.clock.now()
+	if refused(requests.As(x.kind, x.detail())) {
+		return false
+	}
+	return x.srv.clock.now()-began < int64(goneAfter) || !x.c.hungUp()
+}
+
+// goneAfter is how long a request may have waited to go on for the client to be still interested
+// when it has ended its side of the connection: some do so right after their request.
+const goneAfter = time.Second
+
+func (c *conn) hungUp() bool {
+	at, ok := c.waiter.(readableAt)
+	return ok && at.HungUp()
 }
 
 // route is a number for the requests that are likely to be handled alike: the method and the path,

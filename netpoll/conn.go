@@ -161,6 +161,10 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 // the entrance. It is for that function, and tells a likelihood: bytes may have come since.
 func (c *Conn) Ended() bool { return c.d.ended }
 
+// HungUp reports whether the other end is known to have ended its side of the connection, or all of it. It
+// never parks, and says no if the poller has not been told.
+func (c *Conn) HungUp() bool { return c.d.flags.Load()&flagHangup != 0 }
+
 // Client is a number for the host at the other end of an accepted connection, for
 // ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
 func (c *Conn) Client() uint32 { return c.d.client }

@@ -173,7 +173,7 @@ func (l *Loop) line(e *Entrance) *line {
 // The zero value stands for none. It belongs to one loop.
 type Ticket struct{ at *inLine }
 
-// GiveUp starts the task at once if it has not started, but lets it not in: whoever it was to
+// GiveUp starts the task at once if it has not started, but lets it not in: no matter which client it was to
 // serve is gone, or its time is over. It may be called on the loop of StartAt only, and
 // never parks.
 func (k *Ticket) GiveUp() {
@@ -251,11 +251,13 @@ func (l *Loop) serve(q *line) {
 		case l.cancelAll:
 		case oldest.gone && l.now-oldest.since > goneAfter:
 			v = VerdictRefuse
+			q.gone++
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
 				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(),
+				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
 			})
+			q.gone = 0
 		}
 		switch v {
 		case VerdictDefer:

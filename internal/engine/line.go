@@ -11,6 +11,7 @@ type line struct {
 	index    int
 	n        int // tasks in it
 	starting int // tasks that were let in and have not run since
+	gone     int // see Queue.Gone
 	used     uint64
 	levels   [64]level // by priority, from -32; those with a bit in used are not empty
 	free     *inLine   // to use again
@@ -38,9 +39,10 @@ type inLine struct {
 }
 
 const (
-	clientShares  = 256     // clients are told apart by so many numbers
+	clientShares  = 256     // clients are told apart by this many numbers
 	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
-	fairLookBack  = 16      // those who came last among whom a client with a small share is looked for
+	fairLookBack  = 32      // those who came last among whom clients with small shares are looked for
+	shareChance   = 16      // by so many equal shares may differ
 	maxFreeInLine = 1024
 )
 
@@ -125,21 +127,33 @@ func (q *line) oldest() *inLine {
 // top are the most important.
 func (q *line) top() *level { return &q.levels[bits.Len64(q.used)-1] }
 
-// admittedFirst is, of those that matter most, the oldest; or of those who came last the one
-// of whose client the fewest were let in lately.
+// admittedFirst is, of those that matter most, the oldest; or the newest. If some of those who came
+// last are of clients that had clearly more let in lately than others, it is the oldest of the others.
 func (q *line) admittedFirst(newest bool) *inLine {
 	v := q.top()
 	if !newest {
 		return v.head
 	}
-	best := v.tail
-	least := q.shares[best.client%clientShares]
-	for x, i := best.prev, 1; x != nil && i < fairLookBack; x, i = x.prev, i+1 {
-		if s := q.shares[x.client%clientShares]; s < least {
-			best, least = x, s
+	share := func(x *inLine) uint32 { return q.shares[x.client%clientShares] }
+	first, least := v.tail, share(v.tail)
+	for i := 1; i < fairLookBack && first.prev != nil; i++ {
+		first = first.prev
+		least = min(least, share(first))
+	}
+	fair, unequal := least+least/2+shareChance, false
+	var oldest *inLine
+	for x := first; x != nil; x = x.next {
+		switch {
+		case share(x) > fair:
+			unequal = true
+		case oldest == nil:
+			oldest = x
 		}
 	}
-	return best
+	if unequal {
+		return oldest
+	}
+	return v.tail
 }
 
 // count notes that one of that client was let in.

@@ -143,6 +143,7 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 
 // next decides about those who wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
+	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)
 	if a.refuse && e.line.Refuses(q.Oldest) && e.refusals < e.line.AtOnce() {
 		cause := CauseLine

@@ -61,37 +61,12 @@ type Gate struct {
 type take struct {
 	of *account
 	d  Moments
-	// bias is how much more, in parts of what is possible, those hold that are inside than
-	// those that come in, see held.
-	bias float64
 }
 
-// held is how much one of those inside holds on average. Where those stay longer that hold more, like
-// downloads of slow clients, that is more than what one that comes in is going to hold: the mean
-// square divided by the mean if the time is in proportion. That is assumed (bias 1) until it is
-// seen how much those inside hold.
-func (t *take) held() float64 { return t.d.Mean + t.bias*t.d.Variance/t.d.Mean }
-
-// weigh brings what is known of the bias up to date when it has been observed how much of a is in
-// use. The ledger is locked, and recount has been called.
-func (l *Ledger) weigh(a *account, now time.Duration) {
-	inside := 0
-	for _, g := range l.gates {
-		inside += g.counted
-	}
-	if inside < biasTasks {
-		return
-	}
-	each := a.observed / float64(inside)
-	for _, g := range l.gates {
-		for i := range g.takes {
-			if t := &g.takes[i]; t.of == a && t.d.Variance > 0 {
-				seen := min(max((each-t.d.Mean)*t.d.Mean/t.d.Variance, 0), 1)
-				t.bias += (seen - t.bias) * weight(now-a.sampled, biasTime)
-			}
-		}
-	}
-}
+// held is how much one of those inside holds on average of whom nothing more is known. Where those stay
+// longer that hold more, like downloads of slow clients, that is more than what one that comes in is going to
+// hold: the mean square divided by the mean if the time is in proportion.
+func (t *take) held() float64 { return t.d.Mean + t.d.Variance/t.d.Mean }
 
 // A share is one loop's part of what is inside.
 type share struct {
@@ -106,8 +81,6 @@ const (
 	deviations  = 4 // that a demand may exceed its mean by
 	mostCredit  = 64
 	leastWindow = 4
-	biasTasks   = 8
-	biasTime    = 2 * time.Second
 	unknownGoal = 0.6         // pressure up to which the window grows at first; after
 	unknownFor  = time.Second // that and as long again it is 1
 	heldUpAfter = 200 * time.Millisecond
@@ -156,8 +129,10 @@ func (g *Gate) feels(now time.Duration, pressure float64) float64 {
 		return pressure
 	}
 	if known < 1 {
-		for i := range g.takes {
-			pressure = max(pressure, g.takes[i].of.observed/g.takes[i].of.limit)
+		for _, a := range *g.ledger.accounts.Load() {
+			if a.spec.Unknown > 0 {
+				pressure = max(pressure, max(a.observed, a.inUse())/a.limit)
+			}
 		}
 	}
 	return min(pressure/(unknownGoal+known*(1-unknownGoal)), 1)
@@ -180,11 +155,10 @@ func (g *Gate) SetDemand(demand []Moments) {
 	l := g.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := append([]take(nil), g.takes...)
 	g.takes = g.takes[:0]
 	for r, d := range demand {
 		if a := l.account(ResourceID(r)); a != nil && d.Mean > 0 {
-			g.takes = append(g.takes, take{a, d, bias(was, a)})
+			g.takes = append(g.takes, take{a, d})
 		}
 	}
 	all := *l.accounts.Load()
@@ -197,31 +171,45 @@ func (g *Gate) SetDemand(demand []Moments) {
 	}
 }
 
-// bias is that of a in a list.
-func bias(takes []take, a *account) float64 {
-	for i := range takes {
-		if takes[i].of == a {
-			return takes[i].bias
-		}
-	}
-	return 1
-}
+// Meter sets who says of how many admitted tasks it is known what they hold of what is Collected, and
+// how much that is. It is to be called before the first gate is made; read is called with the ledger
+// locked.
+func (l *Ledger) Meter(read func() (tasks int, held float64)) { l.meter = read }
 
-// recount adds up what admitted tasks may take, anew. The ledger is locked.
+// recount adds up what admitted tasks may take, anew: what they are known to hold, and what was promised to the
+// others. The ledger is locked.
 func (l *Ledger) recount() {
-	for _, a := range *l.accounts.Load() {
-		a.pledges, a.known = promise{}, false
-	}
+	inside := 0
 	for _, g := range l.gates {
 		g.counted = g.inside()
 		g.peak = max(g.peak, g.counted)
+		inside += g.counted
+	}
+	unseen, held := 1.0, 0.0
+	if l.meter != nil && inside > 0 {
+		var seen int
+		seen, held = l.meter()
+		unseen = 1 - min(float64(seen)/float64(inside), 1)
+	}
+	for _, a := range *l.accounts.Load() {
+		a.pledges, a.known = promise{}, false
+		if a.spec.Kind == Collected && held > 0 {
+			a.pledges.Mean, a.known = held, true
+		}
+	}
+	for _, g := range l.gates {
 		for i := range g.takes {
 			t := &g.takes[i]
-			t.of.known = t.of.spec.Kind == Collected
-			t.of.pledge(float64(g.counted), Moments{t.held(), t.d.Variance})
+			n := float64(g.counted)
+			if t.of.spec.Kind == Collected {
+				n *= unseen
+				t.of.known = true
+			}
+			t.of.pledge(n, Moments{t.held(), t.d.Variance})
 		}
 	}
 	for _, a := range *l.accounts.Load() {
+		a.pledges.Mean *= 1 - a.gone()
 		a.promise(a.pledges.Mean)
 	}
 }
@@ -360,7 +348,11 @@ func (g *Gate) looks(now time.Duration) bool {
 		return false
 	}
 	for _, a := range *g.ledger.accounts.Load() {
-		if a.spec.Kind.scarce() && a.likely() > lookRoom*a.limit {
+		limit := a.limit
+		if a.spec.Limit > 0 { // one that was found may be too low
+			limit = a.spec.Limit
+		}
+		if a.spec.Kind.scarce() && a.likely() > lookRoom*limit {
 			return false
 		}
 	}

@@ -25,6 +25,10 @@ type Ledger struct {
 	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
 	now      time.Duration // guarded by mu: of the last Tick
+
+	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
+	// that is; fixed; may be nil.
+	meter func() (tasks int, held float64)
 }
 
 // An account is what the Ledger knows of one resource. Fields without a remark are
@@ -35,6 +39,7 @@ type account struct {
 	observed float64
 	pledges  promise // what the admitted tasks may take
 	pledged  float64 // their mean when observed was
+	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
 	used     float64 // observed, when it was last looked at
@@ -121,8 +126,12 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		return
 	}
 	l.recount()
+	if a.known && a.pledges.Mean > 0 {
+		taken := a.pledges.Mean / (1 - a.gone())
+		a.lost.add(now, min(max(1-used/taken, 0), 0.99))
+		l.recount()
+	}
 	a.observed, a.pledged = max(used, 0), a.pledges.Mean
-	l.weigh(a, now)
 	if a.spec.Kind == Collected {
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
@@ -260,6 +269,15 @@ func (a *account) inUse() float64 {
 		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
 	return max(v, 0)
+}
+
+// gone is the share of what admitted tasks have taken that they do not hold any more, as is clear from several
+// collections in a row: one may have been over before tasks took what counts by now.
+func (a *account) gone() float64 {
+	if a.lost.n < lowestSamples {
+		return 0
+	}
+	return a.lost.least()
 }
 
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and

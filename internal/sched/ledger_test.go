@@ -324,6 +324,52 @@ func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	}
 }
 
+// What admitted tasks are known to hold is not promised to them as well; what they have let go of counts
+// no more when several collections have found it gone.
+func TestWhatIsKnownToBeHeld(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		inside   int
+		seen     int
+		held     float64
+		observed []float64 // one a second
+		room     int
+	}{
+		{name: "of nobody", inside: 20, observed: []float64{200}, room: 80},
+		{name: "of all", inside: 20, seen: 20, held: 500, observed: []float64{500}, room: 50},
+		{name: "of half", inside: 20, seen: 10, held: 500, observed: []float64{600}, room: 40},
+		{name: "others hold much", inside: 20, seen: 20, held: 300, observed: []float64{600, 600, 600, 600}, room: 40},
+		{name: "one collection finds less", inside: 20, seen: 20, held: 800, observed: []float64{100}, room: 20},
+		{name: "four do", inside: 20, seen: 20, held: 800, observed: []float64{200, 100, 200, 200}, room: 80},
+		{name: "three of them do", inside: 20, seen: 20, held: 800, observed: []float64{200, 200, 800, 200}, room: 20},
+		{name: "before a task runs", inside: 21, seen: 20, held: 500, observed: []float64{500}, room: 49},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := NewLedger()
+			heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Kind: Collected})
+			g := l.NewGate("requests")
+			g.window = Knee{Start: 1000}
+			g.SetDemand([]Moments{{Mean: 10}})
+			for range c.inside {
+				if !g.admit(0, g.share(0)) {
+					t.Fatal("there is no room")
+				}
+			}
+			l.Meter(func() (int, float64) { return c.seen, c.held })
+			for i, v := range c.observed {
+				l.Observe(time.Duration(i+1)*time.Second, heap, v)
+				l.Tick(time.Duration(i+1) * time.Second)
+			}
+			l.mu.Lock()
+			room := g.room(g.given())
+			l.mu.Unlock()
+			if room < c.room-1 || room > c.room+1 {
+				t.Errorf("there is room for %d more, want %d", room, c.room)
+			}
+		})
+	}
+}
+
 // If the collector is busy although much of the given limit is free, less load would not
 // help: it collects at twice what is reachable, wherever that is.
 func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {

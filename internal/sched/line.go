@@ -22,7 +22,7 @@ import (
 // growing is one. While that is being found out, which takes seconds, those who came last are
 // served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): then what is
 // served is served in time, whatever the answer turns out to be, and nothing is lost by
-// waiting for it. If the line stops growing the others follow, the oldest first.
+// waiting for it as long as clients wait as well. If the line stops growing the others follow, the oldest first.
 type Line struct {
 	state LineState
 	since time.Duration // when the state began
@@ -36,6 +36,7 @@ type Line struct {
 	first   int // tasks in line then
 	served  int // since then
 	refused int
+	gone    int
 	streak  int // windows in a row in which it grew, or, below 0, did not
 
 	pace pace
@@ -73,6 +74,9 @@ const (
 	// What comes back within soon is likely to be the same overload.
 	soon         = 5 * time.Second
 	soonPatience = 500 * time.Millisecond
+	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
+	// and each that leaves costs as much as three that are refused (ADR 0037).
+	leaving = 4
 	// overload is over if no more than one of this many had to be refused in a window.
 	fewRefused = 50
 	// longestWait is what nobody waits longer than: by then the client is gone.
@@ -133,6 +137,9 @@ func (q *Line) Admitted(now time.Duration, left int) {
 // Refused says that one was refused.
 func (q *Line) Refused() { q.refused++ }
 
+// Gone says that n clients have left before it was their turn.
+func (q *Line) Gone(n int) { q.gone += n }
+
 // Look is told how many wait. tight: they hold too much of something that is scarce for
 // waiting until it is clear whether it is overload. It is to be called at least every few
 // milliseconds while anybody waits.
@@ -152,7 +159,8 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 	default:
 		q.measure(now, waiting)
 	}
-	short := float64(waiting)*q.pace.mean <= float64(q.TooLong())
+	work := time.Duration(float64(waiting) * q.pace.mean) // until all that wait are served
+	short := work <= q.TooLong()
 	switch q.state {
 	case Calm:
 		if q.streak >= 2 && !short {
@@ -164,13 +172,13 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		switch {
 		case tight:
 			allowed = 0
-		case q.ended != 0 && now-q.ended < soon:
+		case q.ended != 0 && now-q.ended < soon, q.gone*leaving > q.served && q.gone > windowServed:
 			allowed = soonPatience
 		case q.trial:
 			allowed = trialPatience
 		}
 		switch {
-		case q.streak <= -2 || float64(waiting)*q.pace.mean <= float64(q.TooLong())/2:
+		case q.streak <= -2 || work <= q.TooLong()/2:
 			q.enter(Calm, now)
 			q.pause, q.ended = 0, 0
 		case now-q.since >= allowed && q.streak >= 0:
@@ -196,7 +204,7 @@ func (q *Line) enter(s LineState, now time.Duration) {
 }
 
 func (q *Line) open(now time.Duration, waiting int) {
-	q.began, q.first, q.served, q.refused = now, waiting, 0, 0
+	q.began, q.first, q.served, q.refused, q.gone = now, waiting, 0, 0, 0
 }
 
 // measure ends the window once it is clear whether the line has grown in it. Among k tasks

@@ -94,6 +94,11 @@ func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Dura
 		*p = Pile{}
 		return
 	}
+	if p.limit > 0 && out > 0 && waiting == 0 { // the node could do more than it is let
+		p.raise()
+		p.open(now, waiting)
+		return
+	}
 	took, more := now-p.began, waiting-p.first
 	least, many, slow := windowTime, windowServed, windowSlowTime
 	if p.tried { // what comes of a lower limit takes longer to see
@@ -148,19 +153,21 @@ func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool 
 	return true
 }
 
+func (p *Pile) raise() { p.limit, p.tried = min(p.limit*pileHigher+1, 1e6), false }
+
 // adjust moves the limit.
 func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
 	if float64(waiting) > p.limit+1 {
 		return // those who were too many are still there; what goes on now is not due to the limit
 	}
 	aim := short(max(w.rate, 1))
+	wait := float64(waiting) / max(w.rate, 1) // by Little's law: those who have gone on may be the newest
 	switch {
 	case p.tried && w.rate < p.lost*p.rate:
 		p.limit, p.tried, p.hold = p.before, false, now+pileHold
-	case w.wait < aim:
-		p.limit = min(p.limit*pileHigher+1, 1e6)
-		p.tried = false
-	case w.wait > 2*aim && now >= p.hold:
+	case wait < aim:
+		p.raise()
+	case wait > 2*aim && now >= p.hold:
 		p.before, p.rate, p.lost, p.tried = p.limit, w.rate, pileLost, true
 		p.limit = max(p.limit*pileLower, w.rate*aim, pileLeast)
 	default:

@@ -174,11 +174,18 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			if then != nil {
 				then(r)
 			}
-			if c.w.Now() < until && !s.lastOne {
+			if c.w.Now() < until && !s.lastOne && !s.gone {
 				resting = append(resting, s)
 			} else {
 				s.Close("", false)
 			}
+		}
+		if h.Timeout > 0 {
+			c.w.After(h.Timeout, func() {
+				if !r.ended {
+					s.Close("timed out", h.Abort)
+				}
+			})
 		}
 		s.Send(r)
 	}

@@ -17,6 +17,7 @@ type Path struct {
 	Rate    int           // bytes a second that the client takes; 0: as fast as can be
 	InRoom  int           // bytes of the server's receive buffer; 0: 128 KiB
 	OutRoom int           // bytes of the server's send buffer; 0: 256 KiB
+	Host    byte          // of the address that the client has; 0: each connection comes from another
 }
 
 // An end is what a client hears of its connection, on the conductor and without
@@ -61,6 +62,9 @@ func (w *World) Connect(port uint16, path Path, e end) *Link {
 }
 
 func (l *Link) address() unix.RawSockaddrInet4 {
+	if h := l.path.Host; h > 0 {
+		return inet4([4]byte{10, 2, 0, h}, uint16(1024+l.id%60_000))
+	}
 	return inet4([4]byte{10, 1, byte(l.id >> 8), byte(l.id)}, uint16(1024+l.id%60_000))
 }
 

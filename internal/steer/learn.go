@@ -26,6 +26,7 @@ func (s *Steering) learn() {
 	predictions := sched.Predict(edges, resources, done)
 	s.predictions.Store(&predictions)
 
+	expected := 0.0
 	best := map[string]*sched.Prediction{}
 	for n, name := range entrances {
 		if int(n) >= len(predictions) {
@@ -38,8 +39,10 @@ func (s *Steering) learn() {
 	for i, e := range engine.Entrances() {
 		if p := best[e.Name()]; p != nil && p.Steps >= learntSteps {
 			s.gate(i).SetDemand(p.Peak)
+			expected = max(expected, p.Peak[s.memory].Mean)
 		}
 	}
+	s.cfg.Graph.Expect(uint64(expected))
 }
 
 // learntSteps is how often a task must have gone on from an entrance before what follows

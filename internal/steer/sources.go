@@ -53,7 +53,9 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 			s.limits[id] = r.Limit
 			s.ledger.SetLimit(id, r.Limit)
 		}
-		s.ledger.Observe(now, id, r.Value)
+		if !r.Old {
+			s.ledger.Observe(now, id, r.Value)
+		}
 	}
 	return nil
 }
@@ -162,7 +164,7 @@ const collectAfter = 100 * time.Millisecond
 // itself it would not while nobody is let in to allocate.
 func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
 	for _, r := range readings {
-		if r.Name == probe.Heap {
+		if r.Name == probe.Heap && !r.Old {
 			s.collected = now
 		}
 	}

@@ -96,6 +96,7 @@ func New(cfg Config) (s *Steering, err error) {
 			return nil, fmt.Errorf("the policy %q needs the blocking graph, which is switched off", Resource)
 		}
 		s.ledger = sched.NewLedger()
+		s.ledger.Meter(cfg.Graph.Held)
 		s.limits = map[sched.ResourceID]float64{}
 		if err := s.addHeap(); err != nil {
 			return nil, err

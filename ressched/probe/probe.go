@@ -53,6 +53,7 @@ type Reading struct {
 	Value float64
 	Limit float64
 	Sign  bool // not something that tasks take, but a sign of thrashing
+	Old   bool // Value is what was read before; Limit is new
 }
 
 // Config configures a Probe. The zero value is that of a real machine.

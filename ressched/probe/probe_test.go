@@ -335,11 +335,12 @@ func TestHeap(t *testing.T) {
 	r := Runtime{MemoryLimit: 4 * gib, Percent: 100}
 	p, _ := newProbe(t, machine.write(t), func(c *Config) { c.Runtime = func() Runtime { return r } })
 	now := time.Duration(0)
+	old := false
 	check := func(what string, want float64, wantFound bool) {
 		t.Helper()
 		got, found := find(p.Read(now), Heap)
-		if found != wantFound || found && (got.Value != want || got.Limit != 0.9*4*gib) {
-			t.Errorf("%s: %+v, %v; want %v of %v, %v", what, got, found, want, 0.9*4*gib, wantFound)
+		if found != wantFound || found && (got.Value != want || got.Limit != 0.9*4*gib) || got.Old != old {
+			t.Errorf("%s: %+v, %v; want %v of %v, %v, old: %v", what, got, found, want, 0.9*4*gib, wantFound, old)
 		}
 	}
 	r.Objects = 2 * gib
@@ -350,7 +351,9 @@ func TestHeap(t *testing.T) {
 	now += 10 * time.Millisecond
 	check("nothing new: how much of it is garbage is not known", 0, false)
 	now += time.Second
-	check("and so for long", gib, true)
+	old = true
+	check("and so for long: only the limit is new", gib, true)
+	old = false
 	now += 10 * time.Millisecond
 	r.Cycles, r.Live = 3, 1.5*gib
 	check("another collection", 1.5*gib, true)

@@ -73,7 +73,7 @@ const (
 	// fit into nine tenths of what the machine has.
 	heapUnderMachine = 0.9
 	collectorOff     = 1e6 // GOGC above this is off
-	// quiet is for how long the last estimate is good if there is no collection.
+	// quiet is after which time the limit is read again if there is no collection.
 	quiet = 250 * time.Millisecond
 )
 
@@ -92,7 +92,7 @@ func (h *heapReader) read(p *Probe, now time.Duration, r Runtime, machine float6
 	case r.Cycles == 0:
 		p.add(Reading{Name: Heap, Value: r.Objects, Limit: limit})
 	case r.Cycles != h.cycles || now-h.at >= quiet:
-		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit})
+		p.add(Reading{Name: Heap, Value: r.Live, Limit: limit, Old: r.Cycles == h.cycles})
 	default:
 		return // how much of what was allocated since is garbage is not known
 	}

@@ -1,0 +1,101 @@
+//go:build linux
+
+package bgraph_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// everybody lets everybody in.
+type everybody struct{}
+
+func (everybody) Next(time.Duration, int, engine.Queue) engine.Verdict { return engine.VerdictAdmit }
+func (everybody) Left(time.Duration, int)                              {}
+
+func TestWhatThoseInsideHold(t *testing.T) {
+	e, err := engine.NewEntrance("meter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		cfg    bgraph.Config
+		tasks  int
+		steps  int    // that allocate 100 bytes each, with a wait after each
+		expect uint64 // bytes
+		seen   int
+		bytes  float64
+	}{
+		{name: "nobody has come in"},
+		{name: "one step", tasks: 10, steps: 1, seen: 10, bytes: 1000},
+		{name: "several", tasks: 10, steps: 3, seen: 10, bytes: 3000},
+		{name: "more is expected of them", tasks: 10, steps: 1, expect: 150, seen: 10, bytes: 1500},
+		{name: "less is", tasks: 10, steps: 2, expect: 150, seen: 10, bytes: 2000},
+		{name: "many at once", tasks: 1000, steps: 1, seen: 257, bytes: 25_700},
+		{name: "many steps", tasks: 1, steps: 100, seen: 1, bytes: 3200},
+		{name: "the heap is not to be measured", cfg: bgraph.Config{HeapEvery: -1}, tasks: 10, steps: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var cycles atomic.Uint64
+			cycles.Store(uint64(time.Hour)) // no time goes by
+			coro.SimulateCycles(&cycles)
+			defer coro.SimulateCycles(nil)
+			allocated := uint64(1)
+			c.cfg.Allocated = func() uint64 { return allocated }
+			g := bgraph.New(c.cfg)
+			g.Expect(c.expect)
+			rt := start(t, 1, g, func(cfg *engine.Config) {
+				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
+			})
+			err := rt.Run(context.Background(), func(context.Context) error {
+				waiting := 0
+				done := engine.NewChan[bool](0)
+				var all []*engine.Task
+				for range c.tasks {
+					all = append(all, engine.Go(func() {
+						if e.Enter() != nil {
+							return
+						}
+						for range c.steps - 1 {
+							allocated += 100
+							engine.Yield()
+						}
+						allocated += 100
+						waiting++
+						done.Recv()
+						allocated += 1 << 20
+						e.Leave()
+					}))
+				}
+				for range 10_000 {
+					if waiting == c.tasks {
+						break
+					}
+					engine.Yield()
+				}
+				engine.Yield()
+				if seen, bytes := g.Held(); seen != c.seen || bytes != c.bytes {
+					t.Errorf("%d are known to hold %v bytes, want %d and %v", seen, bytes, c.seen, c.bytes)
+				}
+				done.Close()
+				for _, k := range all {
+					k.Join()
+				}
+				if seen, bytes := g.Held(); seen != 0 || bytes != 0 {
+					t.Errorf("%d hold %v bytes when all have ended", seen, bytes)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
