@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +27,10 @@ import (
 // Tasks that wait natively are detached. These tests are in a package of their own, because
 // what is called from within the runtime's packages is not.
 
-var nativeSeed = flag.Uint64("native.seed", 0, "seed of the random test of native waits; 0: a new one")
+var (
+	nativeSeed = flag.Uint64("native.seed", 0, "seed of the first run of the random test of native waits; 0: a new one")
+	nativeRuns = flag.Int("native.runs", 1, "how many runs the random test of native waits makes, with seeds that follow each other")
+)
 
 // native runs f with each poller and 1 and 2 loops, or, without testenv.Full, in two of these settings.
 func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Runtime)) {
@@ -247,79 +249,6 @@ func TestDetachLimits(t *testing.T) {
 	})
 }
 
-// Where tasks have waited for long, those that come after them are detached at once: all tasks want one
-// lock, and the loop has to get to the one that ends the wait.
-func TestManyWaitAtOnePlace(t *testing.T) {
-	const waiters, after = 30, 100 * time.Millisecond
-	native(t, engine.Config{DetachAfter: after}, func(t *testing.T, rt *engine.Runtime) {
-		end := make(chan bool)
-		began := time.Now()
-		var all []*engine.Task
-		for range waiters {
-			all = append(all, engine.GoOn(rt.Loop(0), func() { <-end }))
-		}
-		all = append(all, engine.GoOn(rt.Loop(0), func() { close(end) }))
-		for _, x := range all {
-			x.Join()
-		}
-		if took := time.Since(began); took > waiters*after/2 {
-			t.Errorf("%d tasks that wait for one channel were detached in %v; want much less than %v for each", waiters, took, after)
-		}
-	})
-}
-
-// resumedObserver calls a function when a task is resumed.
-type resumedObserver struct{ resumed func(*engine.Task) }
-
-func (o resumedObserver) Turn()                                                    {}
-func (o resumedObserver) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return 0 }
-func (o resumedObserver) Ready(*engine.Task)                                       {}
-func (o resumedObserver) Resumed(t *engine.Task)                                   { o.resumed(t) }
-func (o resumedObserver) Finished(*engine.Task)                                    {}
-
-// A Wake that comes while a task is detached has its stand-in run. Meanwhile the task must not
-// take the loop for its own.
-func TestWakeOfADetachedTask(t *testing.T) {
-	var waiter atomic.Pointer[engine.Task]
-	var woken, looked chan bool
-	observe := func(*engine.Loop) engine.Observer {
-		return resumedObserver{func(at *engine.Task) {
-			if w := waiter.Load(); w == at && waiter.CompareAndSwap(w, nil) {
-				close(woken)
-				<-looked
-			}
-		}}
-	}
-	native(t, engine.Config{NewObserver: observe}, func(t *testing.T, rt *engine.Runtime) {
-		woken, looked = make(chan bool), make(chan bool)
-		l, self := rt.Loop(0), make(chan *engine.Waiter, 1)
-		waits := engine.GoOn(l, func() {
-			w := engine.Self()
-			me := engine.Current()
-			self <- w
-			for rt.Detached() == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			waiter.Store(me)
-			w.Wake()
-			<-woken
-			if l.Runs() {
-				t.Error("a detached task runs on its loop, says Runs, while its stand-in does")
-			}
-			close(looked)
-			w.Wait(engine.ReasonDescriptor, nil)
-			w.Release()
-			if !l.Runs() {
-				t.Error("after a wait the task is not on its loop")
-			}
-		})
-		<-self
-		if err := waits.Join(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A shutdown waits for what is detached, and cancels it.
 func TestShutdownWithDetachedTasks(t *testing.T) {
 	native(t, engine.Config{Grace: 10 * time.Millisecond}, func(t *testing.T, rt *engine.Runtime) {
@@ -347,7 +276,14 @@ func TestRandomNativeWaits(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("-native.seed=%d", seed)
+	for range *nativeRuns {
+		t.Logf("-native.seed=%d", seed)
+		randomNativeWaits(t, seed)
+		seed++
+	}
+}
+
+func randomNativeWaits(t *testing.T, seed uint64) {
 	native(t, engine.Config{DetachAfter: 100 * time.Microsecond}, func(t *testing.T, rt *engine.Runtime) {
 		const tasks, rounds = 40, 40
 		var (

@@ -84,7 +84,7 @@ func (c *Cond) WaitContext(ctx context.Context) error { return (*engine.Cond)(c)
 // need not hold c.L.
 func (c *Cond) Signal() { (*engine.Cond)(c).Signal() }
 
-// Broadcast wakes all who wait.
+// Broadcast wakes all that wait.
 func (c *Cond) Broadcast() { (*engine.Cond)(c).Broadcast() }
 
 // NewCond returns a Cond with lock l.
@@ -128,7 +128,7 @@ func NewSemaphore(n int64) *Semaphore { return (*Semaphore)(engine.NewSemaphore(
 // counts 0. It must not be copied after first use.
 type WaitGroup engine.WaitGroup
 
-// Add adds n, which may be negative, to the count, and wakes all who wait if it is
+// Add adds n, which may be negative, to the count, and wakes all that wait if it is
 // then 0. It panics if the count becomes negative.
 func (wg *WaitGroup) Add(n int) { (*engine.WaitGroup)(wg).Add(n) }
 

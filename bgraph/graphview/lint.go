@@ -28,6 +28,7 @@ const (
 	CheckStarvation = "starvation"  // ready tasks of one place were passed over
 	CheckUnbalanced = "unbalanced"  // one loop does most of the work
 	CheckRefused    = "refused"     // work was turned away
+	CheckNative     = "native"      // tasks wait natively, and their loops go on without them
 	CheckOverflow   = "overflow"    // the graph has met its limits
 	CheckFewSamples = "few-samples" // too little was timed to tell
 )
@@ -111,6 +112,7 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	l.readyQueues()
 	l.loops()
 	l.refused()
+	l.native()
 	l.trace()
 	l.trust()
 	return l.sorted()

@@ -47,7 +47,7 @@ func grantWhileCancelled(t *testing.T, rt *Runtime, why Reason, wait func() erro
 	return err
 }
 
-// Who is granted something in the moment of being cancelled has it.
+// A task that is granted something in the moment of being cancelled has it.
 func TestGrantThatMeetsCancellationIsTaken(t *testing.T) {
 	rt := newRuntime(t, 2)
 
@@ -127,7 +127,7 @@ type taken struct{}
 
 func (taken) Withdraw(*Waiter) bool { return false }
 
-// Who is granted something in the moment when the runtime unwinds has it, and gives it
+// A task that is granted something in the moment when the runtime unwinds has it, and gives it
 // back in its deferred functions.
 func TestGrantThatMeetsUnwindingIsTaken(t *testing.T) {
 	for _, inMail := range []bool{true, false} {

@@ -146,7 +146,7 @@ func TestLinkingTakesLittleStack(t *testing.T) {
 //go:noinline
 func panicsDeepBelow() { panic("deep below") }
 
-// Whoever recovers a panic that came over a link sees where it began.
+// A task that recovers a panic that came over a link sees where it began.
 func TestPanicStackShowsTheChunk(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A grantPolicy is a nodePolicy that grants so many tasks at a time, and checks what it
+// A grantPolicy is a nodePolicy that grants a number of tasks at a time, and checks what it
 // is told of them.
 type grantPolicy struct {
 	nodePolicy
@@ -160,7 +160,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 	}
 }
 
-// Who waits for a task to end is made ready by that task.
+// What waits for a task to end is made ready by that task.
 func TestEndOfATaskIsLocal(t *testing.T) {
 	var p *grantPolicy
 	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 0))
@@ -190,7 +190,7 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 	}
 }
 
-// Whoever yields lets another task of its node run, if there is one.
+// A task that yields lets another task of its node run, if there is one.
 func TestYieldGivesWayInACohort(t *testing.T) {
 	for _, most := range []int{0, 1, 100} {
 		var p *grantPolicy
@@ -312,7 +312,7 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 	})
 }
 
-// At an entrance the order is that in which they came, whoever has made room.
+// At an entrance the order is that in which they came, no matter which task has made room.
 func TestEntranceOrderInACohort(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 1}

@@ -108,7 +108,7 @@ func (c *Cond) Signal() {
 	}
 }
 
-// Broadcast wakes all who wait.
+// Broadcast wakes all that wait.
 func (c *Cond) Broadcast() {
 	l := here()
 	c.g.enter(l)

@@ -22,7 +22,7 @@ import (
 // Of the goroutines of a loop exactly one runs and is in no slot (package coro). A stand-in, a
 // goroutine that was never part of the ring, takes the part of the blocked one: it parks in
 // the task's Party by a switch to the loop's own goroutine. When the task wants to go on it
-// is queued as if it had been woken, and whoever switches to it resumes the stand-in, which
+// is queued as if it had been woken, and the one that switches to it resumes the stand-in, which
 // passes the part on through a channel, and ends.
 //
 // What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
@@ -40,7 +40,7 @@ import (
 //     2 and has not entered since; and whatever enters from now on sees curG to be 0. The loop
 //     is taken. Otherwise the watchdog puts curG back.
 //
-// Whoever finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
+// A caller that finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
 // of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
 // store. Where membarrier can't be had, under the race detector, which can't follow this, on
 // loops that are locked to a thread or switch through their own goroutine (NoHandOver), and
@@ -48,7 +48,7 @@ import (
 //
 // While it is detached, the goroutine of the task is a plain one for whatever needs no task:
 // it unlocks, sends and wakes. It comes back (comeBack) before it waits as a task does, when
-// it asks who it is, and when its function returns. It must never be locked out by
+// it asks which task it is, and when its function returns. It must never be locked out by
 // what it holds itself, so nothing that holds a lock of these packages calls comeBack.
 
 // A detachment is one absence of a task from its loop.
@@ -142,12 +142,7 @@ func comeBack() *Loop {
 }
 
 func (d *detachment) comeBack() {
-	d.place.ended(d.l.rt.Now() - d.since)
 	d.l.send(message{kind: msgBack, t: d.t})
-	select {
-	case d.l.rt.watch.hurry <- struct{}{}: // who has the loop may wait for what this task holds
-	default:
-	}
 	<-d.role
 	d.unregister()
 	t := d.t
@@ -175,54 +170,14 @@ func Outside[A, R any](fn func(A) R, a A) R {
 	return fn(a)
 }
 
-// chaseFor is how long the watchdog goes on to look for tasks that wait where others have waited
-// for long, after it has found one. Where all tasks of a loop want one lock they come one after the
-// other; at one in DetachAfter thousands would take seconds.
-const chaseFor = 100 * time.Microsecond
-
-// chase detaches tasks as soon as they wait at slow places. It is called when one has been
-// detached, and when one that is wants its loop back.
-func (w *watchdog) chase() {
-	for until := time.Now().Add(chaseFor); time.Now().Before(until); {
-		runtime.Gosched()
-		for _, l := range w.rt.loops {
-			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
-			if !l.sleeping.Load() && l.runsTask() && w.detach(l, step, true) {
-				until = time.Now().Add(chaseFor)
-			}
-		}
-		select {
-		case <-w.stop:
-			return
-		case <-w.hurry:
-			until = time.Now().Add(chaseFor)
-		default:
-		}
-	}
-}
-
-// detach takes l from the task of that step if it waits natively; with slow only where tasks
-// have waited for long before.
-func (w *watchdog) detach(l *Loop, step uint64, slow bool) bool {
-	if !l.detachable() {
-		return false
-	}
-	d := w.claim(l, step, slow)
-	if d == nil {
-		return false
-	}
-	go d.standIn()
-	return true
-}
-
-// claim takes l from the task that runs on it, if that waits natively. It returns nil if it does
-// not, or can't be detached.
-func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
+// claim takes l from the task that has run for long on it, if that waits natively. It
+// returns nil if it does not, or can't be detached.
+func (w *watchdog) claim(l *Loop, step uint64) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
 		return nil
 	}
-	if at := w.native.look(g); at == nil || slow && at.score.Load() <= 0 { // most often; this costs the others nothing
+	if w.native.look(g) == nil { // most often; this costs the others nothing
 		return nil
 	}
 	atomic.StoreUintptr(&l.entered, 0)
@@ -257,18 +212,12 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 	}
 	d.t = l.cur
 	d.detached = true
-	if !slow && place.score.Load() <= 0 {
-		place.score.Store(1) // it has lasted
-	}
 	return d
 }
 
 // standIn takes the part of the goroutine of d, and gives it back when the task is picked.
 func (d *detachment) standIn() {
 	l, party := d.l, &d.t.worker.Party
-	// Whoever switches to the task makes this curG. The goroutine that is away must not find itself
-	// there before it has the part back.
-	d.t.worker.g = coro.G()
 	l.switches++
 	l.cur = nil
 	l.curG = l.g
@@ -283,8 +232,6 @@ func (d *detachment) standIn() {
 		l.switchTo(party, nil)
 	}
 	l.detached.Add(-1)
-	d.t.worker.g = d.g
-	l.curG = d.g
 	d.role <- struct{}{}
 }
 
@@ -360,22 +307,6 @@ type nativePlace struct {
 	pcs   []uintptr // innermost first
 	name  string    // of the program's function that waits
 	told  atomic.Bool
-	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
-}
-
-// Of a slow place's waits more are long than short.
-const (
-	longWait = 200 * time.Microsecond // some ten times what a detachment costs
-	maxScore = 16
-)
-
-// ended notes how long the task was away that waited at p.
-func (p *nativePlace) ended(away time.Duration) {
-	if score := p.score.Load(); away >= longWait {
-		p.score.Store(min(score+1, maxScore))
-	} else {
-		p.score.Store(max(score-1, -maxScore))
-	}
 }
 
 // nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to

@@ -173,7 +173,7 @@ func (l *Loop) line(e *Entrance) *line {
 // The zero value stands for none. It belongs to one loop.
 type Ticket struct{ at *inLine }
 
-// GiveUp starts the task at once if it has not started, but lets it not in: whoever it was to
+// GiveUp starts the task at once if it has not started, but lets it not in: no matter which client it was to
 // serve is gone, or its time is over. It may be called on the loop of StartAt only, and
 // never parks.
 func (k *Ticket) GiveUp() {

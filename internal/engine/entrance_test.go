@@ -11,7 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sim"
 )
 
-// A room lets so many in, of each line the newest if it is told so, and refuses while it is closed.
+// A room lets a number in, of each line the newest if it is told so, and refuses while it is closed.
 type room struct {
 	size   int
 	inside int
@@ -37,7 +37,7 @@ func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 
 func (r *room) Left(time.Duration, int) { r.inside-- }
 
-// inTasks runs fn in so many tasks, which start in order, and waits for them.
+// inTasks runs fn in n tasks, which start in order, and waits for them.
 func inTasks(rt *Runtime, n int, fn func(i int)) {
 	rt.Go(func() {
 		var all []*Task
@@ -96,7 +96,7 @@ func TestEntranceLetsInWhoFits(t *testing.T) {
 	}
 }
 
-// Who has not started waits without a goroutine, and in the same order.
+// A task that has not started waits without a goroutine, and in the same order.
 func TestStartAtAnEntrance(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 3}
@@ -215,7 +215,7 @@ func TestEntranceRefuses(t *testing.T) {
 	}
 }
 
-// lineUp has so many tasks stand in line while one is inside, sets each up before, and returns in
+// lineUp has n tasks stand in line while one is inside, sets each up before, and returns in
 // which order they were let in.
 func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) (order []int) {
 	t.Helper()
@@ -328,7 +328,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-// Whoever is cancelled in the line leaves it, at any place in it.
+// A task that is cancelled in the line leaves it, at any place in it.
 func TestEntranceForgetsTheCancelled(t *testing.T) {
 	for _, which := range []int{0, 1, 2} {
 		e := entrance(t, "test")
@@ -430,7 +430,7 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 	}
 }
 
-// A withholder lets nobody run but every so many Ticks.
+// A withholder lets nobody run but every few Ticks.
 type withholder struct {
 	FIFO  []NodeID
 	ticks int

@@ -20,7 +20,7 @@ import (
 //	   └──────── first use by a plain goroutine ────────────────────▲
 //
 // The owner says in Loop.inside which guard it is in, and then looks whether it still
-// owns it; who revokes changes the owner and then looks whether it is inside. Each must
+// owns it; the revoker changes the owner and then looks whether it is inside. Each must
 // see the other's store. That takes a memory barrier on both sides, but the owner's,
 // which would cost as much as an atomic operation, is made for it by the one who
 // revokes, with membarrier(2): an asymmetric Dekker lock. Where membarrier can't be
@@ -56,7 +56,7 @@ func (g *guard) hold(l *Loop) bool {
 // release leaves a guard entered by hold.
 func (l *Loop) release() { l.inside = 0 }
 
-// enter begins a critical section of the caller, who runs on l, nil for a plain
+// enter begins a critical section of the caller, which runs on l, nil for a plain
 // goroutine.
 func (g *guard) enter(l *Loop) {
 	if l == nil || !g.hold(l) {

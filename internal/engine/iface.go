@@ -71,7 +71,7 @@ type Policy interface {
 	// false if no task is to run now: the loop then asks again after Ready or Tick.
 	Next() (n NodeID, ok bool)
 	// Charge says that the tasks last taken from n, one or those of a grant, have used
-	// the loop for so many cycles (see internal/coro.Cycles).
+	// the loop for that many cycles (see internal/coro.Cycles).
 	Charge(n NodeID, cycles uint64)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
 	// runtime's clock; and every millisecond while Next holds tasks back.
@@ -88,13 +88,13 @@ type CohortPolicy interface {
 	// so that nobody is overtaken twice by the same task. It is asked once. NodeStart
 	// remains first in, first out.
 	NewestFirst() bool
-	// Grant, called after Next has named a node, lets the loop take so many more tasks of
-	// that node, for so many cycles, without calling Next. Nor is Ready called for tasks
+	// Grant, called after Next has named a node, lets the loop take that many more tasks of
+	// that node, for that many cycles, without calling Next. Nor is Ready called for tasks
 	// that become ready at that node meanwhile. There may be fewer tasks; once one becomes
 	// ready at another node, no more are taken than are ready then.
 	Grant() (tasks int, cycles uint64)
-	// Granted ends the grant, before anything but Ready or Charge is called again: so many
-	// tasks of n were taken, and so many became ready there meanwhile.
+	// Granted ends the grant, before anything but Ready or Charge is called again: taken
+	// is how many tasks of n were taken, came how many became ready there meanwhile.
 	Granted(n NodeID, taken, came int)
 }
 

@@ -39,7 +39,7 @@ type inLine struct {
 }
 
 const (
-	clientShares  = 256     // clients are told apart by so many numbers
+	clientShares  = 256     // clients are told apart by this many numbers
 	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
 	fairLookBack  = 32      // those who came last among whom clients with small shares are looked for
 	shareChance   = 16      // by so many equal shares may differ

@@ -87,7 +87,7 @@ const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
 	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
-	briskBudget    = 64                     // a turn of at least so many steps has grants
+	briskBudget    = 64                     // a turn of at least this many steps has grants
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -254,7 +254,7 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	// Whoever sends or spawns something now sees that l is about to sleep.
+	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
 	l.rt.idleLoops.Add(1)
 	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {

@@ -101,7 +101,7 @@ func (m *Mutex) take(l *Loop) {
 	}
 }
 
-// enqueue puts the caller, who is inside the guard, into the queue, and leaves the guard.
+// enqueue puts the caller, which is inside the guard, into the queue, and leaves the guard.
 func (m *Mutex) enqueue(l *Loop) *Waiter {
 	w := Self()
 	o := m.owner

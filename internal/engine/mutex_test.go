@@ -234,7 +234,7 @@ func TestRWMutexReadersAreInAtOnce(t *testing.T) {
 	})
 }
 
-// A writer who waits keeps later readers out, and is followed by them all.
+// A writer that waits keeps later readers out, and is followed by them all.
 func TestRWMutexOrder(t *testing.T) {
 	rt := newRuntime(t, 2)
 	var rw RWMutex

@@ -125,7 +125,7 @@ func (j *offloadJob) parkFor(cancellable bool) error {
 // warnEvery is the least time between two warnings that functions have to wait.
 const warnEvery = 10 * time.Second
 
-// warn tells the log that so many functions wait for their turn.
+// warn tells the log how many functions wait for their turn.
 func (o *offloader) warn(rt *Runtime, waiting int) {
 	now := int64(rt.clock.Now()) + 1
 	if last := o.warned.Load(); last != 0 && now-last < int64(warnEvery) || !o.warned.CompareAndSwap(last, now) {

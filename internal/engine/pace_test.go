@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// Pace yields after so many operations or bytes, and begins anew after each wait.
+// Pace yields after a number of operations or bytes, and begins anew after each wait.
 func TestPaceYields(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, false)
 	rt.Go(func() {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A limiter lets everybody in and so many come to each pile.
+// A limiter lets everybody in and sends the same number to each pile.
 type limiter struct {
 	limit   int
 	waiting []int // by pile, at the last look

@@ -44,7 +44,7 @@ func (q *taskQueue) pop() *Task {
 // (Cohort Scheduling, section 4.1.1): take returns first what tasks of the loop have
 // made ready, the newest first, then what came from elsewhere, the oldest first. That
 // alone would let some wait for ever. So all that is there when take finds nothing left
-// of the last round becomes the next one, and who comes later waits for the one after
+// of the last round becomes the next one, and what comes later waits for the one after
 // that: before a task runs, no other does so more than twice.
 //
 //	pushLocal ──▶ local (a stack) ──┐  the round is over
@@ -63,7 +63,7 @@ type nodeQueue struct {
 // A taskList is a list of tasks linked through Task.next.
 type taskList struct{ head, tail *Task }
 
-// pushLocal puts t at the head of local. Who yields does not run again at once, if there
+// pushLocal puts t at the head of local. A task that yields does not run again at once, if there
 // is another.
 func (q *nodeQueue) pushLocal(t *Task, yields bool) {
 	if yields {

@@ -14,7 +14,7 @@ import (
 //	                 └─ has not started ──────▶ starts, or stolen ─┘ as the policy says
 //
 // The policy names a node and may grant more tasks of it. As long as the grant lasts nothing is
-// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: so many
+// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: that many
 // steps it may take before pick is to look at all that can end a grant. Whatever does so sets
 // fuel to 0 (burn).
 //

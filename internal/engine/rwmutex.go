@@ -39,7 +39,7 @@ func (rw *RWMutex) RLock() {
 	rw.wait(l, false, ReasonRWMutexRead)
 }
 
-// wait queues the caller, who is inside the guard, and parks it.
+// wait queues the caller, which is inside the guard, and parks it.
 func (rw *RWMutex) wait(l *Loop, write bool, why Reason) {
 	w := Self()
 	w.tag = 0

@@ -27,7 +27,7 @@ type selection struct {
 	context bool         // one is a DoneCase; fixed before the wait
 }
 
-// claim is called by whoever wants to serve case i; one succeeds.
+// claim is called by a task that wants to serve case i; one succeeds.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
 
 // Withdraw implements WaitPoint.

@@ -71,7 +71,7 @@ func (s *Stage) Do(fn func()) {
 }
 
 // SetThresholds says when the scheduler cohort puts the stage in between although it is the
-// turn of others: when more than so many tasks wait there, or one has waited for so long; 0 for
+// turn of others: when more than that many tasks wait there, or one has waited for so long; 0 for
 // either is the scheduler's own threshold (Cohort Scheduling, section 3.1).
 func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	stages.mu.Lock()

@@ -8,7 +8,7 @@ type loopStats struct {
 	turnLimit int64 // cycles of turnTime
 }
 
-// noteTurn records that a turn ran so many steps in so many cycles.
+// noteTurn records how many steps a turn ran, in how many cycles.
 func (s *loopStats) noteTurn(steps int, cycles uint64) {
 	if steps > 0 {
 		s.stepCost += (int64(cycles)/int64(steps) - s.stepCost) / 4

@@ -70,7 +70,7 @@ type Task struct {
 	id               uint64
 }
 
-// An extension holds what few tasks have. It is made by whoever first needs it: at the
+// An extension holds what few tasks have. It is made when it is first needed: at the
 // spawn, by the task, by a joiner or by the end. The fields without a remark are fixed
 // before the start.
 type extension struct {

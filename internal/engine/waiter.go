@@ -13,7 +13,7 @@ import (
 // It is what packages that make others wait are built on; programs do not need it.
 //
 // The protocol: the caller gets its Waiter with Self, publishes the pointer where the
-// waker will look for it, and calls Wait. Whoever removes it from there, exactly once
+// waker will look for it, and calls Wait. The one that removes it from there, exactly once
 // and atomically, must then call Wake, exactly once; Wake may come before Wait. If
 // Wait returns an error, the task's context has ended and the WaitPoint has removed the
 // Waiter; if somebody else was faster, Wait returns nil, after the Wake. In the end, Release.

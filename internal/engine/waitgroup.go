@@ -10,7 +10,7 @@ type WaitGroup struct {
 	waiters waiterList // guarded by g
 }
 
-// Add adds n, which may be negative, to the count, and wakes all who wait if it is
+// Add adds n, which may be negative, to the count, and wakes all that wait if it is
 // then 0. It panics if the count becomes negative.
 func (wg *WaitGroup) Add(n int) {
 	l := here()

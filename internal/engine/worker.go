@@ -11,7 +11,7 @@ import (
 // loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
-	g    uintptr        // identity, or that of its stand-in; 0 until it first runs
+	g    uintptr        // identity; 0 until it first runs
 	task *Task          // what it runs or is to run; nil: idle
 	note unsafe.Pointer // the observer's, about task
 
@@ -55,13 +55,7 @@ func (l *Loop) newWorker() *worker {
 func (w *worker) enroll(l *Loop) {
 	if *w.Mark()&workerEnrolled == 0 {
 		*w.Mark() |= workerEnrolled
-		g := w.g
-		if w.task != nil {
-			if d, away := w.task.on.(*detachment); away { // g is its stand-in's
-				g = d.g
-			}
-		}
-		members.enter(g, l)
+		members.enter(w.g, l)
 	}
 }
 
@@ -106,7 +100,7 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	l.taskCount++
 }
 
-// runWorker is the goroutine of every worker: it finds out which by who is to run. One
+// runWorker is the goroutine of every worker: it finds out which by what is to run. One
 // function for all spares a closure, 16 bytes, for each.
 func (l *Loop) runWorker(yield func(struct{}) bool) {
 	w := l.successor
@@ -277,7 +271,7 @@ func (l *Loop) finish(t *Task, failure error) {
 }
 
 // closeWorkers ends the idle workers, on the loop's own goroutine; no task is left.
-// A worker that returns resumes whoever waits in its slot: another idle worker, which
+// A worker that returns resumes the one that waits in its slot: another idle worker, which
 // returns too, or the loop.
 func (l *Loop) closeWorkers() {
 	for n := len(l.idle); n > 0; n = len(l.idle) {
