@@ -159,7 +159,11 @@ func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
-	if own, ok := c.(interface{ home() *engine.Loop }); ok {
+	below := c
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok { // as a tls.Conn
+		below = outer.NetConn()
+	}
+	if own, ok := below.(interface{ home() *engine.Loop }); ok {
 		at = own.home()
 	}
 	maxIdle := p.MaxIdle

@@ -74,7 +74,7 @@ func TestOneLockOfTwo(t *testing.T) {
 			})
 			r.check(t, 1)
 			share, besides := float64(good)/lasts.Seconds()/lockRate, float64(beside)/float64(due)
-			want(t, share > 0.93*min(times, 1) && besides > 0.98 && r.Took < 4*time.Second, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
+			want(t, share > 0.9*min(times, 1) && besides > 0.98 && r.Took < 4*time.Second, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
 		})
 	}
 }

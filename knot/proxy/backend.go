@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -53,13 +52,8 @@ type upstream struct {
 	used  bool                      // it has had a request
 }
 
-// Loop is for the pool.
-func (u *upstream) Loop() *engine.Loop {
-	if on, ok := u.Conn.(interface{ Loop() *engine.Loop }); ok {
-		return on.Loop()
-	}
-	return nil
-}
+// NetConn tells the pool which connection it is.
+func (u *upstream) NetConn() net.Conn { return u.Conn }
 
 func (b *backend) dial(context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
