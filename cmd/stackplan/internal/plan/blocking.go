@@ -53,7 +53,7 @@ const (
 	placeFirst
 )
 
-// parker reports whether f is one of the functions of package task in which a task gives
+// parker reports whether f is one of the engine's functions in which a task gives
 // its turn away.
 func (s *source) parker(f *ssa.Function) bool {
 	if packageOf(f) != enginePackage {
@@ -67,7 +67,7 @@ func (s *source) parker(f *ssa.Function) bool {
 	return false
 }
 
-// watched reports whether f is one of the functions of package task in which the observer
+// watched reports whether f is one of the engine's functions in which the observer
 // hears of a wait, or of a wait that was not needed.
 func (s *source) watched(f *ssa.Function) bool {
 	if packageOf(f) != enginePackage {

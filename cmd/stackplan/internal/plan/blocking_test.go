@@ -127,7 +127,8 @@ func TestReportOfAServer(t *testing.T) {
 		parks[c.Caller+" "+c.Callees] = true
 	}
 	task := "github.com/capriccio-go/capriccio/task."
-	for _, want := range []string{"main.deep " + task + "Yield", "main.deep main.deep", "main.handle " + task + "Sleep"} {
+	for _, want := range []string{"main.deep " + task + "Yield", "main.deep main.deep", "main.handle " + task + "Sleep",
+		"main.work " + task + "(*Chan).Recv", "main.handle " + task + "(*Mutex).Lock"} {
 		if !parks[want] {
 			t.Errorf("a task may park on %s, the report does not say so", want)
 		}

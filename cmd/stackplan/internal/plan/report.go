@@ -2,7 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sort"
+
+	"golang.org/x/tools/go/ssa"
 )
 
 // A Report is what the analysis found out about a program.
@@ -272,6 +275,30 @@ func (g *graph) mayPark() []bool {
 	return parks
 }
 
+// parksIn reports whether a task may park in f, of which no code may be left but what was
+// inlined. Known holds what was found before.
+func (g *graph) parksIn(f *ssa.Function, parks []bool, known map[*ssa.Function]bool) bool {
+	if found, ok := known[f]; ok {
+		return found
+	}
+	known[f] = false // should it call itself
+	codes := g.codes(f, false)
+	found := slices.ContainsFunc(codes, func(v int) bool { return parks[v] })
+	if len(codes) == 0 {
+		found = g.p.src.parker(f) || slices.ContainsFunc(callsOf(f), func(call ssa.CallInstruction) bool {
+			if _, other := call.(*ssa.Go); other {
+				return false
+			}
+			if to := call.Common().StaticCallee(); to != nil {
+				return g.parksIn(to, parks, known)
+			}
+			return slices.ContainsFunc(g.targetsOf(call), func(v int) bool { return parks[v] })
+		})
+	}
+	known[f] = found
+	return found
+}
+
 func (p *Program) reportParks(r *Report) {
 	g := p.graph
 	parks, reach := g.mayPark(), g.reachable(g.roots)
@@ -287,6 +314,32 @@ func (p *Program) reportParks(r *Report) {
 						callees[s] = make(map[string]bool)
 					}
 					callees[s][g.nodes[e.to].name] = true
+				}
+			}
+		}
+	}
+	// The machine code has no call of what the compiler inlined, as it does with most of package
+	// task, and calls instances of generic functions by long names; so calls by name come from the source.
+	held := make(map[*ssa.Function]bool)
+	for v := range g.nodes {
+		for _, f := range g.nodes[v].in {
+			held[f] = held[f] || reach[v] && !g.nodes[v].leaf
+		}
+	}
+	known := make(map[*ssa.Function]bool)
+	for call, s := range g.bySite {
+		to := call.Common().StaticCallee()
+		switch {
+		case !held[call.Parent()]:
+		case to != nil && g.parksIn(to, parks, known):
+			callees[s] = map[string]bool{linkName(to): true}
+		case to == nil && callees[s] == nil:
+			for _, v := range g.targetsOf(call) {
+				if parks[v] {
+					if callees[s] == nil {
+						callees[s] = make(map[string]bool)
+					}
+					callees[s][g.nodes[v].name] = true
 				}
 			}
 		}
