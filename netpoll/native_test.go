@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -245,6 +246,118 @@ func TestDetachLimits(t *testing.T) {
 	native(t, engine.Config{DetachLimit: 2}, func(t *testing.T, rt *engine.Runtime) {
 		if !held(rt, 2) {
 			t.Error("a third task was detached, with a DetachLimit of 2")
+		}
+	})
+}
+
+// Where tasks have waited for long, those that come after them are detached at once: all tasks want one
+// lock, and the loop has to get to the one that ends the wait.
+func TestManyWaitAtOnePlace(t *testing.T) {
+	const waiters, after = 30, 100 * time.Millisecond
+	native(t, engine.Config{DetachAfter: after}, func(t *testing.T, rt *engine.Runtime) {
+		end := make(chan bool)
+		began := time.Now()
+		var all []*engine.Task
+		for range waiters {
+			all = append(all, engine.GoOn(rt.Loop(0), func() { <-end }))
+		}
+		all = append(all, engine.GoOn(rt.Loop(0), func() { close(end) }))
+		for _, x := range all {
+			x.Join()
+		}
+		if took := time.Since(began); took > waiters*after/2 {
+			t.Errorf("%d tasks that wait for one channel were detached in %v; want much less than %v for each", waiters, took, after)
+		}
+	})
+}
+
+// resumedObserver calls a function when a task is resumed.
+type resumedObserver struct{ resumed func(*engine.Task) }
+
+func (o resumedObserver) Turn()                                                    {}
+func (o resumedObserver) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return 0 }
+func (o resumedObserver) Ready(*engine.Task)                                       {}
+func (o resumedObserver) Resumed(t *engine.Task)                                   { o.resumed(t) }
+func (o resumedObserver) Finished(*engine.Task)                                    {}
+
+// A Wake that comes while a task is detached has its stand-in run. Meanwhile the task must not
+// take the loop for its own.
+func TestWakeOfADetachedTask(t *testing.T) {
+	var waiter atomic.Pointer[engine.Task]
+	var woken, looked chan bool
+	observe := func(*engine.Loop) engine.Observer {
+		return resumedObserver{func(at *engine.Task) {
+			if w := waiter.Load(); w == at && waiter.CompareAndSwap(w, nil) {
+				close(woken)
+				<-looked
+			}
+		}}
+	}
+	native(t, engine.Config{NewObserver: observe}, func(t *testing.T, rt *engine.Runtime) {
+		woken, looked = make(chan bool), make(chan bool)
+		l, self := rt.Loop(0), make(chan *engine.Waiter, 1)
+		waits := engine.GoOn(l, func() {
+			w := engine.Self()
+			me := engine.Current()
+			self <- w
+			for rt.Detached() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			waiter.Store(me)
+			w.Wake()
+			<-woken
+			if l.Runs() {
+				t.Error("a detached task runs on its loop, says Runs, while its stand-in does")
+			}
+			close(looked)
+			w.Wait(engine.ReasonDescriptor, nil)
+			w.Release()
+			if !l.Runs() {
+				t.Error("after a wait the task is not on its loop")
+			}
+		})
+		<-self
+		if err := waits.Join(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A goroutine that is away from its loop never finds itself there, whatever else runs there and
+// wherever that waits meanwhile: in the slot of the one that is away, too.
+func TestAwayIsNotHere(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		l, end := rt.Loop(0), false
+		others := make([]*engine.Task, 3)
+		away := engine.GoOn(l, func() {
+			for i := range others {
+				others[i] = engine.GoOn(l, func() {
+					for !end {
+						engine.Yield()
+					}
+				})
+			}
+			engine.Yield()
+			for rt.Detached() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			here := 0
+			for range 200_000 {
+				if l.Runs() {
+					here++
+				}
+			}
+			if here > 0 {
+				t.Errorf("a detached task found itself on its loop %d times", here)
+			}
+			engine.Yield()
+			end = true
+		})
+		if err := away.Join(); err != nil {
+			t.Error(err)
+		}
+		for _, o := range others {
+			o.Join()
 		}
 	})
 }

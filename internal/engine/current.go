@@ -26,33 +26,33 @@ func (l *Loop) Runs() bool { return here() == l }
 // tasks that are locked to their thread, of which it leaves a note.
 func hereSlow() *Loop {
 	g := coro.G()
-	for settle(g) { // at most once, but for a second claim
-		if l := hereOf(g); l != nil {
+	for {
+		claims := detachments.claims.Load()
+		l := soleLoop.Load()
+		if l == nil {
+			l = members.find(g)
+		}
+		s := coro.State(0)
+		if l != nil {
+			s = coro.Running(&l.curG)
+		}
+		if s&coro.Here == 0 {
+			if away, claimed := isAway(g); away {
+				return nil
+			} else if claimed { // and not detached after all
+				continue
+			}
+			if l = pulledBy(g); l != nil {
+				s = coro.Running(&l.curG)
+			}
+		}
+		if l != nil && s&coro.ThreadLocked != 0 {
+			l.lockSeen = true
+		}
+		if l != nil || detachments.claims.Load() == claims { // while a claim stands curG is 0
 			return l
 		}
 	}
-	return hereOf(g)
-}
-
-func hereOf(g uintptr) *Loop {
-	l := soleLoop.Load()
-	if l == nil {
-		l = members.find(g)
-	}
-	s := coro.State(0)
-	if l != nil {
-		s = coro.Running(&l.curG)
-	}
-	if s&coro.Here == 0 {
-		if l = pulledBy(g); l == nil {
-			return nil
-		}
-		s = coro.Running(&l.curG)
-	}
-	if s&coro.ThreadLocked != 0 {
-		l.lockSeen = true
-	}
-	return l
 }
 
 // maxPulls is how many iter.Pulls may be nested in a task.
@@ -62,16 +62,22 @@ const maxPulls = 64
 // the goroutine g, the caller, nil if there is none. Such a goroutine runs for the task: when
 // it waits, it is parked in the task's place (see coro.Switch), and when the wait is over it
 // is what is resumed. l.curG remains that of the task's own goroutine.
+//
+// It must not look further than to a task's goroutine that is away from its loop: in the slot of
+// that one any member of the ring may be parked, and run the next moment.
 func pulledBy(g uintptr) *Loop {
 	for range maxPulls {
 		if g = coro.Puller(g); g == 0 {
+			return nil
+		}
+		if away, _ := isAway(g); away {
 			return nil
 		}
 		l := soleLoop.Load()
 		if l == nil {
 			l = members.find(g)
 		}
-		if l != nil && (l.entersAs(g) || settle(g) && l.entersAs(g)) {
+		if l != nil && l.entersAs(g) {
 			if l.hub {
 				panic("task: a wait inside of an iter.Pull needs direct switches between tasks, which are off (Config.NoHandOver)")
 			}

@@ -40,7 +40,7 @@ import (
 //     2 and has not entered since; and whatever enters from now on sees curG to be 0. The loop
 //     is taken. Otherwise the watchdog puts curG back.
 //
-// A caller that finds curG to be 0 at 3 waits for the decision, see settle. The barrier on the side
+// A caller that finds curG to be 0 at 3 waits for the decision, see isAway. The barrier on the side
 // of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
 // store. Where membarrier can't be had, under the race detector, which can't follow this, on
 // loops that are locked to a thread or switch through their own goroutine (NoHandOver), and
@@ -82,9 +82,10 @@ func (d *detachment) Withdraw(*Waiter) bool { return false }
 
 // detachments finds what is claimed or detached by the goroutine's identity.
 var detachments struct {
-	n  atomic.Int32 // length of by
-	mu sync.Mutex
-	by map[uintptr]*detachment // guarded by mu
+	n      atomic.Int32  // length of by
+	claims atomic.Uint64 // in all; counted before the claim
+	mu     sync.Mutex
+	by     map[uintptr]*detachment // guarded by mu
 }
 
 func detachmentOf(g uintptr) *detachment {
@@ -104,6 +105,7 @@ func (d *detachment) register() {
 	}
 	detachments.by[d.g] = d
 	detachments.n.Store(int32(len(detachments.by)))
+	detachments.claims.Add(1)
 }
 
 func (d *detachment) unregister() {
@@ -113,16 +115,16 @@ func (d *detachment) unregister() {
 	detachments.n.Store(int32(len(detachments.by)))
 }
 
-// settle is called by the goroutine g, or one that runs for it inside an iter.Pull, when curG
-// is not g. It waits if that is being decided, and reports whether g may have its loop again.
-func settle(g uintptr) bool {
+// isAway reports whether the goroutine g, the caller or one that waits for it in an iter.Pull, is
+// detached from its loop. If that is being decided it waits, and reports claimed.
+func isAway(g uintptr) (away, claimed bool) {
 	d := detachmentOf(g)
 	if d == nil {
-		return false
+		return false, false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.detached
+	return d.detached, true
 }
 
 // comeBack is here for the beginning of what only a task can do: a task that is detached first
@@ -142,7 +144,12 @@ func comeBack() *Loop {
 }
 
 func (d *detachment) comeBack() {
+	d.place.ended(d.l.rt.Now() - d.since)
 	d.l.send(message{kind: msgBack, t: d.t})
+	select {
+	case d.l.rt.watch.hurry <- struct{}{}: // the task that runs now may wait for what this one holds
+	default:
+	}
 	<-d.role
 	d.unregister()
 	t := d.t
@@ -170,14 +177,54 @@ func Outside[A, R any](fn func(A) R, a A) R {
 	return fn(a)
 }
 
-// claim takes l from the task that has run for long on it, if that waits natively. It
-// returns nil if it does not, or can't be detached.
-func (w *watchdog) claim(l *Loop, step uint64) *detachment {
+// chaseFor is how long the watchdog goes on to look for tasks that wait where others have waited
+// for long, after it has found one. Where all tasks of a loop want one lock they come one after the
+// other; at one in DetachAfter thousands would take seconds.
+const chaseFor = 100 * time.Microsecond
+
+// chase detaches tasks as soon as they wait at slow places. It is called when one has been
+// detached, and when one that is wants its loop back.
+func (w *watchdog) chase() {
+	for until := time.Now().Add(chaseFor); time.Now().Before(until); {
+		runtime.Gosched()
+		for _, l := range w.rt.loops {
+			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
+			if !l.sleeping.Load() && l.runsTask() && w.detach(l, step, true) {
+				until = time.Now().Add(chaseFor)
+			}
+		}
+		select {
+		case <-w.stop:
+			return
+		case <-w.hurry:
+			until = time.Now().Add(chaseFor)
+		default:
+		}
+	}
+}
+
+// detach takes l from the task of that step if it waits natively; with slow only where tasks
+// have waited for long before.
+func (w *watchdog) detach(l *Loop, step uint64, slow bool) bool {
+	if !l.detachable() {
+		return false
+	}
+	d := w.claim(l, step, slow)
+	if d == nil {
+		return false
+	}
+	go d.standIn()
+	return true
+}
+
+// claim takes l from the task that runs on it, if that waits natively. It returns nil if it does
+// not, or can't be detached.
+func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
 		return nil
 	}
-	if w.native.look(g) == nil { // most often; this costs the others nothing
+	if at := w.native.look(g); at == nil || slow && at.score.Load() <= 0 { // most often; this costs the others nothing
 		return nil
 	}
 	atomic.StoreUintptr(&l.entered, 0)
@@ -212,12 +259,18 @@ func (w *watchdog) claim(l *Loop, step uint64) *detachment {
 	}
 	d.t = l.cur
 	d.detached = true
+	if !slow && place.score.Load() <= 0 {
+		place.score.Store(1) // it has lasted
+	}
 	return d
 }
 
 // standIn takes the part of the goroutine of d, and gives it back when the task is picked.
 func (d *detachment) standIn() {
 	l, party := d.l, &d.t.worker.Party
+	// Whoever switches to the task makes this curG. The goroutine that is away must not find itself
+	// there before it has the part back.
+	d.t.worker.g = coro.G()
 	l.switches++
 	l.cur = nil
 	l.curG = l.g
@@ -232,6 +285,8 @@ func (d *detachment) standIn() {
 		l.switchTo(party, nil)
 	}
 	l.detached.Add(-1)
+	d.t.worker.g = d.g
+	l.curG = d.g
 	d.role <- struct{}{}
 }
 
@@ -307,6 +362,22 @@ type nativePlace struct {
 	pcs   []uintptr // innermost first
 	name  string    // of the program's function that waits
 	told  atomic.Bool
+	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
+}
+
+// Of a slow place's waits more are long than short.
+const (
+	longWait = 200 * time.Microsecond // some ten times what a detachment costs
+	maxScore = 16
+)
+
+// ended notes how long the task was away that waited at p.
+func (p *nativePlace) ended(away time.Duration) {
+	if score := p.score.Load(); away >= longWait {
+		p.score.Store(min(score+1, maxScore))
+	} else {
+		p.score.Store(max(score-1, -maxScore))
+	}
 }
 
 // nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to

@@ -89,8 +89,9 @@ func (l *Loop) drainInbox() {
 			m.fn()
 		case msgBack:
 			m.t.on.(*detachment).back = true
-			if m.t.state == stateParked {
-				l.makeReady(m.t)
+			if m.t.state == stateParked { // it is in the middle of something, and may hold what others wait for
+				l.leaves(m.t)
+				l.goAhead(m.t)
 			}
 		}
 	}

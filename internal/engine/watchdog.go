@@ -20,6 +20,7 @@ type watchdog struct {
 	done   chan struct{}
 	kick   chan struct{} // a loop has woken up; capacity 1
 	dozing atomic.Bool
+	hurry  chan struct{} // a detached task wants its loop, which is held; capacity 1
 
 	seen     []sighting   // private to the goroutine
 	reported atomic.Int64 // when the last report was made, loop clock
@@ -58,7 +59,7 @@ const (
 )
 
 func startWatchdog(rt *Runtime) *watchdog {
-	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), seen: make([]sighting, len(rt.loops))}
+	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), seen: make([]sighting, len(rt.loops))}
 	if rt.cfg.HoldLimit < 0 {
 		close(w.done)
 		return w
@@ -87,9 +88,16 @@ func (w *watchdog) run() {
 		select {
 		case <-w.stop:
 			return
+		case <-w.hurry:
+			w.chase()
+			continue
 		case <-tick.C:
 		}
-		if w.look() {
+		busy, detached := w.look()
+		if detached {
+			w.chase()
+		}
+		if busy {
 			w.lookBusy(time.Now())
 			continue
 		}
@@ -101,8 +109,9 @@ func (w *watchdog) run() {
 	}
 }
 
-// look checks every loop. It returns false if all have slept since the last look.
-func (w *watchdog) look() (busy bool) {
+// look checks every loop. It reports whether one has not slept since the last look, and whether a
+// task was detached.
+func (w *watchdog) look() (busy, detached bool) {
 	now := time.Now()
 	for i, l := range w.rt.loops {
 		s := &w.seen[i]
@@ -111,6 +120,9 @@ func (w *watchdog) look() (busy bool) {
 		case step != s.step:
 			*s = sighting{step: step, since: now}
 			busy = true
+			if l.runsTask() && w.detach(l, step, true) {
+				detached = true
+			}
 		case l.sleeping.Load():
 			*s = sighting{step: step, since: now}
 		case !l.runsTask(): // it has just been woken, or is asking its poller
@@ -122,19 +134,17 @@ func (w *watchdog) look() (busy bool) {
 				s.delay, _ = processDelay()
 			}
 			held := now.Sub(s.since)
-			if held >= w.rt.cfg.DetachAfter && l.detachable() {
-				if d := w.claim(l, step); d != nil {
-					go d.standIn()
-					*s = sighting{step: step, since: now}
-					continue
-				}
+			if held >= w.rt.cfg.DetachAfter && w.detach(l, step, false) {
+				*s = sighting{step: step, since: now}
+				detached = true
+				continue
 			}
 			if held >= w.rt.cfg.HoldLimit {
 				w.held(l, s, held)
 			}
 		}
 	}
-	return busy
+	return busy, detached
 }
 
 // detaches reports whether tasks of any loop can be detached.

@@ -74,12 +74,12 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
 	w.look()
-	if w.look() {
+	if busy, _ := w.look(); busy {
 		t.Error("a sleeping loop counts as busy")
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.sleeping.Store(false) // as a sender does before it wakes the poller
-	if !w.look() {
+	if busy, _ := w.look(); !busy {
 		t.Error("a loop that is being woken does not count as busy")
 	}
 	if l.overrun.Load() != 0 || len(log) != 0 {

@@ -11,7 +11,7 @@ import (
 // loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
-	g    uintptr        // identity; 0 until it first runs
+	g    uintptr        // identity, or that of its stand-in; 0 until it first runs
 	task *Task          // what it runs or is to run; nil: idle
 	note unsafe.Pointer // the observer's, about task
 
@@ -55,7 +55,13 @@ func (l *Loop) newWorker() *worker {
 func (w *worker) enroll(l *Loop) {
 	if *w.Mark()&workerEnrolled == 0 {
 		*w.Mark() |= workerEnrolled
-		members.enter(w.g, l)
+		g := w.g
+		if w.task != nil {
+			if d, away := w.task.on.(*detachment); away { // g is its stand-in's
+				g = d.g
+			}
+		}
+		members.enter(g, l)
 	}
 }
 

@@ -29,16 +29,6 @@ func onMix(t *testing.T, cfg Config, workers int, play func(s *Server, m *Mix) t
 	return Run(t, cfg, func(s *Server) time.Duration { return play(s, mix) })
 }
 
-// inTime is how many requests were answered with 200 within d.
-func (r *Result) inTime(d time.Duration) (n int) {
-	for _, took := range r.Clients.Late {
-		if took <= d {
-			n++
-		}
-	}
-	return n
-}
-
 // want logs, or fails the test with, what there is to say.
 func want(t *testing.T, good bool, args ...any) {
 	t.Helper()

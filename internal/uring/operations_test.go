@@ -3,7 +3,6 @@
 package uring
 
 import (
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -23,12 +22,6 @@ func want(t testing.TB, what string, got, want int32) {
 	if got != want {
 		t.Errorf("%s: got %d (%v), want %d", what, got, syscall.Errno(max(-got, 0)), want)
 	}
-}
-
-func path(t testing.TB, elem ...string) *byte {
-	p, err := unix.BytePtrFromString(filepath.Join(elem...))
-	must(t, err)
-	return p
 }
 
 // Of a chain of links each begins when the one before has succeeded; Reserve keeps it in

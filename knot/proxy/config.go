@@ -207,7 +207,7 @@ func address(text string, fastCGI bool) (network, addr string, err error) {
 	}
 	rest, ok := strings.CutPrefix(text, "http://")
 	if strings.HasPrefix(text, "https://") {
-		return "", "", fmt.Errorf("backend %q: backends are reached without TLS, by http:// or unix:", text)
+		return "", "", fmt.Errorf("backend %q: backends are reached without TLS, by http://host:port or unix:/path", text)
 	}
 	if fastCGI {
 		if ok {
