@@ -3,7 +3,7 @@
 package bgraph
 
 // A meter knows what those tasks of a loop hold of the heap that have come in at an entrance. To measure
-// that takes two microseconds a step, so not all can be: those who come in when so many have done so
+// that takes two microseconds a step, so not all can be: tasks that come in when many have done so
 // shortly before are left out, and of each only the first steps are measured.
 type meter struct {
 	stats meterStats // read by others
