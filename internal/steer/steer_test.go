@@ -140,7 +140,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}
 }
 
-func TestNobodyIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
+func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 	for _, c := range []struct{ is, want sched.Moments }{
 		{sched.Moments{Mean: 10, Variance: 100}, sched.Moments{Mean: 10, Variance: 100}},
 		{sched.Moments{Mean: 10, Variance: 1000}, sched.Moments{Mean: 10, Variance: 10 * 90}},
@@ -148,7 +148,7 @@ func TestNobodyIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 		{sched.Moments{}, sched.Moments{}},
 	} {
 		if got := atMost(c.is, 100); got != c.want {
-			t.Errorf("%v, of which nobody takes more than 100: %v, want %v", c.is, got, c.want)
+			t.Errorf("%v, of which no task takes more than 100: %v, want %v", c.is, got, c.want)
 		}
 	}
 }
