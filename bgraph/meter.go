@@ -3,7 +3,7 @@
 package bgraph
 
 // A meter knows what those tasks of a loop hold of the heap that have come in at an entrance. To measure
-// that takes two microseconds a step, so not all can be: those who come in when so many have done so
+// that takes two microseconds a step, so not all can be: tasks that come in when many have done so
 // shortly before are left out, and of each only the first steps are measured.
 type meter struct {
 	stats meterStats // read by others
@@ -13,6 +13,7 @@ type meter struct {
 type meterStats struct {
 	tasks uint64 // that have been seen to allocate, or not to
 	bytes uint64 // that they hold
+	most  uint64 // bytes that one of them, or a single step of any task, has ever been seen to allocate
 }
 
 const (
@@ -34,6 +35,19 @@ func (g *Graph) Held() (tasks int, bytes float64) {
 		bytes += float64(m.bytes)
 	}
 	return tasks, bytes
+}
+
+// MostHeld is the most that a task has been seen to allocate between the entrance and its end, or any task in
+// one step, in bytes; 0 if nothing was measured. It stops no loop.
+func (g *Graph) MostHeld() (bytes uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, sh := range g.shards {
+		var m meterStats
+		read(&m, &sh.meter.stats)
+		bytes = max(bytes, m.most)
+	}
+	return bytes
 }
 
 // Expect says how much a task that has come in is going to hold on average, in bytes.

@@ -95,7 +95,7 @@ type desc struct {
 	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
 	owner  engine.WaitDescriber          // names it in dumps; constant, may be nil
 	onFree func()                        // runs right before close(2); may be nil
-	hangup atomic.Pointer[func()]        // of Conn.OnHangup; whoever swaps it out calls it
+	hangup atomic.Pointer[func()]        // of Conn.OnHangup; the caller that swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write

@@ -151,7 +151,7 @@ func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
 		most = max(most, since)
 		done = true
 		must(t, other.Join())
-		if most > 65 { // pace in package task
+		if most > 65 { // Loop.Pace
 			t.Errorf("%d operations without a turn of the other task, want 65 at most", most)
 		}
 	}).Join())

@@ -55,7 +55,7 @@ func (sv *serving) take(c *Conn) {
 	c.d.loop.Start(s.run)
 }
 
-// run must have no other wait in it than that of the handler, see callsOut in package task.
+// run must have no other wait in it than that of the handler, see callsOut in internal/engine.
 func (s *served) run() {
 	defer s.end()
 	s.sv.handler(s.c)

@@ -50,7 +50,7 @@ func (e *Entrance) Name() string { return (*engine.Entrance)(e).Name() }
 func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 
 // EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
-// address; 0 if it is unknown. Among those who are as important as each other, clients get
+// address; 0 if it is unknown. Among those that are as important as each other, clients get
 // equal shares of what can be done when not all can be served.
 func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e).EnterFrom(client) }
 
@@ -93,7 +93,7 @@ func (r *Resource) Limit() int64 { return (*engine.Resource)(r).Limit() }
 func (r *Resource) Acquire(n int64) { (*engine.Resource)(r).Acquire(n) }
 
 // Release says that the caller has given n of the resource back. It need not be the one
-// who took them. It panics if n is negative.
+// that took them. It panics if n is negative.
 func (r *Resource) Release(n int64) { (*engine.Resource)(r).Release(n) }
 
 // Totals returns how much has been taken and given back since the process started, by

@@ -22,16 +22,16 @@ type Stage engine.Stage
 func (s *Stage) Do(fn func()) { (*engine.Stage)(s).Do(fn) }
 
 // SetThresholds says when the scheduler cohort puts the stage in between although it is the turn of
-// others: when more than so many tasks wait there, or one has waited for so long; 0 for either
-// is the scheduler's own threshold (Cohort Scheduling, section 3.1). The cohort that is
+// others: when more than waiting tasks wait there, or one has waited for longer than longest; 0 for
+// either is the scheduler's own threshold (Cohort Scheduling, section 3.1). The cohort that is
 // interrupted goes on after that; one that interrupts is not interrupted itself. It must be
 // called before tasks come to the stage. Other schedulers take no notice. It never parks.
 func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	(*engine.Stage)(s).SetThresholds(waiting, longest)
 }
 
-// Enough says that the stage has enough to do, or that it has not any more: while it has, who
-// calls Invoke for it waits (Cohort Scheduling, section 3.1). It is mostly called by the
+// Enough says that the stage has enough to do, or that it no longer has: while it has, a
+// caller of Invoke for it waits (Cohort Scheduling, section 3.1). It is mostly called by the
 // stage's own operations, may be called from anywhere, and never parks for long.
 func (s *Stage) Enough(enough bool) { (*engine.Stage)(s).Enough(enough) }
 

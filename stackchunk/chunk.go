@@ -8,7 +8,7 @@ import (
 )
 
 // A Chunk is a goroutine of a loop's ring whose stack has been grown once, and that runs
-// one function after another for tasks that lack the room for it. It is for package task.
+// one function after another for tasks that lack the room for it. It is for the engine.
 //
 //	seed ──▶ linked ◀──▶ idle ──▶ gone
 //	  │         ╰─────────────────▲▲

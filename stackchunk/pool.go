@@ -9,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A Host is a loop, which package task makes known. Its methods are called by the
+// A Host is a loop, which the engine makes known. Its methods are called by the
 // running member of the loop's ring.
 type Host interface {
 	// NewMember makes the loop's side of a chunk.
@@ -41,7 +41,7 @@ type Member interface {
 	End()
 }
 
-// A Pool has the chunks of one loop. It is for package task. Its fields are
+// A Pool has the chunks of one loop. It is for the engine. Its fields are
 // loop-private; counts is read by others.
 type Pool struct {
 	host    Host
@@ -97,10 +97,10 @@ var DefaultLimits = Limits{Process: 1 << 30, Loop: 1 << 30, Idle: 16 << 20}
 func init() { SetLimits(DefaultLimits) }
 
 // current returns the pool of the calling task, nil on another goroutine, and whether
-// the task can leave the goroutine that it is on. Package task sets it.
+// the task can leave the goroutine that it is on. The engine sets it.
 var current = func() (p *Pool, free bool) { return nil, false }
 
-// SetHosts is called by package task, once, at its start.
+// SetHosts is called by the engine, once, at its start.
 func SetHosts(find func() (p *Pool, free bool)) { current = find }
 
 // NewPool makes the pool of a loop, empty.

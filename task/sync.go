@@ -8,7 +8,7 @@ import (
 )
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
-// unlocked. It must not be copied after first use. Those who wait get it in the order
+// unlocked. It must not be copied after first use. Those that wait get it in the order
 // in which they came: Unlock hands it to the first of them.
 //
 // While only tasks of one loop use it, it costs no atomic operation.
@@ -26,7 +26,7 @@ func (m *Mutex) LockContext(ctx context.Context) error { return (*engine.Mutex)(
 func (m *Mutex) TryLock() bool { return (*engine.Mutex)(m).TryLock() }
 
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
-// As with sync.Mutex, it need not be the one who locked it that unlocks it.
+// As with sync.Mutex, it need not be the one that locked it that unlocks it.
 func (m *Mutex) Unlock() { (*engine.Mutex)(m).Unlock() }
 
 // An RWMutex is held by one writer or by any number of readers. The zero value is
@@ -62,7 +62,7 @@ func (rw *RWMutex) RLocker() interface {
 	return (*engine.RWMutex)(rw).RLocker()
 }
 
-// A Cond is a condition variable: those who wait for a change of what L guards. It
+// A Cond is a condition variable: the tasks that wait for a change of what L guards. It
 // must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
 // not be copied after first use. With a sync.Mutex as L, and with the race detector, the
 // first use by a second loop may wait for the first while it holds L.
@@ -80,7 +80,7 @@ func (c *Cond) Wait() {
 // task is cancelled. The error is that of the context that ended.
 func (c *Cond) WaitContext(ctx context.Context) error { return (*engine.Cond)(c).WaitContext(ctx) }
 
-// Signal wakes the one who has waited longest, if there is one. The caller may but
+// Signal wakes the one that has waited longest, if there is one. The caller may but
 // need not hold c.L.
 func (c *Cond) Signal() { (*engine.Cond)(c).Signal() }
 
@@ -99,9 +99,9 @@ type Once engine.Once
 // call Do of o. If fn panics, it counts as having run.
 func (o *Once) Do(fn func()) { (*engine.Once)(o).Do(fn) }
 
-// A Semaphore is a number of units to share. Make it with NewSemaphore. Those who wait
-// get their units in the order in which they came, so that one who wants many is not
-// overtaken for ever by others who want few.
+// A Semaphore is a number of units to share. Make it with NewSemaphore. Those that wait
+// get their units in the order in which they came, so that one that wants many is not
+// overtaken for ever by others that want few.
 type Semaphore engine.Semaphore
 
 // Acquire takes n units and parks until they are there. It returns an error, having

@@ -156,8 +156,8 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	}
 }
 
-// The network is looked at by whoever calls the scheduler; only who sets a deadline or closes
-// has ended a wait for it.
+// Any goroutine that calls the scheduler looks at the network; only one that sets a deadline or
+// closes has ended a wait for it.
 func TestWakersOfTheNetwork(t *testing.T) {
 	read := stackOf("internal/poll.(*FD).Read", "main.serve")
 	s := newStream(t)

@@ -169,9 +169,9 @@ func pileAdvice(reason string) string {
 	case "connect":
 		return "The other side accepts connections more slowly than they are asked for. Keep connections, or limit how many are made at a time."
 	case "read", "accept", "sleep", "select", "context", "cond", "channel receive":
-		return "That is fine if there are more clients, or more to wait for, than before. If not, whoever should wake these {tasks} does not."
+		return "That is fine if there are more clients, or more to wait for, than before. If not, what should wake these {tasks} does not."
 	}
-	return "Whoever these {tasks} wait for is too slow: see what runs in between, or admit less work."
+	return "What these {tasks} wait for is too slow: see what runs in between, or admit less work."
 }
 
 // leastStuck is how long a task must have waited in a graph that covers less than WaitLimit.
@@ -226,7 +226,7 @@ func stuckAdvice(reason string) string {
 	case reason == "semaphore" || reason == "mutex" || strings.HasPrefix(reason, "rwmutex"):
 		return "Look for a path that keeps the lock: one that returns without unlocking, or that waits for ever with it."
 	case reason == "channel send":
-		return "Nobody receives any more: whoever did has ended or is stuck itself. Close the channel, or send under a context."
+		return "Nothing receives any more: the receiver has ended or is stuck itself. Close the channel, or send under a context."
 	case reason == "join" || reason == "waitgroup":
 		return "What is waited for does not end: see where those {tasks} wait."
 	}

@@ -83,7 +83,7 @@ func (l *linter) trace() {
 		l.add(rate, Finding{
 			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
 			Message: fmt.Sprintf("%s goroutines a second begin here, and half of them live for less than %v.", rateText(rate), st.Life.Quantile(0.5)),
-			Advice:  "If what they do is shorter than what it takes to start one and to wake whoever waits for it, do it in place, or let a few workers take it from a channel in batches.",
+			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
 	}
 }
@@ -113,7 +113,7 @@ func (l *linter) unfair(n *bgraph.Node) {
 	}
 	l.add(float64(p99), Finding{
 		Severity: SeverityWarning, Check: CheckUnfair, Node: n.Key,
-		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: whoever comes later takes it first.",
+		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: those that come later take it first.",
 			usual, p99, n.Wait.Max),
 		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue say who is next.",
 	})

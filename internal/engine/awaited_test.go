@@ -99,7 +99,7 @@ var lockKinds = []lockKind{
 	}},
 }
 
-// Those who wait for what a task holds do not wait for a policy that holds the task back: whether
+// Tasks that wait for what a task holds do not wait for a policy that holds the task back: whether
 // they come before it is ready or after, and wherever they run.
 func TestAwaitedTasksAreNotHeldBack(t *testing.T) {
 	for _, kind := range lockKinds {
@@ -228,7 +228,7 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 	}
 }
 
-// The counts come out even, whoever locks, waits, gives up and unlocks.
+// The counts come out even, whatever locks, waits, gives up and unlocks.
 func TestAwaitedCountsAreEven(t *testing.T) {
 	rnd := newRand(t)
 	for range 20 {

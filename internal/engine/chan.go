@@ -26,7 +26,7 @@ type Chan[T any] struct {
 }
 
 // A chanNode is one wait at a channel. While it is in a list it is guarded by the
-// channel's guard; then it belongs to the one who waited.
+// channel's guard; then it belongs to the one that waited.
 type chanNode[T any] struct {
 	next, prev *chanNode[T]
 	w          *Waiter
@@ -337,7 +337,7 @@ func (p *chanPoint[T]) DescribeWait() string {
 	return fmt.Sprintf("Chan[%T] %p holding %d of %d", *new(T), c, c.count, len(c.buf))
 }
 
-// A chanList is a FIFO of those who wait at one end of a channel.
+// A chanList is a FIFO of the tasks that wait at one end of a channel.
 type chanList[T any] struct {
 	head, tail *chanNode[T]
 }
@@ -352,7 +352,7 @@ func (q *chanList[T]) push(n *chanNode[T]) {
 	q.tail = n
 }
 
-// claim takes out the first who can be served; those of a Select that another channel
+// claim takes out the first that can be served; those of a Select that another channel
 // has served are dropped.
 func (q *chanList[T]) claim() *chanNode[T] {
 	for n := q.head; n != nil; n = q.head {

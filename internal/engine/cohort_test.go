@@ -78,7 +78,7 @@ func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int) func(c *Con
 	}
 }
 
-// yieldFirst is a pick that lets those who have yielded go first, then the highest number.
+// yieldFirst is a pick that lets those that have yielded go first, then the highest number.
 func yieldFirst(ready map[NodeID]int) NodeID {
 	if ready[NodeID(ReasonYield)] > 0 {
 		return NodeID(ReasonYield)
@@ -131,7 +131,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 						order = append(order, n)
 						switch n {
 						case 3:
-							fromElsewhere(8) // ready at once, as who yields goes on first
+							fromElsewhere(8) // ready at once, as what yields goes on first
 							waiters[6].Wake()
 						case 2:
 							waiters[7].Wake()
@@ -180,7 +180,7 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 			})
 		}
 		Sleep(time.Millisecond)
-		for _, w := range waiters { // they end before anybody who joins runs: 18 is more than 14
+		for _, w := range waiters { // they end before any that joins runs: 18 is more than 14
 			w.Wake()
 		}
 		wg.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A Cond is a condition variable: those who wait for a change of what L guards. It
+// A Cond is a condition variable: the tasks that wait for a change of what L guards. It
 // must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
 // not be copied after first use. With a sync.Mutex as L, and with the race detector, the
 // first use by a second loop may wait for the first while it holds L (see guard).
@@ -27,7 +27,7 @@ func (c *Cond) Wait() {
 	c.WaitWith(m)
 }
 
-// WaitWith is Wait for a caller who knows the Mutex that L is, nil if it is none.
+// WaitWith is Wait for a caller that knows the Mutex that L is, nil if it is none.
 func (c *Cond) WaitWith(m *Mutex) {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) {
@@ -86,7 +86,7 @@ func (c *Cond) enqueue() *Waiter {
 	return w
 }
 
-// Signal wakes the one who has waited longest, if there is one. The caller may but
+// Signal wakes the one that has waited longest, if there is one. The caller may but
 // need not hold c.L.
 func (c *Cond) Signal() {
 	l := c.g.owner.Load()

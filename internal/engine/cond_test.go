@@ -297,7 +297,7 @@ func TestSemaphoreMisuse(t *testing.T) {
 	mustPanic(t, "negative size", func() { NewSemaphore(-1) })
 }
 
-// One who wants all is not overtaken for ever by those who want little.
+// One that wants all is not overtaken for ever by those that want little.
 func TestSemaphoreLargeRequestIsServed(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		s := NewSemaphore(4)

@@ -18,7 +18,7 @@ func here() *Loop {
 }
 
 // Runs reports whether the caller runs on l, as CurrentLoop does. But a task that has waited
-// natively and is away from its loop does not come back for that: it may be called by those who hold
+// natively and is away from its loop does not come back for that: it may be called by those that hold
 // a lock.
 func (l *Loop) Runs() bool { return here() == l }
 

@@ -96,7 +96,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 		}, nil, ""},
 		{"the holder reads", func(s scene) { heldBy(s, ReasonRead, park(ReasonRead)) }, nil, ""},
 		{"the holder accepts", func(s scene) { heldBy(s, ReasonAccept, park(ReasonAccept)) }, nil, ""},
-		{"a Join of who accepts", func(s scene) {
+		{"a Join of a task that accepts", func(s scene) {
 			k := s.rt.Go(park(ReasonAccept))
 			waitParked(s.t, s.rt, 2, ReasonAccept)
 			s.rt.Go(func() { k.Join() })

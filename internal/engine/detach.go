@@ -26,7 +26,7 @@ import (
 // passes the part on through a channel, and ends.
 //
 // What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
-// only after it has found its identity in Loop.curG, which all of package task does with
+// only after it has found its identity in Loop.curG, which all of the engine does with
 // coro.RunsFree and coro.Running. They then set the word after it, Loop.entered, and look at
 // curG once more. So this is safe, in this order:
 //
@@ -160,7 +160,7 @@ func (d *detachment) comeBack() {
 	}
 }
 
-// beOnLoop is for those who are about to park t, the caller, whose Waiter a caller outside of
+// beOnLoop is for functions that are about to park t, the caller, whose Waiter a caller outside of
 // this package may have taken before a native wait.
 func (t *Task) beOnLoop() {
 	if !coro.RunsFree(&t.loop.curG) {
@@ -168,7 +168,7 @@ func (t *Task) beOnLoop() {
 	}
 }
 
-// Outside returns fn(a) for a package that serves programs, on whose behalf fn is called: while
+// Outside returns fn(a) for a package that serves programs, for which fn is called: while
 // the program's code waits natively its loop can be taken from the task, which is on
 // its loop again when Outside returns. Without it the loop is not taken from a task
 // that waits in code called by the packages of this module. It may be called from any goroutine.

@@ -183,7 +183,7 @@ func (k *Ticket) GiveUp() {
 	}
 }
 
-// Hangup says that whoever the task is to serve has closed the connection, or at least its half of
+// Hangup says that the client that the task is to serve has closed the connection, or at least its half of
 // it: unless it is its turn soon, it is refused when it is. It may be called on the loop of StartAt
 // only, and never parks.
 func (k *Ticket) Hangup() {
@@ -232,7 +232,7 @@ func (l *Loop) waitInLine(q *line, client uint32) error {
 	return nil
 }
 
-// serveLines decides about those who wait at the entrances.
+// serveLines decides about the tasks that wait at the entrances.
 func (l *Loop) serveLines() {
 	for _, q := range l.lines {
 		if q.n > 0 {
@@ -241,7 +241,7 @@ func (l *Loop) serveLines() {
 	}
 }
 
-// serve lets those in whose turn it is, and turns away whom it has to. In a shutdown nobody
+// serve lets in the tasks whose turn it is, and turns away those that it has to. In a shutdown none
 // waits for that.
 func (l *Loop) serve(q *line) {
 	for q.n > 0 {

@@ -191,7 +191,7 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 		t.Error(err)
 	}
 	if started != 10 {
-		t.Errorf("%d tasks were started, want 10: whoever began something has to end it", started)
+		t.Errorf("%d tasks were started, want 10: a task that began something has to end it", started)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // The owner says in Loop.inside which guard it is in, and then looks whether it still
 // owns it; the revoker changes the owner and then looks whether it is inside. Each must
 // see the other's store. That takes a memory barrier on both sides, but the owner's,
-// which would cost as much as an atomic operation, is made for it by the one who
+// which would cost as much as an atomic operation, is made for it by the one that
 // revokes, with membarrier(2): an asymmetric Dekker lock. Where membarrier can't be
 // had, and under the race detector, which can't follow this, the owner is asked through
 // its inbox to give the guard up between two of its tasks; only there may a task park

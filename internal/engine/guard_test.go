@@ -45,7 +45,7 @@ func TestGuardIsRevokedInUse(t *testing.T) {
 	})
 }
 
-// The one who revokes must not need an answer from the owner: here the owner's loop
+// The one that revokes must not need an answer from the owner: here the owner's loop
 // blocks natively on a lock that the other holds.
 func TestRevokingNeedsNoAnswer(t *testing.T) {
 	if !canBarrier() {

@@ -83,9 +83,9 @@ type CohortPolicy interface {
 	Policy
 	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
 	// the loop have made ready first, the newest of them at the head, as what they work
-	// on may still be in the processor's cache, then those made ready from elsewhere. Who
+	// on may still be in the processor's cache, then those made ready from elsewhere. What
 	// becomes ready while some that were there are yet to run waits for the next round,
-	// so that nobody is overtaken twice by the same task. It is asked once. NodeStart
+	// so that none is overtaken twice by the same task. It is asked once. NodeStart
 	// remains first in, first out.
 	NewestFirst() bool
 	// Grant, called after Next has named a node, lets the loop take that many more tasks of
@@ -98,11 +98,11 @@ type CohortPolicy interface {
 	Granted(n NodeID, taken, came int)
 }
 
-// An Admission decides, on one loop, who is let in at the entrances of the program; see
+// An Admission decides, on one loop, what is let in at the entrances of the program; see
 // Entrance. Its methods are called on that loop and must not park. now is the time of the
 // runtime's clock.
 type Admission interface {
-	// Next says what becomes of one of those who wait at the entrance with that index.
+	// Next says what becomes of one of the tasks that wait at the entrance with that index.
 	Next(now time.Duration, entrance int, q Queue) Verdict
 	// Left says that a task that was admitted there has left again.
 	Left(now time.Duration, entrance int)
@@ -114,7 +114,7 @@ type Queue struct {
 	Starting int           // tasks that were let in and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
-	Full     bool          // nobody can be let in now, see Bottlenecks
+	Full     bool          // none can be let in now, see Bottlenecks
 	Gone     int           // clients that have left the line since Next was last asked about it
 }
 
@@ -125,7 +125,7 @@ type Verdict uint8
 const (
 	VerdictAdmit       Verdict = iota // of the most important the one that has waited longest
 	VerdictAdmitNewest                // of the most important one that came last
-	VerdictDefer                      // nobody now: ask again soon
+	VerdictDefer                      // none now: ask again soon
 	VerdictRefuse                     // the one that has waited longest: turn it away
 )
 
@@ -206,7 +206,7 @@ func (r Reason) external() bool {
 }
 
 // A WaitDescriber is something that tasks wait on and that can say more about the
-// wait: who owns the lock, how full the channel is. It is called on the loop of a
+// wait: which task owns the lock, how full the channel is. It is called on the loop of a
 // task that waits on it, and must not park.
 type WaitDescriber interface {
 	DescribeWait() string

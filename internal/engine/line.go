@@ -20,7 +20,7 @@ type line struct {
 	shared   int                  // sum of shares
 }
 
-// A level is a list of those who are equally important, the oldest first.
+// A level is a list of tasks that are equally important, the oldest first.
 type level struct{ head, tail *inLine }
 
 // An inLine is a task in a line. It is what the task waits on.
@@ -41,8 +41,8 @@ type inLine struct {
 const (
 	clientShares  = 256     // clients are told apart by this many numbers
 	sharesHalved  = 1 << 12 // tasks let in, after which old ones count half
-	fairLookBack  = 32      // those who came last among whom clients with small shares are looked for
-	shareChance   = 16      // by so many equal shares may differ
+	fairLookBack  = 32      // newest tasks among which clients with small shares are looked for
+	shareChance   = 16      // by how much equal shares may differ
 	maxFreeInLine = 1024
 )
 
@@ -127,7 +127,7 @@ func (q *line) oldest() *inLine {
 // top are the most important.
 func (q *line) top() *level { return &q.levels[bits.Len64(q.used)-1] }
 
-// admittedFirst is, of those that matter most, the oldest; or the newest. If some of those who came
+// admittedFirst is, of those that matter most, the oldest; or the newest. If some of those that came
 // last are of clients that had clearly more let in lately than others, it is the oldest of the others.
 func (q *line) admittedFirst(newest bool) *inLine {
 	v := q.top()

@@ -307,7 +307,7 @@ func (l *Loop) leaves(t *Task) {
 }
 
 // prepare makes everything ready for a switch to next, nil for the loop's own
-// goroutine, and returns to whom.
+// goroutine, and returns what to switch to.
 func (l *Loop) prepare(next *Task) *coro.Party {
 	if l.overrun.Load() != 0 {
 		l.reportOverrun()
@@ -370,7 +370,7 @@ func (l *Loop) unlockThread() (locked, free bool) {
 }
 
 // CheckWait panics if a wait would, because the calling task is tied to its thread. It is for
-// those who can't take back at once what they publish before they wait. It may be
+// callers that can't take back at once what they publish before they wait. It may be
 // called from any goroutine, and never parks.
 func CheckWait() {
 	if l := here(); l != nil && l.lockSeen && l.cur != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
-// unlocked. It must not be copied after first use. Those who wait get it in the order
+// unlocked. It must not be copied after first use. Those that wait get it in the order
 // in which they came: Unlock hands it to the first of them. Only where the lock is what limits an
 // overloaded program the newest go first for a while, but for one of sixteen, see Bottlenecks.
 //
@@ -128,7 +128,7 @@ func (m *Mutex) TryLock() bool {
 }
 
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
-// As with sync.Mutex, it need not be the one who locked it that unlocks it.
+// As with sync.Mutex, it need not be the one that locked it that unlocks it.
 func (m *Mutex) Unlock() {
 	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.unlockQuick(l) {
 		return

@@ -81,7 +81,7 @@ func TestMutexIsHandedOverInOrder(t *testing.T) {
 	})
 }
 
-// One who keeps taking the lock again at once does not keep another from it.
+// One that keeps taking the lock again at once does not keep another from it.
 func TestMutexStarvesNobody(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		var mu Mutex
@@ -243,7 +243,7 @@ func TestRWMutexOrder(t *testing.T) {
 	writer := rt.Go(func() { rw.Lock(); wrote.Store(true); rw.Unlock() })
 	waitParked(t, rt, 1, ReasonRWMutexWrite)
 	if rw.TryRLock() || rw.TryLock() {
-		t.Error("overtook a writer who waits")
+		t.Error("overtook a writer that waits")
 	}
 	var in WaitGroup
 	in.Add(3)
@@ -252,7 +252,7 @@ func TestRWMutexOrder(t *testing.T) {
 		readers = append(readers, rt.Go(func() {
 			rw.RLock()
 			if !wrote.Load() {
-				t.Error("read before the writer who came first")
+				t.Error("read before the writer that came first")
 			}
 			in.Done()
 			in.Wait()

@@ -200,7 +200,7 @@ func TestLockOSThreadIsRefused(t *testing.T) {
 	}
 }
 
-// One who recovers from the refusal is not woken later by what it did not wait for.
+// One that recovers from the refusal is not woken later by what it did not wait for.
 func TestRefusedWaitIsTakenBack(t *testing.T) {
 	if !coro.Exact {
 		t.Skip("not seen without the assembly stubs")
@@ -221,7 +221,7 @@ func TestRefusedWaitIsTakenBack(t *testing.T) {
 				t.Errorf("received %d, %v", v, err)
 			}
 			if !mu.TryLock() {
-				t.Error("the lock went to one who had given up")
+				t.Error("the lock went to one that had given up")
 			}
 		})
 		k.Join()

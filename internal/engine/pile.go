@@ -6,16 +6,16 @@ import (
 )
 
 // A pile is a node of the blocking graph that is watched, as tasks pile up there: how many wait,
-// which kinds of work come there, and how many may wait at a time. Those who would be too many
+// which kinds of work come there, and how many may wait at a time. Those that would be too many
 // wait in the door, a line as at an entrance. Loop-private.
 //
-// Those who wait there when the limit is set are mostly too late to be of use, and may be the work of
-// seconds. They are not counted, and those who come later go first (turnOf).
+// Those that wait there when the limit is set are mostly too late to be of use, and may be the work of
+// seconds. They are not counted, and those that come later go first (turnOf).
 type pile struct {
 	node     NodeID
 	point    WaitPoint // what of the node; nil: all
 	waiting  int       // tasks there
-	late     int       // of these, those who came before since
+	late     int       // of these, those that came before since
 	since    time.Duration
 	turns    uint8 // tasks that have gone on
 	heading  int   // tasks that were let in at the door and have not got there yet
@@ -196,8 +196,8 @@ func (l *Loop) pileDown(t *Task) {
 // has reports whether t, which waits, does so at p.
 func (p *pile) has(t *Task) bool { return p.node == t.node && (p.point == nil || p.point == t.on) }
 
-// turnOf is the one whose turn it is of those who wait in q, nil if nobody does: the one that has waited
-// longest. Only while there are some who had to wait too long is it the newest that is served, in time, and
+// turnOf is the one whose turn it is of those that wait in q, nil if none does: the one that has waited
+// longest. Only while there are some that had to wait too long is it the newest that is served, in time, and
 // one turn in lateTurns is left to the former. The caller runs on l, nil for a plain goroutine.
 func (l *Loop) turnOf(q *waiterList) *Waiter {
 	if l == nil || l.piles == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
@@ -266,7 +266,7 @@ func (l *Loop) mostOn(p *pile) WaitPoint {
 	return nil
 }
 
-// lookAtPiles asks how many may wait at each pile, and lets those in for whom there is room.
+// lookAtPiles asks how many may wait at each pile, and lets those in for which there is room.
 func (l *Loop) lookAtPiles() {
 	if l.now-l.piledAt >= pileEvery {
 		l.piledAt = l.now

@@ -45,7 +45,7 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 	}
 }
 
-// Those who wait when a lock turns out to limit the program are too late. Later ones go first, but for one
+// Those that wait when a lock turns out to limit the program are too late. Later ones go first, but for one
 // turn in 16; then it is as before.
 func TestTheNewestGetALockThatLimits(t *testing.T) {
 	const late, fresh = 20, 40 // all turns of the old ones together are fewer than they are

@@ -17,7 +17,7 @@ import (
 // pulls runs the test with one loop and with two.
 func pulls(t *testing.T, test func(t *testing.T, rt *Runtime)) {
 	if !coro.Exact {
-		t.Skip("who pulls is not known without the assembly stubs")
+		t.Skip("what pulls is not known without the assembly stubs")
 	}
 	for _, n := range []int{1, 2} {
 		test(t, newRuntime(t, n, panicsPass))
@@ -159,7 +159,7 @@ func TestPullEndsWithItsTask(t *testing.T) {
 
 func TestShutdownUnwindsPulls(t *testing.T) {
 	if !coro.Exact {
-		t.Skip("who pulls is not known without the assembly stubs")
+		t.Skip("what pulls is not known without the assembly stubs")
 	}
 	rt, check := closing(t, 2, shortGrace)
 	var mu Mutex
@@ -183,7 +183,7 @@ func TestShutdownUnwindsPulls(t *testing.T) {
 
 func TestPullWithoutHandOverIsRefused(t *testing.T) {
 	if !coro.Exact {
-		t.Skip("who pulls is not known without the assembly stubs")
+		t.Skip("what pulls is not known without the assembly stubs")
 	}
 	rt := newRuntime(t, 1, panicsPass, func(c *Config) { c.NoHandOver = true })
 	err := rt.Go(func() {

@@ -129,7 +129,7 @@ func (r *Resource) Acquire(n int64) {
 }
 
 // Release says that the caller has given n of the resource back. It need not be the one
-// who took them. It panics if n is negative.
+// that took them. It panics if n is negative.
 func (r *Resource) Release(n int64) {
 	if n < 0 {
 		r.negative("Release", n)

@@ -27,7 +27,7 @@ type runQueue struct {
 	withheld bool   // the policy has none of these run now
 	missing  int    // tasks taken by other loops that the policy still counted when it chose them
 	awaited  search // see awaited.go
-	inLine   bool   // who becomes ready now does so in the order of a line, see letGo
+	inLine   bool   // what becomes ready now does so in the order of a line, see letGo
 	budget   int    // steps left until the loop's own goroutine is to run; fuel is part of it
 	full     int    // what budget was when the turn began
 	grant    grant
@@ -129,10 +129,10 @@ func (l *Loop) enqueue(t *Task) {
 	l.announce(t.node)
 }
 
-// goAhead lets t, which is ready, go ahead of the others. Those are: with fifo, who was served by a
+// goAhead lets t, which is ready, go ahead of the others. Those are: with fifo, tasks served by a
 // disk. Such a task is in the middle of something. Behind all others it would wait as long again
 // for each wait for the disk as a new request does for its first step, which with 1,000 of them is
-// far longer than the disk takes. With other policies, who holds a lock that others wait for.
+// far longer than the disk takes. With other policies, tasks that hold a lock that others wait for.
 func (l *Loop) goAhead(t *Task) {
 	l.ahead.push(t)
 	l.burn()

@@ -27,8 +27,8 @@ type Config struct {
 	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
 	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
-	// NewAdmission makes what decides, on one loop, who is let in at the entrances of the
-	// program; nil: everybody is.
+	// NewAdmission makes what decides, on one loop, what is let in at the entrances of the
+	// program; nil: everything is.
 	NewAdmission func(l *Loop) Admission
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock

@@ -7,7 +7,7 @@ type RWMutex struct {
 	g       guard
 	readers int        // guarded by g
 	writing bool       // guarded by g
-	writer  *Task      // guarded by g: who, unless it is a plain goroutine
+	writer  *Task      // guarded by g: which task, unless it is a plain goroutine
 	waiters waiterList // guarded by g; tag is 1 for writers
 }
 
@@ -112,7 +112,7 @@ func (rw *RWMutex) RUnlock() {
 	rw.admit(l)
 }
 
-// admit lets in those first in the queue who fit together, and leaves the guard.
+// admit lets in those first in the queue that fit together, and leaves the guard.
 func (rw *RWMutex) admit(l *Loop) {
 	var in wakeChain
 	for w := rw.waiters.head; w != nil && !rw.writing; w = rw.waiters.head {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A Semaphore is a number of units to share. Make it with NewSemaphore. Those who wait
-// get their units in the order in which they came, so that one who wants many is not
-// overtaken for ever by others who want few. Where that limits an overloaded program it is as with
+// A Semaphore is a number of units to share. Make it with NewSemaphore. Those that wait
+// get their units in the order in which they came, so that one that wants many is not
+// overtaken for ever by others that want few. Where that limits an overloaded program it is as with
 // a Mutex.
 type Semaphore struct {
 	size    int64 // fixed

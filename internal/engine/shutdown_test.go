@@ -178,7 +178,7 @@ func TestShutdownUnwinds(t *testing.T) {
 		plain := make(chan struct{})
 		go func() { // queued behind tasks that are ended
 			defer close(plain)
-			o.heldRW.RLock() // behind writers, who are never to come
+			o.heldRW.RLock() // behind writers, which are never to come
 			pass(&o.held)
 		}()
 		waitFor(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })

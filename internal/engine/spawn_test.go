@@ -432,7 +432,7 @@ func TestStartBelongsToTheContext(t *testing.T) {
 
 func TestStartAllocatesNothing(t *testing.T) {
 	if !coro.Exact {
-		t.Skip("finding out who is calling allocates without the assembly")
+		t.Skip("finding out which task is calling allocates without the assembly")
 	}
 	rt := newRuntime(t, 1)
 	defer rt.Close()

@@ -92,8 +92,8 @@ func StageThresholds(name string) (waiting int, longest time.Duration) {
 	return 0, 0
 }
 
-// Enough says that the stage has enough to do, or that it has not any more: while it has, who
-// calls Invoke for it waits (Cohort Scheduling, section 3.1).
+// Enough says that the stage has enough to do, or that it no longer has: while it has, a
+// caller of Invoke for it waits (Cohort Scheduling, section 3.1).
 func (s *Stage) Enough(enough bool) {
 	s.gate.Lock()
 	s.enough = enough

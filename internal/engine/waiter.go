@@ -45,7 +45,7 @@ func Self() *Waiter {
 	return selfOn(here())
 }
 
-// selfOn is Self for a caller who knows that it runs on l, nil for a plain goroutine.
+// selfOn is Self for a caller that knows that it runs on l, nil for a plain goroutine.
 func selfOn(l *Loop) *Waiter {
 	if l != nil {
 		return &l.current().wait
@@ -84,7 +84,7 @@ func (w *Waiter) Loop() *Loop {
 // WaitDescriber too, and an Unwinder.
 type WaitPoint interface {
 	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by
-	// somebody else, who has called Wake or is about to; or what was begun can't be taken back,
+	// another, which has called Wake or is about to; or what was begun can't be taken back,
 	// only cut short, and Wake will come. It is called on the loop of the waiting task, at most
 	// once for each wait, and must not park.
 	Withdraw(w *Waiter) bool
@@ -233,7 +233,7 @@ func (t *Task) park(why Reason, at WaitPoint, cancellable bool) error {
 	return t.endPark()
 }
 
-// beginPark returns whom to switch to, nil if there is no need to wait.
+// beginPark returns what to switch to, nil if there is no need to wait.
 func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party {
 	l := t.loop
 	if l.lockSeen {

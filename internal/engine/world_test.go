@@ -137,7 +137,7 @@ func contains(t testing.TB, got, want string) {
 	}
 }
 
-// anywhere is a WaitPoint that forgets whom it is asked to.
+// anywhere is a WaitPoint that forgets what it is asked to.
 type anywhere struct{}
 
 func (anywhere) Withdraw(*Waiter) bool { return true }

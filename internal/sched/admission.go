@@ -15,7 +15,7 @@ const (
 	Refuse      = engine.VerdictRefuse
 )
 
-// A Verdict says what becomes of one of those who wait at an entrance.
+// A Verdict says what becomes of one of the tasks that wait at an entrance.
 type Verdict = engine.Verdict
 
 // A Queue is what waits at an entrance on one loop.
@@ -97,7 +97,7 @@ func (a *Admission) Gate(n Node) *Gate {
 	return a.entrances[n].gate
 }
 
-// Next says what becomes of one of those who wait at n, of which there is at least one. now
+// Next says what becomes of one of the tasks that wait at n, of which there is at least one. now
 // is from any zero. At a node that is no entrance all are admitted, and not counted.
 func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 	if a.Gate(n) == nil {
@@ -107,7 +107,7 @@ func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 	return a.next(now, e, q, e.gate.ledger.tight.Load())
 }
 
-// NextAtDoor is Next for those who are kept out because too many wait at a place inside, see
+// NextAtDoor is Next for those that are kept out because too many wait at a place inside, see
 // Piled.
 func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
@@ -124,7 +124,7 @@ func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() 
 
 // Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
 // there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
-// wait: those who would are refused at once. Others may be what they wait for.
+// wait: those that would are refused at once. Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
@@ -141,7 +141,7 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 	return p.Limit()
 }
 
-// next decides about those who wait at e.
+// next decides about the tasks that wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)

@@ -25,17 +25,17 @@ import (
 // If nobody at all is inside, one task is let in whatever the resources say, so that the
 // program cannot be stuck. If there is not room for all, loops that are waiting get equal parts of it.
 //
-// Those inside may hold all that there is and wait for somebody who is yet to come in:
+// Tasks inside may hold all that there is and wait for one that is yet to come in:
 //
-//	      somebody asked in vain       no room for 200 ms, and the loops are idle
+//	      a task asked in vain         no room for 200 ms, and the loops are idle
 //	open ────────────────────────▶ full ──────────────────────────────────────────▶ held up
 //	 ▲                              │                                                  │
 //	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
-//	                    there is room for the next one, or nobody asks
+//	                    there is room for the next one, or none asks
 //
 // A window that is still growing as little is known of the demand makes no gate full.
 // While a gate is held up, one task a millisecond is let in beyond the room there is, to see what it
-// comes for: whoever is on the way to where the others wait goes no further, see Admission.Piled.
+// comes for: a task on the way to where the others wait goes no further, see Admission.Piled.
 //
 // A loop is given room for several tasks at a time, its credit, so that it need not lock the
 // ledger for each.
@@ -52,7 +52,7 @@ type Gate struct {
 	window  Knee
 	begun   bool          // window has its first limit
 	first   time.Duration // when somebody was first let in; 0: not yet
-	full    time.Duration // since when there has been no room for those who asked; 0: there is
+	full    time.Duration // since when there has been no room for those that asked; 0: there is
 	asked   time.Duration // when somebody last asked in vain
 	looked  time.Duration // when one was last let in beyond the room there is
 }
@@ -63,7 +63,7 @@ type take struct {
 	d  Moments
 }
 
-// held is how much one of those inside holds on average of whom nothing more is known. Where those stay
+// held is how much a task inside holds on average of which nothing more is known. Where those stay
 // longer that hold more, like downloads of slow clients, that is more than what one that comes in is going to
 // hold: the mean square divided by the mean if the time is in proportion.
 func (t *take) held() float64 { return t.d.Mean + t.d.Variance/t.d.Mean }
@@ -87,7 +87,7 @@ const (
 	lookAfter   = 50 * time.Millisecond // until it is known where they wait
 	lookEvery   = time.Millisecond
 	lookRoom    = 1.08            // of the limit
-	askedLately = 2 * time.Second // those who are refused at once ask less often
+	askedLately = 2 * time.Second // tasks that are refused at once ask less often
 )
 
 // NewGate adds an entrance. Its name is for reports only, where the tasks inside look
@@ -171,7 +171,7 @@ func (g *Gate) SetDemand(demand []Moments) {
 	}
 }
 
-// Meter sets who says of how many admitted tasks it is known what they hold of what is Collected, and
+// Meter sets the function that says of how many admitted tasks it is known what they hold of what is Collected, and
 // how much that is. It is to be called before the first gate is made; read is called with the ledger
 // locked.
 func (l *Ledger) Meter(read func() (tasks int, held float64)) { l.meter = read }
@@ -397,7 +397,7 @@ func (l *Ledger) empty() bool {
 	return true
 }
 
-// room is how many more than those who have been given room there is room for, as far as
+// room is how many more than those that have been given room there is room for, as far as
 // that is worth knowing. The ledger is locked, and recount has been called.
 func (g *Gate) room(given int) int {
 	const most = 1 << 20

@@ -200,7 +200,7 @@ const tightShare = 0.92
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
-// likely is how much is in use if each of those who came since it was last observed takes what was
+// likely is how much is in use if each of those that came since it was last observed takes what was
 // promised, even if what was promised before is not taken.
 func (a *account) likely() float64 {
 	v := a.observed + max(a.pledges.Mean-a.pledged, 0)

@@ -248,7 +248,7 @@ func TestStateNames(t *testing.T) {
 	}
 }
 
-// A heap that was found full is not full for ever: when those who filled it have gone, and
+// A heap that was found full is not full for ever: when those that filled it have gone, and
 // nothing new is known, there is room again.
 func TestLateObservationsAreOutdated(t *testing.T) {
 	l := NewLedger()

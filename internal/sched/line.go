@@ -19,7 +19,7 @@ import (
 //
 // A line that is long is no overload: it may be a burst, a crowd of clients that return only
 // after an answer, or what has come while the process stood still. Only a line that goes on
-// growing is one. While that is being found out, which takes seconds, those who came last are
+// growing is one. While that is being found out, which takes seconds, those that came last are
 // served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): then what is
 // served is served in time, whatever the answer turns out to be, and nothing is lost by
 // waiting for it as long as clients wait as well. If the line stops growing the others follow, the oldest first.
@@ -94,8 +94,8 @@ const (
 	windowSigma    = 1.5 // growth beyond what chance makes, in standard deviations
 )
 
-// Newest reports whether of the most important those who came last are to be let in first, of whom
-// one has waited for so long.
+// Newest reports whether of the most important those that came last are to be let in first, when
+// one of them has waited that long.
 func (q *Line) Newest(waited time.Duration) bool {
 	return q.state != Calm && waited > q.TooLong()/2
 }
@@ -110,7 +110,7 @@ func (q *Line) TooLong() time.Duration {
 	return min(max(10*q.pace.residual(), 5*time.Millisecond), time.Second)
 }
 
-// AtOnce is how many may be refused for each that is let in: those who have waited too long may be
+// AtOnce is how many may be refused for each that is let in: those that have waited too long may be
 // many when overload is found, and to refuse them all would hold up the others.
 func (q *Line) AtOnce() int { return max(16, int(q.pace.mean/refusalCost)) }
 

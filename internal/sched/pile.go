@@ -19,7 +19,7 @@ import (
 // too, but do not wait longer the more they are. Where many come at once they wait longer, but
 // do not become more.
 //
-// By Little's law those who wait are as many as go on in the time that they wait. The limit is
+// By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
 // node does several things at once that is too few: then fewer go on, so the limit goes back to
 // where it was and is not lowered for a while.
@@ -62,7 +62,7 @@ const (
 	pileLost   = 0.8  // share of the rate that remains: the decrease was too much
 	pileFirst  = 0.6  // the same for the first, when the rate is not known so well
 	pileSame   = 1.25 // times the rate: no more go on than before
-	pileMore   = 1.5  // times those who wait: they have become more
+	pileMore   = 1.5  // times those that wait: they have become more
 	pileLower  = 0.8
 	pileHigher = 1.1
 )
@@ -129,7 +129,7 @@ func (p *Pile) open(now time.Duration, waiting int) {
 // short is how long tasks may wait, in seconds, where rate go on in a second.
 func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 
-// suspect looks for the three signs: in two windows one after the other, and that those who wait have
+// suspect looks for the three signs: in two windows one after the other, and that those that wait have
 // become half as many more since, but not those that go on. It reports whether the window is over.
 func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
@@ -158,10 +158,10 @@ func (p *Pile) raise() { p.limit, p.tried = min(p.limit*pileHigher+1, 1e6), fals
 // adjust moves the limit.
 func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
 	if float64(waiting) > p.limit+1 {
-		return // those who were too many are still there; what goes on now is not due to the limit
+		return // those that were too many are still there; what goes on now is not due to the limit
 	}
 	aim := short(max(w.rate, 1))
-	wait := float64(waiting) / max(w.rate, 1) // by Little's law: those who have gone on may be the newest
+	wait := float64(waiting) / max(w.rate, 1) // by Little's law: those that have gone on may be the newest
 	switch {
 	case p.tried && w.rate < p.lost*p.rate:
 		p.limit, p.tried, p.hold = p.before, false, now+pileHold

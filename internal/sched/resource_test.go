@@ -79,7 +79,7 @@ func TestAtLimitGiversArePromotedAndTakersDemoted(t *testing.T) {
 	w.at(960)
 	got := w.shares(1, 2, 3)
 	if got[2] < 5*got[3] || got[3] < 5*got[1] || got[1] == 0 {
-		t.Errorf("shares %v: want those who give far before those who do not, and takers last", got)
+		t.Errorf("shares %v: want those that give far before those that do not, and takers last", got)
 	}
 	if r := w.report(1); !strings.HasPrefix(r.Held, "demoted: takes memory, of which 96 %") || r.Priority >= 0 {
 		t.Errorf("the taker: %+v", r)

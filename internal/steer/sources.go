@@ -60,7 +60,7 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 	return nil
 }
 
-// addDeclared takes up the resources of package task that have a limit, and have not been
+// addDeclared takes up the resources that the program has declared, if they have a limit and have not been
 // taken up yet. A limit below 0 is to be found.
 func (s *Steering) addDeclared() error {
 	for i, r := range engine.Resources() {

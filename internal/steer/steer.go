@@ -64,7 +64,7 @@ type Steering struct {
 
 	// Owned by the goroutine of run, once that runs.
 	readings   map[string]sched.ResourceID  // of the probe
-	sources    []source                     // of package task
+	sources    []source                     // declared by the program
 	resource   []int                        // ResourceID by index in engine.Resources, -1: none
 	limits     map[sched.ResourceID]float64 // as they were last set
 	learnt     time.Duration                // when the graph was last looked at

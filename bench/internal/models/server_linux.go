@@ -62,8 +62,8 @@ type job struct {
 	request []byte
 }
 
-// A queue is what a payload thread has to do. Whoever has several jobs for it, and whoever
-// takes them, takes the lock once.
+// A queue is what a payload thread has to do. A thread that has several jobs for it,
+// and one that takes them, takes the lock once.
 type queue struct {
 	mu   sync.Mutex
 	more *sync.Cond

@@ -10,7 +10,7 @@ import (
 )
 
 // runtimePackages are those without checkpoints: what tasks and chunks are made of, and
-// what package task calls while a task is between two states.
+// what the engine calls while a task is between two states.
 func runtimePackages(loaded []*packages.Package) map[string]bool {
 	none := map[string]bool{chunkPath: true}
 	var add func(p *packages.Package)

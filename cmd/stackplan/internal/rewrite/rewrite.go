@@ -13,7 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
-// Import paths of the runtime. Neither stackchunk nor what it and package task import
+// Import paths of the runtime. Neither stackchunk nor what it and the engine import
 // can have checkpoints: they would import each other, or a task would change its stack
 // in the middle of a switch.
 const (
