@@ -13,6 +13,7 @@ type meter struct {
 type meterStats struct {
 	tasks uint64 // that have been seen to allocate, or not to
 	bytes uint64 // that they hold
+	most  uint64 // bytes that one of them, or a single step of any task, has ever been seen to allocate
 }
 
 const (
@@ -34,6 +35,19 @@ func (g *Graph) Held() (tasks int, bytes float64) {
 		bytes += float64(m.bytes)
 	}
 	return tasks, bytes
+}
+
+// MostHeld is the most that a task has been seen to allocate between the entrance and its end, or any task in
+// one step, in bytes; 0 if nothing was measured. It stops no loop.
+func (g *Graph) MostHeld() (bytes uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, sh := range g.shards {
+		var m meterStats
+		read(&m, &sh.meter.stats)
+		bytes = max(bytes, m.most)
+	}
+	return bytes
 }
 
 // Expect says how much a task that has come in is going to hold on average, in bytes.

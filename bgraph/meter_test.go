@@ -32,14 +32,15 @@ func TestWhatThoseInsideHold(t *testing.T) {
 		expect uint64 // bytes
 		seen   int
 		bytes  float64
+		most   uint64
 	}{
 		{name: "nobody has come in"},
-		{name: "one step", tasks: 10, steps: 1, seen: 10, bytes: 1000},
-		{name: "several", tasks: 10, steps: 3, seen: 10, bytes: 3000},
-		{name: "more is expected of them", tasks: 10, steps: 1, expect: 150, seen: 10, bytes: 1500},
-		{name: "less is", tasks: 10, steps: 2, expect: 150, seen: 10, bytes: 2000},
-		{name: "many at once", tasks: 1000, steps: 1, seen: 257, bytes: 25_700},
-		{name: "many steps", tasks: 1, steps: 100, seen: 1, bytes: 3200},
+		{name: "one step", tasks: 10, steps: 1, seen: 10, bytes: 1000, most: 100},
+		{name: "several", tasks: 10, steps: 3, seen: 10, bytes: 3000, most: 300},
+		{name: "more is expected of them", tasks: 10, steps: 1, expect: 150, seen: 10, bytes: 1500, most: 100},
+		{name: "less is", tasks: 10, steps: 2, expect: 150, seen: 10, bytes: 2000, most: 200},
+		{name: "many at once", tasks: 1000, steps: 1, seen: 257, bytes: 25_700, most: 100},
+		{name: "many steps", tasks: 1, steps: 100, seen: 1, bytes: 3200, most: 3200},
 		{name: "the heap is not to be measured", cfg: bgraph.Config{HeapEvery: -1}, tasks: 10, steps: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,6 +84,9 @@ func TestWhatThoseInsideHold(t *testing.T) {
 				engine.Yield()
 				if seen, bytes := g.Held(); seen != c.seen || bytes != c.bytes {
 					t.Errorf("%d are known to hold %v bytes, want %d and %v", seen, bytes, c.seen, c.bytes)
+				}
+				if most := g.MostHeld(); most != c.most {
+					t.Errorf("one has been seen to allocate %d bytes, want %d", most, c.most)
 				}
 				done.Close()
 				for _, k := range all {

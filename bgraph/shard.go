@@ -357,6 +357,7 @@ func (s *shard) endHeap(o *note, e *edge) {
 	if o.metered > 0 {
 		s.holds(o, d)
 	}
+	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.now = coro.Cycles()
 }

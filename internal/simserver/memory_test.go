@@ -151,3 +151,23 @@ func TestMixedResponsesInLittleMemory(t *testing.T) {
 	}
 	want(t, over == 0 && held/looks > 180<<20, over, "of", seeds, "runs took more than there is, the most was", most>>20, "MiB;", held/looks>>20, "MiB were in use on average")
 }
+
+// 60 clients come at once with 5 requests each, at the same connection, for a slow backend. Before any of
+// them has had all its answers it has not been seen that they ever end: that they go round is no reason to
+// think that they will hold all of the memory, and to refuse those who come later.
+func TestPipelinesAtASlowBackendHoldLittle(t *testing.T) {
+	for seed := range uint64(5) {
+		r := onMix(t, Config{Seed: seed, Loops: 3, Memory: 256 << 20}, 2, func(s *Server, m *Mix) time.Duration {
+			h := &Habit{Path: lan, Make: asks("b13000.h116000"), Pipeline: 5}
+			for range 60 {
+				s.Clients.Once(h, nil)
+			}
+			for at := 100 * time.Millisecond; at < time.Second; at += 20 * time.Millisecond {
+				s.After(at, func() { s.Clients.Once(h, nil) })
+			}
+			return s.Now() + time.Second
+		})
+		r.check(t, seed)
+		want(t, r.Clients.Statuses[503] == 0, "seed", seed, r.Clients.Statuses)
+	}
+}

@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -26,6 +27,7 @@ func (s *Steering) learn() {
 	predictions := sched.Predict(edges, resources, done)
 	s.predictions.Store(&predictions)
 
+	most := likelyMost * float64(s.cfg.Graph.MostHeld())
 	expected := 0.0
 	best := map[string]*sched.Prediction{}
 	for n, name := range entrances {
@@ -38,12 +40,26 @@ func (s *Steering) learn() {
 	}
 	for i, e := range engine.Entrances() {
 		if p := best[e.Name()]; p != nil && p.Steps >= learntSteps {
-			s.gate(i).SetDemand(p.Peak)
-			expected = max(expected, p.Peak[s.memory].Mean)
+			demand := slices.Clone(p.Peak)
+			demand[s.memory] = atMost(demand[s.memory], most)
+			s.gate(i).SetDemand(demand)
+			expected = max(expected, demand[s.memory].Mean)
 		}
 	}
 	s.cfg.Graph.Expect(uint64(expected))
 }
+
+// atMost is d, of something that is never more than most. Where tasks go round and none has been seen to come
+// out yet, as when a backlog is served at a slow place, the prediction is that they go round for ever; but none will
+// take many times what any has taken so far.
+func atMost(d sched.Moments, most float64) sched.Moments {
+	d.Mean = min(d.Mean, most)
+	d.Variance = min(d.Variance, d.Mean*(most-d.Mean)) // no more is possible between 0 and most
+	return d
+}
+
+// likelyMost is how many times as much a task may yet take as any has been seen to.
+const likelyMost = 2
 
 // learntSteps is how often a task must have gone on from an entrance before what follows
 // is believed.

@@ -140,6 +140,19 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}
 }
 
+func TestNobodyIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
+	for _, c := range []struct{ is, want sched.Moments }{
+		{sched.Moments{Mean: 10, Variance: 100}, sched.Moments{Mean: 10, Variance: 100}},
+		{sched.Moments{Mean: 10, Variance: 1000}, sched.Moments{Mean: 10, Variance: 10 * 90}},
+		{sched.Moments{Mean: 1000, Variance: 1}, sched.Moments{Mean: 100}},
+		{sched.Moments{}, sched.Moments{}},
+	} {
+		if got := atMost(c.is, 100); got != c.want {
+			t.Errorf("%v, of which nobody takes more than 100: %v, want %v", c.is, got, c.want)
+		}
+	}
+}
+
 // With a limit on a declared resource, no more tasks are let in than it is enough for,
 // once it is known what they take.
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
