@@ -7,7 +7,7 @@
 // loop, once a turn for all tasks; reads of neighbouring blocks of one file that wait in
 // the same turn become one. Where there is no io_uring, a bounded pool of threads does
 // the waiting (SetPoolLimits), of which one file system can't take all. The waits have
-// the reason engine.ReasonDisk.
+// the reason "disk".
 //
 // Every function may be called by a task of any loop and by a plain goroutine, which
 // then blocks alone. Several may use one File at the same time. If the context of a
