@@ -289,6 +289,22 @@ func (b *tab) click(selector string) {
 	b.run(chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
 }
 
+// clickNode clicks a box of the graph that can be seen: a large graph is drawn larger than its frame.
+func (b *tab) clickNode() {
+	b.t.Helper()
+	at := eval[[]float64](b, `(() => {
+		for (const node of document.querySelectorAll('.node[data-key]:not(.end)')) {
+			const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+			if (node.contains(document.elementFromPoint(x, y))) return [x, y];
+		}
+		return [];
+	})()`)
+	if len(at) != 2 {
+		b.t.Fatal("no box of the graph can be clicked")
+	}
+	b.run(chromedp.MouseClickXY(at[0], at[1]))
+}
+
 func (b *tab) text(selector string) string {
 	b.t.Helper()
 	return eval[string](b, fmt.Sprintf("document.querySelector(%s).textContent", quote(selector)))

@@ -81,7 +81,7 @@ func TestLooks(t *testing.T) {
 				b.press("1", "c")
 				b.until("document.querySelector('.legend').textContent.includes('wait')")
 				b.judge("wait")
-				b.click(".node[data-key]:not(.end)")
+				b.clickNode()
 				b.until("document.querySelectorAll('#panel .chart').length >= 2")
 				b.judge("node")
 				b.press("Escape", "?")

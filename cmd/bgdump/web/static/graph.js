@@ -136,8 +136,9 @@ export class Graph {
     card.addEventListener('pointerenter', () => this.light(card.drawn.id));
     card.addEventListener('pointerleave', () => this.light());
     card.addEventListener('focus', () => {
+      if (!card.matches(':focus-visible')) return; // under a mouse button it must not move: that would be no click
       this.view.reveal(card.drawn);
-      if (card.matches(':focus-visible')) this.light(card.drawn.id);
+      this.light(card.drawn.id);
     });
     card.addEventListener('blur', () => this.light());
     return card;
