@@ -54,21 +54,7 @@ func runProxy(r *run) error {
 }
 
 // nginxProxy is nginxConfig with a backend.
-const nginxProxy = `daemon off;
-master_process off;
-worker_processes 1;
-pid %[1]s/nginx.pid;
-events { worker_connections 19900; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	keepalive_requests 1000000000;
-	keepalive_timeout 1h;
-	upstream backend {
+const nginxProxy = nginxHead + `	upstream backend {
 		server %[3]s;
 		keepalive 64;
 		keepalive_requests 1000000000;

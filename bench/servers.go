@@ -128,9 +128,9 @@ func findProgram(name string) (string, error) {
 	return "", err
 }
 
-// nginxConfig has one process do all, keep everything in one folder, and keep
-// connections for as long as a run takes.
-const nginxConfig = `daemon off;
+// nginxHead is the beginning of every configuration of nginx here: one process does all, everything is
+// in one folder, and connections last as long as a run.
+const nginxHead = `daemon off;
 master_process off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
@@ -144,7 +144,10 @@ http {
 	scgi_temp_path %[1]s/scgi;
 	keepalive_requests 1000000000;
 	keepalive_timeout 1h;
-	default_type text/plain;
+`
+
+// nginxConfig answers every request with the same text.
+const nginxConfig = nginxHead + `	default_type text/plain;
 	server {
 		listen %[2]s backlog=4096 reuseport;
 		location / { return 200 "Hello, World!"; }

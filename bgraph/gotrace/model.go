@@ -62,7 +62,7 @@ type openTask struct {
 
 type node struct {
 	bgraph.Node
-	outside bool // who waits here waits for the network or for time
+	outside bool // a goroutine here waits for the network or for time
 	here    int64
 	wakers  []waker
 	out     [4]link // edges from here that were used of late
