@@ -204,21 +204,38 @@ func TestReasons(t *testing.T) {
 		for range 4 {
 			wg.Go(func() { locker(10) })
 		}
+		wg.Go(unlockWhenAllWait)
 		waitAll(&wg)
 	})
 	lock := at(t, s, "mutex", ".locker")
-	if len(lock.Wakers) == 0 || !strings.HasSuffix(lock.Wakers[0].Function, "locker") && !strings.HasSuffix(lock.Wakers[0].Function, "waitAll") {
+	if len(lock.Wakers) == 0 || !strings.HasSuffix(lock.Wakers[0].Function, "locker") && !strings.HasSuffix(lock.Wakers[0].Function, "unlockWhenAllWait") {
 		t.Errorf("woken by %+v", lock.Wakers)
 	}
 	at(t, s, "waitgroup", ".waitAll")
 }
 
-func waitAll(wg *sync.WaitGroup) {
-	for stacks := make([]byte, 1<<20); strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "[sync.Mutex.Lock") < 4; {
-		runtime.Gosched() // until they queue
+func waitAll(wg *sync.WaitGroup) { wg.Wait() }
+
+// unlockWhenAllWait gives the lock back when four goroutines wait for it and the test's for them.
+func unlockWhenAllWait() {
+	stacks := make([]byte, 1<<20)
+	for {
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		if strings.Count(all, "[sync.Mutex.Lock") == 4 && waitsInWaitAll(all) {
+			break
+		}
+		runtime.Gosched()
 	}
 	locked.Unlock()
-	wg.Wait()
+}
+
+func waitsInWaitAll(stacks string) bool {
+	for one := range strings.SplitSeq(stacks, "\n\n") {
+		if strings.Contains(one, ".waitAll(") && strings.Contains(one, "[sync.WaitGroup.Wait") {
+			return true
+		}
+	}
+	return false
 }
 
 // Tasks and regions cut steps and have their times.

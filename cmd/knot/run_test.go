@@ -211,7 +211,18 @@ func TestStopAnswersWhoHasConnected(t *testing.T) {
 		}
 		nc.Close()
 	}
-	if code := p.code(); code != exitOK || p.stderr.all() != "" {
+	if code := p.code(); code != exitOK || complaints(p.stderr.all()) != "" {
 		t.Errorf("exit code %d, %s", code, p.stderr.all())
 	}
+}
+
+// complaints is what stands in a log without the watchdog's warnings, which a slow machine may cause.
+func complaints(log string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `msg="task: a task held its loop too long`) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
