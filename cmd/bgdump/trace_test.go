@@ -93,7 +93,7 @@ func TestTracesOfAURL(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), append([]string{"-seconds", "1", "-timeout", "1m"}, strings.Fields(args)...),
 			&surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
-		if code != 0 || !strings.Contains(out.String(), "bgdump.test, an execution trace of") {
+		if code != 0 || !strings.Contains(out.String(), filepath.Base(os.Args[0])+", an execution trace of") {
 			t.Errorf("%s: %d, %s\n%.300s", args, code, errs.String(), out.String())
 		}
 		if forbidden := strings.Contains(out.String(), "not known: the answer is 403 Forbidden"); forbidden != (listed.Load() == 1) {
