@@ -43,6 +43,7 @@ var experiments = []experiment{
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold, 0, 30 * time.Minute},
 	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb, 2 * time.Minute, 9 * time.Hour},
 	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge, time.Minute, 4 * time.Hour},
+	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport, 2 * time.Minute, 8 * time.Hour},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
 	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose, 0, 0},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
