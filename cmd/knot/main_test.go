@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,9 +46,7 @@ func TestServesTheSampleSite(t *testing.T) {
 	}()
 	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
 		resp, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
@@ -78,9 +78,7 @@ func TestSiteLinks(t *testing.T) {
 	}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, match := range link.FindAllSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(match[1]))); err != nil {
 				t.Errorf("%s: %v", page, err)
@@ -91,9 +89,7 @@ func TestSiteLinks(t *testing.T) {
 
 func TestErrorsAreClear(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	used := ln.Addr().String()
 	for _, test := range []struct {
@@ -142,9 +138,7 @@ func TestHelp(t *testing.T) {
 	}
 	const golden = "testdata/help.txt"
 	if *update {
-		if err := os.WriteFile(golden, stdout.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(golden, stdout.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || !bytes.Equal(want, stdout.Bytes()) {

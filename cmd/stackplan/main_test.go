@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -17,14 +19,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	name = filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, got, 0o644))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
 	}
@@ -94,9 +92,7 @@ func TestBuild(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "sample")
 	keep := filepath.Join(t.TempDir(), "kept")
 	source, err := os.ReadFile(sample + "/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	code, stdout, stderr := stackplan("build", "-v", "-o", bin, "-keep", keep, sample)
 	if code != exitOK || stdout != "" {
 		t.Fatalf("exit status %d\n%s%s", code, stdout, stderr)

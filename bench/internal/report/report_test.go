@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -21,14 +23,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, got, 0o666))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs (rewrite with -update); got:\n%s", name, got)
 	}
@@ -41,9 +39,7 @@ func example(t *testing.T) *Report {
 	var s Samples
 	add := func(system, metric, unit string, x float64, values ...float64) {
 		for _, v := range values {
-			if err := s.Add(system, metric, unit, x, v); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Add(system, metric, unit, x, v))
 		}
 	}
 	add("capriccio", "yield", "ns", 2, 50, 54, 52)
@@ -65,35 +61,27 @@ func example(t *testing.T) *Report {
 
 func TestTableIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteTable(&out, "knot", "capriccio"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example(t).WriteTable(&out, "knot", "capriccio"))
 	golden(t, "example.txt", out.Bytes())
 }
 
 func TestJSONIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example(t).WriteJSON(&out))
 	golden(t, "example.json", out.Bytes())
 }
 
 // The fields that readers of the files rely on, by name and kind.
 func TestJSONHasTheFieldsPromised(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example(t).WriteJSON(&out))
 	var got struct {
 		Name   *string
 		Commit *string
 		Env    map[string]any
 		Rows   []map[string]any
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(out.Bytes(), &got))
 	if got.Name == nil || got.Commit == nil || len(got.Env) == 0 || len(got.Rows) != 7 {
 		t.Fatalf("got %+v", got)
 	}
@@ -113,9 +101,7 @@ func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
 	r := example(t)
 	r.Env.Names, r.Details = map[int]string{2: "two"}, []string{"rate"}
 	var out bytes.Buffer
-	if err := r.WriteTable(&out, "capriccio"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.WriteTable(&out, "capriccio"))
 	if text := out.String(); !strings.Contains(text, " two 2 ") || !strings.Contains(text, " 1,000 ") || strings.Contains(text, "rate [") {
 		t.Errorf("got:\n%s", text)
 	}
@@ -123,9 +109,7 @@ func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
 
 func TestReportWithoutRowsHasAnEmptyList(t *testing.T) {
 	var out bytes.Buffer
-	if err := new(Report).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, new(Report).WriteJSON(&out))
 	if !strings.Contains(out.String(), `"rows": []`) {
 		t.Errorf("got %s", out.String())
 	}

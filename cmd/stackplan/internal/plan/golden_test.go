@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -54,15 +56,11 @@ func TestGolden(t *testing.T) {
 		}
 		file := filepath.Join("testdata", name+".golden")
 		if *update {
-			if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(file, got.Bytes(), 0o644))
 			continue
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if !bytes.Equal(got.Bytes(), want) {
 			t.Errorf("%s is not as in %s; -update writes it anew. Got\n%s", name, file, got.Bytes())
 		}
