@@ -70,8 +70,7 @@ func WithLoops(n int) Option {
 
 // WithPoller chooses how loops wait for descriptors: "epoll", the default; "poll", which
 // needs nothing of the kernel but is slow with many connections; or "uring", io_uring,
-// which needs Linux 6.0 and locks every loop to its thread, as WithThreadLock does. Where
-// io_uring is refused, as containers often do, that is logged and epoll is taken.
+// which needs Linux 6.0. Where io_uring is refused, as containers often do, that is logged and epoll is taken.
 func WithPoller(name string) Option {
 	return func(o *options) error {
 		if _, err := pollerNamed(name); err != nil {
@@ -129,7 +128,8 @@ func WithLogger(log *slog.Logger) Option {
 	return func(o *options) error { o.cfg.Log = log; return nil }
 }
 
-// WithThreadLock ties every loop to one operating system thread.
+// WithThreadLock ties every loop to one operating system thread. With io_uring that spares some
+// per cent. A task that waits natively then holds its loop (docs/native-waits.md), which may be for ever.
 func WithThreadLock() Option {
 	return func(o *options) error { o.cfg.LockThreads = true; return nil }
 }

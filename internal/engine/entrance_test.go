@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A room lets a number in, of each line the newest if it is told so, and refuses while it is closed.
@@ -53,9 +54,7 @@ func inTasks(rt *Runtime, n int, fn func(i int)) {
 func entrance(t *testing.T, name string) *Entrance {
 	t.Helper()
 	e, err := NewEntrance(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return e
 }
 
@@ -134,9 +133,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 		}
 		wg.Wait()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if most != 3 && most != 2 || !slices.IsSorted(order) {
 		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
 	}
@@ -184,9 +181,7 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 			CurrentLoop().StartAt(e, 0, nil, func() { started++ })
 		}
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := rt.Close(); err != nil {
 		t.Error(err)
 	}
@@ -210,9 +205,7 @@ func TestEntranceRefuses(t *testing.T) {
 		}
 		e.Leave()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 // lineUp has n tasks stand in line while one is inside, sets each up before, and returns in
@@ -241,9 +234,7 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 		e.Leave()
 		wg.Wait()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(order) != n || r.inside != 0 {
 		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
 	}
@@ -368,9 +359,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 				k.Join()
 			}
 		}).Join()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		want := slices.Delete([]int{0, 1, 2}, which, which+1)
 		if !slices.Equal(in, want) || r.inside != 0 {
 			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
