@@ -49,6 +49,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	"fcgi":            runResponder,
 	"players":         runPlayers,
 	"models":          runModelServer,
 	"models-load":     runModelLoad,

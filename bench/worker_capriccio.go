@@ -23,6 +23,9 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 		"ops":           onLoop(taskPairs),
 		oneSlotMetric:   onLoop(taskPairs),
 		"tokens":        onLoop(taskTokens),
+		"background":    onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
+		"reset":         onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
+		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
 		"parked": onLoop(func(j job) error {
 			var open task.WaitGroup
 			open.Add(1)
