@@ -2,6 +2,7 @@ package stackchunk_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"runtime"
 	"testing"
@@ -145,7 +146,8 @@ func TestEveryChunkHasTheRoomThatItWasLinkedFor(t *testing.T) {
 				}
 			})
 		})
-		if s.Links != want || want == 0 && need > 8<<10 {
+		// A stack that has too little room may grow on the way, when the runtime preempts the task for example.
+		if s.Links > want || need > 8<<10 && (s.Links < want || want == 0) {
 			t.Errorf("need %d: %d links, want %d, and some if it is more than a task has", need, s.Links, want)
 		}
 	}
@@ -300,15 +302,25 @@ func growStack(kb int) (sum byte) {
 	return sum + b[kb]
 }
 
+var siteTests int
+
+// siteNames returns a function that makes names which no test has used.
+func siteNames() func(int) string {
+	siteTests++
+	test := siteTests
+	return func(n int) string { return fmt.Sprintf("sites_test%d:%d", test, n) }
+}
+
 func TestSitesCount(t *testing.T) {
 	needChunks(t)
+	name := siteNames()
 	rt := newRuntime(t, 1)
-	small, big := stackchunk.NewSite("sites_test:1", 32), stackchunk.NewSite("sites_test:2", 40<<10)
-	if stackchunk.NewSite("sites_test:2", 40<<10) != big {
+	small, big := stackchunk.NewSite(name(1), 32), stackchunk.NewSite(name(2), 40<<10)
+	if stackchunk.NewSite(name(2), 40<<10) != big {
 		t.Error("the second site of a name is another")
 	}
 	big.Call(func() {}) // may have room, or not
-	outside := siteStats(t, "sites_test:2")
+	outside := siteStats(t, name(2))
 	run(t, rt, func() {
 		growStack(4) // an unoptimised build leaves no room on the first 2 KB
 		for range 3 {
@@ -329,19 +341,19 @@ func TestSitesCount(t *testing.T) {
 		}
 		stackchunk.SetLimits(stackchunk.Limits{})
 		stackchunk.Call(2<<20, func() {})
-		big2 := stackchunk.NewSite("sites_test:3", 2<<20)
+		big2 := stackchunk.NewSite(name(3), 2<<20)
 		big2.Call(func() {})
 		stackchunk.SetLimits(stackchunk.DefaultLimits)
 	})
 	rt.Go(func() { big.Call(runtime.Goexit) }).Join()
-	if s := siteStats(t, "sites_test:1"); s.Direct != 5 || s.Links != 0 {
+	if s := siteStats(t, name(1)); s.Direct != 5 || s.Links != 0 {
 		t.Errorf("with room: %+v; want 5 direct", s)
 	}
-	if s := siteStats(t, "sites_test:2"); s.Links != 5 || s.Unlinks != 5 || s.Outside+s.Direct != outside.Outside+outside.Direct ||
+	if s := siteStats(t, name(2)); s.Links != 5 || s.Unlinks != 5 || s.Outside+s.Direct != outside.Outside+outside.Direct ||
 		s.InternalWaste == 0 || s.ExternalWaste/5 != class(64<<10).Room-40<<10 {
 		t.Errorf("without room: %+v; want 5 links and unlinks, and waste", s)
 	}
-	if s := siteStats(t, "sites_test:3"); s.InPlace != 1 {
+	if s := siteStats(t, name(3)); s.InPlace != 1 {
 		t.Errorf("at the limit: %+v; want 1 in place", s)
 	}
 	if s := stackchunk.ReadStats(); s.Direct < 5 {
@@ -366,14 +378,15 @@ func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
 
 func TestNestedLinksAreCounted(t *testing.T) {
 	needChunks(t)
+	name := siteNames()
 	rt := newRuntime(t, 1)
 	defer rt.Close()
-	outer, inner := stackchunk.NewSite("nested_test:1", 40<<10), stackchunk.NewSite("nested_test:2", 200<<10)
+	outer, inner := stackchunk.NewSite(name(1), 40<<10), stackchunk.NewSite(name(2), 200<<10)
 	run(t, rt, func() {
 		outer.Call(func() { inner.Call(func() {}) })
 		inner.Call(func() {})
 	})
-	o, i := siteStats(t, "nested_test:1"), siteStats(t, "nested_test:2")
+	o, i := siteStats(t, name(1)), siteStats(t, name(2))
 	if o.Nested != 0 || i.Links != 2 || i.Nested != 1 {
 		t.Errorf("%d of %d and %d of %d links are nested, want none and 1 of 2", o.Nested, o.Links, i.Nested, i.Links)
 	}

@@ -66,7 +66,7 @@ func (p *program) get(path string) string {
 	return string(body)
 }
 
-// lines takes what is written, and passes it on write by write.
+// lines takes what is written, and passes it on write by write, but for the warnings of the runtime.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -77,7 +77,9 @@ func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.text.Write(p)
 	l.mu.Unlock()
-	l.each <- string(p)
+	if complaints(string(p)) != "" {
+		l.each <- string(p)
+	}
 	return len(p), nil
 }
 

@@ -168,7 +168,11 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 func TestChanCancelRacesWithTheOtherEnd(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		rnd := newRand(t)
+		began := time.Now()
 		for round := range 150 {
+			if round > 10 && time.Since(began) > 3*time.Second { // one processor gives the loops long turns
+				break
+			}
 			c := NewChan[int](round % 2)
 			ctx, cancel := context.WithCancel(context.Background())
 			var sent, received atomic.Int32

@@ -32,7 +32,7 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 				c.NewObserver = func(*Loop) Observer { return deafObserver{} }
 			}
 		})
-		k := rt.Go(func() { callOnChunk(func() { hold(rt, 1) }) })
+		stop := holdOften(rt, Options{}, callOnChunk)
 		line := log.next(t, "held its loop too long")
 		contains(t, line, "engine.hold(")
 		if observed {
@@ -40,7 +40,7 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 		} else {
 			contains(t, line, "known only if there is an observer")
 		}
-		if err := k.Join(); err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -161,21 +161,28 @@ func (overrunKeeper) Ready(*Task)                         {}
 func (overrunKeeper) Resumed(*Task)                       {}
 func (overrunKeeper) Finished(*Task)                      {}
 
-func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) { o.stacks <- stack }
+func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) {
+	if strings.Contains(stack, "engine.hold(") { // a report that is left out has none
+		select {
+		case o.stacks <- stack:
+		default:
+		}
+	}
+}
 
 // TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
 func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
-	log, keeper := make(records, 100), overrunKeeper{make(chan string, 1000)}
+	log, keeper := make(records, 100), overrunKeeper{make(chan string, 1)}
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
 		c.NewObserver = func(*Loop) Observer { return keeper }
 	})
-	k := rt.Go(func() { hold(rt, 1) })
+	stop := holdOften(rt, Options{}, func(f func()) { f() })
 	line := log.next(t, "held its loop too long")
 	if strings.Contains(line, "goroutine") || len(line) > 500 {
 		t.Errorf("%d bytes: %s", len(line), line)
 	}
-	contains(t, <-keeper.stacks, "engine.hold(")
-	k.Join()
+	<-keeper.stacks // the test's time limit ends this
+	stop()
 }
 
 // A loop that answers after nobody waits for that any more does no harm.

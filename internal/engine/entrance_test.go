@@ -372,7 +372,6 @@ func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
 	e := entrance(t, "test")
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
 		c.NewAdmission = func(*Loop) Admission { return &room{} }
-		c.Grace = time.Millisecond
 	})
 	for range 10 {
 		rt.Go(func() { e.Enter() })
