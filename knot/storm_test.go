@@ -352,8 +352,10 @@ func stormOfResets(t *testing.T, start func(*testing.T, int, ...string) *knotPro
 	}
 	k.mustServe("after resets within large responses")
 	k.awaitFiles(files)
-	if got := k.stderr.String(); got != "" {
-		t.Errorf("clients that vanish are no failures of the server: %s", got)
+	for line := range strings.Lines(k.stderr.String()) {
+		if !strings.Contains(line, `level=WARN msg="task: `) { // which a slow machine may cause
+			t.Errorf("clients that vanish are no failures of the server: %s", line)
+		}
 	}
 }
 

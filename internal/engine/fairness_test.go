@@ -159,7 +159,7 @@ func TestSpawnerDoesNotStarveOthers(t *testing.T) {
 
 func TestPollerErrorsAreReportedButNotAFlood(t *testing.T) {
 	log := make(records, 100)
-	rt, clock := newSimRuntime(t, 1, false, logTo(log))
+	rt, clock := newSimRuntime(t, 1, false, logTo(log), holdLimit(-1))
 	clock.Advance(time.Minute)
 	p := rt.Loop(0).Poller().(*sim.Poller)
 	for range 20 {

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -245,11 +246,14 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	close(free)
 }
 
+var stageTests int // names of stages are not used twice
+
 // A stage is an exclusive node of the policies of both loops: they share one claim, through
 // which all tasks get.
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
-		stage, err := engine.NewStage("stage " + policy)
+		stageTests++
+		stage, err := engine.NewStage(fmt.Sprint("stage ", stageTests))
 		testenv.Must(t, err)
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
