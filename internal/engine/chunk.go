@@ -111,14 +111,14 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 func (m *chunkWorker) observeLink(l *Loop, w *worker) {
 	m.print = w.fingerprint(l) * 0x9e3779b97f4a7c15
 	l.links.meet(m.print)
-	m.note = w.note
+	m.seat = w.seat
 	l.accounts.moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
 }
 
 // observeUnlink undoes it.
 func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
-	w.note = m.note
-	m.note = nil
+	w.seat = m.seat
+	m.seat = nil
 	l.accounts.moves -= uint64(m.chunk.Size())
 }
 

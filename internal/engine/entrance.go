@@ -156,10 +156,10 @@ func (l *Loop) passEntrance(t *Task, e *Entrance) {
 	if !l.observed {
 		return
 	}
-	l.label = e.name
+	l.label, l.tally.Call = e.name, true
 	t.observe(ReasonEntrance)
 	l.observer.Ready(t)
-	l.observer.Resumed(t)
+	t.resumed()
 }
 
 func (l *Loop) line(e *Entrance) *line {

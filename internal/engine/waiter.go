@@ -271,7 +271,7 @@ func (t *Task) givesWay() bool {
 func (t *Task) endPark() error {
 	if t.seen {
 		t.seen = false
-		t.loop.observer.Resumed(t)
+		t.resumed()
 	}
 	if t.notified {
 		t.notified = false
@@ -336,7 +336,7 @@ func (t *Task) unwind() {
 // under that name, apart from other names at the same place.
 func YieldAt(name string) {
 	if l := comeBack(); l != nil && l.cur != nil && l.observed {
-		l.label = name
+		l.label, l.tally.Call = name, true
 	}
 	Yield()
 }
@@ -345,12 +345,18 @@ func YieldAt(name string) {
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }
 
-// observe tells the observer that t, which runs, waits or passes where it is.
+// observe shows the observer that t, which runs, waits or passes where it is; or notes that itself, see Tally.
 func (t *Task) observe(why Reason) {
-	l := t.loop
+	l, s := t.loop, t.worker.seat
 	print := coro.Fingerprint(l.base)
 	if t.worker.onChunk() {
 		print ^= t.worker.asChunk().print
+	}
+	if y := &l.tally; y.Left > 0 && !y.Call && !s.Attend {
+		if h := s.At.Out; h != nil && h.Print == print+uint64(why) {
+			t.node = y.arrive(s, h)
+			return
+		}
 	}
 	if l.label != "" {
 		print = l.labelled(print)
@@ -390,7 +396,7 @@ func Yield() {
 		coro.Settle(&t.worker.Party)
 	}
 	if l.observed {
-		l.observer.Resumed(t)
+		t.resumed()
 	}
 	if l.unwinding {
 		runtime.Goexit()
