@@ -31,7 +31,6 @@ type shard struct {
 	tally  *engine.Tally
 	heapIn int    // timed waits until one measures the heap
 	random uint64 // state of the generator
-	moves  uint64 // engine.Loop.Moves when balance was right
 	heap   [1]metrics.Sample
 
 	meter meter
@@ -117,7 +116,7 @@ func (s *shard) Turn() {
 	}
 	s.tally.Turn = coro.Cycles()
 	s.tally.Now = s.tally.Turn
-	if s.loop.Moves() != s.moves {
+	if s.loop.Moves() != s.tally.Moves {
 		s.rebalance()
 	}
 }
@@ -151,9 +150,9 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 
 // ended is called when the task of o has ended a step along h.
 func (s *shard) ended(o *note, h *engine.Hop) {
-	s.tally.Last, s.tally.Now, s.tally.Call = h, 0, false
+	s.tally.Last, s.tally.Now = h, 0
 	h.Count++
-	if o.measured || s.loop.Moves() != s.moves {
+	if o.measured || s.loop.Moves() != s.tally.Moves {
 		s.endStep(o, edgeOf(h))
 	}
 }
@@ -180,7 +179,7 @@ func (s *shard) time(o *note, isFirst bool) {
 // endStep records what the step along e, already counted, has changed about resources,
 // and its time if that is measured: then tally.Now is the present time afterwards.
 func (s *shard) endStep(o *note, e *edge) {
-	if s.loop.Moves() != s.moves {
+	if s.loop.Moves() != s.tally.Moves {
 		s.settle(e)
 	}
 	if !o.measured {
@@ -361,7 +360,7 @@ func (s *shard) allocated() uint64 {
 
 // settle records what the step along e has changed about resources.
 func (s *shard) settle(e *edge) {
-	s.moves = s.loop.Moves()
+	s.tally.Moves = s.loop.Moves()
 	for i := range s.balance {
 		d := s.loop.Balance(i) - s.balance[i]
 		if d == 0 {
@@ -384,7 +383,7 @@ func (s *shard) settle(e *edge) {
 
 // rebalance leaves out what the loop's own goroutine has taken or given.
 func (s *shard) rebalance() {
-	s.moves = s.loop.Moves()
+	s.tally.Moves = s.loop.Moves()
 	for i := range s.balance {
 		s.balance[i] = s.loop.Balance(i)
 	}

@@ -94,13 +94,14 @@ TEXT ·Depth(SB), NOSPLIT, $0-8
 
 // func Fingerprint(base uintptr) uint64
 //
-// BP points at the caller's saved frame pointer; its return address stands above it.
+// BP points at the caller's saved frame pointer; its return address stands above it. The caller of
+// Fingerprint is the same each time, so the first frame that counts is its caller's.
 TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVQ (TLS), AX
 	MOVQ 0(AX), SI                  // stack.lo
 	MOVQ 8(AX), DI                  // stack.hi
 	SUBQ base+0(FP), DI             // frames at or above this are the runtime's
-	MOVQ BP, CX
+	MOVQ (BP), CX
 	MOVQ $0xcbf29ce484222325, R8
 	MOVQ $0x9e3779b97f4a7c15, R9
 	MOVL $116, R10                  // frames at most, after the first 12

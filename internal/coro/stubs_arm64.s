@@ -99,7 +99,7 @@ TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVD 8(g), R2                   // stack.hi
 	MOVD base+0(FP), R3
 	SUB  R3, R2, R2
-	MOVD R29, R4
+	MOVD (R29), R4
 	MOVD $0xcbf29ce484222325, R5
 	MOVD $0x9e3779b97f4a7c15, R6
 	MOVD $116, R7 // frames at most, after the first 12

@@ -146,14 +146,14 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 }
 
 // fingerprint hashes the call path of the running task, whose worker is w. What a chunk
-// has below the function that it runs is the same on all chunks. The hottest callers have
-// this in their own frame.
+// has below the function that it runs is the same on all chunks.
+//
+//go:noinline
 func (w *worker) fingerprint(l *Loop) uint64 {
-	print := coro.Fingerprint(l.base)
 	if w.onChunk() {
-		print ^= w.asChunk().print
+		return coro.Fingerprint(0) ^ w.asChunk().print
 	}
-	return print
+	return coro.Fingerprint(l.base)
 }
 
 // linkPaths are the call paths below chunks, by their fingerprints. Loop-private. It is

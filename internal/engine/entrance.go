@@ -156,7 +156,7 @@ func (l *Loop) passEntrance(t *Task, e *Entrance) {
 	if !l.observed {
 		return
 	}
-	l.label, l.tally.Call = e.name, true
+	l.label = e.name
 	t.observe(ReasonEntrance)
 	l.observer.Ready(t)
 	t.resumed()

@@ -123,7 +123,6 @@ func (r *Resource) Acquire(n int64) {
 	if l := here(); l != nil {
 		l.accounts.taken[r.index] += uint64(n)
 		l.accounts.moves++
-		l.tally.Call = true
 		return
 	}
 	r.taken.Add(uint64(n))
@@ -138,7 +137,6 @@ func (r *Resource) Release(n int64) {
 	if l := here(); l != nil {
 		l.accounts.given[r.index] += uint64(n)
 		l.accounts.moves++
-		l.tally.Call = true
 		return
 	}
 	r.given.Add(uint64(n))

@@ -9,11 +9,11 @@ package engine
 
 // A Tally is what a loop and its observer have in common. Loop-private.
 type Tally struct {
-	Left int    // waits of which the observer need not be told, until it is to measure one
-	Call bool   // it is to be told of the next wait, as that has a label or resources have moved
-	Turn uint64 // cycles when the loop's turn began
-	Now  uint64 // cycles at the boundary where the running task begins; 0: not known
-	Last *Hop   // the edge of the step that ended last
+	Left  int    // waits of which the observer need not be told, until it is to measure one
+	Moves uint64 // Loop.Moves when the observer last looked at the accounts; if they differ it is told
+	Turn  uint64 // cycles when the loop's turn began
+	Now   uint64 // cycles at the boundary where the running task begins; 0: not known
+	Last  *Hop   // the edge of the step that ended last
 }
 
 // A Seat is what is known of a task between its start and its end; the observer gives it with SetSeat.
@@ -76,5 +76,8 @@ func (t *Task) resumed() {
 		s.State = SeatRunning
 		return
 	}
-	t.loop.observer.Resumed(t)
+	t.tellResumed()
 }
+
+//go:noinline
+func (t *Task) tellResumed() { t.loop.observer.Resumed(t) }

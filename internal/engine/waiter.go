@@ -336,7 +336,7 @@ func (t *Task) unwind() {
 // under that name, apart from other names at the same place.
 func YieldAt(name string) {
 	if l := comeBack(); l != nil && l.cur != nil && l.observed {
-		l.label, l.tally.Call = name, true
+		l.label = name
 	}
 	Yield()
 }
@@ -346,23 +346,28 @@ func YieldAt(name string) {
 func (l *Loop) Label() string { return l.label }
 
 // observe shows the observer that t, which runs, waits or passes where it is; or notes that itself, see Tally.
+//
+//go:noinline
 func (t *Task) observe(why Reason) {
-	l, s := t.loop, t.worker.seat
-	print := coro.Fingerprint(l.base)
-	if t.worker.onChunk() {
-		print ^= t.worker.asChunk().print
+	l, w := t.loop, t.worker
+	if w.onChunk() || l.label != "" {
+		t.tellParked(why, l.labelled(w.fingerprint(l))+uint64(why))
+		return
 	}
-	if y := &l.tally; y.Left > 0 && !y.Call && !s.Attend {
-		if h := s.At.Out; h != nil && h.Print == print+uint64(why) {
+	print := coro.Fingerprint(l.base) + uint64(why)
+	if s, y := w.seat, &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && !s.Attend {
+		if h := s.At.Out; h != nil && h.Print == print {
 			t.node = y.arrive(s, h)
 			return
 		}
 	}
-	if l.label != "" {
-		print = l.labelled(print)
-	}
-	t.node = l.observer.Parked(t, why, print+uint64(why))
-	l.label = ""
+	t.tellParked(why, print)
+}
+
+//go:noinline
+func (t *Task) tellParked(why Reason, print uint64) {
+	t.node = t.loop.observer.Parked(t, why, print)
+	t.loop.label = ""
 }
 
 // labelled is the fingerprint of a place with the label.

@@ -122,9 +122,6 @@ func (w *worker) run(l *Loop, yield func(struct{}) bool) {
 	if l.enrolled {
 		w.enroll(l)
 	}
-	if l.base == 0 {
-		l.base = coro.Depth()
-	}
 	goexit := true
 	defer func() {
 		if *w.Mark()&workerEnrolled != 0 {
@@ -206,6 +203,9 @@ func (w *worker) runTask(l *Loop, t *Task) {
 		l.overrun.Store(0)
 	}
 	if l.observed {
+		if l.base == 0 {
+			l.base = coro.Depth()
+		}
 		l.observer.Resumed(t)
 	}
 	t.cancelled = t.endedContext() != nil
