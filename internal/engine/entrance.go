@@ -141,7 +141,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.line(e)
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
-		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}) {
+		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Full: l.manyAway()}) {
 		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
@@ -204,7 +204,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}); v != VerdictDefer {
+		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Full: l.manyAway()}); v != VerdictDefer {
 			l.startAt(q, t, v)
 			return
 		}
@@ -255,7 +255,7 @@ func (l *Loop) serve(q *line) {
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
 				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
+				Full: l.noRoom(q.index), Gone: q.gone,
 			})
 			q.gone = 0
 		}
@@ -268,6 +268,14 @@ func (l *Loop) serve(q *line) {
 			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
 		}
 	}
+}
+
+// noRoom reports whether nobody is to be let in at that entrance, or door of a pile.
+func (l *Loop) noRoom(entrance int) bool {
+	if entrance >= doorIndex {
+		return !l.piles[entrance-doorIndex].room()
+	}
+	return l.manyAway()
 }
 
 // goneAfter is how long a client may still be interested in an answer after it has said that it will

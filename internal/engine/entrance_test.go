@@ -477,3 +477,41 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 		t.Errorf("%d tasks ran, want 10", ended)
 	}
 }
+
+// So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
+// those are back.
+func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
+	e := entrance(t, "test")
+	const limit = 4
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return &limiter{limit: 100} }
+		c.DetachLimit = limit
+	})
+	defer rt.Close()
+	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
+		inTasks(rt, 1, func(int) {
+			l, in := CurrentLoop(), 0
+			enter := func() {
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+				}
+				in++
+			}
+			l.detached.Add(away)
+			tasks := []*Task{Go(enter), Go(enter)}
+			l.StartAt(e, 0, nil, enter)
+			Sleep(time.Second)
+			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
+				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
+			}
+			l.detached.Add(-away)
+			Sleep(time.Second)
+			if in != 3 {
+				t.Errorf("all are back, and %d of 3 newcomers were let in", in)
+			}
+			for _, k := range tasks {
+				k.Join()
+			}
+		})
+	}
+}

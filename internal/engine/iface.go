@@ -114,7 +114,7 @@ type Queue struct {
 	Starting int           // tasks that were let in and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
-	Full     bool          // none can be let in now, see Bottlenecks
+	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit
 	Gone     int           // clients that have left the line since Next was last asked about it
 }
 
