@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
