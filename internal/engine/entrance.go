@@ -130,7 +130,7 @@ type doors struct {
 // also for a task that does not wait at it.
 func (l *Loop) enter(e *Entrance, client uint32) error {
 	t := l.cur
-	l.passEntrance(t, e)
+	l.pass(t, ReasonEntrance, e.name)
 	if at, in := t.start(); at == e.index { // StartAt has started it, and it is decided
 		l.arrived(t)
 		if !in {
@@ -151,13 +151,13 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	return l.waitInLine(q, client)
 }
 
-// passEntrance shows the observer that t comes to e.
-func (l *Loop) passEntrance(t *Task, e *Entrance) {
+// pass shows the observer that t, which runs, comes to a place with that name, and goes on.
+func (l *Loop) pass(t *Task, why Reason, name string) {
 	if !l.observed {
 		return
 	}
-	l.label = e.name
-	t.observe(ReasonEntrance)
+	l.label = name
+	t.observe(why)
 	l.observer.Ready(t)
 	l.observer.Resumed(t)
 }

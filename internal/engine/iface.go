@@ -177,6 +177,7 @@ const (
 	ReasonDescriptor // for another operation of the same direction
 	ReasonClose      // for the last user of what is closed
 	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
+	ReasonMark       // not at all, see Mark
 	reasonCount
 )
 
@@ -184,7 +185,7 @@ var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
 	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
-	"descriptor", "close", "native",
+	"descriptor", "close", "native", "mark",
 }
 
 func (r Reason) String() string {
