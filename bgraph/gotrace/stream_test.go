@@ -34,7 +34,7 @@ func sync0(at trace.Time) trace.Event {
 
 func (s *stream) event(e trace.Event) { s.m.event(&e, nil) }
 
-// change lets goroutine g go from one state to another, as by who runs on P 0.
+// change lets goroutine g go from one state to another, as by what runs on P 0.
 func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoState, reason string, stack trace.Stack) {
 	s.t.Helper()
 	st := trace.MakeGoStateTransition(g, from, to)
