@@ -13,18 +13,19 @@ const (
 
 // Limits of what a graph of goroutines has besides.
 const (
-	MaxWakers = 64   // of a node
+	MaxWakers = 64   // of a node, and functions of an edge
 	MaxStarts = 4096 // of a Snapshot
 	MaxSpans  = 1024 // of a Snapshot
 	MaxNotes  = 16   // of a Snapshot
 )
 
-// A Waker is where waits were ended: the function that sent, unlocked or closed.
+// A Waker is where waits were ended: the function that sent, unlocked or closed. Of an edge,
+// it is where a CPU profile found its steps.
 type Waker struct {
 	Function string `json:"function"` // "" if the scheduler did it: network, timers
 	File     string `json:"file"`
 	Line     int    `json:"line"`
-	Count    uint64 `json:"count"` // waits that it ended
+	Count    uint64 `json:"count"` // waits that it ended, or samples
 }
 
 // A Start is a place where goroutines begin, by their first function.
@@ -32,11 +33,12 @@ type Start struct {
 	Function string `json:"function"`
 	File     string `json:"file"`
 	Line     int    `json:"line"`
-	Created  uint64 `json:"created"` // in Span
-	Ended    uint64 `json:"ended"`   // in Span
-	Now      int64  `json:"now"`     // at its end
-	Oldest   Nanos  `json:"oldest"`  // how long the oldest has lived, as far as is known
-	Life     Times  `json:"life"`    // of those that were created and ended in Span
+	Created  uint64 `json:"created"`          // in Span
+	Ended    uint64 `json:"ended"`            // in Span
+	Now      int64  `json:"now"`              // at its end
+	Oldest   Nanos  `json:"oldest"`           // how long the oldest has lived, as far as is known
+	Life     Times  `json:"life"`             // of those that were created and ended in Span
+	Leaked   uint64 `json:"leaked,omitempty"` // of those there at the end, if the Go runtime told: nothing can wake them
 }
 
 // A Span is a kind of user-annotated work: a region or a task of package runtime/trace.
@@ -83,7 +85,7 @@ func (s *Snapshot) checkTrace() error {
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
-			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest))
+			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
 		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name))
@@ -95,10 +97,10 @@ func (s *Snapshot) checkTrace() error {
 	return err
 }
 
-func (n *Node) checkWakers() error {
-	err := checkLength("wakers", len(n.Wakers), MaxWakers)
-	for i := range n.Wakers {
-		w := &n.Wakers[i]
+func checkWakers(what string, all []Waker) error {
+	err := checkLength(what, len(all), MaxWakers)
+	for i := range all {
+		w := &all[i]
 		err = first(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
 	}
 	return err
@@ -145,6 +147,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 		addCount(&to.Created, from.Created)
 		addCount(&to.Ended, from.Ended)
 		addNumber(&to.Now, from.Now)
+		addCount(&to.Leaked, from.Leaked)
 		to.Oldest = max(to.Oldest, from.Oldest)
 		to.Life.merge(&from.Life)
 	}

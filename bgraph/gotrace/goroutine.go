@@ -15,18 +15,19 @@ import (
 //	                     ▼  │
 //	       folded: preempted, in a system call, waiting for the collector
 type goroutine struct {
-	state  state
-	since  trace.Time // when the state began
-	born   trace.Time // or when the trace began
-	fresh  bool       // born in the trace
-	known  bool       // the beginning of the step is in the trace
-	at     *node      // where it waits or last waited
-	start  *start
-	ran    time.Duration // of the step, up to counted
-	parts  bgraph.Parts  // of the step
-	proc   trace.ProcID  // where it last ran
-	folded bool          // waits or is ready within a step
-	timed  bool          // the beginning of the wait is in the trace
+	state   state
+	since   trace.Time // when the state began
+	born    trace.Time // or when the trace began
+	fresh   bool       // born in the trace
+	known   bool       // the beginning of the step is in the trace
+	at      *node      // where it waits or last waited
+	start   *start
+	ran     time.Duration // of the step, up to counted
+	parts   bgraph.Parts  // of the step
+	sampled []*place      // of the step
+	proc    trace.ProcID  // where it last ran
+	folded  bool          // waits or is ready within a step
+	timed   bool          // the beginning of the wait is in the trace
 
 	assisting bool
 	callStack trace.Stack // of the system call
@@ -249,7 +250,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		g.at.leave()
 	}
 	if !g.known && !g.start.system { // of those only the CPU counts
-		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key > bgraph.KeyStart
+		g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
 	}
 	g.set(trace.GoRunning, m.now)
 }

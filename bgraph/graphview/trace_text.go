@@ -84,7 +84,10 @@ func partsText(e *bgraph.Edge) string {
 		parts = append(parts, rateText(moves)+" moves to another P")
 	}
 	if p.Samples > 0 {
-		parts = append(parts, countText(p.Samples)+" samples")
+		parts = append(parts, countText(p.Samples)+" samples in all")
+		for i := range e.Functions[:min(len(e.Functions), 3)] {
+			parts = append(parts, fmt.Sprintf("%s %s", ShortWaker(&e.Functions[i]), countText(e.Functions[i].Count)))
+		}
 	}
 	if len(parts) == 0 {
 		return ""
@@ -120,12 +123,19 @@ func ShortWaker(w *bgraph.Waker) string {
 
 func startTable(s *bgraph.Snapshot) *textTable[[]string] {
 	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " life", " oldest")}
+	leaked := slices.ContainsFunc(s.Starts, func(st bgraph.Start) bool { return st.Leaked > 0 })
+	if leaked {
+		t.columns = append(t.columns, plainColumns(" leaked")...)
+	}
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		t.rows = append(t.rows, []string{
 			cmp.Or(bgraph.ShortFunction(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
 			durationText(st.Life.Mean()), durationText(st.Oldest),
 		})
+		if leaked {
+			t.rows[i] = append(t.rows[i], countText(st.Leaked))
+		}
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -315,6 +316,10 @@ func (l *Loop) noteDetached() {
 	if t.notified {
 		l.makeReady(t)
 	}
+	if l.manyAway() && l.rt.watch.mayReport() {
+		l.rt.log.Warn("task: many tasks wait natively at once; newcomers wait at the entrances, and at the limit the loop waits, too",
+			"loop", l.index, "away", l.detached.Load(), "limit", l.rt.cfg.DetachLimit, "place", d.place.name)
+	}
 	if !d.place.told.Load() && l.rt.watch.mayReport() {
 		d.place.told.Store(true)
 		l.rt.log.Warn("task: a task waits natively; its loop goes on without it, and it comes back when that wait is over (told once for each place)",
@@ -327,6 +332,13 @@ func (l *Loop) observeNative(d *detachment) {
 	l.native = d.place.pcs
 	d.t.node = l.observer.Parked(d.t, ReasonNative, d.place.print)
 	l.native = nil
+}
+
+// manyAway reports whether so many tasks wait natively that newcomers are to wait outside. What is left of the
+// limit is for those that are inside.
+func (l *Loop) manyAway() bool {
+	limit := int32(min(l.rt.cfg.DetachLimit, math.MaxInt32))
+	return l.detached.Load() >= limit-limit/4
 }
 
 // Detachments is how often the loop was taken from the calling task because it waited natively. On a

@@ -24,9 +24,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	cfg.Graph.ExplainSched(s.Explain)
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
@@ -41,9 +39,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 		c.NewAdmission = s.Admission
 	}
 	rt, err := engine.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return rt, s
 }
 
@@ -81,13 +77,9 @@ func TestUnknownPolicies(t *testing.T) {
 // that is predicted there is that.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	e, err := engine.NewEntrance("learn")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	tokens, err := engine.NewResource("learn tokens", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	tokens.SetLimit(100)
 	rt, s := steered(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
@@ -108,9 +100,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 			}).Join()
 		}
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = sink
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
 	var entrance engine.NodeID
@@ -189,13 +179,9 @@ func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	const limit = 20
 	e, err := engine.NewEntrance("room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	slots, err := engine.NewResource("slots", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	slots.SetLimit(limit)
 	defer slots.SetLimit(1 << 40)
 	rt, s := steered(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
@@ -240,9 +226,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		stop = true
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if served != 600 {
 		t.Errorf("%d were served, want all 600", served)
 	}
@@ -297,9 +281,7 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stage, err := engine.NewStage("stage " + policy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task
@@ -318,9 +300,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 			}))
 		}
 		for _, k := range all {
-			if err := k.Join(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, k.Join())
 		}
 		s.mu.Lock()
 		claims := len(s.claims)

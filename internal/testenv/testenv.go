@@ -26,3 +26,11 @@ func Rounds(few, all int) int {
 	}
 	return few
 }
+
+// Must ends the test if err is not nil. Like t.Fatal it is for the goroutine of the test.
+func Must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
