@@ -112,6 +112,7 @@ type Admission interface {
 type Queue struct {
 	Waiting  int           // tasks, one at least
 	Starting int           // tasks that were let in and have not run yet
+	Refusing int           // tasks that were refused and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
 	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit
