@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -47,9 +48,7 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 	t.Setenv(EnvSched, "fifo")
 	for want, opts := range map[int][]Option{3: nil, 2: {WithLoops(2)}} {
 		rt, err := New(opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if rt.Loops() != want {
 			t.Errorf("%d loops, want %d", rt.Loops(), want)
 		}
@@ -62,9 +61,7 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 func TestDefaultScheduler(t *testing.T) {
 	policy := func(opts ...Option) string {
 		rt, err := New(append(opts, WithLoops(1))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer rt.Close()
 		g := Graph(rt)
 		if g == nil {
@@ -107,6 +104,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 		"poller":  WithPoller("select"),
 		"aio":     WithAIO("posix"),
 		"offload": WithOffloadLimit(0),
+		"detach":  WithDetaching(0, -1),
 		"dump":    WithDumpPath(""),
 	} {
 		if rt, err := New(opt); err == nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // layers says what each folder may import of this module and from outside of the
@@ -140,9 +142,7 @@ func TestImportsFollowTheLayers(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 // A program that imports the root package does not get a web server, a template engine or

@@ -16,9 +16,8 @@ import (
 type pollerKind struct {
 	name string
 	open func() (engine.Poller, error)
-	// keepsThread says that its loops are to be locked to their threads whatever
-	// WithThreadLock says: see docs/adr/0016-which-poller.md.
-	keepsThread bool
+	// locked, if not nil, is open for loops that are locked to their threads.
+	locked func() (engine.Poller, error)
 }
 
 // pollerUring is the poller that the kernel may refuse although it is a good one.
@@ -28,11 +27,13 @@ const pollerUring = "uring"
 var pollers = []pollerKind{
 	{name: "epoll", open: netpoll.NewEpoll},
 	{name: "poll", open: netpoll.NewPoll},
-	{name: pollerUring, open: openUring, keepsThread: true},
+	{name: pollerUring, open: openUring(false), locked: openUring(true)},
 }
 
-func openUring() (engine.Poller, error) {
-	return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+func openUring(locked bool) func() (engine.Poller, error) {
+	return func() (engine.Poller, error) {
+		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: locked})
+	}
 }
 
 func pollerNamed(name string) (pollerKind, error) {
@@ -102,9 +103,11 @@ func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
 // runOn has the loops poll with p.
 func (o *options) runOn(p pollerKind, cfg *engine.Config) {
 	open := p.open
+	if cfg.LockThreads && p.locked != nil {
+		open = p.locked
+	}
 	if o.aio == aioThreads {
 		open = netpoll.NoRing(open)
 	}
 	cfg.NewPoller = func(int) (engine.Poller, error) { return open() }
-	cfg.LockThreads = cfg.LockThreads || p.keepsThread
 }

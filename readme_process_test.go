@@ -83,7 +83,13 @@ func stopsWell(t *testing.T, program string) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || out.Len() > 0 {
+	err := cmd.Wait()
+	for line := range strings.Lines(out.String()) { // a slow machine may cause warnings of the runtime
+		if !strings.Contains(line, `level=WARN msg="task: `) && !strings.Contains(line, ` WARN task: `) {
+			t.Errorf("it says %s", line)
+		}
+	}
+	if err != nil {
 		t.Errorf("%v: %s", err, &out)
 	}
 }

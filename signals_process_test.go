@@ -20,6 +20,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -121,9 +122,7 @@ func start(t *testing.T, name string, env ...string) (p *program, line string) {
 	t.Helper()
 	dir := t.TempDir()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	p = &program{t: t, cmd: exec.Command(exe)}
 	p.cmd.Env = append(append(os.Environ(), envProgram+"="+name, "TMPDIR="+dir), env...)
 	p.cmd.Stderr = &p.stderr
@@ -131,13 +130,9 @@ func start(t *testing.T, name string, env ...string) (p *program, line string) {
 		t.Fatal(err)
 	}
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, p.cmd.Start())
 	t.Cleanup(func() { p.cmd.Process.Kill() })
 	p.dump = filepath.Join(dir, fmt.Sprintf("%s-%d.bgraph", filepath.Base(exe), p.cmd.Process.Pid))
 	return p, p.line()
@@ -207,9 +202,7 @@ func awaitFile(t *testing.T, path string, before os.FileInfo) (*bgraph.Snapshot,
 		t.Errorf("mode of the dump is %v, want 0600", info.Mode())
 	}
 	s, err := bgraph.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s, info
 }
 

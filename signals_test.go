@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -41,9 +42,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 	} {
 		t.Setenv(EnvGraph, c.env)
 		rt, err := New(append(c.opts, WithLoops(1))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got := 0
 		if g := Graph(rt); g != nil {
 			got = g.Config().Sampling
@@ -61,9 +60,7 @@ func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 	var graphs [2]*bgraph.Graph
 	for i := range graphs {
 		rt, err := New(WithLoops(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer rt.Close()
 		graphs[i] = Graph(rt)
 		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
@@ -104,9 +101,7 @@ func TestDumpPath(t *testing.T) {
 			opts = append(opts, WithDumpPath(c.opt))
 		}
 		o, err := gather(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if got, err := o.dumpPath(); got != c.want || err != nil {
 			t.Errorf("%s=%q, option %q: %s, %v; want %s", EnvDump, c.env, c.opt, got, err, c.want)
 		}
@@ -122,9 +117,7 @@ func TestDumpPath(t *testing.T) {
 func markers(t *testing.T) (texts []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, e := range entries {
 		name := filepath.Join("/proc/self/fd", e.Name())
 		if link, _ := os.Readlink(name); link != "/memfd:capriccio-bgraph (deleted)" {
@@ -134,9 +127,7 @@ func markers(t *testing.T) (texts []string) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // closed meanwhile
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		texts = append(texts, string(text))
 	}
 	return texts
@@ -156,9 +147,7 @@ func TestRuntimesAnnounceThemselves(t *testing.T) {
 	until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
 	path := filepath.Join(t.TempDir(), `a "b".bgraph`)
 	first, err := New(WithLoops(1), WithDumpPath(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer first.Close()
 	want := fmt.Sprintf("capriccio-bgraph 1\npid %d\npath %q\n", os.Getpid(), path)
 	if got := markers(t); len(got) != 1 || got[0] != want {
@@ -166,18 +155,14 @@ func TestRuntimesAnnounceThemselves(t *testing.T) {
 	}
 	for _, opt := range []Option{WithoutGraph(), WithoutSignals()} {
 		silent, err := New(WithLoops(1), WithDumpPath(path), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer silent.Close()
 	}
 	if got := markers(t); len(got) != 1 {
 		t.Errorf("markers %q, want only one", got)
 	}
 	second, err := New(WithLoops(1), WithDumpPath(path), WithoutStopSignals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if got := strings.Join(markers(t), ""); strings.Count(got, "pid ") != 2 || !strings.Contains(got, `a \"b\"-2.bgraph`) {
 		t.Errorf("markers %q, want a second with -2", got)
 	}
@@ -199,13 +184,9 @@ func TestNoSummaryForBgdump(t *testing.T) {
 	m := &member{graph: bgraph.New(bgraph.Config{}), path: path, answers: true}
 	ms := newMembership(t, &stderr, m)
 	lock, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_SH))
 	ms.dumpAll()
 	if _, err := bgraph.ReadFile(path); err != nil || stderr.Len() > 0 {
 		t.Errorf("for bgdump: %v, and on the standard error %q", err, &stderr)
@@ -270,9 +251,7 @@ func TestSignalsCoalesce(t *testing.T) {
 	ms := &membership{stderr: w}
 	leave := ms.join(&member{answers: true}, slog.Default())
 	send := func() {
-		if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR2); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
 	}
 	send()
 	<-w.began
@@ -313,9 +292,7 @@ func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 	one := func() {
 		rt, err := New(WithLoops(2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if err := rt.Close(); err != nil {
 			t.Error(err)
 		}

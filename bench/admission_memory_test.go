@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
@@ -14,9 +15,7 @@ func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
 	for _, s := range memorySystems {
 		t.Run(s.system, func(t *testing.T) {
 			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			found := map[string]float64{}
 			for _, one := range samples {
 				found[one.metric] = one.value
@@ -35,9 +34,7 @@ func TestFixedLimitBoundsTheProducers(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	samples, err := r.memoryContender(fixedLimit, "fifo", nil).sample(t.Context(), point{metric: "ops", x: 2}, 100*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	most := 2 / produceTime.Seconds()
 	for _, one := range samples {
 		if one.metric == "ops" && (one.value <= 0 || one.value > 1.2*most) || one.x != 2 {
@@ -49,9 +46,7 @@ func TestFixedLimitBoundsTheProducers(t *testing.T) {
 func TestWhoExceedsTheCapIsKilled(t *testing.T) {
 	const script = `echo "consumed items 3 500"; x=$(head -c 30000000 /dev/zero | tr '\0' x); read y`
 	samples, err := runBelowCap(t.Context(), proc.Command{Path: "/bin/sh", Args: []string{"-c", script}, Core: proc.AnyCore}, 20<<20, 3, 2*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := map[string]float64{"ops": 250, "killed": 1}
 	for _, one := range samples {
 		if v, ok := want[one.metric]; ok && one.value != v || one.x != 3 {
@@ -77,13 +72,9 @@ func TestShareOfTheBestFixedLimit(t *testing.T) {
 		system   string
 		x, value float64
 	}{{"capriccio", 0, 90}, {fixedLimit, 5, 50}, {fixedLimit, 20, 100}, {fixedLimit, 40, 60}} {
-		if err := r.add(one.system, []sample{{"ops", "ops/s", one.x, one.value}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.add(one.system, []sample{{"ops", "ops/s", one.x, one.value}}))
 	}
-	if err := r.addShareOfBest(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.addShareOfBest())
 	rows := r.samples.Rows()
 	if last := rows[len(rows)-1]; len(rows) != 5 || last.System != "capriccio" || last.Metric != "ops-of-best" || last.Value != 90 {
 		t.Errorf("rows %+v", rows)

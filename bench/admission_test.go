@@ -14,14 +14,13 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/people"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestRowsAreNumberedAndPicked(t *testing.T) {
 	for _, quick := range []bool{true, false} {
 		all, err := pickRows(admissionRows(quick), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		seen := map[any]bool{}
 		for _, r := range all {
 			if seen[r.name] || seen[r.number] {
@@ -34,9 +33,7 @@ func TestRowsAreNumberedAndPicked(t *testing.T) {
 		}
 	}
 	picked, err := pickRows(admissionRows(true), []string{"cpu-1ms-*", "deploy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(picked) != 6 || picked[0].name != "deploy" || picked[1].name != "cpu-1ms-0.8x" || picked[1].number <= overloadNumber {
 		t.Errorf("picked %d rows, the first %+v", len(picked), picked[0])
 	}
@@ -138,9 +135,7 @@ func testMatrix(t *testing.T) *matrix {
 	t.Helper()
 	needTwoCores(t)
 	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
-	if err := m.writeFiles(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.writeFiles())
 	return m
 }
 
@@ -153,9 +148,7 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 				t.Skip(err)
 			}
 			s, err := system.start(t.Context(), needs{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer s.close()
 			want := map[string]string{chores.HelloPath: chores.HelloText, fileOf100KB: strings.Repeat("\x00", 100_000)}
 			if system.family != fileFamily {
@@ -167,9 +160,7 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 			}
 			for path, text := range want {
 				response, err := http.Get("http://" + s.addr + path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				body, err := io.ReadAll(response.Body)
 				response.Body.Close()
 				if err != nil || response.StatusCode != 200 || string(body) != text {
@@ -199,9 +190,7 @@ func TestRowsOfEachKindAreMeasured(t *testing.T) {
 	} {
 		for _, name := range []string{"capriccio-fifo", "net-http"} {
 			system, err := m.system(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			samples, err := m.sample(t.Context(), system, c.row)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", c.row.name, name, err)
@@ -221,9 +210,7 @@ func TestRowsOfEachKindAreMeasured(t *testing.T) {
 func TestOracleFindsALimit(t *testing.T) {
 	m := testMatrix(t)
 	system, err := m.system(oracleSystem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := row{name: "x", overload: true, load: openLoad{
 		classes: at("/do?sleep=1ms"), phases: []phase{{span: 100 * ms, rate: 100}}, patience: 200 * ms,
 	}}
@@ -239,16 +226,12 @@ func TestOracleFindsALimit(t *testing.T) {
 func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
 	m := testMatrix(t)
 	system, err := m.system("net-http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r := row{name: "x", number: overloadNumber + 1, overload: true, extra: released, needs: needs{watch: 1}, load: openLoad{
 		classes: at("/do?sleep=1ms"), phases: []phase{{span: 300 * ms, times: 1}}, patience: 200 * ms,
 	}}
 	samples, err := m.sample(t.Context(), system, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	killed, err := value(samples, "killed")
 	goodput, missing := value(samples, "goodput-share")
 	if err != nil || missing != nil || killed != 1 || goodput != 0 {
@@ -267,9 +250,7 @@ func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
 		{"capriccio", "p99", 1, 30}, {"capriccio-fifo", "p99", 1, 10},
 		{"capriccio", "p99", 101, 10}, {"capriccio", "p99", 102, 25},
 	} {
-		if err := m.samples.Add(s.system, s.metric, "1", s.x, s.value); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, m.samples.Add(s.system, s.metric, "1", s.x, s.value))
 	}
 	m.compare()
 	got := map[string]float64{}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // fakeRun writes a report with a value, or fails.
@@ -65,9 +66,7 @@ func TestCompareFailsOnARegressionOnly(t *testing.T) {
 	before, same, worse := t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, value := range map[string]float64{before: 100, same: 102, worse: 120} {
 		var ran []string
-		if err := runAll(t.Context(), options{dir: dir, several: experiments}, fakeRun(value, "", &ran), io.Discard, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, runAll(t.Context(), options{dir: dir, several: experiments}, fakeRun(value, "", &ran), io.Discard, io.Discard))
 	}
 	var out bytes.Buffer
 	if err := command(t.Context(), []string{"compare", before, same}, &out, io.Discard); err != nil {
@@ -93,24 +92,16 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	kept, folder := t.TempDir(), t.TempDir()
 	var ran []string
 	for _, quick := range []bool{true, false} {
-		if err := runAll(t.Context(), options{dir: kept, quick: quick, several: experiments}, fakeRun(100, "", &ran), io.Discard, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, runAll(t.Context(), options{dir: kept, quick: quick, several: experiments}, fakeRun(100, "", &ran), io.Discard, io.Discard))
 	}
 	document := filepath.Join(folder, "results.md")
 	const hand = "# Results\n\nBy hand.\n\n## Pipes\n\n<!-- bench pipes -->\nold\n<!-- end of pipes -->\n\nA finding.\n"
-	if err := os.WriteFile(document, []byte(hand), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(document, []byte(hand), 0o666))
 	for range 2 { // the second time changes nothing
-		if err := command(t.Context(), []string{"report", "-from", kept, "-to", document}, io.Discard, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, command(t.Context(), []string{"report", "-from", kept, "-to", document}, io.Discard, io.Discard))
 	}
 	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text := string(data)
 	if at := strings.Index(text, "## losses"); at < 0 || at > strings.Index(text, "## Pipes") {
 		t.Errorf("losses do not stand first:\n%.400s", text)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func smallDiskFiles(t *testing.T) diskFiles {
@@ -21,9 +23,7 @@ func smallDiskFiles(t *testing.T) diskFiles {
 		}
 		t.Fatal(err)
 	}
-	if err := writeBlocks(t.Context(), files.small, 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeBlocks(t.Context(), files.small, 1<<20))
 	return files
 }
 
@@ -76,13 +76,9 @@ func measureReads(t *testing.T, metric string, blocks int64, read readFunc, slee
 	d := &diskReads{misses: 100, once: metric == readsBuffered, buffers: make([]byte, diskBlock)}
 	d.opened(nil, read, 0, blocks*diskBlock)
 	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, out: &out}, goSpawn, func(time.Duration) { sleep() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	samples, err := parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return samples
 }
 
@@ -124,9 +120,7 @@ func TestAllBlocksReadBeforeMeasuring(t *testing.T) {
 
 func TestDiskWorkerRefuses(t *testing.T) {
 	files := smallDiskFiles(t)
-	if err := os.Truncate(files.small, 1<<20-1); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(files.small, 1<<20-1))
 	for _, line := range []string{
 		"", "reads-direct 1 10 0", "reads-direct 0 10 0 SMALL LARGE", "fly 1 10 0 SMALL LARGE", "reads-mixed 1 10 101 SMALL LARGE",
 		"reads-direct 1 10 0 SMALL /does/not/exist", "reads-mixed 1 10 0 /does/not/exist LARGE",

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestLinesOfCode(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.go")
 	const source = "// comment\n\npackage a\n\n/* a\nb */\nvar x = `1\n\n3` // with a comment\n\nfunc f() {\n\treturn /* c */\n}\n"
-	if err := os.WriteFile(name, []byte(source), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, []byte(source), 0o666))
 	if n, err := codeLines(name); n != 7 || err != nil {
 		t.Errorf("%d lines, %v; want 7", n, err)
 	}
@@ -25,9 +25,7 @@ func TestLinesOfCode(t *testing.T) {
 
 func TestLinesOfTheExamples(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeLines(t.Context(), "..", &out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, writeLines(t.Context(), "..", &out))
 	for _, want := range []string{"flow graph", "goroutines", "Haboob (paper)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // serverOf starts a server of one of our systems, or one that needs no building.
@@ -26,9 +27,7 @@ func serverOf(t *testing.T, r *run, system string, env []string, pairs ...any) *
 		t.Skip(err)
 	}
 	s, err := start(t.Context(), env, flagPairs(pairs...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(s.close)
 	return s
 }
@@ -55,9 +54,7 @@ func TestOverloadServersAnswer(t *testing.T) {
 		t.Run(system, func(t *testing.T) {
 			s := serverOf(t, testRun(t, true), system, nil, "burn", 1000, "pause", time.Millisecond)
 			response, err := http.Get("http://" + s.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer response.Body.Close()
 			body, err := io.ReadAll(response.Body)
 			if err != nil || response.StatusCode != 200 || string(body) != servedBody {
@@ -97,13 +94,9 @@ func TestOverloadClientsPrintWhatTheDriverReads(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			givenTime(t, func(d time.Duration) error {
 				lines, err := r.overloadClient(t.Context(), s, d, kind, flagPairs(append(c.pairs(d), "x", 2.5)...)...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				samples, err := parseSamples(lines)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				for _, one := range samples {
 					if one.x != 2.5 {
 						t.Fatalf("%+v, want x 2.5", one)
@@ -125,9 +118,7 @@ func TestServerReportsItsCounts(t *testing.T) {
 	for _, system := range []string{"capriccio-fifo", "net-http"} {
 		s := serverOf(t, r, system, []string{"GOGC=1"}, "allocate", 1<<18)
 		before, err := s.askCounts(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if _, err := (capacities{}).measure(t.Context(), r, s, 200*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -157,9 +148,7 @@ func TestServerThatTakesTooMuchIsKilled(t *testing.T) {
 	r := testRun(t, true)
 	s := serverOf(t, r, "net-http", nil, "allocate", 1<<20, "hold", time.Minute)
 	watch, err := watchMemory(s.child, 200<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer watch.end()
 	lines, err := r.overloadClient(t.Context(), s, time.Second, "closed", flagPairs("clients", 1000, "for", time.Minute)...)
 	if err != nil || !slices.Contains(lines, closedGone) || slices.Contains(lines, closedEnd) {
@@ -174,13 +163,9 @@ func TestMemorySampleHasEveryMetric(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	start, err := r.overloadStarter("capriccio-fifo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	samples, err := r.memorySample(t.Context(), overloadSystem{"capriccio-fifo", start}, point{metric: "hold" + retrySuffix, x: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest", "refused"} {
 		if _, err := value(samples, metric+retrySuffix); err != nil {
 			t.Error(err)
@@ -195,17 +180,11 @@ func TestGroupSample(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := group.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, group.Close())
 	start, err := r.overloadStarter("net-http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	samples, err := r.groupSample(t.Context(), overloadSystem{"net-http", start}, point{metric: "hold", x: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	goodput, none := value(samples, "goodput")
 	most, unknown := value(samples, "group-mb")
 	killed, missing := value(samples, "killed")
@@ -217,15 +196,11 @@ func TestGroupSample(t *testing.T) {
 // A process that has ended before anybody could look at it was not killed.
 func TestWatchOfWhatHasEnded(t *testing.T) {
 	child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
 	<-child.Ended()
 	w, err := watchMemory(child, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	w.end()
 	if w.killed.Load() {
 		t.Error("said to be killed")
@@ -235,9 +210,7 @@ func TestWatchOfWhatHasEnded(t *testing.T) {
 func TestKilledServersAreKnown(t *testing.T) {
 	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
 		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		<-child.Ended()
 		s := &overloaded{server: &server{child: child}}
 		if got := s.killed(); got != want {
@@ -263,13 +236,9 @@ func TestFairnessNeedsTimeForSeveralWaits(t *testing.T) {
 func TestMemoryIsReadInBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "statm")
 	for content, want := range map[string]int64{"100 3 2 1 0 4 0\n": int64(3 * os.Getpagesize()), "": -1, "100": -1, "1 x": -1} {
-		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, []byte(content), 0o666))
 		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		got, err := residentBytes(f)
 		f.Close()
 		if want < 0 && err == nil || want >= 0 && (got != want || err != nil) {
@@ -317,9 +286,7 @@ func TestOverloadWorkersRefuseNonsense(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, err = proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore,
 			Args: slices.Concat([]string{workerCommand, "overload"}, strings.Fields(line))})
 		cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // grown is the size of the stack of a new goroutine that has called f.
@@ -96,9 +97,7 @@ func TestTaskServerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	s, err := startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer s.child.Close()
 	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
 		t.Error(err)
@@ -109,9 +108,7 @@ func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	s, err := r.knotOn("epoll").start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer s.child.Close()
 	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
 		t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestTreeIsThatOfSPECweb99(t *testing.T) {
@@ -47,9 +48,7 @@ func TestTreeIsThatOfSPECweb99(t *testing.T) {
 
 func writtenTree(t *testing.T) (*webTree, string) {
 	tree, root := newWebTree(2), filepath.Join(t.TempDir(), "tree")
-	if err := tree.write(t.Context(), root); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, tree.write(t.Context(), root))
 	return tree, root
 }
 
@@ -77,9 +76,7 @@ func TestServersSendTheFiles(t *testing.T) {
 	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
 	for _, kind := range []string{"knot", "net-http", "adapted", "direct"} {
 		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root, "-cache", "300000")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.child.Close()
 		samples, err := fetchSamples(t.Context(), c.run, s)
 		if err != nil {
@@ -97,15 +94,11 @@ func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
 	needTwoCores(t)
 	tree, root := writtenTree(t)
 	for n := range tree.files() {
-		if err := os.WriteFile(filepath.Join(root, tree.path(n)), []byte("short"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(root, tree.path(n)), []byte("short"), 0o666))
 	}
 	r := testRun(t, true)
 	s, err := startServer(t.Context(), "net-http", r.self, workerCommand, "files", "-kind", "net-http", "-root", root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer s.child.Close()
 	if _, err := fetchSamples(t.Context(), r, s); err == nil || !strings.Contains(err.Error(), "Content-Length") {
 		t.Errorf("got %v", err)
@@ -118,9 +111,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := group.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, group.Close())
 	tree, root := writtenTree(t)
 	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root

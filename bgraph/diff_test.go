@@ -164,9 +164,7 @@ func TestDiffGivesTheIncrementBack(t *testing.T) {
 func TestDiffSharesNothing(t *testing.T) {
 	s := smallSnapshot()
 	d, err := Diff(s, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	d.Nodes[1].Stack[0].Function = "spoilt"
 	d.Sched.Nodes[0].Held = "spoilt"
 	d.Loops[0].Steps = 99
@@ -179,9 +177,7 @@ func TestDiffSharesNothing(t *testing.T) {
 func TestDiffLeavesOutWhereNothingHappened(t *testing.T) {
 	before := smallSnapshot()
 	d, err := Diff(before, before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	// The node of the mutex has nobody; at that of the read, 12 tasks wait.
 	if len(d.Nodes) != 2 || d.Nodes[0].Key != KeyStart || d.Nodes[1].Now != 12 || d.Edges != nil || d.Overruns != nil || d.Span != 0 {
 		t.Errorf("got %+v", d)

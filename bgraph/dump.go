@@ -335,6 +335,11 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 			name(&n.Wakers[j].Function, &n.Wakers[j].File)
 		}
 	}
+	for i := range s.Edges {
+		for j := range s.Edges[i].Functions {
+			name(&s.Edges[i].Functions[j].Function, &s.Edges[i].Functions[j].File)
+		}
+	}
 	for i := range s.Overruns {
 		name(&s.Overruns[i].Task)
 		fn(&s.Overruns[i].Stack, stackRule)
@@ -386,10 +391,13 @@ func (s *Snapshot) dropEmpty() {
 	}
 	for i := range s.Edges {
 		e := &s.Edges[i]
-		e.Changes = orNil(e.Changes)
+		e.Changes, e.Functions = orNil(e.Changes), orNil(e.Functions)
 		e.CPU.dropEmpty()
 	}
 	s.Starts, s.Spans, s.Notes = orNil(s.Starts), orNil(s.Spans), orNil(s.Notes)
+	for i := range s.Spans {
+		s.Spans[i].Path = orNil(s.Spans[i].Path)
+	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
 		s.Sched.Resources, s.Sched.Nodes = orNil(s.Sched.Resources), orNil(s.Sched.Nodes)
@@ -423,10 +431,13 @@ func (s *Snapshot) Clone() *Snapshot {
 	out.Edges = slices.Clone(s.Edges)
 	for i := range out.Edges {
 		e := &out.Edges[i]
-		e.Changes = slices.Clone(e.Changes)
+		e.Changes, e.Functions = slices.Clone(e.Changes), slices.Clone(e.Functions)
 		e.CPU.unshare()
 	}
 	out.Starts, out.Spans, out.Notes = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes)
+	for i := range out.Spans {
+		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
+	}
 	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {
 		sched := *s.Sched

@@ -79,19 +79,21 @@ const (
 func listLimits(key string) (most, size int) {
 	switch key {
 	case "edges":
-		return MaxDumpEdges, 248
+		return MaxDumpEdges, 272
 	case "stack":
 		return MaxDumpFrames, 48
 	case "hist":
 		return Buckets, 8
 	case "fine":
 		return FineParts * Buckets, 8
-	case "wakers":
+	case "wakers", "functions":
 		return MaxWakers, 48
 	case "starts":
-		return MaxStarts, 200
+		return MaxStarts, 208
 	case "spans":
-		return MaxSpans, 160
+		return MaxSpans, 184
+	case "path":
+		return MaxPath, 32
 	case "notes":
 		return MaxNotes, 16
 	case "loops":

@@ -63,28 +63,22 @@ func smallSnapshot() *Snapshot {
 func encoded(t testing.TB, s *Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := s.Encode(&b); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Encode(&b))
 	return b.Bytes()
 }
 
 func decoded(t testing.TB, dump []byte) *Snapshot {
 	t.Helper()
 	s, err := Decode(bytes.NewReader(dump))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s
 }
 
 // A dump of format 1 stays readable, and means the same.
 func TestDumpFormatIsStable(t *testing.T) {
-	golden(t, "dump_format1.golden", encoded(t, smallSnapshot()))
+	testenv.Golden(t, "dump_format1.golden", encoded(t, smallSnapshot()))
 	old, err := ReadFile("testdata/dump_format1.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if !reflect.DeepEqual(old, smallSnapshot()) {
 		t.Errorf("decoded to\n%+v\nwant\n%+v", old, smallSnapshot())
 	}
@@ -94,9 +88,7 @@ func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	r := seeded(t, 1)
 	for i := range testenv.Rounds(50, 200) {
 		s := randomSnapshot(r, i%20, i)
-		if err := s.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Validate())
 		dump := encoded(t, s)
 		got := decoded(t, dump)
 		if !reflect.DeepEqual(got, s) {
@@ -122,9 +114,7 @@ func TestDumpIsWhatEncodingJSONWrites(t *testing.T) {
 	}
 	for _, s := range all {
 		want, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if got := string(encoded(t, s)); got != "capriccio blocking graph 1\n"+string(want)+"\n" {
 			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
@@ -326,14 +316,10 @@ func TestNoTextIsForgotten(t *testing.T) {
 		}
 	}
 	foreign, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for how, dump := range map[string][]byte{"encoded": encoded(t, s), "foreign": append([]byte(dumpTitle+"1\n"), foreign...)} {
 		got, err := json.Marshal(decoded(t, dump))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if strings.Contains(string(got), `\u001b`) || strings.Count(string(got), "bad\ufffdtext") != texts {
 			t.Errorf("%s: %s", how, got)
 		}
@@ -388,9 +374,7 @@ func TestSizesOfElements(t *testing.T) {
 			t.Errorf("%T has %d bytes; listLimits says %d", c.zero, c.size, size)
 		}
 		text, err := json.Marshal(c.zero)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/MaxDumpBytes {
 			t.Errorf("%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
 		}

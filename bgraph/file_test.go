@@ -10,15 +10,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // leftOver returns the names in a folder apart from those expected.
 func leftOver(t *testing.T, dir string, expected ...string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := map[string]bool{}
 	for _, name := range expected {
 		want[name] = true
@@ -35,13 +35,9 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "shop.4711.dump")
 	for _, s := range []*Snapshot{new(Snapshot), smallSnapshot()} {
-		if err := WriteFile(path, s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteFile(path, s))
 		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if info.Mode() != 0o600 {
 			t.Errorf("mode %v, want 0600", info.Mode())
 		}
@@ -71,19 +67,11 @@ func TestWriteFileReplacesWhatLiesInWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "dump")
-			if err := os.WriteFile(victim, []byte("precious"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := prepare(dir, path); err != nil {
-				t.Fatal(err)
-			}
-			if err := WriteFile(path, smallSnapshot()); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, os.WriteFile(victim, []byte("precious"), 0o644))
+			testenv.Must(t, prepare(dir, path))
+			testenv.Must(t, WriteFile(path, smallSnapshot()))
 			info, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if info.Mode() != 0o600 {
 				t.Errorf("what is at the path has mode %v; want a file with 0600", info.Mode())
 			}
@@ -99,12 +87,8 @@ func TestWriteFileReplacesWhatLiesInWait(t *testing.T) {
 
 func TestWriteFileSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "folder", "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	testenv.Must(t, os.MkdirAll(filepath.Join(dir, "folder", "full"), 0o700))
 	for _, c := range []struct {
 		path string
 		is   error
@@ -180,9 +164,7 @@ func TestWriteFileLeavesNothingBehind(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "dump")
-		if err := os.WriteFile(path, []byte("the last one"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, []byte("the last one"), 0o600))
 		err := replaceFile(path, []byte("the new one"), disk{
 			create: func(dir, pattern string) (newFile, error) {
 				if c.step == "making" {
@@ -232,9 +214,7 @@ func TestWriteFileSaysWhatIsLeftOver(t *testing.T) {
 
 func TestReadersNeverSeeAPart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dump")
-	if err := WriteFile(path, smallSnapshot()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteFile(path, smallSnapshot()))
 	big := randomSnapshot(seeded(t, 4), 50, 200)
 	var readers sync.WaitGroup
 	done := make(chan struct{})
@@ -264,9 +244,7 @@ func TestReadersNeverSeeAPart(t *testing.T) {
 
 func TestReadFileOfWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	for _, c := range []struct{ path, want string }{
 		{filepath.Join(dir, "missing"), "no such file"},
 		{dir, "is a directory"},
@@ -287,13 +265,9 @@ func TestReadFileOfWhatIsNoFile(t *testing.T) {
 // As in: bgdump <(ssh web-1 cat dump)
 func TestReadFileOfAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Mkfifo(path, 0o600))
 	w, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := randomSnapshot(seeded(t, 5), 300, 900) // more than a pipe holds
 	dump := encoded(t, s)
 	go func() {

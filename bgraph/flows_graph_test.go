@@ -7,6 +7,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An openDoor lets everybody in.
@@ -18,13 +19,9 @@ func (openDoor) Left(time.Duration, int)                              {}
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	res, err := engine.NewResource("flow tokens", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	e, err := engine.NewEntrance("flow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	g := bgraph.New(bgraph.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
 		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
@@ -50,9 +47,7 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := g.Snapshot()
 	flows := g.Flows()
 	var ready, times = bgraph.Nanos(0), uint64(0)

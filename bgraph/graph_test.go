@@ -404,7 +404,8 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 	g := bgraph.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
-	// Time taken by other processes does not count, so it may need some tries.
+	// Time taken by other processes does not count, and one report a second is made, which may be of
+	// another edge where the machine stalls. So it may need some tries.
 	for patience := time.Now().Add(time.Minute); time.Now().Before(patience); {
 		k := rt.Go(func() {
 			engine.YieldAt("begin")
@@ -417,14 +418,15 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 		s := g.Snapshot()
 		for _, e := range s.Edges {
 			if e.Overruns > 0 && s.NameOf(e.From) == "begin" && s.NameOf(e.To) == "too late" {
-				if len(s.Overruns) == 0 || s.Overruns[0].From != e.From || !strings.Contains(s.Overruns[0].Stack, "TestWatchdogReports") {
-					t.Errorf("reports %+v; want one of that edge, with the stack", s.Overruns)
+				for _, o := range s.Overruns {
+					if o.From == e.From && strings.Contains(o.Stack, "TestWatchdogReports") {
+						return
+					}
 				}
-				return
 			}
 		}
 	}
-	t.Error("no edge got a report of the watchdog")
+	t.Errorf("the edge got no report of the watchdog with its stack: %+v", g.Snapshot().Overruns)
 }
 
 func TestOneGraphForTwoRuntimes(t *testing.T) {

@@ -288,6 +288,7 @@ func (e *Edge) merge(b *Edge) {
 	addCount(&e.Count, b.Count)
 	addCount(&e.Overruns, b.Overruns)
 	e.Parts.merge(&b.Parts)
+	e.Functions = mergeWakers(e.Functions, b.Functions)
 }
 
 // moveChanges puts the change of resource i to position at[i].

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // equalButForRounding compares snapshots; moments may differ in the last digits.
@@ -67,12 +69,8 @@ func renumber(s *Snapshot, number []int) {
 func mustMerge(t *testing.T, all ...*Snapshot) *Snapshot {
 	t.Helper()
 	m, err := Merge(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, m.Validate())
 	return m
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // everybody lets everybody in.
@@ -21,9 +22,7 @@ func (everybody) Left(time.Duration, int)                              {}
 
 func TestWhatThoseInsideHold(t *testing.T) {
 	e, err := engine.NewEntrance("meter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, c := range []struct {
 		name   string
 		cfg    bgraph.Config
@@ -97,9 +96,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 		})
 	}
 }

@@ -190,15 +190,16 @@ func (t *Times) Mean() Nanos {
 
 // An Edge is a step of tasks: what they do between two waits.
 type Edge struct {
-	From     Key      `json:"from"`
-	To       Key      `json:"to"`
-	Count    uint64   `json:"count"`
-	CPU      Times    `json:"cpu"`               // time on the loop: the step's own, and what the kernel took from it
-	Recent   Moments  `json:"recent"`            // of CPU, in nanoseconds
-	Heap     Change   `json:"heap"`              // bytes allocated, sampled; other loops' allocations blur it
-	Changes  []Change `json:"changes,omitempty"` // of each of Snapshot.Resources, exact; may be shorter than that
-	Overruns uint64   `json:"overruns"`          // steps that the watchdog found too long
-	Parts    Parts    `json:"parts,omitzero"`
+	From      Key      `json:"from"`
+	To        Key      `json:"to"`
+	Count     uint64   `json:"count"`
+	CPU       Times    `json:"cpu"`               // time on the loop: the step's own, and what the kernel took from it
+	Recent    Moments  `json:"recent"`            // of CPU, in nanoseconds
+	Heap      Change   `json:"heap"`              // bytes allocated, sampled; other loops' allocations blur it
+	Changes   []Change `json:"changes,omitempty"` // of each of Snapshot.Resources, exact; may be shorter than that
+	Overruns  uint64   `json:"overruns"`          // steps that the watchdog found too long
+	Parts     Parts    `json:"parts,omitzero"`
+	Functions []Waker  `json:"functions,omitempty"` // where a CPU profile found the steps, the most frequent first
 }
 
 // TotalCPU estimates the CPU time of all steps from those that were timed.

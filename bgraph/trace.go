@@ -13,18 +13,20 @@ const (
 
 // Limits of what a graph of goroutines has besides.
 const (
-	MaxWakers = 64   // of a node
+	MaxWakers = 64   // of a node, and functions of an edge
 	MaxStarts = 4096 // of a Snapshot
 	MaxSpans  = 1024 // of a Snapshot
 	MaxNotes  = 16   // of a Snapshot
+	MaxPath   = 64   // parts of the path of a Span
 )
 
-// A Waker is where waits were ended: the function that sent, unlocked or closed.
+// A Waker is where waits were ended: the function that sent, unlocked or closed. Of an edge,
+// it is where a CPU profile found its steps.
 type Waker struct {
 	Function string `json:"function"` // "" if the scheduler did it: network, timers
 	File     string `json:"file"`
 	Line     int    `json:"line"`
-	Count    uint64 `json:"count"` // waits that it ended
+	Count    uint64 `json:"count"` // waits that it ended, or samples
 }
 
 // A Start is a place where goroutines begin, by their first function.
@@ -32,11 +34,12 @@ type Start struct {
 	Function string `json:"function"`
 	File     string `json:"file"`
 	Line     int    `json:"line"`
-	Created  uint64 `json:"created"` // in Span
-	Ended    uint64 `json:"ended"`   // in Span
-	Now      int64  `json:"now"`     // at its end
-	Oldest   Nanos  `json:"oldest"`  // how long the oldest has lived, as far as is known
-	Life     Times  `json:"life"`    // of those that were created and ended in Span
+	Created  uint64 `json:"created"`          // in Span
+	Ended    uint64 `json:"ended"`            // in Span
+	Now      int64  `json:"now"`              // at its end
+	Oldest   Nanos  `json:"oldest"`           // how long the oldest has lived, as far as is known
+	Life     Times  `json:"life"`             // of those that were created and ended in Span
+	Leaked   uint64 `json:"leaked,omitempty"` // of those there at the end, if the Go runtime told: nothing can wake them
 }
 
 // A Span is a kind of user-annotated work: a region or a task of package runtime/trace.
@@ -44,6 +47,37 @@ type Span struct {
 	Kind  string `json:"kind"` // "region" or "task"
 	Name  string `json:"name"`
 	Times Times  `json:"times"`
+	// Path is where the time of tasks went, what took most first: in what their goroutines did and, where these
+	// waited for others, in what those did meanwhile. It may be less than Times if not all is known.
+	Path []PathPart `json:"path,omitempty"`
+}
+
+// A PathPart is the time that tasks of package runtime/trace spent at a node and on steps from there.
+type PathPart struct {
+	Node  Key   `json:"node"`  // need not be in the graph
+	Step  Nanos `json:"step"`  // running, in short system calls and the like, until the next wait
+	Wait  Nanos `json:"wait"`  // for what no goroutine has ended, or none that is known
+	Ready Nanos `json:"ready"` // until it ran
+}
+
+// Total is all of it.
+func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
+
+// mergePaths adds those of b.
+func mergePaths(a, b []PathPart) []PathPart {
+	for _, from := range b {
+		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node })
+		if at < 0 {
+			a = append(a, from)
+			continue
+		}
+		to := &a[at]
+		to.Step, to.Wait, to.Ready = addNanos(to.Step, from.Step), addNanos(to.Wait, from.Wait), addNanos(to.Ready, from.Ready)
+	}
+	slices.SortFunc(a, func(x, y PathPart) int {
+		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node))
+	})
+	return a[:min(len(a), MaxPath)]
 }
 
 // Parts says what the time of an edge consisted of besides running, in all its steps. Only
@@ -83,10 +117,13 @@ func (s *Snapshot) checkTrace() error {
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
-			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest))
+			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
-		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name))
+		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), MaxPath))
+		for _, p := range s.Spans[i].Path {
+			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready))
+		}
 	}
 	for _, n := range s.Notes {
 		err = first(err, nameRule.check("notes", n))
@@ -95,10 +132,10 @@ func (s *Snapshot) checkTrace() error {
 	return err
 }
 
-func (n *Node) checkWakers() error {
-	err := checkLength("wakers", len(n.Wakers), MaxWakers)
-	for i := range n.Wakers {
-		w := &n.Wakers[i]
+func checkWakers(what string, all []Waker) error {
+	err := checkLength(what, len(all), MaxWakers)
+	for i := range all {
+		w := &all[i]
 		err = first(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
 	}
 	return err
@@ -145,6 +182,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 		addCount(&to.Created, from.Created)
 		addCount(&to.Ended, from.Ended)
 		addNumber(&to.Now, from.Now)
+		addCount(&to.Leaked, from.Leaked)
 		to.Oldest = max(to.Oldest, from.Oldest)
 		to.Life.merge(&from.Life)
 	}
@@ -156,6 +194,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 			continue
 		}
 		s.Spans[at].Times.merge(&from.Times)
+		s.Spans[at].Path = mergePaths(s.Spans[at].Path, from.Path)
 	}
 	for _, note := range b.Notes {
 		if !slices.Contains(s.Notes, note) {

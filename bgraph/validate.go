@@ -184,7 +184,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 		n.Wait.check("wait"),
 		n.Ready.check("ready"),
 		checkNumber("oldest", n.Oldest),
-		n.checkWakers(),
+		checkWakers("wakers", n.Wakers),
 	)
 	if err == nil && n.Key == 0 {
 		err = errors.New("no node has the key 0")
@@ -270,6 +270,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 		e.Heap.check("heap"),
 		checkLength("changes", len(e.Changes), len(s.Resources)),
 		e.Parts.check(),
+		checkWakers("functions", e.Functions),
 	)
 	for i := range e.Changes {
 		err = first(err, e.Changes[i].check("changes"))

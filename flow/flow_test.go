@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -34,9 +35,7 @@ func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 		HoldLimit: -1,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }); err != nil {
 		t.Error(err)
 	}
@@ -44,9 +43,7 @@ func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 
 func start(t *testing.T, g *flow.Graph) {
 	t.Helper()
-	if err := g.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Start())
 }
 
 func stop(t *testing.T, g *flow.Graph) {
@@ -469,9 +466,7 @@ func TestMistakesInAGraphAreNamed(t *testing.T) {
 
 func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	var text strings.Builder
 	if err := rt.Go(func() {

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func headerOf(answer, name string) string {
@@ -42,16 +44,10 @@ func squeeze(name string, count *atomic.Int32) Coding {
 // writeFile makes a file that was last changed an hour ago, as far as can be told.
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testenv.Must(t, os.WriteFile(path, []byte(content), 0o644))
 	then := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(path, then, then); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chtimes(path, then, then))
 }
 
 func TestAcceptedCodings(t *testing.T) {
@@ -192,9 +188,7 @@ func TestPrecompressedChanges(t *testing.T) {
 	expect("it is new", "again")
 	os.Remove(gz)
 	expect("it is gone", "plain")
-	if err := os.Symlink("/etc/passwd", gz); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Symlink("/etc/passwd", gz))
 	expect("a link that leads out", "plain")
 	checkCache(t, f)
 }
@@ -319,9 +313,7 @@ func TestGzipClient(t *testing.T) {
 		defer client.CloseIdleConnections()
 		for range 3 {
 			resp, err := client.Get("http://" + sv.addr + "/a.html")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || string(body) != content || !resp.Uncompressed {

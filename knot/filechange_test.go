@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,9 +33,7 @@ var keepings = []struct {
 func rename(t testing.TB, path, content string) {
 	t.Helper()
 	fresh := path + ".new"
-	if err := errors.Join(os.WriteFile(fresh, []byte(content), 0o644), os.Rename(fresh, path)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, errors.Join(os.WriteFile(fresh, []byte(content), 0o644), os.Rename(fresh, path)))
 }
 
 // aged sets a file's times back, so that the next change shows in them; without this
@@ -42,9 +41,7 @@ func rename(t testing.TB, path, content string) {
 func aged(t testing.TB, path string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chtimes(path, old, old))
 }
 
 // changes are what can happen to a file between two requests; want is the answer to the
@@ -60,39 +57,25 @@ var changes = []struct {
 		aged(t, path)
 	}},
 	{"rewritten in place", strings.Repeat("NEW ", 100), func(t testing.TB, path string) {
-		if err := os.WriteFile(path, []byte(strings.Repeat("NEW ", 100)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(path, []byte(strings.Repeat("NEW ", 100)), 0o644))
 	}},
 	{"truncated", "old ", func(t testing.TB, path string) {
-		if err := os.Truncate(path, 4); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Truncate(path, 4))
 	}},
 	{"deleted", "404", func(t testing.TB, path string) {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Remove(path))
 	}},
 	{"replaced by a folder", "301", func(t testing.TB, path string) {
-		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o755)))
 	}},
 	{"replaced by a link that leads out", "403", func(t testing.TB, path string) {
-		if err := errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)))
 	}},
 	{"forbidden", "403", func(t testing.TB, path string) {
-		if err := os.Chmod(path, 0); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(path, 0))
 	}},
 	{"in a folder that is forbidden", "403", func(t testing.TB, path string) {
-		if err := os.Chmod(filepath.Dir(path), 0); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(filepath.Dir(path), 0))
 	}},
 }
 
@@ -110,12 +93,10 @@ func asNobody(t *testing.T, fn func()) {
 	fn()
 }
 
-// openTop makes a folder for all users with one file in a folder below it.
+// changing makes a folder for all users with one file in a folder below it.
 func changing(t *testing.T) (root, path string) {
 	root, err := os.MkdirTemp("", "knot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	path = filepath.Join(root, "d", "f")
 	if err := errors.Join(os.Chmod(root, 0o755), os.Mkdir(filepath.Dir(path), 0o755),
@@ -177,9 +158,7 @@ func TestYoungFileIsReadAgain(t *testing.T) {
 	}
 	aged(t, path) // changes ctime, but not the times that are compared for age
 	e, err := loadOnce(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if !e.young {
 		t.Error("its time of change is not looked at")
 	}
@@ -206,17 +185,13 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 			t.Run(kept.name+"/"+change, func(t *testing.T) {
 				everyMode(t, func(t *testing.T, start func(*Server) *served) {
 					path := filepath.Join(t.TempDir(), "f")
-					if err := os.WriteFile(path, old, 0o644); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, os.WriteFile(path, old, 0o644))
 					f := openWith(t, filepath.Dir(path), kept.config)
 					sv := start(&Server{Handler: f.Serve})
 					p := sv.dial()
 					p.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n")
 					resp, err := http.ReadResponse(p.r, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					// The server is stuck in the middle: nobody has read the body.
 					switch change {
 					case "replaced":

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/net/http2"
 )
 
@@ -100,9 +101,7 @@ func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 						}
 					}
 					r, err := http.NewRequest(method, url+target, body)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					r.Host = "h"
 					r.Header.Set("X-Own", "y")
 					resp, err := client.Do(r)
@@ -146,9 +145,7 @@ func TestHTTP2Files(t *testing.T) {
 					r.Header.Set("Range", part)
 				}
 				resp, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if err != nil || !bytes.Equal(body, want) || resp.ContentLength != int64(len(want)) {
@@ -204,18 +201,14 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 			r, _ := http.NewRequest("POST", url+"/", in)
 			go out.Write([]byte("a"))
 			resp, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			one := make([]byte, 1)
 			for _, next := range "bcde" {
 				if _, err := io.ReadFull(resp.Body, one); err != nil {
 					t.Fatal(err)
 				}
 				other, err := client.Post(url+"/", "text/plain", strings.NewReader("other"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if body, _ := io.ReadAll(other.Body); string(body) != "other" {
 					t.Errorf("%q", body)
 				}
@@ -234,9 +227,7 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				r, _ := http.NewRequestWithContext(ctx, "GET", url+"/cancel", nil)
 				resp, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				cancel()
 				resp.Body.Close()
 				if err := <-cancelled; err != context.Canceled {
@@ -312,9 +303,7 @@ func TestHTTP2OnlyWhereItIsWanted(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.client(), ForceAttemptHTTP2: true}}
 		defer client.CloseIdleConnections()
 		resp, err := client.Get("https://" + sv.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		resp.Body.Close()
 		if resp.ProtoMajor != 1 {
 			t.Error(resp.Proto)

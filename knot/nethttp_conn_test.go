@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestAdaptedProxyTearsWhatIsTorn: a client must not take for complete what a backend
@@ -47,9 +49,7 @@ func TestAdaptedProxyTearsWhatIsTorn(t *testing.T) {
 		for _, path := range []string{"/chunked", "/length"} {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 			resp, err := client.Get("http://" + sv.addr + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != io.ErrUnexpectedEOF || len(body) == 0 {
@@ -193,9 +193,7 @@ func TestAdaptedFullDuplex(t *testing.T) {
 			p := sv.dial()
 			p.send("POST / HTTP/1.1\r\nHost: h\r\n" + framing + "x")
 			resp, err := http.ReadResponse(p.r, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if resp.Close {
 				t.Error("the response says Connection: close")
 			}
@@ -338,9 +336,7 @@ func TestAdaptedFormsAreRemoved(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{MaxBody: 64 << 20, Handler: AdaptHTTP(promiseMux())})
 		resp, err := http.Post("http://"+sv.addr+"/form", parts.FormDataContentType(), bytes.NewReader(form.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		name, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		http.DefaultClient.CloseIdleConnections()

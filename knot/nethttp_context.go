@@ -24,7 +24,7 @@ type requestContext struct {
 	watched bool           // somebody has asked; guarded by mu
 	alone   bool           // only the handler's return ends it: the connection is hijacked; guarded by mu
 	untie   [2]func() bool // part it from server and task; guarded by mu
-	peer    *peerWatch     // guarded by mu
+	peer    *peerWatch     // guarded by mu; a late call of gone may hold it
 }
 
 type contextHook struct{ fn func() }
@@ -111,7 +111,8 @@ func (c *requestContext) watch() {
 // watchPeer needs mu.
 func (c *requestContext) watchPeer() {
 	if c.peer == nil {
-		c.peer = watchPeer(c.e.nc, c.e.peerGone)
+		c.peer = &peerWatch{}
+		c.peer.start(c.e.nc, c.e.peerGone)
 	}
 }
 
@@ -159,7 +160,8 @@ func (c *requestContext) part() {
 // A peerWatch finds out that the other side of a connection has closed it: it is told, by a poller that
 // can, or looks now and then.
 type peerWatch struct {
-	told    hangups // fixed; nil: it has to look
+	told    hangups // nil: it has to look
+	gone    func()
 	mu      sync.Mutex
 	timer   *time.Timer   // guarded by mu
 	next    time.Duration // guarded by mu
@@ -174,24 +176,26 @@ const (
 )
 
 // hangups is what a *netpoll.Conn has.
-type hangups interface{ OnHangup(fn func()) bool }
+type hangups interface{ OnHangup(fn *func()) bool }
 
-// watchPeer calls gone when the client has closed nc, or its sending side: on any goroutine, but not on
-// the caller's.
-func watchPeer(nc net.Conn, gone func()) *peerWatch {
+// start begins to look, and calls gone when the client has closed nc, or its sending side: on any goroutine,
+// but not on the caller's. w is new, or stop has returned true.
+func (w *peerWatch) start(nc net.Conn, gone func()) {
 	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
 		nc = secure.NetConn()
 	}
-	if told, ok := nc.(hangups); ok && told.OnHangup(gone) {
-		return &peerWatch{told: told}
+	w.told, w.gone = nil, gone
+	if told, ok := nc.(hangups); ok && told.OnHangup(&w.gone) {
+		w.told = told
+		return
 	}
-	w := &peerWatch{next: firstLook}
 	closed := peerCheck(nc)
-	if closed == nil {
-		return w
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.timer, w.next, w.stopped = nil, firstLook, false
+	if closed == nil {
+		return
+	}
 	w.timer = time.AfterFunc(w.next, func() {
 		switch gonePeer, err := closed(); {
 		case err != nil:
@@ -207,21 +211,17 @@ func watchPeer(nc net.Conn, gone func()) *peerWatch {
 			w.timer.Reset(w.next)
 		}
 	})
-	return w
 }
 
-// stop ends it. A call of gone may still be under way.
-func (w *peerWatch) stop() {
+// stop ends it. It reports whether gone has not been called and won't be; a call may still be under way else.
+func (w *peerWatch) stop() bool {
 	if w.told != nil {
-		w.told.OnHangup(nil)
-		return
+		return w.told.OnHangup(nil)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+	return w.timer == nil || w.timer.Stop()
 }
 
 // peerCheck returns a function that tells whether the client has closed the connection,

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -33,9 +34,7 @@ func (c sendCounter) SendFile(head []byte, fd int, off, n int64, pages netpoll.P
 func TestAdaptedCopies(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, content, 0o600))
 	size := len(content)
 	open := func() *os.File {
 		f, err := os.Open(name)
@@ -142,13 +141,9 @@ func TestAdaptedCopies(t *testing.T) {
 				method, body = "POST", bytes.NewReader(content)
 			}
 			r, err := http.NewRequestWithContext(context.Background(), method, "http://"+sv.addr+"/"+strings.ReplaceAll(c.name, " ", "-"), body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || string(got) != c.want {
@@ -201,9 +196,7 @@ func TestServeFunction(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ln, http.NotFoundHandler()) }()
 	resp, err := http.Get("http://" + ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != 404 {
 		t.Errorf("status %d", resp.StatusCode)

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -104,9 +106,7 @@ func TestAdaptedAnswersLikeNetHTTP(t *testing.T) {
 func answer(t *testing.T, addr, request, method string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(nc, request)
@@ -141,9 +141,7 @@ func TestAdaptedStreamsBothWays(t *testing.T) {
 		in, out := io.Pipe()
 		go fmt.Fprintln(out, "one")
 		resp, err := http.Post("http://"+sv.addr, "text/plain", in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer resp.Body.Close()
 		lines := bufio.NewReader(resp.Body)
 		for _, word := range []string{"one", "two", "three"} {
@@ -443,6 +441,11 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &s); err != nil || len(s.Loops) == 0 {
 			t.Errorf("graph: status %d, %v, %d loops", resp.StatusCode, err, len(s.Loops))
 		}
+		// The handlers did not wait, and are told apart by their patterns.
+		i := slices.IndexFunc(s.Nodes, func(n bgraph.Node) bool { return n.Label == "/debug/pprof/" })
+		if i < 0 || s.Nodes[i].Arrivals != 1 || s.Nodes[i].Departures != 1 || s.Nodes[i].Reason != "mark" {
+			t.Errorf("the pattern of the first request is not in the graph: %.2000s", body)
+		}
 	})
 }
 
@@ -450,14 +453,10 @@ func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	began, ended := make(chan bool), make(chan error)
 	s := &Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began <- r.TLS != nil && r.TLS.HandshakeComplete
@@ -469,9 +468,7 @@ func TestAdaptedOverTLS(t *testing.T) {
 		served <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	})
 	nc, err := tls.Dial("tcp", inner.Addr().String(), &tls.Config{RootCAs: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	if !<-began {
 		t.Error("the handler does not know of TLS")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -58,9 +59,7 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 	t.Helper()
 	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
 	rt, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	up := make(chan string, 1)
 	s.Addr = "127.0.0.1:0"
 	s.Listening = func(a net.Addr) { up <- a.String() }
@@ -94,16 +93,12 @@ func TestConnectionsStartNoTask(t *testing.T) {
 	const n = 20
 	for range n {
 		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer nc.Close()
 	}
 	// They are accepted in turn: when this one is served, all have been.
 	resp, err := http.Get("http://" + addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if ended := e.n.Load(); s.Conns() < n || ended > 2 {
@@ -117,9 +112,7 @@ func TestRefusedRequests(t *testing.T) {
 	d := &doorman{room: 1}
 	addr := guarded(t, d, &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }})
 	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	in := bufio.NewReader(nc)
 	waits := map[string]bool{}
@@ -131,9 +124,7 @@ func TestRefusedRequests(t *testing.T) {
 		d.closed.Store(want == 503)
 		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		resp.Body.Close()
 		after := resp.Header.Get("Retry-After")
 		if resp.StatusCode != want || resp.Close || (want == 503) != (after != "") {
@@ -160,25 +151,19 @@ func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 	})
 	ask := func() (net.Conn, *bufio.Reader) {
 		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		return nc, bufio.NewReader(nc)
 	}
 	first, firstIn := ask()
 	defer first.Close()
 	idle, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer idle.Close()
 	for range 3 {
 		nc, in := ask()
 		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if resp.StatusCode != 503 {
 			t.Errorf("status %d, want 503", resp.StatusCode)
 		}
@@ -208,17 +193,13 @@ func TestRequestsWaitForRoom(t *testing.T) {
 		},
 	})
 	slow, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer slow.Close()
 	fmt.Fprint(slow, "GET / HTTP/1.1\r\nHo")
 	var conns []net.Conn
 	for i := range 50 {
 		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer nc.Close()
 		path := "/"
 		if i%5 == 0 {
@@ -229,9 +210,7 @@ func TestRequestsWaitForRoom(t *testing.T) {
 	}
 	for i, nc := range conns {
 		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		resp.Body.Close()
 		if want := 200 + 300*(max(0, 1-i%5)); resp.StatusCode != want {
 			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
@@ -239,8 +218,6 @@ func TestRequestsWaitForRoom(t *testing.T) {
 	}
 	fmt.Fprint(slow, "st: h\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	resp.Body.Close()
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // parts reads an answer with several ranges; its length must be the declared one.
@@ -41,9 +43,7 @@ func parts(t *testing.T, answer, content string) (ranges []byteRange) {
 		if err == io.EOF {
 			return ranges
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		var one byteRange
 		var size int
 		if _, err := fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.from, &one.to, &size); err != nil {
@@ -62,9 +62,7 @@ func parts(t *testing.T, answer, content string) (ranges []byteRange) {
 func TestSeveralRanges(t *testing.T) {
 	root := t.TempDir()
 	content := string(contentOf(3, 300_000))
-	if err := os.WriteFile(filepath.Join(root, "f"), []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), []byte(content), 0o644))
 	for name, config := range map[string]FilesConfig{"memory": {CacheFileMax: 1 << 20}, "open": {CacheFileMax: -1}, "none": {CacheBytes: -1, OpenFiles: -1}} {
 		t.Run(name, func(t *testing.T) {
 			f := openWith(t, root, config)
@@ -106,9 +104,7 @@ func TestSeveralRanges(t *testing.T) {
 func TestSeveralRangesOverSendfile(t *testing.T) {
 	root := t.TempDir()
 	content := contentOf(4, 2_000_000)
-	if err := os.WriteFile(filepath.Join(root, "f"), content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), content, 0o644))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: openWith(t, root, FilesConfig{}).Serve})
 		p := sv.dial()
@@ -120,9 +116,7 @@ func TestSeveralRangesOverSendfile(t *testing.T) {
 			r := multipart.NewReader(strings.NewReader(body), params["boundary"])
 			for _, want := range [][]byte{content[10:700_001], content[800_000:800_010], content[1_500_000:]} {
 				part, err := r.NextPart()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if got, err := io.ReadAll(part); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("%d bytes, %v; want %d", len(got), err, len(want))
 				}
@@ -186,9 +180,7 @@ func TestIfRangeWithAFreshDate(t *testing.T) {
 	root := layFiles(t, 1, func(int) int { return 100 })
 	f := openWith(t, root, FilesConfig{})
 	ask := func(at time.Time) string {
-		if err := os.Chtimes(filepath.Join(root, "f0"), at, at); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chtimes(filepath.Join(root, "f0"), at, at))
 		f.caches.empty()
 		return statusOf(askFile(f, "/f0", "Range: bytes=0-1\r\nIf-Range: "+at.UTC().Format(http.TimeFormat)+"\r\n"))
 	}
@@ -205,14 +197,10 @@ func TestCurlResumes(t *testing.T) {
 	}
 	root := t.TempDir()
 	content := contentOf(5, 500_000)
-	if err := os.WriteFile(filepath.Join(root, "f"), content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), content, 0o644))
 	sv := startServer(t, &Server{Handler: openWith(t, root, FilesConfig{}).Serve}, 1)
 	got := filepath.Join(t.TempDir(), "got")
-	if err := os.WriteFile(got, content[:123_456], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(got, content[:123_456], 0o644))
 	if out, err := exec.Command(curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f").CombinedOutput(); err != nil {
 		t.Fatalf("%v, %s", err, out)
 	}

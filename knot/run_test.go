@@ -13,6 +13,7 @@ import (
 	"errors"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -40,9 +41,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		ended <- capriccio.Run(ctx, s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(2))
 	}()
 	resp, err := http.Get("http://" + <-addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if string(body) != "in time" {
@@ -57,9 +56,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 func TestRunReportsAddressInUse(t *testing.T) {
 	checkLeaks(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	s := &Server{Addr: ln.Addr().String()}
 	err = capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(1))

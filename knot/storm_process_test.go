@@ -21,18 +21,15 @@ import (
 	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func stormSite(t *testing.T) string {
 	root := t.TempDir()
 	for name, content := range map[string][]byte{"small": []byte(stormSmall), "large": make([]byte, stormLarge), "huge": nil} {
-		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(root, name), content, 0o644))
 	}
-	if err := os.Truncate(filepath.Join(root, "huge"), stormHuge); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Truncate(filepath.Join(root, "huge"), stormHuge))
 	return root
 }
 
@@ -64,9 +61,7 @@ func startKnot(t *testing.T, program, root string, files int, args []string) *kn
 	k.cmd.Env = append(os.Environ(), capriccio.EnvOverload+"=wait")
 	r, w := io.Pipe()
 	k.cmd.Stdout, k.cmd.Stderr = w, k.stderr
-	if err := k.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, k.cmd.Start())
 	go func() {
 		err := k.cmd.Wait()
 		w.Close()
@@ -80,9 +75,7 @@ func startKnot(t *testing.T, program, root string, files int, args []string) *kn
 		t.Fatalf("knot says %q, %v\n%s", line, err, k.stderr)
 	}
 	k.addr, err = net.ResolveTCPAddr("tcp", host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return k
 }
 

@@ -456,13 +456,16 @@ func stormOfDescriptors(t *testing.T, start func(*testing.T, int, ...string) *kn
 // all of the time on one core, half of it if the machine is busy.
 func (k *knotProcess) mustRest() {
 	k.t.Helper()
-	cpu, begin := k.cpu(), time.Now()
-	k.await("a second", func() bool { return time.Since(begin) >= time.Second })
-	used, passed := k.cpu()-cpu, time.Since(begin)
-	k.t.Logf("%v of %v used", used, passed)
-	if used > passed/4 {
-		k.t.Errorf("used %v of %v while there was nothing to do", used, passed)
+	for range 10 { // on a slow machine it may still be at what there was to do
+		cpu, begin := k.cpu(), time.Now()
+		k.await("a second", func() bool { return time.Since(begin) >= time.Second })
+		used, passed := k.cpu()-cpu, time.Since(begin)
+		k.t.Logf("%v of %v used", used, passed)
+		if used <= passed/4 {
+			return
+		}
 	}
+	k.t.Error("it is busy while there is nothing to do")
 }
 
 // insist asks, first on nc, until it is served: one that is turned away, or

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // pipeServer serves one end of a pipe on a fake clock.
@@ -97,9 +99,7 @@ func TestHeadTimeout(t *testing.T) {
 			}
 		}()
 		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if resp.StatusCode != 408 || !resp.Close {
 			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
 		}
@@ -126,9 +126,7 @@ func TestBodyTimeout(t *testing.T) {
 			}
 		}()
 		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if resp.StatusCode != 408 || !resp.Close {
 			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
 		}
@@ -215,9 +213,7 @@ func TestSlowReader(t *testing.T) {
 		p.nc.SetReadBuffer(64 << 10)
 		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, err := http.ReadResponse(p.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		var got []byte
 		piece := make([]byte, 3000)
 		for {
@@ -226,9 +222,7 @@ func TestSlowReader(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 		}
 		if !bytes.Equal(got, payload) {
 			t.Errorf("%d bytes differ from the %d sent", len(got), len(payload))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -24,14 +25,10 @@ func TestOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
 	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := &Server{Handler: func(x *Ctx) error {
 		if task.Current() == nil {
 			return Status(500)
@@ -46,9 +43,7 @@ func TestOverTLS(t *testing.T) {
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	for range 3 {
 		resp, err := client.Get("https://" + inner.Addr().String() + "/large")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if n, err := io.Copy(io.Discard, resp.Body); n != 1<<20 || err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
@@ -64,22 +59,16 @@ func TestOverTLS(t *testing.T) {
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{{127, 0, 0, 1}}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pool
@@ -93,13 +82,9 @@ func TestFilesOverTLS(t *testing.T) {
 	for _, kept := range keepings {
 		f := openWith(t, root, kept.config)
 		rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		s := &Server{Handler: f.Serve}
 		ended := make(chan error, 1)
 		rt.Go(func() {
@@ -109,9 +94,7 @@ func TestFilesOverTLS(t *testing.T) {
 		client := &http.Client{Transport: transport, Timeout: time.Minute}
 		for i, want := range []int{1000, size, 1000, size} {
 			resp, err := client.Get(fmt.Sprintf("https://%s/f%d", inner.Addr(), i%2))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if got, err := io.ReadAll(resp.Body); err != nil || string(got) != string(contentOf(i%2, want)) {
 				t.Errorf("%s: %d bytes, %v", kept.name, len(got), err)
 			}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestCertificatesByName: exact names go before those for all below a domain, and the first
@@ -18,9 +20,7 @@ func TestCertificatesByName(t *testing.T) {
 	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{
 		ca.files(t, dir, "first.test"), ca.files(t, dir, "star", "*.a.test"), ca.files(t, dir, "x.a.test"),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: k.Config(), Handler: echoHandler})
 		for name, want := range map[string]string{
@@ -47,9 +47,7 @@ func TestCertificatesReload(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
 	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	sv := startServer(t, &Server{TLS: k.Config(), Handler: echoHandler}, 1)
 	tickets := ca.client()
 	tickets.ClientSessionCache = tls.NewLRUClientSessionCache(4)
@@ -102,9 +100,7 @@ func TestCertificatesWatch(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
 	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	told := make(chan error)
 	ended := make(chan bool)
@@ -135,16 +131,12 @@ func TestClientCertificates(t *testing.T) {
 	certOf := func(ca *testCA) tls.Certificate {
 		cert, key := ca.pem(t, "client")
 		c, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return c
 	}
 	for _, optional := range []bool{false, true} {
 		k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}, ClientCA: authority, ClientOptional: optional})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sv := startServer(t, &Server{TLS: k.Config(), Handler: func(x *Ctx) error {
 			name := "nobody"
 			if certs := x.TLS().PeerCertificates; len(certs) > 0 {

@@ -25,6 +25,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -39,18 +40,14 @@ type testCA struct {
 func newTestCA(t *testing.T) *testCA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ca := &testCA{key: key, pool: x509.NewCertPool(), next: 2}
 	if ca.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
@@ -63,9 +60,7 @@ func newTestCA(t *testing.T) *testCA {
 func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ca.next++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(ca.next), Subject: pkix.Name{CommonName: names[0]},
@@ -74,13 +69,9 @@ func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
@@ -91,18 +82,14 @@ func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePa
 	p := CertificatePair{filepath.Join(dir, names[0]+".crt"), filepath.Join(dir, names[0]+".key")}
 	cert, key := ca.pem(t, names...)
 	for name, content := range map[string][]byte{p.Cert: cert, p.Key: key} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(name, content, 0o600))
 	}
 	return p
 }
 
 func (ca *testCA) config(t *testing.T) *tls.Config {
 	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return k.Config()
 }
 
@@ -123,9 +110,7 @@ func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
 func wantBody(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
 	resp, err := http.ReadResponse(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != want {
 		t.Fatalf("%d bytes of body (%.60q), %v; want %.60q", len(body), body, err, want)
@@ -180,17 +165,13 @@ func TestTLSRequestBehindTheHandshake(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
 		raw, err := net.Dial("tcp", sv.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		raw.SetDeadline(time.Now().Add(time.Minute))
 		gather := &gatheringConn{Conn: raw}
 		nc := tls.Client(gather, ca.client())
 		defer nc.Close()
 		gather.hold = 1 // after the hello
-		if err := nc.Handshake(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, nc.Handshake())
 		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		gather.flush()
 		r := bufio.NewReader(nc)
@@ -231,14 +212,10 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	checkLeaks(t)
 	ca := newTestCA(t)
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := &Server{TLS: ca.config(t), Handler: echoHandler}
 	ended := make(chan error, 1)
 	rt.Go(func() { ended <- s.Serve(ln) })
@@ -442,9 +419,7 @@ func TestRecordsOneByOne(t *testing.T) {
 			for _, size := range sizes {
 				for end += recordHeader + size; len(got) < end; {
 					n, err := c.Read(buf)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					if got = append(got, buf[:n]...); len(got) > end {
 						t.Fatalf("pieces of %d: %d bytes, over the end of a record at %d", piece, len(got), end)
 					}

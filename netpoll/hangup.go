@@ -8,22 +8,22 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// OnHangup has fn called once, when the peer has closed the connection or ended its side, though
+// OnHangup has *fn called once, when the peer has closed the connection or ended its side, though
 // nobody reads and bytes before that may be unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
 // called on another goroutine than the caller's, maybe that of the loop itself: it must neither park nor
-// block. nil takes back what was registered; a call that has begun then may still be under way.
+// block. It reports whether it will be told: only with the epoll poller it is.
 //
-// It reports whether it will be told: only with the epoll poller it is. It never parks.
-func (c *Conn) OnHangup(fn func()) bool {
+// nil takes back what was registered, and reports whether it has: if not, the call has begun, or is over. It
+// never parks.
+func (c *Conn) OnHangup(fn *func()) bool {
 	d := &c.d
 	if fn == nil {
-		d.hangup.Store(nil)
-		return true
+		return d.hangup.Swap(nil) != nil
 	}
 	if _, ok := d.poller.(*epoll); !ok || kernel.Net != nil {
 		return false
 	}
-	d.hangup.Store(&fn)
+	d.hangup.Store(fn)
 	if d.flags.Load()&flagHangup != 0 {
 		d.loop.Post(d.tellHangup)
 	}

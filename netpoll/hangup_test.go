@@ -17,13 +17,19 @@ func TestOnHangup(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			c, s := connPair(t, network)
 			told := make(chan string, 10)
-			if !s.OnHangup(func() { told <- "first" }) {
+			on := func(which string) bool {
+				fn := func() { told <- which }
+				return s.OnHangup(&fn)
+			}
+			if !on("first") {
 				return // this poller does not tell
 			}
 			_, err := c.Write([]byte("bytes that nobody reads"))
 			must(t, err)
-			s.OnHangup(nil)
-			s.OnHangup(func() { told <- "second" })
+			if !s.OnHangup(nil) || s.OnHangup(nil) {
+				t.Error("what was registered is taken back once")
+			}
+			on("second")
 			must(t, c.CloseWrite())
 			for _, want := range []string{"second", "late"} {
 				var got string
@@ -36,8 +42,11 @@ func TestOnHangup(t *testing.T) {
 				if got != want || len(told) > 0 {
 					t.Errorf("%s: told %q, want %q, and %d more", network, got, want, len(told))
 				}
+				if s.OnHangup(nil) {
+					t.Error("what was called is taken back")
+				}
 				if want == "second" {
-					s.OnHangup(func() { told <- "late" })
+					on("late")
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,11 +30,17 @@ type Pool struct {
 	IdleTimeout time.Duration
 
 	mu     sync.Mutex
-	units  *engine.Semaphore           // guarded by mu, fixed by the first Get; nil: no limit
-	idle   map[*engine.Loop][]idleConn // guarded by mu: the last used at the end
-	out    map[net.Conn]bool           // guarded by mu: in use
-	open   int                         // guarded by mu: at rest, in use, and being dialled
-	closed bool                        // guarded by mu
+	units  *engine.Semaphore     // guarded by mu, fixed by the first Get; nil: no limit
+	idle   []*restingConns       // guarded by mu: of each loop that has had some
+	out    map[net.Conn]struct{} // guarded by mu: in use, those that are not of this package
+	open   int                   // guarded by mu: at rest, in use, and being dialled
+	closed bool                  // guarded by mu
+}
+
+// restingConns are the connections of a loop that are at rest, the last used at the end.
+type restingConns struct {
+	at    *engine.Loop
+	conns []idleConn
 }
 
 type idleConn struct {
@@ -56,8 +63,10 @@ const (
 func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
 	units := p.limit()
 	if units != nil {
-		if err := units.AcquireContext(ctx, 1); err != nil {
-			return nil, err
+		if ctx.Err() != nil || !units.TryAcquire(1) {
+			if err := units.AcquireContext(ctx, 1); err != nil {
+				return nil, err
+			}
 		}
 	}
 	c, err := p.get(ctx)
@@ -73,10 +82,50 @@ func (p *Pool) limit() *engine.Semaphore {
 	if p.units == nil && p.MaxConns > 0 {
 		p.units = engine.NewSemaphore(int64(p.MaxConns))
 	}
-	if p.idle == nil {
-		p.idle, p.out = make(map[*engine.Loop][]idleConn), make(map[net.Conn]bool)
-	}
 	return p.units
+}
+
+// of returns the connections at rest of loop l. Caller holds mu.
+func (p *Pool) of(l *engine.Loop) *restingConns {
+	for _, r := range p.idle {
+		if r.at == l {
+			return r
+		}
+	}
+	r := &restingConns{at: l}
+	p.idle = append(p.idle, r)
+	return r
+}
+
+// lend notes that c is in use. Caller holds mu.
+func (p *Pool) lend(c net.Conn) {
+	if own := lentConn(c); own != nil {
+		own.d.flags.Or(flagLent)
+		return
+	}
+	if p.out == nil {
+		p.out = make(map[net.Conn]struct{})
+	}
+	p.out[c] = struct{}{}
+}
+
+// takeBack ends what lend has begun, and reports whether that was so. Caller holds mu.
+func (p *Pool) takeBack(c net.Conn) bool {
+	if own := lentConn(c); own != nil {
+		return own.d.flags.And(^uint32(flagLent))&flagLent != 0
+	}
+	_, ok := p.out[c]
+	delete(p.out, c)
+	return ok
+}
+
+// lentConn is the Conn of this package below c; nil if there is none.
+func lentConn(c net.Conn) *Conn {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok { // as a tls.Conn
+		c = outer.NetConn()
+	}
+	own, _ := c.(*Conn)
+	return own
 }
 
 func (p *Pool) get(ctx context.Context) (net.Conn, error) {
@@ -94,7 +143,7 @@ func (p *Pool) get(ctx context.Context) (net.Conn, error) {
 	case err != nil || closed:
 		p.open--
 	default:
-		p.out[c] = true
+		p.lend(c)
 	}
 	p.mu.Unlock()
 	if err == nil && closed {
@@ -111,46 +160,46 @@ func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
 	if p.closed {
 		return nil, nil, ErrPoolClosed
 	}
-	for at := range p.idle {
-		old = append(old, p.expired(at)...)
+	now := time.Now()
+	for _, r := range p.idle {
+		old = append(old, p.expired(r, now)...)
 	}
-	from, full := l, p.MaxConns > 0 && p.open >= p.MaxConns
-	if len(p.idle[from]) == 0 && (l == nil || full) { // if full, there is one: fewer than MaxConns are in use
-		for at, list := range p.idle {
-			if len(list) > 0 {
-				from = at
+	from, full := p.of(l), p.MaxConns > 0 && p.open >= p.MaxConns
+	if len(from.conns) == 0 && (l == nil || full) { // if full, there is one: fewer than MaxConns are in use
+		for _, r := range p.idle {
+			if len(r.conns) > 0 {
+				from = r
 				break
 			}
 		}
 	}
-	list := p.idle[from]
-	if len(list) == 0 {
+	last := len(from.conns) - 1
+	if last < 0 {
 		p.open++
 		return nil, old, nil
 	}
-	last := len(list) - 1
-	c = list[last].c
-	list[last] = idleConn{}
-	p.idle[from] = list[:last]
-	p.out[c] = true
+	c = from.conns[last].c
+	from.conns[last] = idleConn{}
+	from.conns = from.conns[:last]
+	p.lend(c)
 	return c, old, nil
 }
 
 // expired takes out the connections of a loop that have rested for too long. Caller holds mu.
-func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
+func (p *Pool) expired(r *restingConns, now time.Time) (old []idleConn) {
 	timeout := p.IdleTimeout
 	if timeout == 0 {
 		timeout = defaultIdleTimeout
 	}
-	list, n := p.idle[at], 0
-	for timeout > 0 && n < len(list) && time.Since(list[n].since) > timeout {
+	list, n := r.conns, 0
+	for timeout > 0 && n < len(list) && now.Sub(list[n].since) > timeout {
 		n++
 	}
 	if n == 0 {
 		return nil
 	}
 	old = append(old, list[:n]...)
-	p.idle[at] = append(list[:0], list[n:]...)
+	r.conns = slices.Delete(list, 0, n)
 	p.open -= n
 	return old
 }
@@ -159,11 +208,7 @@ func (p *Pool) expired(at *engine.Loop) (old []idleConn) {
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
-	below := c
-	if outer, ok := c.(interface{ NetConn() net.Conn }); ok { // as a tls.Conn
-		below = outer.NetConn()
-	}
-	if own, ok := below.(interface{ home() *engine.Loop }); ok {
+	if own := lentConn(c); own != nil {
 		at = own.home()
 	}
 	maxIdle := p.MaxIdle
@@ -171,16 +216,16 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		maxIdle = defaultMaxIdle
 	}
 	p.mu.Lock()
-	if !p.out[c] {
+	if !p.takeBack(c) {
 		p.mu.Unlock()
 		panic("netpoll: Pool.Put of a connection that is not out: it was put back before, or comes from elsewhere")
 	}
-	delete(p.out, c)
-	drop := broken || p.closed || len(p.idle[at]) >= maxIdle
+	rest := p.of(at)
+	drop := broken || p.closed || len(rest.conns) >= maxIdle
 	if drop {
 		p.open--
 	} else {
-		p.idle[at] = append(p.idle[at], idleConn{c, time.Now()})
+		rest.conns = append(rest.conns, idleConn{c, time.Now()})
 	}
 	units := p.units
 	p.mu.Unlock()
@@ -198,10 +243,10 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	idle := p.idle
-	p.idle = make(map[*engine.Loop][]idleConn)
+	p.idle = nil
 	p.mu.Unlock()
-	for _, list := range idle {
-		for _, o := range list {
+	for _, r := range idle {
+		for _, o := range r.conns {
 			o.c.Close()
 		}
 	}

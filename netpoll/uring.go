@@ -81,7 +81,7 @@ func NewUring(o UringOptions) (engine.Poller, error) {
 		return nil, err
 	}
 	p := &uringPoller{capped: can.capped}
-	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.ThreadLocked}); err != nil {
+	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.ThreadLocked, Cooperative: !o.ThreadLocked}); err != nil {
 		return nil, err
 	}
 	if err := p.buffers.open(p.driver, o.Buffers, o.BufferSize); err != nil {

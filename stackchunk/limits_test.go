@@ -8,6 +8,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -351,13 +352,9 @@ func TestSitesCount(t *testing.T) {
 func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
 	t.Helper()
 	b, err := json.Marshal(stackchunk.ReadStats())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var s stackchunk.Stats
-	if err := json.Unmarshal(b, &s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(b, &s))
 	for _, site := range s.Sites {
 		if site.Name == name {
 			return site

@@ -57,7 +57,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 		if err := rt.Close(); err != nil {
 			t.Error(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
 				t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])

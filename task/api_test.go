@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -28,9 +29,7 @@ func newRuntime(t *testing.T, loops int) *task.Runtime {
 		Clock:     clock,
 		HoldLimit: -1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { rt.Close() })
 	return (*task.Runtime)(rt)
 }
@@ -50,9 +49,7 @@ func TestThePackageIsOnePage(t *testing.T) {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		files = append(files, f)
 		for name := range f.Scope.Objects {
 			if ast.IsExported(name) {
@@ -64,9 +61,7 @@ func TestThePackageIsOnePage(t *testing.T) {
 		t.Errorf("%d top-level identifiers, want %d at most: what programs do not call belongs in internal/engine", n, most)
 	}
 	page, err := doc.NewFromFiles(fset, files, "github.com/capriccio-go/capriccio/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, typ := range page.Types {
 		for _, m := range typ.Methods {
 			if m.Doc == "" {
@@ -82,9 +77,7 @@ func TestOnLoop(t *testing.T) {
 		loop := -1
 		o := task.Options{OnLoop: func(loops int) int { return key % loops }}
 		k, err := rt.Spawn(o, func() { loop = engine.CurrentLoop().Index() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if err := k.Join(); err != nil || loop != key%3 {
 			t.Errorf("key %d ran on loop %d: %v", key, loop, err)
 		}

@@ -15,21 +15,25 @@ import (
 //	                     ▼  │
 //	       folded: preempted, in a system call, waiting for the collector
 type goroutine struct {
-	state  state
-	since  trace.Time // when the state began
-	born   trace.Time // or when the trace began
-	fresh  bool       // born in the trace
-	known  bool       // the beginning of the step is in the trace
-	at     *node      // where it waits or last waited
-	start  *start
-	ran    time.Duration // of the step, up to counted
-	parts  bgraph.Parts  // of the step
-	proc   trace.ProcID  // where it last ran
-	folded bool          // waits or is ready within a step
-	timed  bool          // the beginning of the wait is in the trace
+	state   state
+	since   trace.Time // when the state began
+	born    trace.Time // or when the trace began
+	fresh   bool       // born in the trace
+	known   bool       // the beginning of the step is in the trace
+	at      *node      // where it waits or last waited
+	start   *start
+	ran     time.Duration // of the step, up to counted
+	parts   bgraph.Parts  // of the step
+	sampled []*place      // of the step
+	proc    trace.ProcID  // where it last ran
+	folded  bool          // waits or is ready within a step
+	timed   bool          // the beginning of the wait is in the trace
 
 	assisting bool
 	callStack trace.Stack // of the system call
+
+	trail   uint64     // number of its latest piece; 0: none
+	trailed trace.Time // up to where that goes
 }
 
 type state uint8
@@ -166,6 +170,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.enter()
 			g.at.wokenBy(m.waker(e, g.at))
 		}
+		g.trail, g.trailed = m.trailOf(e, false), m.now
 		return g
 	}
 	g.start = m.started(st.Stack, false)
@@ -199,13 +204,14 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 		g.set(trace.GoWaiting, m.now)
 		return
 	}
-	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc())
+	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc(), m.now)
 	g.timed = true
 	g.set(trace.GoWaiting, m.now)
 }
 
-// arrive ends the step at a node.
-func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
+// arrive ends the step, which went on until then, at a node.
+func (m *model) arrive(g *goroutine, n *node, p trace.ProcID, until trace.Time) {
+	m.trail(g, pieceStep, until, 0)
 	m.step(g, n, p)
 	g.at, g.folded = n, false
 	if !g.start.system {
@@ -225,7 +231,9 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.wokenBy(m.waker(e, g.at))
+		by := m.waker(e, g.at)
+		g.at.wokenBy(by)
+		m.trail(g, pieceWait, m.now, m.trailOf(e, by == nil))
 	}
 	g.set(trace.GoRunnable, m.now)
 	g.timed = true
@@ -246,10 +254,11 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
+		m.trail(g, pieceReady, m.now, 0)
 		g.at.leave()
 	}
 	if !g.known && !g.start.system { // of those only the CPU counts
-		g.ran, g.parts, g.known = 0, bgraph.Parts{}, g.at.Key > bgraph.KeyStart
+		g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
 	}
 	g.set(trace.GoRunning, m.now)
 }
@@ -260,7 +269,8 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
 		began := g.since
-		m.arrive(g, m.node("system call", "", g.callStack), e.Proc())
+		m.arrive(g, m.node("system call", "", g.callStack), e.Proc(), began)
+		m.trail(g, pieceWait, m.now, 0)
 		if !g.start.system {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
 		}
@@ -302,7 +312,7 @@ func (m *model) cut(e *trace.Event, reason, label string) {
 
 // passBy ends the step at a node and begins the next there at once.
 func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
-	m.arrive(g, n, p)
+	m.arrive(g, n, p, m.now)
 	if !g.start.system {
 		n.leave()
 	}

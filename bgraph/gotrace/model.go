@@ -22,14 +22,16 @@ type model struct {
 
 	all     goroutines
 	nodes   map[bgraph.Key]*node
-	edges   map[[2]*node]*bgraph.Edge
+	edges   map[[2]*node]*edge
 	special [bgraph.KeyOverflow + 1]*node
 	unknown *node // not in the graph: where goroutines wait whose stack the trace has not told yet
 	starts  map[startKey]*start
 	spans   map[[2]string]*bgraph.Times
 	regions map[regionKey][]trace.Time
 	tasks   map[trace.TaskID]openTask
-	procs   []procStat // by index
+	trails  trails
+	paths   map[string]map[*node]*bgraph.PathPart // by type of task
+	procs   []procStat                            // by index
 	places  map[place]*place
 
 	// Of one generation: stacks are equal only within it.
@@ -71,8 +73,17 @@ type node struct {
 
 type link struct {
 	to   *node
-	edge *bgraph.Edge
+	edge *edge
 }
+
+// An edge has the functions that samples were taken in, by use.
+type edge struct {
+	bgraph.Edge
+	functions []waker
+}
+
+// mostSampled is how many samples of one step are told apart.
+const mostSampled = 64
 
 type waker struct {
 	*place
@@ -95,9 +106,9 @@ type start struct {
 
 func newModel(o Options) *model {
 	m := &model{
-		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*bgraph.Edge{},
+		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*edge{},
 		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{}, regions: map[regionKey][]trace.Time{},
-		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, open: map[string]trace.Time{},
+		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, paths: map[string]map[*node]*bgraph.PathPart{}, open: map[string]trace.Time{},
 	}
 	m.unknown = new(node)
 	m.overflow.MaxNodes, m.overflow.MaxEdges = o.MaxNodes, o.MaxEdges
@@ -144,20 +155,27 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 		m.rangeEvent(e)
 	case trace.EventStackSample:
 		if g := m.all.get(e.Goroutine()); g != nil {
-			g.parts.Samples++
+			if g.parts.Samples++; len(g.sampled) < mostSampled {
+				g.sampled = append(g.sampled, m.sampled(e.Stack()))
+			}
 		}
 	case trace.EventTaskBegin:
 		t := e.Task()
-		m.tasks[t.ID] = openTask{t.Type, m.now}
+		if len(m.tasks) < m.o.MaxGoroutines {
+			m.tasks[t.ID] = openTask{t.Type, m.now}
+		}
 		m.cut(e, "task begins", t.Type)
 	case trace.EventTaskEnd:
 		t := ended[0]
 		ended = ended[1:]
+		m.cut(e, "task ends", t.Type)
 		if begun, ok := m.tasks[t.ID]; ok {
 			delete(m.tasks, t.ID)
 			m.span("task", begun.name, m.now.Sub(begun.begun))
+			if g := m.all.get(e.Goroutine()); g != nil {
+				m.ended(g, begun)
+			}
 		}
-		m.cut(e, "task ends", t.Type)
 	case trace.EventRegionBegin:
 		k := regionKey{e.Goroutine(), e.Region().Type}
 		if len(m.regions) < m.o.MaxGoroutines {
@@ -246,26 +264,40 @@ func (n *node) leave() {
 	n.Departures++
 }
 
-// wokenBy counts a wake. The frequent wakers are near the front of the list.
+// wokenBy counts a wake.
 func (n *node) wokenBy(p *place) {
 	if p == nil {
 		p = &scheduler
 	}
-	for i := range n.wakers {
-		if w := &n.wakers[i]; w.place == p {
+	n.wakers = countAt(n.wakers, p)
+}
+
+// countAt counts one more at p. The frequent places are near the front of the list.
+func countAt(all []waker, p *place) []waker {
+	for i := range all {
+		if w := &all[i]; w.place == p {
 			w.count++
-			if i > 0 && w.count > n.wakers[i-1].count {
-				n.wakers[i], n.wakers[i-1] = n.wakers[i-1], n.wakers[i]
+			if i > 0 && w.count > all[i-1].count {
+				all[i], all[i-1] = all[i-1], all[i]
 			}
-			return
+			return all
 		}
 	}
-	switch {
-	case len(n.wakers) < bgraph.MaxWakers-1 || p == &others:
-		n.wakers = append(n.wakers, waker{p, 1})
-	default:
-		n.wokenBy(&others)
+	if len(all) < bgraph.MaxWakers-1 || p == &others {
+		return append(all, waker{p, 1})
 	}
+	return countAt(all, &others)
+}
+
+// counts are places with their counts, the most frequent first.
+func counts(all []waker) (out []bgraph.Waker) {
+	for _, w := range all {
+		out = append(out, bgraph.Waker{Function: clean(w.function), File: clean(w.file), Line: w.line, Count: w.count})
+	}
+	slices.SortFunc(out, func(a, b bgraph.Waker) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
+	})
+	return out
 }
 
 var (
@@ -337,11 +369,11 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 			}
 		}
 	}
-	g.ran, g.parts, g.known = 0, bgraph.Parts{}, true
+	g.ran, g.parts, g.known, g.sampled = 0, bgraph.Parts{}, true, g.sampled[:0]
 }
 
 // edge returns the edge between two nodes; nil if there is no room for it.
-func (m *model) edge(from, to *node) *bgraph.Edge {
+func (m *model) edge(from, to *node) *edge {
 	for i := range from.out {
 		if l := &from.out[i]; l.to == to {
 			return l.edge
@@ -354,7 +386,7 @@ func (m *model) edge(from, to *node) *bgraph.Edge {
 			m.overflow.Edges++
 			return nil
 		}
-		e = &bgraph.Edge{From: from.Key, To: to.Key}
+		e = &edge{Edge: bgraph.Edge{From: from.Key, To: to.Key}}
 		m.edges[k] = e
 	}
 	from.out[from.turn] = link{to, e}
@@ -370,6 +402,9 @@ func (m *model) count(g *goroutine, from, to *node) {
 	e.Count++
 	e.CPU.Add(bgraph.Nanos(g.ran))
 	e.Recent = remember(e.Recent, float64(g.ran), e.Count)
+	for _, at := range g.sampled {
+		e.functions = countAt(e.functions, at)
+	}
 	p, q := &e.Parts, &g.parts
 	p.Calls, p.Moves, p.Samples = p.Calls+q.Calls, p.Moves+q.Moves, p.Samples+q.Samples
 	p.System, p.Preempted, p.Folded, p.Assist = p.System+q.System, p.Preempted+q.Preempted, p.Folded+q.Folded, p.Assist+q.Assist
@@ -409,17 +444,12 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		if n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && !linked[n] {
 			continue
 		}
-		n.Wakers = nil
-		for _, w := range n.wakers {
-			n.Wakers = append(n.Wakers, bgraph.Waker{Function: clean(w.function), File: clean(w.file), Line: w.line, Count: w.count})
-		}
-		slices.SortFunc(n.Wakers, func(a, b bgraph.Waker) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Line, b.Line))
-		})
+		n.Wakers = counts(n.wakers)
 		s.Nodes = append(s.Nodes, n.Node)
 	}
 	for _, e := range m.edges {
-		s.Edges = append(s.Edges, *e)
+		e.Functions = counts(e.functions)
+		s.Edges = append(s.Edges, e.Edge)
 	}
 	s.Sort()
 	for _, st := range m.starts {
@@ -429,6 +459,9 @@ func (m *model) snapshot() *bgraph.Snapshot {
 	}
 	for k, t := range m.spans {
 		s.Spans = append(s.Spans, bgraph.Span{Kind: k[0], Name: clean(k[1]), Times: *t})
+		if k[0] == "task" {
+			s.Spans[len(s.Spans)-1].Path = m.path(k[1])
+		}
 	}
 	if m.left > 0 {
 		m.note("there were more goroutines at a time than are followed")

@@ -89,12 +89,12 @@ func newReader(in io.Reader) (r *trace.Reader, err error) {
 
 func (b *batch) fill(r *trace.Reader) (err error) {
 	defer recovered(&err)
-	for len(b.events) < cap(b.events) {
-		e, err := r.ReadEvent()
-		if err != nil {
+	for n := len(b.events); n < cap(b.events); n++ {
+		e := &b.events[:n+1][n] // an event is large: it is written once
+		if *e, err = r.ReadEvent(); err != nil {
 			return err
 		}
-		b.events = append(b.events, e)
+		b.events = b.events[:n+1]
 		if e.Kind() == trace.EventTaskEnd {
 			b.ended = append(b.ended, e.Task())
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var smallTrace = sync.OnceValue(func() []byte {
@@ -33,9 +34,7 @@ func TestBrokenTraces(t *testing.T) {
 		t.Skip("no trace can be taken")
 	}
 	full, err := Read(bytes.NewReader(whole), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	check := func(what string, data []byte) {
 		s, err := Read(bytes.NewReader(data), Options{})
 		if err != nil {
@@ -73,12 +72,8 @@ func TestLimits(t *testing.T) {
 		t.Skip("no trace can be taken")
 	}
 	s, err := Read(bytes.NewReader(whole), Options{MaxNodes: 5, MaxEdges: 2, MaxGoroutines: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, s.Validate())
 	if len(s.Nodes) > 5 || len(s.Edges) > 2 {
 		t.Errorf("%d nodes and %d edges", len(s.Nodes), len(s.Edges))
 	}
@@ -114,14 +109,14 @@ func FuzzRead(f *testing.F) {
 		f.Add(whole[:min(len(whole), 4<<10)])
 	}
 	f.Add([]byte("go 1.22 trace\x00\x00\x00"))
+	f.Add([]byte("goroutine 1 [IO wait (leaked), 9 minutes]:\nmain.f(...)\n\tmain.go:1 +0x1\ncreated by main.main\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Read(bytes.NewReader(data), Options{MaxBytes: 1 << 20, MaxGoroutines: 1000})
 		if err != nil {
-			return
+			s = &bgraph.Snapshot{Starts: []bgraph.Start{{Function: "main.f", File: "main.go"}}}
+			_ = AddAges(s, bytes.NewReader(data))
 		}
-		if err := s.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.Validate())
 	})
 }
 

@@ -12,9 +12,10 @@ import (
 // A stack is what has been found out about one of a generation, so that its frames are
 // looked at once.
 type stack struct {
-	nodes []nodeAt // of waits there, by reason and label: mostly one
-	waker *place   // nil: not known, or it has none
-	known answers
+	nodes  []nodeAt // of waits there, by reason and label: mostly one
+	waker  *place   // nil: not known, or it has none
+	sample *place   // nil: not known
+	known  answers
 }
 
 type nodeAt struct {
@@ -111,6 +112,20 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 		return nil
 	}
 	return s.waker
+}
+
+// sampled is the innermost function that a sample of a CPU profile was in, but for those of the
+// Go runtime.
+func (m *model) sampled(of trace.Stack) *place {
+	s := m.stack(of)
+	if s.sample == nil {
+		at := place{function: "not known"}
+		if frames := trim(framesOf(of)); len(frames) > 0 {
+			at = place{frames[0].Function, frames[0].File, frames[0].Line}
+		}
+		s.sample = m.intern(at)
+	}
+	return s.sample
 }
 
 // isReply reports whether a system call is part of the end of a response of net/http.

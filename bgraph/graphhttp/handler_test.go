@@ -18,6 +18,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -134,15 +135,11 @@ func TestHandlerMethods(t *testing.T) {
 	server := httptest.NewServer(handlerFor(sampleSnapshot))
 	defer server.Close()
 	get, err := http.Get(server.URL + "/?format=dump")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	body, _ := io.ReadAll(get.Body)
 	get.Body.Close()
 	head, err := http.Head(server.URL + "/?format=dump")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	head.Body.Close()
 	if head.StatusCode != 200 || head.ContentLength != int64(len(body)) || head.Header.Get("Content-Disposition") != get.Header.Get("Content-Disposition") {
 		t.Errorf("HEAD: %d, %v; GET has %d bytes, %v", head.StatusCode, head.Header, len(body), get.Header)
@@ -180,9 +177,7 @@ func TestIndexLinksWork(t *testing.T) {
 		}
 		for _, link := range links {
 			to, err := at.Parse(strings.ReplaceAll(link[1], "&amp;", "&"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if to.Path != path || to.Query().Get("focus") != "read|accept" {
 				t.Errorf("%s links to %v", path, to)
 			}
@@ -197,9 +192,7 @@ func TestIndexLinksWork(t *testing.T) {
 func fetch(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != 200 {
@@ -258,9 +251,7 @@ func TestHandlerDifference(t *testing.T) {
 		return nil
 	}, before, after)
 	got, err := bgraph.Decode(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := got.Node(kRead); n == nil || n.Arrivals != 70 || got.Span != bgraph.Nanos(10*time.Second) {
 		t.Errorf("span %v, node %+v; want 70 arrivals in 10 s", got.Span, n)
 	}
@@ -301,9 +292,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	resp, err := http.Get(server.URL + "/?seconds=30")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if resp.StatusCode != 400 || !strings.Contains(string(body), "ends answers after 30s") {
@@ -313,9 +302,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 
 func TestPauseParksATask(t *testing.T) {
 	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := rt.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // deployed is the sample after a new version was rolled out: the lock of the session
@@ -56,10 +57,8 @@ func deployed() *bgraph.Snapshot {
 
 func TestCompareText(t *testing.T) {
 	var b bytes.Buffer
-	if err := Compare(sampleSnapshot(), deployed()).WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "diff_compare.golden", b.Bytes())
+	testenv.Must(t, Compare(sampleSnapshot(), deployed()).WriteText(&b))
+	testenv.Golden(t, "diff_compare.golden", b.Bytes())
 	for range 20 { // maps are gone through in another order each time
 		var again bytes.Buffer
 		if err := Compare(sampleSnapshot(), deployed()).WriteText(&again); err != nil || !bytes.Equal(again.Bytes(), b.Bytes()) {
@@ -175,9 +174,7 @@ func TestCompareTextIsClean(t *testing.T) {
 	s.Nodes, s.Edges = s.Nodes[:4], s.Edges[:1]
 	s.Program.Name, s.Program.Host, s.Nodes[1].Label = "\x1b[2J", "a\nb", "tab\tnew\nline\x07"
 	var b bytes.Buffer
-	if err := Compare(s, s).WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, Compare(s, s).WriteText(&b))
 	if i := strings.IndexFunc(b.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }); i >= 0 {
 		t.Errorf("%q", b.String()[i:])
 	}

@@ -13,24 +13,21 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestWriteSVG(t *testing.T) {
 	for _, color := range []string{colorCPU, colorWait} {
 		var b bytes.Buffer
-		if err := WriteSVG(&b, sampleSnapshot(), DrawOptions{Color: color}); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, "graph-"+color+".svg.golden", b.Bytes())
+		testenv.Must(t, WriteSVG(&b, sampleSnapshot(), DrawOptions{Color: color}))
+		testenv.Golden(t, "graph-"+color+".svg.golden", b.Bytes())
 	}
 }
 
 func TestWriteDOT(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteDOT(&b, sampleSnapshot(), DrawOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "graph.dot.golden", b.Bytes())
+	testenv.Must(t, WriteDOT(&b, sampleSnapshot(), DrawOptions{}))
+	testenv.Golden(t, "graph.dot.golden", b.Bytes())
 }
 
 // svgDocument reads what is drawn back from an SVG image.
@@ -89,9 +86,7 @@ func TestSVGIsWellFormedAndStandsForItself(t *testing.T) {
 	all["sample"] = sampleSnapshot()
 	for what, s := range all {
 		var b bytes.Buffer
-		if err := WriteSVG(&b, s, DrawOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteSVG(&b, s, DrawOptions{}))
 		doc := readSVG(t, b.Bytes())
 		if doc.XMLName.Space != "http://www.w3.org/2000/svg" {
 			t.Errorf("%s: %v is no SVG", what, doc.XMLName)
@@ -125,9 +120,7 @@ func pathsOf(d *Drawing) string {
 
 func TestSVGOfNothingSaysSo(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSVG(&b, &bgraph.Snapshot{}, DrawOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteSVG(&b, &bgraph.Snapshot{}, DrawOptions{}))
 	if !strings.Contains(b.String(), "Nothing has waited yet.") {
 		t.Error("an empty image")
 	}
@@ -159,9 +152,7 @@ func TestDotAcceptsDOT(t *testing.T) {
 	all["sample"] = sampleSnapshot()
 	for what, s := range all {
 		var b bytes.Buffer
-		if err := WriteDOT(&b, s, DrawOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteDOT(&b, s, DrawOptions{}))
 		checkPlain(t, strings.ReplaceAll(b.String(), "\t", ""))
 		cmd := exec.CommandContext(t.Context(), dot, "-Tjson")
 		cmd.Stdin = &b
@@ -176,9 +167,7 @@ func TestDotAcceptsDOT(t *testing.T) {
 			Objects []struct{ Tooltip string }
 			Edges   []struct{ Label string }
 		}
-		if err := json.Unmarshal(out, &got); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, json.Unmarshal(out, &got))
 		d := Layout(s, DrawOptions{})
 		if len(got.Objects) != len(d.Nodes) || len(got.Edges) != len(d.Edges) {
 			t.Errorf("%s: dot found %d nodes and %d edges, want %d and %d", what, len(got.Objects), len(got.Edges), len(d.Nodes), len(d.Edges))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Whatever can be decoded can be shown.
@@ -22,11 +23,7 @@ func FuzzViews(f *testing.F) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if err := WriteFindings(io.Discard, s, Lint(s)); err != nil {
-			t.Fatal(err)
-		}
-		if err := Compare(s, sampleSnapshot()).WriteText(io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteFindings(io.Discard, s, Lint(s)))
+		testenv.Must(t, Compare(s, sampleSnapshot()).WriteText(io.Discard))
 	})
 }

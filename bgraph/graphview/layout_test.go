@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // randomGraph has nodes in a chain with self loops, shortcuts and ways back, as programs
@@ -280,9 +281,7 @@ func TestTooManyEdgesAreCounted(t *testing.T) {
 func TestDrawingIsJSON(t *testing.T) {
 	d := Layout(sampleSnapshot(), DrawOptions{})
 	text, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var back Drawing
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, d) {
 		t.Errorf("the Drawing changed on its way through JSON: %v", err)
@@ -356,9 +355,7 @@ func TestInversions(t *testing.T) {
 func TestOrderHasFewCrossings(t *testing.T) {
 	before := func(s *bgraph.Snapshot) *drawGraph {
 		o := DrawOptions{}
-		if err := o.validate(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, o.validate())
 		g := pickDrawn(s, o)
 		g.size()
 		g.breakCycles()
@@ -388,9 +385,7 @@ func TestOrderHasFewCrossings(t *testing.T) {
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

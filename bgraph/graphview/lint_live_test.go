@@ -8,6 +8,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -21,18 +22,14 @@ func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphvie
 		NewObserver: g.Observe,
 		HoldLimit:   time.Hour,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	tasks := make([]*engine.Task, len(program))
 	for i, fn := range program {
 		tasks[i] = rt.Go(fn)
 	}
 	for _, one := range tasks {
-		if err := one.Join(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, one.Join())
 	}
 	return graphview.LintWith(g.Snapshot(), o)
 }
@@ -87,9 +84,7 @@ func TestLintOfALongStep(t *testing.T) {
 
 func TestLintOfALeak(t *testing.T) {
 	things, err := engine.NewResource("things that leak", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer things.Release(500) // as they are counted for the whole process
 	f := only(t, lintOf(t, graphview.LintOptions{LeakShare: 0.001}, func() {
 		for i := range 2000 {
@@ -110,9 +105,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 	work := engine.NewChan[int](8)
 	done := engine.NewChan[int](8)
 	things, err := engine.NewResource("things that come back", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	const jobs = 3000
 	program := []func(){
 		func() {

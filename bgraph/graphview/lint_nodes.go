@@ -191,6 +191,10 @@ func (l *linter) stuck() {
 	}
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
+		limit := limit
+		if l.s.Kind == bgraph.KindGoroutines && n.Oldest > l.s.Span { // a list of goroutines has told
+			limit = bgraph.Nanos(l.o.WaitLimit)
+		}
 		if !isPlace(n.Key) || n.Now <= 0 || n.Oldest < limit || deadlocked[n.Key] {
 			continue
 		}

@@ -17,6 +17,7 @@ const (
 	CheckThreads     = "ping-pong"    // short steps that go from P to P
 	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
 	CheckGrowing     = "growing"      // goroutines begin and do not end
+	CheckLeaked      = "leaked"       // goroutines that nothing can wake any more
 )
 
 const (
@@ -76,6 +77,13 @@ func (l *linter) trace() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		l.growing(st)
+		if st.Leaked > 0 {
+			l.add(float64(st.Leaked), Finding{
+				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", countText(st.Leaked), countText(st.Now)),
+				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
+			})
+		}
 		rate := perSecond(l.s, st.Created)
 		if rate < churnRate || st.Life.Count < l.o.MinSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
 			continue

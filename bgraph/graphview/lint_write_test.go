@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // sick is a healthy graph with one finding of most checks.
@@ -36,10 +37,8 @@ func sick() scene {
 func TestFindingsAsText(t *testing.T) {
 	s := sick().Snapshot
 	var out bytes.Buffer
-	if err := WriteFindings(&out, s, Lint(s)); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "lint.txt", out.Bytes())
+	testenv.Must(t, WriteFindings(&out, s, Lint(s)))
+	testenv.Golden(t, "lint.txt", out.Bytes())
 	for _, line := range strings.Split(out.String(), "\n") {
 		if utf8.RuneCountInString(line) > 100 {
 			t.Errorf("line of %d columns: %s", utf8.RuneCountInString(line), line)
@@ -50,9 +49,7 @@ func TestFindingsAsText(t *testing.T) {
 func TestNoFindingsAsText(t *testing.T) {
 	s := healthy().Snapshot
 	var out bytes.Buffer
-	if err := WriteFindings(&out, s, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteFindings(&out, s, nil))
 	if got, want := out.String(), "Nothing found in shop (process 4711, 2 loops, 1h00m).\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -64,9 +61,7 @@ func TestFindingsDoNotControlTheTerminal(t *testing.T) {
 	s := healthy().Snapshot
 	s.Program.Name = evil
 	var out bytes.Buffer
-	if err := WriteFindings(&out, s, []Finding{{Severity: SeverityError, Check: CheckStuck, Name: evil, Message: evil, Advice: evil, Stack: evil}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteFindings(&out, s, []Finding{{Severity: SeverityError, Check: CheckStuck, Name: evil, Message: evil, Advice: evil, Stack: evil}}))
 	if got := out.String(); strings.ContainsAny(got, "\x1b\r\x07\u202e") {
 		t.Errorf("control characters got through: %q", got)
 	}
@@ -75,9 +70,7 @@ func TestFindingsDoNotControlTheTerminal(t *testing.T) {
 func TestLongStacksAreCut(t *testing.T) {
 	var out bytes.Buffer
 	stack := strings.Repeat("main.f(...)\n\tmain.go:1\n", 50)
-	if err := WriteFindings(&out, healthy().Snapshot, []Finding{{Stack: stack}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteFindings(&out, healthy().Snapshot, []Finding{{Stack: stack}}))
 	if got := out.String(); strings.Count(got, "main.f") != 12 || !strings.Contains(got, "… 76 more lines") {
 		t.Errorf("a stack of 100 lines becomes %s", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/google/pprof/profile"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -20,15 +21,13 @@ import (
 func writeFolded(t *testing.T, s *bgraph.Snapshot, metric string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteFolded(&b, s, metric); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteFolded(&b, s, metric))
 	return b.String()
 }
 
 func TestWriteFolded(t *testing.T) {
 	for _, metric := range metricNames {
-		golden(t, "folded-"+metric+".golden", []byte(writeFolded(t, sampleSnapshot(), metric)))
+		testenv.Golden(t, "folded-"+metric+".golden", []byte(writeFolded(t, sampleSnapshot(), metric)))
 	}
 }
 
@@ -68,9 +67,7 @@ func TestFoldedAddsUp(t *testing.T) {
 		var sum float64
 		for l := range strings.Lines(writeFolded(t, s, metric)) {
 			n, err := strconv.ParseInt(strings.TrimSpace(l[strings.LastIndexByte(l, ' '):]), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			sum += float64(n)
 		}
 		if sum < want-20 || sum > want+20 { // each line is rounded
@@ -111,23 +108,17 @@ func TestCommonStack(t *testing.T) {
 func readProfile(t *testing.T, s *bgraph.Snapshot) (*profile.Profile, []byte) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteProfile(&b, s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteProfile(&b, s))
 	p, err := profile.ParseData(b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.CheckValid(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, p.CheckValid())
 	return p, b.Bytes()
 }
 
 func TestWriteProfile(t *testing.T) {
 	s := sampleSnapshot()
 	p, _ := readProfile(t, s)
-	golden(t, "profile.golden", []byte(p.String()))
+	testenv.Golden(t, "profile.golden", []byte(p.String()))
 	if p.DurationNanos != int64(s.Span) || p.TimeNanos != s.Program.Started.UnixNano() {
 		t.Errorf("from %d, %d long; want %d, %d", p.TimeNanos, p.DurationNanos, s.Program.Started.UnixNano(), s.Span)
 	}
@@ -212,9 +203,7 @@ func TestGoToolPprofAcceptsProfile(t *testing.T) {
 	for what, s := range map[string]*bgraph.Snapshot{"sample": sampleSnapshot(), "hostile": hostileSnapshot()} {
 		_, data := readProfile(t, s)
 		file := filepath.Join(t.TempDir(), "profile.pb.gz")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(file, data, 0o600))
 		run := func(args ...string) string {
 			t.Helper()
 			cmd := exec.CommandContext(t.Context(), goCommand, append([]string{"tool", "pprof"}, append(args, file)...)...)
@@ -244,18 +233,12 @@ func TestGoToolPprofAcceptsProfile(t *testing.T) {
 func TestWriteJSON(t *testing.T) {
 	s := sampleSnapshot()
 	var b bytes.Buffer
-	if err := WriteJSON(&b, s); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "snapshot.json.golden", b.Bytes())
+	testenv.Must(t, WriteJSON(&b, s))
+	testenv.Golden(t, "snapshot.json.golden", b.Bytes())
 	var back bgraph.Snapshot
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(b.Bytes(), &back))
 	var again bytes.Buffer
-	if err := WriteJSON(&again, &back); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteJSON(&again, &back))
 	if !bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Error("what was read back is written differently")
 	}
@@ -267,9 +250,7 @@ func TestWriteJSON(t *testing.T) {
 func TestJSONHasNoNull(t *testing.T) {
 	for what, s := range oddSnapshots() {
 		var b bytes.Buffer
-		if err := WriteJSON(&b, s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteJSON(&b, s))
 		if i := bytes.Index(b.Bytes(), []byte(": null")); i >= 0 {
 			t.Errorf("%s: %q", what, b.Bytes()[max(i-40, 0):i+8])
 		}

@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func writeText(t *testing.T, s *bgraph.Snapshot, o TextOptions) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteText(&b, s, o); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteText(&b, s, o))
 	return b.String()
 }
 
@@ -28,7 +27,7 @@ func TestWriteText(t *testing.T) {
 		"text-narrow.golden": {Width: 100, Limit: 5, Sort: "wait-p99"},
 		"text-stacks.golden": {Stacks: true, Sort: "-count", Width: 200},
 	} {
-		golden(t, name, []byte(writeText(t, sampleSnapshot(), o)))
+		testenv.Golden(t, name, []byte(writeText(t, sampleSnapshot(), o)))
 	}
 }
 
@@ -244,10 +243,8 @@ func TestTraceOf(t *testing.T) {
 
 func TestWriteSummary(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSummary(&b, sampleSnapshot()); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "summary.golden", b.Bytes())
+	testenv.Must(t, WriteSummary(&b, sampleSnapshot()))
+	testenv.Golden(t, "summary.golden", b.Bytes())
 }
 
 func TestSummaryFitsTheScreen(t *testing.T) {
@@ -261,9 +258,7 @@ func TestSummaryFitsTheScreen(t *testing.T) {
 	all["busy"] = busy
 	for what, s := range all {
 		var b bytes.Buffer
-		if err := WriteSummary(&b, s); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteSummary(&b, s))
 		checkPlain(t, b.String())
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 		if len(lines) > 40 {
@@ -280,9 +275,7 @@ func TestSummaryFitsTheScreen(t *testing.T) {
 // Nobody should have to read the golden files to see that the main things are there.
 func TestSummaryNamesWhatIsWrong(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSummary(&b, sampleSnapshot()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, WriteSummary(&b, sampleSnapshot()))
 	for _, want := range []string{
 		`shop, pid 4711 on web-3`, `mutex web\.\(\*sessions\)\.find +1,021`, `render page +→ read .* 59\.3%`,
 		`render page +→ write .* 33\.0ms .* 2\n`, `file descriptors +3,771 +4,096 +92\.1%`,

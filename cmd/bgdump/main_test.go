@@ -5,11 +5,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +15,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
 
 // The test binary is also the programs that tests need as processes of their own.
 const roleVariable = "BGDUMP_TEST_ROLE"
@@ -37,85 +33,6 @@ func TestMain(m *testing.M) {
 	case "silent":
 		silentProgram()
 	}
-}
-
-// golden compares got with testdata/name, or writes it there with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; run the test with -update to write it", err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (-update accepts it):\ngot:\n%s\nwant:\n%s", path, got, want)
-	}
-}
-
-// A fakeClock stands still until somebody sets it forward.
-type fakeClock struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	now     time.Time     // guarded by mu
-	timers  []fakeTimer   // guarded by mu
-	short   time.Duration // timers up to this do not wait: the clock goes there at once
-}
-
-type fakeTimer struct {
-	at time.Time
-	ch chan time.Time
-}
-
-func newFakeClock() *fakeClock {
-	c := &fakeClock{now: time.Date(2026, time.March, 14, 3, 12, 45, 0, time.UTC)}
-	c.changed = sync.NewCond(&c.mu)
-	return c
-}
-
-func (c *fakeClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *fakeClock) After(d time.Duration) <-chan time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	timer := fakeTimer{c.now.Add(d), make(chan time.Time, 1)}
-	c.timers = append(c.timers, timer)
-	c.changed.Broadcast()
-	if d <= c.short {
-		c.set(timer.at)
-	}
-	return timer.ch
-}
-
-// advance sets the clock forward once somebody waits for a time not later than that.
-func (c *fakeClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	to := c.now.Add(d)
-	for !slices.ContainsFunc(c.timers, func(t fakeTimer) bool { return !t.at.After(to) }) {
-		c.changed.Wait()
-	}
-	c.set(to)
-}
-
-func (c *fakeClock) set(to time.Time) {
-	c.now = to
-	c.timers = slices.DeleteFunc(c.timers, func(t fakeTimer) bool {
-		if t.at.After(to) {
-			return false
-		}
-		t.ch <- to
-		return true
-	})
 }
 
 // shop is the graph in testdata: that of a web shop after a minute under load.
@@ -264,13 +181,6 @@ func (s *scripted) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
-}
-
-func noErr(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func readAll(t *testing.T, r io.Reader) string {

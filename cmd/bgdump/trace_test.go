@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"runtime/trace"
 	"strings"
 	"sync/atomic"
@@ -64,19 +67,40 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+func waitsLong(over chan bool) { <-over }
+
 func TestTracesOfAURL(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	var listed atomic.Int32
+	mux.HandleFunc("/debug/pprof/goroutine", func(w http.ResponseWriter, _ *http.Request) {
+		if listed.Add(1) == 1 {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		f := runtime.FuncForPC(reflect.ValueOf(waitsLong).Pointer())
+		file, line := f.FileLine(f.Entry())
+		fmt.Fprintf(w, "goroutine 7 [chan receive, 99 minutes]:\n%s(0x1)\n\t%s:%d +0x1\n", f.Name(), file, line)
+	})
+	over := make(chan bool)
+	go waitsLong(over)
+	defer close(over)
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	for _, args := range []string{server.URL, server.URL + "/debug/pprof", "-cpu " + server.URL + "/debug/pprof/trace"} {
 		var out, errs bytes.Buffer
-		code := run(context.Background(), append([]string{"-seconds", "1"}, strings.Fields(args)...),
+		code := run(context.Background(), append([]string{"-seconds", "1", "-timeout", "1m"}, strings.Fields(args)...),
 			&surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
-		if code != 0 || !strings.Contains(out.String(), "bgdump.test, an execution trace of") {
+		if code != 0 || !strings.Contains(out.String(), filepath.Base(os.Args[0])+", an execution trace of") {
 			t.Errorf("%s: %d, %s\n%.300s", args, code, errs.String(), out.String())
+		}
+		if forbidden := strings.Contains(out.String(), "not known: the answer is 403 Forbidden"); forbidden != (listed.Load() == 1) {
+			t.Errorf("%s: a note is there: %v", args, forbidden)
+		}
+		if aged := strings.Contains(out.String(), "1h39m"); aged != (listed.Load() > 1) {
+			t.Errorf("%s: an age of 99 min is there: %v\n%s", args, aged, out.String())
 		}
 		if !strings.Contains(errs.String(), "for 1 s; meanwhile that costs it") {
 			t.Errorf("%s: the price is not named: %q", args, errs.String())

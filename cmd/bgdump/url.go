@@ -160,10 +160,54 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 	if err == nil && s.Taken.IsZero() {
 		s.Taken = u.clock.Now()
 	}
+	if err == nil && u.pause == 0 {
+		if err := u.ages(ctx, profiles, s); err != nil && len(s.Notes) < bgraph.MaxNotes {
+			s.Notes = append(s.Notes, "how long goroutines have waited before the trace is not known: "+bgraph.CleanText(explain(err)))
+		}
+	}
 	if err == nil && u.pause > 0 {
 		u.last, u.next = s.Clone(), u.clock.Now().Add(u.pause)
 	}
 	return s, err
+}
+
+// mostAged is of how many goroutines the ages are asked: the program stands still while it lists them.
+const mostAged = 20_000
+
+// ages asks for a list of the goroutines, with those that have leaked if the Go runtime can tell.
+func (u *urlSource) ages(ctx context.Context, profiles *url.URL, s *bgraph.Snapshot) error {
+	var now int64
+	for i := range s.Starts {
+		now += s.Starts[i].Now
+	}
+	if now > mostAged {
+		return fmt.Errorf("there are %d goroutines, and to list more than %d stops the program for long", now, mostAged)
+	}
+	ctx, cancel := withTimeout(ctx, u.clock, u.timeout)
+	defer cancel()
+	var failed error
+	for _, list := range []string{"goroutineleak", "goroutine"} {
+		at := profiles.JoinPath(list)
+		query := at.Query()
+		query.Set("debug", "2")
+		at.RawQuery = query.Encode()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := u.client.Do(req)
+		if err != nil {
+			return requestError(ctx, err)
+		}
+		if failed = fmt.Errorf("the answer is %s", printable(resp.Status)); resp.StatusCode == http.StatusOK {
+			failed = gotrace.AddAges(s, io.LimitReader(resp.Body, mostTrace))
+		}
+		resp.Body.Close()
+		if failed == nil {
+			break
+		}
+	}
+	return failed
 }
 
 // check asks whether net/http/pprof is there.

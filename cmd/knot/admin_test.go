@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -60,19 +61,13 @@ func TestAdminPages(t *testing.T) {
 	ask := func(target, host string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequest("GET", target, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		r.Host = host
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return resp.StatusCode, string(body)
 	}
 	ask(sampleSite+"/", "")
@@ -144,19 +139,13 @@ func TestAdminForAllIsWarnedOf(t *testing.T) {
 // TestAdminStopsInTime: a request that waits does not hold the end up.
 func TestAdminStopsInTime(t *testing.T) {
 	a, err := listenAdmin("127.0.0.1:0", nil, slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	nc, err := net.Dial("tcp", a.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	io.WriteString(nc, "GET /debug/pprof/profile?seconds=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	idle, err := net.Dial("tcp", a.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer idle.Close()
 	began := time.Now()
 	a.stop()
@@ -167,9 +156,7 @@ func TestAdminStopsInTime(t *testing.T) {
 
 func TestAdminErrorsAreClear(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	used := ln.Addr().String()
 	for addr, want := range map[string]string{
@@ -188,9 +175,7 @@ func TestAdminErrorsAreClear(t *testing.T) {
 func TestSignalWritesTheGraph(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bgraph")
 	_, stop := startWith(t, 1, "-dump", path)
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	patience := time.After(time.Minute)

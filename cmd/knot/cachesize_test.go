@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/ressched/probe"
 )
@@ -43,12 +44,8 @@ func TestCacheIsAThirdOfTheLimit(t *testing.T) {
 		for _, files := range c.files {
 			for name, text := range files {
 				path := filepath.Join(root, name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				testenv.Must(t, os.WriteFile(path, []byte(text), 0o644))
 			}
 		}
 		limit := probe.MemoryLimit(probe.Config{Root: root, Runtime: func() probe.Runtime { return probe.Runtime{MemoryLimit: c.limit} }})

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // writeConfig writes a configuration file; %s in it is a folder.
 func writeConfig(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // twoSites lays two roots and returns their folders.
@@ -186,9 +186,7 @@ to = [%q]
 	expect("/", "site a")
 	expect("/login", "app GET /login")
 	resp, err := http.Post(p.url+"/index.html", "text/plain", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if body, _ := io.ReadAll(resp.Body); string(body) != "app POST /index.html" {
 		t.Errorf("%q", body)
 	}
@@ -218,9 +216,7 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, file, "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
 	set, err := parse([]string{"-max-head", "2000", "-config", file}, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if set.server.MaxHead != 2000 || set.server.IdleTimeout.Seconds() != 5 || len(set.sites) != 1 || set.sites[0].Root != sampleSite || !set.sites[0].Listing {
 		t.Errorf("%+v, %+v", set.server, set.sites)
 	}
@@ -327,9 +323,7 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		"../../examples/knot/kubernetes.yaml": {"knot.toml: |\n", "---"},
 	} {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		_, example, found := strings.Cut(string(text), cut[0])
 		example, _, ended := strings.Cut(example, cut[1])
 		if !found || !ended {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -33,9 +34,7 @@ func TestMain(m *testing.M) {
 func knotCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c := exec.Command(self, args...)
 	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1")
 	return c
@@ -46,18 +45,12 @@ func knotCommand(t *testing.T, args ...string) *exec.Cmd {
 func TestHandOverLosesNoRequest(t *testing.T) {
 	c := knotCommand(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s")
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	errorLog, logged, err := os.Pipe() // more than one process writes to it
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer errorLog.Close()
 	c.Stderr = logged
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Start())
 	logged.Close()
 	lines := bufio.NewReader(out)
 	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -96,9 +89,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 		syscall.Kill(pid, syscall.SIGUSR1)
 		for {
 			line, err := errors.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if m := successor.FindStringSubmatch(line); m != nil {
 				fmt.Sscan(m[1], &pid)
 				break
@@ -169,9 +160,7 @@ func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
 // TestHandOverThatFails: the new program does not come to serve, and the old one goes on.
 func TestHandOverThatFails(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	listening := make(chan net.Addr, 1)
 	server := &knot.Server{Listening: func(addr net.Addr) { listening <- addr }}
 	ended := make(chan error, 1)
@@ -230,20 +219,14 @@ func forget(files ...*os.File) { forgotten = append(forgotten, files...) }
 // TestSystemd: a socket of systemd's is served, and it hears how the service is.
 func TestSystemd(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	socket, err := ln.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer socket.Close()
 	notify := filepath.Join(t.TempDir(), "notify")
 	said, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer said.Close()
 	// systemd sets LISTEN_PID after fork and before exec; here a shell does, which execs knot.
 	self, _ := os.Executable()
@@ -251,9 +234,7 @@ func TestSystemd(t *testing.T) {
 	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1", "LISTEN_FDS=1", "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=100000")
 	c.ExtraFiles = []*os.File{socket}
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Start())
 	heard := func(want string) {
 		t.Helper()
 		said.SetReadDeadline(time.Now().Add(time.Minute))
@@ -282,9 +263,7 @@ func TestSystemd(t *testing.T) {
 	}
 	// The socket is as it was: a client that comes now waits for the next start.
 	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	nc.Close()
 }
 
@@ -309,17 +288,13 @@ func TestUser(t *testing.T) {
 	}
 	public := t.TempDir()
 	for _, dir := range []string{public, filepath.Dir(public)} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.Chmod(dir, 0o755))
 	}
 	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
 	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
 	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Skip("the test's program can't be run: ", err)

@@ -60,7 +60,7 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	if got := <-code; got != exitOK || stderr.Len() > 0 {
+	if got := <-code; got != exitOK || complaints(stderr.String()) != "" {
 		t.Errorf("exit code %d, %s", got, &stderr)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -13,9 +12,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 const sampleSite = "../../knot/testdata/site"
 
@@ -44,9 +43,7 @@ func TestServesTheSampleSite(t *testing.T) {
 	}()
 	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
 		resp, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
@@ -78,9 +75,7 @@ func TestSiteLinks(t *testing.T) {
 	}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, match := range link.FindAllSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(match[1]))); err != nil {
 				t.Errorf("%s: %v", page, err)
@@ -91,9 +86,7 @@ func TestSiteLinks(t *testing.T) {
 
 func TestErrorsAreClear(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	used := ln.Addr().String()
 	for _, test := range []struct {
@@ -140,14 +133,5 @@ func TestHelp(t *testing.T) {
 	if code := run(context.Background(), []string{"-help"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
 		t.Errorf("code %d, %q", code, &stderr)
 	}
-	const golden = "testdata/help.txt"
-	if *update {
-		if err := os.WriteFile(golden, stdout.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || !bytes.Equal(want, stdout.Bytes()) {
-		t.Errorf("help differs from %s (-update writes it): %v\n%s", golden, err, &stdout)
-	}
+	testenv.Golden(t, "help.txt", stdout.Bytes())
 }

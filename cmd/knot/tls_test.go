@@ -18,27 +18,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // selfSigned makes a certificate for name, and its key, in PEM.
 func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), DNSNames: []string{name}, IPAddresses: []net.IP{{127, 0, 0, 1}},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(80 * 24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
@@ -46,12 +42,8 @@ func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
 // write replaces a file.
 func write(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name+".new", content, 0o600))
+	testenv.Must(t, os.Rename(name+".new", name))
 }
 
 // serial is the number of the certificate that a server shows to clients that ask for name, after
@@ -61,9 +53,7 @@ func serial(t *testing.T, url, name string) int64 {
 	config := &tls.Config{InsecureSkipVerify: true, ServerName: name}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
 	resp, err := client.Get(url + "/notes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "Bowline") {
 		t.Fatalf("%q, %v", body, err)
@@ -207,9 +197,7 @@ func TestServesHTTP2(t *testing.T) {
 		p := start(t, test.args...)
 		test.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		resp, err := (&http.Client{Transport: test.transport, Timeout: time.Minute}).Get(p.url + "/notes.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || !strings.Contains(string(body), "Bowline") || resp.ProtoMajor != test.want {

@@ -3,32 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	name = filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
-	}
-}
 
 // stackplan runs stackplan in this process.
 func stackplan(args ...string) (code int, stdout, stderr string) {
@@ -51,7 +33,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	golden(t, "help.txt", all.Bytes())
+	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
 func TestWrongCommandLines(t *testing.T) {
@@ -94,9 +76,7 @@ func TestBuild(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "sample")
 	keep := filepath.Join(t.TempDir(), "kept")
 	source, err := os.ReadFile(sample + "/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	code, stdout, stderr := stackplan("build", "-v", "-o", bin, "-keep", keep, sample)
 	if code != exitOK || stdout != "" {
 		t.Fatalf("exit status %d\n%s%s", code, stdout, stderr)

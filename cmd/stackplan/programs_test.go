@@ -121,12 +121,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testenv.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 }
 
@@ -134,13 +130,9 @@ func write(t *testing.T, dir string, files map[string]string) {
 func otherModule(t *testing.T) (dir, root string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	dir = t.TempDir()
 	write(t, dir, map[string]string{
 		"go.sum": string(sums),
@@ -180,9 +172,7 @@ func TestOtherModules(t *testing.T) {
 	t.Setenv("GOFLAGS", "")
 	goTool(t, "mod", "vendor")
 	check("vendored", "-rewrite", "example.com/...")
-	if err := os.RemoveAll("vendor"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.RemoveAll("vendor"))
 	write(t, dir, map[string]string{"go.work": "go 1.25.0\n\nuse (\n\t.\n\t./dep\n\t" + root + "\n)\n"})
 	check("in a workspace")
 	if code, _, stderr := stackplan("build", "-rewrite", "example.org/...", "-o", bin); code != exitFailed || !strings.Contains(stderr, "no package of the program matches example.org/...") {
@@ -235,18 +225,14 @@ func TestWrongPrograms(t *testing.T) {
 // TestSignal ends stackplan while the go command runs for it.
 func TestSignal(t *testing.T) {
 	real, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	dir, temp := t.TempDir(), t.TempDir()
 	started := filepath.Join(dir, "started")
 	if text, err := exec.Command("mkfifo", started).CombinedOutput(); err != nil {
 		t.Skipf("mkfifo: %v %s", err, text)
 	}
 	write(t, dir, map[string]string{"go": "#!/bin/sh\nif [ \"$1\" != build ]; then exec " + real + " \"$@\"; fi\necho >" + started + "\nexec sleep 600\n"})
-	if err := os.Chmod(filepath.Join(dir, "go"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Chmod(filepath.Join(dir, "go"), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -23,9 +24,7 @@ func TestServer(t *testing.T) {
 	root := t.TempDir()
 	big := bytes.Repeat([]byte("big"), 100_000)
 	for name, data := range map[string]string{"index.html": "<p>hello", "big.txt": string(big)} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(data), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(root, name), []byte(data), 0o666))
 	}
 	err := capriccio.Run(context.Background(), func(context.Context) error {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
@@ -60,9 +59,7 @@ func client(t *testing.T, url, big string) {
 		{"GET", "/index.html", "<p>hello", "text/html; charset=utf-8", 200},
 	} {
 		req, err := http.NewRequest(want.method, url+want.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		resp, err := c.Do(req)
 		if err != nil {
 			t.Errorf("%s %s: %v", want.method, want.path, err)
@@ -81,9 +78,7 @@ func client(t *testing.T, url, big string) {
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "200",
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		go io.WriteString(conn, request) // the server may not read all of it
 		line, err := bufio.NewReader(conn).ReadString('\n')

@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // With an address in the environment the test is the server.
@@ -44,21 +47,15 @@ func TestEachServerSendsTheFilmInTime(t *testing.T) {
 		film[i] = byte(i >> 8)
 	}
 	name := filepath.Join(t.TempDir(), "film")
-	if err := os.WriteFile(name, film, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(name, film, 0o666))
 	for _, by := range []string{"flow", "task", "goroutine"} {
 		// Four pieces at once, the next an hour later.
 		server := exec.Command(os.Args[0])
 		server.Env = append(os.Environ(), fmt.Sprintf("VOD_TEST_SERVER=-by %s -film %s -addr 127.0.0.1:0 -rate %v -first 3500ms -chunk 1h", by, name, pieceSize*8/1e6))
 		server.Stderr = os.Stderr
 		out, err := server.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
+		testenv.Must(t, server.Start())
 		var addr string
 		if _, err := fmt.Fscanf(out, "listening %s\n", &addr); err != nil {
 			t.Fatal(by, err)
@@ -67,16 +64,14 @@ func TestEachServerSendsTheFilmInTime(t *testing.T) {
 		if resp, err := http.Get("http://" + addr + "/?from=-1"); err != nil || resp.StatusCode != 400 {
 			t.Errorf("%s: from=-1: %v, %v; want 400", by, resp, err)
 		}
-		server.Process.Signal(os.Interrupt)
+		server.Process.Signal(syscall.SIGTERM) // a shell may have set SIGINT to be ignored
 		server.Wait()
 	}
 }
 
 func watch(t *testing.T, by, addr string, film []byte) {
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, fmt.Sprintf("GET /?from=%d HTTP/1.1\r\nHost: x\r\n\r\n", pieceSize))

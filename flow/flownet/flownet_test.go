@@ -18,6 +18,7 @@ import (
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/flow/flownet"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -139,9 +140,7 @@ func serving(t *testing.T, folder string, o flownet.InputOptions, client func(ad
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
@@ -150,9 +149,7 @@ func TestTheGraphOfThePaper(t *testing.T) {
 	folder := t.TempDir()
 	large := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
 	for name, data := range map[string][]byte{"small": []byte("tiny"), "large": large} {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(folder, name), data, 0o666))
 	}
 	serving(t, folder, flownet.InputOptions{}, func(addr string) {
 		done := make(chan bool)
@@ -210,9 +207,7 @@ func TestShutdownEndsIdleConnections(t *testing.T) {
 
 func TestAClientThatGoesEndsItsFlow(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "huge"), []byte(strings.Repeat("x", 8<<20)), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(folder, "huge"), []byte(strings.Repeat("x", 8<<20)), 0o666))
 	serving(t, folder, flownet.InputOptions{}, func(addr string) {
 		for range 5 {
 			c := dial(t, addr)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // embrace makes two tasks that wait for each other's lock; release lets them go.
@@ -21,9 +23,7 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 			both.Wait()
 			locks[1].Lock()
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		tasks = append(tasks, k)
 	}
 	waitParked(t, rt, 2, ReasonMutex)
@@ -42,9 +42,7 @@ func waitsFor(t *testing.T, rt *Runtime, why Reason) (release func()) {
 	before := parked(rt, why)
 	w := make(chan *Waiter, 1)
 	k, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); w <- s; s.Wait(why, anywhere{}); s.Release() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	waitParked(t, rt, before+1, why)
 	return func() { (<-w).Wake(); k.Join() }
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A room lets a number in, of each line the newest if it is told so, and refuses while it is closed.
@@ -18,11 +19,14 @@ type room struct {
 	newest bool
 	closed bool
 	asked  []Queue // when somebody was let in
+
+	refusing []int // Queue.Refusing when somebody was refused
 }
 
 func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 	switch {
 	case r.closed:
+		r.refusing = append(r.refusing, q.Refusing)
 		return VerdictRefuse
 	case r.inside >= r.size:
 		return VerdictDefer
@@ -53,9 +57,7 @@ func inTasks(rt *Runtime, n int, fn func(i int)) {
 func entrance(t *testing.T, name string) *Entrance {
 	t.Helper()
 	e, err := NewEntrance(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return e
 }
 
@@ -134,9 +136,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 		}
 		wg.Wait()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if most != 3 && most != 2 || !slices.IsSorted(order) {
 		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
 	}
@@ -175,6 +175,30 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 	}
 }
 
+// Those that are refused are counted until they have learnt it.
+func TestRefusalsUnderWay(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{closed: true}
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+	defer rt.Close()
+	err := rt.Go(func() {
+		for _, n := range []int{5, 1} {
+			var wg WaitGroup
+			wg.Add(n)
+			for range n {
+				CurrentLoop().StartAt(e, 0, nil, func() {
+					e.Enter()
+					wg.Done()
+				})
+			}
+			wg.Wait()
+		}
+	}).Join()
+	if want := []int{0, 1, 2, 3, 4, 0}; err != nil || !slices.Equal(r.refusing, want) {
+		t.Errorf("as many were under way to be refused: %v, error %v; want %v", r.refusing, err, want)
+	}
+}
+
 func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 	e := entrance(t, "test")
 	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &room{} } })
@@ -184,9 +208,7 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 			CurrentLoop().StartAt(e, 0, nil, func() { started++ })
 		}
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := rt.Close(); err != nil {
 		t.Error(err)
 	}
@@ -210,9 +232,7 @@ func TestEntranceRefuses(t *testing.T) {
 		}
 		e.Leave()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 // lineUp has n tasks stand in line while one is inside, sets each up before, and returns in
@@ -241,9 +261,7 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 		e.Leave()
 		wg.Wait()
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(order) != n || r.inside != 0 {
 		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
 	}
@@ -368,9 +386,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 				k.Join()
 			}
 		}).Join()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		want := slices.Delete([]int{0, 1, 2}, which, which+1)
 		if !slices.Equal(in, want) || r.inside != 0 {
 			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
@@ -486,5 +502,43 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	}
 	if ended != 10 {
 		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}
+
+// So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
+// those are back.
+func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
+	e := entrance(t, "test")
+	const limit = 4
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return &limiter{limit: 100} }
+		c.DetachLimit = limit
+	})
+	defer rt.Close()
+	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
+		inTasks(rt, 1, func(int) {
+			l, in := CurrentLoop(), 0
+			enter := func() {
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+				}
+				in++
+			}
+			l.detached.Add(away)
+			tasks := []*Task{Go(enter), Go(enter)}
+			l.StartAt(e, 0, nil, enter)
+			Sleep(time.Second)
+			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
+				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
+			}
+			l.detached.Add(-away)
+			Sleep(time.Second)
+			if in != 3 {
+				t.Errorf("all are back, and %d of 3 newcomers were let in", in)
+			}
+			for _, k := range tasks {
+				k.Join()
+			}
+		})
 	}
 }

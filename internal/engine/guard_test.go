@@ -69,9 +69,7 @@ func TestRevokingNeedsNoAnswer(t *testing.T) {
 			}))
 		}
 		for _, task := range tasks {
-			if err := task.Join(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, task.Join())
 		}
 	}
 }
@@ -96,9 +94,7 @@ func TestSelectEntersGuardsOfSeveralOwners(t *testing.T) {
 			}))
 		}
 		for _, task := range tasks {
-			if err := task.Join(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, task.Join())
 		}
 	}
 }

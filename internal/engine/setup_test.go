@@ -85,9 +85,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 		c(&cfg)
 	}
 	rt, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Error(err)
@@ -110,9 +108,7 @@ func waitGoroutines(t testing.TB, want int) {
 // run runs fn as a task of rt and waits for it.
 func run(t testing.TB, rt *Runtime, fn func()) {
 	t.Helper()
-	if err := rt.Go(fn).Join(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, rt.Go(fn).Join())
 }
 
 // eachLoops runs the test with 1, 2 and 8 loops, and with switches through the loop.

@@ -30,9 +30,7 @@ func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 			c(&cfg)
 		}
 		rt, err := engine.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return rt
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestGoInheritsTheLoopOfTheSpawner(t *testing.T) {
@@ -60,9 +61,7 @@ func TestCurrentByKindOfCaller(t *testing.T) {
 			t.Error("Current changed")
 		}
 	})
-	if err := body.Join(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, body.Join())
 	if self != body {
 		t.Errorf("Current is %v, want %v", self, body)
 	}
@@ -254,9 +253,7 @@ func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 		t.Error("not the only one")
 	}
 	b, err := New(Config{Loops: 1, NewPoller: newChanPoller})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if Default() != b {
 		t.Error("not the latest")
 	}
@@ -274,9 +271,7 @@ func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 func TestRunEndsWithMain(t *testing.T) {
 	for _, want := range []error{nil, errors.New("from main")} {
 		rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, Log: quiet()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		left := make(chan error, 1)
 		err = rt.Run(context.Background(), func(context.Context) error {
 			Go(func() { left <- Sleep(time.Hour) })
@@ -294,9 +289,7 @@ func TestRunEndsWithMain(t *testing.T) {
 
 func TestRunUnderAContext(t *testing.T) {
 	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	err = rt.Run(ctx, func(ctx context.Context) error {
 		cancel()

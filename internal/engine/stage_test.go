@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestStageLetsOneInAtATime(t *testing.T) {
 	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, loops := range []int{1, 2, 8} {
 		rt := newRuntime(t, loops)
 		inside, most, done := 0, 0, 0
@@ -61,9 +61,7 @@ func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
 
 func newStage(t *testing.T) *Stage {
 	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s
 }
 
@@ -88,9 +86,7 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 	s := newStage(t)
 	seen := &readyCount{name: "caller"}
 	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, NewObserver: func(*Loop) Observer { return seen }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	caller, err := rt.Spawn(Options{Name: "caller"}, func() {
 		var c Children
@@ -111,20 +107,14 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 			t.Errorf("the caller became ready %d times, want once", n)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := caller.Join(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, caller.Join())
 }
 
 func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 	s := newStage(t)
 	rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, OnPanic: func(*PanicError) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	if err := rt.Go(func() {
 		var c Children

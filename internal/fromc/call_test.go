@@ -17,6 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/fromc"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -32,9 +33,7 @@ func newRuntime(t *testing.T, loops int) *engine.Runtime {
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnPanic:   func(*engine.PanicError) {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Error(err)
@@ -52,9 +51,7 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 		mu.Lock()
 		c := engine.NewChan[int](0)
 		file := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(file, []byte("x"), 0o600))
 		for name, wait := range map[string]func(){
 			"yield":   engine.Yield,
 			"sleep":   func() { engine.Sleep(time.Hour) },
@@ -134,9 +131,7 @@ func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 				mu.Unlock()
 			}
 		})
-		if err := k.Join(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, k.Join())
 		mu.Lock()
 		mu.Unlock()
 	}

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func mustAdd(t *testing.T, l *Ledger, s Spec) ResourceID {
 	t.Helper()
 	r, err := l.Add(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return r
 }
 
@@ -253,9 +253,7 @@ func TestStateNames(t *testing.T) {
 func TestLateObservationsAreOutdated(t *testing.T) {
 	l := NewLedger()
 	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Kind: Collected})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	g := l.NewGate("door")
 	g.SetDemand([]Moments{{Mean: 10}})
 	now := time.Duration(0)
@@ -292,9 +290,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	l := NewLedger()
 	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Kind: Collected})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	g := l.NewGate("door")
 	g.SetDemand([]Moments{{Mean: 10}})
 	rng := rand.New(rand.NewPCG(*seedFlag, 5))
@@ -375,13 +371,9 @@ func TestWhatIsKnownToBeHeld(t *testing.T) {
 func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {
 	l := NewLedger()
 	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Find: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "heap"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	now := time.Duration(0)
 	for range 1000 {
 		now += 10 * time.Millisecond

@@ -15,7 +15,7 @@ func poll(p *Poller, timeout time.Duration) chan error {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}

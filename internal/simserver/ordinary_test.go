@@ -146,9 +146,7 @@ func (x row) run(t *testing.T, scheduler string) *Result {
 	cfg := Config{Seed: 1, Scheduler: scheduler, Patience: time.Minute, MayRefuse: true}
 	cfg.Handler = func(w *World) knot.Handler {
 		m, err := newMix(w, "", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if x.adapted {
 			return knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") }))
 		}

@@ -24,9 +24,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	cfg.Graph.ExplainSched(s.Explain)
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
@@ -41,9 +39,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 		c.NewAdmission = s.Admission
 	}
 	rt, err := engine.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return rt, s
 }
 
@@ -81,13 +77,9 @@ func TestUnknownPolicies(t *testing.T) {
 // that is predicted there is that.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	e, err := engine.NewEntrance("learn")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	tokens, err := engine.NewResource("learn tokens", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	tokens.SetLimit(100)
 	rt, s := steered(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
@@ -108,9 +100,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 			}).Join()
 		}
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_ = sink
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
 	var entrance engine.NodeID
@@ -140,6 +130,37 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}
 }
 
+// Others on the machine wait for memory; the program has all that it wants, and lets nobody wait for that.
+func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
+	for _, c := range []struct {
+		used, limit float64
+		counts      bool
+	}{{1 << 30, 10 << 30, false}, {9.6 * (1 << 30), 10 << 30, true}} {
+		rt, s := steered(t, 1, 1, Config{Policy: Resource})
+		window := func() float64 { // of the gate, which is reported last
+			var r sched.Report
+			s.ledger.Report(&r)
+			return r.Resources[len(r.Resources)-1].Limit
+		}
+		a := sched.NewAdmission(0, true)
+		a.Mark(1, s.ledger.NewGate("test"))
+		s.tick(0, 1, heap(rt))
+		before := window()
+		for a.Next(0, 1, sched.Queue{Waiting: 1}) == sched.Admit {
+		}
+		for i := range 5 {
+			s.tick(time.Duration(i+1)*20*time.Millisecond, uint64(i), append(heap(rt),
+				probe.Reading{Name: probe.Memory, Value: c.used, Limit: c.limit},
+				probe.Reading{Name: probe.Pressure, Value: 0.5, Limit: probe.MuchPressure, Sign: true},
+				probe.Reading{Name: probe.Faults, Value: 1000, Limit: probe.MuchFaults, Sign: true}))
+		}
+		if after := window(); (after < before) != c.counts {
+			t.Errorf("%.0f of %.0f bytes in use: the window goes from %v to %v", c.used, c.limit, before, after)
+		}
+		rt.Close()
+	}
+}
+
 func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 	for _, c := range []struct{ is, want sched.Moments }{
 		{sched.Moments{Mean: 10, Variance: 100}, sched.Moments{Mean: 10, Variance: 100}},
@@ -158,13 +179,9 @@ func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	const limit = 20
 	e, err := engine.NewEntrance("room")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	slots, err := engine.NewResource("slots", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	slots.SetLimit(limit)
 	defer slots.SetLimit(1 << 40)
 	rt, s := steered(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
@@ -209,9 +226,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		stop = true
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if served != 600 {
 		t.Errorf("%d were served, want all 600", served)
 	}
@@ -266,9 +281,7 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stage, err := engine.NewStage("stage " + policy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task
@@ -287,9 +300,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 			}))
 		}
 		for _, k := range all {
-			if err := k.Join(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, k.Join())
 		}
 		s.mu.Lock()
 		claims := len(s.claims)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
@@ -15,9 +16,7 @@ func watching(t *testing.T) (w *selfWatch, state func(name string) sched.Resourc
 	t.Helper()
 	l := sched.NewLedger()
 	memory, err := l.Add(sched.Spec{Name: probe.Heap, Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if w, err = newSelfWatch(l); err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +116,7 @@ func TestALoopThatIsIdle(t *testing.T) {
 	defer rt.Close()
 	for range 3 {
 		s.self.look(rt)
-		if err := rt.Go(func() { engine.Sleep(50 * time.Millisecond) }).Join(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, rt.Go(func() { engine.Sleep(50 * time.Millisecond) }).Join())
 	}
 	s.self.look(rt)
 	var r sched.Report

@@ -26,3 +26,19 @@ func Rounds(few, all int) int {
 	}
 	return few
 }
+
+// Must ends the test if err is not nil. Like t.Fatal it is for the goroutine of the test.
+func Must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// Check fails the test if err is not nil, and lets it go on: it is for any goroutine or task.
+func Check(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}

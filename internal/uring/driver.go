@@ -5,6 +5,7 @@ package uring
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -51,6 +52,7 @@ type Driver struct {
 	limit     int  // completions of one Reap
 	deferred  bool // the ring has not been enabled yet
 	single    bool
+	keeps     bool // see Config.Cooperative
 	flushing  bool
 	reaping   bool
 	closed    bool
@@ -290,6 +292,10 @@ func (d *Driver) wait(timeout time.Duration) error {
 		if err := d.enable(); err != nil {
 			return err
 		}
+	}
+	if d.keeps {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 	}
 	var err error
 	d.stats.Enters++

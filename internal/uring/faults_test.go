@@ -319,22 +319,25 @@ func TestSetupOfOldKernels(t *testing.T) {
 		"5.18": {first | SetupSubmitAll | SetupRDisabled, false},
 		"5.11": {first | SetupRDisabled, false},
 	} {
-		for _, single := range []bool{false, true} {
+		for _, cfg := range []Config{{}, {Cooperative: true}, {SingleIssuer: true}} {
 			k := newFakeKernel(t)
 			k.knows = c.knows
 			k.features &^= FeatSingleMMap * uint32(len(name)%2) // two mappings or three
-			d, err := k.driver(Config{SingleIssuer: single})
+			d, err := k.driver(cfg)
 			if err != nil {
-				t.Errorf("%s, single %v: %v", name, single, err)
+				t.Errorf("%s, %+v: %v", name, cfg, err)
 				continue
 			}
-			if got := k.p.flags&SetupSingleIssuer != 0; got != (single && c.deferred) {
-				t.Errorf("%s, single %v: SINGLE_ISSUER %v", name, single, got)
+			if got := k.p.flags&SetupSingleIssuer != 0; got != (cfg.SingleIssuer && c.deferred) {
+				t.Errorf("%s, %+v: SINGLE_ISSUER %v", name, cfg, got)
+			}
+			if got, asked := k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative || cfg.SingleIssuer; got && !asked || !got && cfg.Cooperative && c.knows&SetupCoopTaskrun != 0 {
+				t.Errorf("%s, %+v: COOP_TASKRUN %v", name, cfg, got)
 			}
 			left := nops(t, d, 3)
 			must(t, d.Wait(0))
 			if *left != 0 {
-				t.Errorf("%s, single %v: %d not completed", name, single, *left)
+				t.Errorf("%s, %+v: %d not completed", name, cfg, *left)
 			}
 			if !d.Supports(OpRead) || d.Supports(OpMsgRing) {
 				t.Errorf("%s: without an answer the operations of Linux 5.11 are to be taken for granted", name)

@@ -36,11 +36,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// bothIssuers runs the test with and without SingleIssuer.
+// bothIssuers runs the test in each of the ways to work for completions.
 func bothIssuers(t *testing.T, cfg Config, f func(t *testing.T, d *Driver)) {
-	for name, single := range map[string]bool{"any": false, "single": true} {
+	for _, name := range []string{"any", "cooperative", "single"} {
 		t.Run(name, func(t *testing.T) {
-			cfg.SingleIssuer = single
+			cfg.SingleIssuer, cfg.Cooperative = name == "single", name == "cooperative"
 			f(t, newTestDriver(t, cfg))
 		})
 	}

@@ -23,9 +23,13 @@ type Config struct {
 	// keeps until there is.
 	Completions uint32
 	// SingleIssuer promises that all calls from the first Flush or Wait on come from one
-	// thread. The kernel then works for completions only when the loop asks for them,
-	// instead of interrupting it.
+	// thread. The kernel then works for completions only when the loop asks for them. Without
+	// it the thread that has handed a request over works for its completion, whenever that comes.
 	SingleIssuer bool
+	// Cooperative says, without SingleIssuer, that a thread need not be interrupted for that: it does
+	// the work when it next enters the kernel, is woken if it sleeps, and does it at the next tick at
+	// the latest. This is for a loop that seldom changes its thread: Wait keeps it there.
+	Cooperative bool
 	// CloseTimeout is how long Close waits for what can't be cancelled; 0: 30 s.
 	CloseTimeout time.Duration
 }
@@ -71,6 +75,7 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 		limit:     int(cfg.Completions),
 		closeWait: cfg.CloseTimeout,
 		single:    flags&SetupSingleIssuer != 0,
+		keeps:     cfg.Cooperative,
 		deferred:  flags&SetupRDisabled != 0,
 		events:    make([]event, 0, batchSize),
 	}
@@ -80,30 +85,31 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 
 // attempts lists the flags to set up a ring with, best first, each with the kernel that
 // brought the last of them.
-//
-// Without SingleIssuer the completion work of a request interrupts the thread that handed
-// it over. SetupCoopTaskrun would spare that, but a loop may have moved to another thread
-// by then, and the one it left may compute for long without entering the kernel.
-func attempts(single bool) []uint32 {
-	const always = SetupCQSize | SetupClamp
+func attempts(cfg Config) []uint32 {
+	const (
+		always = SetupCQSize | SetupClamp
+		coop   = always | SetupSubmitAll | SetupTaskrunFlag
+		issuer = coop | SetupSingleIssuer | SetupRDisabled
+	)
 	all := []uint32{
-		always | SetupSubmitAll, // 5.18
-		always,                  // 5.6
+		issuer | SetupDeferTaskrun, // 6.1
+		issuer | SetupCoopTaskrun,  // 6.0
+		coop | SetupCoopTaskrun,    // 5.19
+		always | SetupSubmitAll,    // 5.18
+		always,                     // 5.6
 	}
-	if single {
-		const issuer = SetupSubmitAll | SetupTaskrunFlag
-		all = append([]uint32{
-			always | issuer | SetupSingleIssuer | SetupRDisabled | SetupDeferTaskrun, // 6.1
-			always | issuer | SetupSingleIssuer | SetupRDisabled | SetupCoopTaskrun,  // 6.0
-			always | issuer | SetupCoopTaskrun,                                       // 5.19
-		}, all...)
+	switch {
+	case cfg.SingleIssuer:
+		return all
+	case cfg.Cooperative:
+		return all[2:]
 	}
-	return all
+	return all[3:]
 }
 
 func open(cfg Config, fresh newRing) (*Ring, uint32, error) {
 	var err error
-	for _, flags := range attempts(cfg.SingleIssuer) {
+	for _, flags := range attempts(cfg) {
 		ring := fresh()
 		p := newParams(flags, cfg.Completions)
 		if err = ring.QueueInitParams(cfg.Entries, p); err == nil {

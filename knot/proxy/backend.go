@@ -25,8 +25,10 @@ type backend struct {
 	// downUntil is when it may be tried again, in nanoseconds since 1970; 0: it may; atomic.
 	downUntil atomic.Int64
 
+	// fails are failures in a row; atomic, changed with mu held.
+	fails atomic.Int64
+
 	mu    sync.Mutex
-	fails int // in a row; guarded by mu
 	falls int // checks in a row that failed, or, below 0, succeeded; guarded by mu
 
 	counts counts
@@ -110,15 +112,23 @@ func (b *backend) leave(u *upstream, keep bool) {
 // pick returns the backend with the fewest requests that is well and not in tried. If all are out for their failures, they count
 // as well: it might be the network. nil: none is left.
 func (p *Proxy) pick(tried uint64) *backend {
-	now := p.Now().UnixNano()
+	now := int64(0) // not read yet
 	start := int(p.next.Add(1))
 	for _, desperate := range [...]bool{false, true} {
 		var best *backend
 		least := int64(0)
 		for i := range p.backends {
 			b := p.backends[(start+i)%len(p.backends)]
-			if tried&b.bit != 0 || b.sick.Load() || !desperate && b.downUntil.Load() > now {
+			if tried&b.bit != 0 || b.sick.Load() {
 				continue
+			}
+			if until := b.downUntil.Load(); !desperate && until != 0 {
+				if now == 0 {
+					now = p.Now().UnixNano()
+				}
+				if until > now {
+					continue
+				}
 			}
 			if n := b.outstanding.Load(); best == nil || n < least {
 				best, least = b, n
@@ -133,11 +143,11 @@ func (p *Proxy) pick(tried uint64) *backend {
 
 // worked notes that it has answered.
 func (b *backend) worked() {
-	if b.downUntil.Load() == 0 && b.fresh() {
+	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
-	b.fails = 0
+	b.fails.Store(0)
 	was := b.downUntil.Swap(0)
 	b.mu.Unlock()
 	if was != 0 {
@@ -145,23 +155,16 @@ func (b *backend) worked() {
 	}
 }
 
-// fresh reports whether there was no failure since it last worked.
-func (b *backend) fresh() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.fails == 0
-}
-
 // failed notes that it has not.
 func (b *backend) failed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fails++
-	if b.p.MaxFails <= 0 || b.fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
+	fails := int(b.fails.Add(1))
+	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
 		return
 	}
 	if b.downUntil.Swap(b.p.Now().Add(b.p.FailTime).UnixNano()) == 0 {
-		b.p.Log.Warn("knot: a backend fails; it gets no requests for a while", "backend", b.name, "failures", b.fails, "for", b.p.FailTime)
+		b.p.Log.Warn("knot: a backend fails; it gets no requests for a while", "backend", b.name, "failures", fails, "for", b.p.FailTime)
 	}
 }
 

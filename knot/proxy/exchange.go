@@ -59,6 +59,7 @@ type exchange struct {
 	upgrade    bool   // it asks for another protocol
 	chunked    bool   // so is the body that is sent
 	taken      bool   // a tunnel has the connection
+	armed      bool   // the deadline of the first read is set
 
 	out  []byte // to be sent
 	in   []byte // in[r:w] has come and has not been used
@@ -77,11 +78,13 @@ type exchange struct {
 	trailer []knot.Header // of the response
 }
 
-var exchanges = sync.Pool{New: func() any { return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10)} }}
+var exchanges = sync.Pool{New: func() any {
+	return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10), stop: newStopper()}
+}}
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.p, e.x, e.method = p, x, x.Method()
-	e.in, e.stop = e.own, &stopper{}
+	e.in = e.own
 	e.content, e.ready = x.ReadyBody()
 	if p.TotalTimeout > 0 {
 		e.until = time.Now().Add(p.TotalTimeout)
@@ -105,7 +108,7 @@ func (e *exchange) end() {
 		out = nil
 	}
 	clear(e.trailer)
-	e.p, e.x, e.b, e.u, e.stop, e.method, e.until = nil, nil, nil, nil, nil, "", time.Time{}
+	e.p, e.x, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, "", time.Time{}, nil
 	e.content, e.trailer, e.big, e.in = nil, e.trailer[:0], nil, nil
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
 	e.own, e.out, e.res, e.rec = own, out, res, records{}
@@ -113,9 +116,18 @@ func (e *exchange) end() {
 
 // A stopper ends the waits for a backend when there is no point in them any more.
 type stopper struct {
+	watch knot.GoneWatch // calls fn, which is gone
+	fn    func()
+
 	mu  sync.Mutex
 	u   *upstream // guarded by mu
 	why error     // guarded by mu
+}
+
+func newStopper() *stopper {
+	s := &stopper{}
+	s.fn = s.gone
+	return s
 }
 
 // past is a deadline that has passed for certain.
@@ -174,7 +186,7 @@ func (e *exchange) try(b *backend) error {
 		return &failure{status: status, cause: CauseConnect, backend: b.name, err: err, unsent: true}
 	}
 	e.u, e.used = u, u.used
-	e.r, e.w, e.sent = 0, 0, true
+	e.r, e.w, e.sent, e.armed = 0, 0, true, false
 	e.rec = records{stderr: e.rec.stderr}
 	keep := false
 	defer func() {
@@ -209,6 +221,9 @@ func (e *exchange) send() error {
 	if err := e.p.wire.request(e, e.content, e.ready); err != nil {
 		return err
 	}
+	if e.ready && len(e.out) <= smallRequest {
+		return e.sendSmall()
+	}
 	if err := e.arm(e.u.SetWriteDeadline, e.p.IdleTimeout); err != nil {
 		return e.broken(err, true, true)
 	}
@@ -226,6 +241,22 @@ func (e *exchange) send() error {
 	e.done.Store(false)
 	e.sending.Add(1)
 	spawn(e.sendBody)
+	return nil
+}
+
+// smallRequest is what a connection's send buffer has room for, so that a write of it does not wait: requests before it
+// have been answered.
+const smallRequest = 4 << 10
+
+// sendSmall sends a whole request, and sets the deadline of its response with that of the write.
+func (e *exchange) sendSmall() error {
+	if err := e.arm(e.u.SetDeadline, e.p.ResponseTimeout); err != nil {
+		return e.broken(err, true, true)
+	}
+	if n, err := e.u.Write(e.out); err != nil {
+		return e.broken(err, n == 0, true)
+	}
+	e.armed = true
 	return nil
 }
 
@@ -298,8 +329,13 @@ func (e *exchange) fill(limit time.Duration) error {
 		e.in = bigger
 	}
 	for {
-		began := time.Now()
-		if err := e.arm(e.u.SetReadDeadline, limit); err != nil {
+		var began time.Time
+		if e.apart != nil {
+			began = time.Now()
+		}
+		if e.armed {
+			e.armed = false
+		} else if err := e.arm(e.u.SetReadDeadline, limit); err != nil {
 			return err
 		}
 		n, err := e.u.Read(e.in[e.w:])

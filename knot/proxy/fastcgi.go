@@ -182,7 +182,7 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 // which would look like others.
 func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 	trusted := e.p.trusts(e.x)
-	named := connectionNames(nil, e.x.EachHeader)
+	named := connectionNames(e.x.EachHeader)
 	var seen []string
 	e.x.EachHeader(func(name, _ []byte) bool {
 		if hopByHop(name) || contains(named, name) || !trusted && aboutClient(name) || is(name, "proxy") || is(name, "content-length") || is(name, "content-type") {

@@ -10,14 +10,14 @@ import (
 	"net/http/fcgi"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // fastCGIServer runs h on net/http's FastCGI server.
 func fastCGIServer(t *testing.T, h http.HandlerFunc) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go fcgi.Serve(ln, h)
 	return ln.Addr().String()
@@ -111,9 +111,7 @@ func TestFastCGIRecords(t *testing.T) {
 				continue
 			}
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			go func() {
 				c, err := ln.Accept()
 				if err != nil {

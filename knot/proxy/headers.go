@@ -61,7 +61,7 @@ func aboutClient(name []byte) bool {
 }
 
 // connectionNames are the names that lines Connection list, in all, as views.
-func connectionNames(names [][]byte, each func(func(name, value []byte) bool)) [][]byte {
+func connectionNames(each func(func(name, value []byte) bool)) (names [][]byte) {
 	each(func(name, value []byte) bool {
 		if is(name, "connection") {
 			for part := range bytes.SplitSeq(value, []byte(",")) {
@@ -73,6 +73,14 @@ func connectionNames(names [][]byte, each func(func(name, value []byte) bool)) [
 		return true
 	})
 	return names
+}
+
+// connectionNames are those of the response's head, which b is.
+func (e *exchange) connectionNames(b []byte) [][]byte {
+	if e.res.Find(b, "connection") == nil {
+		return nil
+	}
+	return connectionNames(func(fn func(name, value []byte) bool) { e.res.Each(b, fn) })
 }
 
 func contains(names [][]byte, name []byte) bool {

@@ -25,7 +25,10 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 		out = append(out, p.Host...)
 	}
 	out = append(out, "\r\n"...)
-	named := connectionNames(nil, x.EachHeader)
+	var named [][]byte
+	if x.HeaderBytes("Connection") != nil {
+		named = connectionNames(x.EachHeader)
+	}
 	e.upgrade = false
 	if upgrade := x.HeaderBytes("Upgrade"); upgrade != nil && x.ProtoMinor() > 0 && contains(named, []byte("upgrade")) && mayUpgrade(upgrade) {
 		e.upgrade = true

@@ -60,10 +60,10 @@ func (p *Proxy) Serve(x *knot.Ctx) error {
 	}
 	e := exchanges.Get().(*exchange)
 	e.begin(p, x)
-	stop := x.WhenGone(e.stop.gone)
+	x.WhenGone(&e.stop.watch, e.stop.fn)
 	err := e.serve()
-	if !e.taken {
-		stop()
+	if !e.stop.watch.Stop() {
+		e.stop = newStopper() // somebody may still call that one
 	}
 	e.end()
 	exchanges.Put(e)

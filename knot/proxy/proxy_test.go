@@ -21,6 +21,7 @@ import (
 	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -56,18 +57,12 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	f := &front{t: t}
 	c.Log = slog.New(slog.NewTextHandler(&f.log, nil))
 	p, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f.p = p
 	rt, err := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	f.addr = ln.Addr().String()
 	s := &knot.Server{ErrorLog: c.Log, H2C: true, Handler: func(x *knot.Ctx) error {
 		if strings.HasPrefix(x.Path(), "/static/") {
@@ -101,9 +96,7 @@ func behind(t *testing.T, h http.HandlerFunc) string {
 // script is a backend that answers connection by connection, with whatever answers says, after it has read a request's head.
 func script(t *testing.T, answer func(n int, c net.Conn, head string)) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var all sync.WaitGroup
 	t.Cleanup(func() { ln.Close(); all.Wait() })
 	all.Add(1)
@@ -354,9 +347,7 @@ func TestFailures(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	closed := func() string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer ln.Close()
 		return "http://" + ln.Addr().String()
 	}()
@@ -446,9 +437,7 @@ func TestStale(t *testing.T) {
 func TestUnixSocketAndHTTP2(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "Sum")
 		http.NewResponseController(w).EnableFullDuplex()
@@ -471,9 +460,7 @@ func TestUnixSocketAndHTTP2(t *testing.T) {
 					req.Trailer = http.Header{"Up": {"2"}}
 				}
 				resp, err := rt.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if want := map[bool]string{true: "12", false: "1"}[length < 0]; err != nil || string(body) != content || resp.Trailer.Get("Sum") != want {

@@ -47,7 +47,7 @@ func (e *exchange) receiveHead() error {
 func (e *exchange) passBack() error {
 	x, res := e.x, &e.res
 	b := e.in[e.r:e.w]
-	named := connectionNames(nil, func(fn func(name, value []byte) bool) { res.Each(b, fn) })
+	named := e.connectionNames(b)
 	x.SetStatus(res.Status)
 	res.Each(b, func(name, value []byte) bool {
 		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && is(name, "status")) {

@@ -23,7 +23,7 @@ func (e *exchange) switchProtocols() error {
 	if !e.upgrade || upgrade == nil || e.p.FastCGI != nil {
 		return e.malformed(errUnasked)
 	}
-	named := connectionNames(nil, func(fn func(name, value []byte) bool) { e.res.Each(b, fn) })
+	named := e.connectionNames(b)
 	head := append([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "), upgrade...)
 	head = append(head, "\r\n"...)
 	e.res.Each(b, func(name, value []byte) bool {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -77,7 +78,7 @@ func TestQueue(t *testing.T) {
 	hangs, _ := late.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	eventually(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
 	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
-		t.Errorf("who has waited too long: %d, %s", status, late.log.String())
+		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
 	hangs.Close()
 }
@@ -118,9 +119,7 @@ func TestSlowBackend(t *testing.T) {
 	slow := script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })
 	good := behind(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "good") })
 	other, err := New(Config{Backends: []string{good}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer other.Close()
 	f := serve(t, Config{Backends: []string{slow}, MaxConns: 100, Queue: 300, ResponseTimeout: time.Hour}, 1, func(s *knot.Server) {
 		inner := s.Handler
@@ -156,9 +155,7 @@ func TestEarlyAnswer(t *testing.T) {
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\nbegins")
 	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}
@@ -206,9 +203,7 @@ func TestEvents(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	resp, err := http.Get("http://" + f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
 	for i := range 3 {
@@ -249,7 +244,7 @@ func TestReaderHoldsUpWriter(t *testing.T) {
 	c.Close()
 }
 
-// TestHealth: who fails gets no requests for a while, then again; who fails its checks none until it does not.
+// TestHealth: a backend that fails gets no requests for a while, then again; one that fails its checks none until it passes.
 func TestHealth(t *testing.T) {
 	var bad atomic.Bool
 	var asked [2]atomic.Int32
@@ -331,9 +326,7 @@ func TestChecks(t *testing.T) {
 			}
 		})
 		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
 		}
@@ -446,9 +439,7 @@ func TestEarlyAnswerHTTP2(t *testing.T) {
 	h2.Protocols.SetUnencryptedHTTP2(true)
 	defer h2.CloseIdleConnections()
 	resp, err := h2.RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" || err != nil {
 		t.Errorf("%d %q %v", resp.StatusCode, body, err)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/crypto/bcrypt"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -30,12 +31,8 @@ func lay(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testenv.Must(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return root
 }
@@ -43,9 +40,7 @@ func lay(t *testing.T, files map[string]string) string {
 func open(t *testing.T, root string, rules ...HeaderRule) *knot.Files {
 	t.Helper()
 	f, err := knot.OpenFilesWith(root, knot.FilesConfig{Header: FileHeaders(rules)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -53,9 +48,7 @@ func open(t *testing.T, root string, rules ...HeaderRule) *knot.Files {
 func pattern(t *testing.T, text string) Pattern {
 	t.Helper()
 	p, err := NewPattern(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return p
 }
 
@@ -63,13 +56,9 @@ func pattern(t *testing.T, text string) Pattern {
 func serve(t *testing.T, h *Hosts) string {
 	t.Helper()
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var sw Switch
 	sw.Set(h)
 	s := &knot.Server{Handler: sw.Serve, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
@@ -98,9 +87,7 @@ type answer struct {
 func ask(t *testing.T, addr, method, target string, extra ...string) answer {
 	t.Helper()
 	req, err := http.NewRequest(method, "http://"+addr+target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, line := range extra {
 		name, value, _ := strings.Cut(line, ": ")
 		if name == "Host" {
@@ -110,14 +97,10 @@ func ask(t *testing.T, addr, method, target string, extra ...string) answer {
 		}
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
@@ -167,9 +150,7 @@ func TestHosts(t *testing.T) {
 	for _, names := range []string{"example.org www.example.org", "*.example.org", "*.deep.example.org", "[::1]", "*"} {
 		s := new(Site)
 		sites[strings.Fields(names)[0]] = s
-		if err := h.Add(s, strings.Fields(names)...); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, h.Add(s, strings.Fields(names)...))
 	}
 	for host, want := range map[string]string{
 		"example.org": "example.org", "EXAMPLE.org:8080": "example.org", "example.org.": "example.org", "example.org.:80": "example.org",
@@ -192,16 +173,10 @@ func TestHosts(t *testing.T) {
 func TestVirtualHosts(t *testing.T) {
 	one, two := lay(t, map[string]string{"index.html": "one", "e.html": "one's error"}), lay(t, map[string]string{"index.html": "two"})
 	pages, err := OpenErrorPages(one, map[string]string{"4xx": "/e.html"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var h Hosts
-	if err := h.Add(&Site{Files: open(t, one), Errors: pages}, "one.example"); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Add(&Site{Files: open(t, two)}, "two.example"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, h.Add(&Site{Files: open(t, one), Errors: pages}, "one.example"))
+	testenv.Must(t, h.Add(&Site{Files: open(t, two)}, "two.example"))
 	addr := serve(t, &h)
 	for _, test := range []struct {
 		host, target, body string
@@ -246,9 +221,7 @@ func TestHeaderRules(t *testing.T) {
 func TestErrorPages(t *testing.T) {
 	root := lay(t, map[string]string{"404.html": "not here", "4xx.txt": "client", "big": strings.Repeat("x", maxErrorPage+1), "dir/x": ""})
 	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html", "4xx": "4xx.txt", "default": "404.html"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages}))
 	for _, test := range []struct {
 		method, target, ctype, body string
@@ -265,15 +238,11 @@ func TestErrorPages(t *testing.T) {
 	}
 	// A change shows once the page is read again, for which nobody waits.
 	page := pages.pages["404"]
-	if err := os.WriteFile(filepath.Join(root, "404.html"), []byte("other"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "404.html"), []byte("other"), 0o644))
 	if err := page.load(root); err != nil || ask(t, addr, "GET", "/none").body != "other" {
 		t.Error("the page is as it was", err)
 	}
-	if err := os.Remove(filepath.Join(root, "404.html")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Remove(filepath.Join(root, "404.html")))
 	if pages.refresh(page); !page.failing.Load() || ask(t, addr, "GET", "/none").body != "other" {
 		t.Error("a page that is gone is not sent any more")
 	}
@@ -377,13 +346,9 @@ func TestListing(t *testing.T) {
 
 func TestPasswords(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	users, err := ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
 	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
 	askAs := func(credentials string) answer {
@@ -405,9 +370,7 @@ func TestPasswords(t *testing.T) {
 	}
 	// Nothing follows the refusal.
 	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	io.WriteString(nc, "GET /private/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 	if all, err := io.ReadAll(nc); err != nil || strings.Contains(string(all), "secret") || strings.Count(string(all), "HTTP/1.1 ") != 1 {
@@ -433,13 +396,9 @@ func TestPasswords(t *testing.T) {
 
 func TestUsersFile(t *testing.T) {
 	line, err := HashPassword("alice", []byte("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	u, err := ReadUsers(strings.NewReader(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if right, err := u.check("alice", "secret"); !right || err != nil {
 		t.Error(right, err)
 	}
@@ -463,9 +422,7 @@ func TestUsersFile(t *testing.T) {
 
 func TestClientRate(t *testing.T) {
 	c, err := NewClients(2, 3, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	now := time.Unix(1, 0)
 	c.now = func() time.Time { return now }
 	a := netip.MustParseAddr("192.0.2.1")
@@ -511,9 +468,7 @@ func TestClientRate(t *testing.T) {
 
 func TestClientRateOverHTTP(t *testing.T) {
 	c, err := NewClients(0.1, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}))
 	for range 2 {
 		if a := ask(t, addr, "GET", "/"); a.status != 200 {
@@ -542,9 +497,7 @@ func TestCurlWithAPassword(t *testing.T) {
 	}
 	hash, _ := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	users, err := ReadUsers(strings.NewReader("alice:" + string(hash)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
 	var all sync.WaitGroup
 	for _, test := range []struct{ user, want string }{{"alice:secret", "text200"}, {"alice:wrong", "401"}} {

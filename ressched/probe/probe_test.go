@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,12 +42,8 @@ func (tr tree) write(t *testing.T) (root string) {
 func put(t *testing.T, root, file, text string) {
 	t.Helper()
 	path := filepath.Join(root, file)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testenv.Must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 const gib = 1 << 30
@@ -440,9 +437,7 @@ func TestOpenDescriptorsAreCountedWithinReason(t *testing.T) {
 	var files []*os.File
 	for range n {
 		f, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		files = append(files, f)
 	}
 	after, _ := find(p.Read(0), Files)

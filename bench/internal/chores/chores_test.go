@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func flags(t *testing.T, args ...string) *Flags {
 	t.Helper()
 	f := NewFlags("test")
-	if err := f.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.Parse(args))
 	return f
 }
 
@@ -30,12 +30,8 @@ func ask(h http.Handler, method, target, body string) *httptest.ResponseRecorder
 
 func TestChoresAnswer(t *testing.T) {
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, FilesPath), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, FilesPath, "a"), []byte("file"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.MkdirAll(filepath.Join(root, FilesPath), 0o777))
+	testenv.Must(t, os.WriteFile(filepath.Join(root, FilesPath, "a"), []byte("file"), 0o666))
 	f := flags(t, "-steps=100", "-root="+root)
 	h := Handler(NewHost(f), f.Root)
 	for _, c := range []struct {
@@ -67,9 +63,7 @@ func TestChoresAnswer(t *testing.T) {
 
 func TestOrdersChangeTheBackend(t *testing.T) {
 	h := NewHost(flags(t))
-	if err := h.Order("backend 7ms"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, h.Order("backend 7ms"))
 	var slept time.Duration
 	h.Sleep = func(d time.Duration) { slept = d }
 	if ask(Handler(h, ""), "GET", BackendPath, ""); slept != 7*time.Millisecond {
@@ -147,13 +141,9 @@ func TestEventsComeUntilTheClientLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+EventsPath+"?every=1ms", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer response.Body.Close()
 	const event = "data: tick\n\n"
 	got := make([]byte, 3*len(event))

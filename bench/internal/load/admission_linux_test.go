@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestBurstsComeTogetherAtEvenDistances(t *testing.T) {
@@ -44,9 +46,7 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{500}, Burst: 5}}
 	cfg.Retries = 2
 	got, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := tries(got.Outcomes, Refused); n != [4]int{5, 5, 5, 0} {
 		t.Errorf("refused at first, second and third attempt: %v", n)
 	}
@@ -62,9 +62,7 @@ func TestRequestsWithoutAnswerAreSentAgain(t *testing.T) {
 	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{300}, Burst: 3}}
 	cfg.Patience, cfg.Retries = 20*ms, 3
 	got, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := tries(got.Outcomes, Abandoned); n != [4]int{3, 3, 3, 3} {
 		t.Errorf("given up at each attempt: %v", n)
 	}
@@ -114,9 +112,7 @@ func TestClosedLoopDrawsFromItsMix(t *testing.T) {
 	givenTime(t, func(d time.Duration) (bool, any) {
 		cfg.For = d
 		got, err := Closed(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, r := range got.Outcomes {
 			if r.Class != 1 {
 				t.Fatalf("class %d, which has no weight", r.Class)

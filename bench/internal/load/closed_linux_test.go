@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func closedTo(addr netip.AddrPort) ClosedConfig {
@@ -66,9 +68,7 @@ func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
 		var calls []bool
 		cfg.Warm, cfg.For, cfg.Measuring = 20*ms, d, func(begins bool) { calls = append(calls, begins) }
 		got, err := Closed(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n := fates(got.Outcomes)
 		if requests.seen() > 5 || n[Pending] > 5 || n[Served]+n[Pending] != len(got.Outcomes) {
 			t.Fatalf("%d requests at a time, fates %v, want at most 5 under way and the rest served", requests.seen(), n)
@@ -93,9 +93,7 @@ func TestPatientClientsStayAway(t *testing.T) {
 			cfg := closedTo(addr)
 			cfg.Patient, cfg.For = patient, d
 			got, err := Closed(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			n := fates(got.Outcomes)[Refused]
 			if patient && n > 5 {
 				t.Fatalf("refused %d times", n)
@@ -115,9 +113,7 @@ func TestClientsComeBackAfterABrokenConnection(t *testing.T) {
 		}))
 		cfg.For = d
 		got, err := Closed(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n := fates(got.Outcomes)
 		if n[Lost] > 5 {
 			t.Fatalf("fates %v, want at most 5 lost", n)
@@ -149,9 +145,7 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 	givenTime(t, func(jam time.Duration) (bool, any) {
 		var conns peak
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		server := &http.Server{
 			Handler: http.HandlerFunc(hello),
 			ConnState: func(_ net.Conn, s http.ConnState) {
@@ -170,9 +164,7 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 			Clients: 100, Jam: jam, Keep: 10 * ms, Limit: time.Minute,
 		}
 		got, err := Crowd(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if n := fates(got.Outcomes); n[Served] != 100 {
 			t.Fatalf("fates %v", n)
 		}

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // pieces is a server that sends each response in pieces, and the goroutine to wait for.
 func pieces(t *testing.T, answer func(path string) []string) Target {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -69,9 +69,7 @@ func TestFilesComeInPieces(t *testing.T) {
 			return []string{"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n", long[:body-1], long[body-1:]}
 		}
 	}), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	exact := result.Longest + result.Longest/32 // quantiles are not
 	if result.Requests < 1 || result.Bytes != result.Requests*body || result.P99 <= 0 || result.P50 > exact || result.Unserved > 3 {
 		t.Errorf("got %+v", result)
@@ -88,9 +86,7 @@ func TestClientsThatGetNothingAreCounted(t *testing.T) {
 		<-first
 		return []string{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"}
 	}), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if result.Unserved < 1 || result.Longest < 20*time.Millisecond {
 		t.Errorf("got %+v", result)
 	}
@@ -135,9 +131,7 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
 	conns := make(chan bool, 10_000)
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	go http.Serve(countingListener{ln, conns}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("abc"))
@@ -145,9 +139,7 @@ func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
 	result, err := Files(FilesConfig{Target: Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}},
 		Conns: 2, For: 100 * time.Millisecond, PerConn: 3, Pause: 2 * time.Millisecond,
 		Next: func() ([]byte, int64) { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 3 }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	most := int64(2 * 100 / 2)
 	if result.Requests < 1 || result.Requests > most+10 || int64(len(conns)) < result.Requests/3 || int64(len(conns)) > result.Requests/3+4 {
 		t.Errorf("%d requests, at most %d were possible; %d connections", result.Requests, most, len(conns))
@@ -163,9 +155,7 @@ func TestClientsThinkForTimesOfTheirOwn(t *testing.T) {
 			return map[bool]time.Duration{true: 40 * time.Millisecond, false: 2 * time.Millisecond}[client == 0]
 		},
 		Next: func() ([]byte, int64) { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 3 }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if thought[0] < 1 || thought[0] > 6 || thought[1] > 101 || int64(thought[0]+thought[1]+thought[2]) < result.Requests {
 		t.Errorf("thought %v times, %d requests", thought, result.Requests)
 	}

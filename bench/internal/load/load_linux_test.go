@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,9 +76,7 @@ func TestResponseLength(t *testing.T) {
 func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	server := &http.Server{Handler: handler}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
@@ -89,17 +88,11 @@ func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 func nobody(t *testing.T) netip.AddrPort {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	own := name.(*unix.SockaddrInet4)
 	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
 }
@@ -111,9 +104,7 @@ func TestRunCountsResponses(t *testing.T) {
 		result, err := Run(Config{
 			Addr: serve(t, hello), Conns: 3, Depth: depth, For: 20 * time.Millisecond, PID: os.Getpid(),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if result.Requests < int64(depth) || result.Requests%int64(depth) != 0 {
 			t.Errorf("depth %d: %d requests", depth, result.Requests)
 		}
@@ -161,9 +152,7 @@ func TestHoldKeepsConnectionsThatWereUsed(t *testing.T) {
 		hello(w, r)
 	})
 	held, err := Hold(addr, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer held.Close()
 	different := map[string]bool{}
 	for range 5 {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var plain = []byte(Request)
@@ -34,9 +36,7 @@ func TestOpenLoopSendsWhatIsDue(t *testing.T) {
 	cfg := openTo(serve(t, hello))
 	began := time.Now()
 	got, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if took := time.Since(began); took > cfg.Drain {
 		t.Errorf("took %v: waited with nothing under way", took)
 	}
@@ -110,9 +110,7 @@ func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
 		}))
 		cfg.Conns, cfg.Patience = 60, d+100*ms
 		got, err := Open(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n := fates(got.Outcomes)
 		if n[Abandoned]+n[Unsent] != len(got.Outcomes) {
 			t.Fatalf("fates %v: want all given up or unsent", n)
@@ -140,9 +138,7 @@ func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
 	})
 	cfg := openTo(addr)
 	got, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := fates(got.Outcomes); n[Served] == 0 || n[Refused] == 0 || n[Lost] == 0 {
 		t.Errorf("fates %v", n)
 	}
@@ -151,9 +147,7 @@ func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
 func TestOpenLoopToNobodyLosesAll(t *testing.T) {
 	cfg := openTo(nobody(t))
 	got, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := fates(got.Outcomes); n[Lost] != len(got.Outcomes) {
 		t.Errorf("fates %v", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestParseModel(t *testing.T) {
@@ -28,9 +30,7 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 	for _, name := range []string{"sped", "seda-2-2", "seda-s-2", "amped-0-2", "amped-1-2", "symped-2", "stream"} {
 		path := filepath.Join(t.TempDir(), "s")
 		ln, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer ln.Close()
 		store := NewStore()
 		store.Fill()
@@ -46,13 +46,9 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 			}()
 		} else {
 			m, err := ParseModel(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			file, err := ln.(*net.UnixListener).File()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer runtime.KeepAlive(file)
 			go Serve(int(file.Fd()), m, store) // until the test program ends
 		}
@@ -67,20 +63,14 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 func TestPipelinedAndBrokenRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	file, err := ln.(*net.UnixListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer runtime.KeepAlive(file)
 	go Serve(int(file.Fd()), Model{1, 1, false}, NewStore())
 	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
 	all := appendRequest(nil, opSet, "k", []byte("value"))
@@ -93,9 +83,7 @@ func TestPipelinedAndBrokenRequests(t *testing.T) {
 	got := make([]byte, len(want))
 	for n := 0; n < len(got); {
 		k, err := c.Read(got[n:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		n += k
 	}
 	if string(got) != string(want) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const (
@@ -29,9 +30,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 func run(t *testing.T, cfg Config) Result {
 	t.Helper()
 	got, err := Run(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return got
 }
 
@@ -168,9 +167,7 @@ func TestUploadsAndSlowReaders(t *testing.T) {
 // A server closes a connection that nothing is under way on, as one does that is replaced.
 func TestRequestOnAConnectionThatWasClosedMeanwhileIsMadeAgain(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer ln.Close()
 	go func() {
 		for {

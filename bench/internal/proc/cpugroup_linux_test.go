@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestCPUGroupHoldsItsProcessesBack(t *testing.T) {
@@ -12,37 +14,25 @@ func TestCPUGroupHoldsItsProcessesBack(t *testing.T) {
 		t.Skip(err)
 	}
 	child, err := Start(shell("read line; while :; do :; done"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
-	if err := g.Add(child.PID()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Add(child.PID()))
 	before, err := CPUTime(child.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	began := time.Now()
-	if err := child.Tell("go"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, child.Tell("go"))
 	// A period gives 10 ms and a little more, as the kernel looks at every tick.
 	used := time.Duration(0)
 	for used < 45*time.Millisecond {
 		now, err := CPUTime(child.PID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		used = now - before
 	}
 	if took := time.Since(began); took < 150*time.Millisecond {
 		t.Errorf("%v of CPU time within %v, in a group that gets a tenth", used, took)
 	}
 	child.Close()
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Close())
 	if _, err := os.Stat(g.Dir()); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestGroupsAreMadeWhereTheMemoryControllerIs(t *testing.T) {
@@ -34,13 +36,9 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	child, err := Start(shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
-	if err := g.Add(child.PID()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Add(child.PID()))
 	used, err := g.Bytes()
 	if err != nil || used < 0 || used > 64<<20 {
 		t.Errorf("uses %d, %v", used, err)
@@ -49,9 +47,7 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 		t.Errorf("uses %d, and %d at most, %v", used, most, err)
 	}
 	child.Close()
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Close())
 	if _, err := os.Stat(g.dir); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
 	}
@@ -59,12 +55,8 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 
 func TestProcessJoinsAGroup(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := JoinGroup(dir); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o666))
+	testenv.Must(t, JoinGroup(dir))
 	if got, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || string(got) != strconv.Itoa(os.Getpid()) {
 		t.Errorf("wrote %q, %v", got, err)
 	}

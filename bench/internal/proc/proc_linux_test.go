@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func shell(script string) Command {
@@ -18,16 +20,12 @@ func shell(script string) Command {
 
 func TestChildIsPinnedBeforeItRuns(t *testing.T) {
 	cores, err := Cores()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	last := cores[len(cores)-1]
 	c := shell("grep Cpus_allowed_list /proc/self/status")
 	c.Core = last
 	lines, err := Output(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if want := fmt.Sprintf("Cpus_allowed_list:\t%d", last); len(lines) != 1 || lines[0] != want {
 		t.Errorf("child says %q, want %q", lines, want)
 	}
@@ -57,9 +55,7 @@ func TestFailureTellsWhatTheChildSaid(t *testing.T) {
 
 func TestLineReadsUntilTheEnd(t *testing.T) {
 	child, err := Start(shell("echo one; echo two"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
 	for _, want := range []string{"one", "two"} {
 		if got, err := child.Line(t.Context()); got != want || err != nil {
@@ -73,9 +69,7 @@ func TestLineReadsUntilTheEnd(t *testing.T) {
 
 func TestCloseInputEndsAChildThatReads(t *testing.T) {
 	child, err := Start(shell("cat; echo end"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
 	child.CloseInput()
 	if got, err := child.Line(t.Context()); got != "end" || err != nil {
@@ -88,14 +82,10 @@ func TestCloseInputEndsAChildThatReads(t *testing.T) {
 
 func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {
 	child, err := Start(shell("sleep 1000 & echo $!; wait"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer child.Close()
 	line, err := child.Line(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var grandchild int
 	if _, err := fmt.Sscan(line, &grandchild); err != nil {
 		t.Fatal(err)
@@ -130,9 +120,7 @@ func stateOf(pid int) string {
 func TestUsageOfThisProcess(t *testing.T) {
 	pid := os.Getpid()
 	first, err := CPUTime(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	second, err := CPUTime(pid)
 	if err != nil || first <= 0 || second < first {
 		t.Errorf("CPU time %v, then %v, error %v", first, second, err)

@@ -5,34 +5,13 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file of testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (rewrite with -update); got:\n%s", name, got)
-	}
-}
 
 // example has a swept metric with a gap, a metric at one point, and everything
 // an environment can hold.
@@ -41,9 +20,7 @@ func example(t *testing.T) *Report {
 	var s Samples
 	add := func(system, metric, unit string, x float64, values ...float64) {
 		for _, v := range values {
-			if err := s.Add(system, metric, unit, x, v); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Add(system, metric, unit, x, v))
 		}
 	}
 	add("capriccio", "yield", "ns", 2, 50, 54, 52)
@@ -65,35 +42,27 @@ func example(t *testing.T) *Report {
 
 func TestTableIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteTable(&out, "knot", "capriccio"); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "example.txt", out.Bytes())
+	testenv.Must(t, example(t).WriteTable(&out, "knot", "capriccio"))
+	testenv.Golden(t, "example.txt", out.Bytes())
 }
 
 func TestJSONIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "example.json", out.Bytes())
+	testenv.Must(t, example(t).WriteJSON(&out))
+	testenv.Golden(t, "example.json", out.Bytes())
 }
 
 // The fields that readers of the files rely on, by name and kind.
 func TestJSONHasTheFieldsPromised(t *testing.T) {
 	var out bytes.Buffer
-	if err := example(t).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, example(t).WriteJSON(&out))
 	var got struct {
 		Name   *string
 		Commit *string
 		Env    map[string]any
 		Rows   []map[string]any
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(out.Bytes(), &got))
 	if got.Name == nil || got.Commit == nil || len(got.Env) == 0 || len(got.Rows) != 7 {
 		t.Fatalf("got %+v", got)
 	}
@@ -113,9 +82,7 @@ func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
 	r := example(t)
 	r.Env.Names, r.Details = map[int]string{2: "two"}, []string{"rate"}
 	var out bytes.Buffer
-	if err := r.WriteTable(&out, "capriccio"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.WriteTable(&out, "capriccio"))
 	if text := out.String(); !strings.Contains(text, " two 2 ") || !strings.Contains(text, " 1,000 ") || strings.Contains(text, "rate [") {
 		t.Errorf("got:\n%s", text)
 	}
@@ -123,9 +90,7 @@ func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
 
 func TestReportWithoutRowsHasAnEmptyList(t *testing.T) {
 	var out bytes.Buffer
-	if err := new(Report).WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, new(Report).WriteJSON(&out))
 	if !strings.Contains(out.String(), `"rows": []`) {
 		t.Errorf("got %s", out.String())
 	}

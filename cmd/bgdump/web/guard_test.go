@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // request makes one with a method, a Host and a path.
@@ -112,15 +113,11 @@ func TestStaticFiles(t *testing.T) {
 // more than names.
 func TestThePageParsesNoHTMLAndLoadsNothingFromElsewhere(t *testing.T) {
 	entries, err := embedded.ReadDir("static")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|style="|\son[a-z]+="|https?://|@import`)
 	for _, e := range entries {
 		content, err := embedded.ReadFile("static/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		text := strings.ReplaceAll(string(content), "http://www.w3.org/2000/svg", "")
 		if found := forbidden.FindString(text); found != "" {
 			t.Errorf("%s has %q", e.Name(), found)

@@ -191,7 +191,7 @@ func charge(prev, cur *bgraph.Snapshot) int {
 		if was == nil {
 			was = noEdge
 		}
-		total += ownedTimes(&was.CPU, &e.CPU) + owned(was.Changes, e.Changes)
+		total += ownedTimes(&was.CPU, &e.CPU) + owned(was.Changes, e.Changes) + owned(was.Functions, e.Functions)
 	})
 	if own := owned(prev.Overruns, cur.Overruns); own > 0 {
 		total += own

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A counted source lets a second pass with each question.
@@ -182,17 +183,13 @@ func TestASourceWithoutSnapshotAndErrorIsGone(t *testing.T) {
 func TestServeLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}, Options{}) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + ln.Addr().String() + "/api/state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	if err != nil || answer.StatusCode != 200 || !strings.Contains(string(body), `"sample shop"`) {
@@ -200,9 +197,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 	}
 	// A connection that is never used must not hold up the end.
 	idle, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer idle.Close()
 	cancel()
 	if err := <-ended; err != nil {
@@ -223,9 +218,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 
 func TestServeSaysThatItsListenerFails(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	ln.Close()
 	if err := Serve(t.Context(), ln, sample.Shop(), Options{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error %v; want that the listener is closed", err)

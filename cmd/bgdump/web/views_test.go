@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestLayoutIsThatOfTheGraph(t *testing.T) {
@@ -67,9 +68,7 @@ func TestFlameAddsUp(t *testing.T) {
 	f := newFlame()
 	f.read([]byte("main;a;b 10\nmain;a 5\nmain;c d 7\nnonsense\nmain;x -3\nmain;y 0\n\nmain 1\n"))
 	text, err := json.Marshal(f.root.list(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if want := `[0,23,[1,23,[2,15,[3,10]],[4,7]]]`; string(text) != want {
 		t.Errorf("tree %s; want %s", text, want)
 	}
@@ -139,9 +138,7 @@ func TestAnswersAreCompressedIfThatIsWanted(t *testing.T) {
 		t.Fatalf("Content-Encoding %q; want gzip", w.Header().Get("Content-Encoding"))
 	}
 	z, err := gzip.NewReader(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var s stateJSON
 	if err := json.NewDecoder(z).Decode(&s); err != nil || len(s.Nodes) == 0 {
 		t.Errorf("%d nodes, error %v", len(s.Nodes), err)

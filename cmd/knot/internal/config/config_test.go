@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var flags = []string{"addr", "admin", "idle-timeout", "cache", "quiet", "loops", "ratio", "hosts"}
@@ -41,9 +43,7 @@ users = "htpasswd"
 [[site]]
 root = "/srv/b"
 `), flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := []Value{{"addr", ":80", 2}, {"idle-timeout", "75s", 3}, {"quiet", "true", 4}, {"loops", "2", 5}, {"ratio", "0.25", 6}, {"hosts", "a,b", 7}}
 	if !reflect.DeepEqual(file.Values, want) {
 		t.Errorf("%+v, want %+v", file.Values, want)
@@ -130,9 +130,7 @@ func Example() {
 // TestDocumentedKeys: every key is in the documentation.
 func TestDocumentedKeys(t *testing.T) {
 	text, err := os.ReadFile(filepath.FromSlash("../../../../docs/knot-config.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, path := range [][]string{{"site"}, {"site", "header"}, {"site", "password"}} {
 		for _, key := range keysOf(reflect.TypeFor[document](), path) {
 			if !strings.Contains(string(text), "`"+key+"`") && !strings.Contains(string(text), "[["+strings.Join(append(path, key), ".")+"]]") {

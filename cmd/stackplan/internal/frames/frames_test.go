@@ -63,9 +63,7 @@ func run(t testing.TB, goarch string, args ...string) string {
 func open(t testing.TB, path string) *Binary {
 	t.Helper()
 	b, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return b
 }
 
@@ -89,9 +87,7 @@ func TestFrameSizesAreTheCompilers(t *testing.T) {
 		checked := 0
 		for _, m := range stext.FindAllStringSubmatch(run(t, goarch, "build", "-gcflags=-S", "-o", os.DevNull, "testdata/frames/main.go"), -1) {
 			locals, err := strconv.ParseInt(m[2], 16, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if len(b.Named(m[1])) == 0 {
 				continue // inlined everywhere
 			}
@@ -211,9 +207,7 @@ func TestNoGoProgram(t *testing.T) {
 		t.Errorf("a stripped program: %v, want an error that names -s", err)
 	}
 	foreign, err := os.ReadFile(build(t, "amd64"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	binary.LittleEndian.PutUint16(foreign[18:], uint16(elf.EM_RISCV))
 	if _, err := Read(bytes.NewReader(foreign)); err == nil || !strings.Contains(err.Error(), "amd64") {
 		t.Errorf("a program for RISC-V: %v, want an error that lists what is supported", err)
@@ -224,9 +218,7 @@ func TestNoGoProgram(t *testing.T) {
 func pclntab(t testing.TB, data []byte) (at, size uint64) {
 	t.Helper()
 	f, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := f.Section(".gopclntab")
 	if s == nil {
 		t.Fatal("no .gopclntab")
@@ -236,9 +228,7 @@ func pclntab(t testing.TB, data []byte) (at, size uint64) {
 
 func TestDamagedTables(t *testing.T) {
 	data, err := os.ReadFile(build(t, "amd64"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	at, _ := pclntab(t, data)
 	set := func(off, value uint64) []byte {
 		bad := bytes.Clone(data)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
@@ -12,13 +14,9 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 		t.Skip("loads a program")
 	}
 	p, err := Load(Config{Dir: realDir(t, "testdata", "atomic")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	found, err := p.Atomics()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := map[string][]string{ // what each wait must name, in this order
 		"main.(*bank).move":   nil,
 		"main.(*bank).locks":  {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
@@ -59,14 +57,10 @@ func TestAtomicMarkElsewhereIsAnError(t *testing.T) {
 		"go.mod":  "module x\n\ngo 1.25\n",
 		"main.go": "package main\n\n//capriccio:atomic\nvar x = 1\n\nfunc main() { println(x) }\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
 	p, err := Load(Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, err := p.Atomics(); err == nil || !strings.Contains(err.Error(), "main.go:3") || !strings.Contains(err.Error(), "right above a function") {
 		t.Errorf("got %v", err)
 	}

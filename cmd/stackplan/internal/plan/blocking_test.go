@@ -28,20 +28,14 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	snapshot, err := bgraph.ReadFile(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	p, err := Load(Config{Dir: dir, Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	b := p.Blocking()
 	possible := len(b.Edges)
 	b.Compare(dump, snapshot, p)
 	var text strings.Builder
-	if err := (&Report{Plan: new(Plan), Blocking: b}).WriteText(&text, TextOptions{Verbose: true}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, (&Report{Plan: new(Plan), Blocking: b}).WriteText(&text, TextOptions{Verbose: true}))
 	if b.Unexpected != 0 {
 		t.Errorf("%d steps were not predicted:\n%s", b.Unexpected, text.String())
 	}
@@ -92,18 +86,14 @@ func TestReportOfAServer(t *testing.T) {
 		t.Skip("loads a server")
 	}
 	p, err := Load(Config{Dir: filepath.Join("testdata", "blocking"), Rewrite: []string{"github.com/capriccio-go/capriccio/..."}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, pkg := range p.Packages() {
 		if strings.HasSuffix(pkg.PkgPath, "/task") || strings.HasSuffix(pkg.PkgPath, "/internal/engine") || strings.HasSuffix(pkg.PkgPath, "/internal/coro") {
 			t.Errorf("%s may be rewritten, although checkpoints are made of it", pkg.PkgPath)
 		}
 	}
 	r, err := p.Report(4<<10, 4<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	entries := make(map[string]Entry)
 	for _, e := range r.Entries {
 		entries[e.Function[strings.LastIndexByte(e.Function, '/')+1:]] = e

@@ -18,26 +18,24 @@ import (
 // Load is LoadContext without an end.
 func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
 
-// loadCalls loads the program in testdata/calls once for all tests.
-var loadCalls = sync.OnceValues(func() (*Program, error) {
+// loadCalls loads the program in testdata/calls once for all tests, until one changes it.
+var loadCalls = sync.OnceValues(loadCallsAnew)
+
+func loadCallsAnew() (*Program, error) {
 	return Load(Config{Dir: filepath.Join("testdata", "calls")})
-})
+}
 
 func program(t *testing.T) *Program {
 	t.Helper()
 	p, err := loadCalls()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return p
 }
 
 // wanted reads the comments in testdata/calls/main.go.
 func wanted(t *testing.T) map[string]string {
 	f, err := os.Open(filepath.Join("testdata", "calls", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer f.Close()
 	comment := regexp.MustCompile(`// calls: (.*)$`)
 	function := regexp.MustCompile(`^func (?:\((?:\w+ )?(\*?)(\w+)\) )?(\w+)`)
@@ -125,9 +123,7 @@ func TestCallsOfEveryKind(t *testing.T) {
 
 func TestRecursionIsFound(t *testing.T) {
 	r, err := program(t).Report(2<<10, 4<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var got []string
 	for _, x := range r.Recursion {
 		if strings.HasPrefix(x.Functions[0], "main.") {
@@ -160,13 +156,9 @@ func TestRootsAreMainAndGoroutines(t *testing.T) {
 // everything for the calls of it to be checkpoints.
 func TestCheckpointsAreCalls(t *testing.T) {
 	plan, err := program(t).Place(2<<10, 4<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	text, err := os.ReadFile(filepath.Join("testdata", "calls", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	got := make(map[string]Checkpoint)
 	for _, c := range plan.Checkpoints {
 		if filepath.Base(c.File) != "main.go" || c.End > len(text) {
@@ -204,9 +196,7 @@ func TestCallsThatBeginInOnePlace(t *testing.T) {
 	p := program(t)
 	links := func() (ends []int) {
 		plan, err := p.Place(256, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		sites := make(map[string]bool)
 		for _, c := range plan.Checkpoints {
 			if sites[c.Site] {
@@ -223,6 +213,7 @@ func TestCallsThatBeginInOnePlace(t *testing.T) {
 	if got := links(); !slices.Equal(got, []int{inner, outer}) {
 		t.Fatalf("the checkpoints in links are %v bytes long, want %d and %d", got, inner, outer)
 	}
+	t.Cleanup(func() { loadCalls = sync.OnceValues(loadCallsAnew) })
 	p.Refuse(func(_ string, offset, end int) string { return map[bool]string{true: "outer"}[end-offset == outer] })
 	if got := links(); !slices.Equal(got, []int{inner}) {
 		t.Errorf("without the outer one, checkpoints in links are %v bytes long, want %d", got, inner)
@@ -254,16 +245,12 @@ func TestLoadErrors(t *testing.T) {
 func TestArm64(t *testing.T) {
 	testenv.NeedsFull(t, "a standard library for another processor")
 	p, err := Load(Config{Dir: filepath.Join("testdata", "calls"), Env: append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if p.Arch != "arm64" {
 		t.Errorf("Arch is %s, want arm64", p.Arch)
 	}
 	plan, err := p.Place(2<<10, 4<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	callers := make(map[string]Bytes)
 	for _, c := range plan.Checkpoints {
 		callers[c.Caller+" "+c.Callee] = c.Need
@@ -279,9 +266,7 @@ func TestArm64(t *testing.T) {
 func realDir(t *testing.T, path ...string) string {
 	t.Helper()
 	dir, err := RealDir(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return dir
 }
 
@@ -295,17 +280,11 @@ func TestFolderBehindALink(t *testing.T) {
 	}
 	t.Setenv("PWD", link)
 	p, err := Load(Config{Dir: filepath.Join(link, "cmd", "stackplan", "internal", "plan", "testdata", "calls")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	got, err := p.Place(512, 4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want, err := program(t).Place(512, 4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	// Some tests refuse calls of the program that they share.
 	if n := len(want.Checkpoints); n == 0 || len(got.Checkpoints) < n {
 		t.Errorf("%d checkpoints, without the link %d", len(got.Checkpoints), n)

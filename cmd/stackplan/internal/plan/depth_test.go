@@ -25,9 +25,7 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 	}
 	// Package wrap counts as code of others.
 	p, err := Load(Config{Dir: dir, Binary: binary, Rewrite: []string{"example.com/depth"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	compared := 0
 	for seed := 1; seed <= 4; seed++ {
 		cmd := exec.Command(binary, fmt.Sprint(seed))
@@ -46,9 +44,7 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 				t.Fatalf("%q: %v", lines.Text(), err)
 			}
 			bound, err := p.Bound("main." + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			// What is measured begins at a variable of the caller.
 			bound += callerPart
 			if sp > bound || paint > bound {
@@ -88,9 +84,7 @@ func TestBoundsOfTheLibrary(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	p, err := Load(Config{Dir: dir, Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for seed := 1; seed <= 2; seed++ {
 		cmd := exec.Command(binary, fmt.Sprint(seed), "Shown")
 		cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1", "GOGC=20")
@@ -107,9 +101,7 @@ func TestBoundsOfTheLibrary(t *testing.T) {
 				t.Fatalf("%q: %v", lines.Text(), err)
 			}
 			bound, err := p.Bound("main." + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if paint > bound+callerPart || paint < 2000 {
 				t.Errorf("seed %d: %s took %v by paint, bound %v", seed, name, paint, bound)
 			}

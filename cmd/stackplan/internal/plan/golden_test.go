@@ -2,14 +2,11 @@ package plan
 
 import (
 	"bytes"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 // scene is a report with something of everything.
 func scene() *Report {
@@ -52,20 +49,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		file := filepath.Join("testdata", name+".golden")
-		if *update {
-			if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("%s is not as in %s; -update writes it anew. Got\n%s", name, file, got.Bytes())
-		}
+		testenv.Golden(t, name+".golden", got.Bytes())
 	}
 }
 

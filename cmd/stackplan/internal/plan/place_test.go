@@ -5,6 +5,8 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // handmade makes a program of nodes with frames and edges, without sources. Each edge is
@@ -35,9 +37,7 @@ func TestFigure5(t *testing.T) {
 	p := handmade([]int{200, 800, 1000, 200, 200, 300},
 		[][3]int{{main, a, 1}, {main, c, 1}, {a, b, 1}, {a, d, 1}, {c, d, 1}, {c, e, 1}, {e, c, 1}}, main)
 	plan, err := p.Place(1100, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	got := make(map[string]Checkpoint)
 	for _, x := range plan.Checkpoints {
 		got[x.Caller+x.Callee] = x
@@ -81,9 +81,7 @@ func TestRecursionWithoutCheckpoints(t *testing.T) {
 func TestRecursionThroughOthersCode(t *testing.T) {
 	p := handmade([]int{100, 100, 100}, [][3]int{{0, 1, 0}, {1, 2, 1}, {2, 0, 0}}, 0)
 	plan, err := p.Place(10_000, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Caller != "B" || !plan.Checkpoints[0].BackEdge {
 		t.Errorf("checkpoints are %v, want one on the call of C by B", plan.Checkpoints)
 	}
@@ -93,9 +91,7 @@ func TestRefusedCallsAreNoCheckpoints(t *testing.T) {
 	p := handmade([]int{1000, 1000, 1000}, [][3]int{{0, 1, 1}, {1, 2, 1}}, 0)
 	p.Refuse(func(file string, offset, end int) string { return map[bool]string{true: "not wanted"}[offset == 1] })
 	plan, err := p.Place(500, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Need != 2008 {
 		t.Errorf("checkpoints are %v, want one of 2008 B", plan.Checkpoints)
 	}
@@ -166,9 +162,7 @@ func exhaustiveBelow(g *graph, c *cutting, e *edge, depth int) Bytes {
 
 func TestAnnotations(t *testing.T) {
 	a, err := ParseAnnotations("test", "# all\nbound a.F 1KB # one\nbound a.* 2KB\nends b.*.x*z\ncalls c.D e.F g.H\nunknown (int, string) error 512B\ngroup (int) bool = a.F b.*\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if r := a.find("a.F", "bound"); r == nil || r.bound != 2048 {
 		t.Errorf("a.F: %+v, want the later rule, 2048", r)
 	}

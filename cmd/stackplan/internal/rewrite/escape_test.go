@@ -22,9 +22,7 @@ func compiled(t testing.TB, r *Rewriter, res *Result, pkg string) ([]byte, strin
 		t.Fatalf("%v\n%s", err, text)
 	}
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return text, dir
 }
 
@@ -34,9 +32,7 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 	r.SetBefore(compiled(t, r, nil, pkg))
 	for round := 0; ; round++ {
 		res, err := r.FilesForBlame(everyCall(r, always))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		text, dir := compiled(t, r, res, pkg)
 		n := r.Blame(text, dir, res)
 		t.Logf("round %d: %d checkpoints, %d move something to the heap", round, len(res.Calls), n)
@@ -57,9 +53,7 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 	r := rewriterOf(load(t, nil, false, pkg), nil)
 	settle(t, r, pkg)
 	res, err := r.Files(everyCall(r, always))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if len(res.Calls) < 12 {
 		t.Errorf("%d checkpoints are left", len(res.Calls))
 	}
@@ -86,8 +80,6 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 func number(t *testing.T, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return n
 }

@@ -34,9 +34,7 @@ func TestVetLikesRewrittenPrograms(t *testing.T) {
 	testenv.NeedsFull(t, "go vet, twice")
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, mixed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	// The sources have a self-made list of arguments to append to, and so on; what is
 	// compared is what vet says of them without checkpoints.
 	plain, _ := exec.Command("go", "vet", programsDir).CombinedOutput()
@@ -53,9 +51,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 	}
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, never))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := output(t, build(t, nil, programsDir, "plain"))
 	bin := build(t, done, programsDir, "race", "-race")
 	same(t, output(t, bin), want)
@@ -68,9 +64,7 @@ func TestLinesStay(t *testing.T) {
 	testenv.NeedsFull(t, "builds with coverage")
 	r := loadPrograms(t)
 	done, err := r.Files(everyCall(r, always))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	covered := func(res *Result) string {
 		bin := build(t, res, programsDir, "cover", "-cover")
 		dir := t.TempDir()
@@ -82,9 +76,7 @@ func TestLinesStay(t *testing.T) {
 		profile := filepath.Join(dir, "profile")
 		goTool(t, "tool", "covdata", "textfmt", "-i", dir, "-o", profile)
 		text, err := os.ReadFile(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		return string(text)
 	}
 	// Blocks are file:line.column,line.column statements count.

@@ -2,7 +2,6 @@ package rewrite
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/token"
 	"hash/fnv"
@@ -20,8 +19,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes |
 	packages.NeedModule | packages.NeedForTest
@@ -31,9 +28,7 @@ const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledG
 func load(t testing.TB, overlay map[string][]byte, tests bool, patterns ...string) []*packages.Package {
 	t.Helper()
 	pkgs, err := packages.Load(&packages.Config{Mode: loadMode, Overlay: overlay, Tests: tests}, patterns...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, p := range pkgs {
 		for _, e := range p.Errors {
 			t.Fatal(e)
@@ -96,9 +91,7 @@ func build(t testing.TB, r *Result, pkg, name string, flags ...string) string {
 func overlayOf(t testing.TB, r *Result) string {
 	t.Helper()
 	name, err := r.WriteOverlay(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return name
 }
 
@@ -123,9 +116,7 @@ var programs = sync.OnceValues(func() ([]*packages.Package, error) {
 func loadPrograms(t testing.TB) *Rewriter {
 	t.Helper()
 	pkgs, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if n := packages.PrintErrors(pkgs); n > 0 {
 		t.Fatalf("%d errors in the programs", n)
 	}
@@ -169,9 +160,7 @@ func TestProgramsSayTheSame(t *testing.T) {
 			}
 			r.cfg.Profile = c.profile
 			done, err := r.Files(everyCall(r, c.need))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if len(done.Calls) < 350 {
 				t.Errorf("%d calls were rewritten, want most", len(done.Calls))
 			}

@@ -253,9 +253,7 @@ func (g *generator) statement() {
 func randomPrograms(t testing.TB, first uint64, n int) map[string][]byte {
 	t.Helper()
 	dir, err := filepath.Abs("testdata/random")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	files := map[string][]byte{filepath.Join(dir, "main.go"): []byte(randomFrame)}
 	for i := range n {
 		g := &generator{rnd: rand.New(rand.NewPCG(first+uint64(i), 1)), p: fmt.Sprintf("p%d", i)}
@@ -282,9 +280,7 @@ func TestRandomPrograms(t *testing.T) {
 		t.Errorf("the programs say only %d lines", strings.Count(want, "\n"))
 	}
 	done, err := r.Files(everyCall(r, mixed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for name, text := range files {
 		if done.Files[name] == nil {
 			done.Files[name] = text

@@ -2,32 +2,12 @@ package tune
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	name = "testdata/" + name
-	if *update {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
-	}
-}
 
 func site(name string, need plan.Bytes, direct, links, nested, room uint64) SiteStats {
 	return SiteStats{Name: name, Need: need, Direct: direct, Links: links, Nested: nested, NestedRoom: nested * room,
@@ -45,9 +25,7 @@ func run() *Stats {
 
 func TestMinChunkIsWhereLinksEnd(t *testing.T) {
 	a, err := Chunks(run())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if a.MinChunk != 4096 {
 		t.Errorf("MinChunk is %v, want 4096", a.MinChunk)
 	}
@@ -61,9 +39,7 @@ func TestMinChunkIsWhereLinksEnd(t *testing.T) {
 
 func TestNoNestedLinksMeansTheSmallest(t *testing.T) {
 	a, err := Chunks(&Stats{Sites: []SiteStats{site("a.go:1:1", 9000, 10, 1000, 0, 0)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if a.MinChunk != smallest {
 		t.Errorf("MinChunk is %v, want %v", a.MinChunk, smallest)
 	}
@@ -98,9 +74,7 @@ func plans(names ...[]string) (all []*plan.Plan) {
 
 func TestMaxPathIsTheBend(t *testing.T) {
 	a, err := Chunks(run())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	all := []string{"a.go:1:1", "a.go:2:1", "b.go:3:1", "b.go:4:1"}
 	err = a.AddPaths(run(), plans(
 		append(all[:1:1], "never:1:1"), // the run was not built with 512 B
@@ -109,9 +83,7 @@ func TestMaxPathIsTheBend(t *testing.T) {
 		all[1:3],
 		all[1:3],
 	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if a.MaxPath != 4096 {
 		t.Errorf("MaxPath is %v, want 4096: from there on, nothing is saved", a.MaxPath)
 	}
@@ -119,17 +91,13 @@ func TestMaxPathIsTheBend(t *testing.T) {
 		t.Error("the run tells of a MaxPath that is smaller than its own")
 	}
 	var b bytes.Buffer
-	if err := a.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "advice.txt", b.Bytes())
+	testenv.Must(t, a.WriteText(&b))
+	testenv.Golden(t, "advice.txt", b.Bytes())
 }
 
 func TestPlansOfAnotherProgram(t *testing.T) {
 	a, err := Chunks(run())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := a.AddPaths(run(), plans([]string{"other.go:1:1"})); err == nil {
 		t.Error("checkpoints of another program were taken")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestProgramsGiveValidSnapshotsThatCanBeSubtracted(t *testing.T) {
@@ -13,9 +14,7 @@ func TestProgramsGiveValidSnapshotsThatCanBeSubtracted(t *testing.T) {
 		for i := range 20 {
 			p.Advance(time.Second)
 			s, err := p.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if err := s.Validate(); err != nil {
 				t.Fatalf("%s after %d s: %v", p.Name(), i+1, err)
 			}
@@ -41,15 +40,11 @@ func TestFailAndRestart(t *testing.T) {
 	}
 	p.Fail("")
 	a, err := p.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	p.Advance(time.Second)
 	p.Restart()
 	b, err := p.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if a.Program.PID == b.Program.PID || a.Program.Started.Equal(b.Program.Started) {
 		t.Error("a program started anew is the same run")
 	}

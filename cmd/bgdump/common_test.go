@@ -1,0 +1,75 @@
+package main
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A fakeClock stands still until somebody sets it forward.
+type fakeClock struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	now     time.Time     // guarded by mu
+	timers  []fakeTimer   // guarded by mu
+	short   time.Duration // timers up to this do not wait: the clock goes there at once
+}
+
+type fakeTimer struct {
+	at time.Time
+	ch chan time.Time
+}
+
+func newFakeClock() *fakeClock {
+	c := &fakeClock{now: time.Date(2026, time.March, 14, 3, 12, 45, 0, time.UTC)}
+	c.changed = sync.NewCond(&c.mu)
+	return c
+}
+
+func (c *fakeClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *fakeClock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	timer := fakeTimer{c.now.Add(d), make(chan time.Time, 1)}
+	c.timers = append(c.timers, timer)
+	c.changed.Broadcast()
+	if d <= c.short {
+		c.set(timer.at)
+	}
+	return timer.ch
+}
+
+// advance sets the clock forward once somebody waits for a time not later than that.
+func (c *fakeClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to := c.now.Add(d)
+	for !slices.ContainsFunc(c.timers, func(t fakeTimer) bool { return !t.at.After(to) }) {
+		c.changed.Wait()
+	}
+	c.set(to)
+}
+
+func (c *fakeClock) set(to time.Time) {
+	c.now = to
+	c.timers = slices.DeleteFunc(c.timers, func(t fakeTimer) bool {
+		if t.at.After(to) {
+			return false
+		}
+		t.ch <- to
+		return true
+	})
+}
+
+func noErr(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

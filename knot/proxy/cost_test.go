@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A request that is passed on over a connection at rest makes next to no garbage: what it needs is kept for the next one.
+func TestNoGarbagePerRequest(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("sync.Pool drops things at random under the race detector")
+	}
+	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
+	runtime.MemProfileRate = 1
+	const answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+	backend := script(t, func(n int, c net.Conn, head string) {
+		buf := make([]byte, 4096)
+		for {
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
+			if _, err := c.Read(buf); err != nil {
+				return
+			}
+		}
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1)
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	buf := make([]byte, 4096)
+	ask := func() {
+		if _, err := io.WriteString(c, "GET /x HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		for got := ""; !strings.HasSuffix(got, "hello"); {
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(buf[max(0, n-5):n])
+		}
+	}
+	for range 100 {
+		ask()
+	}
+	const requests = 500
+	before := allocations("proxy.(*Proxy).Serve")
+	for range requests {
+		ask()
+	}
+	if each := float64(allocations("proxy.(*Proxy).Serve")-before) / requests; each > 0.5 {
+		t.Errorf("%.2f allocations a request; want none but now and then", each)
+	}
+}
+
+// allocations is how many there have been under a function.
+func allocations(under string) (n int64) {
+	runtime.GC() // the profile is that of the last but one
+	runtime.GC()
+	records := make([]runtime.MemProfileRecord, 1<<16)
+	found, ok := runtime.MemProfile(records, true)
+	if !ok {
+		panic("more records than expected")
+	}
+	for _, r := range records[:found] {
+		frames := runtime.CallersFrames(r.Stack())
+		for {
+			f, more := frames.Next()
+			if strings.HasSuffix(f.Function, under) {
+				n += r.AllocObjects
+				break
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	return n
+}
