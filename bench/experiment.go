@@ -52,6 +52,7 @@ var experiments = []experiment{
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
+	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},
@@ -103,7 +104,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
+var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", holdingSystem, "knot", "knot-holding", "knot-traced", "knot-no-cache", "knot-net-http",
 	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {

@@ -143,3 +143,9 @@ func WithPriority(p int, fn func()) { engine.WithPriority(p, fn) }
 // shows under that name, apart from other names at the same place. Names are meant to be
 // few, constants of the program.
 func YieldAt(name string) { engine.YieldAt(name) }
+
+// Mark names the place where the calling task is, without letting others run: in the blocking
+// graph it is a node where a step ends and the next begins, so that pieces of work that never
+// wait can be told apart. Names are meant to be few, constants of the program; "" marks nothing,
+// nor does a goroutine that is no task. It never parks.
+func Mark(name string) { engine.Mark(name) }

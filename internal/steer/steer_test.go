@@ -193,6 +193,37 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 	}
 }
 
+// Others on the machine wait for memory; the program has all that it wants, and lets nobody wait for that.
+func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
+	for _, c := range []struct {
+		used, limit float64
+		counts      bool
+	}{{1 << 30, 10 << 30, false}, {9.6 * (1 << 30), 10 << 30, true}} {
+		rt, s := steered(t, 1, 1, Config{Policy: Resource})
+		window := func() float64 { // of the gate, which is reported last
+			var r sched.Report
+			s.ledger.Report(&r)
+			return r.Resources[len(r.Resources)-1].Limit
+		}
+		a := sched.NewAdmission(0, true)
+		a.Mark(1, s.ledger.NewGate("test"))
+		s.tick(0, 1, heap(rt))
+		before := window()
+		for a.Next(0, 1, sched.Queue{Waiting: 1}) == sched.Admit {
+		}
+		for i := range 5 {
+			s.tick(time.Duration(i+1)*20*time.Millisecond, uint64(i), append(heap(rt),
+				probe.Reading{Name: probe.Memory, Value: c.used, Limit: c.limit},
+				probe.Reading{Name: probe.Pressure, Value: 0.5, Limit: probe.MuchPressure, Sign: true},
+				probe.Reading{Name: probe.Faults, Value: 1000, Limit: probe.MuchFaults, Sign: true}))
+		}
+		if after := window(); (after < before) != c.counts {
+			t.Errorf("%.0f of %.0f bytes in use: the window goes from %v to %v", c.used, c.limit, before, after)
+		}
+		rt.Close()
+	}
+}
+
 func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 	for _, c := range []struct{ is, want sched.Moments }{
 		{sched.Moments{Mean: 10, Variance: 100}, sched.Moments{Mean: 10, Variance: 100}},
