@@ -117,6 +117,20 @@ func WithOffloadLimit(n int) Option {
 	}
 }
 
+// WithDetaching sets how long a task may wait natively, in a Go channel or a sync.Mutex say, before its
+// loop goes on without it (docs/native-waits.md): 0 stands for 1 ms, less than 0 for ever. limit is how
+// many tasks of one loop may be away at once; 0: 10,000. While three quarters of them are, newcomers wait
+// at the loop's Entrances, unless the scheduler has no admission (fifo); at the limit the next one that waits holds its loop.
+func WithDetaching(after time.Duration, limit int) Option {
+	return func(o *options) error {
+		if limit < 0 {
+			return fmt.Errorf("capriccio: WithDetaching: a limit of %d; want at least 1, or 0 for 10,000", limit)
+		}
+		o.cfg.DetachAfter, o.cfg.DetachLimit = after, limit
+		return nil
+	}
+}
+
 // WithGrace sets how long, at the end, cancelled tasks have to return before their
 // waits end them; 1 s by default.
 func WithGrace(d time.Duration) Option {

@@ -104,6 +104,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 		"poller":  WithPoller("select"),
 		"aio":     WithAIO("posix"),
 		"offload": WithOffloadLimit(0),
+		"detach":  WithDetaching(0, -1),
 		"dump":    WithDumpPath(""),
 	} {
 		if rt, err := New(opt); err == nil {

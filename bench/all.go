@@ -203,6 +203,11 @@ func compareCommand(before, after string, o options, out io.Writer) error {
 			if x.Env.CPU != y.Env.CPU || x.Env.Quick != y.Env.Quick {
 				fmt.Fprintf(out, "%s: not the same kind of run: %s, quick %v; %s, quick %v\n", x.Name, x.Env.CPU, x.Env.Quick, y.Env.CPU, y.Env.Quick)
 			}
+			for _, r := range []*report.Report{x, y} {
+				if r.Env.Disturbed() {
+					fmt.Fprintf(out, "%s of %.12s: other programs had %.0f %% of the machine's time\n", r.Name, r.Commit, r.Env.Others)
+				}
+			}
 			all = append(all, report.Compare(x, y, systems)...)
 		}
 	}

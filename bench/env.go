@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"golang.org/x/sys/unix"
 )
@@ -70,4 +71,35 @@ func commit(ctx context.Context) string {
 		return string(bytes.TrimSpace(hash)) + "-dirty"
 	}
 	return string(bytes.TrimSpace(hash))
+}
+
+// watchMachine returns a function that says how much of the time of both cores other programs have had
+// since then, in percent; 0 if it can't be known. Children count once they have ended.
+func watchMachine() func() float64 {
+	others := func() (used time.Duration, err error) {
+		for _, core := range []int{serverCore, clientCore} {
+			busy, err := proc.CoreBusy(core)
+			if err != nil {
+				return 0, err
+			}
+			used += busy
+		}
+		for _, whose := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+			var own unix.Rusage
+			if err := unix.Getrusage(whose, &own); err != nil {
+				return 0, err
+			}
+			used -= time.Duration(own.Utime.Nano() + own.Stime.Nano())
+		}
+		return used, nil
+	}
+	began := time.Now()
+	before, err := others()
+	return func() float64 {
+		now, later := others()
+		if err != nil || later != nil {
+			return 0
+		}
+		return 100 * max(0, now-before).Seconds() / (2 * time.Since(began).Seconds())
+	}
 }

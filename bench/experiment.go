@@ -43,13 +43,16 @@ var experiments = []experiment{
 	{"web-cold", "files of which most are not in memory, 1,000 clients", runWebCold, 0, 30 * time.Minute},
 	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb, 2 * time.Minute, 9 * time.Hour},
 	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge, time.Minute, 4 * time.Hour},
+	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport, 2 * time.Minute, 8 * time.Hour},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
+	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose, 0, 0},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
+	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},
@@ -101,7 +104,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", "knot", "knot-traced", "knot-no-cache", "knot-net-http",
+var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", holdingSystem, "knot", "knot-holding", "knot-traced", "knot-no-cache", "knot-net-http",
 	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
@@ -131,8 +134,12 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 		scratch: scratch, self: self, env: environment(o.quick),
 	}
 	r.env.Args = o.args()
+	others := watchMachine()
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
+	}
+	if r.env.Others = others(); r.env.Disturbed() {
+		r.note("THE MACHINE WAS BUSY: other programs had %.0f %% of its time. A server of one thread then has a smaller share of a core than one of many: compare CPU per request, not throughput or latency", r.env.Others)
 	}
 	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
 		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}

@@ -18,7 +18,7 @@ func runPrimitives(r *run) error {
 			points = append(points, point{metric: metric, x: ready})
 		}
 	}
-	contenders := append(r.goContenders(), r.baselines("pthread", "state-threads")...)
+	contenders := append(append(r.goContenders(), onServerCore(holdingSystem, r.self, workerCommand, holdingSystem)), r.baselines("pthread", "state-threads")...)
 	for i := range contenders {
 		if system := contenders[i].system; system == "pthread" || system == "state-threads" {
 			contenders[i].lacks = func(p point) string {
@@ -34,6 +34,7 @@ func runPrimitives(r *run) error {
 	}
 	r.note("everything runs on core %d; x is the tasks that take turns, for create-finish the tasks made before waiting for them all", serverCore)
 	r.note("chan and cond hand a token round a ring of x tasks, by unbuffered channels or by one condition for each")
+	r.note("%s: nothing is detached (WithDetaching): between it and capriccio lies what that costs those that never wait natively, but for a store at each entry, which both have", holdingSystem)
 	r.note("state-threads has no yield: its figure is waking the longest waiting thread and waiting behind the others")
 	r.charts = []report.Chart{
 		{Title: "Yield", Metric: "yield", XLabel: "ready tasks", LogY: true},

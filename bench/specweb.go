@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,16 +26,19 @@ const filesPerFolder = len(classUnits) * len(fileWeights)
 // n/filesPerFolder.
 type webTree struct {
 	folders int
-	byRank  []float64 // of folders: the share of the requests up to this one (Zipf, exponent 1)
+	byRank  []float64 // of folders: the share of the requests up to this one (Zipf)
 	byFile  []float64 // of the files of a folder, likewise
 	sizes   []int64   // of a tree of SURGE, whose byRank is of files; else nil
 }
 
-func newWebTree(folders int) *webTree {
+func newWebTree(folders int) *webTree { return newZipfTree(folders, 1) }
+
+// newZipfTree is a tree of whose folders the one of rank n is asked for in proportion to n^-alpha.
+func newZipfTree(folders int, alpha float64) *webTree {
 	t := &webTree{folders: folders}
 	sum := 0.0
 	for i := range folders {
-		sum += 1 / float64(i+1)
+		sum += math.Pow(float64(i+1), -alpha)
 		t.byRank = append(t.byRank, sum)
 	}
 	for i := range t.byRank {

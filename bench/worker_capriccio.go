@@ -23,6 +23,9 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 		"ops":           onLoop(taskPairs),
 		oneSlotMetric:   onLoop(taskPairs),
 		"tokens":        onLoop(taskTokens),
+		"background":    onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
+		"reset":         onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
+		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
 		"parked": onLoop(func(j job) error {
 			var open task.WaitGroup
 			open.Add(1)
@@ -36,7 +39,17 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 // asks for them, and for reports: making a million tasks holds a loop for longer than its
 // watchdog likes.
 func oneLoop() (*task.Runtime, error) {
-	options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
+	return oneLoopWith()
+}
+
+// holdingSystem is capriccio without detaching.
+const holdingSystem = "capriccio-holding"
+
+// loopThatHolds is oneLoop that is not taken from tasks that wait natively.
+func loopThatHolds() (*task.Runtime, error) { return oneLoopWith(capriccio.WithDetaching(-1, 0)) }
+
+func oneLoopWith(options ...capriccio.Option) (*task.Runtime, error) {
+	options = append(options, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
 	if os.Getenv(capriccio.EnvGraph) == "" && os.Getenv(capriccio.EnvSched) == "" {
 		options = append(options, capriccio.WithoutGraph(), capriccio.WithScheduler("fifo"))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,13 +11,18 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/fcgi"
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -29,6 +35,7 @@ func runFileServer(args []string, out io.Writer) error {
 	root := flags.String("root", "", "folder")
 	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
 	most := flags.Int("most", 0, "requests that net/http serves at a time; 0: all")
+	pages := flags.String("fastcgi", "", "addresses of responders that make *.php, with commas between; with knot only")
 	memory := flags.Int64("memory", math.MaxInt64, "bytes that the Go runtime tries to stay below")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -44,7 +51,7 @@ func runFileServer(args []string, out io.Writer) error {
 		d := &directFiles{root: *root, room: *cache, kept: map[string]*list.Element{}}
 		serveKnot(rt, &knot.Server{Handler: d.serve}, out, failed)
 	case "knot":
-		if err := serveFilesByKnot(*root, *cache, out, failed); err != nil {
+		if err := serveFilesByKnot(*root, *pages, *cache, out, failed); err != nil {
 			return err
 		}
 	case "adapted":
@@ -65,11 +72,7 @@ func runFileServer(args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 // atMost lets requests wait while a number of others is being served.
@@ -82,7 +85,7 @@ func atMost(n int, handler http.Handler) http.Handler {
 	})
 }
 
-func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- error) error {
+func serveFilesByKnot(root, pages string, cache int64, out io.Writer, failed chan<- error) error {
 	rt, err := oneLoop()
 	if err != nil {
 		return err
@@ -91,8 +94,62 @@ func serveFilesByKnot(root string, cache int64, out io.Writer, failed chan<- err
 	if err != nil {
 		return err
 	}
-	serveKnot(rt, &knot.Server{Handler: files.Serve}, out, failed)
+	server := &knot.Server{Handler: files.Serve}
+	if pages != "" {
+		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root}})
+		if err != nil {
+			return err
+		}
+		server.Handler = func(x *knot.Ctx) error {
+			if strings.HasSuffix(x.Path(), ".php") {
+				return php.Serve(x)
+			}
+			return files.Serve(x)
+		}
+	}
+	serveKnot(rt, server, out, failed)
 	return nil
+}
+
+// supportPage is how long a page of runResponder is, in bytes.
+const supportPage = 12 << 10
+
+// runResponder makes pages for other servers, by FastCGI. It ends with its standard input.
+func runResponder(_ []string, out io.Writer) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "listening", ln.Addr())
+	go fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := make([]byte, 0, supportPage+sha256.Size)
+		for sum := sha256.Sum256([]byte(r.URL.Path)); len(page) < supportPage; sum = sha256.Sum256(page) { // 2 MB hashed in all
+			page = append(page, sum[:]...)
+		}
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Length", strconv.Itoa(supportPage))
+		w.Write(page[:supportPage])
+	}))
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// supportUsers fetch a page of supportFiles files and one made by FastCGI, then think.
+type supportUsers struct {
+	random *rand.Rand
+	left   []int // requests of the page under way, by user
+	asked  int
+}
+
+const supportFiles = 5
+
+func (u *supportUsers) think(user int) time.Duration {
+	if u.left[user] > 0 {
+		u.left[user]--
+		return 0
+	}
+	u.left[user] = supportFiles
+	return time.Duration(min(u.random.ExpFloat64(), 10) * float64(time.Second))
 }
 
 // serveAdapted serves the files with the handler of net/http, unmodified, on Knot.
@@ -106,15 +163,7 @@ func serveAdapted(root string, out io.Writer, failed chan<- error) error {
 }
 
 func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan<- error) {
-	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			failed <- err
-			return
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- server.Serve(ln)
-	})
+	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
 // runFetch is the client process of web-cold: it asks for files of the tree and prints
@@ -131,6 +180,7 @@ func runFetch(args []string, out io.Writer) error {
 	flags.DurationVar(&cfg.For, "for", 0, "load measured")
 	flags.IntVar(&cfg.PerConn, "per-conn", 0, "requests on a connection; 0: all")
 	flags.DurationVar(&cfg.Pause, "pause", 0, "between a response and the next request")
+	support := flags.Float64("support", 0, "exponent of popularity: the clients are those of web-support")
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -153,6 +203,20 @@ func runFetch(args []string, out io.Writer) error {
 	cfg.Next = func() ([]byte, int64) {
 		n := tree.draw(&l)
 		return requests[n], tree.size(n)
+	}
+	if *support > 0 {
+		popular := newZipfTree(*folders, *support)
+		users := &supportUsers{random: rand.New(rand.NewPCG(*seed, 8)), left: make([]int, cfg.Conns)}
+		page := []byte("GET /page.php HTTP/1.1\r\nHost: bench\r\n\r\n")
+		cfg.Think = users.think
+		cfg.Next = func() ([]byte, int64) {
+			// One in six, whichever client asks.
+			if users.asked++; users.asked%(supportFiles+1) == 0 {
+				return page, supportPage
+			}
+			n := popular.draw(&l)
+			return requests[n], popular.size(n)
+		}
 	}
 	var fetched [2]int64
 	cfg.Measuring = func(begins bool) (err error) {

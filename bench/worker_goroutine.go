@@ -26,6 +26,9 @@ var goroutineMetrics = map[string]metricFunc{
 	"ops":           goPairs,
 	oneSlotMetric:   goPairs,
 	"tokens":        goTokens,
+	"background":    func(j job) error { return measureLingering(j, goLingering) },
+	"reset":         func(j job) error { return measureLingering(j, goLingering) },
+	"waiting":       func(j job) error { return measureLingering(j, goLingering) },
 	"parked": func(j job) error {
 		var open sync.WaitGroup
 		open.Add(1)

@@ -76,7 +76,7 @@ func decoded(t testing.TB, dump []byte) *Snapshot {
 
 // A dump of format 1 stays readable, and means the same.
 func TestDumpFormatIsStable(t *testing.T) {
-	golden(t, "dump_format1.golden", encoded(t, smallSnapshot()))
+	testenv.Golden(t, "dump_format1.golden", encoded(t, smallSnapshot()))
 	old, err := ReadFile("testdata/dump_format1.golden")
 	testenv.Must(t, err)
 	if !reflect.DeepEqual(old, smallSnapshot()) {

@@ -1,54 +1,16 @@
 package bgraph
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
-
-// golden compares got with testdata/name, or writes it there with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		testenv.Must(t, os.MkdirAll("testdata", 0o755))
-		testenv.Must(t, os.WriteFile(path, got, 0o644))
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; run the test with -update to write it", err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	gotLines, wantLines := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
-	for i := range max(len(gotLines), len(wantLines)) {
-		g, w := line(gotLines, i), line(wantLines, i)
-		if !bytes.Equal(g, w) {
-			t.Fatalf("%s, line %d:\n got %q\nwant %q\n(-update accepts it)", path, i+1, g, w)
-		}
-	}
-}
-
-func line(all [][]byte, i int) []byte {
-	if i < len(all) {
-		return all[i]
-	}
-	return nil
-}
-
 // The sample keeps what every graph of a collector keeps: what came in went out or is
 // still there, and the loops' parts add up.
 func TestSampleAddsUp(t *testing.T) {
 	s := sampleSnapshot()
-	golden(t, "sample.bgraph", encoded(t, s)) // what the other packages show
+	testenv.Golden(t, "sample.bgraph", encoded(t, s)) // what the other packages show
 	var tasks, waiting int64
 	for _, l := range s.Loops {
 		tasks += l.Tasks

@@ -276,11 +276,11 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	}
 	// Nobody asks for them any more.
 	f.caches.closeIdle(f.now() + 1)
-	if n := countFDs(); n != before+1 {
+	if n := countFDs(); n > before+1 {
 		t.Errorf("%d descriptors when idle, before %d", n, before)
 	}
 	f.Close()
-	if n := countFDs(); n != before || ressched.Descriptors.InUse() != open {
+	if n := countFDs(); n > before || ressched.Descriptors.InUse() != open {
 		t.Errorf("%d descriptors after Close, before %d", n, before)
 	}
 }

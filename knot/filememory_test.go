@@ -156,8 +156,8 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from who is
-// sending out of it.
+// TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from a response that is
+// being sent out of it.
 func TestMemoryGoesWithItsLastUser(t *testing.T) {
 	root := layFiles(t, 1, func(int) int { return 30_000 })
 	f, err := OpenFiles(root)
@@ -190,7 +190,7 @@ func TestNoAddressSpace(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no address space") {
 		t.Errorf("got %v", err)
 	}
-	if n := countFDs(); n != before {
+	if n := countFDs(); n > before {
 		t.Errorf("%d descriptors, before %d", n, before)
 	}
 }

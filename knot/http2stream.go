@@ -234,6 +234,7 @@ func (st *stream) serveHTTP(x *Ctx, d *describedServer, h http.Handler) error {
 	}()
 	h.ServeHTTP(w, r)
 	returned = true
+	mark(r.Pattern)
 	return nil
 }
 

@@ -195,6 +195,7 @@ func (e *exchange) serve(h http.Handler, native *nativeRoutes) {
 	}
 	native.run(e, h)
 	returned = true
+	mark(e.r.Pattern)
 	e.finish()
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -439,6 +440,11 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		var s bgraph.Snapshot
 		if err := json.Unmarshal([]byte(body), &s); err != nil || len(s.Loops) == 0 {
 			t.Errorf("graph: status %d, %v, %d loops", resp.StatusCode, err, len(s.Loops))
+		}
+		// The handlers did not wait, and are told apart by their patterns.
+		i := slices.IndexFunc(s.Nodes, func(n bgraph.Node) bool { return n.Label == "/debug/pprof/" })
+		if i < 0 || s.Nodes[i].Arrivals != 1 || s.Nodes[i].Departures != 1 || s.Nodes[i].Reason != "mark" {
+			t.Errorf("the pattern of the first request is not in the graph: %.2000s", body)
 		}
 	})
 }

@@ -110,4 +110,7 @@ func (c *conn) leave() {
 	}
 }
 
+// mark names what the request was for, in the blocking graph.
+func mark(pattern string) { ressched.Mark(pattern) }
+
 func setPriority(p int) { ressched.SetPriority(p) }

@@ -115,6 +115,7 @@ func checkLeaks(t *testing.T) {
 	})
 }
 
+// countFDs may fall at any time, as what earlier tests have left is closed in the background.
 func countFDs() int {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	return len(entries)

@@ -302,6 +302,34 @@ func TestLingerDoesNotBlockTheLoop(t *testing.T) {
 	})
 }
 
+// Close does not wait for data either if SO_LINGER was set past SetLinger; a reset stays one.
+func TestLingerThatWasSetPastUsIsTakenBack(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		inTask(t, rt, func() {
+			for _, seconds := range []int32{60, 0} {
+				c, s := connPair(t, "tcp")
+				raw, err := c.SyscallConn()
+				must(t, err)
+				kept := -1 // while it is open, close(2) of the other does not linger
+				must(t, raw.Control(func(fd uintptr) {
+					if kept, err = unix.Dup(int(fd)); err == nil {
+						err = unix.SetsockoptLinger(kept, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: seconds})
+					}
+				}))
+				must(t, err)
+				must(t, c.Close())
+				l, err := unix.GetsockoptLinger(kept, unix.SOL_SOCKET, unix.SO_LINGER)
+				must(t, err)
+				if want := int32(boolInt(seconds == 0)); l.Onoff != want {
+					t.Errorf("SO_LINGER of %d s: it is %+v when the connection is closed, want %d", seconds, *l, want)
+				}
+				must(t, unix.Close(kept))
+				must(t, s.Close())
+			}
+		})
+	})
+}
+
 func TestZeroLength(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c, s := connPair(t, "tcp")

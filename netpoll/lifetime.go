@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // desc.life counts the users of a descriptor, so that close(2) happens once, after the
@@ -306,10 +307,24 @@ func (d *desc) free() {
 	if d.kind == kindFile {
 		unix.Close(int(d.fd)) // may be a terminal or a device, which takes its time
 	} else {
+		if d.flags.Load()&flagShared != 0 {
+			neverLinger(int(d.fd)) // its owner may have set what SetLinger does not
+		}
 		sysClose(d.fd)
 	}
 	fdFreed()
 	if w := d.closer.Swap(nil); w != nil {
 		w.Wake()
+	}
+}
+
+// neverLinger has close(2) of a socket not wait until its data is sent, as SetLinger does: the loop would wait
+// with it, for as long as SO_LINGER says.
+func neverLinger(fd int) {
+	if kernel.Net != nil {
+		return
+	}
+	if l, err := unix.GetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER); err == nil && l.Onoff != 0 && l.Linger != 0 {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{})
 	}
 }

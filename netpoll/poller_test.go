@@ -263,7 +263,7 @@ func TestPollerCloseClosesDescriptors(t *testing.T) {
 		}
 		unix.Close(b)
 	}
-	if after := len(openFDs()); after != before {
+	if after := len(openFDs()); after > before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
 }

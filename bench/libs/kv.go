@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 	"github.com/gomodule/redigo/redis"
 	"github.com/nats-io/nats.go"
 	goredis "github.com/redis/go-redis/v9"
@@ -26,7 +28,10 @@ func concat(parts ...[]library) (all []library) {
 // plainLibraries are patterns of package net and sync alone.
 var plainLibraries = []library{
 	{name: "sync.Mutex", about: "one connection for all, a sync.Mutex held across its write and read", server: "peers", tasks: 5000, ops: 4, open: lockedRead},
+	{name: "own connection", about: "32 tasks with a connection each: nothing is shared", server: "peers", tasks: 32, ops: 625, open: ownConnection},
 	{name: "chan pool", about: "32 connections for all, in a Go channel", server: "peers", tasks: 5000, ops: 4, open: chanPool},
+	{name: "task.Chan pool", about: "the same in a task.Chan: connections go from loop to loop", server: "peers", tasks: 5000, ops: 4, open: taskChanPool},
+	{name: "netpoll.Pool", about: "at most 32 connections, those of each loop apart", server: "peers", tasks: 5000, ops: 4, open: poolOfLoops},
 }
 
 // echo writes a line to an echo server and reads it.
@@ -59,6 +64,16 @@ func lockedRead(e *env) (*opened, error) {
 	}, func() { c.Close() })
 }
 
+func ownConnection(e *env) (*opened, error) {
+	return &opened{session: func(int) (session, error) {
+		c, err := e.dial("tcp", e.Addr["echo"])
+		if err != nil {
+			return session{}, err
+		}
+		return session{do: func(i int) error { return echo(c, nil, i) }, close: func() { c.Close() }}, nil
+	}}, nil
+}
+
 func chanPool(e *env) (*opened, error) {
 	pool := make(chan net.Conn, 32)
 	for range cap(pool) {
@@ -77,6 +92,48 @@ func chanPool(e *env) (*opened, error) {
 			(<-pool).Close()
 		}
 	})
+}
+
+func taskChanPool(e *env) (*opened, error) {
+	if e.Poller == "" {
+		return chanPool(e)
+	}
+	pool := task.NewChan[net.Conn](32)
+	for range 32 {
+		c, err := e.dial("tcp", e.Addr["echo"])
+		if err != nil {
+			return nil, err
+		}
+		pool.Send(c)
+	}
+	return shared(func(n int) error {
+		c, _ := pool.Recv()
+		defer func() { pool.Send(c) }()
+		return echo(c, nil, n)
+	}, func() {
+		for range 32 {
+			c, _ := pool.Recv()
+			c.Close()
+		}
+	})
+}
+
+func poolOfLoops(e *env) (*opened, error) {
+	if e.Poller == "" {
+		return chanPool(e)
+	}
+	pool := &netpoll.Pool{MaxConns: 32, MaxIdle: 32, Dial: func(context.Context) (net.Conn, error) {
+		return e.dial("tcp", e.Addr["echo"])
+	}}
+	return shared(func(n int) error {
+		c, err := pool.Get(context.Background())
+		if err != nil {
+			return err
+		}
+		err = echo(c, nil, n)
+		pool.Put(c, err != nil)
+		return err
+	}, func() { pool.Close() })
 }
 
 var kvLibraries = []library{

@@ -58,7 +58,7 @@ func deployed() *bgraph.Snapshot {
 func TestCompareText(t *testing.T) {
 	var b bytes.Buffer
 	testenv.Must(t, Compare(sampleSnapshot(), deployed()).WriteText(&b))
-	golden(t, "diff_compare.golden", b.Bytes())
+	testenv.Golden(t, "diff_compare.golden", b.Bytes())
 	for range 20 { // maps are gone through in another order each time
 		var again bytes.Buffer
 		if err := Compare(sampleSnapshot(), deployed()).WriteText(&again); err != nil || !bytes.Equal(again.Bytes(), b.Bytes()) {

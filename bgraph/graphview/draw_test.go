@@ -20,14 +20,14 @@ func TestWriteSVG(t *testing.T) {
 	for _, color := range []string{colorCPU, colorWait} {
 		var b bytes.Buffer
 		testenv.Must(t, WriteSVG(&b, sampleSnapshot(), DrawOptions{Color: color}))
-		golden(t, "graph-"+color+".svg.golden", b.Bytes())
+		testenv.Golden(t, "graph-"+color+".svg.golden", b.Bytes())
 	}
 }
 
 func TestWriteDOT(t *testing.T) {
 	var b bytes.Buffer
 	testenv.Must(t, WriteDOT(&b, sampleSnapshot(), DrawOptions{}))
-	golden(t, "graph.dot.golden", b.Bytes())
+	testenv.Golden(t, "graph.dot.golden", b.Bytes())
 }
 
 // svgDocument reads what is drawn back from an SVG image.

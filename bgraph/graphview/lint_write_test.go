@@ -38,7 +38,7 @@ func TestFindingsAsText(t *testing.T) {
 	s := sick().Snapshot
 	var out bytes.Buffer
 	testenv.Must(t, WriteFindings(&out, s, Lint(s)))
-	golden(t, "lint.txt", out.Bytes())
+	testenv.Golden(t, "lint.txt", out.Bytes())
 	for _, line := range strings.Split(out.String(), "\n") {
 		if utf8.RuneCountInString(line) > 100 {
 			t.Errorf("line of %d columns: %s", utf8.RuneCountInString(line), line)

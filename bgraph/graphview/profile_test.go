@@ -27,7 +27,7 @@ func writeFolded(t *testing.T, s *bgraph.Snapshot, metric string) string {
 
 func TestWriteFolded(t *testing.T) {
 	for _, metric := range metricNames {
-		golden(t, "folded-"+metric+".golden", []byte(writeFolded(t, sampleSnapshot(), metric)))
+		testenv.Golden(t, "folded-"+metric+".golden", []byte(writeFolded(t, sampleSnapshot(), metric)))
 	}
 }
 
@@ -118,7 +118,7 @@ func readProfile(t *testing.T, s *bgraph.Snapshot) (*profile.Profile, []byte) {
 func TestWriteProfile(t *testing.T) {
 	s := sampleSnapshot()
 	p, _ := readProfile(t, s)
-	golden(t, "profile.golden", []byte(p.String()))
+	testenv.Golden(t, "profile.golden", []byte(p.String()))
 	if p.DurationNanos != int64(s.Span) || p.TimeNanos != s.Program.Started.UnixNano() {
 		t.Errorf("from %d, %d long; want %d, %d", p.TimeNanos, p.DurationNanos, s.Program.Started.UnixNano(), s.Span)
 	}
@@ -234,7 +234,7 @@ func TestWriteJSON(t *testing.T) {
 	s := sampleSnapshot()
 	var b bytes.Buffer
 	testenv.Must(t, WriteJSON(&b, s))
-	golden(t, "snapshot.json.golden", b.Bytes())
+	testenv.Golden(t, "snapshot.json.golden", b.Bytes())
 	var back bgraph.Snapshot
 	testenv.Must(t, json.Unmarshal(b.Bytes(), &back))
 	var again bytes.Buffer

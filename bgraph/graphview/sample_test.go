@@ -2,14 +2,10 @@ package graphview
 
 import (
 	"bytes"
-	"flag"
 	"os"
-	"path/filepath"
 	"sync"
-	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Keys of the sample's nodes.
@@ -73,38 +69,4 @@ func sampleTimes(count uint64, typical, worst bgraph.Nanos) bgraph.Times {
 		t.Hist[at], t.Hist[len(t.Hist)-1], t.Sum = 0, 1, worst
 	}
 	return t
-}
-
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
-
-// golden compares got with testdata/name, or writes it there with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		testenv.Must(t, os.MkdirAll("testdata", 0o755))
-		testenv.Must(t, os.WriteFile(path, got, 0o644))
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; run the test with -update to write it", err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	gotLines, wantLines := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
-	for i := range max(len(gotLines), len(wantLines)) {
-		g, w := line(gotLines, i), line(wantLines, i)
-		if !bytes.Equal(g, w) {
-			t.Fatalf("%s, line %d:\n got %q\nwant %q\n(-update accepts it)", path, i+1, g, w)
-		}
-	}
-}
-
-func line(all [][]byte, i int) []byte {
-	if i < len(all) {
-		return all[i]
-	}
-	return nil
 }

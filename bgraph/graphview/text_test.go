@@ -27,7 +27,7 @@ func TestWriteText(t *testing.T) {
 		"text-narrow.golden": {Width: 100, Limit: 5, Sort: "wait-p99"},
 		"text-stacks.golden": {Stacks: true, Sort: "-count", Width: 200},
 	} {
-		golden(t, name, []byte(writeText(t, sampleSnapshot(), o)))
+		testenv.Golden(t, name, []byte(writeText(t, sampleSnapshot(), o)))
 	}
 }
 
@@ -244,7 +244,7 @@ func TestTraceOf(t *testing.T) {
 func TestWriteSummary(t *testing.T) {
 	var b bytes.Buffer
 	testenv.Must(t, WriteSummary(&b, sampleSnapshot()))
-	golden(t, "summary.golden", b.Bytes())
+	testenv.Golden(t, "summary.golden", b.Bytes())
 }
 
 func TestSummaryFitsTheScreen(t *testing.T) {

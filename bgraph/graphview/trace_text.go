@@ -152,8 +152,35 @@ func WriteSpans(w io.Writer, s *bgraph.Snapshot, kind string, limit int) error {
 	if t.write(&b); len(t.rows) == 0 {
 		fmt.Fprintf(&b, "No %s of package runtime/trace ended in %s.\n", kind, orUnknown(s.Program.Name))
 	}
+	names := distinctNames(s)
+	for i := range only.Spans[:min(len(only.Spans), cmp.Or(limit, len(only.Spans)))] {
+		writePath(&b, &only.Spans[i], names, limit)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writePath writes where the time of the tasks of a type went, for one task on average.
+func writePath(b *bytes.Buffer, sp *bgraph.Span, names map[bgraph.Key]string, limit int) {
+	if len(sp.Path) == 0 {
+		return
+	}
+	t := &textTable[[]string]{title: "WHERE THE TIME OF " + sp.Name + " GOES, with what it waits for", limit: limit, width: defaultWidth,
+		columns: plainColumns("node", " share", " a task", " wait", " ready", " steps from there")}
+	mean := func(d bgraph.Nanos) string {
+		return durationText(nanosOf(ratio(float64(d), float64(sp.Times.Count))))
+	}
+	known := bgraph.Nanos(0)
+	for i := range sp.Path {
+		p := &sp.Path[i]
+		known += p.Total()
+		t.rows = append(t.rows, []string{nameIn(names, p.Node), percentText(ratio(float64(p.Total()), float64(sp.Times.Sum))), mean(p.Total()), mean(p.Wait), mean(p.Ready), mean(p.Step)})
+	}
+	b.WriteByte('\n')
+	t.write(b)
+	if left := sp.Times.Sum - known; float64(left) > 0.01*float64(sp.Times.Sum) {
+		fmt.Fprintf(b, "  %s of the time is not known: it was too long ago, or in too many pieces\n", percentText(ratio(float64(left), float64(sp.Times.Sum))))
+	}
 }
 
 func spanTable(s *bgraph.Snapshot) *textTable[[]string] {

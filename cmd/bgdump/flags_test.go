@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestHelpIsAsDocumented(t *testing.T) {
 	for _, help := range []string{"-help", "--help", "-h"} {
-		golden(t, "help.txt", []byte(command(t, help).ok(t)))
+		testenv.Golden(t, "help.txt", []byte(command(t, help).ok(t)))
 	}
 	for line := range strings.Lines(command(t, "-help").ok(t)) {
 		if n := len(strings.TrimRight(line, "\n")); n > 80 {

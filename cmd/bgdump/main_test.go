@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the tests get")
 
 // The test binary is also the programs that tests need as processes of their own.
 const roleVariable = "BGDUMP_TEST_ROLE"
@@ -35,25 +32,6 @@ func TestMain(m *testing.M) {
 		coffeeProgram()
 	case "silent":
 		silentProgram()
-	}
-}
-
-// golden compares got with testdata/name, or writes it there with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; run the test with -update to write it", err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (-update accepts it):\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/google/pprof/profile"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -23,7 +24,7 @@ import (
 // The formats themselves are tested where they are written; here, that the flags lead
 // to them.
 func TestOutputs(t *testing.T) {
-	golden(t, "text.txt", []byte(command(t, shopFile).ok(t)))
+	testenv.Golden(t, "text.txt", []byte(command(t, shopFile).ok(t)))
 	only := func(focus, ignore string) *bgraph.Snapshot {
 		s := shop(t)
 		if focus == "" {
@@ -140,7 +141,7 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 
 func TestTwoMomentsOfOneRun(t *testing.T) {
 	after := writeDump(t, later(shop(t), 10*time.Second))
-	golden(t, "diff.txt", []byte(command(t, shopFile, after).ok(t)))
+	testenv.Golden(t, "diff.txt", []byte(command(t, shopFile, after).ok(t)))
 	if got := command(t, "-dump", shopFile, after).ok(t); !strings.Contains(got, `"span_ns":10000000000`) {
 		t.Errorf("this is not the difference: %.300s", got)
 	}
@@ -152,7 +153,7 @@ func TestTwoRuns(t *testing.T) {
 	other.Program.PID, other.Program.Started = 815, other.Program.Started.Add(time.Hour)
 	other.Edges[4].Count *= 3
 	path := writeDump(t, other)
-	golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
+	testenv.Golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
 	var c graphview.Comparison
 	noErr(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
 	if c.Before.Program.PID != 4711 || c.After.Program.PID != 815 || len(c.Nodes) == 0 {

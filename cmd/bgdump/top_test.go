@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A session of -top on a terminal of its own.
@@ -77,7 +78,7 @@ func TestTopShowsTotalsAndThenRates(t *testing.T) {
 	s.src.gives(later(shop(t), 10*time.Second), nil)
 	s.clock.advance(time.Second)
 	text := s.shows("the last 10.0s", "29,192 steps/s")
-	golden(t, "top-120.txt", []byte(text))
+	testenv.Golden(t, "top-120.txt", []byte(text))
 	s.types("q")
 	noErr(t, s.end())
 }
@@ -197,9 +198,9 @@ func TestTopDoesNotAskTwiceAtATime(t *testing.T) {
 
 func TestTopInOtherSizes(t *testing.T) {
 	s := topOn(t, 80, 24, &settings{sort: "-oldest"}, nil)
-	golden(t, "top-80.txt", []byte(s.until("the whole table", func(text string) bool { return row(text, "q quit") == 23 })))
+	testenv.Golden(t, "top-80.txt", []byte(s.until("the whole table", func(text string) bool { return row(text, "q quit") == 23 })))
 	s.types("?")
-	golden(t, "top-help.txt", []byte(s.shows("Keys", "the place where tasks wait")))
+	testenv.Golden(t, "top-help.txt", []byte(s.shows("Keys", "the place where tasks wait")))
 	s.types("?")
 	for _, size := range [][2]int{{200, 8}, {44, 12}, {20, 6}} {
 		s.resize(size[0], size[1])

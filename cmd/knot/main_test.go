@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const sampleSite = "../../knot/testdata/site"
 
@@ -136,12 +133,5 @@ func TestHelp(t *testing.T) {
 	if code := run(context.Background(), []string{"-help"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
 		t.Errorf("code %d, %q", code, &stderr)
 	}
-	const golden = "testdata/help.txt"
-	if *update {
-		testenv.Must(t, os.WriteFile(golden, stdout.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || !bytes.Equal(want, stdout.Bytes()) {
-		t.Errorf("help differs from %s (-update writes it): %v\n%s", golden, err, &stdout)
-	}
+	testenv.Golden(t, "help.txt", stdout.Bytes())
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,21 +11,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	name = filepath.Join("testdata", name)
-	if *update {
-		testenv.Must(t, os.WriteFile(name, got, 0o644))
-	}
-	want, err := os.ReadFile(name)
-	testenv.Must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
-	}
-}
 
 // stackplan runs stackplan in this process.
 func stackplan(args ...string) (code int, stdout, stderr string) {
@@ -49,7 +33,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	golden(t, "help.txt", all.Bytes())
+	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
 func TestWrongCommandLines(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestEachServerSendsTheFilmInTime(t *testing.T) {
 		if resp, err := http.Get("http://" + addr + "/?from=-1"); err != nil || resp.StatusCode != 400 {
 			t.Errorf("%s: from=-1: %v, %v; want 400", by, resp, err)
 		}
-		server.Process.Signal(os.Interrupt)
+		server.Process.Signal(syscall.SIGTERM) // a shell may have set SIGINT to be ignored
 		server.Wait()
 	}
 }

@@ -130,7 +130,7 @@ type doors struct {
 // also for a task that does not wait at it.
 func (l *Loop) enter(e *Entrance, client uint32) error {
 	t := l.cur
-	l.passEntrance(t, e)
+	l.pass(t, ReasonEntrance, e.name)
 	if at, in := t.start(); at == e.index { // StartAt has started it, and it is decided
 		l.arrived(t)
 		if !in {
@@ -141,7 +141,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.line(e)
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
-		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}) {
+		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}) {
 		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
@@ -151,13 +151,13 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	return l.waitInLine(q, client)
 }
 
-// passEntrance shows the observer that t comes to e.
-func (l *Loop) passEntrance(t *Task, e *Entrance) {
+// pass shows the observer that t, which runs, comes to a place with that name, and goes on.
+func (l *Loop) pass(t *Task, why Reason, name string) {
 	if !l.observed {
 		return
 	}
-	l.label = e.name
-	t.observe(ReasonEntrance)
+	l.label = name
+	t.observe(why)
 	l.observer.Ready(t)
 	l.observer.Resumed(t)
 }
@@ -204,7 +204,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting}); v != VerdictDefer {
+		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer {
 			l.startAt(q, t, v)
 			return
 		}
@@ -254,8 +254,8 @@ func (l *Loop) serve(q *line) {
 			q.gone++
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
-				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: q.index >= doorIndex && !l.piles[q.index-doorIndex].room(), Gone: q.gone,
+				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
+				Full: l.noRoom(q.index), Gone: q.gone,
 			})
 			q.gone = 0
 		}
@@ -268,6 +268,14 @@ func (l *Loop) serve(q *line) {
 			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
 		}
 	}
+}
+
+// noRoom reports whether nobody is to be let in at that entrance, or door of a pile.
+func (l *Loop) noRoom(entrance int) bool {
+	if entrance >= doorIndex {
+		return !l.piles[entrance-doorIndex].room()
+	}
+	return l.manyAway()
 }
 
 // goneAfter is how long a client may still be interested in an answer after it has said that it will
@@ -311,6 +319,8 @@ func (l *Loop) arrived(t *Task) {
 	t.startsAt = 0
 	if in {
 		q.starting--
+	} else {
+		q.refusing--
 	}
 	if q.n > 0 {
 		l.serve(q)

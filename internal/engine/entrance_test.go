@@ -19,11 +19,14 @@ type room struct {
 	newest bool
 	closed bool
 	asked  []Queue // when somebody was let in
+
+	refusing []int // Queue.Refusing when somebody was refused
 }
 
 func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 	switch {
 	case r.closed:
+		r.refusing = append(r.refusing, q.Refusing)
 		return VerdictRefuse
 	case r.inside >= r.size:
 		return VerdictDefer
@@ -169,6 +172,30 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 	}).Join()
 	if err != nil || refused != 10 {
 		t.Errorf("%d were refused, error %v; want 10", refused, err)
+	}
+}
+
+// Those that are refused are counted until they have learnt it.
+func TestRefusalsUnderWay(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{closed: true}
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+	defer rt.Close()
+	err := rt.Go(func() {
+		for _, n := range []int{5, 1} {
+			var wg WaitGroup
+			wg.Add(n)
+			for range n {
+				CurrentLoop().StartAt(e, 0, nil, func() {
+					e.Enter()
+					wg.Done()
+				})
+			}
+			wg.Wait()
+		}
+	}).Join()
+	if want := []int{0, 1, 2, 3, 4, 0}; err != nil || !slices.Equal(r.refusing, want) {
+		t.Errorf("as many were under way to be refused: %v, error %v; want %v", r.refusing, err, want)
 	}
 }
 
@@ -475,5 +502,43 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	}
 	if ended != 10 {
 		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}
+
+// So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
+// those are back.
+func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
+	e := entrance(t, "test")
+	const limit = 4
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewAdmission = func(*Loop) Admission { return &limiter{limit: 100} }
+		c.DetachLimit = limit
+	})
+	defer rt.Close()
+	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
+		inTasks(rt, 1, func(int) {
+			l, in := CurrentLoop(), 0
+			enter := func() {
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+				}
+				in++
+			}
+			l.detached.Add(away)
+			tasks := []*Task{Go(enter), Go(enter)}
+			l.StartAt(e, 0, nil, enter)
+			Sleep(time.Second)
+			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
+				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
+			}
+			l.detached.Add(-away)
+			Sleep(time.Second)
+			if in != 3 {
+				t.Errorf("all are back, and %d of 3 newcomers were let in", in)
+			}
+			for _, k := range tasks {
+				k.Join()
+			}
+		})
 	}
 }

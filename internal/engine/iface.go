@@ -112,9 +112,10 @@ type Admission interface {
 type Queue struct {
 	Waiting  int           // tasks, one at least
 	Starting int           // tasks that were let in and have not run yet
+	Refusing int           // tasks that were refused and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
-	Full     bool          // none can be let in now, see Bottlenecks
+	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit
 	Gone     int           // clients that have left the line since Next was last asked about it
 }
 
@@ -177,6 +178,7 @@ const (
 	ReasonDescriptor // for another operation of the same direction
 	ReasonClose      // for the last user of what is closed
 	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
+	ReasonMark       // not at all, see Mark
 	reasonCount
 )
 
@@ -184,7 +186,7 @@ var reasonNames = [reasonCount]string{
 	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
 	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
 	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
-	"descriptor", "close", "native",
+	"descriptor", "close", "native", "mark",
 }
 
 func (r Reason) String() string {

@@ -341,6 +341,14 @@ func YieldAt(name string) {
 	Yield()
 }
 
+// Mark names the place where the calling task is, without a wait: the blocking graph has it as
+// a node, which ends a step and begins one. It never parks.
+func Mark(name string) {
+	if l := here(); l != nil && l.cur != nil && name != "" {
+		l.pass(l.cur, ReasonMark, name)
+	}
+}
+
 // Label is the argument of At while the observer hears of that wait, else empty. It may
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }

@@ -37,7 +37,7 @@ const (
 // or number means none, or no limit.
 type Config struct {
 	// Backends are "http://host:port", "https://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
-	// must answer alike: requests are spread over them, the next to who has the fewest under way.
+	// must answer alike: requests are spread over them, the next to the one with the fewest under way.
 	Backends []string
 	// TLS is for backends with https; nil: the system's roots, and the host in the address is the name that a
 	// certificate must have. They are spoken to in HTTP/1.1.

@@ -123,6 +123,11 @@ func TestVerdictOfTheMarkdownTable(t *testing.T) {
 		!strings.Contains(losses.String(), "e, knot rps at 1: 40 % tcp_sendmsg [k]") {
 		t.Errorf("%v\n%s", err, &losses)
 	}
+	r.Env.Others = 60
+	losses.Reset()
+	if err := WriteLosses(&losses, []*Report{r}, "knot", "knot-2"); err != nil || !strings.Contains(losses.String(), "on a busy machine |") {
+		t.Errorf("others had much of the machine: %v\n%s", err, &losses)
+	}
 	r.Rows[0].Max = 145
 	if lost := r.Losses("knot", "knot-2"); len(lost) != 0 {
 		t.Errorf("spreads overlap: lost %+v", lost)

@@ -138,10 +138,14 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 		"| experiment | metric | x | ours | the peer's | ratio | command, date |\n|---|---|---|---|---|---|---|\n")
 	lines := 0
 	for _, r := range reports {
+		disturbed := ""
+		if r.Env.Disturbed() {
+			disturbed = ", on a busy machine"
+		}
 		for _, d := range r.Losses(ours...) {
 			lines++
-			fmt.Fprintf(&b, "| %s | %s [%s] | %s | %s: %s %s | %s: %s %s | %.2f | `%s`, %.10s |\n", r.Name, d.Our.Metric, d.Our.Unit, r.label(d.Our.X),
-				d.Our.System, Number(d.Our.Value), spread(d.Our), d.Peer.System, Number(d.Peer.Value), spread(d.Peer), d.Ratio, r.command(), r.Env.Time)
+			fmt.Fprintf(&b, "| %s | %s [%s] | %s | %s: %s %s | %s: %s %s | %.2f | `%s`, %.10s%s |\n", r.Name, d.Our.Metric, d.Our.Unit, r.label(d.Our.X),
+				d.Our.System, Number(d.Our.Value), spread(d.Our), d.Peer.System, Number(d.Peer.Value), spread(d.Peer), d.Ratio, r.command(), r.Env.Time, disturbed)
 		}
 		for _, p := range r.Profiles {
 			fmt.Fprintf(&profiles, "- %s, %s: %s\n", r.Name, p.Of, strings.Join(p.Functions, ", "))

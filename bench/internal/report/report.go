@@ -34,11 +34,16 @@ type Env struct {
 	CPU     string            `json:"cpu"`
 	Cores   int               `json:"cores"`
 	Quick   bool              `json:"quick"`
-	Args    string            `json:"args,omitempty"` // of the command besides name and -quick
+	Args    string            `json:"args,omitempty"`   // of the command besides name and -quick
+	Others  float64           `json:"others,omitempty"` // share of the processors' time that other programs had, in percent
 	Notes   []string          `json:"notes,omitempty"`
 	Skipped map[string]string `json:"skipped,omitempty"` // what was left out, and why
 	Names   map[int]string    `json:"names,omitempty"`   // of the parameter's values, if it only numbers things
 }
+
+// Disturbed reports whether other programs had so much of the machine that values of two runs, or of a
+// server of one thread and one of many, can't be compared.
+func (e *Env) Disturbed() bool { return e.Others > 10 }
 
 // Report is one run of one experiment.
 type Report struct {

@@ -5,32 +5,13 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file of testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		testenv.Must(t, os.WriteFile(path, got, 0o666))
-	}
-	want, err := os.ReadFile(path)
-	testenv.Must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (rewrite with -update); got:\n%s", name, got)
-	}
-}
 
 // example has a swept metric with a gap, a metric at one point, and everything
 // an environment can hold.
@@ -62,13 +43,13 @@ func example(t *testing.T) *Report {
 func TestTableIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(t, example(t).WriteTable(&out, "knot", "capriccio"))
-	golden(t, "example.txt", out.Bytes())
+	testenv.Golden(t, "example.txt", out.Bytes())
 }
 
 func TestJSONIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(t, example(t).WriteJSON(&out))
-	golden(t, "example.json", out.Bytes())
+	testenv.Golden(t, "example.json", out.Bytes())
 }
 
 // The fields that readers of the files rely on, by name and kind.

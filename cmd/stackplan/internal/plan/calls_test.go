@@ -18,10 +18,12 @@ import (
 // Load is LoadContext without an end.
 func Load(cfg Config) (*Program, error) { return LoadContext(context.Background(), cfg) }
 
-// loadCalls loads the program in testdata/calls once for all tests.
-var loadCalls = sync.OnceValues(func() (*Program, error) {
+// loadCalls loads the program in testdata/calls once for all tests, until one changes it.
+var loadCalls = sync.OnceValues(loadCallsAnew)
+
+func loadCallsAnew() (*Program, error) {
 	return Load(Config{Dir: filepath.Join("testdata", "calls")})
-})
+}
 
 func program(t *testing.T) *Program {
 	t.Helper()
@@ -211,6 +213,7 @@ func TestCallsThatBeginInOnePlace(t *testing.T) {
 	if got := links(); !slices.Equal(got, []int{inner, outer}) {
 		t.Fatalf("the checkpoints in links are %v bytes long, want %d and %d", got, inner, outer)
 	}
+	t.Cleanup(func() { loadCalls = sync.OnceValues(loadCallsAnew) })
 	p.Refuse(func(_ string, offset, end int) string { return map[bool]string{true: "outer"}[end-offset == outer] })
 	if got := links(); !slices.Equal(got, []int{inner}) {
 		t.Errorf("without the outer one, checkpoints in links are %v bytes long, want %d", got, inner)

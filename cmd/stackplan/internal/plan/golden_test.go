@@ -2,16 +2,11 @@ package plan
 
 import (
 	"bytes"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // scene is a report with something of everything.
 func scene() *Report {
@@ -54,16 +49,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		file := filepath.Join("testdata", name+".golden")
-		if *update {
-			testenv.Must(t, os.WriteFile(file, got.Bytes(), 0o644))
-			continue
-		}
-		want, err := os.ReadFile(file)
-		testenv.Must(t, err)
-		if !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("%s is not as in %s; -update writes it anew. Got\n%s", name, file, got.Bytes())
-		}
+		testenv.Golden(t, name+".golden", got.Bytes())
 	}
 }
 

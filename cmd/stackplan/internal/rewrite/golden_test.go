@@ -1,9 +1,6 @@
 package rewrite
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
@@ -19,14 +16,6 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d files were rewritten", len(res.Files))
 	}
 	for _, got := range res.Files {
-		name := filepath.Join("testdata", "golden", "golden.txt")
-		if *update {
-			testenv.Must(t, os.WriteFile(name, got, 0o644))
-		}
-		want, err := os.ReadFile(name)
-		testenv.Must(t, err)
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
-		}
+		testenv.Golden(t, "golden/golden.txt", got)
 	}
 }

@@ -2,7 +2,6 @@ package rewrite
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/token"
 	"hash/fnv"
@@ -19,8 +18,6 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes |

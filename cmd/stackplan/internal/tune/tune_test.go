@@ -2,29 +2,12 @@ package tune
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	name = "testdata/" + name
-	if *update {
-		testenv.Must(t, os.WriteFile(name, got, 0o644))
-	}
-	want, err := os.ReadFile(name)
-	testenv.Must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; -update writes it anew. Got:\n%s", name, got)
-	}
-}
 
 func site(name string, need plan.Bytes, direct, links, nested, room uint64) SiteStats {
 	return SiteStats{Name: name, Need: need, Direct: direct, Links: links, Nested: nested, NestedRoom: nested * room,
@@ -109,7 +92,7 @@ func TestMaxPathIsTheBend(t *testing.T) {
 	}
 	var b bytes.Buffer
 	testenv.Must(t, a.WriteText(&b))
-	golden(t, "advice.txt", b.Bytes())
+	testenv.Golden(t, "advice.txt", b.Bytes())
 }
 
 func TestPlansOfAnotherProgram(t *testing.T) {

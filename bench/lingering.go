@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+	"golang.org/x/sys/unix"
+)
+
+// How sockets are closed that have data their clients don't read: the kernel goes on sending it, drops it,
+// or keeps the caller of close(2) for a second (SO_LINGER, socket(7)).
+var lingers = map[string]*unix.Linger{
+	"background": nil,
+	"reset":      {Onoff: 1},
+	"waiting":    {Onoff: 1, Linger: 1},
+}
+
+// runLingeringClose measures for how long nothing else runs while very many sockets are closed (Capriccio, section 5.4:
+// close(2) may take 5 ms).
+func runLingeringClose(r *run) error {
+	sockets := []float64{1, 100, 1000}
+	if r.quick {
+		sockets = []float64{1000}
+	}
+	var points []point
+	for _, how := range []string{"background", "reset", "waiting"} {
+		for _, x := range sockets {
+			points = append(points, point{metric: how, x: x})
+		}
+	}
+	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
+		return err
+	}
+	r.note("x sockets with 16 KiB each that the client does not read, each closed by a task or goroutine of its own, all at once, on core %d", serverCore)
+	r.note("stall: the longest that a timer of 1 ms was late meanwhile; close: until all were closed, each")
+	r.note("background: as sockets are; reset: SO_LINGER of 0 s; waiting: SO_LINGER of 1 s, set past netpoll, whose SetLinger never has close(2) wait")
+	r.charts = []report.Chart{
+		{Title: "Longest stall while sockets are closed at once", Metric: "stall-waiting", XLabel: "sockets", LogY: true},
+	}
+	return nil
+}
+
+// lingeringData is what each socket has to send, in bytes.
+const lingeringData = 16 << 10
+
+// lingering is what a system does differently.
+type lingering struct {
+	listen func() (net.Listener, error)
+	spawn  func(func())
+	sleep  func(time.Duration)
+}
+
+var (
+	taskLingering = lingering{func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") }, taskSpawn, func(d time.Duration) { task.Sleep(d) }}
+	goLingering   = lingering{func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, goSpawn, time.Sleep}
+)
+
+// measureLingering closes j.x sockets at once.
+func measureLingering(j job, s lingering) error {
+	ln, err := s.listen()
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	conns := make([]net.Conn, j.x)
+	for i := range conns {
+		peer, err := dialDeaf(ln.Addr())
+		if err != nil {
+			return err
+		}
+		defer unix.Close(peer)
+		if conns[i], err = ln.Accept(); err != nil {
+			return err
+		}
+		if err := setLinger(conns[i], lingers[j.metric]); err != nil {
+			return err
+		}
+		if _, err := conns[i].Write(make([]byte, lingeringData)); err != nil {
+			return err
+		}
+	}
+	var closed, stall atomic.Int64
+	var begun, ended atomic.Bool
+	s.spawn(func() {
+		for last := time.Now(); closed.Load() < int64(j.x); {
+			s.sleep(time.Millisecond)
+			now := time.Now()
+			if begun.Load() {
+				stall.Store(max(stall.Load(), int64(now.Sub(last)-time.Millisecond)))
+			}
+			last = now
+		}
+		ended.Store(true)
+	})
+	s.sleep(20 * time.Millisecond)
+	began := time.Now()
+	begun.Store(true)
+	for _, c := range conns {
+		s.spawn(func() {
+			c.Close()
+			closed.Add(1)
+		})
+	}
+	for !ended.Load() {
+		s.sleep(time.Millisecond)
+	}
+	j.emit("stall-"+j.metric, "ms", float64(stall.Load())/1e6)
+	j.emit("close-"+j.metric, "µs", float64(time.Since(began).Microseconds())/float64(j.x))
+	return nil
+}
+
+// dialDeaf connects a socket whose receive buffer holds less than lingeringData, and that nobody reads.
+func dialDeaf(addr net.Addr) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("socket: %w", err)
+	}
+	tcp := addr.(*net.TCPAddr)
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err == nil {
+		err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // leaves no port waiting
+	}
+	if err == nil {
+		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte(tcp.IP.To4()), Port: tcp.Port})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("connect to %v: %w", addr, err)
+	}
+	return fd, nil
+}
+
+func setLinger(c net.Conn, linger *unix.Linger) error {
+	if linger == nil {
+		return nil
+	}
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, linger) })
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		return fmt.Errorf("SO_LINGER: %w", err)
+	}
+	return nil
+}

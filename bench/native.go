@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+const (
+	nativeClients = 64
+	nativeTasks   = 5000
+	lockedMetric  = "lock-across-read"
+)
+
+// runNative asks what tasks cost the others that wait without the runtime: in a Go channel, a
+// mutex, a sync.Cond, time.Sleep.
+func runNative(r *run) error {
+	servers, err := r.startAll([]launcher{
+		r.nativeServer("knot", ""), r.nativeServer("knot-uring", "", capriccio.EnvPoller+"=uring"),
+		r.nativeServer("knot-holding", "-holding"), r.nativeServer("net-http", "-http"),
+	})
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	var contenders []contender
+	for _, s := range servers {
+		contenders = append(contenders, contender{system: s.system, sample: r.nativeSample(s)})
+	}
+	// Without blockers one mode is like the other.
+	points := []point{{metric: "sleep", x: 0}}
+	for _, mode := range nativeModes {
+		points = append(points, point{metric: mode, x: 1})
+	}
+	if r.quick {
+		r.reserved = quickBudget / 4
+	}
+	if err := r.measure(points, contenders, 2*time.Second); err != nil {
+		return err
+	}
+	if err := r.lockedReads(); err != nil {
+		return err
+	}
+	r.note("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients)
+	r.note("knot-holding: Knot whose loop waits with the task, as without detaching")
+	r.note("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric)
+	r.charts = []report.Chart{
+		{Title: "99th percentile of the other requests", Metric: "p99-sleep", XLabel: "handlers that wait natively, %", Bars: true, LogY: true},
+	}
+	return nil
+}
+
+// nativeServer starts a worker native, with a flag or none.
+func (r *run) nativeServer(system, flag string, env ...string) launcher {
+	return launcher{system, func(ctx context.Context) (*server, error) {
+		args := append([]string{workerCommand, "native"}, strings.Fields(flag)...)
+		return startCommand(ctx, system, proc.Command{Path: r.self, Core: serverCore, Args: args, Env: append(env, "GOMAXPROCS=1")})
+	}}
+}
+
+// nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
+func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
+	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		warm := d / 4
+		limit := d + sampleTimeout
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+		defer cancel()
+		lines, err := proc.Output(ctx, proc.Command{
+			Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+			Args: append([]string{workerCommand, "native-load"}, flagPairs("addr", s.addr, "pids", s.child.PID(), "x", p.x,
+				"mode", p.metric, "warm", warm, "for", d-warm)...),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return parseSamples(lines)
+	}
+}
+
+// lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.
+func (r *run) lockedReads() error {
+	r.reserved = 0
+	echo, err := startCommand(r.ctx, "echo", proc.Command{Path: r.self, Core: clientCore, Args: []string{workerCommand, "native", "-http"}, Env: []string{"GOMAXPROCS=1"}})
+	if err != nil {
+		return err
+	}
+	defer echo.child.Close()
+	return r.measure([]point{{metric: lockedMetric, x: nativeTasks}}, []contender{
+		r.lockedReader("capriccio", echo.addr), r.lockedReader("capriccio-uring", echo.addr, capriccio.EnvPoller+"=uring"),
+		r.lockedReader("goroutine", echo.addr),
+	}, time.Second)
+}
+
+func (r *run) lockedReader(system, addr string, env ...string) contender {
+	return contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("no end after %v", sampleTimeout))
+		defer cancel()
+		lines, err := proc.Output(ctx, proc.Command{
+			Path: r.self, Core: serverCore, Env: append(env, "GOMAXPROCS=1"),
+			Args: append([]string{workerCommand, "locked-read"}, flagPairs("addr", addr, "tasks", p.x, "goroutines", system == "goroutine")...),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return parseSamples(lines)
+	}}
+}

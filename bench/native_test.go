@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each mode on tasks, on goroutines and with loops that wait too, and the lock that many share.
+func TestNativeWaitsAreMeasured(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, flag := range []string{"", "-holding", "-http"} {
+		s, err := r.nativeServer("native"+flag, flag).start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range nativeModes {
+			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)
+			if err != nil && !strings.Contains(err.Error(), noneAnswered) { // a loop that waits may answer none in that time
+				t.Errorf("%s %s: %v", s.system, mode, err)
+			} else if err == nil && (len(samples) != 3 || samples[1].metric != "p99-"+mode || samples[1].value <= 0) {
+				t.Errorf("%s %s: %+v", s.system, mode, samples)
+			}
+		}
+		for _, system := range []string{"capriccio", "goroutine"} {
+			samples, err := r.lockedReader(system, s.addr).sample(t.Context(), point{metric: lockedMetric, x: 5}, 0)
+			if err != nil || len(samples) != 1 || samples[0].value <= 0 {
+				t.Errorf("%s on %s: %+v, %v", lockedMetric, system, samples, err)
+			}
+		}
+		s.child.Close()
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// responders is how many processes make pages, as the paper has PHP's.
+const responders = 2
+
+// supportShape is what a run of web-support does.
+type supportShape struct {
+	alphas   []float64 // popularity of a folder: 1 / rank^alpha
+	folders  int
+	limit    int64         // bytes of memory for server and pages
+	trial    time.Duration // of which a third passes before measuring
+	patience time.Duration // that the 99th percentile has to keep
+	begin    int           // sessions tried first
+	most     int
+	rounds   int
+}
+
+// The patience is that of SPECweb2005 (TIME_TOLERABLE); quick runs are too short for it.
+var (
+	supportFull  = supportShape{[]float64{0.4, 1.2, 2}, coldFolders, coldLimit, time.Minute, 4 * time.Second, 500, 8000, 3}
+	supportQuick = supportShape{[]float64{1.2}, 64, 100_000_000, 1500 * time.Millisecond, 500 * time.Millisecond, 500, 4000, 1}
+)
+
+// runWebSupport finds how many sessions of a site with dynamic pages a server can serve in time (Aspen, Figure 7).
+func runWebSupport(r *run) error {
+	shape := supportFull
+	if r.quick {
+		shape = supportQuick
+	}
+	if r.asked > 0 {
+		shape.rounds = r.asked
+	}
+	group, err := proc.NewMemoryGroup(shape.limit)
+	if err != nil {
+		r.skip("web-support", err)
+		return nil
+	}
+	if err := group.Close(); err != nil {
+		return err
+	}
+	c := &cold{run: r, tree: newWebTree(shape.folders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: shape.limit}
+	if err := c.tree.write(r.ctx, c.root); err != nil {
+		return err
+	}
+	var pages []string
+	for range responders {
+		s, err := startCommand(r.ctx, "responder", proc.Command{Path: r.self, Core: serverCore, Args: []string{workerCommand, "fcgi"}, Env: []string{"GOMAXPROCS=1"}})
+		if err != nil {
+			return err
+		}
+		defer s.child.Close()
+		pages = append(pages, s.addr)
+	}
+	for range shape.rounds {
+		for _, alpha := range shape.alphas {
+			c.more = []any{"support", alpha}
+			for _, l := range c.supportServers(pages) {
+				if !r.wants(l.system) {
+					continue
+				}
+				if err := c.mostSessions(l, alpha, shape); err != nil {
+					r.fail(l.system, fmt.Sprintf("%s at %v", l.system, alpha), err)
+				}
+			}
+		}
+	}
+	r.note("sessions: the most of which 99 %% of the requests are answered within %v, found by bisection to 5 %%; x: exponent of Zipf's law for the folders (SPECweb2005: 1.2)", shape.patience)
+	r.note("a session fetches a page made by FastCGI (12 KB, for which 2 MB are hashed), five files of %d MB in all, then thinks for 1 s on average; server and its pages may have %d MB", c.tree.bytes()/1e6, shape.limit/1e6)
+	r.note("%d responders of net/http/fcgi, server and responders on core %d, clients on core %d; cpu-per-request is the server's alone", responders, serverCore, clientCore)
+	r.note("unlike SPECweb2005 the order of a session's pages is left to chance, sizes are SPECweb99's, and lines are not slow; Apache is not measured")
+	r.charts = []report.Chart{
+		{Title: "Sessions served in time", Metric: "sessions", XLabel: "exponent of popularity", Bars: true},
+		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "exponent of popularity", Bars: true},
+	}
+	return nil
+}
+
+// supportServers are the servers before the responders.
+func (c *cold) supportServers(pages []string) []launcher {
+	found := []launcher{{"knot", func(ctx context.Context) (*server, error) {
+		return startCommand(ctx, "knot", proc.Command{Path: c.self, Core: serverCore, Env: []string{"GOMAXPROCS=1", "CAPRICCIO_GRAPH=on", "CAPRICCIO_OVERLOAD=wait"},
+			Args: []string{workerCommand, "files", "-kind", "knot", "-root", c.root, "-fastcgi", strings.Join(pages, ",")}})
+	}}}
+	if path, err := findNginx(); err != nil {
+		c.skip("nginx", err)
+	} else {
+		found = append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(nginxSupport, dir, addr, c.root, strings.Join(pages, "; server "))
+			})
+		}})
+	}
+	path, err := findProgram("lighttpd")
+	if err != nil {
+		c.skip("lighttpd", err)
+		return found
+	}
+	return append(found, launcher{"lighttpd", func(ctx context.Context) (*server, error) {
+		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
+			host, port, _ := net.SplitHostPort(addr)
+			config := fmt.Sprintf(lighttpdConfig, host, port, c.root, dir) + "server.modules = ( \"mod_fastcgi\" )\nfastcgi.server = ( \".php\" => (\n"
+			for _, page := range pages {
+				host, port, _ := net.SplitHostPort(page)
+				config += fmt.Sprintf("( \"host\" => \"%s\", \"port\" => %s, \"check-local\" => \"disable\" ),\n", host, port)
+			}
+			return config + ") )\n"
+		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, c.scratch)
+	}})
+}
+
+// nginxSupport is nginxFilesConfig with pages by FastCGI.
+const nginxSupport = nginxHead + `	default_type text/plain;
+	sendfile on;
+	aio threads;
+	upstream pages { server %[4]s; keepalive 64; keepalive_requests 1000000000; }
+	server {
+		listen %[2]s backlog=4096 reuseport;
+		root %[3]s;
+		location ~ \.php$ {
+			fastcgi_pass pages;
+			fastcgi_keep_conn on;
+			fastcgi_param REQUEST_METHOD $request_method;
+			fastcgi_param REQUEST_URI $request_uri;
+			fastcgi_param SERVER_PROTOCOL $server_protocol;
+			fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+			fastcgi_param HTTP_HOST $host;
+		}
+	}
+}
+`
+
+// mostSessions finds the most sessions that one server can serve in time.
+func (c *cold) mostSessions(l launcher, alpha float64, shape supportShape) error {
+	var best []sample
+	most, err := bisect(shape.begin, shape.most, func(n int) (bool, error) {
+		if err := c.tree.uncache(c.root); err != nil {
+			return false, err
+		}
+		samples, err := c.sample(c.ctx, l.start, n, c.seeds.next(l.system, point{x: alpha}), shape.trial)
+		if err != nil {
+			return false, err
+		}
+		values := map[string]float64{}
+		for i := range samples {
+			values[samples[i].metric] = samples[i].value
+			samples[i].x = alpha
+		}
+		fmt.Fprintf(c.progress, "%s, popularity %v: %d sessions, 99th percentile %.0f ms\n", l.system, alpha, n, values["p99"])
+		if values["p99"] > float64(shape.patience.Milliseconds()) {
+			return false, nil
+		}
+		best = samples
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.add(l.system, append(best, sample{"sessions", "1", alpha, float64(most)}))
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// nativeWait is how long a handler of the experiment native waits.
+const nativeWait = 100 * time.Millisecond
+
+// nativeModes are the ways in which it does; a request for /MODE asks for it.
+var nativeModes = []string{"channel", "sleep", "cond", "mutex"}
+
+func waitNatively(mode string) {
+	switch mode {
+	case "channel":
+		<-time.After(nativeWait)
+	case "sleep":
+		time.Sleep(nativeWait)
+	case "cond":
+		var mu sync.Mutex
+		over, cond := false, sync.NewCond(&mu)
+		time.AfterFunc(nativeWait, func() {
+			mu.Lock()
+			over = true
+			mu.Unlock()
+			cond.Signal()
+		})
+		mu.Lock()
+		for !over {
+			cond.Wait()
+		}
+		mu.Unlock()
+	case "mutex":
+		var mu sync.Mutex
+		mu.Lock()
+		time.AfterFunc(nativeWait, mu.Unlock)
+		mu.Lock()
+		mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
+	}
+}
+
+// runNativeServer is a server whose handlers wait natively if the path says so. It ends with
+// its standard input.
+func runNativeServer(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("native", flag.ContinueOnError)
+	http1 := flags.Bool("http", false, "net/http on goroutines")
+	holding := flags.Bool("holding", false, "a task that waits natively holds its loop")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	serve := func(ln net.Listener, err error, serve func(net.Listener) error) {
+		if err == nil {
+			fmt.Fprintln(out, "listening", ln.Addr())
+			err = serve(ln)
+		}
+		failed <- err
+	}
+	if *http1 {
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			waitNatively(strings.TrimPrefix(r.URL.Path, "/"))
+			io.WriteString(w, "Hello, World!")
+		})}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		go serve(ln, err, server.Serve)
+	} else {
+		options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
+		if *holding {
+			options = append(options, capriccio.WithDetaching(-1, 0))
+		}
+		rt, err := capriccio.New(options...)
+		if err != nil {
+			return err
+		}
+		server := &knot.Server{Handler: func(x *knot.Ctx) error {
+			waitNatively(strings.TrimPrefix(x.Path(), "/"))
+			return x.SendString(200, "text/plain", "Hello, World!")
+		}}
+		rt.Go(func() {
+			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+			serve(ln, err, server.Serve)
+		})
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+const noneAnswered = "no request was answered whose handler does not wait"
+
+// runNativeLoad is its client: a closed loop.
+func runNativeLoad(args []string, out io.Writer) error {
+	f := newLoadFlags("native-load", out)
+	mode := f.String("mode", "", "how handlers wait")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+	request := func(path string) []byte { return fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path) }
+	result, err := load.Closed(load.ClosedConfig{
+		Target: target, Clients: nativeClients, Warm: f.warm, For: f.span, Seed: f.seed,
+		Mix: []load.Share{{Request: request(""), Weight: 100 - f.x}, {Request: request(*mode), Weight: f.x}},
+	})
+	if err != nil {
+		return err
+	}
+	all := load.Summarise(result.Outcomes, -1, result.From, result.To, time.Hour)
+	others := load.Summarise(result.Outcomes, 0, result.From, result.To, time.Hour)
+	if all.Lost > 0 || all.Refused > 0 {
+		return fmt.Errorf("%v requests a second lost, %v refused", all.Lost, all.Refused)
+	}
+	if others.Responses == 0 {
+		return errors.New(noneAnswered)
+	}
+	f.emit("rps-"+*mode, "req/s", others.Served)
+	f.emit("p99-"+*mode, "ms", milliseconds(others.P99))
+	f.emit("cpu-per-request-"+*mode, "ns", float64(result.Usage.Server)/float64(all.Responses))
+	return nil
+}
+
+// runLockedRead has many tasks, or goroutines, hold one sync.Mutex across a write and a read.
+func runLockedRead(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("locked-read", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of a server that answers")
+	tasks := flags.Int("tasks", nativeTasks, "how many")
+	goroutines := flags.Bool("goroutines", false, "goroutines, not tasks")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var took time.Duration
+	var err error
+	if *goroutines {
+		took, err = lockedReads(*tasks, new(sync.WaitGroup), func() (net.Conn, error) { return net.Dial("tcp", *addr) })
+	} else {
+		err = capriccio.Run(context.Background(), func(context.Context) (err error) {
+			took, err = lockedReads(*tasks, new(task.WaitGroup), func() (net.Conn, error) { return netpoll.Dial("tcp", *addr) })
+			return err
+		}, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s µs %d %.6g\n", lockedMetric, *tasks, float64(took.Microseconds())/float64(*tasks*lockedRounds))
+	return nil
+}
+
+const lockedRounds = 4 // times that each has the lock
+
+func lockedReads(tasks int, all interface {
+	Go(func())
+	Wait()
+}, dial func() (net.Conn, error)) (time.Duration, error) {
+	c, err := dial()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	var mu sync.Mutex
+	var failed error // guarded by mu
+	request, answer := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), make([]byte, 512)
+	exchange := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, err := c.Write(request); err != nil {
+			failed = err
+			return
+		}
+		if n, err := c.Read(answer); err != nil {
+			failed = err
+		} else if !bytes.HasSuffix(answer[:n], []byte("Hello, World!")) {
+			failed = errors.New("an answer came in pieces")
+		}
+	}
+	began := time.Now()
+	for range tasks {
+		all.Go(func() {
+			for range lockedRounds {
+				exchange()
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began), failed
+}
