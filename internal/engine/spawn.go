@@ -144,9 +144,9 @@ func (l *Loop) drop(t *Task) {
 }
 
 // Start runs fn as a new task on l, without a handle. It is for pollers, which start a
-// task when something happens, and may be called only on l: from Poll, from a
-// function that l calls, or by a task of l. It never parks and, as tasks made by it
-// are used again, does not allocate.
+// task when something happens: from Poll, from a function that l calls, or by a task of l it
+// does not allocate, as tasks made by it are used again. From elsewhere, and by a task that is
+// away from its loop, it goes through the inbox of l. It never parks.
 func (l *Loop) Start(fn func()) {
 	if coro.RunsFree(&l.curG) || comeBack() == l {
 		l.enqueue(l.newStart(fn))

@@ -36,7 +36,7 @@ const (
 // or number means none, or no limit.
 type Config struct {
 	// Backends are "http://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
-	// must answer alike: requests are spread over them, the next to who has the fewest under way.
+	// must answer alike: requests are spread over them, the next to the one with the fewest under way.
 	Backends []string
 	// FastCGI, if not nil, says that they speak that, and not HTTP.
 	FastCGI *FastCGI
