@@ -33,12 +33,8 @@ func (w *worker) asChunk() *chunkWorker {
 	return (*chunkWorker)(unsafe.Pointer(w))
 }
 
-// stackChunks are what the tasks hold of linked chunks.
-var stackChunks = mustResource("stack chunks", "bytes")
-
-var chunksIndex = uint(stackChunks.index)
-
 func init() {
+	StackSpace.usual = func() int64 { return int64(stackchunk.GetLimits().Process) }
 	stackchunk.SetHosts(func() (*stackchunk.Pool, bool) {
 		l := soleLoop.Load()
 		free := l != nil && coro.RunsFree(&l.curG) // this is here, which is not inlined

@@ -118,6 +118,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 	}
 	step := uint64(len(rt.loops)) + 1
 	t.id = rt.spawned.Add(1)*step - 1
+	Tasks.Acquire(1)
 	m := message{kind: msgStart, t: t}
 	if on != nil {
 		m.kind = msgStartHere
@@ -134,6 +135,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
 	t.state = stateFinished
+	Tasks.Release(1)
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
 	}
@@ -209,4 +211,5 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 func (l *Loop) number(t *Task) {
 	l.lastID += uint64(len(l.rt.loops)) + 1
 	t.id = l.lastID
+	l.countTask(1)
 }

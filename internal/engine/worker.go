@@ -238,6 +238,7 @@ func (l *Loop) finish(t *Task, failure error) {
 	if x := t.extra(); x.heading != 0 {
 		l.headsNowhere(x)
 	}
+	l.countTask(-1)
 	if l.observed {
 		l.observer.Finished(t)
 		t.worker.seat = nil
