@@ -412,7 +412,7 @@ func expect(t *testing.T, in io.Reader, want string) {
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]Config{
 		"say which backends":        {},
-		"without TLS":               {Backends: []string{"https://a:1"}},
+		"https://host:port":         {Backends: []string{"https://a"}},
 		"want http://host:port":     {Backends: []string{"a"}},
 		"a path is not part of it":  {Backends: []string{"http://a:1/x"}},
 		"is there twice":            {Backends: []string{"http://a:1", "http://a:1"}},
