@@ -62,9 +62,16 @@ func (t *trails) get(number uint64) *piece {
 	return &t.ring[(number-1)%maxPieces]
 }
 
-// trail adds to the trail of g what it did up to a time; via is the trail of what ended it.
+// trail adds to the trail of g what it did up to a time; via is the trail of what ended it. While no
+// task is open it does nothing: what a piece has from before its task began does not count.
 func (m *model) trail(g *goroutine, kind pieceKind, to trace.Time, via uint64) {
-	if len(m.tasks) > 0 && !g.start.system && to > g.trailed {
+	if len(m.tasks) > 0 {
+		m.addTrail(g, kind, to, via)
+	}
+}
+
+func (m *model) addTrail(g *goroutine, kind pieceKind, to trace.Time, via uint64) {
+	if !g.start.system && to > g.trailed {
 		g.trail = m.trails.add(piece{g.trail, via, g.trailed, to, g.at, kind})
 	}
 	g.trailed = to
