@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -99,11 +99,7 @@ func runNativeServer(args []string, out io.Writer) error {
 			serve(ln, err, server.Serve)
 		})
 	}
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 const noneAnswered = "no request was answered whose handler does not wait"
@@ -112,10 +108,7 @@ const noneAnswered = "no request was answered whose handler does not wait"
 func runNativeLoad(args []string, out io.Writer) error {
 	f := newLoadFlags("native-load", out)
 	mode := f.String("mode", "", "how handlers wait")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}
@@ -188,10 +181,12 @@ func lockedReads(tasks int, all interface {
 			failed = err
 			return
 		}
-		if n, err := c.Read(answer); err != nil {
-			failed = err
-		} else if !bytes.HasSuffix(answer[:n], []byte("Hello, World!")) {
-			failed = errors.New("an answer came in pieces")
+		for n := 0; !bytes.HasSuffix(answer[:n], []byte("Hello, World!")); { // it may come in pieces
+			k, err := c.Read(answer[n:])
+			if n += k; err != nil || k == 0 {
+				failed = fmt.Errorf("answered %q: %w", answer[:n], cmp.Or(err, io.ErrShortBuffer))
+				return
+			}
 		}
 	}
 	began := time.Now()

@@ -141,7 +141,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.line(e)
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
-		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Full: l.manyAway()}) {
+		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}) {
 		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
@@ -159,7 +159,7 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	l.label = name
 	t.observe(why)
 	l.observer.Ready(t)
-	l.observer.Resumed(t)
+	t.resumed()
 }
 
 func (l *Loop) line(e *Entrance) *line {
@@ -204,7 +204,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Full: l.manyAway()}); v != VerdictDefer {
+		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer {
 			l.startAt(q, t, v)
 			return
 		}
@@ -254,7 +254,7 @@ func (l *Loop) serve(q *line) {
 			q.gone++
 		default:
 			v = l.admission.Next(l.now, q.index, Queue{
-				Waiting: q.n, Starting: q.starting, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
+				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
 				Full: l.noRoom(q.index), Gone: q.gone,
 			})
 			q.gone = 0
@@ -319,6 +319,8 @@ func (l *Loop) arrived(t *Task) {
 	t.startsAt = 0
 	if in {
 		q.starting--
+	} else {
+		q.refusing--
 	}
 	if q.n > 0 {
 		l.serve(q)

@@ -19,11 +19,14 @@ type room struct {
 	newest bool
 	closed bool
 	asked  []Queue // when somebody was let in
+
+	refusing []int // Queue.Refusing when somebody was refused
 }
 
 func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 	switch {
 	case r.closed:
+		r.refusing = append(r.refusing, q.Refusing)
 		return VerdictRefuse
 	case r.inside >= r.size:
 		return VerdictDefer
@@ -169,6 +172,30 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 	}).Join()
 	if err != nil || refused != 10 {
 		t.Errorf("%d were refused, error %v; want 10", refused, err)
+	}
+}
+
+// Those that are refused are counted until they have learnt it.
+func TestRefusalsUnderWay(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{closed: true}
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
+	defer rt.Close()
+	err := rt.Go(func() {
+		for _, n := range []int{5, 1} {
+			var wg WaitGroup
+			wg.Add(n)
+			for range n {
+				CurrentLoop().StartAt(e, 0, nil, func() {
+					e.Enter()
+					wg.Done()
+				})
+			}
+			wg.Wait()
+		}
+	}).Join()
+	if want := []int{0, 1, 2, 3, 4, 0}; err != nil || !slices.Equal(r.refusing, want) {
+		t.Errorf("as many were under way to be refused: %v, error %v; want %v", r.refusing, err, want)
 	}
 }
 

@@ -27,9 +27,9 @@ type Poller interface {
 	Close() error
 }
 
-// An Observer is told of every wait, and names the node where it happens. Its
+// An Observer is told of every wait, but for those that the loop notes itself (see Tally), and names the node where it happens. Its
 // methods are called on the loop of the task, between two steps of the task, and must
-// not park. One Observer belongs to one loop. See Task.Note for where it keeps what it
+// not park. One Observer belongs to one loop. See Task.SetSeat for where it keeps what it
 // knows about a task.
 type Observer interface {
 	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
@@ -112,6 +112,7 @@ type Admission interface {
 type Queue struct {
 	Waiting  int           // tasks, one at least
 	Starting int           // tasks that were let in and have not run yet
+	Refusing int           // tasks that were refused and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important
 	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit

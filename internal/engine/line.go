@@ -11,6 +11,7 @@ type line struct {
 	index    int
 	n        int // tasks in it
 	starting int // tasks that were let in and have not run since
+	refusing int // tasks that were refused and have not run since
 	gone     int // see Queue.Gone
 	used     uint64
 	levels   [64]level // by priority, from -32; those with a bit in used are not empty
@@ -106,6 +107,7 @@ func (q *line) starts(t *Task, v Verdict) {
 	t.startsAt = int8(q.index + 1)
 	if v == VerdictRefuse {
 		t.startsAt = -t.startsAt
+		q.refusing++
 		return
 	}
 	q.starting++

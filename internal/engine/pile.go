@@ -280,7 +280,7 @@ func (l *Loop) lookAtPiles() {
 				p.quiet = l.now
 			}
 		}
-		if last := l.piles[len(l.piles)-1]; l.now-last.quiet > pileEnd && last.heading == 0 && last.door.starting == 0 {
+		if last := l.piles[len(l.piles)-1]; l.now-last.quiet > pileEnd && last.heading == 0 && last.door.starting == 0 && last.door.refusing == 0 {
 			l.piles = l.piles[:len(l.piles)-1] // those before it keep their numbers
 			if len(l.piles) == 0 {
 				l.piles = nil

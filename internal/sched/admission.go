@@ -66,7 +66,6 @@ type entrance struct {
 
 	progress time.Duration // when somebody was last let in, or left, or the line began
 	stuck    bool
-	refusals int  // since somebody else was decided about
 	deferred bool // the task that comes next has been counted as deferred
 }
 
@@ -145,7 +144,7 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)
-	if a.refuse && e.line.Refuses(q.Oldest) && e.refusals < e.line.AtOnce() {
+	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
 		cause := CauseLine
 		switch {
 		case e.gate == nil:
@@ -154,11 +153,9 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 			cause = CauseWait
 		}
 		e.line.Refused()
-		e.refusals++
 		a.refused[cause].Add(1)
 		return Refuse
 	}
-	e.refusals = 0
 	if q.Starting >= e.line.Starting() {
 		return Defer
 	}

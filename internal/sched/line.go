@@ -31,6 +31,10 @@ type Line struct {
 	pause time.Duration // from an overload, or a trial, to the next trial
 	ended time.Duration // when the last overload ended by itself; 0: it did not
 
+	// Overloaded: those that wait longer than they may are refused while more than this many wait.
+	keep   int
+	drains time.Duration // when keep was last lowered
+
 	// The window in which growth is measured.
 	began   time.Duration
 	first   int // tasks in line then
@@ -82,7 +86,12 @@ const (
 	// longestWait is what nobody waits longer than: by then the client is gone.
 	longestWait = 10 * time.Second
 
-	refusalCost = 8000 // nanoseconds, about
+	// A refusal takes about 10 µs. When overload is found those that have waited too long may be thousands,
+	// and to refuse them all would hold up the others: so beside as many as come, one in this time.
+	drainEvery = 256 * time.Microsecond
+	// atOnce is how many that are refused may be under way to where they learn it, for each that may be under
+	// way from the line to its first step, and is behind them.
+	atOnce = 16
 
 	windowTime     = 10 * time.Millisecond // the least, and it has
 	windowServed   = 16                    // this many served, or
@@ -110,10 +119,6 @@ func (q *Line) TooLong() time.Duration {
 	return min(max(10*q.pace.residual(), 5*time.Millisecond), time.Second)
 }
 
-// AtOnce is how many may be refused for each that is let in: those that have waited too long may be
-// many when overload is found, and to refuse them all would hold up the others.
-func (q *Line) AtOnce() int { return max(16, int(q.pace.mean/refusalCost)) }
-
 // Starting is how many tasks may be under way from the line to their first step: enough for
 // the loop never to run dry, and so few that it is the line that decides what is next.
 func (q *Line) Starting() int {
@@ -123,9 +128,13 @@ func (q *Line) Starting() int {
 	return int(min(max(float64(time.Millisecond)/q.pace.mean, 1), 16))
 }
 
-// Refuses reports whether the one that has waited longest, for so long, is to be refused.
-func (q *Line) Refuses(waited time.Duration) bool {
-	return q.state == Overloaded && waited > q.TooLong() || waited > longestWait
+// Refuses reports whether the one that has waited longest, for so long, is to be refused, of
+// this many that wait, while so many that are refused are under way.
+func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
+	if refusing >= atOnce*q.Starting() {
+		return false
+	}
+	return q.state == Overloaded && waited > q.TooLong() && waiting > q.keep || waited > longestWait
 }
 
 // Admitted says that one was let in; the argument is how many still wait.
@@ -150,7 +159,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		q.open(now, waiting)
 	case q.state == Overloaded:
 		if now-q.began >= windowLong+4*q.TooLong() {
-			over = q.refused*fewRefused <= q.served
+			over = (q.refused+q.gone)*fewRefused <= q.served
 			q.open(now, waiting)
 		}
 	case waiting == 0:
@@ -158,6 +167,11 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		q.streak = 0
 	default:
 		q.measure(now, waiting)
+	}
+	if q.state == Overloaded {
+		n := int((now - q.drains) / drainEvery)
+		q.keep = max(min(q.keep, waiting)-n, 0)
+		q.drains += time.Duration(n) * drainEvery
 	}
 	work := time.Duration(float64(waiting) * q.pace.mean) // until all that wait are served
 	short := work <= q.TooLong()
@@ -183,6 +197,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 			q.pause, q.ended = 0, 0
 		case now-q.since >= allowed && q.streak >= 0:
 			q.enter(Overloaded, now)
+			q.keep, q.drains = waiting, now
 			q.pause = min(max(2*q.pause, firstPause), longestPause)
 			q.next = now + q.pause
 		}
@@ -207,11 +222,12 @@ func (q *Line) open(now time.Duration, waiting int) {
 	q.began, q.first, q.served, q.refused, q.gone = now, waiting, 0, 0, 0
 }
 
-// measure ends the window once it is clear whether the line has grown in it. Among k tasks
+// measure ends the window once it is clear whether the line has grown in it, be it that those that have left
+// it have not been served. Among k tasks
 // served its length changes by chance by about the square root of k, more if their service
 // times vary.
 func (q *Line) measure(now time.Duration, waiting int) {
-	took, more := now-q.began, waiting-q.first
+	took, more := now-q.began, waiting+q.gone-q.first
 	enough := took >= windowTime && (q.served >= windowServed || more >= windowGrowth || took >= windowSlowTime)
 	if q.state == Growing { // it takes more to be sure that it has stopped
 		enough = took >= windowLong && (q.served >= windowMany || took >= windowLongest)

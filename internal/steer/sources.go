@@ -39,8 +39,13 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 			if r.Sign {
 				spec.Kind = sched.Sign
 			}
-			if r.Name == probe.GC {
+			switch r.Name {
+			case probe.GC:
 				spec.Of, spec.Over = probe.Heap, probe.GCOver
+			case probe.Pressure, probe.Faults: // where there is memory, others cause it
+				if _, known := s.readings[probe.Memory]; known {
+					spec.Of = probe.Memory
+				}
 			}
 			var err error
 			if id, err = s.ledger.Add(spec); err != nil {
