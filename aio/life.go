@@ -9,7 +9,7 @@ import "github.com/capriccio-go/capriccio/internal/engine"
 //
 //	bit 0     closed: no new user may come
 //	bit 1     somebody has taken it upon itself to call close(2)
-//	bit 2     Close does not wait for the last user, who is to call it
+//	bit 2     Close does not wait for the last user, which is to call it
 //	bit 8-31  number of users
 //	bit 32-63 number of uses so far, for pace; it wraps
 const (

@@ -203,21 +203,7 @@ func inGroups(command proc.Command, dirs []string) proc.Command {
 
 // admissionNginx serves files, and the text of HelloPath, with a limit of connections
 // that is chosen by hand to be far above what any row of files has.
-const admissionNginx = `daemon off;
-master_process off;
-worker_processes 1;
-pid %[1]s/nginx.pid;
-events { worker_connections 19900; }
-http {
-	access_log off;
-	error_log %[1]s/error.log crit;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	keepalive_requests 1000000000;
-	keepalive_timeout 1h;
+const admissionNginx = nginxHead + `	error_log %[1]s/error.log crit;
 	default_type text/plain;
 	sendfile on;
 	limit_conn_zone $server_port zone=all:1m;

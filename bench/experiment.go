@@ -50,6 +50,7 @@ var experiments = []experiment{
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
+	{"truth", "how far a graph is from what the program measured of itself", runTruth, 0, 0},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},

@@ -28,7 +28,9 @@ var (
 
 // programs are the rows of lines; those of the paper have no files here.
 var programs = []program{
-	{"web server", "flow graph", []string{"examples/flowweb/main.go"}, flowLibrary},
+	{"web server", "flow graph", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/flow.go"}, flowLibrary},
+	{"web server", "tasks", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/conn.go", "examples/flowweb/task.go"}, taskLibrary},
+	{"web server", "goroutines", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/conn.go", "examples/flowweb/goroutine.go"}, nil},
 	{"video on demand", "flow graph", []string{"examples/vod/main.go", "examples/vod/flow.go", "examples/vod/play.go"}, flowLibrary},
 	{"video on demand", "tasks", []string{"examples/vod/main.go", "examples/vod/task.go", "examples/vod/play.go"}, taskLibrary},
 	{"video on demand", "goroutines", []string{"examples/vod/main.go", "examples/vod/goroutine.go", "examples/vod/play.go"}, nil},

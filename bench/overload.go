@@ -118,21 +118,7 @@ func (r *run) serverStarter(name, path string, ownEnv []string, ownFlags ...stri
 // this handler: 32 requests of 1 ms are well below the target of 100 ms.
 const limitedConns = 32
 
-const limitedConfig = `daemon off;
-master_process off;
-worker_processes 1;
-pid %[1]s/nginx.pid;
-events { worker_connections 19900; }
-http {
-	access_log off;
-	error_log %[1]s/error.log crit;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	keepalive_requests 1000000000;
-	keepalive_timeout 1h;
+const limitedConfig = nginxHead + `	error_log %[1]s/error.log crit;
 	limit_conn_zone $server_port zone=all:1m;
 	limit_conn_status 503;
 	limit_conn_log_level info;

@@ -128,14 +128,18 @@ func findProgram(name string) (string, error) {
 	return "", err
 }
 
-// nginxHead is the beginning of every configuration of nginx here: one process does all, everything is
+// nginxHead is the beginning of the configurations of nginx here: one process does all, everything is
 // in one folder, and connections last as long as a run.
-const nginxHead = `daemon off;
+const nginxHead = nginxProcess + `events { worker_connections 19900; }
+` + nginxHTTP
+
+const nginxProcess = `daemon off;
 master_process off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
-events { worker_connections 19900; }
-http {
+`
+
+const nginxHTTP = `http {
 	access_log off;
 	client_body_temp_path %[1]s/body;
 	proxy_temp_path %[1]s/proxy;

@@ -100,15 +100,7 @@ func runWebSurge(r *run) error {
 	}
 	contenders := []contender{own("knot", "fifo", "-kind", "knot"), own("knot-cohorts", "cohort", "-kind", "knot"),
 		own("net-http-256", "", "-kind", "net-http", "-most", "256")}
-	if path, err := findNginx(); err != nil {
-		r.skip("nginx", err)
-	} else {
-		contenders = append(contenders, c.contender("nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, "aio threads;")
-			})
-		}))
-	}
+	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
 	var points []point
 	for _, n := range users {
 		points = append(points, point{metric: "surge", x: n})

@@ -59,15 +59,7 @@ func runWeb(r *run) error {
 			return startServer(ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", c.root)
 		}))
 	}
-	if path, err := findNginx(); err != nil {
-		r.skip("nginx", err)
-	} else {
-		contenders = append(contenders, c.contender("nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, "aio threads;")
-			})
-		}))
-	}
+	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
 	var points []point
 	for _, n := range clients {
 		points = append(points, point{metric: "web", x: n})

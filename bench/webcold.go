@@ -20,21 +20,8 @@ const (
 
 // The configuration of nginx is that of hello, but for the files, and for multi_accept: else
 // it takes one new client in each turn of its loop, in which it serves hundreds of others.
-const nginxFilesConfig = `daemon off;
-master_process off;
-worker_processes 1;
-pid %[1]s/nginx.pid;
-events { worker_connections 4096; multi_accept on; }
-http {
-	access_log off;
-	error_log %[1]s/error.log crit;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	keepalive_requests 1000000000;
-	keepalive_timeout 1h;
+const nginxFilesConfig = nginxProcess + `events { worker_connections 4096; multi_accept on; }
+` + nginxHTTP + `	error_log %[1]s/error.log crit;
 	default_type text/plain;
 	sendfile on;
 	%[4]s
@@ -95,19 +82,22 @@ func (c *cold) contenders() []contender {
 		})
 	}
 	found := []contender{own("knot"), own("net-http")}
+	found = append(found, c.nginx("nginx-sendfile", "")...)
+	return append(found, c.nginx("nginx-threads", "aio threads;")...)
+}
+
+// nginx sends the files with an option of its configuration; there is none where nginx is not installed.
+func (c *cold) nginx(system, option string) []contender {
 	path, err := findNginx()
 	if err != nil {
 		c.skip("nginx", err)
-		return found
+		return nil
 	}
-	nginx := func(system, option string) contender {
-		return c.contender(system, func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option)
-			})
+	return []contender{c.contender(system, func(ctx context.Context) (*server, error) {
+		return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
+			return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option)
 		})
-	}
-	return append(found, nginx("nginx-sendfile", ""), nginx("nginx-threads", "aio threads;"))
+	})}
 }
 
 func (c *cold) contender(system string, start func(context.Context) (*server, error)) contender {

@@ -65,11 +65,7 @@ func runDeepServer(args []string, out io.Writer) error {
 		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
 	}
 	reportMemory(out)
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 func (s *deepServer) onTasks(out io.Writer, failed chan<- error) error {
@@ -77,21 +73,8 @@ func (s *deepServer) onTasks(out io.Writer, failed chan<- error) error {
 	if err != nil {
 		return err
 	}
-	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			failed <- err
-			return
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			task.Go(func() { s.serve(c) })
-		}
+	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
+		return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
 	})
 	return nil
 }
@@ -102,16 +85,7 @@ func (s *deepServer) onGoroutines(out io.Writer, failed chan<- error) error {
 		return err
 	}
 	fmt.Fprintln(out, "listening", ln.Addr())
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			go s.serve(c)
-		}
-	}()
+	go func() { failed <- acceptAll(ln, func(c net.Conn) { go s.serve(c) }) }()
 	return nil
 }
 

@@ -72,11 +72,7 @@ func runFileServer(args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 // atMost lets requests wait while a number of others is being served.
@@ -167,15 +163,7 @@ func serveAdapted(root string, out io.Writer, failed chan<- error) error {
 }
 
 func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan<- error) {
-	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			failed <- err
-			return
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- server.Serve(ln)
-	})
+	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
 // runFetch is the client process of web-cold: it asks for files of the tree and prints

@@ -64,20 +64,8 @@ func runKnot(args []string, out io.Writer) error {
 		}
 	}
 	failed := make(chan error, 2)
-	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			failed <- err
-			return
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- server.Serve(ln)
-	})
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	serveKnot(rt, server, out, failed)
+	return untilInputEnds(failed)
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
@@ -106,27 +94,10 @@ func runTaskServer(_ []string, out io.Writer) error {
 		return err
 	}
 	failed := make(chan error, 2)
-	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			failed <- err
-			return
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			task.Go(func() { answerRequests(c) })
-		}
+	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
+		return acceptAll(ln, func(c net.Conn) { task.Go(func() { answerRequests(c) }) })
 	})
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 const taskResponse = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"

@@ -56,17 +56,12 @@ func runModelServer(args []string, out io.Writer) error {
 	}
 	if *model == "goroutine" {
 		go func() {
-			for {
-				c, err := ln.Accept()
-				if err != nil {
-					failed <- err
-					return
-				}
+			failed <- acceptAll(ln, func(c net.Conn) {
 				go func() {
 					defer c.Close()
 					models.ServeStream(c, store)
 				}()
-			}
+			})
 		}()
 		listening()
 		return <-failed

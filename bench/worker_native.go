@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -99,11 +98,7 @@ func runNativeServer(args []string, out io.Writer) error {
 			serve(ln, err, server.Serve)
 		})
 	}
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 const noneAnswered = "no request was answered whose handler does not wait"
@@ -112,10 +107,7 @@ const noneAnswered = "no request was answered whose handler does not wait"
 func runNativeLoad(args []string, out io.Writer) error {
 	f := newLoadFlags("native-load", out)
 	mode := f.String("mode", "", "how handlers wait")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}

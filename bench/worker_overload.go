@@ -113,11 +113,7 @@ func runServe(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 const servedBody = "served\n"

@@ -51,8 +51,11 @@ func newLoadFlags(name string, out io.Writer) *loadFlags {
 	return f
 }
 
-// target reads what is to be loaded.
-func (f *loadFlags) target() (load.Target, error) {
+// target reads the arguments, and in them what is to be loaded.
+func (f *loadFlags) target(args []string) (load.Target, error) {
+	if err := f.Parse(args); err != nil {
+		return load.Target{}, err
+	}
 	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
 	addr, err := netip.ParseAddrPort(f.addr)
 	if err != nil {
@@ -87,10 +90,7 @@ func requestText(urgency string) []byte {
 func runOpenLoad(args []string, out io.Writer) error {
 	f := newLoadFlags("load", out)
 	rate := f.Float64("rate", 1, "requests a second")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}
@@ -134,10 +134,7 @@ func runOpenStep(args []string, out io.Writer) error {
 	f.DurationVar(&steps.High, "high-for", time.Second, "high load after a step up")
 	f.DurationVar(&steps.Low, "low-for", time.Second, "low load after a step down")
 	f.IntVar(&steps.Count, "count", 1, "steps up, and down")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}
@@ -168,10 +165,7 @@ func runOpenPriority(args []string, out io.Writer) error {
 	high := f.Float64("urgent", 1, "urgent requests a second")
 	low := f.Float64("leisurely", 1, "others a second, when measuring")
 	lead := f.Float64("leisurely-before", 1, "others a second, before")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}
@@ -219,10 +213,7 @@ func runClosed(args []string, out io.Writer) error {
 	f := newLoadFlags("closed", out)
 	clients := f.Int("clients", 1, "clients")
 	patient := f.Bool("patient", false, "clients do as Retry-After says")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	target, err := f.target()
+	target, err := f.target(args)
 	if err != nil {
 		return err
 	}
@@ -260,11 +251,8 @@ func runCrowd(args []string, out io.Writer) error {
 	f.DurationVar(&cfg.Jam, "jam", time.Second, "how long nobody hangs up")
 	f.DurationVar(&cfg.Keep, "keep", 0, "how long connections are kept afterwards")
 	f.DurationVar(&cfg.Limit, "limit", time.Minute, "longest run")
-	err := f.Parse(args)
-	if err != nil {
-		return err
-	}
-	if cfg.Target, err = f.target(); err != nil {
+	var err error
+	if cfg.Target, err = f.target(args); err != nil {
 		return err
 	}
 	result, err := load.Crowd(cfg)

@@ -72,21 +72,20 @@ func (c *collector) add(loop int, sh *shard) (steps uint64) {
 	// Edges first: so that no edge lacks its node.
 	sh.edges.each(func(e *edge) { steps += c.addEdge(e); c.pause.take() })
 	sh.nodes.each(func(n *node) { c.addNode(loop, n); c.pause.take() })
-	var lost edgeStats
-	read(&lost, &sh.lost.stats)
-	c.lostEdges += lost.count
+	lost := count(&sh.lost)
+	c.lostEdges += lost
 	now := coro.Cycles()
 	sh.notes.each(func(o *note) {
 		var words [3]uint64
 		coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(o), 3)
-		if words[0] != noteWaiting {
+		if words[0] != engine.SeatWaiting {
 			return
 		}
 		if n := c.nodes[engine.NodeID(words[1])]; n != nil && words[2] != 0 {
 			n.Oldest = max(n.Oldest, Nanos(sh.nanos(now-words[2])))
 		}
 	})
-	return steps + lost.count
+	return steps + lost
 }
 
 // giveNodes puts the nodes into s, in their order.
@@ -152,12 +151,15 @@ func (c *collector) place(id engine.NodeID) *place {
 func (c *collector) addNode(loop int, from *node) {
 	var st nodeStats
 	read(&st, &from.stats)
-	n := c.node(from.id)
+	var counts [3]uint64 // as in engine.Spot
+	read(&counts, (*[3]uint64)(unsafe.Pointer(&from.Spot)))
+	departures, arrivals, peak := counts[0], counts[1], counts[2]
+	n := c.node(from.ID)
 	l := NodeLoop{
-		Loop: loop, Now: int64(st.arrivals - st.departures), Peak: int64(st.peak),
-		Arrivals: st.arrivals, Departures: st.departures,
+		Loop: loop, Now: int64(arrivals - departures), Peak: int64(peak),
+		Arrivals: arrivals, Departures: departures,
 	}
-	if l.Now < 0 || from.id == idStart || from.id == idEnd { // read a step apart
+	if l.Now < 0 || from.ID == idStart || from.ID == idEnd { // read a step apart
 		l.Now = 0
 	}
 	n.Now += l.Now
@@ -171,9 +173,13 @@ func (c *collector) addNode(loop int, from *node) {
 	}
 }
 
+// count is how often an edge was taken.
+func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.Count))) }
+
 func (c *collector) addEdge(from *edge) uint64 {
 	var st edgeStats
 	read(&st, &from.stats)
+	steps := count(from)
 	pair := [2]engine.NodeID{from.from, from.to}
 	e := c.edges[pair]
 	if e == nil {
@@ -191,13 +197,13 @@ func (c *collector) addEdge(from *edge) uint64 {
 		var block changeBlock
 		read(&block, p)
 		for i := range block {
-			if ch := &block[i]; ch.at != 0 && ch.at <= st.count {
-				ch.recent.fade(ch.at, st.count)
+			if ch := &block[i]; ch.at != 0 && ch.at <= steps {
+				ch.recent.fade(ch.at, steps)
 				if e.Changes == nil {
 					e.Changes = make([]Change, engine.MaxResources)
 				}
 				to := &e.Changes[b*len(block)+i]
-				to.Recent.add(ch.recent, float64(e.Count), float64(st.count))
+				to.Recent.add(ch.recent, float64(e.Count), float64(steps))
 				to.Sum += ch.sum
 			}
 		}
@@ -207,9 +213,9 @@ func (c *collector) addEdge(from *edge) uint64 {
 	e.Heap.Steps += st.heapN
 	e.Heap.Sum += int64(st.heapSum)
 	e.CPU.add(&st.cpu)
-	e.Count += st.count
+	e.Count += steps
 	e.Overruns += st.overruns
-	return st.count
+	return steps
 }
 
 func (t *Times) add(s *timesStats) {

@@ -395,6 +395,9 @@ func (s *Snapshot) dropEmpty() {
 		e.CPU.dropEmpty()
 	}
 	s.Starts, s.Spans, s.Notes = orNil(s.Starts), orNil(s.Spans), orNil(s.Notes)
+	for i := range s.Spans {
+		s.Spans[i].Path = orNil(s.Spans[i].Path)
+	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
 		s.Sched.Resources, s.Sched.Nodes = orNil(s.Sched.Resources), orNil(s.Sched.Nodes)
@@ -432,6 +435,9 @@ func (s *Snapshot) Clone() *Snapshot {
 		e.CPU.unshare()
 	}
 	out.Starts, out.Spans, out.Notes = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes)
+	for i := range out.Spans {
+		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
+	}
 	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {
 		sched := *s.Sched

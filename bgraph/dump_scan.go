@@ -91,7 +91,9 @@ func listLimits(key string) (most, size int) {
 	case "starts":
 		return MaxStarts, 208
 	case "spans":
-		return MaxSpans, 160
+		return MaxSpans, 184
+	case "path":
+		return MaxPath, 32
 	case "notes":
 		return MaxNotes, 16
 	case "loops":

@@ -33,6 +33,7 @@ func (g *Graph) Flows() []Flow {
 		sh.edges.each(func(e *edge) {
 			var st edgeStats
 			read(&st, &e.stats)
+			steps := count(e)
 			pair := [2]engine.NodeID{e.from, e.to}
 			i, ok := at[pair]
 			if !ok {
@@ -44,8 +45,8 @@ func (g *Graph) Flows() []Flow {
 			f, w := &flows[i], &weights[i]
 			f.CPU.add(st.recent, w.timed, float64(st.cpu.count))
 			f.Heap.add(st.heap, w.heap, float64(st.heapN))
-			f.addChanges(e, st.count)
-			f.Count += st.count
+			f.addChanges(e, steps)
+			f.Count += steps
 			w.timed += float64(st.cpu.count)
 			w.heap += float64(st.heapN)
 		})

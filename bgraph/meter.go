@@ -55,7 +55,7 @@ func (g *Graph) Expect(bytes uint64) { g.expected.Store(bytes) }
 
 // enter is called when a task comes to an entrance.
 func (s *shard) enter(o *note) {
-	again := o.at.entrance && o.metered > 0 // now it waits there
+	again := nodeOf(o.At).entrance && o.metered > 0 // now it waits there
 	s.leave(o)
 	if again {
 		o.metered = meteredSteps
@@ -65,10 +65,10 @@ func (s *shard) enter(o *note) {
 		return
 	}
 	m := &s.meter
-	if burst := meteredBurst * s.g.heapGap; s.turn > m.paid+burst {
-		m.paid = s.turn - burst
+	if burst := meteredBurst * s.g.heapGap; s.tally.Turn > m.paid+burst {
+		m.paid = s.tally.Turn - burst
 	}
-	if m.paid <= s.turn {
+	if m.paid <= s.tally.Turn {
 		m.paid += s.g.heapGap
 		o.metered = meteredSteps
 	}

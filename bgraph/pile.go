@@ -26,9 +26,9 @@ func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 	for _, sh := range shards {
 		sh.nodes.each(func(n *node) {
 			var st [2]uint64 // departures, arrivals
-			read(&st, (*[2]uint64)(unsafe.Pointer(&n.stats)))
-			if n.id > idOverflow && st[1] >= st[0]+least && st[1]-st[0] < 1<<40 && g.contended(n.id, all) {
-				out = append(out, Waiting{Loop: sh.loop.Index(), Node: n.id, Tasks: st[1] - st[0]})
+			read(&st, (*[2]uint64)(unsafe.Pointer(&n.Spot)))
+			if n.ID > idOverflow && st[1] >= st[0]+least && st[1]-st[0] < 1<<40 && g.contended(n.ID, all) {
+				out = append(out, Waiting{Loop: sh.loop.Index(), Node: n.ID, Tasks: st[1] - st[0]})
 			}
 		})
 	}

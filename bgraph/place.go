@@ -31,6 +31,7 @@ const (
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
 	enginePath + "(*Task).observe":        true,
+	enginePath + "(*Task).tellParked":     true,
 	enginePath + "(*Waiter).Wait":         true,
 	enginePath + "(*Waiter).waitUntil":    true,
 	enginePath + "(*Waiter).waitFully":    true,

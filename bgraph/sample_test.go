@@ -101,7 +101,7 @@ func sampleNodes() []Node {
 		node(sampleMutex, "mutex", 1_344, 910*ms, sampleTimes(22_700, 120*ms, 1020*ms), sampleTimes(22_700, 48*µs, 31*ms),
 			conn(sampleOwn+"task.(*Mutex).Lock", sampleWeb+"(*sessions).find", sampleWeb+"(*conn).handle")),
 		node(sampleRender, "yield", 211, 3*ms, sampleTimes(22_000, 0, 0), sampleTimes(22_000, 180*µs, 32*ms),
-			conn(sampleOwn+"task.At", sampleWeb+"(*page).render", sampleWeb+"(*conn).handle")),
+			conn(sampleOwn+"ressched.YieldAt", sampleWeb+"(*page).render", sampleWeb+"(*conn).handle")),
 		node(sampleOffload, "offload", 402, 84*ms, sampleTimes(2_000, 11*ms, 240*ms), sampleTimes(2_000, 60*µs, 30*ms),
 			conn(sampleOwn+"task.Offload", sampleWeb+"(*catalog).query", sampleWeb+"(*page).render", sampleWeb+"(*conn).handle")),
 		node(sampleSleep, "sleep", 120, 48*ms, sampleTimes(1_000, 50*ms, 51*ms), sampleTimes(1_000, 75*µs, 29*ms),

@@ -28,13 +28,9 @@ type shard struct {
 	notes  paged[note]     // read by others
 	free   *note           // notes to use again
 	lost   edge            // stands for the edges that found no room; read by others
-	last   *edge           // the step that ended last
-	now    uint64          // cycles at the boundary where the running task begins; 0: not known
-	turn   uint64          // cycles when the loop's turn began
-	next   int             // waits until one is timed
-	heapIn int             // timed waits until one measures the heap
-	random uint64          // state of the generator
-	moves  uint64          // engine.Loop.Moves when balance was right
+	tally  *engine.Tally
+	heapIn int    // timed waits until one measures the heap
+	random uint64 // state of the generator
 	heap   [1]metrics.Sample
 
 	meter meter
@@ -45,20 +41,13 @@ type shard struct {
 
 // A note is what a shard knows about one task. The loop writes it; others read the
 // words. It is reused when the task has ended.
-//
-//	free ─▶ running ◀──────────────────── ready
-//	           │  ╰───────── yield ─────────▲
-//	           ╰──────▶ waiting ────────────╯
 type note struct {
-	state uint64 // noteFree, ...
-	id    uint64 // of at
-	since uint64 // cycles: when it began to wait, to be ready, or to run
-	ready uint64 // cycles when it became ready; only if timed
-	heap  uint64 // bytes allocated when its step began; 0: not measured
+	engine.Seat        // first, see noteOf
+	ready       uint64 // cycles when it became ready; only if timed
+	heap        uint64 // bytes allocated when its step began; 0: not measured
 	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
 	measured, timed bool
-	first           bool  // if timed: because its node had hardly been met
-	at              *node // where it waits or last waited
+	first           bool // if timed: because its node had hardly been met
 
 	metered uint64 // steps yet to be measured of what it has come in for
 	holds   uint64 // what it counts as in shard.meter; 0: not at all
@@ -66,12 +55,7 @@ type note struct {
 	next    *note  // in free
 }
 
-const (
-	noteFree = iota
-	noteRunning
-	noteWaiting
-	noteReady
-)
+func noteOf(t *engine.Task) *note { return (*note)(unsafe.Pointer(t.Seat())) }
 
 // learning is how many waits at a node are timed before sampling sets in.
 const learning = 64
@@ -82,7 +66,7 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 		prints: newHashTable[node](6), pairs: newHashTable[edge](6),
 		heap:   [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
 		random: uint64(l.Index())*2 + 1, // any odd number will do
-		next:   1,
+		tally:  l.Tally(),
 	}
 	s.heapIn = s.draw(g.cfg.HeapEvery)
 	for id := idStart; id <= idOverflow; id++ {
@@ -97,7 +81,7 @@ func (s *shard) node(id engine.NodeID) *node {
 		s.byID = append(s.byID, nil)
 	}
 	if s.byID[id] == nil {
-		s.byID[id] = s.nodes.add(func(n *node) { n.id = id })
+		s.byID[id] = s.nodes.add(func(n *node) { n.ID = id })
 	}
 	return s.byID[id]
 }
@@ -130,64 +114,72 @@ func (s *shard) Turn() {
 	if breathing.Load() != 0 {
 		runtime.Gosched()
 	}
-	s.turn = coro.Cycles()
-	s.now = s.turn
-	if s.loop.Moves() != s.moves {
+	s.tally.Turn = coro.Cycles()
+	s.tally.Now = s.tally.Turn
+	if s.loop.Moves() != s.tally.Moves {
 		s.rebalance()
 	}
 }
 
 // Parked implements engine.Observer.
 func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
-	o := (*note)(t.Note())
-	e := o.at.out
-	if e == nil || e.print != print {
-		e = s.find(o.at, why, print)
+	o := noteOf(t)
+	h := o.At.Out
+	if h == nil || h.Print != print {
+		h = &s.find(nodeOf(o.At), why, print).Hop
 	}
-	s.last = e
-	s.now = 0
-	e.stats.count++
-	if o.measured || s.loop.Moves() != s.moves {
-		s.endStep(o, e)
-	}
+	s.ended(o, h)
+	to := h.To
 	if why == engine.ReasonEntrance {
 		s.enter(o)
-		e.target.entrance = true
+		nodeOf(to).entrance = true
 	}
-	to := e.target
-	st := &to.stats
-	st.arrivals++
-	if here := st.arrivals - st.departures; here > st.peak {
-		st.peak = here
+	to.Arrivals++
+	if here := to.Arrivals - to.Departures; here > to.Peak {
+		to.Peak = here
 	}
-	o.state = noteWaiting
-	o.at = to
-	o.id = uint64(to.id)
-	o.since = s.turn
-	if s.next--; s.next <= 0 || st.arrivals <= learning {
-		s.time(o, st.arrivals <= learning)
+	o.State, o.At, o.ID, o.Since = engine.SeatWaiting, to, uint64(to.ID), s.tally.Turn
+	if due := s.due(); due || to.Arrivals <= learning {
+		s.time(o, to.Arrivals <= learning)
 	} else if o.metered > 0 {
 		o.measured = true
 	}
-	return to.id
+	o.Attend = o.measured
+	return to.ID
+}
+
+// ended is called when the task of o has ended a step along h.
+func (s *shard) ended(o *note, h *engine.Hop) {
+	s.tally.Last, s.tally.Now = h, 0
+	h.Count++
+	if o.measured || s.loop.Moves() != s.tally.Moves {
+		s.endStep(o, edgeOf(h))
+	}
+}
+
+// due counts a wait, and reports whether it is to be timed: as chance has it.
+func (s *shard) due() bool {
+	if s.tally.Left > 0 {
+		s.tally.Left--
+		return false
+	}
+	s.tally.Left = s.draw(s.g.cfg.Sampling) - 1
+	return true
 }
 
 // time lets the wait that begins, and the step after it, be timed.
 func (s *shard) time(o *note, isFirst bool) {
-	if s.next <= 0 {
-		s.next = s.draw(s.g.cfg.Sampling)
-	}
 	o.measured, o.timed, o.first = true, true, isFirst
-	if s.now == 0 {
-		s.now = coro.Cycles()
+	if s.tally.Now == 0 {
+		s.tally.Now = coro.Cycles()
 	}
-	o.since = s.now
+	o.Since = s.tally.Now
 }
 
 // endStep records what the step along e, already counted, has changed about resources,
-// and its time if that is measured: then s.now is the present time afterwards.
+// and its time if that is measured: then tally.Now is the present time afterwards.
 func (s *shard) endStep(o *note, e *edge) {
-	if s.loop.Moves() != s.moves {
+	if s.loop.Moves() != s.tally.Moves {
 		s.settle(e)
 	}
 	if !o.measured {
@@ -196,8 +188,8 @@ func (s *shard) endStep(o *note, e *edge) {
 	o.measured = false
 	if o.timed {
 		o.timed = false
-		s.now = coro.Cycles()
-		ns := s.nanos(s.now - o.since)
+		s.tally.Now = coro.Cycles()
+		ns := s.nanos(s.tally.Now - o.Since)
 		e.stats.cpu.add(ns, o.first)
 		e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	}
@@ -213,24 +205,26 @@ func (s *shard) find(from *node, why engine.Reason, print uint64) *edge {
 		to = s.meet(why, print)
 	}
 	e := s.edge(from, to)
-	e.print = print
+	if to.Arrivals >= learning && why != engine.ReasonEntrance {
+		e.Print = print // what comes this way next need not be shown to s
+	}
 	return e
 }
 
 // edge returns the edge between two nodes, and makes it the one that will be looked at
 // first the next time.
 func (s *shard) edge(from, to *node) *edge {
-	pair := uint64(from.id)<<32 | uint64(to.id)
+	pair := uint64(from.ID)<<32 | uint64(to.ID)
 	e := s.pairs.get(pair)
 	if e == nil {
 		if int(s.edges.n.Load()) >= s.g.cfg.MaxEdges {
-			s.lost.target = to
+			s.lost.To = &to.Spot
 			return &s.lost
 		}
-		e = s.edges.add(func(e *edge) { e.from, e.to, e.target = from.id, to.id, to })
+		e = s.edges.add(func(e *edge) { e.from, e.to, e.To = from.ID, to.ID, &to.Spot })
 		s.pairs.put(pair, e)
 	}
-	from.out = e
+	from.Out = &e.Hop
 	return e
 }
 
@@ -249,8 +243,8 @@ func (s *shard) meet(why engine.Reason, print uint64) *node {
 
 // Ready implements engine.Observer.
 func (s *shard) Ready(t *engine.Task) {
-	o := (*note)(t.Note())
-	o.state = noteReady
+	o := noteOf(t)
+	o.State = engine.SeatReady
 	if o.timed {
 		o.ready = coro.Cycles()
 	}
@@ -258,15 +252,15 @@ func (s *shard) Ready(t *engine.Task) {
 
 // Resumed implements engine.Observer.
 func (s *shard) Resumed(t *engine.Task) {
-	o := (*note)(t.Note())
+	o := noteOf(t)
 	if o == nil {
 		o = s.begin(t)
 	}
 	if o.measured {
 		s.endWait(o)
 	}
-	o.at.stats.departures++
-	o.state = noteRunning
+	o.At.Departures++
+	o.State = engine.SeatRunning
 }
 
 // endWait records the times of a wait, and begins to measure the step after it.
@@ -275,19 +269,19 @@ func (s *shard) endWait(o *note) {
 		s.beginHeap(o)
 		return
 	}
-	now := s.now
+	now := s.tally.Now
 	if now == 0 {
 		now = coro.Cycles()
 	}
-	since := o.since
-	if o.state == noteReady {
-		o.at.stats.wait.add(s.nanos(o.ready-since), o.first)
+	since := o.Since
+	if o.State == engine.SeatReady {
+		nodeOf(o.At).stats.wait.add(s.nanos(o.ready-since), o.first)
 		since = o.ready
 	}
-	if o.state != noteFree {
-		o.at.stats.ready.add(s.nanos(now-since), o.first)
+	if o.State != engine.SeatFree {
+		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
 	}
-	o.since = now
+	o.Since = now
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
@@ -301,32 +295,26 @@ func (s *shard) begin(t *engine.Task) *note {
 	} else {
 		o = s.notes.add(func(*note) {})
 	}
-	t.SetNote(unsafe.Pointer(o))
+	t.SetSeat(&o.Seat)
 	start := s.byID[idStart]
-	start.stats.arrivals++
-	*o = note{at: start, id: uint64(idStart), since: s.turn}
-	if s.next--; s.next <= 0 || start.stats.arrivals <= learning {
-		if s.next <= 0 {
-			s.next = s.draw(s.g.cfg.Sampling)
-		}
-		o.measured, o.timed, o.first = true, true, start.stats.arrivals <= learning
+	start.Arrivals++
+	*o = note{Seat: engine.Seat{At: &start.Spot, ID: uint64(idStart), Since: s.tally.Turn}}
+	if due := s.due(); due || start.Arrivals <= learning {
+		o.measured, o.timed, o.first = true, true, start.Arrivals <= learning
 	}
+	o.Attend = o.measured
 	return o
 }
 
 // Finished implements engine.Observer.
 func (s *shard) Finished(t *engine.Task) {
-	o := (*note)(t.Note())
+	o := noteOf(t)
 	end := s.byID[idEnd]
 	s.leave(o)
-	e := s.edge(o.at, end)
-	s.last = e
-	s.now = 0
-	e.stats.count++
-	s.endStep(o, e)
-	end.stats.arrivals++
-	end.stats.departures++
-	o.state = noteFree
+	s.ended(o, &s.edge(nodeOf(o.At), end).Hop)
+	end.Arrivals++
+	end.Departures++
+	o.State = engine.SeatFree
 	o.next = s.free
 	s.free = o
 }
@@ -341,14 +329,14 @@ func (s *shard) beginHeap(o *note) {
 		return
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
-	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.at.stats.departures > learning {
+	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.At.Departures > learning {
 		if o.holds == 0 {
 			o.metered = 0 // what it takes in this step would be missing
 		}
 		return
 	}
 	o.heap = s.allocated()
-	o.since = coro.Cycles()
+	o.Since = coro.Cycles()
 }
 
 // endHeap records what the step has allocated.
@@ -362,7 +350,7 @@ func (s *shard) endHeap(o *note, e *edge) {
 	}
 	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
-	s.now = coro.Cycles()
+	s.tally.Now = coro.Cycles()
 }
 
 func (s *shard) allocated() uint64 {
@@ -375,7 +363,7 @@ func (s *shard) allocated() uint64 {
 
 // settle records what the step along e has changed about resources.
 func (s *shard) settle(e *edge) {
-	s.moves = s.loop.Moves()
+	s.tally.Moves = s.loop.Moves()
 	for i := range s.balance {
 		d := s.loop.Balance(i) - s.balance[i]
 		if d == 0 {
@@ -390,15 +378,15 @@ func (s *shard) settle(e *edge) {
 		}
 		c := &block[i%8]
 		c.sum += d
-		c.recent.fade(c.at, e.stats.count-1)
-		c.recent.add(float64(d), e.stats.count)
-		c.at = e.stats.count
+		c.recent.fade(c.at, e.Count-1)
+		c.recent.add(float64(d), e.Count)
+		c.at = e.Count
 	}
 }
 
 // rebalance leaves out what the loop's own goroutine has taken or given.
 func (s *shard) rebalance() {
-	s.moves = s.loop.Moves()
+	s.tally.Moves = s.loop.Moves()
 	for i := range s.balance {
 		s.balance[i] = s.loop.Balance(i)
 	}
@@ -411,7 +399,7 @@ func (s *shard) Overran(name string, lasted time.Duration, stack string, ended b
 		s.notes.each(func(n *note) {
 			var words [2]uint64
 			coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(n), 2)
-			if words[0] == noteRunning {
+			if words[0] == engine.SeatRunning {
 				o.From = s.g.Key(engine.NodeID(words[1]))
 			}
 		})
@@ -420,7 +408,7 @@ func (s *shard) Overran(name string, lasted time.Duration, stack string, ended b
 		}
 		return
 	}
-	e := s.last
+	e := edgeOf(s.tally.Last)
 	if e == nil || e == &s.lost {
 		return
 	}

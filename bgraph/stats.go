@@ -81,15 +81,11 @@ func (m *momentsStats) fade(from, to uint64) {
 }
 
 type nodeStats struct {
-	departures uint64
-	arrivals   uint64
-	peak       uint64
-	wait       timesStats
-	ready      timesStats
+	wait  timesStats
+	ready timesStats
 }
 
 type edgeStats struct {
-	count    uint64
 	overruns uint64
 	heapN    uint64
 	heapSum  uint64
@@ -102,7 +98,7 @@ type edgeStats struct {
 // one that changed it are not in recent yet, see fade.
 type changeStats struct {
 	sum    int64
-	at     uint64 // edgeStats.count at the last change
+	at     uint64 // Hop.Count at the last change
 	recent momentsStats
 }
 
@@ -118,9 +114,8 @@ func read[T any](to, from *T) {
 // A node is one loop's part in a node of the graph. Fields without a remark are
 // loop-private.
 type node struct {
-	stats nodeStats     // read by others
-	out   *edge         // the edge that was last taken from here
-	id    engine.NodeID // fixed
+	engine.Spot           // first, see nodeOf; read by others but for Out
+	stats       nodeStats // read by others
 
 	entrance bool // tasks come in here
 }
@@ -128,12 +123,14 @@ type node struct {
 // An edge is one loop's part in an edge of the graph. Fields without a remark are
 // loop-private.
 type edge struct {
-	stats    edgeStats                                            // read by others
-	from, to engine.NodeID                                        // fixed
-	target   *node                                                // fixed: to
-	print    uint64                                               // the fingerprint with which target was last reached on this edge
-	changes  [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+	engine.Hop                                                      // first, see edgeOf; Count is read by others
+	stats      edgeStats                                            // read by others
+	from, to   engine.NodeID                                        // fixed
+	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }
+
+func nodeOf(p *engine.Spot) *node { return (*node)(unsafe.Pointer(p)) }
+func edgeOf(h *engine.Hop) *edge  { return (*edge)(unsafe.Pointer(h)) }
 
 // A paged list grows without moving what it holds. Its loop adds, anyone may read.
 type paged[T any] struct {

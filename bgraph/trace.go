@@ -17,6 +17,7 @@ const (
 	MaxStarts = 4096 // of a Snapshot
 	MaxSpans  = 1024 // of a Snapshot
 	MaxNotes  = 16   // of a Snapshot
+	MaxPath   = 64   // parts of the path of a Span
 )
 
 // A Waker is where waits were ended: the function that sent, unlocked or closed. Of an edge,
@@ -46,6 +47,37 @@ type Span struct {
 	Kind  string `json:"kind"` // "region" or "task"
 	Name  string `json:"name"`
 	Times Times  `json:"times"`
+	// Path is where the time of tasks went, what took most first: in what their goroutines did and, where these
+	// waited for others, in what those did meanwhile. It may be less than Times if not all is known.
+	Path []PathPart `json:"path,omitempty"`
+}
+
+// A PathPart is the time that tasks of package runtime/trace spent at a node and on steps from there.
+type PathPart struct {
+	Node  Key   `json:"node"`  // need not be in the graph
+	Step  Nanos `json:"step"`  // running, in short system calls and the like, until the next wait
+	Wait  Nanos `json:"wait"`  // for what no goroutine has ended, or none that is known
+	Ready Nanos `json:"ready"` // until it ran
+}
+
+// Total is all of it.
+func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
+
+// mergePaths adds those of b.
+func mergePaths(a, b []PathPart) []PathPart {
+	for _, from := range b {
+		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node })
+		if at < 0 {
+			a = append(a, from)
+			continue
+		}
+		to := &a[at]
+		to.Step, to.Wait, to.Ready = addNanos(to.Step, from.Step), addNanos(to.Wait, from.Wait), addNanos(to.Ready, from.Ready)
+	}
+	slices.SortFunc(a, func(x, y PathPart) int {
+		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node))
+	})
+	return a[:min(len(a), MaxPath)]
 }
 
 // Parts says what the time of an edge consisted of besides running, in all its steps. Only
@@ -88,7 +120,10 @@ func (s *Snapshot) checkTrace() error {
 			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
-		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name))
+		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), MaxPath))
+		for _, p := range s.Spans[i].Path {
+			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready))
+		}
 	}
 	for _, n := range s.Notes {
 		err = first(err, nameRule.check("notes", n))
@@ -159,6 +194,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 			continue
 		}
 		s.Spans[at].Times.merge(&from.Times)
+		s.Spans[at].Path = mergePaths(s.Spans[at].Path, from.Path)
 	}
 	for _, note := range b.Notes {
 		if !slices.Contains(s.Notes, note) {

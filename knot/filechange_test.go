@@ -93,7 +93,7 @@ func asNobody(t *testing.T, fn func()) {
 	fn()
 }
 
-// openTop makes a folder for all users with one file in a folder below it.
+// changing makes a folder for all users with one file in a folder below it.
 func changing(t *testing.T) (root, path string) {
 	root, err := os.MkdirTemp("", "knot")
 	testenv.Must(t, err)

@@ -156,8 +156,8 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from who is
-// sending out of it.
+// TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from a response that is
+// being sent out of it.
 func TestMemoryGoesWithItsLastUser(t *testing.T) {
 	root := layFiles(t, 1, func(int) int { return 30_000 })
 	f, err := OpenFiles(root)

@@ -3,8 +3,10 @@ package knot
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -56,7 +58,8 @@ func (s *Server) newHTTP2() *http2Server {
 	h.std = &http.Server{
 		Handler: http.HandlerFunc(s.serveStream), Protocols: protocols, HTTP2: &config,
 		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.head.size,
-		ErrorLog: slog.NewLogLogger(s.errorLog().Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(s.errorLog().Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, nc net.Conn) context.Context { return context.WithValue(ctx, framedKey{}, nc) },
 		ConnState: func(nc net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				if c := h.hand.take(nc); c != nil {
@@ -75,30 +78,36 @@ const (
 	pingWait  = 15 * time.Second
 )
 
-// giveHTTP2 hands the connection of c over; nc is what frames are read from. The caller has
-// done with both.
-func (s *Server) giveHTTP2(c *conn, nc net.Conn) {
-	h := s.http2()
-	if h == nil {
-		c.finish()
-		return
-	}
+// giveHTTP2 hands the connection of c over; nc is what frames are read from, and prefix has been read of it. The
+// caller has done with both.
+func (s *Server) giveHTTP2(c *conn, nc net.Conn, prefix []byte) {
 	c.nc.SetDeadline(time.Time{})
-	if !h.hand.give(nc, c) {
-		c.finish()
+	framed := newFramedConn(nc, prefix)
+	if h := s.http2(); h != nil && !s.stopping.Load() && h.hand.give(framed, c) {
+		if s.stopping.Load() { // Shutdown may have missed it
+			go h.shutdown(s.ctx, s.limits.farewell)
+		}
 		return
 	}
-	if s.stopping.Load() { // Shutdown may have missed it
-		go h.shutdown(s.ctx)
-	}
+	h := s.newHTTP2() // of its own: that one may not accept any more
+	h.hand.give(framed, c)
+	go h.shutdown(s.ctx, s.limits.farewell)
 }
 
-// shutdown has clients told that they should go, and ends connections without requests. It
-// blocks.
-func (h *http2Server) shutdown(ctx context.Context) {
-	if h != nil {
-		h.std.Shutdown(ctx)
+// shutdown has clients told that they should go, and once they know, or have had the time, that this is the end; it ends
+// connections without requests. It blocks.
+func (h *http2Server) shutdown(ctx context.Context, most time.Duration) {
+	if h == nil {
+		return
 	}
+	polite, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, c := range h.hand.conns() {
+		all.Go(func() { c.leave(polite) })
+	}
+	all.Wait()
+	h.std.Shutdown(ctx)
 }
 
 func (h *http2Server) close() {
@@ -112,20 +121,27 @@ func (h *http2Server) close() {
 type handover struct {
 	mu     sync.Mutex
 	came   sync.Cond
-	queue  []net.Conn         // guarded by mu
-	all    map[net.Conn]*conn // those handed over, not closed yet; guarded by mu
-	closed bool               // guarded by mu
+	queue  []*framedConn         // guarded by mu
+	all    map[*framedConn]*conn // those handed over, not closed yet; guarded by mu
+	closed bool                  // guarded by mu
+}
+
+// conns are those that were given and have not been closed.
+func (h *handover) conns() []*framedConn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.all))
 }
 
 // give reports whether nc has been taken.
-func (h *handover) give(nc net.Conn, c *conn) bool {
+func (h *handover) give(nc *framedConn, c *conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
 	if h.all == nil {
-		h.all = make(map[net.Conn]*conn)
+		h.all = make(map[*framedConn]*conn)
 	}
 	h.all[nc] = c
 	h.queue = append(h.queue, nc)
@@ -137,8 +153,9 @@ func (h *handover) give(nc net.Conn, c *conn) bool {
 func (h *handover) take(nc net.Conn) *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.all[nc]
-	delete(h.all, nc)
+	framed := nc.(*framedConn)
+	c := h.all[framed]
+	delete(h.all, framed)
 	return c
 }
 

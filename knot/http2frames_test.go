@@ -2,10 +2,13 @@ package knot
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -338,4 +341,74 @@ func TestHTTP2Floods(t *testing.T) {
 		t.Errorf("%d handlers at a time of two connections", n)
 	}
 	close(release)
+}
+
+// TestHTTP2Farewell: a stop is announced by a GOAWAY that names no stream. What the client sends before it can know is served,
+// and so is what comes on a connection that was accepted but had not spoken; then the last GOAWAY names the last one.
+func TestHTTP2Farewell(t *testing.T) {
+	began, goOn := make(chan bool), make(chan bool)
+	sv := startServer(t, &Server{H2C: true, HeadTimeout: -1, Handler: func(x *Ctx) error {
+		if x.Path() == "/slow" {
+			offload(func() { began <- true; <-goOn })
+		}
+		return echoHandler(x)
+	}}, 1)
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/slow", ":authority", "h"), wholeHead)
+	<-began
+	sv.limits.farewell = time.Minute
+	late := sv.frames("") // accepted, silent
+	for sv.Conns() < 2 {
+		runtime.Gosched()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sv.Shutdown(context.Background()) }()
+	var ping [8]byte
+	expect := func(p *framePeer, want ...string) { // in any order
+		t.Helper()
+		for len(want) > 0 {
+			f, err := p.ReadFrame()
+			if err != nil {
+				t.Fatalf("%v instead of %q", err, want)
+			}
+			got := ""
+			switch f := f.(type) {
+			case *http2.GoAwayFrame:
+				got = fmt.Sprint("away ", f.LastStreamID, " ", f.ErrCode)
+			case *http2.PingFrame:
+				got, ping = "ping", f.Data
+			case *http2.HeadersFrame:
+				got = fmt.Sprint("answer ", f.StreamID)
+			default:
+				continue
+			}
+			at := slices.Index(want, got)
+			if at < 0 {
+				t.Fatalf("%s instead of %q", got, want)
+			}
+			want = slices.Delete(want, at, at+1)
+		}
+	}
+	const farewell = "away 2147483647 NO_ERROR"
+	expect(p, farewell, "ping")
+	p.headers(3, p.get(), wholeHead) // was on its way
+	expect(p, "answer 3")
+	p.headers(5, p.get(), wholeHead)
+	io.WriteString(late.nc, wholePre)
+	late.WriteSettings()
+	late.headers(1, late.get(), wholeHead)
+	known := ping
+	expect(late, farewell, "ping", "answer 1")
+	late.WritePing(true, ping)
+	expect(late, "away 1 NO_ERROR")
+	late.nc.Close()
+	p.WritePing(true, known)
+	expect(p, "answer 5", "away 5 NO_ERROR")
+	goOn <- true
+	expect(p, "answer 1")
+	p.nc.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -35,6 +35,9 @@ type stream struct {
 
 // serveStream is what net/http calls for a request.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
+	if c, ok := r.Context().Value(framedKey{}).(*framedConn); ok && r.TLS == nil {
+		r.TLS = c.tls
+	}
 	st := &stream{w: w, r: r, chunked: r.ContentLength < 0}
 	st.parts.st = st
 	st.head = st.requestHead()

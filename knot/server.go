@@ -156,6 +156,7 @@ type Server struct {
 type limits struct {
 	head                        headLimits
 	idle, headTime, body, write time.Duration
+	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
 	conns                       int
 	maxBody, drain              int64
 }
@@ -212,6 +213,7 @@ func (s *Server) ready() {
 				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
+			farewell: farewellMost,
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),

@@ -28,7 +28,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	offload(func() {
 		polite, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go h2.shutdown(polite)
+		go h2.shutdown(polite, s.limits.farewell)
 		for _, ln := range s.tracked() {
 			s.drain(ctx, ln)
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -76,9 +77,7 @@ func TestShutdownAnswersWhoHasConnected(t *testing.T) {
 					go func() { answers <- wantLast(nc) }()
 				}
 				for range all {
-					if err := <-answers; err != nil {
-						t.Error(err)
-					}
+					testenv.Check(t, <-answers)
 				}
 				for _, nc := range all {
 					nc.Close()
@@ -167,9 +166,7 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 	down := startDown(sv)
 	idle.wantClosed() // that needs no loop
 	leave <- true
-	if err := <-answer; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-answer)
 	kept.nc.Close()
 	if resp, _ := holder.response("GET"); !resp.Close {
 		t.Error("the response that was under way does not say that it is the last")
@@ -200,9 +197,7 @@ func TestShutdownOfSilentClients(t *testing.T) {
 // TestShutdownClosesNewConnectionsOfOthers: those that a program brings itself.
 func TestShutdownClosesNewConnectionsOfOthers(t *testing.T) {
 	s := &Server{Handler: doneHandler}
-	if err := s.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Shutdown(context.Background()))
 	nc := newScriptConn([]byte(smallRequest), nil, 1)
 	s.ServeConn(nc)
 	if len(nc.output) > 0 || s.Conns() != 0 {
@@ -246,14 +241,10 @@ func TestShutdownOfAnyListener(t *testing.T) {
 	second, server := net.Pipe()
 	select {
 	case ln.clients <- server: // as long as it is open: that is up to the machine
-		if err := wantLast(second); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, wantLast(second))
 	case <-ln.closed:
 	}
-	if err := wantLast(first); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, wantLast(first))
 	if err := <-down; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
@@ -290,9 +281,7 @@ func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
 	client, server := net.Pipe()
 	ln.clients <- server
 	down := startDown(&served{Server: s})
-	if err := wantLast(client); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, wantLast(client))
 	if err := <-down; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}

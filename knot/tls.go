@@ -115,12 +115,16 @@ func (c *conn) shake(secure *secureConn) bool {
 	}
 	s.handshakes.done.Add(1)
 	c.since = s.clock.now()
-	switch secure.ConnectionState().NegotiatedProtocol {
+	switch state := secure.ConnectionState(); state.NegotiatedProtocol {
 	case protoACME:
 		c.finish()
 		return false
 	case protoHTTP2:
-		s.giveHTTP2(c, secure.tls.Load())
+		if state.Version < tls.VersionTLS12 { // RFC 9113, 9.2
+			c.finish()
+			return false
+		}
+		s.giveHTTP2(c, secure.tls.Load(), nil)
 		return false
 	}
 	return true

@@ -9,7 +9,7 @@ import (
 )
 
 // A slot is one direction of a descriptor: whether an attempt is worthwhile and, if
-// not, who waits until it is. Atomic.
+// not, what waits until it is. Atomic.
 //
 //	                  event                      attempt found nothing left
 //	      ┌───────────────────────────▶ ready ◀───────────────────────────┐

@@ -30,6 +30,13 @@ var ErrRefused = engine.ErrRefused
 // of the process (RLIMIT_NOFILE), unless the program has set another.
 var Descriptors = (*Resource)(engine.Descriptors)
 
+// Tasks are those that were spawned and have not finished. It has no limit unless the program sets one.
+var Tasks = (*Resource)(engine.Tasks)
+
+// StackSpace is the stack chunks that tasks hold, in bytes. Its limit is that of package stackchunk for the
+// process, unless the program has set another: beyond it functions run on the stacks of their tasks, which grow.
+var StackSpace = (*Resource)(engine.StackSpace)
+
 // An Entrance is a place where work comes into the program: a request, a connection, a
 // job from a queue. Who has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
@@ -86,7 +93,7 @@ func (r *Resource) Unit() string { return (*engine.Resource)(r).Unit() }
 // unknown too, and a scheduler that can is to find out how much is good to use.
 func (r *Resource) SetLimit(n int64) { (*engine.Resource)(r).SetLimit(n) }
 
-// Limit is what SetLimit was called with.
+// Limit is what SetLimit was called with; without that, of StackSpace, the limit of package stackchunk.
 func (r *Resource) Limit() int64 { return (*engine.Resource)(r).Limit() }
 
 // Acquire says that the caller has taken n more of the resource. It panics if n is negative.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -204,9 +205,7 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 					t.Errorf("Sleep on a chunk returned %v, want %v", err, cause)
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			tasks = append(tasks, tk)
 		}
 		for range cap(parked) {
@@ -214,9 +213,7 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 		}
 		cancel(cause)
 		for _, tk := range tasks {
-			if err := tk.Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, tk.Join())
 		}
 	})
 }
@@ -249,9 +246,7 @@ func TestShutdownUnwindsTasksOnChunks(t *testing.T) {
 		for range n {
 			<-parked
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		for range n {
 			if d := <-unwound; d != 2 {
 				t.Errorf("%d deferred functions ran on chunks, want 2", d)
@@ -354,9 +349,7 @@ func TestARuntimeIsMadeWhileChunksAreInUse(t *testing.T) {
 	<-reached
 	newRuntime(t, 2)
 	close(goOn)
-	if err := task1.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, task1.Join())
 }
 
 // With GODEBUG=panicnil=1, recover returns nil for a panic too.

@@ -85,6 +85,13 @@ func SetLimits(l Limits) {
 	settings.idle.Store(uint64(min(l.Idle, maxLimit)))
 }
 
+// GetLimits returns those in force.
+func GetLimits() Limits {
+	return Limits{
+		Process: Bytes(settings.process.Load()), Loop: Bytes(settings.loop.Load()), Idle: Bytes(settings.idle.Load()),
+	}
+}
+
 // maxLimit keeps sums of limits in range.
 const maxLimit = 1 << 50
 
@@ -101,10 +108,8 @@ func ReadStats() Stats {
 		InPlace: c.inPlace, Outside: outside.Load(),
 		InUse: Bytes(c.inUse), Peak: Bytes(c.peak),
 		MinChunk: Bytes(settings.minChunk.Load()),
-		Limits: Limits{
-			Process: Bytes(settings.process.Load()), Loop: Bytes(settings.loop.Load()), Idle: Bytes(settings.idle.Load()),
-		},
-		Classes: []ClassStats{}, Sites: []SiteStats{},
+		Limits:   GetLimits(),
+		Classes:  []ClassStats{}, Sites: []SiteStats{},
 	}
 	for i := range c.class {
 		n := &c.class[i]

@@ -31,6 +31,9 @@ type goroutine struct {
 
 	assisting bool
 	callStack trace.Stack // of the system call
+
+	trail   uint64     // number of its latest piece; 0: none
+	trailed trace.Time // up to where that goes
 }
 
 type state uint8
@@ -167,6 +170,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.enter()
 			g.at.wokenBy(m.waker(e, g.at))
 		}
+		g.trail, g.trailed = m.trailOf(e, false), m.now
 		return g
 	}
 	g.start = m.started(st.Stack, false)
@@ -200,13 +204,14 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 		g.set(trace.GoWaiting, m.now)
 		return
 	}
-	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc())
+	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc(), m.now)
 	g.timed = true
 	g.set(trace.GoWaiting, m.now)
 }
 
-// arrive ends the step at a node.
-func (m *model) arrive(g *goroutine, n *node, p trace.ProcID) {
+// arrive ends the step, which went on until then, at a node.
+func (m *model) arrive(g *goroutine, n *node, p trace.ProcID, until trace.Time) {
+	m.trail(g, pieceStep, until, 0)
 	m.step(g, n, p)
 	g.at, g.folded = n, false
 	if !g.start.system {
@@ -226,7 +231,9 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		g.at.wokenBy(m.waker(e, g.at))
+		by := m.waker(e, g.at)
+		g.at.wokenBy(by)
+		m.trail(g, pieceWait, m.now, m.trailOf(e, by == nil))
 	}
 	g.set(trace.GoRunnable, m.now)
 	g.timed = true
@@ -247,6 +254,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
+		m.trail(g, pieceReady, m.now, 0)
 		g.at.leave()
 	}
 	if !g.known && !g.start.system { // of those only the CPU counts
@@ -261,7 +269,8 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
 		began := g.since
-		m.arrive(g, m.node("system call", "", g.callStack), e.Proc())
+		m.arrive(g, m.node("system call", "", g.callStack), e.Proc(), began)
+		m.trail(g, pieceWait, m.now, 0)
 		if !g.start.system {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
 		}
@@ -303,7 +312,7 @@ func (m *model) cut(e *trace.Event, reason, label string) {
 
 // passBy ends the step at a node and begins the next there at once.
 func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
-	m.arrive(g, n, p)
+	m.arrive(g, n, p, m.now)
 	if !g.start.system {
 		n.leave()
 	}

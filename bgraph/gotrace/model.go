@@ -29,7 +29,9 @@ type model struct {
 	spans   map[[2]string]*bgraph.Times
 	regions map[regionKey][]trace.Time
 	tasks   map[trace.TaskID]openTask
-	procs   []procStat // by index
+	trails  trails
+	paths   map[string]map[*node]*bgraph.PathPart // by type of task
+	procs   []procStat                            // by index
 	places  map[place]*place
 
 	// Of one generation: stacks are equal only within it.
@@ -106,7 +108,7 @@ func newModel(o Options) *model {
 	m := &model{
 		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*edge{},
 		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{}, regions: map[regionKey][]trace.Time{},
-		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, open: map[string]trace.Time{},
+		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, paths: map[string]map[*node]*bgraph.PathPart{}, open: map[string]trace.Time{},
 	}
 	m.unknown = new(node)
 	m.overflow.MaxNodes, m.overflow.MaxEdges = o.MaxNodes, o.MaxEdges
@@ -159,16 +161,21 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 		}
 	case trace.EventTaskBegin:
 		t := e.Task()
-		m.tasks[t.ID] = openTask{t.Type, m.now}
+		if len(m.tasks) < m.o.MaxGoroutines {
+			m.tasks[t.ID] = openTask{t.Type, m.now}
+		}
 		m.cut(e, "task begins", t.Type)
 	case trace.EventTaskEnd:
 		t := ended[0]
 		ended = ended[1:]
+		m.cut(e, "task ends", t.Type)
 		if begun, ok := m.tasks[t.ID]; ok {
 			delete(m.tasks, t.ID)
 			m.span("task", begun.name, m.now.Sub(begun.begun))
+			if g := m.all.get(e.Goroutine()); g != nil {
+				m.ended(g, begun)
+			}
 		}
-		m.cut(e, "task ends", t.Type)
 	case trace.EventRegionBegin:
 		k := regionKey{e.Goroutine(), e.Region().Type}
 		if len(m.regions) < m.o.MaxGoroutines {
@@ -452,6 +459,9 @@ func (m *model) snapshot() *bgraph.Snapshot {
 	}
 	for k, t := range m.spans {
 		s.Spans = append(s.Spans, bgraph.Span{Kind: k[0], Name: clean(k[1]), Times: *t})
+		if k[0] == "task" {
+			s.Spans[len(s.Spans)-1].Path = m.path(k[1])
+		}
 	}
 	if m.left > 0 {
 		m.note("there were more goroutines at a time than are followed")

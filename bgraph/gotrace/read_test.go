@@ -46,6 +46,9 @@ func TestBrokenTraces(t *testing.T) {
 		if err := s.Validate(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
+		if s.Span == 0 {
+			t.Errorf("%s: nothing was read of %d bytes, and that is no error", what, len(data))
+		}
 		if len(s.Edges) > len(full.Edges)+100 {
 			t.Errorf("%s: %d edges", what, len(s.Edges))
 		}

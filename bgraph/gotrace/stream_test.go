@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -33,7 +34,7 @@ func sync0(at trace.Time) trace.Event {
 
 func (s *stream) event(e trace.Event) { s.m.event(&e, nil) }
 
-// change lets goroutine g go from one state to another, as by who runs on P 0.
+// change lets goroutine g go from one state to another, as by what runs on P 0.
 func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoState, reason string, stack trace.Stack) {
 	s.t.Helper()
 	st := trace.MakeGoStateTransition(g, from, to)
@@ -42,9 +43,7 @@ func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoSta
 	e, err := trace.MakeEvent(trace.EventConfig[trace.StateTransition]{
 		Time: trace.Time(at), Kind: trace.EventStateTransition, Goroutine: by, Proc: p, Stack: stack, Details: st,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	s.event(e)
 }
 
@@ -93,9 +92,7 @@ func TestExactStream(t *testing.T) {
 		resume(2)
 	}
 	got := s.m.snapshot()
-	if err := got.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, got.Validate())
 	for _, want := range []struct {
 		reason, function string
 		arrivals         uint64

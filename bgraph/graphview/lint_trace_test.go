@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // traced is the graph of a healthy program, as a trace shows it, with one change.
@@ -42,6 +43,12 @@ func mixedTimes(often int, d time.Duration, rarely int, long time.Duration) bgra
 	return t
 }
 
+// heldFor lets one goroutine wait for a lock for that long, while another sleeps.
+func heldFor(s *bgraph.Snapshot, d time.Duration) {
+	s.Nodes[0].Reason, s.Nodes[0].Now, s.Nodes[0].Oldest = "mutex", 1, bgraph.Nanos(d)
+	s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "sleep", Now: 1})
+}
+
 // What is near a fault of a trace is none.
 func TestHealthyTraces(t *testing.T) {
 	for what, change := range map[string]func(s *bgraph.Snapshot){
@@ -67,7 +74,10 @@ func TestHealthyTraces(t *testing.T) {
 			s.Nodes[0].Reason, s.Nodes[0].Wait = "mutex", mixedTimes(1, time.Millisecond, 1, 2*time.Millisecond)
 		},
 		"a read that takes long at times": func(s *bgraph.Snapshot) { s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond) },
-		"a few goroutines that stay":      func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
+		"an old wait for a lock, of which a list has told": func(s *bgraph.Snapshot) {
+			heldFor(s, 9*time.Minute)
+		},
+		"a few goroutines that stay": func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
 	} {
 		if found := Lint(traced(change)); len(found) > 0 {
 			t.Errorf("%s: %+v", what, found)
@@ -92,6 +102,10 @@ func TestLintTraces(t *testing.T) {
 			s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond)
 		},
 		CheckGrowing: func(s *bgraph.Snapshot) { s.Starts[0].Ended, s.Starts[0].Now = 10, 990 },
+		CheckLeaked:  func(s *bgraph.Snapshot) { s.Starts[0].Now, s.Starts[0].Leaked = 5, 3 },
+		CheckStuck: func(s *bgraph.Snapshot) { // for longer than the trace: a list of goroutines has told
+			heldFor(s, 11*time.Minute)
+		},
 	} {
 		found := Lint(traced(change))
 		switch {
@@ -163,6 +177,25 @@ func TestPruned(t *testing.T) {
 	d := Layout(s, DrawOptions{Prune: 0.02})
 	if len(d.Nodes) != 1 || d.Hidden != 1 || d.Rare != 2 {
 		t.Errorf("%d nodes drawn, %d edges and %d nodes left out; want 1, 1, 2", len(d.Nodes), d.Hidden, d.Rare)
+	}
+}
+
+// What a profile, a list of goroutines and tasks of runtime/trace tell stands in the text.
+func TestTextOfTraces(t *testing.T) {
+	var b bytes.Buffer
+	s := traced(func(s *bgraph.Snapshot) {
+		s.Edges[0].Parts = bgraph.Parts{Samples: 4, Preempted: 3}
+		s.Edges[0].Functions = []bgraph.Waker{{Function: "main.sum", Line: 12, Count: 3}, {Function: "main.add", Line: 5, Count: 1}}
+		s.Starts[0].Leaked = 321
+		s.Spans = []bgraph.Span{{Kind: "task", Name: "order", Times: s.Edges[0].CPU, Path: []bgraph.PathPart{{Node: 100, Wait: 30e6, Step: 15e6}, {Ready: 1e6}}}}
+	})
+	testenv.Must(t, WriteText(&b, s, TextOptions{}))
+	testenv.Must(t, WriteSpans(&b, s, "task", 0))
+	for _, want := range []string{"a step: 4 samples in all\n", "in main.sum:12 75.0%, main.add:5 25.0%", "leaked\n", " 321\n",
+		"WHERE THE TIME OF order GOES", "request    90.0%  45.0µs  30.0µs       0            15.0µs", "not known   2.0%", "8.0% of the time is not known"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
 	}
 }
 

@@ -82,13 +82,11 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(found), byEdge)
 	edges.width, edges.limit = o.Width, o.Limit
 	edges.below = func(r *edgeRow) []string {
-		if text := partsText(r.Edge); text != "" {
-			return []string{text}
+		texts := []string{partsText(r.Edge), functionsText(r.Edge)}
+		if texts[0] == "" {
+			texts = append(texts, changesText(s, r.Edge))
 		}
-		if text := changesText(s, r.Edge); text != "" {
-			return []string{text}
-		}
-		return nil
+		return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 	}
 	edges.write(&b)
 	writeRuns(&b, s, names, o.Width)

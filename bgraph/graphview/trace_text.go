@@ -69,8 +69,8 @@ func partsText(e *bgraph.Edge) string {
 	}
 	var parts []string
 	mean := func(what string, sum bgraph.Nanos) {
-		if sum > 0 {
-			parts = append(parts, what+" "+durationText(nanosOf(float64(sum)/float64(e.Count))))
+		if each := nanosOf(float64(sum) / float64(e.Count)); each > 0 {
+			parts = append(parts, what+" "+durationText(each))
 		}
 	}
 	if p.Calls > 0 {
@@ -85,14 +85,24 @@ func partsText(e *bgraph.Edge) string {
 	}
 	if p.Samples > 0 {
 		parts = append(parts, countText(p.Samples)+" samples in all")
-		for i := range e.Functions[:min(len(e.Functions), 3)] {
-			parts = append(parts, fmt.Sprintf("%s %s", ShortWaker(&e.Functions[i]), countText(e.Functions[i].Count)))
-		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
 	return "a step: " + strings.Join(parts, ", ")
+}
+
+// functionsText names where a CPU profile found the steps, "" if there was none.
+func functionsText(e *bgraph.Edge) string {
+	var parts []string
+	for i := range e.Functions[:min(len(e.Functions), 3)] {
+		f := &e.Functions[i]
+		parts = append(parts, fmt.Sprintf("%s %s", ShortWaker(f), percentText(ratio(float64(f.Count), float64(e.Parts.Samples)))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "in " + strings.Join(parts, ", ")
 }
 
 // wakersText names what ended the waits at a node, "" if that is not known.
@@ -122,22 +132,24 @@ func ShortWaker(w *bgraph.Waker) string {
 }
 
 func startTable(s *bgraph.Snapshot) *textTable[[]string] {
-	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " life", " oldest")}
+	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " life", " oldest", " leaked")}
 	leaked := slices.ContainsFunc(s.Starts, func(st bgraph.Start) bool { return st.Leaked > 0 })
-	if leaked {
-		t.columns = append(t.columns, plainColumns(" leaked")...)
-	}
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		t.rows = append(t.rows, []string{
 			cmp.Or(bgraph.ShortFunction(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
-			durationText(st.Life.Mean()), durationText(st.Oldest),
+			durationText(st.Life.Mean()), durationText(st.Oldest), leakedText(st, leaked),
 		})
-		if leaked {
-			t.rows[i] = append(t.rows[i], countText(st.Leaked))
-		}
 	}
 	return t
+}
+
+// leakedText is "" for all if nothing is known of any.
+func leakedText(st *bgraph.Start, known bool) string {
+	if !known {
+		return ""
+	}
+	return countText(st.Leaked)
 }
 
 // WriteSpans writes how long the tasks or the regions of package runtime/trace took, by type, the
@@ -152,8 +164,38 @@ func WriteSpans(w io.Writer, s *bgraph.Snapshot, kind string, limit int) error {
 	if t.write(&b); len(t.rows) == 0 {
 		fmt.Fprintf(&b, "No %s of package runtime/trace ended in %s.\n", kind, orUnknown(s.Program.Name))
 	}
+	names := distinctNames(s)
+	for i := range only.Spans[:min(len(only.Spans), cmp.Or(limit, len(only.Spans)))] {
+		writePath(&b, &only.Spans[i], names, limit)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writePath writes where the time of the tasks of a type went, for one task on average.
+func writePath(b *bytes.Buffer, sp *bgraph.Span, names map[bgraph.Key]string, limit int) {
+	if len(sp.Path) == 0 {
+		return
+	}
+	t := &textTable[[]string]{title: "WHERE THE TIME OF " + sp.Name + " GOES, with what it waits for", limit: limit, width: defaultWidth,
+		columns: plainColumns("node", " share", " a task", " wait", " ready", " steps from there")}
+	mean := func(d bgraph.Nanos) string {
+		return durationText(nanosOf(ratio(float64(d), float64(sp.Times.Count))))
+	}
+	known := bgraph.Nanos(0)
+	for i := range sp.Path {
+		p := &sp.Path[i]
+		known += p.Total()
+		name := "not known"
+		if p.Node != 0 {
+			name = nameIn(names, p.Node)
+		}
+		t.rows = append(t.rows, []string{name, percentText(ratio(float64(p.Total()), float64(sp.Times.Sum))), mean(p.Total()), mean(p.Wait), mean(p.Ready), mean(p.Step)})
+	}
+	t.write(b)
+	if left := sp.Times.Sum - known; float64(left) > 0.01*float64(sp.Times.Sum) {
+		fmt.Fprintf(b, "  %s of the time is not known: it was too long ago, or in too many pieces\n", percentText(ratio(float64(left), float64(sp.Times.Sum))))
+	}
 }
 
 func spanTable(s *bgraph.Snapshot) *textTable[[]string] {

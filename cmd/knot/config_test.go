@@ -261,6 +261,8 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "2: say which backends", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", `idle-timeout: "x" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither an address nor`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '/nowhere.pem' }", "tls.ca: open /nowhere.pem", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'", `forwarded: "z" is unknown`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nfastcgi = { root = 'x' }", "is not the absolute path", exitFailed},

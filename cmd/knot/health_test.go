@@ -10,6 +10,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -52,15 +53,11 @@ func TestReadiness(t *testing.T) {
 // TestAlive: a loop that does not run what it is given is noticed.
 func TestAlive(t *testing.T) {
 	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	h := newHealth(func() knot.Stats { return knot.Stats{} })
 	h.runtime = func() *task.Runtime { return rt }
-	if err := h.alive(time.Minute); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, h.alive(time.Minute))
 	stuck, release := make(chan bool), make(chan bool)
 	task.Spawn(task.Options{OnLoop: func(int) int { return 1 }}, func() { close(stuck); <-release })
 	<-stuck
@@ -69,9 +66,7 @@ func TestAlive(t *testing.T) {
 	}
 	close(release)
 	h.runtime = func() *task.Runtime { return nil }
-	if err := h.alive(time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, h.alive(time.Millisecond))
 }
 
 // TestMetricsAndHealthPages of a server that runs.

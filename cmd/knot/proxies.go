@@ -2,10 +2,15 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
@@ -83,6 +88,22 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 			errs = append(errs, fmt.Errorf("trust: %q is neither an address nor a network like 10.0.0.0/8", text))
 		}
 		p.Trust = append(p.Trust, net)
+	}
+	if t := c.TLS; t != nil {
+		p.TLS = &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+		if t.CA != "" {
+			text, err := os.ReadFile(t.CA)
+			p.TLS.RootCAs = x509.NewCertPool()
+			if err == nil && !p.TLS.RootCAs.AppendCertsFromPEM(text) {
+				err = fmt.Errorf("%s has no certificate in PEM form", t.CA)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("tls.ca: %w", err))
+			}
+		}
+		if !slices.ContainsFunc(c.To, func(to string) bool { return strings.HasPrefix(to, "https://") }) {
+			errs = append(errs, errors.New("tls: no backend begins with https://"))
+		}
 	}
 	if k := c.Check; k != nil {
 		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}

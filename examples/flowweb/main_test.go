@@ -26,7 +26,30 @@ func TestServer(t *testing.T) {
 	for name, data := range map[string]string{"index.html": "<p>hello", "big.txt": string(big)} {
 		testenv.Must(t, os.WriteFile(filepath.Join(root, name), []byte(data), 0o666))
 	}
+	t.Run("goroutine", func(t *testing.T) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		go serveByGoroutine(ln, root)
+		client(t, "http://"+ln.Addr().String(), string(big))
+	})
 	err := capriccio.Run(context.Background(), func(context.Context) error {
+		t.Log("by task")
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		task.Go(func() { serveByTask(ln, root) })
+		task.Offload(func() { client(t, "http://"+ln.Addr().String(), string(big)) })
+		return ln.Close()
+	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
+	if err != nil {
+		t.Error(err)
+	}
+	err = capriccio.Run(context.Background(), func(context.Context) error {
+		t.Log("by flow")
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err

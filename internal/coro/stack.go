@@ -14,12 +14,12 @@ import (
 // Stack looks at the goroutine with identity g, which may run meanwhile. If it waits, in the Go
 // runtime or in a system call, Stack fills in pcs with the return addresses on its stack,
 // innermost first, and returns how many there are; otherwise, and if that can't be found out, it
-// returns 0. The kind of wait must be judged by the addresses.
+// returns 0. The kind of wait must be judged by the addresses. again, as long as pcs, is for its own use.
 //
 // The addresses are those of one moment if the goroutine has not run in between. If it has,
 // Stack notices that in almost all cases, and a frame that was on the stack all the time
 // is among the others nevertheless.
-func Stack(g uintptr, pcs []uintptr) int {
+func Stack(g uintptr, pcs, again []uintptr) int {
 	y := layout()
 	if y.status == 0 {
 		return 0
@@ -28,7 +28,6 @@ func Stack(g uintptr, pcs []uintptr) int {
 	if n == 0 || n == len(pcs) {
 		return 0
 	}
-	again := make([]uintptr, n+1)
 	if m := y.walk(g, again); m != n || !slices.Equal(again[:n], pcs[:n]) {
 		return 0
 	}

@@ -12,9 +12,9 @@ import (
 // names returns the functions on the stack of g once it waits, innermost first.
 func names(t *testing.T, g uintptr) []string {
 	t.Helper()
-	var pcs [100]uintptr
+	var pcs, again [100]uintptr
 	for range 10_000 {
-		if n := Stack(g, pcs[:]); n > 0 {
+		if n := Stack(g, pcs[:], again[:]); n > 0 {
 			var all []string
 			frames := runtime.CallersFrames(pcs[:n])
 			for more := true; more; {
@@ -86,9 +86,9 @@ func TestNoStackOfAGoroutineThatComputes(t *testing.T) {
 		}
 	}()
 	at := <-g
-	var pcs [100]uintptr
+	var pcs, again [100]uintptr
 	for range 1000 {
-		if n := Stack(at, pcs[:]); n > 0 {
+		if n := Stack(at, pcs[:], again[:]); n > 0 {
 			frames, _ := runtime.CallersFrames(pcs[:n]).Next()
 			if strings.HasPrefix(frames.Function, "runtime.") && n > 2 { // it may still be in the send
 				continue

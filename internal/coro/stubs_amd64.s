@@ -83,31 +83,50 @@ TEXT ·Depth(SB), NOSPLIT, $0-8
 	MOVQ CX, ret+0(FP)
 	RET
 
+#define FRAME \
+	CMPQ  CX, SI     \
+	JLS   done       \
+	CMPQ  CX, DI     \
+	JCC   done       \
+	ADDQ  8(CX), R8  \
+	IMULQ R9, R8     \
+	MOVQ  (CX), CX
+
 // func Fingerprint(base uintptr) uint64
 //
-// BP points at the caller's saved frame pointer; its return address stands above it.
+// BP points at the caller's saved frame pointer; its return address stands above it. The caller of
+// Fingerprint is the same each time, so the first frame that counts is its caller's.
 TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVQ (TLS), AX
 	MOVQ 0(AX), SI                  // stack.lo
 	MOVQ 8(AX), DI                  // stack.hi
 	SUBQ base+0(FP), DI             // frames at or above this are the runtime's
-	MOVQ BP, CX
+	MOVQ (BP), CX
 	MOVQ $0xcbf29ce484222325, R8
 	MOVQ $0x9e3779b97f4a7c15, R9
-	MOVL $128, R10                  // frames at most
+	MOVL $116, R10                  // frames at most, after the first 12
 
 // A polynomial of the return addresses: the shortest chain of operations from frame to
-// frame that a good hash can have. It is mixed once, at the end.
+// frame that a good hash can have. It is mixed once, at the end. The first frames have code of their
+// own, and so branches that go the same way each time: a loop of as many rounds as there are
+// frames ends with a wrong prediction.
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+
 walk:
-	CMPQ  CX, SI
-	JLS   done
-	CMPQ  CX, DI
-	JCC   done
-	ADDQ  8(CX), R8
-	IMULQ R9, R8
-	MOVQ  (CX), CX
-	DECL  R10
-	JNZ   walk
+	FRAME
+	DECL R10
+	JNZ  walk
 
 done:
 	MOVQ R8, DX

@@ -83,26 +83,43 @@ TEXT ·Depth(SB), NOSPLIT, $0-8
 	MOVD R0, ret+0(FP)
 	RET
 
+#define FRAME \
+	CMP  R1, R4     \
+	BLS  done       \
+	CMP  R2, R4     \
+	BHS  done       \
+	MOVD 8(R4), R8  \
+	ADD  R8, R5, R5 \
+	MUL  R6, R5, R5 \
+	MOVD (R4), R4
+
 // func Fingerprint(base uintptr) uint64
 TEXT ·Fingerprint(SB), NOSPLIT, $0-16
 	MOVD 0(g), R1                   // stack.lo
 	MOVD 8(g), R2                   // stack.hi
 	MOVD base+0(FP), R3
 	SUB  R3, R2, R2
-	MOVD R29, R4
+	MOVD (R29), R4
 	MOVD $0xcbf29ce484222325, R5
 	MOVD $0x9e3779b97f4a7c15, R6
-	MOVD $128, R7
+	MOVD $116, R7 // frames at most, after the first 12
+
+// As for amd64.
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
+	FRAME
 
 walk:
-	CMP  R1, R4
-	BLS  done
-	CMP  R2, R4
-	BHS  done
-	MOVD 8(R4), R8
-	ADD  R8, R5, R5
-	MUL  R6, R5, R5
-	MOVD (R4), R4
+	FRAME
 	SUBS $1, R7, R7
 	BNE  walk
 

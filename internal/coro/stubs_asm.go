@@ -50,7 +50,7 @@ func counter() uint64
 // it stays the same when the stack moves.
 func Depth() uintptr
 
-// Fingerprint hashes the return addresses on the call stack from that of the
+// Fingerprint hashes the return addresses on the call stack from that of the caller of the
 // caller down to the frames that are less than base bytes (see Depth) from the stack's base,
 // at most 128 of them. Equal call paths give equal values within one process.
 func Fingerprint(base uintptr) uint64

@@ -87,7 +87,7 @@ func Prefetch(p unsafe.Pointer) {}
 func Puller(of uintptr) uintptr { return 0 }
 
 // Stack is not known here.
-func Stack(g uintptr, pcs []uintptr) int { return 0 }
+func Stack(g uintptr, pcs, again []uintptr) int { return 0 }
 
 // CanStack reports whether Stack can be used.
 func CanStack() bool { return false }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // grantWhileCancelled lets a task on loop 1 call wait, cancels it, and, before it can
@@ -41,9 +43,7 @@ func grantWhileCancelled(t *testing.T, rt *Runtime, why Reason, wait func() erro
 	waitParked(t, rt, 1, ReasonWaitGroup)
 	close(opened)
 	gate.Done()
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 	return err
 }
 
@@ -162,9 +162,7 @@ func TestGrantThatMeetsUnwindingIsTaken(t *testing.T) {
 		if !inside || !mu.TryLock() {
 			t.Errorf("in mail %v: inside %v, or the lock is lost", inMail, inside)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		check()
 	}
 }
@@ -188,9 +186,7 @@ func TestWaitThatIsCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := rt.Go(func() {
 		Under(ctx, func() error {
-			if err := Self().Wait(ReasonRead, &p); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, Self().Wait(ReasonRead, &p))
 			return nil
 		})
 		if !p.cut || p.unwound {
@@ -213,9 +209,7 @@ func TestWaitThatIsCutShort(t *testing.T) {
 	if err := k.Join(); !errors.Is(err, ErrGoexit) || !p.cut || !p.unwound {
 		t.Errorf("Join returned %v; %+v", err, p)
 	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 	check()
 }
 

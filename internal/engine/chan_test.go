@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestChanCarriesEveryValueOnce(t *testing.T) {
@@ -20,15 +22,11 @@ func TestChanCarriesEveryValueOnce(t *testing.T) {
 			everyone(t, rt, n, func(i int) {
 				for k := range each {
 					if i/3%2 == 0 {
-						if err := c.Send(i*each + k); err != nil {
-							t.Error(err)
-						}
+						testenv.Check(t, c.Send(i*each+k))
 						continue
 					}
 					v, err := c.Recv()
-					if err != nil {
-						t.Error(err)
-					}
+					testenv.Check(t, err)
 					mu.Lock()
 					seen[v]++
 					mu.Unlock()
@@ -199,9 +197,7 @@ func TestChanCancelRacesWithTheOtherEnd(t *testing.T) {
 			}
 			cancel()
 			for _, k := range tasks {
-				if err := k.Join(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, k.Join())
 			}
 			if sent.Load() != received.Load()+int32(c.Len()) {
 				t.Fatalf("%d sent, %d received, %d left", sent.Load(), received.Load(), c.Len())
@@ -253,9 +249,7 @@ func TestSelectByKindOfCaller(t *testing.T) {
 				}
 			}()
 			which, err := reply.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			count[which]++
 		}
 		a.Close()
@@ -279,9 +273,7 @@ func TestSelectIsFair(t *testing.T) {
 			var count [2]int
 			for range trials {
 				which, err := Select(a.RecvCase(nil), b.RecvCase(nil))
-				if err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, err)
 				count[which]++
 			}
 			if count[0] < trials/4 || count[1] < trials/4 {
@@ -496,9 +488,7 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 			}
 		})
 		waitParked(t, rt, 1, ReasonSelect)
-		if err := c.Send(5); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, c.Send(5))
 		k.Join()
 		var senders []*Task
 		for range 3 {

@@ -33,12 +33,8 @@ func (w *worker) asChunk() *chunkWorker {
 	return (*chunkWorker)(unsafe.Pointer(w))
 }
 
-// stackChunks are what the tasks hold of linked chunks.
-var stackChunks = mustResource("stack chunks", "bytes")
-
-var chunksIndex = uint(stackChunks.index)
-
 func init() {
+	StackSpace.usual = func() int64 { return int64(stackchunk.GetLimits().Process) }
 	stackchunk.SetHosts(func() (*stackchunk.Pool, bool) {
 		l := soleLoop.Load()
 		free := l != nil && coro.RunsFree(&l.curG) // this is here, which is not inlined
@@ -111,14 +107,14 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 func (m *chunkWorker) observeLink(l *Loop, w *worker) {
 	m.print = w.fingerprint(l) * 0x9e3779b97f4a7c15
 	l.links.meet(m.print)
-	m.note = w.note
+	m.seat = w.seat
 	l.accounts.moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
 }
 
 // observeUnlink undoes it.
 func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
-	w.note = m.note
-	m.note = nil
+	w.seat = m.seat
+	m.seat = nil
 	l.accounts.moves -= uint64(m.chunk.Size())
 }
 
@@ -146,14 +142,14 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 }
 
 // fingerprint hashes the call path of the running task, whose worker is w. What a chunk
-// has below the function that it runs is the same on all chunks. The hottest callers have
-// this in their own frame.
+// has below the function that it runs is the same on all chunks.
+//
+//go:noinline
 func (w *worker) fingerprint(l *Loop) uint64 {
-	print := coro.Fingerprint(l.base)
 	if w.onChunk() {
-		print ^= w.asChunk().print
+		return coro.Fingerprint(0) ^ w.asChunk().print
 	}
-	return print
+	return coro.Fingerprint(l.base)
 }
 
 // linkPaths are the call paths below chunks, by their fingerprints. Loop-private. It is

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/stackchunk"
@@ -68,22 +67,22 @@ func (deafObserver) Finished(*Task)                      {}
 // A noteObserver checks that the note of a task is its own wherever it runs.
 type noteObserver struct {
 	t     *testing.T
-	notes map[*Task]*int
+	notes map[*Task]*Seat
 }
 
 func (o *noteObserver) Turn() {}
 
 func (o *noteObserver) check(k *Task) {
 	if o.notes[k] == nil {
-		o.notes[k] = new(int)
-		k.SetNote(unsafe.Pointer(o.notes[k]))
+		o.notes[k] = &Seat{Attend: true}
+		k.SetSeat(o.notes[k])
 	}
-	if k.Note() != unsafe.Pointer(o.notes[k]) {
+	if k.Seat() != o.notes[k] {
 		o.t.Errorf("%v has the note of another", k)
 	}
 	if k.loop.cur == k { // a new note each time, so that an old one is noticed
-		o.notes[k] = new(int)
-		k.SetNote(unsafe.Pointer(o.notes[k]))
+		o.notes[k] = &Seat{Attend: true}
+		k.SetSeat(o.notes[k])
 	}
 }
 
@@ -95,7 +94,7 @@ func (o *noteObserver) Finished(k *Task)                          { o.check(k) }
 func TestNotesOfTasksOnChunks(t *testing.T) {
 	needChunks(t)
 	rt := newRuntime(t, 1, func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return &noteObserver{t, map[*Task]*int{}} }
+		c.NewObserver = func(*Loop) Observer { return &noteObserver{t, map[*Task]*Seat{}} }
 	})
 	run(t, rt, func() {
 		var all WaitGroup

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // forEachLocker runs the test with every kind of lock that a Cond can have.
@@ -290,9 +292,7 @@ func TestSemaphoreMisuse(t *testing.T) {
 	if s.Acquire(3) == nil || s.Acquire(-1) == nil || s.TryAcquire(3) || s.TryAcquire(-1) {
 		t.Error("impossible amounts were granted")
 	}
-	if err := s.Acquire(0); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Acquire(0))
 	mustPanic(t, "Release of more than was taken", func() { s.Release(1) })
 	mustPanic(t, "negative size", func() { NewSemaphore(-1) })
 }
@@ -313,9 +313,7 @@ func TestSemaphoreLargeRequestIsServed(t *testing.T) {
 			}))
 		}
 		everyone(t, rt, 6, func(int) {
-			if err := s.Acquire(4); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, s.Acquire(4))
 			s.Release(4)
 		})
 		stop.Store(true)
@@ -359,7 +357,5 @@ func TestSemaphoreContext(t *testing.T) {
 	body()
 	run(t, rt, body)
 	s.Release(1)
-	if err := s.AcquireContext(context.Background(), 1); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.AcquireContext(context.Background(), 1))
 }

@@ -37,6 +37,8 @@ func hereSlow() *Loop {
 			s = coro.Running(&l.curG)
 		}
 		if s&coro.Here == 0 {
+			var fence atomic.Int32
+			fence.Add(1) // what is looked up now was there when curG was read
 			if away, claimed := isAway(g); away {
 				return nil
 			} else if claimed { // and not detached after all
@@ -103,39 +105,44 @@ var soleLoop atomic.Pointer[Loop]
 // members says which goroutines belong to which loop.
 var members registry
 
-// A registry maps goroutine identities to loops. Readers take no lock: a table is
-// only ever added to, or replaced as a whole. A reader looks for itself, and that can't
+// A registry maps goroutine identities to loops. A reader looks for itself, and that can't
 // change meanwhile.
 //
 // The goroutines of an only loop are not in it, which spares much memory where there
 // are many; when a second loop is about to come, they enroll.
 type registry struct {
-	mu    sync.Mutex
-	table atomic.Pointer[identTable]
-	live  int // guarded by mu: entries with a loop
-	used  int // guarded by mu: entries with an identity
+	identMap[Loop]
 
 	loopsMu sync.Mutex
 	loops   map[*Loop]bool // guarded by loopsMu
 }
 
+// An identMap maps goroutine identities to values. Readers take no lock: a table is only ever
+// added to, or replaced as a whole. A reader may miss what is entered meanwhile.
+type identMap[V any] struct {
+	mu    sync.Mutex
+	table atomic.Pointer[identTable[V]]
+	live  int // guarded by mu: entries with a value
+	used  int // guarded by mu: entries with an identity
+}
+
 // An identTable is an open-addressed hash table with 1<<bits entries, at most half full.
-type identTable struct {
+type identTable[V any] struct {
 	shift   uint
-	entries []identEntry
+	entries []identEntry[V]
 }
 
-type identEntry struct {
-	g    atomic.Uintptr
-	loop atomic.Pointer[Loop] // nil: removed
+type identEntry[V any] struct {
+	g     atomic.Uintptr
+	value atomic.Pointer[V] // nil: removed
 }
 
-func newIdentTable(bits uint) *identTable {
-	return &identTable{shift: 64 - bits, entries: make([]identEntry, 1<<bits)}
+func newIdentTable[V any](bits uint) *identTable[V] {
+	return &identTable[V]{shift: 64 - bits, entries: make([]identEntry[V], 1<<bits)}
 }
 
 // slot returns the entry of g, or the empty one where it would stand.
-func (t *identTable) slot(g uintptr) *identEntry {
+func (t *identTable[V]) slot(g uintptr) *identEntry[V] {
 	mask := len(t.entries) - 1
 	for i := int((uint64(g) * 0x9e3779b97f4a7c15) >> t.shift); ; i = (i + 1) & mask {
 		e := &t.entries[i]
@@ -145,8 +152,8 @@ func (t *identTable) slot(g uintptr) *identEntry {
 	}
 }
 
-func (r *registry) find(g uintptr) *Loop {
-	t := r.table.Load()
+func (m *identMap[V]) find(g uintptr) *V {
+	t := m.table.Load()
 	if t == nil {
 		return nil
 	}
@@ -154,58 +161,58 @@ func (r *registry) find(g uintptr) *Loop {
 	if e.g.Load() != g { // the entry is empty, or somebody else is just entering it
 		return nil
 	}
-	return e.loop.Load()
+	return e.value.Load()
 }
 
-// enter says that the goroutine with identity g, the caller, belongs to l.
-func (r *registry) enter(g uintptr, l *Loop) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.table.Load()
+// enter gives the goroutine with identity g a value.
+func (m *identMap[V]) enter(g uintptr, v *V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.table.Load()
 	if t == nil {
-		t = newIdentTable(6)
-		r.table.Store(t)
+		t = newIdentTable[V](6)
+		m.table.Store(t)
 	}
 	e := t.slot(g)
 	if e.g.Load() == 0 {
-		if r.used++; r.used > len(t.entries)/2 {
-			t = r.rebuild(t)
+		if m.used++; m.used > len(t.entries)/2 {
+			t = m.rebuild(t)
 			e = t.slot(g)
-			r.used++
+			m.used++
 		}
 	}
+	e.value.Store(v)
 	e.g.Store(g)
-	e.loop.Store(l)
-	r.live++
+	m.live++
 }
 
 // rebuild replaces t by a table without removed entries that is at most a quarter full.
-func (r *registry) rebuild(t *identTable) *identTable {
+func (m *identMap[V]) rebuild(t *identTable[V]) *identTable[V] {
 	bits := uint(6)
-	for 1<<bits < 4*(r.live+1) {
+	for 1<<bits < 4*(m.live+1) {
 		bits++
 	}
-	n := newIdentTable(bits)
-	r.used = 0
+	n := newIdentTable[V](bits)
+	m.used = 0
 	for i := range t.entries {
-		if l := t.entries[i].loop.Load(); l != nil {
+		if v := t.entries[i].value.Load(); v != nil {
 			g := t.entries[i].g.Load()
 			e := n.slot(g)
-			e.loop.Store(l)
+			e.value.Store(v)
 			e.g.Store(g)
-			r.used++
+			m.used++
 		}
 	}
-	r.table.Store(n)
+	m.table.Store(n)
 	return n
 }
 
-// remove takes the identity of the caller out again.
-func (r *registry) remove(g uintptr) {
-	r.mu.Lock()
-	r.table.Load().slot(g).loop.Store(nil)
-	r.live--
-	r.mu.Unlock()
+// remove takes the value of g out again.
+func (m *identMap[V]) remove(g uintptr) {
+	m.mu.Lock()
+	m.table.Load().slot(g).value.Store(nil)
+	m.live--
+	m.mu.Unlock()
 }
 
 // addLoops prepares for loops that are about to start. If there is an only loop, this

@@ -81,39 +81,31 @@ func (d *detachment) DescribeWait() string { return "natively, in " + d.place.na
 // Withdraw implements WaitPoint: only the goroutine itself can end the wait.
 func (d *detachment) Withdraw(*Waiter) bool { return false }
 
-// detachments finds what is claimed or detached by the goroutine's identity.
+// detachments finds what is claimed or detached by the goroutine's identity. A goroutine that looks for itself
+// while it is being claimed may miss that; it then sees that claims has changed, see hereSlow.
 var detachments struct {
-	n      atomic.Int32  // length of by
-	claims atomic.Uint64 // in all; counted before the claim
-	mu     sync.Mutex
-	by     map[uintptr]*detachment // guarded by mu
+	identMap[detachment]
+	n      atomic.Int32  // that are registered
+	claims atomic.Uint64 // made, counted before the claim, and ended, counted when curG has been put back
 }
 
 func detachmentOf(g uintptr) *detachment {
 	if detachments.n.Load() == 0 {
 		return nil
 	}
-	detachments.mu.Lock()
-	defer detachments.mu.Unlock()
-	return detachments.by[g]
+	return detachments.find(g)
 }
 
 func (d *detachment) register() {
-	detachments.mu.Lock()
-	defer detachments.mu.Unlock()
-	if detachments.by == nil {
-		detachments.by = make(map[uintptr]*detachment)
-	}
-	detachments.by[d.g] = d
-	detachments.n.Store(int32(len(detachments.by)))
+	detachments.enter(d.g, d)
+	detachments.n.Add(1)
 	detachments.claims.Add(1)
 }
 
 func (d *detachment) unregister() {
-	detachments.mu.Lock()
-	defer detachments.mu.Unlock()
-	delete(detachments.by, d.g)
-	detachments.n.Store(int32(len(detachments.by)))
+	detachments.claims.Add(1)
+	detachments.n.Add(-1)
+	detachments.remove(d.g)
 }
 
 // isAway reports whether the goroutine g, the caller or one that waits for it in an iter.Pull, is
@@ -188,11 +180,19 @@ const chaseFor = 100 * time.Microsecond
 func (w *watchdog) chase() {
 	for until := time.Now().Add(chaseFor); time.Now().Before(until); {
 		runtime.Gosched()
+		awake := false
 		for _, l := range w.rt.loops {
+			if l.sleeping.Load() {
+				continue
+			}
+			awake = true
 			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
-			if !l.sleeping.Load() && l.runsTask() && w.detach(l, step, true) {
+			if l.runsTask() && w.detach(l, step, true) {
 				until = time.Now().Add(chaseFor)
 			}
+		}
+		if !awake { // a task that comes back while one waits sees to it that this begins again
+			return
 		}
 		select {
 		case <-w.stop:
@@ -397,6 +397,7 @@ func (p *nativePlace) ended(away time.Duration) {
 type nativePlaces struct {
 	known map[uint64]*nativePlace
 	pcs   [maxNativeFrames]uintptr
+	again [maxNativeFrames]uintptr
 }
 
 const (
@@ -406,7 +407,7 @@ const (
 
 // look returns the place where g waits outside of the runtime, nil if it does not.
 func (p *nativePlaces) look(g uintptr) *nativePlace {
-	n := coro.Stack(g, p.pcs[:])
+	n := coro.Stack(g, p.pcs[:], p.again[:])
 	if n == 0 {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	l.label = name
 	t.observe(why)
 	l.observer.Ready(t)
-	l.observer.Resumed(t)
+	t.resumed()
 }
 
 func (l *Loop) line(e *Entrance) *line {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestJoinTellsHowTheTaskEnded(t *testing.T) {
@@ -89,13 +91,9 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	})
 	waitParked(t, rt, 1, ReasonJoin)
 	cancel()
-	if err := j.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, j.Join())
 	gate.Done()
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 }
 
 func TestJoinCancelRacesWithTheEnd(t *testing.T) {
@@ -117,9 +115,7 @@ func TestJoinCancelRacesWithTheEnd(t *testing.T) {
 			runtime.Gosched()
 		}
 		cancel()
-		if err := j.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, j.Join())
 		k.Join()
 	}
 }
@@ -210,9 +206,7 @@ func TestGroupGoWhileCancelled(t *testing.T) {
 			t.Errorf("Wait returned %v", err)
 		}
 	})
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 }
 
 func TestGroupMemberThatDoesNotReturn(t *testing.T) {

@@ -80,6 +80,7 @@ type identity struct {
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
 	label    string  // what the running task has given to YieldAt, until that is observed
+	tally    Tally
 }
 
 // Limits of one loop.
@@ -299,7 +300,11 @@ func (l *Loop) makeReady(t *Task) {
 func (l *Loop) leaves(t *Task) {
 	t.state = stateQueued
 	if l.observed {
-		l.observer.Ready(t)
+		if s := t.worker.seat; s != nil && !s.Attend {
+			s.State = SeatReady
+		} else {
+			l.observer.Ready(t)
+		}
 		if l.piles != nil {
 			l.pileDown(t)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestMutexExcludes(t *testing.T) {
@@ -143,9 +145,7 @@ func TestLockContextRacesWithTheGrant(t *testing.T) {
 				mu.Unlock()
 			}
 			for _, k := range tasks {
-				if err := k.Join(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, k.Join())
 			}
 			if !mu.TryLock() {
 				t.Fatal("the lock was lost")
@@ -173,9 +173,7 @@ func TestLockIsNotEndedByCancellation(t *testing.T) {
 	cancel()
 	waitParked(t, rt, 1, ReasonMutex)
 	mu.Unlock()
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 }
 
 func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
@@ -324,9 +322,7 @@ func TestGuardChangesHandsUnderLoad(t *testing.T) {
 // Several objects are biased towards a loop that ends before others use them.
 func TestGuardOfALoopThatHasEnded(t *testing.T) {
 	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var mu Mutex
 	c := NewChan[int](1)
 	run(t, rt, func() { pass(&mu); c.Send(1) })

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestOffloadLetsTheLoopGoOn(t *testing.T) {
@@ -25,9 +27,7 @@ func TestOffloadLetsTheLoopGoOn(t *testing.T) {
 		}
 	})
 	run(t, rt, func() { close(release) }) // would never run if the loop were blocked
-	if err := blocked.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, blocked.Join())
 }
 
 func TestOffloadOnAPlainGoroutineJustCalls(t *testing.T) {
@@ -107,7 +107,5 @@ func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 			t.Error("came back early")
 		}
 	})
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 }

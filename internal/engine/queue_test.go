@@ -135,10 +135,10 @@ func TestWaiterListAgainstASlice(t *testing.T) {
 // What is being entered into the registry at this moment is not taken for oneself.
 func TestRegistryEntryHalfWritten(t *testing.T) {
 	var r registry
-	r.table.Store(newIdentTable(6))
+	r.table.Store(newIdentTable[Loop](6))
 	const g = 0x1234500
 	l := new(Loop)
-	r.table.Load().slot(g).loop.Store(l) // as if an entry were half written
+	r.table.Load().slot(g).value.Store(l) // as if an entry were half written
 	if r.find(g) != nil {
 		t.Error("took another's entry for its own")
 	}

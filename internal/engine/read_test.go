@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A task that a disk has served does not wait behind all those that are ready, and they go
@@ -17,9 +19,7 @@ func TestServedByADisk(t *testing.T) {
 		reader := Go(func() {
 			for ; reads < 50; reads++ {
 				parked = Self()
-				if err := parked.Wait(ReasonDisk, anywhere{}); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, parked.Wait(ReasonDisk, anywhere{}))
 				if steps > 2 {
 					t.Errorf("read %d: %d steps of others before its own", reads, steps)
 				}
@@ -63,9 +63,7 @@ func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
 					}
 					served++
 					queue = append(queue, Self())
-					if err := queue[len(queue)-1].Wait(ReasonDisk, anywhere{}); err != nil {
-						t.Error(err)
-					}
+					testenv.Check(t, queue[len(queue)-1].Wait(ReasonDisk, anywhere{}))
 				}
 			}))
 		}

@@ -15,6 +15,7 @@ type Resource struct {
 	name, unit string
 	index      int // in accounts
 	limit      atomic.Int64
+	usual      func() int64 // the limit while none is set; constant, may be nil
 
 	// What plain goroutines have taken and given, and the loops that have ended.
 	taken, given atomic.Uint64
@@ -27,6 +28,11 @@ const MaxResources = 16
 var (
 	// Descriptors are the open sockets, files and pipes of package netpoll.
 	Descriptors = mustResource("descriptors", "")
+	// Tasks are those that were spawned and have not finished. They are taken by the spawner, given by
+	// the task at its end.
+	Tasks = mustResource("tasks", "")
+	// StackSpace is what tasks hold of linked stack chunks.
+	StackSpace = mustResource("stack chunks", "bytes")
 	// Progress counts what the program itself calls progress: requests answered, rows
 	// written. It is only ever taken. A scheduler that looks for the load at which the
 	// program gets most done goes by it.
@@ -60,6 +66,20 @@ var resources struct {
 	mu    sync.Mutex
 	all   []*Resource    // guarded by mu; replaced, not changed
 	loops map[*Loop]bool // guarded by mu: those that count
+}
+
+// Indexes of those that are counted without a call.
+var tasksIndex, chunksIndex = uint(Tasks.index), uint(StackSpace.index)
+
+// countTask counts a task that has been spawned on l (1), or finishes there (-1).
+func (l *Loop) countTask(by int) {
+	a := &l.accounts
+	if by > 0 {
+		a.taken[tasksIndex%MaxResources]++
+	} else {
+		a.given[tasksIndex%MaxResources]++
+	}
+	a.moves++
 }
 
 // NewResource declares a resource.
@@ -112,8 +132,14 @@ func (r *Resource) Unit() string { return r.unit }
 // unknown too, and a scheduler that can is to find out how much is good to use.
 func (r *Resource) SetLimit(n int64) { r.limit.Store(n) }
 
-// Limit is what SetLimit was called with.
-func (r *Resource) Limit() int64 { return r.limit.Load() }
+// Limit is what SetLimit was called with; of StackSpace, without that, the limit of package stackchunk.
+func (r *Resource) Limit() int64 {
+	n := r.limit.Load()
+	if n == 0 && r.usual != nil {
+		return r.usual()
+	}
+	return n
+}
 
 // Acquire says that the caller has taken n more of the resource. It panics if n is negative.
 func (r *Resource) Acquire(n int64) {

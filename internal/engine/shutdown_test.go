@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // closing makes a runtime that the test itself shuts down.
@@ -20,9 +22,7 @@ func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, che
 		c(&cfg)
 	}
 	rt, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return rt, func() {
 		t.Helper()
 		waitGoroutines(t, before)
@@ -50,9 +50,7 @@ func TestShutdownWaitsForTheTasks(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	if err := rt.Shutdown(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Shutdown(context.Background()))
 	if ended.Load() != 40 {
 		t.Errorf("%d of 40 tasks had ended", ended.Load())
 	}
@@ -83,9 +81,7 @@ func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
 	var closers sync.WaitGroup
 	for range 3 {
 		closers.Go(func() {
-			if err := rt.Shutdown(ctx); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, rt.Shutdown(ctx))
 		})
 	}
 	cancel()
@@ -307,12 +303,8 @@ func TestAHeldLoopDoesNotHoldTheShutdown(t *testing.T) {
 		t.Error("a loop that is held was waited for")
 	}
 	close(free)
-	if err := hog.Join(); err != nil {
-		t.Error(err)
-	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, hog.Join())
+	testenv.Check(t, rt.Close())
 	check()
 }
 
@@ -335,9 +327,7 @@ func TestTaskThatNeverWaitsIsReported(t *testing.T) {
 		t.Errorf("Close returned %v", err)
 	}
 	free.Store(true)
-	if err := hog.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, hog.Join())
 	if err := queued.Join(); !errors.Is(err, ErrShutdown) {
 		t.Errorf("a task that never started: Join returned %v", err)
 	}
@@ -439,9 +429,7 @@ func TestTasksSpawnedWhileShuttingDown(t *testing.T) {
 			})
 		}
 		waitFor(t, "some ran", func() bool { return ran.Load() > 20 })
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		stop.Store(true)
 		plain.Wait()
 		if made.Load() != ran.Load()+dropped.Load() {

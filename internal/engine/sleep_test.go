@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
@@ -20,9 +21,7 @@ func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
 		for i, d := range []time.Duration{30, 10, 20, 0, -5} {
 			wg.Go(func() {
 				start := clock.Now()
-				if err := Sleep(d * time.Millisecond); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, Sleep(d*time.Millisecond))
 				if slept := clock.Now() - start; slept < d*time.Millisecond || slept > d*time.Millisecond+2*tickLength && d > 0 {
 					t.Errorf("Sleep(%v) took %v", d*time.Millisecond, slept)
 				}
@@ -61,9 +60,7 @@ func TestSleepIsEndedByCancellation(t *testing.T) {
 	})
 	waitParked(t, rt, 1, ReasonSleep)
 	cancel()
-	if err := sleeper.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, sleeper.Join())
 	if clock.Now() != 0 {
 		t.Error("time passed")
 	}

@@ -118,6 +118,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 	}
 	step := uint64(len(rt.loops)) + 1
 	t.id = rt.spawned.Add(1)*step - 1
+	Tasks.Acquire(1)
 	m := message{kind: msgStart, t: t}
 	if on != nil {
 		m.kind = msgStartHere
@@ -134,6 +135,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
 	t.state = stateFinished
+	Tasks.Release(1)
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
 	}
@@ -144,9 +146,9 @@ func (l *Loop) drop(t *Task) {
 }
 
 // Start runs fn as a new task on l, without a handle. It is for pollers, which start a
-// task when something happens, and may be called only on l: from Poll, from a
-// function that l calls, or by a task of l. It never parks and, as tasks made by it
-// are used again, does not allocate.
+// task when something happens: from Poll, from a function that l calls, or by a task of l it
+// does not allocate, as tasks made by it are used again. From elsewhere, and by a task that is
+// away from its loop, it goes through the inbox of l. It never parks.
 func (l *Loop) Start(fn func()) {
 	if coro.RunsFree(&l.curG) || comeBack() == l {
 		l.enqueue(l.newStart(fn))
@@ -209,4 +211,5 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 func (l *Loop) number(t *Task) {
 	l.lastID += uint64(len(l.rt.loops)) + 1
 	t.id = l.lastID
+	l.countTask(1)
 }

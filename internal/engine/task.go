@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -152,12 +151,12 @@ func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.i
 // called on the task's loop only.
 func (t *Task) Node() NodeID { return t.node }
 
-// Note returns the pointer that the observer of the loop has put down with SetNote for
+// Seat returns what the observer of the loop has put down with SetSeat for
 // t, which has started and not finished; nil if it has not. For observers.
-func (t *Task) Note() unsafe.Pointer { return t.worker.note }
+func (t *Task) Seat() *Seat { return t.worker.seat }
 
-// SetNote puts p down, until the task has finished. For observers.
-func (t *Task) SetNote(p unsafe.Pointer) { t.worker.note = p }
+// SetSeat puts s down, until the task has finished. For observers.
+func (t *Task) SetSeat(s *Seat) { t.worker.seat = s }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {

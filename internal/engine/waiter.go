@@ -271,7 +271,7 @@ func (t *Task) givesWay() bool {
 func (t *Task) endPark() error {
 	if t.seen {
 		t.seen = false
-		t.loop.observer.Resumed(t)
+		t.resumed()
 	}
 	if t.notified {
 		t.notified = false
@@ -353,18 +353,29 @@ func Mark(name string) {
 // be called by Observer.Parked only.
 func (l *Loop) Label() string { return l.label }
 
-// observe tells the observer that t, which runs, waits or passes where it is.
+// observe shows the observer that t, which runs, waits or passes where it is; or notes that itself, see Tally.
+//
+//go:noinline
 func (t *Task) observe(why Reason) {
-	l := t.loop
-	print := coro.Fingerprint(l.base)
-	if t.worker.onChunk() {
-		print ^= t.worker.asChunk().print
+	l, w := t.loop, t.worker
+	if w.onChunk() || l.label != "" {
+		t.tellParked(why, l.labelled(w.fingerprint(l))+uint64(why))
+		return
 	}
-	if l.label != "" {
-		print = l.labelled(print)
+	print := coro.Fingerprint(l.base) + uint64(why)
+	if s, y := w.seat, &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && !s.Attend {
+		if h := s.At.Out; h != nil && h.Print == print {
+			t.node = y.arrive(s, h)
+			return
+		}
 	}
-	t.node = l.observer.Parked(t, why, print+uint64(why))
-	l.label = ""
+	t.tellParked(why, print)
+}
+
+//go:noinline
+func (t *Task) tellParked(why Reason, print uint64) {
+	t.node = t.loop.observer.Parked(t, why, print)
+	t.loop.label = ""
 }
 
 // labelled is the fingerprint of a place with the label.
@@ -398,7 +409,7 @@ func Yield() {
 		coro.Settle(&t.worker.Party)
 	}
 	if l.observed {
-		l.observer.Resumed(t)
+		t.resumed()
 	}
 	if l.unwinding {
 		runtime.Goexit()

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func holdLimit(d time.Duration) func(*Config) { return func(c *Config) { c.HoldLimit = d } }
@@ -36,9 +38,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	line := log.next(t, "held its loop too long", "hog #", "loop=1")
 	contains(t, line, "engine.hold(") // on the stack at the end of the step
 	contains(t, line, "limit=1ms")
-	if err := k.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, k.Join())
 }
 
 func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
@@ -119,9 +119,7 @@ func TestDeadlockIsReported(t *testing.T) {
 	b.Unlock()
 	c.Close()
 	for _, k := range []*Task{one, two, three} {
-		if err := k.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, k.Join())
 	}
 }
 

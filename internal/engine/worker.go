@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"unsafe"
-
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -11,10 +9,9 @@ import (
 // loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
-	g    uintptr        // identity, or that of its stand-in; 0 until it first runs
-	task *Task          // what it runs or is to run; nil: idle
-	note unsafe.Pointer // the observer's, about task
-
+	g    uintptr // identity, or that of its stand-in; 0 until it first runs
+	task *Task   // what it runs or is to run; nil: idle
+	seat *Seat   // the observer's, about task
 }
 
 const (
@@ -125,9 +122,6 @@ func (w *worker) run(l *Loop, yield func(struct{}) bool) {
 	if l.enrolled {
 		w.enroll(l)
 	}
-	if l.base == 0 {
-		l.base = coro.Depth()
-	}
 	goexit := true
 	defer func() {
 		if *w.Mark()&workerEnrolled != 0 {
@@ -209,6 +203,9 @@ func (w *worker) runTask(l *Loop, t *Task) {
 		l.overrun.Store(0)
 	}
 	if l.observed {
+		if l.base == 0 {
+			l.base = coro.Depth()
+		}
 		l.observer.Resumed(t)
 	}
 	t.cancelled = t.endedContext() != nil
@@ -241,9 +238,10 @@ func (l *Loop) finish(t *Task, failure error) {
 	if x := t.extra(); x.heading != 0 {
 		l.headsNowhere(x)
 	}
+	l.countTask(-1)
 	if l.observed {
 		l.observer.Finished(t)
-		t.worker.note = nil
+		t.worker.seat = nil
 	}
 	if l.overrun.Load() != 0 {
 		l.reportOverrun()

@@ -241,9 +241,6 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 				if a.Next(now, n, Queue{Waiting: 1}) == Admit {
 					p.Charge(n, 10)
 					a.Finished(now, n)
-				} else {
-					p.Defer(n)
-					p.Gone(n, 1)
 				}
 			}
 		})

@@ -24,8 +24,6 @@ type CohortConfig struct {
 	OldestFirst bool
 	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
 	Overdue time.Duration
-	// Crowd is the number of ready tasks above which a node is put in between; 0: none.
-	Crowd int
 	// Edges lists the edges of the graph, from which the order of the nodes is drawn
 	// once in Refresh; nil: nodes come in the order of their numbers.
 	Edges   iter.Seq2[Node, Node]
@@ -33,8 +31,8 @@ type CohortConfig struct {
 	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
 	// for each node. nil: no node is exclusive.
 	Exclusive func(Node) *Claim
-	// Thresholds returns Crowd and Overdue of a node that has its own, 0 for those that it has
-	// not. It is asked once for each node. nil: none has.
+	// Thresholds returns the number of ready tasks above which a node is put in between, 0: none,
+	// and its Overdue, 0: that of all. It is asked once for each node. nil: no node has its own.
 	Thresholds func(Node) (crowd int, overdue time.Duration)
 }
 
@@ -56,7 +54,6 @@ type Cohort struct {
 	current   run
 	suspended run  // goes on after current, which was put in between
 	inBetween bool // current was
-	held      []Node
 	crowded   Node
 	crowd     bool // crowded is to be put in between
 	crowds    bool // some node may be
@@ -84,7 +81,6 @@ type cohortNode struct {
 	prev    int32  // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
-	held    bool // by Defer; not present, whatever ready says
 	known   bool // Exclusive has been asked
 	mine    bool // holds claim
 	claim   *Claim
@@ -103,7 +99,7 @@ func NewCohort(cfg CohortConfig) *Cohort {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = time.Second
 	}
-	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh, crowds: cfg.Crowd > 0}
+	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh}
 	c.overdue = cyclesIn(cfg.Overdue, cfg.Cycles)
 	c.quantum = noKey
 	if cfg.Quantum > 0 {
@@ -120,9 +116,6 @@ func cyclesIn(d time.Duration, perSecond float64) uint64 {
 func (c *Cohort) Ready(n Node) {
 	nd := c.node(n)
 	nd.ready++
-	if nd.held {
-		return
-	}
 	if nd.ready == 1 {
 		c.appear(nd)
 	}
@@ -200,21 +193,6 @@ func (c *Cohort) Granted(n Node, taken, came int) {
 	}
 }
 
-// Defer is part of Policy.
-func (c *Cohort) Defer(n Node) {
-	nd := c.node(n)
-	nd.ready++
-	if nd.held {
-		return
-	}
-	nd.held = true
-	c.held = append(c.held, n)
-	c.vacate(n)
-	if c.current.on && c.current.node == n {
-		c.current.left = 0
-	}
-}
-
 // Charge is part of Policy.
 func (c *Cohort) Charge(_ Node, cycles uint64) { c.clock += cycles }
 
@@ -227,15 +205,6 @@ func (c *Cohort) Tick(now time.Duration) {
 		c.refreshed = now
 		c.reorder(Wavefront(c.cfg.Edges))
 	}
-	for _, n := range c.held {
-		nd := &c.nodes[n]
-		nd.held = false
-		if nd.ready > 0 {
-			c.appear(nd)
-			c.wait(n)
-		}
-	}
-	c.held = c.held[:0]
 }
 
 // interrupt puts a node in between that is overdue or crowded.
@@ -245,7 +214,7 @@ func (c *Cohort) interrupt() {
 		n = Node(c.first)
 	}
 	c.crowd = false
-	if nd := &c.nodes[n]; nd.ready == 0 || nd.held || c.current.on && c.current.node == n {
+	if nd := &c.nodes[n]; nd.ready == 0 || c.current.on && c.current.node == n {
 		return
 	}
 	if !c.claim(n) { // it is being worked at; ask again after another such time
@@ -270,7 +239,7 @@ func (c *Cohort) end() {
 		nd.mine = false
 		nd.claim.release()
 	}
-	if nd.ready > 0 && !nd.waiting && !nd.held {
+	if nd.ready > 0 && !nd.waiting {
 		c.wait(r.node)
 	}
 	if !c.inBetween {
@@ -304,7 +273,7 @@ func (c *Cohort) advance() bool {
 		}
 		c.back = !c.back
 	}
-	if n := c.current.node; at >= 0 && c.nodes[n].ready > 0 && !c.nodes[n].held && c.claim(n) {
+	if n := c.current.node; at >= 0 && c.nodes[n].ready > 0 && c.claim(n) {
 		c.begin(n)
 		return true
 	}
@@ -433,7 +402,7 @@ func (c *Cohort) node(n Node) *cohortNode {
 		if c.cfg.Exclusive != nil {
 			nd.claim = c.cfg.Exclusive(n)
 		}
-		nd.crowd, nd.overdue = c.cfg.Crowd, c.overdue
+		nd.overdue = c.overdue
 		if c.cfg.Thresholds != nil {
 			crowd, overdue := c.cfg.Thresholds(n)
 			if crowd > 0 {
@@ -467,7 +436,7 @@ func (c *Cohort) reorder(order []Node) {
 	}
 	clear(c.present)
 	for place, n := range c.order {
-		if nd := &c.nodes[n]; nd.ready > 0 && !nd.held {
+		if nd := &c.nodes[n]; nd.ready > 0 {
 			c.present[place>>6] |= 1 << (place & 63)
 		}
 	}
@@ -482,9 +451,6 @@ func (c *Cohort) Report(r *Report) {
 			continue
 		}
 		held := ""
-		if nd.held {
-			held = reasonAtGate
-		}
 		if nd.ready > 0 && nd.claim != nil && !nd.mine && nd.claim.owner.Load() != 0 {
 			held = reasonExclusive
 		}

@@ -29,10 +29,6 @@ const MaxNodes = 1 << nodeBits
 // before the next is chosen.
 type Policy interface {
 	engine.Policy
-	// Defer says that the task that Next has just named does not run after all and was
-	// put back: it waits at an entrance, see Admission. Its node is not named again
-	// before the next Tick.
-	Defer(n Node)
 	// Report adds what there is to say about the nodes, see Report.
 	Report(r *Report)
 }
@@ -40,7 +36,6 @@ type Policy interface {
 // Cohorts is a Policy that runs the tasks of a node one after another: Cohort, Resource.
 type Cohorts interface {
 	engine.CohortPolicy
-	Defer(n Node)
 	Report(r *Report)
 }
 

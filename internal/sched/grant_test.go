@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // grant takes some of the tasks of n that p grants, and has others become ready there and
@@ -54,7 +55,7 @@ func TestGrantsKeepToTheThresholds(t *testing.T) {
 		"quantum is over":         {NewCohort(CohortConfig{Quantum: 100}), []Node{1, 1, 2}, 100, 0, 0},
 		"another is soon overdue": {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 10, 1, 90},
 		"another is overdue":      {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 100, 0, 0},
-		"a crowd is to be seen":   {NewCohort(CohortConfig{Crowd: 5}), []Node{1, 1, 2}, 10, 0, 0},
+		"a crowd is to be seen":   {NewCohort(CohortConfig{Thresholds: func(Node) (int, time.Duration) { return 5, 0 }}), []Node{1, 1, 2}, 10, 0, 0},
 		"alone":                   {NewCohort(CohortConfig{Quantum: 100}), []Node{1}, 10, aloneTasks, 90},
 		"alone, but exclusive":    {NewCohort(CohortConfig{Exclusive: func(Node) *Claim { return NewClaim(nil) }}), []Node{1, 1}, 10, 1, noKey - 10},
 		"resource":                {NewResource(ResourceConfig{Quantum: 100}), []Node{1, 1, 1, 2}, 10, 2, 90},

@@ -17,7 +17,7 @@ func policies(rng *rand.Rand) map[string]Policy {
 	claim := func(n Node) *Claim { return exclusive[n] }
 	return map[string]Policy{
 		"cohort":       NewCohort(CohortConfig{}),
-		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Crowd: 5, Exclusive: claim}),
+		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Thresholds: func(Node) (int, time.Duration) { return 5, 0 }, Exclusive: claim}),
 		"cohort edges": NewCohort(CohortConfig{Refresh: time.Millisecond, Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
 		"resource":     NewResource(ResourceConfig{Exclusive: claim}),
 		"resource 1":   NewResource(ResourceConfig{Size: 1, Rank: time.Nanosecond}),
@@ -29,26 +29,21 @@ func policies(rng *rand.Rand) map[string]Policy {
 func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 	eachSeed(t, 300, func(t *testing.T, rng *rand.Rand) {
 		for name, p := range policies(rng) {
-			ready, deferred, total := map[Node]int{}, map[Node]bool{}, 0
+			ready, total := map[Node]int{}, 0
 			now := time.Duration(0)
 			nodes := 1 + rng.IntN(150)
 			next := func() {
 				n, ok := p.Next()
 				if !ok {
 					for n, k := range ready {
-						if k > 0 && !deferred[n] {
+						if k > 0 {
 							t.Fatalf("%s: names no node, but %d tasks are ready at %d", name, k, n)
 						}
 					}
 					return
 				}
-				if ready[n] == 0 || deferred[n] {
-					t.Fatalf("%s: names node %d with %d ready tasks; deferred: %v", name, n, ready[n], deferred[n])
-				}
-				if rng.IntN(20) == 0 {
-					p.Defer(n)
-					deferred[n] = true
-					return
+				if ready[n] == 0 {
+					t.Fatalf("%s: names node %d, which has no ready task", name, n)
 				}
 				ready[n]--
 				total--
@@ -70,7 +65,6 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				case 1:
 					now += time.Duration(rng.IntN(int(2 * time.Millisecond)))
 					p.Tick(now)
-					clear(deferred)
 				case 2, 3, 4, 5, 6, 7, 8:
 					next()
 				default:
@@ -84,9 +78,6 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 			for _, n := range r.Nodes {
 				if int(n.Ready) != ready[n.Node] {
 					t.Fatalf("%s: reports %d ready tasks at %d, want %d", name, n.Ready, n.Node, ready[n.Node])
-				}
-				if deferred[n.Node] && n.Held != reasonAtGate && ready[n.Node] > 0 || !deferred[n.Node] && n.Held == reasonAtGate && ready[n.Node] == 0 {
-					t.Fatalf("%s: node %d: deferred %v, but held %q", name, n.Node, deferred[n.Node], n.Held)
 				}
 				delete(ready, n.Node)
 			}
@@ -103,7 +94,6 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				}
 				now += time.Microsecond
 				p.Tick(now)
-				clear(deferred)
 				next()
 			}
 			if n, ok := p.Next(); ok {
@@ -183,19 +173,6 @@ func TestOverdueNodeIsPutInBetween(t *testing.T) {
 	// then node 1 gets on by one, then node 3.
 	if got, want := order(c, 10), []Node{1, 1, 1, 1, 1, 2, 2, 1, 3, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("order %v, want %v", got, want)
-	}
-}
-
-func TestCrowdedNodeIsPutInBetween(t *testing.T) {
-	c := NewCohort(CohortConfig{Crowd: 2})
-	ready(c, 1, 1, 1)
-	order(c, 1)
-	ready(c, 1, 1, 3, 2, 2)
-	n, _ := c.Next()
-	first := n
-	ready(c, 2)
-	if n, _ = c.Next(); n != 2 {
-		t.Errorf("after %d came %d, want 2, where 3 are waiting", first, n)
 	}
 }
 

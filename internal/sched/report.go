@@ -32,8 +32,5 @@ type NodeReport struct {
 	Held     string // why it is held back or demoted; "" if it is not
 }
 
-// Why a node is held, in the words of a Report.
-const (
-	reasonExclusive = "held: exclusive, and another loop works at it"
-	reasonAtGate    = "held: an entrance, and there is no room inside"
-)
+// reasonExclusive is why an exclusive node is held, in the words of a Report.
+const reasonExclusive = "held: exclusive, and another loop works at it"

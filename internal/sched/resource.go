@@ -106,7 +106,6 @@ const (
 	takesAtLimit
 	keepsAtLimit
 	exclusiveElsewhere
-	waitsAtGate
 )
 
 // NewResource returns a Resource policy.
@@ -210,20 +209,6 @@ func (p *Resource) settle() {
 	if p.pending > 0 {
 		p.stride.Charge(p.current, p.pending)
 		p.pending = 0
-	}
-}
-
-// Defer is part of Policy.
-func (p *Resource) Defer(n Node) {
-	nd := p.node(n)
-	nd.ready++
-	nd.why = reason{kind: waitsAtGate}
-	if n == p.current {
-		p.left++
-		p.endCohort()
-	}
-	if nd.where != held {
-		p.hold(n)
 	}
 }
 
@@ -433,8 +418,6 @@ func (p *Resource) explain(nd *resourceNode) string {
 		return fmt.Sprintf("held: takes %s and does not give it back; %.0f %% are in use", name, percent)
 	case exclusiveElsewhere:
 		return reasonExclusive
-	case waitsAtGate:
-		return reasonAtGate
 	}
 	return ""
 }

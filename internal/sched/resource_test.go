@@ -204,25 +204,6 @@ func TestTasksInsideAreNotHeld(t *testing.T) {
 	}
 }
 
-// What was granted to tasks that did not run, because they were deferred, does not hold
-// others.
-func TestGrantOfDeferredTasksIsReturned(t *testing.T) {
-	w := newWorld(t)
-	w.at(900)
-	for range 4 {
-		w.Ready(4)
-	}
-	n, _ := w.Next()
-	w.Defer(n)
-	if a := w.ledger.account(w.memory); a.granted != 0 {
-		t.Errorf("%v are still granted", a.granted)
-	}
-	w.Tick(w.now)
-	if got := order(w, 1000); len(got) != 4 {
-		t.Errorf("%v ran, want all four", got)
-	}
-}
-
 // The longest that a node waits, whatever its tickets: the stated bound, (T/t + n)
 // quanta.
 func TestNoNodeStarves(t *testing.T) {

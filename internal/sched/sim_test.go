@@ -28,6 +28,7 @@ type simLoop struct {
 	nextLook  time.Duration // at the resources
 	nextLearn time.Duration
 	sleeping  simSleepers
+	deferred  []Node // whose task was not let in: ready again at the next tick
 	used      []float64
 	over      []time.Duration // since when used exceeds the limit; -1: it does not
 	completed int
@@ -167,6 +168,10 @@ func (s *simLoop) run(d time.Duration) {
 		}
 		if s.now >= s.nextTick {
 			s.policy.Tick(s.now)
+			for _, n := range s.deferred {
+				s.policy.Ready(n)
+			}
+			s.deferred = s.deferred[:0]
 			s.nextTick = s.now + 200*time.Microsecond
 		}
 		n, ok := s.policy.Next()
@@ -242,7 +247,7 @@ func (s *simLoop) step(n Node) {
 	t := nd.queue[0]
 	if nd.entrance {
 		if s.admission.Next(s.now, n, Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
-			s.policy.Defer(n)
+			s.deferred = append(s.deferred, n)
 			return
 		}
 		t.inside = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched/probe"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // steered makes a runtime on a simulated clock.
@@ -116,17 +118,78 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	if net := p.Net[s.memory]; net > 0.2*(1<<20) {
 		t.Errorf("in the end a task is expected to have taken %.0f bytes, want none", net)
 	}
-	id := -1
-	for i, r := range engine.Resources() {
-		if r == tokens {
-			id = s.resource[i]
+	if took := p.Peak[watched(t, s, tokens)].Mean; took < 1.9 || took > 2.1 {
+		t.Errorf("a task is expected to hold %.2f tokens, want 2", took)
+	}
+}
+
+// watched is where a resource is in predictions.
+func watched(t *testing.T, s *Steering, r *engine.Resource) int {
+	t.Helper()
+	i := slices.Index(engine.Resources(), r)
+	if i >= len(s.resource) || s.resource[i] < 0 {
+		t.Fatalf("the resource %q is not watched", r.Name())
+	}
+	return s.resource[i]
+}
+
+// Tasks and stack chunks are counted by the engine, and learnt as what a program declares is.
+func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
+	e, err := engine.NewEntrance("learn tasks")
+	testenv.Must(t, err)
+	engine.Tasks.SetLimit(1000)
+	defer engine.Tasks.SetLimit(0)
+	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	before := engine.Tasks.InUse()
+	err = rt.Go(func() {
+		for range 100 {
+			engine.Go(func() {
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+					return
+				}
+				defer e.Leave()
+				for range 7 {
+					engine.Go(func() { engine.Sleep(time.Millisecond) })
+				}
+				stackchunk.Call(100<<10, func() { engine.Sleep(2 * time.Millisecond) })
+			}).Join()
+		}
+		if n := engine.Tasks.InUse() - before; n != 1 {
+			t.Errorf("%d tasks are left, want this one", n)
+		}
+	}).Join()
+	testenv.Must(t, err)
+	if n := engine.Tasks.InUse(); n != before {
+		t.Errorf("%d tasks are left, want %d", n, before)
+	}
+	s.tick(rt.Now()+learnEvery, 1, heap(rt))
+	for id, name := range s.cfg.Graph.Entrances() {
+		if name != "learn tasks" {
+			continue
+		}
+		p := s.predicted()[id]
+		if n := p.Peak[watched(t, s, engine.Tasks)].Mean; n < 6.5 || n > 7.5 {
+			t.Errorf("a task is expected to have %.1f others, want 7", n)
+		}
+		if n := p.Peak[watched(t, s, engine.StackSpace)].Mean; n < 100<<10 || n > 512<<10 {
+			t.Errorf("a task is expected to hold %.0f bytes of stack chunks, want one for 100 KiB", n)
 		}
 	}
-	if id < 0 {
-		t.Fatal("the declared resource is not watched")
+	var r sched.Report
+	s.ledger.Report(&r)
+	if i := slices.IndexFunc(r.Resources, func(r sched.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != sched.Low {
+		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
 	}
-	if took := p.Peak[id].Mean; took < 1.9 || took > 2.1 {
-		t.Errorf("a task is expected to hold %.2f tokens, want 2", took)
+	held := int64(960)
+	engine.Tasks.Acquire(held) // as of so many that do not end
+	defer engine.Tasks.Release(held)
+	s.tick(rt.Now()+2*learnEvery, 2, nil)
+	r = sched.Report{}
+	s.ledger.Report(&r)
+	if i := slices.IndexFunc(r.Resources, func(r sched.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != sched.AtLimit {
+		t.Errorf("with %d tasks of 1000 the ledger says %+v; want tasks, at their limit", held, r.Resources)
 	}
 }
 

@@ -34,3 +34,11 @@ func Must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Check fails the test if err is not nil, and lets it go on: it is for any goroutine or task.
+func Check(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}

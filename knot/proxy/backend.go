@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,7 +17,8 @@ type backend struct {
 	p                *Proxy
 	name             string // for logs and metrics: the address
 	network, address string
-	bit              uint64 // in masks of backends
+	tls              *tls.Config // nil: without
+	bit              uint64      // in masks of backends
 	pool             netpoll.Pool
 
 	// outstanding are the requests that are here, those that wait for a connection too; atomic.
@@ -35,11 +38,24 @@ type backend struct {
 }
 
 func (p *Proxy) newBackend(text string) (*backend, error) {
-	network, addr, err := address(text, p.FastCGI != nil)
+	network, addr, secure, err := address(text, p.FastCGI != nil)
 	if err != nil {
 		return nil, err
 	}
 	b := &backend{p: p, name: addr, network: network, address: addr}
+	if secure {
+		b.tls = &tls.Config{}
+		if p.TLS != nil {
+			b.tls = p.TLS.Clone()
+		}
+		if b.tls.ServerName == "" {
+			b.tls.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		b.tls.NextProtos = []string{"http/1.1"}
+		if b.tls.ClientSessionCache == nil {
+			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+		}
+	}
 	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Dial: b.dial}
 	if p.KeepTimeout <= 0 || p.KeepConns <= 0 {
 		b.pool.IdleTimeout = time.Nanosecond
@@ -50,12 +66,13 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 // An upstream is a connection to a backend. One request at a time has it.
 type upstream struct {
 	net.Conn
-	quiet interface{ Quiet() bool } // Conn, if it can tell
+	raw   net.Conn                  // Conn, or what is below its TLS
+	quiet interface{ Quiet() bool } // raw, if it can tell
 	used  bool                      // it has had a request
 }
 
 // NetConn tells the pool which connection it is.
-func (u *upstream) NetConn() net.Conn { return u.Conn }
+func (u *upstream) NetConn() net.Conn { return u.raw }
 
 func (b *backend) dial(context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
@@ -63,8 +80,21 @@ func (b *backend) dial(context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{Conn: c}
+	u := &upstream{Conn: c, raw: c}
 	u.quiet, _ = c.(interface{ Quiet() bool })
+	if b.tls == nil {
+		return u, nil
+	}
+	if b.p.ConnectTimeout > 0 {
+		c.SetDeadline(time.Now().Add(b.p.ConnectTimeout))
+	}
+	secure := tls.Client(c, b.tls)
+	if err := secure.HandshakeContext(context.Background()); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	c.SetDeadline(time.Time{})
+	u.Conn = secure
 	return u, nil
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,9 +36,12 @@ const (
 // Config says where requests go, and how. The zero value of each field but Backends is its default; a negative time
 // or number means none, or no limit.
 type Config struct {
-	// Backends are "http://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
-	// must answer alike: requests are spread over them, the next to who has the fewest under way.
+	// Backends are "http://host:port", "https://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
+	// must answer alike: requests are spread over them, the next to the one with the fewest under way.
 	Backends []string
+	// TLS is for backends with https; nil: the system's roots, and the host in the address is the name that a
+	// certificate must have. They are spoken to in HTTP/1.1.
+	TLS *tls.Config
 	// FastCGI, if not nil, says that they speak that, and not HTTP.
 	FastCGI *FastCGI
 	// Strip is taken off the beginning of the path: with "/api", "/api/users" becomes "/users".
@@ -198,30 +202,31 @@ func New(c Config) (*Proxy, error) {
 }
 
 // address takes a backend apart.
-func address(text string, fastCGI bool) (network, addr string, err error) {
+func address(text string, fastCGI bool) (network, addr string, secure bool, err error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		if path == "" || len(path) > 107 {
-			return "", "", fmt.Errorf("backend %q: want the path of a socket behind unix:, of 107 bytes at most", text)
+			return "", "", false, fmt.Errorf("backend %q: want the path of a socket behind unix:, of 107 bytes at most", text)
 		}
-		return "unix", path, nil
+		return "unix", path, false, nil
 	}
 	rest, ok := strings.CutPrefix(text, "http://")
-	if strings.HasPrefix(text, "https://") {
-		return "", "", fmt.Errorf("backend %q: backends are reached without TLS, by http://host:port or unix:/path", text)
+	if !ok {
+		rest, secure = strings.CutPrefix(text, "https://")
+		ok = secure
 	}
 	if fastCGI {
 		if ok {
-			return "", "", fmt.Errorf("backend %q: want host:port or unix:/path of a FastCGI server", text)
+			return "", "", false, fmt.Errorf("backend %q: want host:port or unix:/path of a FastCGI server", text)
 		}
 		rest, ok = text, true
 	}
 	host, port, err := net.SplitHostPort(rest)
 	if !ok || err != nil || host == "" || port == "" || strings.ContainsAny(rest, "/?#@ ") {
-		want := "http://host:port or unix:/path"
+		want := "http://host:port, https://host:port or unix:/path"
 		if fastCGI {
 			want = "host:port or unix:/path"
 		}
-		return "", "", fmt.Errorf("backend %q: want %s; a path is not part of it (see strip)", text, want)
+		return "", "", false, fmt.Errorf("backend %q: want %s; a path is not part of it (see strip)", text, want)
 	}
-	return "tcp", rest, nil
+	return "tcp", rest, secure, nil
 }

@@ -6,8 +6,8 @@
 //	               └──── another try, if nothing can have happened ────┘
 //
 // Serve runs in the request's task, or the goroutine of a request of HTTP/2; a second task sends a body that has not
-// come with its head. Both directions go through buffers of fixed size: who reads slowly holds up
-// who writes. What both sides may understand differently is refused, in requests by package knot, in
+// come with its head. Both directions go through buffers of fixed size: a slow reader holds up
+// the writer. What both sides may understand differently is refused, in requests by package knot, in
 // responses by knot.ResponseHead. A tunnel (WebSocket) that is silent holds neither task nor buffer.
 //
 // The wait for a backend is a place in the blocking graph, by route: a backend that slows down holds up its own routes, and

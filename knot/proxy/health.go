@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -71,6 +72,9 @@ func (b *backend) check(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
+	if b.tls != nil {
+		c = tls.Client(c, b.tls)
+	}
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: knot-check\r\nConnection: close\r\n\r\n", k.Path, cmp.Or(k.Host, b.host())); err != nil {
 		return err

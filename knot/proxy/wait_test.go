@@ -78,7 +78,7 @@ func TestQueue(t *testing.T) {
 	hangs, _ := late.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	eventually(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
 	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
-		t.Errorf("who has waited too long: %d, %s", status, late.log.String())
+		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
 	hangs.Close()
 }
@@ -244,7 +244,7 @@ func TestReaderHoldsUpWriter(t *testing.T) {
 	c.Close()
 }
 
-// TestHealth: who fails gets no requests for a while, then again; who fails its checks none until it does not.
+// TestHealth: a backend that fails gets no requests for a while, then again; one that fails its checks none until it passes.
 func TestHealth(t *testing.T) {
 	var bad atomic.Bool
 	var asked [2]atomic.Int32
@@ -412,7 +412,7 @@ func expect(t *testing.T, in io.Reader, want string) {
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]Config{
 		"say which backends":        {},
-		"without TLS":               {Backends: []string{"https://a:1"}},
+		"https://host:port":         {Backends: []string{"https://a"}},
 		"want http://host:port":     {Backends: []string{"a"}},
 		"a path is not part of it":  {Backends: []string{"http://a:1/x"}},
 		"is there twice":            {Backends: []string{"http://a:1", "http://a:1"}},

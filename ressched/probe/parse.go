@@ -23,6 +23,15 @@ func parseCount(text []byte) (float64, error) {
 	return float64(v), nil
 }
 
+// parseMapped returns the first of the numbers in /proc/PID/statm, in pages (proc_pid_statm(5)).
+func parseMapped(text []byte) (float64, error) {
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("%s is no line of sizes", excerpt(text))
+	}
+	return parseCount(fields[0])
+}
+
 // noLimit is what limits of cgroup v1 begin at that are none: the largest number of
 // whole pages.
 const noLimit = 1 << 62

@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The names of the Readings.
@@ -27,6 +29,9 @@ const (
 	Memory = "memory"
 	// Files is the number of open file descriptors.
 	Files = "files"
+	// AddressSpace is what the process has mapped, in bytes, if there is a limit (RLIMIT_AS, ulimit -v):
+	// at the limit every allocation fails, and a Go program ends.
+	AddressSpace = "address space"
 	// GC is the garbage collector's share of the processors, 0 to 1.
 	GC = "gc"
 	// Pressure is the share of time in which some thread of the container, or of the
@@ -62,10 +67,11 @@ type Config struct {
 	Root string
 	// Report is told of each source that is left out, once. nil: nobody is.
 	Report func(source string, err error)
-	// Runtime reads the metrics of the Go runtime, Files the limit on descriptors. nil:
-	// those of this process.
-	Runtime func() Runtime
-	Files   func() (limit uint64, err error)
+	// Runtime reads the metrics of the Go runtime, Files the limit on descriptors, AddressSpace that
+	// on mapped bytes, math.MaxUint64 being none. nil: those of this process.
+	Runtime      func() Runtime
+	Files        func() (limit uint64, err error)
+	AddressSpace func() (limit uint64, err error)
 }
 
 // A Probe reads the resources of this process. It may be used by one goroutine at a time.
@@ -79,6 +85,7 @@ type Probe struct {
 	memory  memoryReader
 	stall   rate
 	faults  rate
+	mapped  float64 // the limit of AddressSpace, in bytes
 	sources map[string]*source
 }
 
@@ -94,13 +101,22 @@ func New(cfg Config) *Probe {
 		cfg.Runtime = newRuntimeReader().read
 	}
 	if cfg.Files == nil {
-		cfg.Files = fileLimit
+		cfg.Files = func() (uint64, error) { return softLimit(unix.RLIMIT_NOFILE) }
+	}
+	if cfg.AddressSpace == nil {
+		cfg.AddressSpace = func() (uint64, error) { return softLimit(unix.RLIMIT_AS) }
 	}
 	p := &Probe{cfg: cfg, sources: map[string]*source{}}
 	p.memory.find(p)
 	p.files.find(p)
 	p.open(Pressure, append(p.memory.pressure, "proc/pressure/memory")...)
 	p.open(Faults, "proc/self/stat")
+	if limit, err := cfg.AddressSpace(); err != nil {
+		cfg.Report(AddressSpace, err)
+	} else if limit < noLimit {
+		p.mapped = float64(limit)
+		p.open(AddressSpace, "proc/self/statm")
+	}
 	return p
 }
 
@@ -121,6 +137,9 @@ func (p *Probe) Read(now time.Duration) []Reading {
 	p.heap.read(p, now, r, most)
 	p.gc.read(p, r)
 	p.files.read(p)
+	if pages, ok := p.number(AddressSpace, parseMapped); ok {
+		p.add(Reading{Name: AddressSpace, Value: pages * float64(os.Getpagesize()), Limit: p.mapped})
+	}
 	if stalled, ok := p.number(Pressure, parsePressure); ok {
 		if share, ok := p.stall.per(now, stalled/1e6); ok {
 			p.add(Reading{Name: Pressure, Value: share, Limit: MuchPressure, Sign: true})

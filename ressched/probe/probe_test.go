@@ -233,6 +233,29 @@ func TestRates(t *testing.T) {
 	}
 }
 
+func TestAddressSpace(t *testing.T) {
+	root := machine.with(tree{"proc/self/statm": "1000 200 30 4 0 100 0\n"}).write(t)
+	limited := func(limit uint64, err error) func(*Config) {
+		return func(c *Config) { c.AddressSpace = func() (uint64, error) { return limit, err } }
+	}
+	p, _ := newProbe(t, root, limited(gib, nil))
+	if got, found := find(p.Read(0), AddressSpace); !found || got.Value != float64(1000*os.Getpagesize()) || got.Limit != gib || got.Sign {
+		t.Errorf("%+v, %v; want 1000 pages of 1 GiB", got, found)
+	}
+	put(t, root, "proc/self/statm", "garbage\n")
+	for range 2 {
+		if got, found := find(p.Read(0), AddressSpace); found {
+			t.Errorf("%+v of garbage, want none", got)
+		}
+	}
+	for _, change := range []func(*Config){limited(math.MaxUint64, nil), limited(0, errors.New("broken"))} {
+		p, _ := newProbe(t, root, change)
+		if got, found := find(p.Read(0), AddressSpace); found {
+			t.Errorf("%+v without a limit, want none", got)
+		}
+	}
+}
+
 func TestFiles(t *testing.T) {
 	root := machine.write(t)
 	var limitErr error

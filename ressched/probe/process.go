@@ -181,9 +181,9 @@ func (f *filesReader) count() (int, error) {
 	return len(entries), err
 }
 
-func fileLimit() (uint64, error) {
+func softLimit(of int) (uint64, error) {
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+	if err := unix.Getrlimit(of, &limit); err != nil {
 		return 0, err
 	}
 	return limit.Cur, nil

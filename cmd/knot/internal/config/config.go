@@ -74,8 +74,16 @@ type Proxy struct {
 	KeepConns       int      `toml:"keep-conns"`
 	Tries           int      `toml:"tries"`
 	MaxFails        int      `toml:"max-fails"`
+	TLS             *TLS     `toml:"tls"`
 	Check           *Check   `toml:"check"`
 	FastCGI         *FastCGI `toml:"fastcgi"`
+}
+
+// A TLS is a table site.proxy.tls.
+type TLS struct {
+	CA         string `toml:"ca"`
+	ServerName string `toml:"server-name"`
+	Insecure   bool   `toml:"insecure"`
 }
 
 // A Check is a table site.proxy.check.

@@ -37,7 +37,7 @@ func Shop() *Program {
 		accept:   {Reason: "accept", Stack: []string{own + "netpoll.(*Listener).Accept", web + "(*Server).Run"}, Wait: 2 * time.Millisecond, Ready: 9 * time.Microsecond, Held: 2},
 		read:     {Reason: "read", Stack: conn(own+"netpoll.(*Conn).Read", "bufio.(*Reader).fill", "bufio.(*Reader).ReadSlice", web+"(*conn).readHead"), Wait: 160 * time.Millisecond, Ready: 55 * time.Microsecond, Held: 1400},
 		lock:     {Reason: "mutex", Stack: conn(own+"task.(*Mutex).Lock", web+"(*sessions).find", web+"(*conn).handle"), Wait: 60 * time.Millisecond, Ready: 48 * time.Microsecond, Held: 40},
-		render:   {Reason: "yield", Label: "render page", Stack: conn(own+"task.At", web+"(*page).render", web+"(*conn).handle"), Wait: 20 * time.Microsecond, Ready: 180 * time.Microsecond, Held: 3},
+		render:   {Reason: "yield", Label: "render page", Stack: conn(own+"ressched.YieldAt", web+"(*page).render", web+"(*conn).handle"), Wait: 20 * time.Microsecond, Ready: 180 * time.Microsecond, Held: 3},
 		query:    {Reason: "offload", Stack: conn(own+"task.Offload", web+"(*catalog).query", web+"(*page).render", web+"(*conn).handle"), Wait: 11 * time.Millisecond, Ready: 60 * time.Microsecond, Held: 4},
 		throttle: {Reason: "sleep", Stack: conn(own+"task.Sleep", web+"(*limiter).wait", web+"(*conn).handle"), Wait: 50 * time.Millisecond, Ready: 75 * time.Microsecond},
 		write:    {Reason: "write", Stack: conn(own+"netpoll.(*Conn).Writev", web+"(*conn).reply", web+"(*conn).handle"), Wait: 2600 * time.Microsecond, Ready: 52 * time.Microsecond, Held: 1},

@@ -1,0 +1,83 @@
+package engine
+
+// What an observer would note of most waits is the same each time: one more along the edge that was taken
+// from there before. A loop notes that by itself, in a few instructions, in structures that it shares with the
+// observer; the observer is called for what is new, for what it measures, and when it asks for it. An observer
+// that wants to be told of everything leaves Tally.Left at 0 and never calls SetSeat, or sets Seat.Attend.
+//
+// They are written by the loop, and may be read by others word by word (coro.CopyWords).
+
+// A Tally is what a loop and its observer have in common. Loop-private.
+type Tally struct {
+	Left  int    // waits of which the observer need not be told, until it is to measure one
+	Moves uint64 // Loop.Moves when the observer last looked at the accounts; if they differ it is told
+	Turn  uint64 // cycles when the loop's turn began
+	Now   uint64 // cycles at the boundary where the running task begins; 0: not known
+	Last  *Hop   // the edge of the step that ended last
+}
+
+// A Seat is what is known of a task between its start and its end; the observer gives it with SetSeat.
+//
+//	free ─▶ running ◀──────────────────── ready
+//	           │  ╰───────── yield ─────────▲
+//	           ╰──────▶ waiting ────────────╯
+type Seat struct {
+	State  uint64 // SeatFree, ...
+	ID     uint64 // of At
+	Since  uint64 // cycles: when it began to wait, to be ready, or to run
+	At     *Spot  // where it waits or last waited
+	Attend bool   // the observer is to be told of all that it does
+}
+
+// States of a Seat.
+const (
+	SeatFree = iota
+	SeatRunning
+	SeatWaiting
+	SeatReady
+)
+
+// A Hop is an edge of the graph as one loop knows it.
+type Hop struct {
+	Count uint64
+	Print uint64 // the fingerprint with which To was last reached; 0: the observer is to be told each time
+	To    *Spot
+}
+
+// A Spot is a node of the graph as one loop knows it.
+type Spot struct {
+	Departures, Arrivals, Peak uint64
+	Out                        *Hop // the edge that was last taken from here, or nil
+	ID                         NodeID
+}
+
+// Tally is what l and its observer have in common. For observers.
+func (l *Loop) Tally() *Tally { return &l.tally }
+
+// arrive notes that the task of s waits at the end of h.
+func (y *Tally) arrive(s *Seat, h *Hop) NodeID {
+	to := h.To
+	y.Left--
+	y.Now = 0
+	y.Last, s.At = h, to
+	h.Count++
+	to.Arrivals++
+	if here := to.Arrivals - to.Departures; here > to.Peak {
+		to.Peak = here
+	}
+	s.State, s.ID, s.Since = SeatWaiting, uint64(to.ID), y.Turn
+	return to.ID
+}
+
+// resumed notes that t runs again.
+func (t *Task) resumed() {
+	if s := t.worker.seat; s != nil && !s.Attend {
+		s.At.Departures++
+		s.State = SeatRunning
+		return
+	}
+	t.tellResumed()
+}
+
+//go:noinline
+func (t *Task) tellResumed() { t.loop.observer.Resumed(t) }

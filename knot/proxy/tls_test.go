@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Backends over TLS: certificates are verified unless the settings say otherwise, connections are used again, checks and tunnels
+// go over TLS too.
+func TestBackendTLS(t *testing.T) {
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			c, rw, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			io.Copy(c, rw)
+			return
+		}
+		io.Copy(w, r.Body)
+		io.WriteString(w, r.Proto+" over TLS: "+map[bool]string{true: "yes", false: "no"}[r.TLS != nil])
+	}))
+	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
+	backend.EnableHTTP2 = true // which is not to be taken
+	backend.StartTLS()
+	t.Cleanup(backend.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(backend.Certificate())
+	get := "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	for _, c := range []struct {
+		name   string
+		tls    *tls.Config
+		status string
+		says   string
+	}{
+		{"its authority", &tls.Config{RootCAs: roots}, "200", ""},
+		{"another name that it has", &tls.Config{RootCAs: roots, ServerName: "example.com"}, "200", ""},
+		{"no verification", &tls.Config{InsecureSkipVerify: true}, "200", ""},
+		{"the system's authorities", nil, "502", "unknown authority"},
+		{"another name", &tls.Config{RootCAs: roots, ServerName: "other.test"}, "502", "not other.test"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := serve(t, Config{Backends: []string{backend.URL}, TLS: c.tls}, 1)
+			for range 3 {
+				got := f.raw(get)
+				if !strings.HasPrefix(got, "HTTP/1.1 "+c.status) || c.status == "200" && !strings.Contains(got, "HTTP/1.1 over TLS: yes") {
+					t.Errorf("%q", got)
+				}
+			}
+			if !strings.Contains(f.log.String(), c.says) {
+				t.Errorf("no %q in the log: %s", c.says, f.log.String())
+			}
+			if dials := f.p.Stats()[0].Dials; c.status == "200" && dials != 1 {
+				t.Errorf("%d connections for 3 requests", dials)
+			}
+		})
+	}
+	f := serve(t, Config{Backends: []string{backend.URL}, TLS: &tls.Config{RootCAs: roots}, Check: &Check{Rise: 1}}, 1)
+	if err := f.p.backends[0].check(t.Context()); err != nil {
+		t.Error("check:", err)
+	}
+	const long = 300_000
+	body := strings.Repeat("x", long)
+	if got := f.raw("POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" + body); strings.Count(got, "x") < long {
+		t.Errorf("%d bytes back", len(got))
+	}
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	in := bufio.NewReader(c)
+	io.WriteString(c, "GET /x HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	for line := ""; line != "\r\n"; {
+		if line, err = in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		io.WriteString(c, "there and back\n")
+		if line, err := in.ReadString('\n'); line != "there and back\n" {
+			t.Fatal(line, err)
+		}
+	}
+	c.(*net.TCPConn).CloseWrite()
+	if rest, err := io.ReadAll(in); len(rest) > 0 || err != nil {
+		t.Errorf("%q %v at the end of the tunnel", rest, err)
+	}
+}
