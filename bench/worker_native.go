@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -180,10 +181,12 @@ func lockedReads(tasks int, all interface {
 			failed = err
 			return
 		}
-		if n, err := c.Read(answer); err != nil {
-			failed = err
-		} else if !bytes.HasSuffix(answer[:n], []byte("Hello, World!")) {
-			failed = errors.New("an answer came in pieces")
+		for n := 0; !bytes.HasSuffix(answer[:n], []byte("Hello, World!")); { // it may come in pieces
+			k, err := c.Read(answer[n:])
+			if n += k; err != nil || k == 0 {
+				failed = fmt.Errorf("answered %q: %w", answer[:n], cmp.Or(err, io.ErrShortBuffer))
+				return
+			}
 		}
 	}
 	began := time.Now()

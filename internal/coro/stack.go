@@ -125,6 +125,7 @@ func findLayout() gLayout {
 	inCall := start(func() { var b [1]byte; syscall.Read(fds[0], b[:]) })
 	computes := start(func() {
 		for !computed.Load() {
+			runtime.Gosched() // it can run all the time, but does not keep others from it
 		}
 	})
 	defer func() {
