@@ -4,6 +4,7 @@ package bgraph_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,4 +100,76 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			testenv.Must(t, err)
 		})
 	}
+}
+
+// A task whose stack has little left when it comes in is not measured, lest the stack grows. What it holds is not
+// known then, although the steps after that one are measured.
+func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
+	e, err := engine.NewEntrance("meter")
+	testenv.Must(t, err)
+	var cycles atomic.Uint64
+	cycles.Store(uint64(time.Hour))
+	coro.SimulateCycles(&cycles)
+	defer coro.SimulateCycles(nil)
+	const tasks, size = 20, 128 << 10
+	unknown := 0
+	for depth := range 24 { // one of them leaves little
+		g := bgraph.New(bgraph.Config{})
+		rt := start(t, 1, g, func(cfg *engine.Config) {
+			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
+		})
+		err := rt.Run(context.Background(), func(context.Context) error {
+			inside := func(n int, hold *engine.Chan[bool]) {
+				for range n {
+					engine.Go(func() {
+						deep(depth, func() {
+							cycles.Add(uint64(coro.CyclesPerSecond() / 100))
+							if e.Enter() != nil {
+								return
+							}
+							b := make([]byte, size)
+							engine.Yield()
+							hold.Recv()
+							runtime.KeepAlive(b)
+							e.Leave()
+						})
+					})
+				}
+				for range 4 {
+					engine.Yield()
+				}
+			}
+			closed := engine.NewChan[bool](0)
+			closed.Close()
+			for range 80 { // the place becomes well known
+				inside(1, closed)
+			}
+			hold := engine.NewChan[bool](0)
+			inside(tasks, hold)
+			seen, bytes := g.Held()
+			if bytes < float64(seen)*size {
+				t.Errorf("depth %d: %d are known to hold %v bytes, want 128 KiB each", depth, seen, bytes)
+			}
+			unknown += tasks - seen
+			hold.Close()
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	t.Log(unknown, "had too little stack left to be measured")
+}
+
+// deep calls fn with n times some 100 bytes on the stack.
+//
+//go:noinline
+func deep(n int, fn func()) {
+	var pad [64]byte
+	if n == 0 {
+		fn()
+	} else {
+		deep(n-1, fn)
+	}
+	runtime.KeepAlive(&pad)
 }

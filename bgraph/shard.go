@@ -330,6 +330,9 @@ func (s *shard) beginHeap(o *note) {
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
 	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.At.Departures > learning {
+		if o.holds == 0 {
+			o.metered = 0 // what it takes in this step would be missing
+		}
 		return
 	}
 	o.heap = s.allocated()
