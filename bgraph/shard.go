@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -36,7 +37,9 @@ type shard struct {
 	meter meter
 
 	balance [engine.MaxResources]int64
-	pcs     [maxPath + 16]uintptr
+	// tasksLimited says that there was a limit on tasks when the last step was settled.
+	tasksLimited bool
+	pcs          [maxPath + 16]uintptr
 }
 
 // A note is what a shard knows about one task. The loop writes it; others read the
@@ -361,15 +364,24 @@ func (s *shard) allocated() uint64 {
 	return s.heap[0].Value.Uint64()
 }
 
+// tasksAt is where engine.Tasks is in a loop's accounts.
+var tasksAt = slices.Index(engine.Resources(), engine.Tasks)
+
 // settle records what the step along e has changed about resources.
 func (s *shard) settle(e *edge) {
 	s.tally.Moves = s.loop.Moves()
+	tasksLimited := engine.Tasks.Limit() != 0
+	learnt := tasksLimited && s.tasksLimited // not what was spawned before there was a limit
+	s.tasksLimited = tasksLimited
 	for i := range s.balance {
 		d := s.loop.Balance(i) - s.balance[i]
 		if d == 0 {
 			continue
 		}
 		s.balance[i] += d
+		if i == tasksAt && !learnt {
+			continue
+		}
 		p := &e.changes[i/8]
 		block := p.Load()
 		if block == nil {

@@ -29,7 +29,7 @@ var (
 	// Descriptors are the open sockets, files and pipes of package netpoll.
 	Descriptors = mustResource("descriptors", "")
 	// Tasks are those that were spawned and have not finished. They are taken by the spawner, given by
-	// the task at its end.
+	// the task at its end; which step does so is learnt if there is a limit.
 	Tasks = mustResource("tasks", "")
 	// StackSpace is what tasks hold of linked stack chunks.
 	StackSpace = mustResource("stack chunks", "bytes")
@@ -71,7 +71,9 @@ var resources struct {
 // Indexes of those that are counted without a call.
 var tasksIndex, chunksIndex = uint(Tasks.index), uint(StackSpace.index)
 
-// countTask counts a task that has been spawned on l (1), or finishes there (-1).
+// countTask counts a task that has been spawned on l (1), or finishes there (-1). Without a limit
+// on tasks that is no move: what steps do with them is not learnt then, as each start would cost half
+// as much again.
 func (l *Loop) countTask(by int) {
 	a := &l.accounts
 	if by > 0 {
@@ -79,7 +81,9 @@ func (l *Loop) countTask(by int) {
 	} else {
 		a.given[tasksIndex%MaxResources]++
 	}
-	a.moves++
+	if Tasks.limit.Load() != 0 {
+		a.moves++
+	}
 }
 
 // NewResource declares a resource.

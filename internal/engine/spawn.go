@@ -118,7 +118,11 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 	}
 	step := uint64(len(rt.loops)) + 1
 	t.id = rt.spawned.Add(1)*step - 1
-	Tasks.Acquire(1)
+	if from != nil {
+		from.countTask(1)
+	} else {
+		Tasks.Acquire(1)
+	}
 	m := message{kind: msgStart, t: t}
 	if on != nil {
 		m.kind = msgStartHere
