@@ -280,9 +280,9 @@ func needTwoCores(t *testing.T) {
 func TestWorkersMeasureEveryMetric(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
-	for _, c := range r.goContenders() {
+	for _, c := range r.goContenders(bareSystem) {
 		metrics := goroutineMetrics
-		if c.system == "capriccio" {
+		if c.system != "goroutine" {
 			metrics = taskMetrics(oneLoop)
 		}
 		for metric := range metrics {

@@ -105,7 +105,7 @@ type run struct {
 }
 
 // ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio-fifo", holdingSystem, "knot", "knot-holding", "knot-traced", "knot-no-cache", "knot-net-http",
+var ours = slices.Concat(graphSteps, []string{"capriccio", "capriccio-fifo", holdingSystem, "knot", knotBare, "knot-holding", "knot-traced", "knot-no-cache", "knot-net-http",
 	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {

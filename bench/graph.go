@@ -17,7 +17,7 @@ import (
 )
 
 // graphSteps are the runtimes of the experiment, each with more to do than the one before.
-var graphSteps = []string{"capriccio", "capriccio-observed", "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
+var graphSteps = []string{bareSystem, "capriccio-observed", "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
 
 // runGraphOverhead is Table 2 of the Capriccio paper: what learning the blocking graph
 // costs, part by part, and what of that a web server feels.
@@ -45,9 +45,9 @@ func runGraphOverhead(r *run) error {
 	if err := r.addEdgeCycles(clockGHz()); err != nil {
 		return err
 	}
-	r.note("capriccio: no graph; -observed: the call path's fingerprint, handed to an observer that does nothing; " +
+	r.note("capriccio-bare: no graph, as all here first in, first out; -observed: the call path's fingerprint, handed to an observer that does nothing; " +
 		"-counted: nodes and edges found and counted; -sampled: times and histograms for 1 wait in 20; -traced: for every one, heap for 1 in 320")
-	r.note("knot: no graph; knot-traced: as a program gets it, 1 wait in 20 timed. step is the mean CPU time between two waits; kernel's share included")
+	r.note("knot-bare: no graph; knot-traced: with the graph that a program gets, 1 wait in 20 timed. step is the mean CPU time between two waits; kernel's share included")
 	r.note("cache-cpu-per-transaction: examples/memcache over a unix socket, x connections; without graph and as a program gets it; both first in, first out")
 	r.note("edge-cycles: what the graph adds to a step between two waits, in cycles of the clock, by what is on: the yield of 2 tasks less that without a graph; knot-traced: a step of Knot itself, the kernel's share included")
 	r.note("dump: Snapshot and Encode of a graph with x nodes; stall: the longest that the one loop was kept waiting meanwhile, by whatever")
@@ -78,7 +78,7 @@ func (r *run) graphServers() error {
 	for _, way := range []struct {
 		system string
 		args   []string
-	}{{"knot", nil}, {"knot-traced", []string{"-graph"}}} {
+	}{{knotBare, []string{"-bare"}}, {"knot-traced", []string{"-graph"}}} {
 		launchers = append(launchers, launcher{way.system, func(ctx context.Context) (*server, error) {
 			return startServer(ctx, way.system, r.self, slices.Concat([]string{workerCommand, "knot"}, way.args)...)
 		}})
@@ -138,7 +138,7 @@ func (r *run) addEdgeCycles(gigahertz float64) error {
 		return nil
 	}
 	rows := report.Report{Rows: r.samples.Rows()}
-	none, ok := rows.Find("capriccio", "yield", 2)
+	none, ok := rows.Find(bareSystem, "yield", 2)
 	for _, system := range graphSteps[1:] {
 		if row, there := rows.Find(system, "yield", 2); ok && there {
 			if err := r.add(system, []sample{{"edge-cycles", "cycles", 1, (row.Value - none.Value) * gigahertz}}); err != nil {

@@ -20,7 +20,9 @@ const (
 // runHello loads each server with small requests: plain and pipelined on 64
 // connections, then plain on 1, 8 and 64.
 func runHello(r *run) error {
-	servers, err := r.startAll(append(r.launchers(), r.knotOn("uring"), r.knotOn("epoll")))
+	servers, err := r.startAll(append(r.launchers(), r.knotOn("uring"), r.knotOn("epoll"), launcher{knotBare, func(ctx context.Context) (*server, error) {
+		return startServer(ctx, knotBare, r.self, workerCommand, "knot", "-bare")
+	}}))
 	if err != nil {
 		return err
 	}
@@ -41,6 +43,7 @@ func runHello(r *run) error {
 	}
 	r.countSystemCalls(servers)
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
+	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
 	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections",
 		serverCore, clientCore, helloConns, connsSuffix)

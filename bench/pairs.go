@@ -11,7 +11,7 @@ import (
 // bounded buffer.
 func runPairs(r *run) error {
 	points := r.pairPoints()
-	contenders := append(r.goContenders(), r.baselines("pthread", "state-threads")...)
+	contenders := append(r.goContenders(bareSystem), r.baselines("pthread", "state-threads")...)
 	pthreadPairs, stateThreadsPairs := 4096.0, 1000.0
 	if r.quick {
 		pthreadPairs, stateThreadsPairs = 1000, 256

@@ -12,7 +12,7 @@ func runPipes(r *run) error {
 	for _, pipes := range []float64{4, 16, 64, 256, 1024, 4096, 8192, 16_384} {
 		points = append(points, point{metric: "tokens", x: pipes})
 	}
-	contenders := append(r.goContenders(), r.baselines("epoll-c")...)
+	contenders := append(r.goContenders(bareSystem), r.baselines("epoll-c")...)
 	contenders = append(contenders, onServerCore("epoll-go", r.self, workerCommand, "epoll-go"))
 	if err := r.measure(points, contenders, time.Second); err != nil {
 		return err

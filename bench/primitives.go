@@ -18,7 +18,7 @@ func runPrimitives(r *run) error {
 			points = append(points, point{metric: metric, x: ready})
 		}
 	}
-	contenders := append(append(r.goContenders(), onServerCore(holdingSystem, r.self, workerCommand, holdingSystem)), r.baselines("pthread", "state-threads")...)
+	contenders := append(append(r.goContenders(bareSystem), onServerCore(holdingSystem, r.self, workerCommand, holdingSystem)), r.baselines("pthread", "state-threads")...)
 	for i := range contenders {
 		if system := contenders[i].system; system == "pthread" || system == "state-threads" {
 			contenders[i].lacks = func(p point) string {

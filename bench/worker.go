@@ -21,6 +21,7 @@ const workerCommand = "worker"
 var workers = map[string]func(args []string, out io.Writer) error{
 	"goroutine":       measuring(goroutineMetrics),
 	"capriccio":       measuring(taskMetrics(oneLoop)),
+	bareSystem:        measuring(taskMetrics(bareLoop)),
 	holdingSystem:     measuring(taskMetrics(loopThatHolds)),
 	"epoll-go":        measuring(epollMetrics),
 	"gotrace":         readTraceWorker,
@@ -192,10 +193,13 @@ func (r *run) baselines(names ...string) []contender {
 	return built
 }
 
-// goContenders are our tasks and the goroutines, each a worker of this program.
-func (r *run) goContenders() []contender {
-	return []contender{
-		onServerCore("capriccio", r.self, workerCommand, "capriccio"),
-		onServerCore("goroutine", r.self, workerCommand, "goroutine"),
+// goContenders are our tasks, goroutines and others, each a worker of this program.
+func (r *run) goContenders(others ...string) (all []contender) {
+	for _, system := range append([]string{"capriccio", "goroutine"}, others...) {
+		all = append(all, onServerCore(system, r.self, workerCommand, system))
+		if system == bareSystem {
+			r.note("%s: %s without a blocking graph, first in, first out", bareSystem, all[0].system)
+		}
 	}
+	return all
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -34,12 +33,20 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 	}
 }
 
-// oneLoop is the runtime as a program gets it, but for the number of loops, for graph and
-// scheduler, whose cost is the matter of experiments of their own, unless the environment
-// asks for them, and for reports: making a million tasks holds a loop for longer than its
-// watchdog likes.
+// oneLoop is the runtime as a program gets it, but for the number of loops and for reports: making
+// a million tasks holds a loop for longer than its watchdog likes.
 func oneLoop() (*task.Runtime, error) {
 	return oneLoopWith()
+}
+
+// bareSystem is capriccio without a blocking graph, first in, first out: knotBare is Knot so.
+const (
+	bareSystem = "capriccio-bare"
+	knotBare   = "knot-bare"
+)
+
+func bareLoop() (*task.Runtime, error) {
+	return oneLoopWith(capriccio.WithoutGraph(), capriccio.WithScheduler("fifo"))
 }
 
 // holdingSystem is capriccio without detaching.
@@ -50,9 +57,6 @@ func loopThatHolds() (*task.Runtime, error) { return oneLoopWith(capriccio.WithD
 
 func oneLoopWith(options ...capriccio.Option) (*task.Runtime, error) {
 	options = append(options, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
-	if os.Getenv(capriccio.EnvGraph) == "" && os.Getenv(capriccio.EnvSched) == "" {
-		options = append(options, capriccio.WithoutGraph(), capriccio.WithScheduler("fifo"))
-	}
 	return capriccio.New(options...)
 }
 

@@ -24,6 +24,7 @@ import (
 func runKnot(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
+	bare := flags.Bool("bare", false, "no blocking graph, first in, first out")
 	patient := flags.Bool("patient", false, "let requests wait that would be refused; graph and scheduler as the environment says")
 	adapted := flags.Bool("http", false, "answer with the handler of net/http that the peer net-http has, in tasks")
 	backend := flags.String("proxy", "", "pass all requests on to this `address`")
@@ -32,6 +33,9 @@ func runKnot(args []string, out io.Writer) error {
 		return err
 	}
 	start := oneLoop
+	if *bare {
+		start = bareLoop
+	}
 	if *patient {
 		start = func() (*task.Runtime, error) {
 			return capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
