@@ -28,7 +28,6 @@ type simLoop struct {
 	nextLook  time.Duration // at the resources
 	nextLearn time.Duration
 	sleeping  simSleepers
-	deferred  []Node // whose task was not let in: ready again at the next tick
 	used      []float64
 	over      []time.Duration // since when used exceeds the limit; -1: it does not
 	completed int
@@ -53,6 +52,7 @@ type simNode struct {
 	queue    []*simTask
 	edges    []simEdge
 	entrance bool
+	line     int           // tasks of queue that were not let in: the policy does not know of them
 	lastRun  time.Duration // or since when there are ready tasks
 }
 
@@ -168,10 +168,9 @@ func (s *simLoop) run(d time.Duration) {
 		}
 		if s.now >= s.nextTick {
 			s.policy.Tick(s.now)
-			for _, n := range s.deferred {
-				s.policy.Ready(n)
+			for n := range s.nodes {
+				s.nextInLine(Node(n))
 			}
-			s.deferred = s.deferred[:0]
 			s.nextTick = s.now + 200*time.Microsecond
 		}
 		n, ok := s.policy.Next()
@@ -241,16 +240,25 @@ func momentsOf(n, sum, square float64) Moments {
 	return Moments{Mean: mean, Variance: max(square/n-mean*mean, 0)}
 }
 
+// nextInLine has the policy choose one more of those that were not let in.
+func (s *simLoop) nextInLine(n Node) {
+	if nd := &s.nodes[n]; nd.line > 0 {
+		nd.line--
+		s.policy.Ready(n)
+	}
+}
+
 // step runs the oldest task of n.
 func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
 		if s.admission.Next(s.now, n, Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
-			s.deferred = append(s.deferred, n)
+			nd.line++
 			return
 		}
 		t.inside = true
+		s.nextInLine(n)
 	}
 	s.longestWait = max(s.longestWait, s.now-nd.lastRun)
 	nd.lastRun = s.now

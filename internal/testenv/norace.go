@@ -1,0 +1,6 @@
+//go:build !race
+
+package testenv
+
+// Race says that the race detector watches.
+const Race = false
