@@ -318,7 +318,7 @@ func (s *site) killedBy(signal syscall.Signal, err error) bool {
 
 // runClient runs a client of ours on the client core, and acts on the server meanwhile.
 func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, span time.Duration, acts []act) (*admissionResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, span+afterAll, fmt.Errorf("no end after %v", span+afterAll))
+	ctx, cancel := within(ctx, span+afterAll)
 	defer cancel()
 	text, err := json.Marshal(spec)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -76,7 +75,7 @@ func runAdmissionMemory(r *run) error {
 func (r *run) memoryContender(system, scheduler string, flags []string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		limit := memoryWarmUp + d + memoryGrace
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		command := proc.Command{
 			Path: r.self, Core: serverCore,

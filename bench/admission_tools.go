@@ -47,7 +47,7 @@ func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*admissionRe
 		return nil, err
 	}
 	limit := l.span + afterAll
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{Path: path, Args: l.args(s.addr), Core: clientCore})
 	if err != nil {

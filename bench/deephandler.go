@@ -71,7 +71,7 @@ func runDeepHandler(r *run) error {
 // deepSample starts a server afresh, has a client open connections, and compares its memory.
 func (r *run) deepSample(ctx context.Context, system string, p point, settle time.Duration) ([]sample, error) {
 	limit := settle + sampleTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	withTLS := strings.HasSuffix(p.metric, realSuffix)
 	env, deep := []string{"GOMAXPROCS=1"}, strconv.FormatBool(withTLS)

@@ -156,7 +156,7 @@ func diskResults(samples []sample, p point) []sample {
 // MILLISECONDS MISSES SMALL LARGE.
 func (r *run) diskContender(system string, files diskFiles, env []string, path string, args ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		ctx, cancel := within(ctx, d+sampleTimeout)
 		defer cancel()
 		job := diskJobAt(p)
 		if err := prepareFiles(job, files); err != nil {
@@ -219,7 +219,7 @@ func (r *run) fioContender(path string, files diskFiles) contender {
 			return ""
 		},
 		sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+			ctx, cancel := within(ctx, d+sampleTimeout)
 			defer cancel()
 			job := diskJobAt(p)
 			if err := prepareFiles(job, files); err != nil {

@@ -61,7 +61,7 @@ func runGraphOverhead(r *run) error {
 // onBothCores is onServerCore for a worker that needs a second core.
 func onBothCores(system, self string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		ctx, cancel := within(ctx, d+sampleTimeout)
 		defer cancel()
 		lines, err := proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore, Args: []string{
 			workerCommand, system, p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(d.Milliseconds(), 10)}})

@@ -133,7 +133,7 @@ func helloSamples(samples []sample, p point, conns int) []sample {
 
 func (r *run) load(ctx context.Context, s *server, conns, depth int, warm, measured time.Duration) ([]sample, error) {
 	limit := warm + measured + sampleTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{
 		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},

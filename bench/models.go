@@ -128,7 +128,7 @@ func (r *run) sampleModel(ctx context.Context, path, protocol string, p point, d
 		return nil, err
 	}
 	defer s.child.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+	ctx, cancel := within(ctx, d+sampleTimeout)
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
 		Args: append([]string{workerCommand, "models-load", "-socket", path, "-protocol", protocol},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -68,7 +67,7 @@ func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		warm := d / 4
 		limit := d + sampleTimeout
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		lines, err := proc.Output(ctx, proc.Command{
 			Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
@@ -98,7 +97,7 @@ func (r *run) lockedReads() error {
 
 func (r *run) lockedReader(system, addr string, env ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("no end after %v", sampleTimeout))
+		ctx, cancel := within(ctx, sampleTimeout)
 		defer cancel()
 		lines, err := proc.Output(ctx, proc.Command{
 			Path: r.self, Core: serverCore, Env: append(env, "GOMAXPROCS=1"),

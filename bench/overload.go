@@ -164,7 +164,7 @@ func startLimited(ctx context.Context, path, scratch, behind string) (*server, e
 // and returns the lines that it printed.
 func (r *run) overloadClient(ctx context.Context, s *overloaded, span time.Duration, kind string, flags ...string) ([]string, error) {
 	limit := span + sampleTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	return proc.Output(ctx, r.clientCommand(s, kind, flags...))
 }
@@ -219,7 +219,7 @@ func flagPairs(pairs ...any) []string {
 
 // calibrateBurn returns how many steps of work take 1 ms on the server core.
 func (r *run) calibrateBurn() (int, error) {
-	ctx, cancel := context.WithTimeoutCause(r.ctx, sampleTimeout, fmt.Errorf("no end after %v", sampleTimeout))
+	ctx, cancel := within(r.ctx, sampleTimeout)
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{
 		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "overload", "calibrate"},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -158,7 +157,7 @@ func (r *run) memoryLoad(ctx context.Context, s *overloaded, system string, p po
 	}
 	defer client.Close()
 	limit := warm + span + sampleTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	samples, err := closedSamples(ctx, s, client, watch)
 	killed := watch.killed.Load() || err != nil && s.killed()

@@ -119,7 +119,7 @@ func (r *run) pubsubSamples(ctx context.Context, d time.Duration, args ...string
 }
 
 func (r *run) pubsubWorker(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+	ctx, cancel := within(ctx, d+sampleTimeout)
 	defer cancel()
 	return proc.Output(ctx, proc.Command{
 		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand, "pubsub"}, args...),

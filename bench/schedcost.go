@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +64,7 @@ func runSchedCost(r *run) error {
 // withPolicy makes a contender that measures on a loop, or simulated loop, with a policy.
 func withPolicy(system, policy, self string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		ctx, cancel := within(ctx, d+sampleTimeout)
 		defer cancel()
 		lines, err := proc.Output(ctx, proc.Command{
 			Path: self, Core: serverCore, Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + policy},

@@ -60,7 +60,7 @@ func (r *run) bigContender(system string) contender {
 
 // bigSample runs the program in a process of its own and keeps an eye on it.
 func (r *run) bigSample(ctx context.Context, system string, tasks int) (samples []sample, killed bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, bigTimeout, fmt.Errorf("no end after %v", bigTimeout))
+	ctx, cancel := within(ctx, bigTimeout)
 	defer cancel()
 	child, err := proc.Start(proc.Command{
 		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"},

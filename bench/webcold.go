@@ -126,7 +126,7 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	}
 	warm := d / 3
 	limit := d + sampleTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	lines, err := proc.Output(ctx, proc.Command{
 		Path: c.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},

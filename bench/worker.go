@@ -136,7 +136,7 @@ func parseJob(args []string) (job, error) {
 // of this program or a C baseline. It runs on the server core alone.
 func onServerCore(system, path string, args ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d+sampleTimeout, fmt.Errorf("no end after %v", d+sampleTimeout))
+		ctx, cancel := within(ctx, d+sampleTimeout)
 		defer cancel()
 		lines, err := proc.Output(ctx, proc.Command{
 			Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"},
@@ -149,6 +149,11 @@ func onServerCore(system, path string, args ...string) contender {
 		}
 		return parseSamples(lines)
 	}}
+}
+
+// within is ctx with a limit, which is named if it is reached.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end after %v", limit))
 }
 
 // sampleTimeout is what a sample may take beside the measuring itself.

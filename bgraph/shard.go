@@ -37,7 +37,7 @@ type shard struct {
 	meter meter
 
 	balance [engine.MaxResources]int64
-	// tasksLimited says that there was a limit on tasks when the last step was settled.
+	// tasksLimited reports whether there was a limit on tasks when the last step was settled.
 	tasksLimited bool
 	pcs          [maxPath + 16]uintptr
 }

@@ -334,8 +334,8 @@ func (l *Loop) observeNative(d *detachment) {
 	l.native = nil
 }
 
-// manyAway reports whether so many tasks wait natively that newcomers are to wait outside. What is left of the
-// limit is for those that are inside.
+// manyAway reports whether newcomers are to wait outside: three quarters of the tasks that may wait natively
+// do. What is left of the limit is for those that are inside.
 func (l *Loop) manyAway() bool {
 	limit := int32(min(l.rt.cfg.DetachLimit, math.MaxInt32))
 	return l.detached.Load() >= limit-limit/4

@@ -27,9 +27,9 @@ type Poller interface {
 	Close() error
 }
 
-// An Observer is told of every wait, but for those that the loop notes itself (see Tally), and names the node where it happens. Its
-// methods are called on the loop of the task, between two steps of the task, and must
-// not park. One Observer belongs to one loop. See Task.SetSeat for where it keeps what it
+// An Observer is told of every wait, but for those that the loop notes itself (see Tally),
+// and names the node where it happens. Its methods are called on the loop of the task,
+// between two steps of the task, and must not park. One Observer belongs to one loop. See Task.SetSeat for where it keeps what it
 // knows about a task.
 type Observer interface {
 	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
