@@ -73,7 +73,7 @@ func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 	in := &counted{r: r, left: o.MaxBytes, limited: o.MaxBytes > 0}
 	m := newModel(o)
 	err := m.readAll(in)
-	if m.now == m.first { // nothing happened in what could be read
+	if m.events == m.syncs { // nothing happened in what could be read
 		if err == nil {
 			err = errors.New("it has no events")
 		}

@@ -15,6 +15,7 @@ import (
 type model struct {
 	o      Options
 	events uint64
+	syncs  uint64 // of events: those that only begin a generation
 	first  trace.Time
 	now    trace.Time
 	wall   time.Time // at wallAt; zero: not known
@@ -137,6 +138,7 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 	m.now = max(m.now, e.Time())
 	switch e.Kind() {
 	case trace.EventSync:
+		m.syncs++
 		m.newGeneration()
 		if c := e.Sync().ClockSnapshot; c != nil {
 			m.wall, m.wallAt = c.Wall, c.Trace
