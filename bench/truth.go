@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"runtime/trace"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ const truthRounds = 400
 // kernel interrupts, so that a run is made again where it has done so.
 func runTruth(r *run) error {
 	contenders := []contender{{system: "gotrace", sample: truthOf(func(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
+		if !slept { // to wake another one would take some µs of the step, for a thread
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		}
 		var b bytes.Buffer
 		if err := trace.Start(&b); err != nil {
 			return t, nil, err
