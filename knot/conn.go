@@ -69,13 +69,13 @@ type conn struct {
 	since atomic.Int64
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
-	lingerLeft             int32         // bytes still taken from a closing client
-	state                  atomic.Uint32 // atomic
-	served                 bool          // at least one request
-	lingering              bool
-	inside                 bool // has entered, see enter
-	refused                bool // was not let in
-	unshaken               bool // waits for its TLS handshake
+	lingerLeft      int32         // bytes still taken from a closing client
+	state           atomic.Uint32 // atomic
+	served          bool          // at least one request
+	lingering       bool
+	inside          bool // has entered, see enter
+	refused         bool // was not let in
+	unshaken        bool // waits for its TLS handshake
 }
 
 // start serves the connection until it closes, or until it rests where the

@@ -75,7 +75,7 @@ type Stats struct {
 	// Dropped ones, which got nothing as there were many more; and those that are
 	// open now, of MaxConns (0: no limit).
 	Accepted, TurnedAway, Evicted, Dropped uint64
-	Conns, MaxConns               int
+	Conns, MaxConns                        int
 	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
 	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
 	// as the server knows it: what the kernel still has to send has left.
