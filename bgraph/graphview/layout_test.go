@@ -445,3 +445,14 @@ func TestPartsStandInRows(t *testing.T) {
 	}
 	checkDrawing(t, d)
 }
+
+// Where no step that is drawn begins or ends, neither does the drawing.
+func TestEndsWithoutStepsAreNotDrawn(t *testing.T) {
+	s := &bgraph.Snapshot{
+		Nodes: []bgraph.Node{{Key: bgraph.KeyStart, Arrivals: 5}, {Key: bgraph.KeyEnd, Arrivals: 5}, {Key: 100, Reason: "read", Now: 1}},
+		Edges: []bgraph.Edge{{From: bgraph.KeyStart, To: 100, Count: 1}},
+	}
+	if d := Layout(s, DrawOptions{}); len(d.Nodes) != 2 || d.Nodes[0].Key != bgraph.KeyStart {
+		t.Errorf("%+v; want start and the node that it leads to", d.Nodes)
+	}
+}
