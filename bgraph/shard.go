@@ -293,7 +293,7 @@ func (s *shard) endWait(o *note) {
 	if o.State != engine.SeatFree {
 		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
 	}
-	o.Since = now
+	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
