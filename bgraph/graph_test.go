@@ -33,7 +33,7 @@ func start(t *testing.T, loops int, g *bgraph.Graph, change ...func(*engine.Conf
 	t.Helper()
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
-		Loops: loops, Clock: clock, HoldLimit: -1, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 5 * time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
 		NewObserver: g.Observe,
 	}
