@@ -20,7 +20,10 @@ import (
 //
 // Loop-private but for what says otherwise.
 type runQueue struct {
-	nodes    []nodeQueue // by node; one at least
+	policy   Policy       // chosen, or fifo while that does not mind
+	cohorts  CohortPolicy // policy, if it is one, else nil
+	single   bool         // policy is fifo, for which all tasks are at one node
+	nodes    []nodeQueue  // by node; one at least
 	ahead    aheadQueue
 	starts   startQueue
 	queued   int    // tasks in nodes and starts; see backlog
@@ -85,13 +88,69 @@ func (fifo) Granted(NodeID, int, int) {}
 // setPolicy makes the policy of l; with nil it is fifo.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
 	l.nodes = append(l.nodes, nodeQueue{})
-	l.policy = fifo{}
+	l.chosen = fifo{}
 	if make != nil {
-		l.policy = make(l)
+		l.chosen = make(l)
 	}
-	_, l.single = l.policy.(fifo)
+	l.policy = l.chosen
+	l.single = l.isFIFO()
+	l.lenient, _ = l.policy.(Lenient)
 	if c, ok := l.policy.(CohortPolicy); ok {
 		l.cohorts, l.newest = c, c.NewestFirst()
+	}
+}
+
+// isFIFO reports whether l was made without another policy.
+func (l *Loop) isFIFO() bool { return l.chosen == Policy(fifo{}) }
+
+// chooseOrder is called when a turn begins. As long as the policy does not mind, steps are so short that
+// asking it for each node would be felt, and what is ready can run in one turn, that runs first in, first out.
+func (l *Loop) chooseOrder() {
+	if l.lenient == nil {
+		return
+	}
+	anyOrder := l.grant.wanted && l.queued <= maxBudget && !anyStage() && l.lenient.AnyOrder()
+	switch {
+	case anyOrder == l.single:
+	case anyOrder:
+		l.toOneNode()
+	default:
+		l.toNodes()
+	}
+}
+
+// toOneNode has the policy forget all tasks, which then are at one node.
+func (l *Loop) toOneNode() {
+	all := &l.nodes[NodeStart]
+	starts := l.queued
+	for n := range l.nodes {
+		q := &l.nodes[n]
+		if q.n == 0 {
+			continue
+		}
+		l.policy.Gone(NodeID(n), q.n)
+		starts -= q.n
+		for q != all && q.n > 0 {
+			all.push(q.take())
+		}
+	}
+	l.policy.Gone(NodeStart, starts)
+	l.single, l.policy, l.cohorts = true, fifo{}, fifo{}
+}
+
+// toNodes undoes toOneNode.
+func (l *Loop) toNodes() {
+	l.single, l.policy, l.cohorts = false, l.lenient, l.lenient
+	at := &l.nodes[NodeStart].taskQueue
+	all := *at
+	*at = taskQueue{pushed: all.pushed}
+	starts := l.queued - all.n
+	l.queued = 0
+	for t := all.pop(); t != nil; t = all.pop() {
+		l.enqueue(t)
+	}
+	for range starts {
+		l.announce(NodeStart)
 	}
 }
 

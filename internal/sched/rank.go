@@ -56,9 +56,15 @@ func (p *Resource) rank() {
 			p.rate[r] = max(p.rate[r], math.Abs(perCycle(pred, r)))
 		}
 	}
+	p.minds = false
+	for r := range p.standing {
+		s := &p.standing[r]
+		p.minds = p.minds || !s.sign && s.force() > 0
+	}
 	for n := range p.nodes {
-		if p.nodes[n].known {
+		if nd := &p.nodes[n]; nd.known {
 			p.rankNode(Node(n), most)
+			p.minds = p.minds || nd.gated
 		}
 	}
 }

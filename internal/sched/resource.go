@@ -64,6 +64,7 @@ type Resource struct {
 	before   []standing // what it was before
 	version  uint64
 	learned  []Prediction
+	minds    bool      // which node runs next, see AnyOrder
 	rate     []float64 // scratch of rank
 }
 
@@ -194,6 +195,17 @@ func (p *Resource) Charge(n Node, cycles uint64) {
 		return
 	}
 	p.stride.Charge(n, cycles)
+}
+
+// AnyOrder is part of engine.Lenient: as long as nothing that tasks take is scarce, and no node is
+// gated. What tickets there are then make little difference where all that is ready runs soon.
+func (p *Resource) AnyOrder() bool {
+	if p.minds {
+		return false
+	}
+	p.settle()
+	p.endCohort()
+	return true
 }
 
 // settle charges the node whose cohort it is for what its tasks have used so far, and
