@@ -119,6 +119,14 @@ func (l *Loop) chooseOrder() {
 	}
 }
 
+// TellPolicy tells the policy of what is ready, if it has not been told (see Lenient). It is called on
+// the loop's own goroutine, by a function given to Post.
+func (l *Loop) TellPolicy() {
+	if l.lenient != nil && l.single {
+		l.toNodes()
+	}
+}
+
 // toOneNode has the policy forget all tasks, which then are at one node.
 func (l *Loop) toOneNode() {
 	all := &l.nodes[NodeStart]

@@ -1,6 +1,10 @@
 package sched
 
-import "math"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // How priorities become tickets: tickets = DefaultTickets * 2^priority, where the
 // priority is between -topPriority and topPriority. That is the floor under every stride:
@@ -56,17 +60,36 @@ func (p *Resource) rank() {
 			p.rate[r] = max(p.rate[r], math.Abs(perCycle(pred, r)))
 		}
 	}
-	p.minds = false
-	for r := range p.standing {
-		s := &p.standing[r]
-		p.minds = p.minds || !s.sign && s.force() > 0
-	}
 	for n := range p.nodes {
-		if nd := &p.nodes[n]; nd.known {
+		if p.nodes[n].known {
 			p.rankNode(Node(n), most)
-			p.minds = p.minds || nd.gated
 		}
 	}
+	p.minds = p.hasToMind()
+}
+
+// soonTime is longer than it takes until the nodes are ranked anew, as several loops may take from a
+// resource.
+const soonTime = 100 * time.Millisecond
+
+// hasToMind reports whether it matters which node runs next: a resource is not plentiful, or will soon not
+// be if a node that keeps it has the processor for itself, or a node is exclusive.
+func (p *Resource) hasToMind() bool {
+	for r := range p.standing {
+		if s := &p.standing[r]; s.force() > 0 && !s.sign {
+			return true
+		}
+	}
+	soon := soonTime.Seconds() * p.cfg.Cycles
+	for n := range p.learned { // of other loops too: while any order will do, p is not told what is ready
+		pred := &p.learned[n]
+		for r := range pred.Changes {
+			if p.takes(pred, r) > 0 && keeps(pred, r) && perCycle(pred, r)*soon >= p.standing[r].room {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(p.nodes, func(nd resourceNode) bool { return nd.claim != nil })
 }
 
 func (p *Resource) rankNode(n Node, most float64) {

@@ -197,8 +197,8 @@ func (p *Resource) Charge(n Node, cycles uint64) {
 	p.stride.Charge(n, cycles)
 }
 
-// AnyOrder is part of engine.Lenient: as long as nothing that tasks take is scarce, and no node is
-// gated. What tickets there are then make little difference where all that is ready runs soon.
+// AnyOrder is part of engine.Lenient. It is true as long as nothing that tasks take is scarce or will soon
+// be. What tickets there are then make little difference where all that is ready runs soon.
 func (p *Resource) AnyOrder() bool {
 	if p.minds {
 		return false
@@ -309,6 +309,7 @@ func (p *Resource) endCohort() {
 
 // hold puts n aside until the next Tick.
 func (p *Resource) hold(n Node) {
+	p.minds = true
 	p.nodes[n].where = held
 	p.stride.Leave(n)
 	p.held = append(p.held, n)
