@@ -435,12 +435,16 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 		}
 		for _, c := range []struct {
 			atWake, after bool // lenient
+			tell          bool // TellPolicy is called
+			known         int  // tasks of which the policy knows when all are ready
 			want          []int
 		}{
-			{false, false, []int{5, 3, 1, 4, 2, 0, 6}},
-			{true, true, []int{0, 1, 2, 3, 4, 5, 6}},
-			{true, false, []int{1, 3, 5, 0, 2, 4, 6}}, // by node, and as they came
-			{false, true, []int{6, 4, 2, 0, 5, 3, 1}}, // by node, as they would have been taken
+			{false, false, false, 7, []int{5, 3, 1, 4, 2, 0, 6}},
+			{true, true, false, 0, []int{0, 1, 2, 3, 4, 5, 6}},
+			{true, false, true, 0, []int{1, 3, 5, 0, 2, 4, 6}},  // by node, and as they came
+			{false, true, false, 7, []int{6, 4, 2, 0, 5, 3, 1}}, // by node, as they would have been taken
+			{true, false, false, 0, []int{1, 3, 5, 0, 2, 4, 6}},
+			{true, true, false, 7, []int{5, 3, 1, 4, 2, 0, 6}}, // not so soon again
 		} {
 			var order []int
 			var waiters []*Waiter
@@ -459,11 +463,11 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 				w.Wake()
 			}
 			wg.Go(func() { order = append(order, 6) }) // a task that has not started
-			if want := map[bool]int{false: 7}[c.atWake]; known() != want {
-				t.Errorf("%v: the policy knows of %d tasks, want %d", c, known(), want)
+			if known() != c.known {
+				t.Errorf("%v: the policy knows of %d tasks, want %d", c, known(), c.known)
 			}
 			lenient = c.after
-			if !lenient {
+			if c.tell {
 				l.Post(func() {
 					if l.TellPolicy(); known() != 8 { // and the running task, which yields
 						t.Errorf("%v: the policy knows of %d tasks after TellPolicy, want 8", c, known())
