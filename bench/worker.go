@@ -55,6 +55,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"models":          runModelServer,
 	"models-load":     runModelLoad,
 	"phases":          runPhases,
+	"visits":          runVisits,
 }
 
 func init() {

@@ -33,6 +33,7 @@ type shard struct {
 	heapIn int    // timed waits until one measures the heap
 	random uint64 // state of the generator
 	heap   [1]metrics.Sample
+	read   func() // fills heap
 
 	meter meter
 
@@ -71,6 +72,7 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 		random: uint64(l.Index())*2 + 1, // any odd number will do
 		tally:  l.Tally(),
 	}
+	s.read = func() { metrics.Read(s.heap[:]) }
 	s.heapIn = s.draw(g.cfg.HeapEvery)
 	for id := idStart; id <= idOverflow; id++ {
 		s.node(id)
@@ -284,7 +286,7 @@ func (s *shard) endWait(o *note) {
 	if o.State != engine.SeatFree {
 		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
 	}
-	o.Since = now
+	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
@@ -322,8 +324,8 @@ func (s *shard) Finished(t *engine.Task) {
 	s.free = o
 }
 
-// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes: a task that
-// has less left would grow its stack for the sake of a statistic.
+// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes. A task that
+// has less left would grow its stack for the sake of a statistic, so it is read aside.
 const enoughStack = 1500
 
 // beginHeap notes how much has been allocated at the beginning of a step.
@@ -332,12 +334,6 @@ func (s *shard) beginHeap(o *note) {
 		return
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
-	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.At.Departures > learning {
-		if o.holds == 0 {
-			o.metered = 0 // what it takes in this step would be missing
-		}
-		return
-	}
 	o.heap = s.allocated()
 	o.Since = coro.Cycles()
 }
@@ -360,7 +356,11 @@ func (s *shard) allocated() uint64 {
 	if read := s.g.cfg.Allocated; read != nil {
 		return read()
 	}
-	metrics.Read(s.heap[:])
+	if coro.Headroom() < enoughStack {
+		s.loop.Aside(s.read)
+	} else {
+		s.read()
+	}
 	return s.heap[0].Value.Uint64()
 }
 

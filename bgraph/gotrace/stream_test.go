@@ -32,7 +32,7 @@ func sync0(at trace.Time) trace.Event {
 	return e
 }
 
-func (s *stream) event(e trace.Event) { s.m.event(&e, nil) }
+func (s *stream) event(e trace.Event) { s.m.event(&e) }
 
 // change lets goroutine g go from one state to another, as by what runs on P 0.
 func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoState, reason string, stack trace.Stack) {

@@ -42,7 +42,8 @@ func pickDrawn(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
 		byKey[e.From].cpu += cpuTotal(e)
 	}
 	g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool {
-		return !used[n.Key] && n.Now == 0 && n.Arrivals == 0
+		ends := n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd
+		return !used[n.Key] && (ends || n.Now == 0 && n.Arrivals == 0)
 	})
 	edges := g.prune()
 	g.foldNodes(byKey)

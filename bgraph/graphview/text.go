@@ -82,11 +82,11 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(found), byEdge)
 	edges.width, edges.limit = o.Width, o.Limit
 	edges.below = func(r *edgeRow) []string {
-		texts := []string{partsText(r.Edge), functionsText(r.Edge)}
-		if texts[0] == "" {
-			texts = append(texts, changesText(s, r.Edge))
+		texts := StepNotes(r.Edge)
+		if text := changesText(s, r.Edge); text != "" && partsText(r.Edge) == "" {
+			texts = append(texts, text)
 		}
-		return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+		return texts
 	}
 	edges.write(&b)
 	writeRuns(&b, s, names, o.Width)

@@ -92,6 +92,12 @@ func partsText(e *bgraph.Edge) string {
 	return "a step: " + strings.Join(parts, ", ")
 }
 
+// StepNotes say what the time of a step of a trace went into besides running, and in which
+// functions a CPU profile found it; none, if that is not known.
+func StepNotes(e *bgraph.Edge) []string {
+	return slices.DeleteFunc([]string{partsText(e), functionsText(e)}, func(text string) bool { return text == "" })
+}
+
 // functionsText names where a CPU profile found the steps, "" if there was none.
 func functionsText(e *bgraph.Edge) string {
 	var parts []string

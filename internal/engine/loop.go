@@ -229,9 +229,29 @@ func (l *Loop) runFrom(next *Task) {
 		l.idle = append(l.idle, l.newWorker())
 	}
 	l.switchTo(&l.party, next)
+	for l.aside != nil {
+		fn := l.aside
+		l.aside = nil
+		fn()
+		coro.Switch(&l.party, &l.cur.worker.Party)
+	}
 	if l.detaching != nil {
 		l.noteDetached()
 	}
+}
+
+// Aside has the loop's own goroutine run fn, for which the stack of the running task may be too small, while
+// the task waits for it. fn must not wait. For observers.
+func (l *Loop) Aside(fn func()) {
+	t := l.cur
+	if t == nil || t.worker.onChunk() { // there is room
+		fn()
+		return
+	}
+	g := l.curG
+	l.aside, l.curG = fn, l.g
+	coro.Switch(&t.worker.Party, &l.party)
+	l.curG = g
 }
 
 // pollOnce asks the poller, waiting for it if nothing else is to be done.
