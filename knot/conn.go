@@ -28,6 +28,7 @@ type readableAt interface {
 //	connFresh ←─→ connActive   the connection's own task
 //	connIdle ←──→ connActive   the connection's own task
 //	connIdle ───→ connClosed   Shutdown; the task only cleans up
+//	both ───────→ connClosed   makeRoom; the same
 //
 // A lingering connection stays active: Shutdown waits for it. For a fresh one too: its
 // request may be on the way.
@@ -63,22 +64,24 @@ type conn struct {
 
 	remote string     // client's host for the access log, made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
-	// Readings of the server's clock: since when the connection is idle, and
-	// what the deadlines are set to (0: none).
-	since, readBy, writeBy int64
-	lingerLeft             int32         // bytes still taken from a closing client
-	state                  atomic.Uint32 // atomic
-	served                 bool          // at least one request
-	lingering              bool
-	inside                 bool // has entered, see enter
-	refused                bool // was not let in
-	unshaken               bool // waits for its TLS handshake
+	// since is when the connection became idle, on the server's clock: stored by the connection's
+	// task, read by makeRoom. atomic
+	since atomic.Int64
+	// What the deadlines are set to, on that clock; 0: none.
+	readBy, writeBy int64
+	lingerLeft      int32         // bytes still taken from a closing client
+	state           atomic.Uint32 // atomic
+	served          bool          // at least one request
+	lingering       bool
+	inside          bool // has entered, see enter
+	refused         bool // was not let in
+	unshaken        bool // waits for its TLS handshake
 }
 
 // start serves the connection until it closes, or until it rests where the
 // task can be given back.
 func (c *conn) start() {
-	c.since = c.srv.clock.now()
+	c.since.Store(c.srv.clock.now())
 	secure := secureOf(c.nc)
 	if c.waiter != nil {
 		c.again = c.resume
@@ -152,7 +155,8 @@ func (c *conn) idle() bool {
 	return true
 }
 
-// awake takes up a connection that was at rest. It returns false if Shutdown has closed it.
+// awake takes up a connection that was at rest. It returns false if Shutdown or
+// makeRoom has closed it.
 func (c *conn) awake() bool {
 	return c.state.CompareAndSwap(connIdle, connActive) || c.state.CompareAndSwap(connFresh, connActive)
 }
@@ -221,7 +225,7 @@ func (c *conn) idleUntil() int64 {
 	if limit <= 0 {
 		return 0
 	}
-	return c.since + int64(limit)
+	return c.since.Load() + int64(limit)
 }
 
 // armIdle leaves an earlier deadline alone: when it passes, the connection

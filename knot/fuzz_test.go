@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"net/textproto"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/httpcases"
 )
 
 // stricter are the faults for which net/http.ReadRequest may take the request:
@@ -40,10 +43,9 @@ func laxer(b []byte, h *head) string {
 // FuzzParse compares parse with net/http.ReadRequest.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(browserRequest))
-	f.Add([]byte("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"))
-	f.Add([]byte("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
-	f.Add([]byte("GET http://a/b HTTP/1.1\r\nHost: a\r\n\r\n"))
-	f.Add([]byte("OPTIONS * HTTP/1.0\r\nA: b\r\n\r\n"))
+	for _, c := range httpcases.Cases {
+		f.Add([]byte(c.Send))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h head
 		limits := headLimits{line: 4096, size: 8192, fields: 50}
@@ -131,12 +133,20 @@ func FuzzCleanPath(f *testing.F) {
 	})
 }
 
+// blankBeforeExtension is what net/http refuses although the grammar has it (RFC 9112, 7.1.1: BWS before the semicolon).
+var blankBeforeExtension = regexp.MustCompile("(?m)^[0-9A-Fa-f]+[ \t]+;")
+
 // FuzzChunked checks that a chunked body comes out as net/http reads it, and
 // that the bytes after it are where the next request begins.
 func FuzzChunked(f *testing.F) {
 	f.Add([]byte("3\r\nabc\r\n0\r\n\r\n"), 1)
 	f.Add([]byte("A;x=y\r\n0123456789\r\n00\r\nT: v\r\n\r\n"), 7)
 	f.Add([]byte("1\r\na\r\n1\r\nb\r\n0\r\n\r\nGET / HTTP/1.1\r\n"), 2)
+	for _, c := range httpcases.Cases {
+		if head, framed, ok := strings.Cut(c.Send, "\r\n\r\n"); ok && strings.HasSuffix(head, "chunked") {
+			f.Add([]byte(framed), 100)
+		}
+	}
 	f.Fuzz(func(t *testing.T, framed []byte, step int) {
 		if step <= 0 || len(framed) > 4000 {
 			return
@@ -156,6 +166,9 @@ func FuzzChunked(f *testing.F) {
 		}
 		r, _ := http.ReadRequest(bufio.NewReader(strings.NewReader(head + string(framed))))
 		want, wantErr := readAll(r.Body)
+		if wantErr != nil && blankBeforeExtension.Match(framed) {
+			return
+		}
 		if err == nil && wantErr != nil {
 			t.Fatalf("net/http refuses what is taken: %v", wantErr)
 		}

@@ -66,7 +66,10 @@ func TestZeroLengthLines(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: echoHandler, MaxConns: 2})
+		srv := &Server{Handler: echoHandler, MaxConns: 2}
+		srv.ready()
+		srv.limits.rest = time.Hour
+		sv := start(srv)
 		get := func(p *peer) int {
 			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, _ := p.response("GET")
@@ -78,8 +81,8 @@ func TestMaxConns(t *testing.T) {
 		}
 		c := sv.dial()
 		resp, _ := c.response("GET")
-		if resp.StatusCode != 503 || !resp.Close {
-			t.Errorf("the third: status %d, close %v", resp.StatusCode, resp.Close)
+		if stats := sv.Stats(); resp.StatusCode != 503 || !resp.Close || stats.TurnedAway != 1 || stats.Evicted != 0 {
+			t.Errorf("the third: status %d, close %v; %+v", resp.StatusCode, resp.Close, stats)
 		}
 		c.wantClosed()
 		c.nc.Close()
@@ -95,6 +98,94 @@ func TestMaxConns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A connection between two requests makes room for a new one; one in a request does not.
+func TestRestingConnectionsMakeRoom(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered, leave := make(chan bool), make(chan bool)
+		srv := &Server{MaxConns: 2, Handler: func(x *Ctx) error {
+			if x.Path() == "/slow" {
+				offload(func() {
+					entered <- true
+					<-leave
+				})
+			}
+			return x.SendString(200, "text/plain", "done")
+		}}
+		srv.ready()
+		srv.limits.rest = 0
+		sv := start(srv)
+		busy := sv.dial()
+		busy.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+		<-entered
+		served := func() *peer { // those that came before are not at rest, or gone, at once
+			for {
+				p := sv.dial()
+				p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				if resp, _ := p.response("GET"); resp.StatusCode == 200 {
+					return p
+				}
+				p.nc.Close()
+			}
+		}
+		last := served()
+		for range 3 {
+			next := served()
+			last.wantClosed()
+			last = next
+		}
+		close(leave)
+		if resp, body := busy.response("GET"); resp.StatusCode != 200 || body != "done" {
+			t.Errorf("the request under way: status %d, %q", resp.StatusCode, body)
+		}
+		if got := sv.Stats().Evicted; got < 3 {
+			t.Errorf("%d connections were closed to make room, want at least 3", got)
+		}
+	})
+}
+
+// The one that has rested longest is the first to go, and each has its turn.
+func TestWhichConnectionMakesRoom(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	s.limits.rest = 0
+	now := s.clock.now()
+	const conns = 20
+	all := make(map[*conn]int)
+	for n := range conns {
+		c := &conn{srv: s}
+		c.state.Store(connIdle)
+		c.since.Store(now - int64(n*7%conns))
+		switch n {
+		case 3:
+			c.state.Store(connActive)
+		case 5:
+			c.since.Store(0) // not started
+		case 6:
+			c.since.Store(now + int64(time.Hour)) // has only just had an answer
+		}
+		s.enlist(c)
+		all[c] = n
+	}
+	seen := make(map[int]bool)
+	for range 3 {
+		some := s.resting()
+		for i, c := range some {
+			seen[all[c]] = true
+			if i > 0 && some[i-1].since.Load() > c.since.Load() {
+				t.Errorf("%d has rested longer than %d before it", all[c], all[some[i-1]])
+			}
+		}
+	}
+	if seen[3] || seen[5] || seen[6] || len(seen) != conns-3 {
+		t.Errorf("of %d connections these may go: %v", conns, seen)
+	}
+	c := s.hand
+	s.forget(c)
+	if s.hand == c {
+		t.Error("a connection that is gone is looked at")
+	}
 }
 
 func TestShutdownWaitsForRequests(t *testing.T) {

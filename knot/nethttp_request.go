@@ -214,14 +214,16 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if e.bodyErr == nil {
 		e.bodyErr = err
 	}
-	return n, plainError(err)
+	return n, plainError(err, e.x.srv.limits.maxBody)
 }
 
 // plainError is err as the body of a net/http server would have it: callers there compare
 // it as it is, and don't look into what it wraps.
-func plainError(err error) error {
+func plainError(err error, maxBody int64) error {
 	var timeout net.Error
 	switch {
+	case errors.Is(err, Status(http.StatusRequestEntityTooLarge)):
+		return &http.MaxBytesError{Limit: maxBody}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return io.ErrUnexpectedEOF
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -1,12 +1,14 @@
 package knot
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,8 +96,8 @@ type Server struct {
 	// Timed says that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
-	// MaxConns is how many connections are served at a time; further ones get
-	// 503 and are closed. Default: DefaultMaxConns, or what the limit on open
+	// MaxConns is how many connections are served at a time. For a further one a connection is closed
+	// that has waited for a request for a second; if there is none, the new one gets 503 and is closed. Default: DefaultMaxConns, or what the limit on open
 	// descriptors leaves (getrlimit(2)) if that is less. Negative: no limit.
 	MaxConns int
 	// MaxRequestLine is the length of a request line in bytes. 414.
@@ -139,11 +141,14 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
-	first     *conn                     // all connections; guarded by mu
+	first     *conn                     // all connections, the newest first; guarded by mu
+	hand      *conn                     // where makeRoom goes on looking; nil: at first; guarded by mu
 	count     int                       // guarded by mu
 	conns     uint64                    // taken up so far; guarded by mu
 	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
+	evicted   uint64                    // of them, those that made room for others; guarded by mu
 	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
+	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	h2        *http2Server              // nil before the first connection of HTTP/2; guarded by mu
@@ -157,6 +162,7 @@ type limits struct {
 	head                        headLimits
 	idle, headTime, body, write time.Duration
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
+	rest                        time.Duration // after so long between requests a connection may have to make room
 	conns                       int
 	maxBody, drain              int64
 }
@@ -214,6 +220,7 @@ func (s *Server) ready() {
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
+			rest:     restLeast,
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
@@ -308,9 +315,17 @@ const (
 	dropped
 )
 
-// admit takes a connection up. A few above the limit are told so; they count
-// too while they are being told.
+// admit takes a connection up. Of those above the limit, for which there is no room to be made, a few
+// are told so; they count too while they are being told.
 func (s *Server) admit(c *conn) admission {
+	verdict := s.enlist(c)
+	if verdict == turnedAway && s.makeRoom() {
+		return admitted
+	}
+	return verdict
+}
+
+func (s *Server) enlist(c *conn) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	max := s.limits.conns
@@ -326,10 +341,56 @@ func (s *Server) admit(c *conn) admission {
 	s.first = c
 	s.conns++
 	if max > 0 && s.count > max {
-		s.turned++
 		return turnedAway
 	}
 	return admitted
+}
+
+const (
+	restLeast  = time.Second
+	roomSteps  = 256 // connections that are looked at for one that may go
+	roomChoice = 8   // of so many the one that has rested longest goes
+)
+
+// makeRoom closes a connection that has waited for a request for a while. It reports whether it did.
+func (s *Server) makeRoom() bool {
+	for _, c := range s.resting() {
+		was := c.state.Load()
+		if was <= connIdle && !unread(c.nc) && c.state.CompareAndSwap(was, connClosed) {
+			s.mu.Lock()
+			s.evicted++
+			s.mu.Unlock()
+			c.nc.Close() // its task, which that wakes, does the rest
+			return true
+		}
+	}
+	return false
+}
+
+// resting returns connections that may have to go, the one that has rested longest first. It looks
+// on from where it ended the last time, so that each has its turn.
+func (s *Server) resting() []*conn {
+	var some [roomChoice]*conn
+	n := 0
+	latest := s.clock.now() - int64(s.limits.rest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range min(s.count, roomSteps) {
+		c := s.hand
+		if c == nil {
+			c = s.first
+		}
+		s.hand = c.next
+		if since := c.since.Load(); c.state.Load() > connIdle || since == 0 || since > latest { // 0: not started yet
+			continue
+		}
+		some[n] = c
+		if n++; n == len(some) {
+			break
+		}
+	}
+	slices.SortFunc(some[:n], func(a, b *conn) int { return cmp.Compare(a.since.Load(), b.since.Load()) })
+	return some[:n]
 }
 
 // overloadEvery is how often too many connections are reported at most.
@@ -351,6 +412,10 @@ func (s *Server) reportOverload() {
 // turnAway answers a connection above the limit and closes it.
 func (s *Server) turnAway(c *conn) {
 	s.reportOverload()
+	s.mu.Lock()
+	s.turned++
+	s.turnedAt = s.clock.now()
+	s.mu.Unlock()
 	if secureOf(c.nc) != nil { // telling it would take a handshake
 		c.finish()
 		return
@@ -378,6 +443,9 @@ func (s *Server) forget(c *conn) {
 	}
 	if c.next != nil {
 		c.next.prev = c.prev
+	}
+	if s.hand == c {
+		s.hand = c.next
 	}
 	c.next, c.prev = nil, nil
 	s.count--

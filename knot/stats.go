@@ -59,6 +59,9 @@ func (x *Ctx) count() {
 	k.took[i].Add(1)
 }
 
+// fullFor is how long a server counts as full once a client was turned away.
+const fullFor = 10 * time.Second
+
 // Stats says what a server has done since it was made.
 type Stats struct {
 	// Responses by the class of their status: [2] counts 200 to 299.
@@ -68,10 +71,11 @@ type Stats struct {
 	// Bytes of bodies that were sent.
 	Bytes uint64
 	// Accepted connections; TurnedAway ones of them, which got 503 as there were MaxConns
-	// already; Dropped ones, which got nothing as there were many more; and those that are
+	// already; Evicted ones, which were closed between two requests to make room for others;
+	// Dropped ones, which got nothing as there were many more; and those that are
 	// open now, of MaxConns (0: no limit).
-	Accepted, TurnedAway, Dropped uint64
-	Conns, MaxConns               int
+	Accepted, TurnedAway, Evicted, Dropped uint64
+	Conns, MaxConns                        int
 	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
 	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
 	// as the server knows it: what the kernel still has to send has left.
@@ -81,6 +85,8 @@ type Stats struct {
 		Count  uint64
 		Sum    time.Duration
 	}
+	// Full: within the last 10 s there were MaxConns, none of which could be closed for a new one.
+	Full bool
 	// Stopping: the server is shutting down.
 	Stopping bool
 }
@@ -114,8 +120,9 @@ func (s *Server) Stats() (sum Stats) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum.Accepted, sum.TurnedAway, sum.Dropped = s.conns, s.turned, s.dropped
+	sum.Accepted, sum.TurnedAway, sum.Evicted, sum.Dropped = s.conns, s.turned, s.evicted, s.dropped
 	sum.Conns, sum.MaxConns = s.count, s.limits.conns
+	sum.Full = s.turnedAt != 0 && s.clock.now()-s.turnedAt < int64(fullFor)
 	sum.Stopping = s.stopping.Load()
 	return sum
 }

@@ -114,7 +114,7 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	s.handshakes.done.Add(1)
-	c.since = s.clock.now()
+	c.since.Store(s.clock.now())
 	switch state := secure.ConnectionState(); state.NegotiatedProtocol {
 	case protoACME:
 		c.finish()

@@ -306,7 +306,9 @@ func (x *Ctx) conclude() {
 	x.finished = true
 	answered()
 	x.count()
-	x.c.since = x.srv.clock.now()
+	if now := x.srv.clock.now(); x.c.since.Load() != now {
+		x.c.since.Store(now)
+	}
 	if x.srv.AccessLog != nil {
 		x.srv.AccessLog.record(x)
 	}

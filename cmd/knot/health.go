@@ -92,8 +92,8 @@ func (h *health) ready() error {
 	switch {
 	case s.Stopping:
 		return fmt.Errorf("knot is stopping; connections left: %d", s.Conns)
-	case s.MaxConns > 0 && s.Conns >= s.MaxConns:
-		return fmt.Errorf("there are %d connections, as many as there may be", s.Conns)
+	case s.Full:
+		return fmt.Errorf("clients are turned away: there are %d connections, with as many as there may be in use", s.Conns)
 	}
 	g := h.look()
 	if g == nil || g.Sched == nil {

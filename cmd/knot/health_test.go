@@ -40,9 +40,9 @@ func TestReadiness(t *testing.T) {
 	snapshot.Sched.Resources[0].State = atLimit
 	expect(503, "at the limit: memory\n")
 	snapshot.Sched.Resources[0].State = "low"
-	stats.Conns, stats.MaxConns = 10, 10
+	stats.Conns, stats.Full = 10, true
 	expect(503, "there are 10 connections")
-	stats.MaxConns = 0
+	stats.Full = false
 	expect(200, "ok")
 	stats.Stopping = true
 	expect(503, "knot is stopping; connections left: 10")

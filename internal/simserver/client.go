@@ -155,7 +155,11 @@ func (s *Session) received(b []byte) {
 	if s.gone {
 		return
 	}
-	s.in = append(s.in, b...)
+	if len(s.in) == 0 {
+		s.in = b // nobody else writes there
+	} else {
+		s.in = append(s.in, b...)
+	}
 	for len(s.in) > 0 && len(s.waiting) > 0 {
 		r := s.waiting[0]
 		if !s.inBody {

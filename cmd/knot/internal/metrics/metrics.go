@@ -50,6 +50,7 @@ var (
 	conns      = desc("connections", "Open connections.")
 	connsLimit = desc("connections_limit", "Connections served at a time; 0: no limit.")
 	accepted   = desc("connections_accepted_total", "Connections that were taken up.")
+	evicted    = desc("connections_evicted_total", "Connections that were closed between two requests to make room for others.")
 
 	admitted = desc("admitted_total", "Requests that the scheduler let in.")
 	deferred = desc("deferred_total", "Of those, the ones that had to wait for a resource first.")
@@ -114,6 +115,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge(conns, float64(s.Conns))
 	gauge(connsLimit, float64(s.MaxConns))
 	count(accepted, s.Accepted)
+	count(evicted, s.Evicted)
 	count(refused, s.TurnedAway, "too many connections")
 	count(refused, s.Dropped, "far too many connections")
 	count(refused, c.TooOften(), "the client asks too often")
