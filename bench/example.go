@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -21,16 +24,34 @@ func moduleFolder(ctx context.Context) (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// buildExample builds one program of the folder examples and returns its path.
-func (r *run) buildExample(name string) (string, error) {
-	folder, err := moduleFolder(r.ctx)
+// buildCommand builds one program of this repository, such as examples/memcache, and returns its path.
+func (r *run) buildCommand(folder string) (string, error) {
+	module, err := moduleFolder(r.ctx)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(r.scratch, "example-"+name)
-	build := exec.CommandContext(r.ctx, "go", "build", "-C", folder, "-o", path, "./examples/"+name)
+	file := filepath.Join(r.scratch, strings.ReplaceAll(folder, "/", "-"))
+	build := exec.CommandContext(r.ctx, "go", "build", "-C", module, "-o", file, "./"+folder)
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./examples/%s: %w: %s", name, err, lastLine(out))
+		return "", fmt.Errorf("go build ./%s: %w: %s", folder, err, lastLine(out))
 	}
-	return path, nil
+	return file, nil
 }
+
+// buildPublished builds a program as it is published, which is at the end of its module's
+// path, and returns its path.
+func (r *run) buildPublished(pkg, version string) (string, error) {
+	build := exec.CommandContext(r.ctx, "go", "install", pkg+"@"+version)
+	build.Env = append(os.Environ(), "GOBIN="+r.scratch, "GOWORK=off", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go install %s@%s: %w: %s", pkg, version, err, lastLine(out))
+	}
+	name := path.Base(pkg)
+	if major.MatchString(name) {
+		name = path.Base(path.Dir(pkg))
+	}
+	return filepath.Join(r.scratch, name), nil
+}
+
+// major is the end of a module's path that says which version it is of.
+var major = regexp.MustCompile(`^v[0-9]+$`)

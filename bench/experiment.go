@@ -51,7 +51,10 @@ var experiments = []experiment{
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
 	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
 	{"truth", "how far a graph is from what the program measured of itself", runTruth, 0, 0},
+	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers, time.Minute, 4 * time.Minute},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
+	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance, 0, 0},
+	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients, 2 * time.Minute, 6 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
@@ -89,6 +92,7 @@ type run struct {
 	began    time.Time
 	progress io.Writer
 	scratch  string        // a folder of the run's own, removed at its end
+	folder   string        // for results
 	self     string        // the path of this program, for workers
 	reserved time.Duration // of a quick run's time, for what comes after measure
 	rows     []string      // picked; none: all
@@ -132,7 +136,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	defer os.RemoveAll(scratch)
 	r := &run{
 		ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
-		scratch: scratch, self: self, env: environment(o.quick),
+		scratch: scratch, folder: dir, self: self, env: environment(o.quick),
 	}
 	r.env.Args = o.args()
 	others := watchMachine()

@@ -51,7 +51,7 @@ func runFlowAdapt(r *run) error {
 	if r.quick {
 		shape = phasesQuick
 	}
-	path, err := r.buildExample("flowweb")
+	path, err := r.buildCommand("examples/flowweb")
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ var overheads = []struct{ metric, function string }{
 
 // runFlowOverhead measures which share of the processor's time a flow graph takes for itself.
 func runFlowOverhead(r *run) error {
-	path, err := r.buildExample("flowweb")
+	path, err := r.buildCommand("examples/flowweb")
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (r *run) graphServers() error {
 
 // graphCaches loads the example of a memory cache with and without a graph.
 func (r *run) graphCaches() error {
-	path, err := r.buildExample("memcache")
+	path, err := r.buildCommand("examples/memcache")
 	if err != nil {
 		r.skip("memcache", err)
 		return nil

@@ -37,7 +37,7 @@ func runModels(r *run) error {
 			return startCommand(ctx, system, onCores(p, r.self, workerCommand, "models", "-model", system, "-socket", socket))
 		})
 	}
-	if path, err := r.buildExample("memcache"); err != nil {
+	if path, err := r.buildCommand("examples/memcache"); err != nil {
 		r.skip("capriccio-memcache", err)
 	} else {
 		add("capriccio-memcache", "memcached", func(ctx context.Context, socket string, p point) (*server, error) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -127,13 +126,9 @@ func flat(looks []map[string]float64) error {
 
 // startSoaked builds and starts command knot.
 func (r *run) startSoaked(backend string) (*soaked, error) {
-	tool, err := exec.LookPath("go")
+	path, err := r.buildCommand("cmd/knot")
 	if err != nil {
 		return nil, err
-	}
-	path := filepath.Join(r.scratch, "knot")
-	if out, err := exec.CommandContext(r.ctx, tool, "build", "-o", path, "github.com/capriccio-go/capriccio/cmd/knot").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w: %s", err, lastLine(out))
 	}
 	root := filepath.Join(r.scratch, "site")
 	if err := os.MkdirAll(root, 0o777); err != nil {

@@ -42,7 +42,7 @@ func runVod(r *run) error {
 	if err := writeNoise(film, shape.film); err != nil {
 		return err
 	}
-	path, err := r.buildExample("vod")
+	path, err := r.buildCommand("examples/vod")
 	if err != nil {
 		return err
 	}

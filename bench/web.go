@@ -52,7 +52,7 @@ func runWeb(r *run) error {
 		own("knot-net-http", "-kind", "adapted"), own("net-http", "-kind", "net-http"),
 	}
 	contenders = append(contenders, c.webPeers()...)
-	if path, err := r.buildExample("flowweb"); err != nil {
+	if path, err := r.buildCommand("examples/flowweb"); err != nil {
 		r.skip("capriccio-flow", err)
 	} else {
 		contenders = append(contenders, c.contender("capriccio-flow", func(ctx context.Context) (*server, error) {

@@ -31,7 +31,6 @@ const (
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
 	enginePath + "(*Task).observe":        true,
-	enginePath + "(*Task).tellParked":     true,
 	enginePath + "(*Waiter).Wait":         true,
 	enginePath + "(*Waiter).waitUntil":    true,
 	enginePath + "(*Waiter).waitFully":    true,
@@ -46,7 +45,7 @@ var parking = map[string]bool{
 }
 
 // root is the function below the one that a task was started with.
-const root = enginePath + "(*worker).runTask"
+const root = enginePath + "(*worker).runTasks"
 
 // On a linked stack chunk, what was called there stands above chunkRoot; the path goes on
 // at chunkCall, in the caller's part (engine.Loop.AppendCallers). Of what lies between the

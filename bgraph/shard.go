@@ -33,6 +33,13 @@ type shard struct {
 	heapIn int    // timed waits until one measures the heap
 	random uint64 // state of the generator
 	heap   [1]metrics.Sample
+	// The heap is yet to be read, aside, for a step of that note that begins, or ends along an edge; see readHeap.
+	reading struct {
+		o      *note
+		e      *edge
+		counts bool // for what o holds
+		read   func()
+	}
 
 	meter meter
 
@@ -71,6 +78,7 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 		random: uint64(l.Index())*2 + 1, // any odd number will do
 		tally:  l.Tally(),
 	}
+	s.reading.read = func() { s.haveRead(s.reading.o, s.reading.e, s.reading.counts, s.allocated()) }
 	s.heapIn = s.draw(g.cfg.HeapEvery)
 	for id := idStart; id <= idOverflow; id++ {
 		s.node(id)
@@ -134,6 +142,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	s.ended(o, h)
 	to := h.To
 	if why == engine.ReasonEntrance {
+		s.reading.counts = false // what ends here was before
 		s.enter(o)
 		nodeOf(to).entrance = true
 	}
@@ -197,7 +206,7 @@ func (s *shard) endStep(o *note, e *edge) {
 		e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	}
 	if o.heap != 0 {
-		s.endHeap(o, e)
+		s.readHeap(o, e)
 	}
 }
 
@@ -284,7 +293,7 @@ func (s *shard) endWait(o *note) {
 	if o.State != engine.SeatFree {
 		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
 	}
-	o.Since = now
+	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
@@ -313,7 +322,7 @@ func (s *shard) begin(t *engine.Task) *note {
 func (s *shard) Finished(t *engine.Task) {
 	o := noteOf(t)
 	end := s.byID[idEnd]
-	s.leave(o)
+	s.leave(o) // and so the last step does not count for what it holds
 	s.ended(o, &s.edge(nodeOf(o.At), end).Hop)
 	end.Arrivals++
 	end.Departures++
@@ -322,8 +331,8 @@ func (s *shard) Finished(t *engine.Task) {
 	s.free = o
 }
 
-// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes: a task that
-// has less left would grow its stack for the sake of a statistic.
+// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes. A task that
+// has less left would grow its stack for the sake of a statistic, so it is read aside.
 const enoughStack = 1500
 
 // beginHeap notes how much has been allocated at the beginning of a step.
@@ -332,28 +341,39 @@ func (s *shard) beginHeap(o *note) {
 		return
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
-	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack && o.At.Departures > learning {
-		if o.holds == 0 {
-			o.metered = 0 // what it takes in this step would be missing
-		}
-		return
-	}
-	o.heap = s.allocated()
-	o.Since = coro.Cycles()
+	s.readHeap(o, nil)
 }
 
-// endHeap records what the step has allocated.
-func (s *shard) endHeap(o *note, e *edge) {
-	d := s.allocated() - o.heap
+// readHeap reads how much has been allocated, now or as soon as the observer has returned.
+func (s *shard) readHeap(o *note, e *edge) {
+	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack {
+		s.reading.o, s.reading.e, s.reading.counts = o, e, o.metered > 0
+		s.loop.Aside(s.reading.read)
+		return
+	}
+	s.haveRead(o, e, o.metered > 0, s.allocated())
+}
+
+// haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
+func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
+	if e == nil {
+		o.heap = allocated
+		o.Since = coro.Cycles()
+		return
+	}
+	d := allocated - o.heap
 	o.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
-	if o.metered > 0 {
+	if counts {
 		s.holds(o, d)
 	}
 	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.tally.Now = coro.Cycles()
+	if o.timed { // the wait that has begun meanwhile
+		o.Since = s.tally.Now
+	}
 }
 
 func (s *shard) allocated() uint64 {

@@ -63,7 +63,7 @@ func (c *Conn) home() *engine.Loop { return c.d.loop }
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.d.receive(b)
 	if err != nil {
-		return n, c.opError("read", "read", err)
+		return n, c.readError(err)
 	}
 	if n == 0 && len(b) > 0 {
 		return 0, io.EOF
@@ -77,7 +77,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) ReadNow(b []byte) (int, error) {
 	n, err := c.d.receiveNow(b)
 	if err != nil {
-		return n, c.opError("read", "read", err)
+		return n, c.readError(err)
 	}
 	if n == 0 && len(b) > 0 {
 		return 0, io.EOF
@@ -355,6 +355,11 @@ func (c *Conn) opError(op, call string, err error) error {
 	a := c.addresses()
 	return &net.OpError{Op: op, Net: c.network(), Source: a.local, Addr: a.remote, Err: wrapErrno(call, err)}
 }
+
+// readError is opError with fewer arguments, which take room in the callers' frames too.
+//
+//go:noinline
+func (c *Conn) readError(err error) error { return c.opError("read", "read", err) }
 
 func boolInt(b bool) int {
 	if b {

@@ -248,12 +248,11 @@ func (d *desc) failed(expired uint32) error {
 // task that is unwound while it is parked (the runtime is closing) must not stay published,
 // and then gives up the lock of held, if that is not 0.
 func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held side) error {
-	w := engine.Self()
+	w := engine.Self() // of a task: nothing to Release
 	if w.Loop() == nil {
 		return d.waitPlain(w, s, expired, why)
 	}
 	if !s.p.CompareAndSwap(drained, w) {
-		w.Release()
 		if p := s.p.Load(); p == hooked || p == unhooking {
 			return ErrBusy
 		}
@@ -262,16 +261,13 @@ func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held s
 	}
 	// Published: from here on a deadline or a Close finds w; look for earlier ones.
 	if d.flags.Load()&(flagClosing|expired) != 0 && s.withdraw(w) {
-		w.Release()
 		return d.failed(expired)
 	}
 	if !own || d.requests != nil {
 		d.rearm()
 	}
-	err := w.Wait(why, d.waitOn(held))
-	w.Release()
-	if err != nil {
-		return &contextError{err}
+	if err := w.Wait(why, d.waitOn(held)); err != nil {
+		return inContext(err)
 	}
 	if d.flags.Load()&(flagClosing|expired) != 0 {
 		s.more()
@@ -540,6 +536,11 @@ func (d *desc) attemptLocked(sd side, why engine.Reason, try func() syscall.Errn
 
 // A contextError says that the waiting task's context ended.
 type contextError struct{ err error }
+
+// inContext stays out of the stack frame of those that wait.
+//
+//go:noinline
+func inContext(err error) error { return &contextError{err} }
 
 func (e *contextError) Error() string   { return "wait abandoned: " + e.err.Error() }
 func (e *contextError) Unwrap() error   { return e.err }

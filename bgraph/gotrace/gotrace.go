@@ -20,6 +20,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/exp/trace"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -73,7 +75,7 @@ func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 	in := &counted{r: r, left: o.MaxBytes, limited: o.MaxBytes > 0}
 	m := newModel(o)
 	err := m.readAll(in)
-	if m.now == m.first { // nothing happened in what could be read
+	if m.events == m.syncs { // nothing happened in what could be read
 		if err == nil {
 			err = errors.New("it has no events")
 		}
@@ -86,6 +88,29 @@ func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 		m.note(fmt.Sprintf("the trace is cut off or broken after %d events and %v; what came before is shown (%v)", m.events, m.now.Sub(m.first), err))
 	}
 	return m.snapshot(), nil
+}
+
+// readAll feeds the events to the model. Package trace is not made for hostile input, so that a
+// panic of its is an error.
+func (m *model) readAll(in io.Reader) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("invalid trace: %v", p)
+		}
+	}()
+	r, err := trace.NewReader(in)
+	if err != nil {
+		return err
+	}
+	var e trace.Event // it is large: written once
+	for {
+		if e, err = r.ReadEvent(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		m.event(&e)
+	}
 }
 
 // counted is a reader with a limit, that knows whether it was met.

@@ -15,6 +15,7 @@ import (
 type model struct {
 	o      Options
 	events uint64
+	syncs  uint64 // of events: those that only begin a generation
 	first  trace.Time
 	now    trace.Time
 	wall   time.Time // at wallAt; zero: not known
@@ -129,7 +130,7 @@ func (m *model) note(text string) {
 	}
 }
 
-func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
+func (m *model) event(e *trace.Event) {
 	if m.events == 0 {
 		m.first = e.Time()
 	}
@@ -137,6 +138,7 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 	m.now = max(m.now, e.Time())
 	switch e.Kind() {
 	case trace.EventSync:
+		m.syncs++
 		m.newGeneration()
 		if c := e.Sync().ClockSnapshot; c != nil {
 			m.wall, m.wallAt = c.Wall, c.Trace
@@ -166,8 +168,7 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 		}
 		m.cut(e, "task begins", t.Type)
 	case trace.EventTaskEnd:
-		t := ended[0]
-		ended = ended[1:]
+		t := e.Task()
 		m.cut(e, "task ends", t.Type)
 		if begun, ok := m.tasks[t.ID]; ok {
 			delete(m.tasks, t.ID)
@@ -190,7 +191,6 @@ func (m *model) event(e *trace.Event, ended []trace.Task) []trace.Task {
 			}
 		}
 	}
-	return ended
 }
 
 // proc is what is known of P p; nil if it is none, or beyond the limit.
@@ -253,6 +253,11 @@ func (m *model) intern(p place) *place {
 	return &p
 }
 
+// tracing reports whether the node is of the request for the trace itself.
+func (n *node) tracing() bool {
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http/pprof.Trace" })
+}
+
 // enter and leave follow how many goroutines are at the node.
 func (n *node) enter() {
 	n.here++
@@ -306,16 +311,22 @@ var (
 )
 
 // started returns what is known of goroutines that begin at the outermost frame of stack.
-func (m *model) started(stack trace.Stack, fresh bool) *start {
-	frames := framesOf(stack)
-	var f bgraph.Frame
-	if len(frames) > 0 {
-		f = frames[len(frames)-1]
+func (m *model) started(of trace.Stack, fresh bool) *start {
+	s := m.stack(of)
+	if s.start == nil {
+		var f bgraph.Frame
+		if frames := framesOf(of); len(frames) > 0 {
+			f = frames[len(frames)-1]
+		}
+		s.start, s.line = m.startOf(f), f.Line
 	}
-	return m.startOf(f, fresh)
+	if fresh {
+		s.start.Line = s.line
+	}
+	return s.start
 }
 
-func (m *model) startOf(f bgraph.Frame, fresh bool) *start {
+func (m *model) startOf(f bgraph.Frame) *start {
 	k := startKey{f.Function, f.File}
 	s := m.starts[k]
 	if s == nil {
@@ -330,9 +341,6 @@ func (m *model) startOf(f bgraph.Frame, fresh bool) *start {
 		s.gc = strings.HasPrefix(f.Function, "runtime.gcBgMarkWorker")
 		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" || strings.HasPrefix(f.Function, "runtime/trace.")
 		m.starts[k] = s
-	}
-	if fresh {
-		s.Line = f.Line
 	}
 	return s
 }
@@ -350,7 +358,7 @@ func (m *model) learn(g *goroutine, reason string, stack trace.Stack) {
 		f.Function = systemStart
 	}
 	if f.Function != "" {
-		g.start = m.startOf(f, false)
+		g.start = m.startOf(f)
 	}
 }
 
@@ -441,13 +449,16 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		linked[k[0]], linked[k[1]] = true, true
 	}
 	for _, n := range m.nodes {
-		if n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && !linked[n] {
+		if n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && !linked[n] || n.tracing() {
 			continue
 		}
 		n.Wakers = counts(n.wakers)
 		s.Nodes = append(s.Nodes, n.Node)
 	}
-	for _, e := range m.edges {
+	for k, e := range m.edges {
+		if k[0].tracing() || k[1].tracing() {
+			continue
+		}
 		e.Functions = counts(e.functions)
 		s.Edges = append(s.Edges, e.Edge)
 	}

@@ -17,7 +17,7 @@ func (s *stream) task(kind trace.EventKind, at time.Duration) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.m.event(&e, []trace.Task{task})
+	s.m.event(&e)
 }
 
 // The path of a task is what its goroutine did and, while that waited, what those did for which

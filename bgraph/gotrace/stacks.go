@@ -15,6 +15,8 @@ type stack struct {
 	nodes  []nodeAt // of waits there, by reason and label: mostly one
 	waker  *place   // nil: not known, or it has none
 	sample *place   // nil: not known
+	start  *start   // of goroutines that begin at its outermost frame, which is at that line; nil: not known
+	line   int
 	known  answers
 }
 

@@ -2,10 +2,11 @@ package graphview
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// packedWidth is how wide a drawing may get before a part goes to the next row.
+// packedWidth is how wide a drawing gets, unless one of its parts is wider.
 const packedWidth = 1400
 
 // split returns the parts of the graph that no edge connects, each to be laid out by
@@ -52,7 +53,8 @@ func (g *drawGraph) split() []*drawGraph {
 	return parts
 }
 
-// pack puts the parts, which have their sizes, side by side in rows, the largest first.
+// pack gives the parts, which have their sizes, their places: the highest first, each where there
+// is room furthest up, so that small ones fill what is left beside large ones.
 func (g *drawGraph) pack(parts []*drawGraph) {
 	sorted := slices.Clone(parts)
 	slices.SortStableFunc(sorted, func(a, b *drawGraph) int { return cmp.Compare(b.height, a.height) })
@@ -60,14 +62,32 @@ func (g *drawGraph) pack(parts []*drawGraph) {
 	for _, p := range parts {
 		widest = max(widest, p.width)
 	}
-	x, y, row := 0.0, 0.0, 0.0
+	edge := []rect{{x1: widest}} // the lower border of what is placed, from left to right; y1 is where it is
 	for _, p := range sorted {
-		if x > 0 && x+p.width > widest {
-			x, y, row = 0, y+row, 0
+		x, y := 0.0, math.Inf(1)
+		for _, from := range edge {
+			top := 0.0
+			for _, e := range edge {
+				if e.x0 < from.x0+p.width && e.x1 > from.x0 {
+					top = max(top, e.y1)
+				}
+			}
+			if from.x0+p.width <= widest && top < y {
+				x, y = from.x0, top
+			}
 		}
-		row = max(row, p.height)
+		placed := rect{x, y, x + p.width, y + p.height}
+		var left, right []rect
+		for _, e := range edge {
+			if e.x0 < placed.x0 {
+				left = append(left, rect{x0: e.x0, x1: min(e.x1, placed.x0), y1: e.y1})
+			}
+			if e.x1 > placed.x1 {
+				right = append(right, rect{x0: max(e.x0, placed.x1), x1: e.x1, y1: e.y1})
+			}
+		}
+		edge = slices.Concat(left, []rect{placed}, right)
 		p.move(x, y)
-		x = p.width
 		g.width, g.height = max(g.width, p.width), max(g.height, p.height)
 	}
 }

@@ -420,17 +420,39 @@ func BenchmarkLayout(b *testing.B) {
 	}
 }
 
-// Parts that nothing connects do not stand in one endless row.
+// Parts that nothing connects do not stand in one endless row, and small ones fill the room
+// beside a high one.
 func TestPartsStandInRows(t *testing.T) {
 	s := &bgraph.Snapshot{}
+	for k := bgraph.Key(300); k < 315; k++ {
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: k, Reason: "read", Label: "of a chain", Arrivals: 5})
+		s.Edges = append(s.Edges, bgraph.Edge{From: k, To: k + 1, Count: 5})
+	}
 	for i := range 40 {
 		a, b := bgraph.Key(100+2*i), bgraph.Key(101+2*i)
 		s.Nodes = append(s.Nodes, bgraph.Node{Key: a, Reason: "read", Label: "reader", Arrivals: 5}, bgraph.Node{Key: b, Reason: "write", Label: "writer", Arrivals: 5})
 		s.Edges = append(s.Edges, bgraph.Edge{From: a, To: b, Count: 5})
 	}
 	d := Layout(s, DrawOptions{MaxNodes: 100})
-	if len(d.Nodes) != 80 || d.Width > 2*packedWidth {
-		t.Errorf("%d nodes, width %v; want 80 and at most %v", len(d.Nodes), d.Width, 2*packedWidth)
+	var chain float64
+	for _, n := range d.Nodes {
+		if n.Key >= 300 && n.Key <= 315 {
+			chain = max(chain, n.Y+n.H)
+		}
+	}
+	if len(d.Nodes) != 96 || d.Width > packedWidth || d.Height > chain+loopReach {
+		t.Errorf("%d nodes, %v wide, %v high; want 96, at most %v wide, as high as the chain, %v", len(d.Nodes), d.Width, d.Height, packedWidth, chain)
 	}
 	checkDrawing(t, d)
+}
+
+// Where no step that is drawn begins or ends, neither does the drawing.
+func TestEndsWithoutStepsAreNotDrawn(t *testing.T) {
+	s := &bgraph.Snapshot{
+		Nodes: []bgraph.Node{{Key: bgraph.KeyStart, Arrivals: 5}, {Key: bgraph.KeyEnd, Arrivals: 5}, {Key: 100, Reason: "read", Now: 1}},
+		Edges: []bgraph.Edge{{From: bgraph.KeyStart, To: 100, Count: 1}},
+	}
+	if d := Layout(s, DrawOptions{}); len(d.Nodes) != 2 || d.Nodes[0].Key != bgraph.KeyStart {
+		t.Errorf("%+v; want start and the node that it leads to", d.Nodes)
+	}
 }

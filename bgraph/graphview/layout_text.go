@@ -53,7 +53,7 @@ func measure(text string, size float64, bold bool) float64 {
 const (
 	nameSize   = 12.5 // of the font, where nobody waits
 	nameGrowth = 7.5  // more where most wait
-	smallSize  = 10.5
+	smallSize  = 11   // pixels: smaller text is hard to read
 	boxPad     = 11
 	padGrowth  = 13
 	longestBox = 34 // columns of a name
@@ -142,7 +142,7 @@ func tenth(v float64) float64 { return math.Round(v*10) / 10 }
 func point(x, y float64) string { return fmt.Sprintf("%g %g", tenth(x), tenth(y)) }
 
 const (
-	labelSize = 10.5
+	labelSize = 11.0
 	labelH    = 16
 )
 

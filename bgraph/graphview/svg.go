@@ -52,7 +52,7 @@ func WriteSVG(w io.Writer, s *bgraph.Snapshot, o DrawOptions) error {
 const (
 	svgLeast  = 720 // width
 	svgHead   = 46
-	svgLegend = 64
+	svgLegend = 80
 	svgMuted  = "#768089" // readable on white and on black
 )
 
@@ -131,12 +131,24 @@ func (p svgWriter) label(e *DrawnEdge) {
 
 // legend explains sizes, widths and colours.
 func (p svgWriter) legend(d *Drawing, width, y float64) {
-	const ramp, bar = 200.0, 10.0
-	what := "colour: share of CPU in the steps that begin there"
+	const ramp, bar, legendGap = 200.0, 10.0, 50.0
+	what := "colour: CPU of the steps from there"
 	if d.Color == colorWait {
 		what = "colour: mean wait"
 	}
-	x := width/2 - ramp - 20
+	lines := []string{
+		"box: how many wait there, " + countText(d.MostNow) + " at most · mean wait",
+		"arrow width: steps; on it: steps/s · mean CPU of one",
+		"dashed: back up to where they have been",
+	}
+	if left := notDrawn(d); left != "" {
+		lines = append(lines, "not drawn: "+left)
+	}
+	var widest float64
+	for _, line := range lines {
+		widest = max(widest, measure(line, labelSize, false))
+	}
+	x := math.Floor((width - ramp - legendGap - widest) / 2)
 	p.printf(`<defs><linearGradient id="heat">`)
 	for i, stop := range d.Scale {
 		p.printf(`<stop offset="%g" stop-color="%s"/>`, float64(i)/float64(len(d.Scale)-1), stop.Fill)
@@ -148,15 +160,18 @@ func (p svgWriter) legend(d *Drawing, width, y float64) {
 	for i, stop := range d.Scale {
 		text(x+ramp*float64(i)/float64(len(d.Scale)-1), y+50, "middle", stop.Text)
 	}
-	x = width/2 + 60
-	text(x, y+18, "start", "box size: how many wait there, "+countText(d.MostNow)+" at most")
-	text(x, y+34, "start", "arrow width: steps; on it: steps/s · mean CPU of one")
-	last := "dashed: back up to where they have been"
-	if d.Hidden > 0 {
-		last += "; not drawn: " + plural(d.Hidden, "rare edge")
+	for i, line := range lines {
+		text(x+ramp+legendGap, y+18+16*float64(i), "start", line)
 	}
-	if d.Rare > 0 {
-		last += fmt.Sprintf(" and %s without others", plural(d.Rare, "node"))
+}
+
+// notDrawn says what was left out, "" if nothing was.
+func notDrawn(d *Drawing) string {
+	switch {
+	case d.Rare > 0:
+		return fmt.Sprintf("%s, %s that no other edge joins", plural(d.Hidden, "rare edge"), plural(d.Rare, "node"))
+	case d.Hidden > 0:
+		return plural(d.Hidden, "rare edge")
 	}
-	text(x, y+50, "start", last)
+	return ""
 }

@@ -39,6 +39,7 @@ type slot struct {
 	due    uint8          // which of the ends
 	mark   uint8          // the user's, see Coro.Mark
 	plain  bool           // see InitPlain
+	stamp  uint32         // the user's, see Coro.Stamp
 }
 
 const (
@@ -125,6 +126,9 @@ func (c *Coro) Plain() bool { return c.own.plain }
 
 // Mark is a byte for the user of c; it costs no memory.
 func (c *Coro) Mark() *uint8 { return &c.own.mark }
+
+// Stamp is four bytes for the user of c; they cost no memory either.
+func (c *Coro) Stamp() *uint32 { return &c.own.stamp }
 
 // Enter is the first thing that the body of c calls.
 func (c *Coro) Enter(yield func(struct{}) bool) {

@@ -18,3 +18,22 @@ func ByGoexit() bool {
 		}
 	}
 }
+
+// InGoexit reports whether the calling goroutine is being ended by runtime.Goexit, whatever has panicked and
+// been recovered since that was called.
+func InGoexit() bool {
+	var pcs [64]uintptr
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		if n == 0 {
+			return false
+		}
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := true; more; {
+			var f runtime.Frame
+			if f, more = frames.Next(); f.Function == "runtime.Goexit" {
+				return true
+			}
+		}
+	}
+}

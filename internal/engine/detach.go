@@ -34,7 +34,7 @@ import (
 //  1. The watchdog clears entered, and makes every thread execute a barrier.
 //  2. It looks at the goroutine's stack. It goes on only if the goroutine waits, and waits
 //     outside of the runtime: the innermost frame of these packages is one that calls the
-//     program's code, and comes back to the loop when that returns (runTask, Outside).
+//     program's code, and comes back to the loop when that returns (runTasks, Outside).
 //  3. It changes curG to 0, if it still is the goroutine's, and makes every thread execute a
 //     barrier again.
 //  4. If entered is still 0 and the stack still says what it said, the goroutine was outside at
@@ -149,7 +149,7 @@ func (d *detachment) comeBack() {
 	t.fixed, t.on = false, nil
 	if t.seen {
 		t.seen = false
-		d.l.observer.Resumed(t)
+		t.tellResumed()
 	}
 }
 
@@ -493,7 +493,7 @@ func isOurs(name string) bool {
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	switch name {
-	case "internal/engine.(*worker).runTask", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run", "knot.exchangeOf.run":
+	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run":
 		return true
 	}
 	return strings.HasPrefix(name, "internal/engine.Outside[")

@@ -212,9 +212,13 @@ func (l *Loop) runReady() {
 		next := l.toStart
 		l.toStart = nil
 		l.runFrom(next)
-		if l.hub && l.toStart == nil {
+		if (l.hub || l.toPick) && l.toStart == nil {
+			l.toPick = false
 			l.toStart = l.pick()
 		}
+	}
+	if l.charging {
+		l.endStep()
 	}
 	l.stats.noteTurn(int(l.switches-before), cyclesBetween(l.turnStart, coro.Cycles()))
 }
@@ -229,9 +233,37 @@ func (l *Loop) runFrom(next *Task) {
 		l.idle = append(l.idle, l.newWorker())
 	}
 	l.switchTo(&l.party, next)
+	for l.aside != nil {
+		fn := l.aside
+		l.aside = nil
+		fn()
+		if l.cur != nil {
+			coro.Switch(&l.party, &l.cur.worker.Party)
+		}
+	}
 	if l.detaching != nil {
 		l.noteDetached()
 	}
+}
+
+// Aside has the loop's own goroutine run fn, for which the stack of the running task may be too small. It does so
+// when the observer, which has called Aside, has returned, and before the task or another goes on. fn must not wait.
+func (l *Loop) Aside(fn func()) {
+	if l.cur == nil || l.cur.worker.onChunk() { // there is room
+		fn()
+		return
+	}
+	l.aside = fn
+}
+
+// runAside is called after Parked and Resumed, if there is something, by the running task.
+//
+//go:noinline
+func (l *Loop) runAside() {
+	g := l.curG
+	l.curG = l.g
+	coro.Switch(&l.cur.worker.Party, &l.party)
+	l.curG = g
 }
 
 // pollOnce asks the poller, waiting for it if nothing else is to be done.

@@ -162,9 +162,9 @@ func (l *Loop) pileUp(t *Task) {
 		if !p.has(t) {
 			continue
 		}
-		x := t.extend()
-		x.piled = l.now
+		*t.worker.Stamp() = stamp(l.now)
 		p.waiting++
+		x := t.extra()
 		if x.kind != 0 {
 			p.kinds.comes(x.kind)
 			p.kinds.comes(x.detail)
@@ -185,13 +185,19 @@ func (l *Loop) pileDown(t *Task) {
 		p.waiting--
 		p.departed++
 		p.turns++
-		if at := t.extra().piled; at < p.since && p.late > 0 {
+		if at := *t.worker.Stamp(); p.late > 0 && int32(at-stamp(p.since)) < 0 {
 			p.late--
 		} else {
-			p.waited += l.now - at
+			p.waited += time.Duration(stamp(l.now)-at) << stampBits
 		}
 	}
 }
+
+// stampBits make a time small enough for the Stamp of a worker, which says when a wait at a pile began:
+// its unit is 66 µs, and it comes round after 78 hours. A wait of that length may be taken for a short one.
+const stampBits = 16
+
+func stamp(t time.Duration) uint32 { return uint32(t >> stampBits) }
 
 // has reports whether t, which waits, does so at p.
 func (p *pile) has(t *Task) bool { return p.node == t.node && (p.point == nil || p.point == t.on) }
@@ -229,7 +235,7 @@ func (l *Loop) Watch(n NodeID) {
 	p.door.index = doorIndex + len(l.piles)
 	for t := l.tasks; t != nil; t = t.allNext {
 		if t.state == stateParked && p.has(t) {
-			t.extend().piled = l.now
+			*t.worker.Stamp() = stamp(l.now)
 			p.waiting++
 		}
 	}

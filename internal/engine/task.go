@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -83,10 +82,9 @@ type extension struct {
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
 	// See pile; loop-private.
-	piled   time.Duration // when it began to wait there
-	kind    uint32        // what Entrance.As has said
-	detail  uint32        // likewise
-	heading uint8         // bits of the piles that it was let in for and has not reached
+	kind    uint32 // what Entrance.As has said
+	detail  uint32 // likewise
+	heading uint8  // bits of the piles that it was let in for and has not reached
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down

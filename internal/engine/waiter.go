@@ -114,12 +114,21 @@ func (w *Waiter) Wait(why Reason, at WaitPoint) error {
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
-	err := t.endPark()
-	if err != nil && !at.Withdraw(w) {
-		w.absorb()
-		err = nil
+	if err := t.endPark(); err != nil {
+		return w.giveUp(at, err)
 	}
-	return err
+	return nil
+}
+
+// giveUp ends a wait that a cancellation has ended. It stays out of the frame of Wait.
+//
+//go:noinline
+func (w *Waiter) giveUp(at WaitPoint, err error) error {
+	if at.Withdraw(w) {
+		return err
+	}
+	w.absorb()
+	return nil
 }
 
 // waitUntil is Wait that the end of ctx ends too if the caller is a plain goroutine.
@@ -322,7 +331,7 @@ func (t *Task) unwind() {
 			coro.Switch(&t.worker.Party, to)
 		}
 		if l.observed {
-			l.observer.Resumed(t)
+			t.tellResumed()
 		}
 	}
 	if u, ok := at.(Unwinder); ok && !t.extra().firm {
@@ -358,24 +367,23 @@ func (l *Loop) Label() string { return l.label }
 //go:noinline
 func (t *Task) observe(why Reason) {
 	l, w := t.loop, t.worker
+	var print uint64
 	if w.onChunk() || l.label != "" {
-		t.tellParked(why, l.labelled(w.fingerprint(l))+uint64(why))
-		return
-	}
-	print := coro.Fingerprint(l.base) + uint64(why)
-	if s, y := w.seat, &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && !s.Attend {
-		if h := s.At.Out; h != nil && h.Print == print {
-			t.node = y.arrive(s, h)
-			return
+		print = l.labelled(w.fingerprint(l)) + uint64(why)
+	} else {
+		print = coro.Fingerprint(l.base) + uint64(why)
+		if s, y := w.seat, &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && !s.Attend {
+			if h := s.At.Out; h != nil && h.Print == print {
+				t.node = y.arrive(s, h)
+				return
+			}
 		}
 	}
-	t.tellParked(why, print)
-}
-
-//go:noinline
-func (t *Task) tellParked(why Reason, print uint64) {
-	t.node = t.loop.observer.Parked(t, why, print)
-	t.loop.label = ""
+	t.node = l.observer.Parked(t, why, print)
+	l.label = ""
+	if l.aside != nil {
+		l.runAside()
+	}
 }
 
 // labelled is the fingerprint of a place with the label.

@@ -237,7 +237,7 @@ func runningStacks() string {
 	var out []string
 	for _, g := range strings.Split(string(buf), "\n\n") {
 		head, _, _ := strings.Cut(g, "\n")
-		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, "task.(*worker).runTask") || strings.Contains(g, chunkRoot+"(") || strings.Contains(g, "\ncreated by iter.Pull")) {
+		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, chunkRoot+"(") || strings.Contains(g, "\ncreated by iter.Pull")) {
 			out = append(out, g)
 		}
 	}

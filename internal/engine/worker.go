@@ -24,7 +24,9 @@ const (
 type crew struct {
 	idle      []*worker                       // workers without a task, the last used at the end
 	toStart   *Task                           // to be run next by the loop's own goroutine
-	body      func(yield func(struct{}) bool) // runWorker
+	toPick    bool                            // the loop's own goroutine is to pick what runs next, see handOverSlow
+	aside     func()                          // to be run now by the loop's own goroutine, see Aside
+	body      func(yield func(struct{}) bool) // the goroutine of every worker
 	successor *worker                         // takes the place of one that is ended by Goexit
 	workers   int                             // goroutines, idle or not
 	spare     *Task                           // finished tasks to use again, linked by next
@@ -36,8 +38,13 @@ func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, so
 
 func (l *Loop) newWorker() *worker {
 	w := new(worker)
-	if l.body == nil {
-		l.body = l.runWorker
+	if l.body == nil { // one function for all spares a closure, 16 bytes, for each
+		l.body = func(yield func(struct{}) bool) {
+			w := l.beginWorker(yield)
+			for w.runTasks(l) {
+			}
+			w.ends(l)
+		}
 	}
 	if l.hub {
 		w.InitPlain(l.body)
@@ -103,43 +110,32 @@ func (w *worker) adopt(l *Loop, t *Task) {
 	l.taskCount++
 }
 
-// runWorker is the goroutine of every worker: it finds out which by what is to run. One
-// function for all spares a closure, 16 bytes, for each.
-func (l *Loop) runWorker(yield func(struct{}) bool) {
+// beginWorker is the beginning of a worker's goroutine, which finds out which it is by what is to run.
+//
+//go:noinline
+func (l *Loop) beginWorker(yield func(struct{}) bool) *worker {
 	w := l.successor
 	if w != nil {
 		l.successor = nil
 	} else {
 		w = l.cur.worker
 	}
-	w.run(l, yield)
-}
-
-func (w *worker) run(l *Loop, yield func(struct{}) bool) {
 	w.Enter(yield)
 	w.g = coro.G()
 	l.curG = w.g
 	if l.enrolled {
 		w.enroll(l)
 	}
-	goexit := true
-	defer func() {
-		if *w.Mark()&workerEnrolled != 0 {
-			members.remove(w.g)
-		}
-		*w.Mark() |= workerGone
-		l.workers--
-		if goexit {
-			l.cur = nil
-			l.successor = l.newWorker()
-			w.Leave(&l.successor.Party, true)
-		}
-	}()
-	for w.task != nil || w.nextTask(l) {
-		w.runTask(l, w.task)
-		w.task = nil
+	return w
+}
+
+// ends is called at the end of the goroutine of w.
+func (w *worker) ends(l *Loop) {
+	if *w.Mark()&workerEnrolled != 0 {
+		members.remove(w.g)
 	}
-	goexit = false
+	*w.Mark() |= workerGone
+	l.workers--
 }
 
 // nextTask chooses what runs after a task of w has ended. A task that has not started
@@ -181,43 +177,89 @@ func (l *Loop) leaveTo(w *worker, next *Task) {
 	l.curG = g
 }
 
-// runTask runs t to its end. A panic does not leave it; a Goexit goes on from here
-// through run, which lets another worker take the place of w.
-func (w *worker) runTask(l *Loop, t *Task) {
-	returned := false
-	var failure error
-	defer func() {
-		if !coro.RunsFree(&l.curG) {
-			comeBack()
+// runTasks runs tasks until w is to end. A panic does not leave it, but ends the task; runTasks then returns
+// true, and is to be called again. A Goexit goes on through it, and another worker takes the place of w.
+//
+// The frames from here down to the switch are small, and few, for the sake of tasks that wait: the least stack
+// of a goroutine has room for 1,120 bytes of them, with those of the program. What is rare is in other functions.
+func (w *worker) runTasks(l *Loop) (again bool) {
+	again = true
+	defer w.endTask()
+	for w.task != nil || w.nextTask(l) {
+		if l.base == 0 {
+			l.base = coro.Depth()
 		}
-		if !returned {
-			if v := recover(); v != nil || !coro.ByGoexit() {
-				l.taskPanicked(t, v)
-				return
-			}
-			failure = ErrGoexit
+		if err := w.begins(l); err == nil {
+			w.task.fn()
+			w.ended(l, nil)
+		} else {
+			w.ended(l, err)
 		}
-		l.finish(t, failure)
-	}()
+	}
+	return false
+}
+
+// begins is called when the task of w starts. It returns ErrShutdown if it is not to run any more.
+//
+//go:noinline
+func (w *worker) begins(l *Loop) error {
+	t := w.task
 	if l.overrun.Load() != 0 {
 		l.overrun.Store(0)
 	}
 	if l.observed {
-		if l.base == 0 {
-			l.base = coro.Depth()
-		}
 		l.observer.Resumed(t)
+		if l.aside != nil {
+			l.runAside()
+		}
 	}
 	t.cancelled = t.endedContext() != nil
-	if l.unwinding {
-		failure = ErrShutdown
-		if dropped := t.extra().dropped; dropped != nil {
-			dropped()
-		}
-	} else {
-		t.fn()
+	if !l.unwinding {
+		return nil
 	}
-	returned = true
+	if dropped := t.extra().dropped; dropped != nil {
+		dropped()
+	}
+	return ErrShutdown
+}
+
+// ended is called when the function of the task of w has returned.
+//
+//go:noinline
+func (w *worker) ended(l *Loop, failure error) {
+	if !coro.RunsFree(&l.curG) {
+		comeBack()
+	}
+	l.finish(w.task, failure)
+	w.task = nil
+}
+
+// endTask is deferred by runTasks: a task that has not returned has panicked or ended itself.
+func (w *worker) endTask() {
+	t := w.task
+	if t == nil {
+		return
+	}
+	l := t.loop
+	if !coro.RunsFree(&l.curG) {
+		comeBack()
+	}
+	goexit := true // of the task, or of Config.OnPanic
+	defer func() {
+		w.task = nil
+		if goexit {
+			w.ends(l)
+			l.cur = nil
+			l.successor = l.newWorker()
+			w.Leave(&l.successor.Party, true)
+		}
+	}()
+	if v := recover(); v != nil || !coro.ByGoexit() {
+		l.taskPanicked(t, v)
+		goexit = coro.InGoexit() // a deferred function may have panicked
+		return
+	}
+	l.finish(t, ErrGoexit)
 }
 
 // dropLabels takes the profiler labels that a task has set (runtime/pprof,
@@ -241,6 +283,9 @@ func (l *Loop) finish(t *Task, failure error) {
 	l.countTask(-1)
 	if l.observed {
 		l.observer.Finished(t)
+		if l.aside != nil {
+			l.runAside()
+		}
 		t.worker.seat = nil
 	}
 	if l.overrun.Load() != 0 {

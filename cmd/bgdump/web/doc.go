@@ -58,20 +58,24 @@
 //	           those with an id beyond "places" are sent, if "era" is the current one
 //	nodes      id, now, was (tasks at the base), peak, in, out (arrivals, departures),
 //	           wait, ready (see below), oldest, cpu (of the steps that begin here),
-//	           loops: [loop, now, peak, in, out]
+//	           loops: [loop, now, peak, in, out]; wakers: [what ended waits, share of them]
 //	edges      from, to (ids of places), count, cpu (see below), total (CPU, estimated),
 //	           recent and deviation (of CPU, weighted exponentially), heap: [measured
 //	           steps, sum], changes: one [measured steps, sum] for each resource,
-//	           overruns
+//	           overruns, notes: sentences on what else a step took
 //	hidden     nodes and edges that are not sent as there are too many
 //	shape      changes when nodes or edges are added or removed, or filtered differently
 //	findings   severity, check, from, to (ids of places, 0: none), name, message,
 //	           advice, stack
 //	overruns   how many; reports: as in bgraph.Overrun, from and to being ids of places
+//	starts, spans   of a trace, as in bgraph.Start: function, now, created, ended, mean life,
+//	           oldest, leaked; as in bgraph.Span: name, kind, count, mean, p99, longest
+//	pauses     of a trace: collections, how often the world stopped, for how long in all, at most
 //	sched      as in bgraph.Sched, but nodes: [id, loop, priority, tickets, pass, ready,
 //	           held]
 //
-// Measured durations are n, sum, max, p50, p99 and hist, the counts of a
+// Measured durations are n, sum, mean (estimated for all, also those that were not
+// measured), max, p50, p99 and hist, the counts of a
 // bgraph.Histogram without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that

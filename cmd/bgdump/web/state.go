@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // The types of the answer to /api/state; see the package comment.
@@ -41,6 +42,9 @@ type stateJSON struct {
 	Overruns  int               `json:"overruns,omitempty"`
 	Reports   []reportJSON      `json:"reports,omitempty"`
 	Sched     *schedJSON        `json:"sched,omitempty"`
+	Starts    [][7]any          `json:"starts,omitempty"`
+	Spans     [][6]any          `json:"spans,omitempty"`
+	Pauses    *[4]int64         `json:"pauses,omitempty"`
 }
 
 type sourceJSON struct {
@@ -69,6 +73,7 @@ type hiddenJSON struct {
 type timesJSON struct {
 	N    uint64           `json:"n,omitempty"`
 	Sum  bgraph.Nanos     `json:"sum,omitempty"`
+	Mean bgraph.Nanos     `json:"mean,omitempty"`
 	Max  bgraph.Nanos     `json:"max,omitempty"`
 	P50  bgraph.Nanos     `json:"p50,omitempty"`
 	P99  bgraph.Nanos     `json:"p99,omitempty"`
@@ -87,6 +92,7 @@ type nodeJSON struct {
 	Oldest bgraph.Nanos `json:"oldest,omitempty"`
 	CPU    bgraph.Nanos `json:"cpu,omitempty"`
 	Loops  [][5]int64   `json:"loops,omitempty"`
+	Wakers [][2]any     `json:"wakers,omitempty"`
 }
 
 type edgeJSON struct {
@@ -100,6 +106,7 @@ type edgeJSON struct {
 	Heap      [2]int64     `json:"heap"`
 	Changes   [][2]int64   `json:"changes,omitempty"`
 	Overruns  uint64       `json:"overruns,omitempty"`
+	Notes     []string     `json:"notes,omitempty"`
 }
 
 type findingJSON struct {
@@ -197,6 +204,7 @@ func (p *Page) describe(out *stateJSON, v *view, reports bool) {
 		out.Resources = append(out.Resources, r)
 	}
 	out.Overflow = s.Overflow
+	out.traced(s)
 	out.Overruns = len(s.Overruns)
 	if !reports {
 		return
@@ -205,6 +213,28 @@ func (p *Page) describe(out *stateJSON, v *view, reports bool) {
 	for i, o := range s.Overruns {
 		out.Reports[i] = reportJSON{Task: clean(o.Task, 200), Loop: o.Loop, At: o.At.UnixMilli(), Held: o.Held, Stack: cleanLines(o.Stack, 16<<10)}
 	}
+}
+
+// The most that is sent of what only traces have.
+const (
+	mostStarts = 200
+	mostWakers = 5
+)
+
+// traced fills in what only graphs of goroutines have.
+func (out *stateJSON) traced(s *bgraph.Snapshot) {
+	if s.Kind != bgraph.KindGoroutines {
+		return
+	}
+	for i := range s.Starts[:min(len(s.Starts), mostStarts)] {
+		st := &s.Starts[i]
+		out.Starts = append(out.Starts, [7]any{clean(cmp.Or(bgraph.ShortFunction(st.Function), "not known"), 300), st.Now, st.Created, st.Ended, st.Life.Mean(), st.Oldest, st.Leaked})
+	}
+	for i := range s.Spans[:min(len(s.Spans), mostStarts)] {
+		sp := &s.Spans[i]
+		out.Spans = append(out.Spans, [6]any{clean(sp.Name, 200), clean(sp.Kind, 20), sp.Times.Count, sp.Times.Mean(), sp.Times.Quantile(0.99), sp.Times.Max})
+	}
+	out.Pauses = &[4]int64{int64(s.Collections.Count), int64(s.Stopped.Count), int64(s.Stopped.Sum), int64(s.Stopped.Max)}
 }
 
 // fill fills in what is about nodes.
@@ -242,12 +272,20 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 	out := nodeJSON{
 		ID: id, Now: n.Now, Peak: n.Peak, In: n.Arrivals, Out: n.Departures,
-		Wait: timesOf(&n.Wait), Ready: timesOf(&n.Ready), Oldest: n.Oldest, CPU: v.cpu[n.Key],
+		Wait: timesOf(&n.Wait, n.MeanWait()), Ready: timesOf(&n.Ready, n.Ready.Mean()), Oldest: n.Oldest, CPU: v.cpu[n.Key],
 	}
 	if v.base != nil {
 		if was := v.base.snap.Node(n.Key); was != nil {
 			out.Was = was.Now
 		}
+	}
+	var woken uint64
+	for i := range n.Wakers {
+		woken += n.Wakers[i].Count
+	}
+	for i := range n.Wakers[:min(len(n.Wakers), mostWakers)] {
+		w := &n.Wakers[i]
+		out.Wakers = append(out.Wakers, [2]any{clean(graphview.ShortWaker(w), 300), finite(float64(w.Count) / float64(woken))})
 	}
 	for _, l := range n.Loops {
 		out.Loops = append(out.Loops, [5]int64{int64(l.Loop), l.Now, l.Peak, int64(l.Arrivals), int64(l.Departures)})
@@ -257,9 +295,12 @@ func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 
 func edgeOf(e *bgraph.Edge, from, to int) edgeJSON {
 	out := edgeJSON{
-		From: from, To: to, Count: e.Count, CPU: timesOf(&e.CPU), Total: e.TotalCPU(),
+		From: from, To: to, Count: e.Count, CPU: timesOf(&e.CPU, e.MeanCPU()), Total: e.TotalCPU(),
 		Recent: finite(e.Recent.Mean), Deviation: finite(math.Sqrt(max(e.Recent.Variance, 0))),
 		Heap: [2]int64{int64(e.Heap.Steps), e.Heap.Sum}, Overruns: e.Overruns,
+	}
+	for _, text := range graphview.StepNotes(e) {
+		out.Notes = append(out.Notes, clean(text, 1000))
 	}
 	for i := range e.Changes {
 		out.Changes = append(out.Changes, [2]int64{int64(e.Changes[i].Steps), e.Changes[i].Sum})
@@ -267,12 +308,12 @@ func edgeOf(e *bgraph.Edge, from, to int) edgeJSON {
 	return out
 }
 
-func timesOf(t *bgraph.Times) timesJSON {
+func timesOf(t *bgraph.Times, mean bgraph.Nanos) timesJSON {
 	hist := t.Hist
 	for len(hist) > 0 && hist[len(hist)-1] == 0 {
 		hist = hist[:len(hist)-1]
 	}
-	return timesJSON{N: t.Count, Sum: t.Sum, Max: t.Max, P50: t.Quantile(0.5), P99: t.Quantile(0.99), Hist: hist}
+	return timesJSON{N: t.Count, Sum: t.Sum, Mean: mean, Max: t.Max, P50: t.Quantile(0.5), P99: t.Quantile(0.99), Hist: hist}
 }
 
 func schedOf(s *bgraph.Sched, sent map[bgraph.Key]int) *schedJSON {

@@ -131,14 +131,21 @@ func TestWithoutMotion(t *testing.T) {
 	}
 }
 
-// Of a graph that is larger than the window a part is seen whose names can be read, and a small
-// map says which.
+// Of a graph that is larger than the window a part is seen that can be read, the hottest node in
+// it, and a small map says which.
 func TestNamesCanBeRead(t *testing.T) {
-	b := open(t, &ticking{Program: sample.Wide(1000)}, look{})
+	b := open(t, &ticking{Program: sample.Wide(1000)}, look{still: true})
 	b.until("document.querySelectorAll('.node').length === 40 && document.querySelector('.node strong')")
-	const smallest = "Math.min(...[...document.querySelectorAll('.node strong')].map(e => parseFloat(getComputedStyle(e).fontSize))) * new DOMMatrix(document.querySelector('.stage').style.transform).a"
+	const smallest = "Math.min(...[...document.querySelectorAll('.node > *, .labels text')].map(e => parseFloat(getComputedStyle(e).fontSize))) * new DOMMatrix(document.querySelector('.stage').style.transform).a"
 	if got := eval[float64](b, smallest); got < 10.99 {
-		t.Errorf("a name is %g px high; want 11 or more", got)
+		t.Errorf("a text is %g px high; want 11 or more", got)
+	}
+	if !eval[bool](b, `(() => {
+		const box = e => e.getBoundingClientRect(), frame = box(document.querySelector('.viewport'));
+		const within = r => r.left >= frame.left && r.right <= frame.right && r.top >= frame.top && r.bottom <= frame.bottom;
+		return [...document.querySelectorAll('.node.heat-5')].some(e => within(box(e)));
+	})()`) {
+		t.Error("the hottest node is not in view")
 	}
 	if !eval[bool](b, "getComputedStyle(document.querySelector('.minimap')).display === 'block' && document.querySelectorAll('.minimap g rect').length > 30") {
 		t.Error("there is no small map")

@@ -108,6 +108,7 @@ func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
 	b := open(t, src, look{hash: "#tab=nodes"})
 	b.until(fmt.Sprintf("document.querySelectorAll('#panel-nodes tbody tr').length === %d", shopNodes))
 	src.hold()
+	b.until("document.querySelector('#status').dataset.level === 'still'")
 	sorted := func(id, how string) {
 		t.Helper()
 		b.until(fmt.Sprintf("document.querySelector('#panel-nodes th[data-column=%s]').getAttribute('aria-sort') === '%s'", id, how))

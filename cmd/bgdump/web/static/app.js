@@ -76,10 +76,11 @@ class App {
     const { state } = this.graph, p = state.program;
     setText($('program'), p.name);
     setText($('run'), state.kind === 'goroutines' ? `a trace of ${span(state.span)}, up to ${day(state.taken)} ${clock(state.taken)}`
-      : `process ${p.pid} on ${p.host} · ${p.go} · since ${day(Date.parse(p.started))} ${clock(Date.parse(p.started))}`);
+      : `process ${p.pid} on ${p.host} · ${p.go} · since ${day(Date.parse(p.started))} ${clock(Date.parse(p.started))}${state.source.still ? `, as it was at ${clock(state.taken)}` : ''}`);
     setText($('source'), state.source.name);
     document.title = `${p.name} — blocking graph`;
     document.body.classList.toggle('trace', state.kind === 'goroutines');
+    document.body.classList.toggle('only', Boolean(state.source.still) && state.moments.id.length < 2);
     const paused = this.params.at !== 0;
     setAttribute($('pause'), 'aria-pressed', String(paused));
     setText($('pause').lastElementChild, paused ? 'Resume' : 'Pause');
@@ -100,7 +101,6 @@ class App {
     }, (e, f) => {
       setText(e.children[1], f.value);
       setText(e.children[2], f.hint);
-      e.title = f.hint;
       setAttribute(e, 'data-level', f.level || null);
     });
     const found = (this.graph.state.findings || []).length;

@@ -79,7 +79,7 @@ export function digest(state, places) {
       id: n.id, place: p, key: p.key, name: p.name,
       now: n.now || 0, was: n.was || 0, peak: n.peak || 0, in: n.in || 0, out: n.out || 0,
       wait: times(n.wait), ready: times(n.ready), oldest: n.oldest || 0, cpu: n.cpu || 0,
-      loops: n.loops || [], edgesIn: [], edgesOut: [],
+      loops: n.loops || [], wakers: n.wakers || [], edgesIn: [], edgesOut: [],
     };
     node.inRate = seconds ? node.in / seconds : 0;
     node.outRate = seconds ? node.out / seconds : 0;
@@ -92,7 +92,7 @@ export function digest(state, places) {
     const edge = {
       id: `${from.key}-${to.key}`, from, to, name: `${from.name} → ${to.name}`,
       count: e.count || 0, cpu: times(e.cpu), total: e.total || 0, recent: e.recent || 0, deviation: e.deviation || 0,
-      heap: e.heap, heapMean: e.heap[0] ? e.heap[1] / e.heap[0] : 0, changes: e.changes || [], overruns: e.overruns || 0,
+      heap: e.heap, heapMean: e.heap[0] ? e.heap[1] / e.heap[0] : 0, changes: e.changes || [], overruns: e.overruns || 0, notes: e.notes || [],
     };
     edge.rate = seconds ? edge.count / seconds : 0;
     edges.push(edge);
@@ -111,5 +111,5 @@ export function digest(state, places) {
 
 function times(t) {
   const n = t.n || 0, sum = t.sum || 0;
-  return { n, sum, max: t.max || 0, p50: t.p50 || 0, p99: t.p99 || 0, hist: t.hist || [], mean: n ? sum / n : 0 };
+  return { n, sum, max: t.max || 0, p50: t.p50 || 0, p99: t.p99 || 0, hist: t.hist || [], mean: t.mean || 0 };
 }

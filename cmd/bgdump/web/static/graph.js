@@ -17,6 +17,12 @@ const patience = 5000; // ms between two arrangements, if nodes or edges have co
 const endurance = 30000; // if only sizes do not fit any more
 const crowded = 80; // edges from which on labels appear with the pointer only
 
+// toBox moves a point at the border of a box to where the border is at the size of now.
+function toBox(box, [, x, y]) {
+  const dx = (x - box.x - box.w / 2) * (box.scale - 1), dy = (y - box.y - box.h / 2) * (box.scale - 1);
+  return { at: `${(Number(x) + dx).toFixed(1)} ${(Number(y) + dy).toFixed(1)}`, by: `${dx.toFixed(1)} ${dy.toFixed(1)}` };
+}
+
 export class Graph {
   constructor(app) {
     this.app = app;
@@ -37,7 +43,7 @@ export class Graph {
       button('+', 'Zoom in (+)', () => this.view.zoom(1.25)), button('−', 'Zoom out (−)', () => this.view.zoom(0.8)),
       button('⤢', 'Fit the graph into the window (0)', () => this.view.fit()), button('↻', 'Arrange anew (r)', () => this.arrange(true)));
     this.none = h('p', { class: 'none', hidden: true }, 'No node to draw. Is the filter too narrow?');
-    this.element = h('div', { class: 'graph' }, this.viewport, this.tools, this.legend, this.left, this.none);
+    this.element = h('div', { class: 'graph' }, h('div', { class: 'picture' }, this.viewport, this.tools, this.none), h('div', { class: 'foot' }, this.legend, this.left));
     this.view = new View(this.viewport, this.stage, () => this.bounds());
     this.viewport.addEventListener('keydown', e => this.keydown(e));
   }
@@ -46,8 +52,8 @@ export class Graph {
     if (!this.layout?.nodes.length) return null;
     const cpu = d => this.app.graph.byId.get(d.id)?.cpu || 0;
     const hottest = this.layout.nodes.reduce((a, b) => (cpu(b) > cpu(a) || cpu(b) === cpu(a) && b.w * b.h > a.w * a.h ? b : a));
-    const text = Math.min(...this.layout.nodes.map(d => Math.max(...d.lines.map(([, size]) => size)))); // of the names
-    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [hottest.x + hottest.w / 2, hottest.y + hottest.h / 2], text, boxes: this.layout.nodes };
+    const text = Math.min(...this.layout.nodes.flatMap(d => d.lines.map(([, size]) => size)));
+    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [hottest.x + hottest.w / 2, hottest.y + hottest.h / 2], text, boxes: this.folded?.nodes || this.layout.nodes, heat: d => (d.node && this.heats ? nodeHeat(d.node, this.heats) : 0) };
   }
 
   // arrange fetches the layout if nodes or edges have come or gone, or if it is asked for.
@@ -104,7 +110,7 @@ export class Graph {
     this.light();
     const others = this.layout.nodes.some(n => n.id === 0), left = this.layout.hidden;
     this.left.hidden = !others && !left;
-    setText(this.left, others ? `${plural(this.folded.others, 'node')} drawn as one: raise “Show”, or filter.` : left ? `${plural(left, this.layout.rare ? 'rare edge' : 'edge')}${this.layout.rare ? ` and ${plural(this.layout.rare, 'node')} without others` : ''} not drawn.` : '');
+    setText(this.left, others ? `${plural(this.folded.others, 'node')} drawn as one: raise “Show”, or filter.` : left ? `${plural(left, this.layout.rare ? 'rare edge' : 'edge')}${this.layout.rare ? `, and ${plural(this.layout.rare, 'node')} that no other edge joins,` : ''} not drawn.` : '');
     this.none.hidden = nodes.length > 0;
     this.drawLegend();
   }
@@ -179,7 +185,7 @@ export class Graph {
       g.drawn = d;
       const [ground, text] = g.children;
       const [x, y] = d.label, words = `${rate(d.edge.rate)}/s${d.edge.cpu.mean ? ` · ${duration(d.edge.cpu.mean)}` : ''}`;
-      const width = words.length * 5.7 + 6;
+      const width = words.length * 6 + 6;
       setAttribute(ground, 'x', (x - width / 2).toFixed(1));
       setAttribute(ground, 'y', y - 7.5);
       setAttribute(ground, 'width', width.toFixed(1));
@@ -204,11 +210,17 @@ export class Graph {
     const selected = edge?.id && app.sel?.edge === edge.id;
     const [hit, line, arrow] = g.children;
     setAttribute(hit, 'd', d.path);
-    setAttribute(line, 'd', d.path);
+    const from = this.byId.get(d.from), to = this.byId.get(d.to);
+    if (from === to) {
+      // A loop leaves the box at its right side, which moves with the size of the box.
+      setAttribute(g, 'transform', `translate(${(from.w * (from.scale - 1) / 2).toFixed(1)} 0)`);
+      setAttribute(line, 'd', d.path);
+    } else {
+      const start = toBox(from, /^M(\S+) ([^A-Z]+)/.exec(d.path)), end = toBox(to, /^M(\S+) ([^A-Z]+)/.exec(d.arrow));
+      setAttribute(line, 'd', `M${start.at}L${d.path.slice(1)}l${end.by}`);
+      setAttribute(arrow, 'transform', `translate(${end.by})`);
+    }
     setAttribute(arrow, 'd', d.arrow);
-    // A loop leaves the box at its right side, which moves with the size of the box.
-    const box = d.from === d.to && this.byId.get(d.from);
-    setAttribute(g, 'transform', box ? `translate(${(box.w * (box.scale - 1) / 2).toFixed(1)} 0)` : null);
     setAttribute(line, 'stroke-width', d.width.toFixed(1));
     setClass(g, `edge heat-${edge ? edgeHeat(edge, app.graph, this.heats) : 0}${edge ? (edge.id ? '' : ' to-others') : ' idle'}${selected ? ' selected' : ''}`);
     setAttribute(g, 'tabindex', edge && this.current === `e${d.id}` ? 0 : -1);

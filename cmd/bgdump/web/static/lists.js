@@ -21,7 +21,7 @@ export class Findings {
         h('p', {}, 'Checked were: long steps, lock convoys, tasks that pile up or are stuck, leaks, ready tasks that wait, the balance of the loops, and the limits of the graph.')));
     }
     all.forEach((f, i) => this.element.append(h('article', { class: `finding ${f.severity}` },
-      h('header', {}, h('span', { class: 'severity' }, f.severity), h('h3', {}, f.check), named(f.name)),
+      h('header', {}, h('span', { class: 'severity' }, f.severity), h('h2', {}, f.check), named(f.name)),
       h('p', {}, f.message), h('p', { class: 'advice' }, f.advice),
       f.stack ? h('details', {}, h('summary', {}, 'Stack at its end'), h('pre', {}, f.stack)) : null,
       f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${i}`, onClick: () => app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null)));
@@ -58,7 +58,8 @@ export class Runtime {
     const selection = getSelection();
     if (!selection.isCollapsed && this.element.contains(selection.anchorNode)) return;
     clear(this.element);
-    this.element.append(this.loops(graph), this.resources(state), this.limits(state), this.sched(state, graph), this.overruns(state, graph));
+    this.element.append(this.loops(graph), ...(state.kind === 'goroutines' ? [this.starts(graph), this.spans(state), this.pauses(state)]
+      : [this.resources(state), this.limits(state), this.sched(state, graph), this.overruns(state, graph)]));
     if (focused) [...this.element.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === focused)?.focus({ preventScroll: true });
   }
 
@@ -67,6 +68,23 @@ export class Runtime {
     const most = Math.max(...loops.map(l => l[2]), 1);
     return h('section', {}, h('h2', {}, words(graph).loops.replace('loops', 'Loops')), table(words(graph).loop === 'P' ? 'What goroutines run on' : 'One event loop for each processor', [[words(graph).loop.replace('loop', 'Loop')], [words(graph).loop === 'P' ? '' : 'Tasks', true], ['Steps per second', true], [bar()]],
       loops.slice(0, 256).map(l => [String(l[0]), words(graph).loop === 'P' ? '' : count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
+  }
+
+  starts(graph) {
+    const each = n => rate(graph.seconds ? n / graph.seconds : 0);
+    return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['Mean life', true], ['Oldest', true], ['Leaked', true]],
+      (graph.state.starts || []).map(([name, now, created, ended, life, oldest, leaked]) => [named(name), count(now), each(created), each(ended), duration(life), duration(oldest), count(leaked)])));
+  }
+
+  spans(state) {
+    if (!state.spans) return '';
+    return h('section', {}, h('h2', {}, 'Tasks and regions'), table('Of package runtime/trace', [['Name'], ['Kind'], ['Count', true], ['Mean', true], ['p99', true], ['Longest', true]],
+      state.spans.map(([name, kind, n, mean, p99, max]) => [named(name), kind, count(n), duration(mean), duration(p99), duration(max)])));
+  }
+
+  pauses(state) {
+    const [collections, stops, sum, most] = state.pauses;
+    return h('section', {}, h('h2', {}, 'Collector'), h('p', {}, `${plural(collections, 'collection')}; their workers used ${duration(state.collector)} of CPU. The world stopped ${count(stops)} times, for ${duration(sum)} in all and ${duration(most)} at most.`));
   }
 
   resources(state) {
@@ -80,7 +98,7 @@ export class Runtime {
     const o = state.overflow || {};
     const lost = o.nodes || o.edges;
     return h('section', {}, h('h2', {}, 'The graph itself'),
-      h('p', {}, `One wait in ${count(state.sampling || 1)} was timed; counts are exact. At most ${count(o.max_nodes || 0)} nodes, and ${count(o.max_edges || 0)} edges for each loop.`),
+      h('p', {}, `${state.sampling > 1 ? `One wait in ${count(state.sampling)} was timed; counts are exact.` : 'Every wait was timed.'} At most ${count(o.max_nodes || 0)} nodes, and ${count(o.max_edges || 0)} edges for each loop.`),
       lost ? h('p', { class: 'warn' }, `${plural(o.nodes, 'wait')} and ${plural(o.edges, 'step')} found no room there and are in the overflow node.`) : null);
   }
 

@@ -3,7 +3,7 @@
 import { s, sync, setAttribute, stillness } from './dom.js';
 
 const least = 0.12, most = 2.5;
-const readable = 11; // px: names are not drawn smaller to show all
+const readable = 11; // px: no text is drawn smaller to show all
 
 // along is the offset with which what reaches from low to high is seen in so much room:
 // in the middle, or, if it is too large, with a point of it in the middle.
@@ -40,11 +40,11 @@ export class View {
     const whole = !box || this.x >= -1 && this.y >= -1 && box.right * this.k + this.x <= w + 1 && box.bottom * this.k + this.y <= tall + 1;
     this.map.classList.toggle('needed', !whole);
     if (whole) return;
-    const k = Math.min(150 / box.right, 110 / box.bottom);
+    const k = Math.min(Math.min(150, w / 4) / box.right, 110 / box.bottom);
     setAttribute(this.map, 'viewBox', `0 0 ${box.right} ${box.bottom}`);
     setAttribute(this.map, 'width', Math.round(box.right * k));
     setAttribute(this.map, 'height', Math.round(box.bottom * k));
-    sync(this.all, box.boxes, d => d.id, () => s('rect'), (e, d) => { for (const [name, v] of [['x', d.x], ['y', d.y], ['width', d.w], ['height', d.h]]) setAttribute(e, name, v); });
+    sync(this.all, box.boxes, d => d.id, () => s('rect'), (e, d) => { for (const [name, v] of [['x', d.x], ['y', d.y], ['width', d.w], ['height', d.h], ['class', `heat-${box.heat(d)}`]]) setAttribute(e, name, v); });
     for (const [name, v] of [['x', -this.x / this.k], ['y', -this.y / this.k], ['width', w / this.k], ['height', tall / this.k]]) setAttribute(this.seen, name, v.toFixed(1));
   }
 
@@ -62,7 +62,7 @@ export class View {
     const box = this.bounds();
     const { clientWidth, clientHeight } = this.viewport;
     if (!box || !clientWidth || !clientHeight) return;
-    const pad = 14, w = clientWidth - 40, h = clientHeight - 38; // beside and below are the buttons and the legend
+    const pad = 14, w = clientWidth - 40, h = clientHeight; // beside are the buttons
     // Rather a part that can be read than all of it too small.
     this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), readable / box.text), 1.25);
     this.x = along(w, box.left, box.right, box.middle[0], this.k, pad);

@@ -89,7 +89,8 @@ export class Panel {
       this.trackOf(n),
       chart(n.wait, 'Waiting'),
       chart(n.ready, 'Ready, until it runs'),
-      this.findingsOf(f => f.from === n.id && !f.to || f.to === n.id || f.from === n.id),
+      this.findingsOf(f => f.to === n.id || f.from === n.id),
+      this.wakers(n),
       this.sched(n),
       n.loops.length > 1 ? this.loops(n) : null,
       this.edges('Steps from here', n.edgesOut, e => e.to, n),
@@ -117,8 +118,8 @@ export class Panel {
     if (!data || data.now.length < 2) return null;
     const w = 360, tall = 44, top = Math.max(...data.now, 1), step = w / (data.now.length - 1);
     const d = data.now.map((v, i) => `${i ? 'L' : 'M'}${(i * step).toFixed(1)} ${(tall - 1 - (tall - 4) * v / top).toFixed(1)}`).join('');
-    return h('figure', { class: 'hist' }, h('figcaption', {}, h('strong', {}, 'Tasks waiting, over the moments remembered'), h('span', {}, `highest ${count(top)}`)),
-      s('svg', { class: 'chart line', viewBox: `0 0 ${w} ${tall}`, role: 'img', 'aria-label': `Tasks waiting: from ${count(data.now[0])} to ${count(data.now.at(-1))}, highest ${count(top)}` },
+    return h('figure', { class: 'hist' }, h('figcaption', {}, h('strong', {}, 'Waiting, over the moments remembered'), h('span', {}, `highest ${count(top)}`)),
+      s('svg', { class: 'chart line', viewBox: `0 0 ${w} ${tall}`, role: 'img', 'aria-label': `Waiting: from ${count(data.now[0])} to ${count(data.now.at(-1))}, highest ${count(top)}` },
         s('path', { class: 'fill', d: `${d}V${tall}H0z` }), s('path', { class: 'stroke', d })));
   }
 
@@ -126,6 +127,11 @@ export class Panel {
     const found = (this.app.graph.state.findings || []).filter(mine);
     if (!found.length) return null;
     return h('section', {}, h('h3', {}, 'What looks wrong'), ...found.map(f => h('div', { class: `finding ${f.severity}` }, h('strong', {}, f.check), h('p', {}, f.message), h('p', { class: 'advice' }, f.advice))));
+  }
+
+  wakers(n) {
+    if (!n.wakers.length) return null;
+    return h('section', {}, h('h3', {}, 'Woken by'), h('ul', { class: 'links' }, ...n.wakers.map(([name, part]) => h('li', {}, named(name), h('span', {}, percent(part))))));
   }
 
   sched(n) {
@@ -159,9 +165,11 @@ export class Panel {
       this.figures([
         ['Steps', `${rate(e.rate)}/s`, count(e.count)], ['Share of CPU', percent(share(e.total, graph.cpuTotal)), duration(e.total)],
         ['Recently', `${duration(e.recent)} ± ${duration(e.deviation)}`, 'CPU time of a step, the latest counting most'], ['Longest', duration(e.cpu.max)],
-        ['Heap per step', e.heap[0] ? bytes(e.heapMean) : '–', `${count(e.heap[0])} steps measured`], ['Overruns', count(e.overruns), 'steps that the watchdog found too long'],
+        e.heap[0] ? ['Heap per step', bytes(e.heapMean), `${count(e.heap[0])} steps measured`] : null,
+        graph.state.kind === 'goroutines' ? null : ['Overruns', count(e.overruns), 'steps that the watchdog found too long'],
       ]),
       chart(e.cpu, 'CPU per step'),
+      ...e.notes.map(text => h('p', {}, text[0].toUpperCase() + text.slice(1))),
       e.changes.length ? h('section', {}, h('h3', {}, 'Taken (+) and given back (−) per step'), h('ul', { class: 'links' }, ...e.changes.map((c, i) => resources[i] && h('li', {}, h('span', {}, resources[i].name), h('span', {}, signed(c[0] ? c[1] / c[0] : 0, v => amount(v, resources[i].unit))))))) : null,
       this.findingsOf(f => f.from === e.from.id && f.to === e.to.id),
       e.overruns ? h('p', {}, h('button', { type: 'button', class: 'plain', 'data-ref': 'overruns', onClick: () => this.app.showTab('runtime') }, 'See the watchdog’s reports')) : null,

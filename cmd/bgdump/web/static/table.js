@@ -6,6 +6,8 @@ import { tipOn, hideTip } from './hist.js';
 
 // A column has id, title, hint, and value(row); text(row) if it is not a plain text, or
 // cell(td, row); number: right-aligned, and sorted from the largest first.
+const headKeys = columns => columns.map(c => c.id + c.hint).join();
+
 export class Table {
   constructor({ caption, columns, keyOf, tip, onOpen, onSort, sort, labelOf }) {
     Object.assign(this, { columns, keyOf, tip, onOpen, onSort, sort, labelOf });
@@ -21,14 +23,14 @@ export class Table {
   }
 
   header() {
-    this.headKeys = this.columns.map(c => c.id).join();
+    this.headKeys = headKeys(this.columns);
     sync(this.head, this.columns, c => c.id, c => h('th', { scope: 'col', class: c.number ? 'number' : '', 'data-column': c.id },
-      c.value ? h('button', { type: 'button', title: c.hint, onClick: () => this.sortBy(c) }, h('span', {}, c.title), h('span', { class: 'order', 'aria-hidden': 'true' })) : h('span', { title: c.hint }, c.title)), () => {});
+      c.value ? h('button', { type: 'button', title: c.hint, onClick: () => this.sortBy(c) }, h('span', {}, c.title), h('span', { class: 'order', 'aria-hidden': 'true' })) : h('span', { title: c.hint }, c.title)), (th, c) => { th.firstChild.title = c.hint; });
   }
 
   setColumns(columns) {
     this.columns = columns;
-    if (columns.map(c => c.id).join() === this.headKeys) return;
+    if (headKeys(columns) === this.headKeys) return;
     for (const tr of this.body.children) tr.replaceChildren();
     this.header();
   }

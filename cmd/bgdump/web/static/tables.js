@@ -1,7 +1,7 @@
 // The tables of nodes and of edges.
 
 import { h, named, setText } from './dom.js';
-import { duration, count, rate, percent, amount, signed } from './format.js';
+import { duration, count, rate, percent, amount, signed, words } from './format.js';
 import { spark } from './hist.js';
 import { Table } from './table.js';
 import { nodeTip, edgeTip, share, heatScale } from './tips.js';
@@ -40,10 +40,13 @@ function barCell(value, text, level, palette = '') {
 
 const number = (id, title, hint, value, text) => ({ id, title, hint, value, text: row => text(value(row)), number: true });
 
+// inWords says of goroutines what is said of tasks.
+const inWords = (columns, graph) => columns.map(c => ({ ...c, hint: c.hint.replaceAll('task', words(graph).task) }));
+
 export function nodeColumns(graph) {
   const heats = heatScale(graph, 'cpu');
   const delta = number('delta', '±', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
-  return [
+  return inWords([
     { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => n.place.where || n.place.reason) },
     number('now', 'Waiting', 'tasks there now', n => n.now, count),
     ...(graph.compared ? [delta] : []),
@@ -59,14 +62,14 @@ export function nodeColumns(graph) {
     { id: 'waitshare', title: 'Wait share', hint: 'share of the time that all tasks waited', number: true, class: 'number bars', value: n => n.waitTotal,
       cell: barCell(n => share(n.waitTotal, graph.waitTotal), percent, heatScale(graph, 'wait').node, 'by-wait') },
     number('oldest', 'Oldest', 'how long the one that has been there longest has waited', n => n.oldest, duration),
-  ];
+  ], graph);
 }
 
 export function edgeColumns(graph) {
   const heats = heatScale(graph, 'cpu');
   const resources = (graph.state.resources || []).map((r, i) => number(`resource${i}`, r.name, `mean change of ${r.name} per step`,
     e => e.changes[i] && e.changes[i][0] ? e.changes[i][1] / e.changes[i][0] : 0, v => v ? signed(v, x => amount(x, r.unit)) : '0'));
-  return [
+  return inWords([
     { id: 'from', title: 'From', hint: 'where the task had waited', value: e => e.from.name, heading: true, class: 'names', cell: nameCell(e => e.from.name, e => e.from.where || e.from.reason) },
     { id: 'to', title: 'To', hint: 'where it waited next', value: e => e.to.name, class: 'names', cell: nameCell(e => e.to.name, e => e.to.where || e.to.reason) },
     number('count', 'Steps', 'in the period', e => e.count, count),
@@ -78,15 +81,16 @@ export function edgeColumns(graph) {
     number('p99', 'p99', '99 of 100 steps were at most so long', e => e.cpu.p99, duration),
     number('max', 'Longest', 'the longest step', e => e.cpu.max, duration),
     number('recent', 'Recent', 'CPU time of a step, the latest counting most', e => e.recent, duration),
-    number('heap', 'Heap', 'bytes allocated per step', e => e.heapMean, v => v ? amount(v, 'bytes') : '0'),
-    ...resources,
-    number('overruns', 'Overruns', 'steps that the watchdog found too long', e => e.overruns, count),
-  ];
+    ...(graph.state.kind === 'goroutines' ? [] : [
+      number('heap', 'Heap', 'bytes allocated per step', e => e.heapMean, v => v ? amount(v, 'bytes') : '0'),
+      ...resources,
+      number('overruns', 'Overruns', 'steps that the watchdog found too long', e => e.overruns, count)]),
+  ], graph);
 }
 
 export function nodeTable(app) {
   return new Table({
-    caption: 'Nodes: where tasks wait', columns: nodeColumns(app.graph), sort: app.sort.nodes,
+    caption: 'Nodes: where the program waits', columns: nodeColumns(app.graph), sort: app.sort.nodes,
     keyOf: n => n.key, tip: n => nodeTip(n, app.graph), onOpen: n => app.select({ node: n.key }),
     onSort: sort => app.setSort('nodes', sort),
   });

@@ -253,7 +253,7 @@ func (fl *flow) keepReached() {
 // findRoots finds the functions of tasks.
 func (fl *flow) findRoots() {
 	for f := range fl.p.src.used {
-		if packageOf(f) != enginePackage || f.Name() != "runTask" {
+		if packageOf(f) != enginePackage || f.Name() != "runTasks" {
 			continue
 		}
 		for _, call := range callsOf(f) {

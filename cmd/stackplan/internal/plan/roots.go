@@ -12,7 +12,7 @@ import (
 func (g *graph) findRoots() {
 	roots := make(map[int]bool)
 	for f := range g.p.src.used {
-		if packageOf(f) != enginePackage || f.Name() != "runTask" {
+		if packageOf(f) != enginePackage || f.Name() != "runTasks" {
 			continue
 		}
 		for _, call := range callsOf(f) {

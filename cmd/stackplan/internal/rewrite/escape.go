@@ -44,7 +44,6 @@ type position struct {
 }
 
 var (
-	said       = regexp.MustCompile(`^(.+?):(\d+):(\d+): (.*)$`)
 	escaping   = regexp.MustCompile(`^(.*) escapes to heap in .*:$`)
 	leaking    = regexp.MustCompile(`^parameter (.*) leaks to (.*) for .* with derefs=\d+:$`)
 	handedOver = regexp.MustCompile(`^    from (.*) \(call parameter\) at (.+?):(\d+):(\d+)$`)
@@ -62,32 +61,50 @@ func readEscapes(text []byte, dir string) *escapes {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 64<<20) // functions that can be inlined are said in full
 	for lines.Scan() {
-		m := said.FindStringSubmatch(lines.Text())
-		if m == nil {
+		at, message, ok := remarkOf(dir, lines.Text())
+		if !ok {
 			if path, ok := strings.CutPrefix(lines.Text(), "# "); ok {
 				pkg = path
 			}
 			continue
 		}
-		at, message := makePosition(dir, m[1], m[2], m[3]), m[4]
-		switch {
-		case inlining.MatchString(message):
-			e.inline[fmt.Sprint(at)] = pkg + " " + inlining.FindStringSubmatch(message)[1]
-		case inlined.MatchString(message):
-			e.called[pkg+" "+inlined.FindStringSubmatch(message)[1]] = true
-		case escaping.MatchString(message):
+		// Most of what is said is something else, of which the expressions would take long to see it.
+		find := func(re *regexp.Regexp, has string) (m []string) {
+			if strings.Contains(message, has) {
+				m = re.FindStringSubmatch(message)
+			}
+			return m
+		}
+		if m := find(inlining, "can inline "); m != nil {
+			e.inline[fmt.Sprint(at)] = pkg + " " + m[1]
+		} else if m := find(inlined, "inlining call to "); m != nil {
+			e.called[pkg+" "+m[1]] = true
+		} else if m := find(escaping, " escapes to heap in "); m != nil {
 			current = &flow{at: at}
 			e.moved[fmt.Sprint(at)+" "+withoutGenerated(message)] = current
-		case leaking.MatchString(message):
+		} else if m := find(leaking, "parameter "); m != nil {
 			current = &flow{at: at}
-			e.leaks[fmt.Sprint(at)+" "+leaking.FindStringSubmatch(message)[2]] = current
-		default:
-			if from := handedOver.FindStringSubmatch(message); from != nil && current != nil {
-				current.calls = append(current.calls, callFlow{from[1], makePosition(dir, from[2], from[3], from[4])})
-			}
+			e.leaks[fmt.Sprint(at)+" "+m[2]] = current
+		} else if m := find(handedOver, " (call parameter) at "); m != nil && current != nil {
+			current.calls = append(current.calls, callFlow{m[1], makePosition(dir, m[2], m[3], m[4])})
 		}
 	}
 	return e
+}
+
+// remarkOf takes "file:line:column: text" apart.
+func remarkOf(dir, line string) (at position, text string, ok bool) {
+	place, text, ok := strings.Cut(line, ": ")
+	col := strings.LastIndexByte(place, ':')
+	if !ok || col <= 0 {
+		return at, "", false
+	}
+	row := strings.LastIndexByte(place[:col], ':')
+	if row <= 0 {
+		return at, "", false
+	}
+	at = makePosition(dir, place[:row], place[row+1:col], place[col+1:])
+	return at, text, at.line > 0 && at.col > 0
 }
 
 func makePosition(dir, file, line, col string) position {
