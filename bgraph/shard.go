@@ -33,7 +33,13 @@ type shard struct {
 	heapIn int    // timed waits until one measures the heap
 	random uint64 // state of the generator
 	heap   [1]metrics.Sample
-	read   func() // fills heap
+	// The heap is yet to be read, aside, for a step of that note that begins, or ends along an edge; see readHeap.
+	reading struct {
+		o      *note
+		e      *edge
+		counts bool // for what o holds
+		read   func()
+	}
 
 	meter meter
 
@@ -72,7 +78,7 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 		random: uint64(l.Index())*2 + 1, // any odd number will do
 		tally:  l.Tally(),
 	}
-	s.read = func() { metrics.Read(s.heap[:]) }
+	s.reading.read = func() { s.haveRead(s.reading.o, s.reading.e, s.reading.counts, s.allocated()) }
 	s.heapIn = s.draw(g.cfg.HeapEvery)
 	for id := idStart; id <= idOverflow; id++ {
 		s.node(id)
@@ -136,6 +142,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	s.ended(o, h)
 	to := h.To
 	if why == engine.ReasonEntrance {
+		s.reading.counts = false // what ends here was before
 		s.enter(o)
 		nodeOf(to).entrance = true
 	}
@@ -199,7 +206,7 @@ func (s *shard) endStep(o *note, e *edge) {
 		e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	}
 	if o.heap != 0 {
-		s.endHeap(o, e)
+		s.readHeap(o, e)
 	}
 }
 
@@ -315,7 +322,7 @@ func (s *shard) begin(t *engine.Task) *note {
 func (s *shard) Finished(t *engine.Task) {
 	o := noteOf(t)
 	end := s.byID[idEnd]
-	s.leave(o)
+	s.leave(o) // and so the last step does not count for what it holds
 	s.ended(o, &s.edge(nodeOf(o.At), end).Hop)
 	end.Arrivals++
 	end.Departures++
@@ -334,33 +341,46 @@ func (s *shard) beginHeap(o *note) {
 		return
 	}
 	s.heapIn = s.draw(s.g.cfg.HeapEvery)
-	o.heap = s.allocated()
-	o.Since = coro.Cycles()
+	s.readHeap(o, nil)
 }
 
-// endHeap records what the step has allocated.
-func (s *shard) endHeap(o *note, e *edge) {
-	d := s.allocated() - o.heap
+// readHeap reads how much has been allocated, now or as soon as the observer has returned.
+func (s *shard) readHeap(o *note, e *edge) {
+	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack {
+		s.reading.o, s.reading.e, s.reading.counts = o, e, o.metered > 0
+		s.loop.Aside(s.reading.read)
+		return
+	}
+	s.haveRead(o, e, o.metered > 0, s.allocated())
+}
+
+// haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
+func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
+	if e == nil {
+		o.heap = allocated
+		o.Since = coro.Cycles()
+		return
+	}
+	d := allocated - o.heap
 	o.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
-	if o.metered > 0 {
+	if counts {
 		s.holds(o, d)
 	}
 	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.tally.Now = coro.Cycles()
+	if o.timed { // the wait that has begun meanwhile
+		o.Since = s.tally.Now
+	}
 }
 
 func (s *shard) allocated() uint64 {
 	if read := s.g.cfg.Allocated; read != nil {
 		return read()
 	}
-	if coro.Headroom() < enoughStack {
-		s.loop.Aside(s.read)
-	} else {
-		s.read()
-	}
+	metrics.Read(s.heap[:])
 	return s.heap[0].Value.Uint64()
 }
 

@@ -43,12 +43,20 @@ func ExampleWriteText() {
 	// 41 tasks; in 10.0s 199,950 steps (19,995/s), CPU 2.50s (25.0% of 1 loop)
 	// every wait was timed; heap was not measured
 	//
-	// NODES: 2, by now
+	// LOOK AT FIRST: 1 finding, -lint tells more
+	//   warning convoy: session lock
+	//     30.0 tasks queue here on average (now 32, at most 33); each waits for 3ms, then runs for
+	//     20µs. 99,959 of them then run to read server.(*conn).next for 20µs and wait there for 1ms.
+	//   CPU: 80.0% of it in session lock → read server.(*conn).next, 9,996/s, 20.0µs each
+	//   CPU: 20.0% of it in read server.(*conn).next → session lock, 9,999/s, 5.00µs each
+	//   waiting: 32 tasks at session lock, for 3.00ms on average
+	//
+	// NODES: 2, sorted by now
 	//   node                      now  peak  arrivals/s    wait  wait p99  wait max  ready  ready p99  oldest
 	//   session lock               32    33       9,999  3.00ms    4.17ms    9.00ms      0          0       0
 	//   read server.(*conn).next    9    50      10,000  1.00ms    1.04ms     1.00s      0          0       0
 	//
-	// EDGES: 2, by cpu
+	// EDGES: 2, sorted by cpu
 	//   from                      → to                         count  per s    CPU    mean  recent ± sd     p99     max
 	//   session lock              → read server.(*conn).next  99,959  9,996  80.0%  20.0µs            0  32.6µs  80.0µs
 	//   read server.(*conn).next  → session lock              99,991  9,999  20.0%  5.00µs            0  8.15µs  40.0µs

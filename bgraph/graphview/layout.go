@@ -187,6 +187,7 @@ type drawNode struct {
 	oldest  bgraph.Nanos
 	waits   bgraph.Times
 	readies bgraph.Times
+	left    uint64 // waits that have ended
 	wakers  string
 	layer   int
 	mark    int // of breakCycles

@@ -20,7 +20,7 @@ func pickDrawn(s *bgraph.Snapshot, o DrawOptions) *drawGraph {
 		if byKey[n.Key] != nil {
 			continue
 		}
-		d := &drawNode{stands: 1, waits: n.Wait, readies: n.Ready, oldest: n.Oldest}
+		d := &drawNode{stands: 1, waits: n.Wait, left: n.Departures, readies: n.Ready, oldest: n.Oldest}
 		d.Key, d.Name, d.Reason, d.Now = n.Key, g.names[n.Key], cleanText(n.Reason), n.Now
 		d.Arrivals = perSecond(s, n.Arrivals)
 		d.wakers = wakersText(n)
@@ -93,6 +93,7 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 		others.cpu += n.cpu
 		others.oldest = max(others.oldest, n.oldest)
 		others.waits.Merge(&n.waits)
+		others.left += n.left
 		others.readies.Merge(&n.readies)
 		byKey[n.Key] = others
 	}
@@ -105,7 +106,6 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Edge) {
 	type ends struct{ from, to *drawNode }
 	known := map[ends]*drawEdge{}
-	sums := map[*drawEdge]*bgraph.Times{}
 	for _, e := range edges {
 		p := ends{byKey[e.From], byKey[e.To]}
 		if p.from == p.to && p.from.Key == KeyOthers {
@@ -115,7 +115,7 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Ed
 		if d == nil {
 			d = &drawEdge{from: p.from, to: p.to}
 			d.From, d.To = p.from.Key, p.to.Key
-			known[p], sums[d] = d, &bgraph.Times{}
+			known[p] = d
 			g.edges = append(g.edges, d)
 			d.changes = changesText(g.s, e)
 		} else {
@@ -125,8 +125,7 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Ed
 		d.cpu += cpuTotal(e)
 		d.cpuMax = max(d.cpuMax, e.CPU.Max)
 		d.overruns += e.Overruns
-		sums[d].Merge(&e.CPU)
-		d.CPU = sums[d].Mean()
+		d.CPU = nanosOf(ratio(d.cpu, float64(d.Count)))
 	}
 	if len(g.edges) > mostArrows {
 		slices.SortStableFunc(g.edges, func(a, b *drawEdge) int { return cmp.Compare(b.Count, a.Count) })
@@ -155,7 +154,7 @@ func (g *drawGraph) figures() {
 	var mostCount float64
 	for _, n := range g.nodes {
 		n.Share = ratio(n.cpu, all)
-		n.Wait = n.waits.Mean()
+		n.Wait = (&bgraph.Node{Wait: n.waits, Departures: n.left}).MeanWait()
 		if n.Key != KeyOthers { // or nobody else would look busy
 			g.scale.most = max(g.scale.most, n.Share)
 		}

@@ -13,7 +13,7 @@ import (
 const markdownRows = 10
 
 // WriteMarkdown writes what is most important as Markdown, for an issue: what program it is,
-// the findings of Lint, and the first rows of the tables of nodes and edges; limit rows, 0: 10.
+// the findings of Lint, where most time goes, and the first rows of the tables of nodes and edges; limit rows, 0: 10.
 // It does not park.
 func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
 	if limit <= 0 {
@@ -27,6 +27,12 @@ func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
 		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, markdownText(f.Name), markdownText(f.Message), markdownText(f.Advice))
 	}
 	names := distinctNames(s)
+	for i, fact := range factsOf(s, names) {
+		if i == 0 {
+			fmt.Fprintln(&b)
+		}
+		fmt.Fprintf(&b, "- %s\n", markdownText(fact))
+	}
 	nodes, edges := nodeTable(s, names), edgeTable(s, names)
 	writeMarkdownTable(&b, nodes, limit)
 	writeMarkdownTable(&b, edges, limit)

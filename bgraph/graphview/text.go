@@ -38,8 +38,8 @@ const (
 	traceRuns    = 3 // of a trace
 )
 
-// WriteText writes the Snapshot as text for people: what program it is, then tables of
-// its nodes, edges, resources, loops, its longest runs, and what the scheduler says. The
+// WriteText writes the Snapshot as text for people: what program it is, what to look at
+// first, in twenty lines, then tables of its nodes, edges, resources, loops, its longest runs, and what the scheduler says. The
 // times of nodes are those of waiting, and of being ready before running; those of edges
 // are CPU time of a step, whose row is followed by what it takes of resources (+) and
 // gives back (-). An unknown TextOptions.Sort is an error that lists the known
@@ -59,14 +59,15 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 		pruneTables(s, nodes, edges, o.Prune)
 	}
 	var b bytes.Buffer
-	for _, line := range headLines(s) {
+	heads := headLines(s)
+	for _, line := range heads {
 		fmt.Fprintln(&b, shorten(line, o.Width))
 	}
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}
-	writeFirst(&b, s, o.Width)
-	nodes.title = fmt.Sprintf("NODES: %s, by %s", countText(places), byNode)
+	writeFirst(&b, s, names, len(heads), o.Width)
+	nodes.title = fmt.Sprintf("NODES: %s, sorted by %s", countText(places), byNode)
 	nodes.width, nodes.limit = o.Width, o.Limit
 	if o.Stacks {
 		nodes.below = func(r *nodeRow) []string { return stackLines(r.Stack, len(r.Stack)) }
@@ -79,7 +80,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 		}
 	}
 	nodes.write(&b)
-	edges.title = fmt.Sprintf("EDGES: %s, by %s", countText(found), byEdge)
+	edges.title = fmt.Sprintf("EDGES: %s, sorted by %s", countText(found), byEdge)
 	edges.width, edges.limit = o.Width, o.Limit
 	edges.below = func(r *edgeRow) []string {
 		texts := StepNotes(r.Edge)

@@ -3,6 +3,7 @@ package graphview
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -282,6 +283,54 @@ func TestSummaryNamesWhatIsWrong(t *testing.T) {
 	} {
 		if !regexp.MustCompile(want).MatchString(b.String()) {
 			t.Errorf("no %s in\n%s", want, &b)
+		}
+	}
+}
+
+// What to look at first is no longer than twenty lines, however much there is to say.
+func TestWhatToLookAtFirstIsShort(t *testing.T) {
+	many := sampleSnapshot()
+	for i := range 40 {
+		many.Resources = append(many.Resources, bgraph.Resource{Name: fmt.Sprint("pool ", i), Limit: 10, InUse: 10})
+		if i < 8 {
+			lock := *many.Node(sampleMutex)
+			lock.Key += bgraph.Key(1000 + i)
+			many.Nodes = append(many.Nodes, lock)
+			many.Edges = append(many.Edges, bgraph.Edge{From: lock.Key, To: sampleRead, Count: 1e6, CPU: timesOfMean(1e6, 10_000)})
+		}
+	}
+	idle := &bgraph.Snapshot{Span: 1e9, Edges: []bgraph.Edge{{From: 1, To: 2, Count: 1000, CPU: timesOfMean(1000, 1000)}}}
+	for want, s := range map[string]*bgraph.Snapshot{"… and 2 more\n": many, "nothing looks wrong\n": idle} {
+		var b bytes.Buffer
+		testenv.Must(t, WriteText(&b, s, TextOptions{}))
+		first, _, _ := strings.Cut(b.String(), "\nNODES")
+		first, _, _ = strings.Cut(first, "\nEDGES")
+		if n := strings.Count(first, "\n"); n > firstLines || !strings.Contains(first, want) {
+			t.Errorf("%d lines, want at most %d, and %q:\n%s", n, firstLines, want, first)
+		}
+	}
+}
+
+// The waits that are always timed do not count more than others, in drawings and facts as in tables.
+func TestMeansAreOfAllWaits(t *testing.T) {
+	lock, read := bgraph.Key(100), bgraph.Key(101)
+	times := func(first, rest bgraph.Nanos) bgraph.Times {
+		return bgraph.Times{Count: 128, First: 64, FirstSum: 64 * first, Sum: 64*first + 64*rest, Max: max(first, rest)}
+	}
+	const count = 64 + 64*20
+	s := &bgraph.Snapshot{Span: 1e9,
+		Nodes: []bgraph.Node{{Key: lock, Reason: "mutex", Label: "lock", Now: 1, Departures: count, Wait: times(1e9, 0)}, {Key: read, Reason: "read"}},
+		Edges: []bgraph.Edge{{From: lock, To: read, Count: count, CPU: times(21e6, 0)}},
+	}
+	d := Layout(s, DrawOptions{})
+	if n, e := d.Nodes[0], d.Edges[0]; n.Wait != bgraph.Nanos(64_000_000_000/count) || e.CPU != 1e6 {
+		t.Errorf("drawn: a wait of %d and a step of %d; want %d and 1ms", n.Wait, e.CPU, 64_000_000_000/count)
+	}
+	var b bytes.Buffer
+	testenv.Must(t, WriteText(&b, s, TextOptions{}))
+	for _, want := range []string{", 1.00ms each\n", "at lock, for 47.6ms on average\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}
 }

@@ -38,29 +38,6 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	return lines
 }
 
-// firstFindings is how many findings stand above the tables.
-const firstFindings = 5
-
-// writeFirst writes what to look at first: the worst findings, one line each.
-func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, width int) {
-	if s.Kind != bgraph.KindGoroutines {
-		return
-	}
-	findings := Lint(s)
-	if len(findings) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\nLOOK AT FIRST: %s, -lint tells more\n", plural(len(findings), "finding"))
-	for i, f := range findings {
-		if i == firstFindings {
-			fmt.Fprintf(b, "  … and %s more\n", countText(len(findings)-i))
-			break
-		}
-		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), width))
-		writeWrapped(b, f.Message)
-	}
-}
-
 // partsText says what the time of a step went into besides running, "" if nothing did.
 func partsText(e *bgraph.Edge) string {
 	p := &e.Parts
@@ -68,18 +45,18 @@ func partsText(e *bgraph.Edge) string {
 		return ""
 	}
 	var parts []string
-	mean := func(what string, sum bgraph.Nanos) {
-		if each := nanosOf(float64(sum) / float64(e.Count)); each > 0 {
-			parts = append(parts, what+" "+durationText(each))
+	each := func(sum bgraph.Nanos) bgraph.Nanos { return nanosOf(float64(sum) / float64(e.Count)) }
+	mean := func(sum bgraph.Nanos, what string) {
+		if d := each(sum); d > 0 {
+			parts = append(parts, durationText(d)+" "+what)
 		}
 	}
 	if p.Calls > 0 {
-		parts = append(parts, rateText(float64(p.Calls)/float64(e.Count))+" system calls")
+		parts = append(parts, fmt.Sprintf("%s system calls (%s)", rateText(float64(p.Calls)/float64(e.Count)), durationText(each(p.System))))
 	}
-	mean("in them", p.System)
-	mean("preempted", p.Preempted)
-	mean("for the collector", p.Folded)
-	mean("assisting it", p.Assist)
+	mean(p.Preempted, "preempted")
+	mean(p.Folded, "waiting for the collector")
+	mean(p.Assist, "helping the collector")
 	if moves := float64(p.Moves) / float64(e.Count); moves >= 0.1 {
 		parts = append(parts, rateText(moves)+" moves to another P")
 	}

@@ -320,7 +320,7 @@ func TestAProfileIsNotForTerminals(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatalf("%+v", r)
 	}
-	if text := p.shows("NODES"); strings.Contains(text, "edges a loop)x") {
+	if text := p.shows("LOOK AT FIRST"); strings.Contains(text, "edges a loop)x") {
 		t.Error(text)
 	}
 }

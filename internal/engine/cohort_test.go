@@ -253,10 +253,13 @@ func TestLongStepsEndAGrant(t *testing.T) {
 	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
 	l := rt.Loop(0)
 	run(t, rt, func() {
-		var wg WaitGroup
+		var wg, all WaitGroup
 		long, seen, steps := false, false, 0
+		all.Add(4)
 		for range 4 {
 			wg.Go(func() {
+				all.Done()
+				all.Wait() // those that yield would go before those that have not started
 				for !seen {
 					if long {
 						steps++
@@ -266,7 +269,7 @@ func TestLongStepsEndAGrant(t *testing.T) {
 				}
 			})
 		}
-		Sleep(time.Millisecond)
+		all.Wait()
 		for range 10_000 {
 			shortSteps(l)
 			Yield()
@@ -300,7 +303,7 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 			other.Release()
 			ran = true
 		})
-		Sleep(time.Millisecond)
+		until(func() bool { return other != nil })
 		for range 1000 { // alone, in grants
 			Yield()
 		}
@@ -364,7 +367,7 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 				}
 			})
 		}
-		Sleep(time.Millisecond)
+		all.Wait()
 	})
 	done := make(chan struct{})
 	l := rt.Loop(0)

@@ -149,7 +149,7 @@ func (d *detachment) comeBack() {
 	t.fixed, t.on = false, nil
 	if t.seen {
 		t.seen = false
-		d.l.observer.Resumed(t)
+		t.tellResumed()
 	}
 }
 

@@ -212,9 +212,13 @@ func (l *Loop) runReady() {
 		next := l.toStart
 		l.toStart = nil
 		l.runFrom(next)
-		if l.hub && l.toStart == nil {
+		if (l.hub || l.toPick) && l.toStart == nil {
+			l.toPick = false
 			l.toStart = l.pick()
 		}
+	}
+	if l.charging {
+		l.endStep()
 	}
 	l.stats.noteTurn(int(l.switches-before), cyclesBetween(l.turnStart, coro.Cycles()))
 }
@@ -233,24 +237,32 @@ func (l *Loop) runFrom(next *Task) {
 		fn := l.aside
 		l.aside = nil
 		fn()
-		coro.Switch(&l.party, &l.cur.worker.Party)
+		if l.cur != nil {
+			coro.Switch(&l.party, &l.cur.worker.Party)
+		}
 	}
 	if l.detaching != nil {
 		l.noteDetached()
 	}
 }
 
-// Aside has the loop's own goroutine run fn, for which the stack of the running task may be too small, while
-// the task waits for it. fn must not wait. For observers.
+// Aside has the loop's own goroutine run fn, for which the stack of the running task may be too small. It does so
+// when the observer, which has called Aside, has returned, and before the task or another goes on. fn must not wait.
 func (l *Loop) Aside(fn func()) {
-	t := l.cur
-	if t == nil || t.worker.onChunk() { // there is room
+	if l.cur == nil || l.cur.worker.onChunk() { // there is room
 		fn()
 		return
 	}
+	l.aside = fn
+}
+
+// runAside is called after Parked and Resumed, if there is something, by the running task.
+//
+//go:noinline
+func (l *Loop) runAside() {
 	g := l.curG
-	l.aside, l.curG = fn, l.g
-	coro.Switch(&t.worker.Party, &l.party)
+	l.curG = l.g
+	coro.Switch(&l.cur.worker.Party, &l.party)
 	l.curG = g
 }
 

@@ -42,9 +42,24 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 	return &next.worker.Party
 }
 
+// pickStack is what pick and the policy may take of the stack, in bytes, with what the Go runtime keeps free.
+// Where there are many tasks, one with less left has the loop's own goroutine pick: its stack would grow otherwise,
+// and be of twice the size from then on.
+const pickStack = 1400
+
 func (l *Loop) handOverSlow(t *Task) *coro.Party {
 	if l.hub {
 		return l.prepare(nil)
+	}
+	if l.taskCount > coldTasks && coro.Headroom() < pickStack {
+		if l.overrun.Load() != 0 {
+			l.reportOverrun()
+		}
+		l.switches++
+		l.toPick = true
+		l.cur = nil
+		l.curG = l.g
+		return &l.party
 	}
 	next := l.pick()
 	if next == t {

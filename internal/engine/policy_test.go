@@ -158,9 +158,7 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
 		wg.Go(func() { s.Acquire(1); note("semaphore") })
 		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
-		for c.waiters.head == c.waiters.tail || s.waiters.head == nil { // two and one
-			Sleep(1)
-		}
+		until(func() bool { return c.waiters.head != c.waiters.tail && s.waiters.head != nil }) // two and one
 		wg.Go(func() { note("new") })
 		c.Broadcast()
 		s.Release(1)

@@ -80,4 +80,9 @@ func (t *Task) resumed() {
 }
 
 //go:noinline
-func (t *Task) tellResumed() { t.loop.observer.Resumed(t) }
+func (t *Task) tellResumed() {
+	t.loop.observer.Resumed(t)
+	if t.loop.aside != nil {
+		t.loop.runAside()
+	}
+}

@@ -331,7 +331,7 @@ func (t *Task) unwind() {
 			coro.Switch(&t.worker.Party, to)
 		}
 		if l.observed {
-			l.observer.Resumed(t)
+			t.tellResumed()
 		}
 	}
 	if u, ok := at.(Unwinder); ok && !t.extra().firm {
@@ -381,6 +381,9 @@ func (t *Task) observe(why Reason) {
 	}
 	t.node = l.observer.Parked(t, why, print)
 	l.label = ""
+	if l.aside != nil {
+		l.runAside()
+	}
 }
 
 // labelled is the fingerprint of a place with the label.

@@ -24,6 +24,7 @@ const (
 type crew struct {
 	idle      []*worker                       // workers without a task, the last used at the end
 	toStart   *Task                           // to be run next by the loop's own goroutine
+	toPick    bool                            // the loop's own goroutine is to pick what runs next, see handOverSlow
 	aside     func()                          // to be run now by the loop's own goroutine, see Aside
 	body      func(yield func(struct{}) bool) // the goroutine of every worker
 	successor *worker                         // takes the place of one that is ended by Goexit
@@ -208,6 +209,9 @@ func (w *worker) begins(l *Loop) error {
 	}
 	if l.observed {
 		l.observer.Resumed(t)
+		if l.aside != nil {
+			l.runAside()
+		}
 	}
 	t.cancelled = t.endedContext() != nil
 	if !l.unwinding {
@@ -279,6 +283,9 @@ func (l *Loop) finish(t *Task, failure error) {
 	l.countTask(-1)
 	if l.observed {
 		l.observer.Finished(t)
+		if l.aside != nil {
+			l.runAside()
+		}
 		t.worker.seat = nil
 	}
 	if l.overrun.Load() != 0 {

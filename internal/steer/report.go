@@ -44,7 +44,7 @@ func (s *Steering) Explain() *bgraph.Sched {
 			asked++
 		}
 	}
-	limit := time.NewTimer(explainTimeout)
+	limit := time.NewTimer(s.patience)
 	defer limit.Stop()
 wait:
 	for range asked {

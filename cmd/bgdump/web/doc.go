@@ -74,7 +74,8 @@
 //	sched      as in bgraph.Sched, but nodes: [id, loop, priority, tickets, pass, ready,
 //	           held]
 //
-// Measured durations are n, sum, max, p50, p99 and hist, the counts of a
+// Measured durations are n, sum, mean (estimated for all, also those that were not
+// measured), max, p50, p99 and hist, the counts of a
 // bgraph.Histogram without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that

@@ -73,6 +73,7 @@ type hiddenJSON struct {
 type timesJSON struct {
 	N    uint64           `json:"n,omitempty"`
 	Sum  bgraph.Nanos     `json:"sum,omitempty"`
+	Mean bgraph.Nanos     `json:"mean,omitempty"`
 	Max  bgraph.Nanos     `json:"max,omitempty"`
 	P50  bgraph.Nanos     `json:"p50,omitempty"`
 	P99  bgraph.Nanos     `json:"p99,omitempty"`
@@ -271,7 +272,7 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 	out := nodeJSON{
 		ID: id, Now: n.Now, Peak: n.Peak, In: n.Arrivals, Out: n.Departures,
-		Wait: timesOf(&n.Wait), Ready: timesOf(&n.Ready), Oldest: n.Oldest, CPU: v.cpu[n.Key],
+		Wait: timesOf(&n.Wait, n.MeanWait()), Ready: timesOf(&n.Ready, n.Ready.Mean()), Oldest: n.Oldest, CPU: v.cpu[n.Key],
 	}
 	if v.base != nil {
 		if was := v.base.snap.Node(n.Key); was != nil {
@@ -294,7 +295,7 @@ func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 
 func edgeOf(e *bgraph.Edge, from, to int) edgeJSON {
 	out := edgeJSON{
-		From: from, To: to, Count: e.Count, CPU: timesOf(&e.CPU), Total: e.TotalCPU(),
+		From: from, To: to, Count: e.Count, CPU: timesOf(&e.CPU, e.MeanCPU()), Total: e.TotalCPU(),
 		Recent: finite(e.Recent.Mean), Deviation: finite(math.Sqrt(max(e.Recent.Variance, 0))),
 		Heap: [2]int64{int64(e.Heap.Steps), e.Heap.Sum}, Overruns: e.Overruns,
 	}
@@ -307,12 +308,12 @@ func edgeOf(e *bgraph.Edge, from, to int) edgeJSON {
 	return out
 }
 
-func timesOf(t *bgraph.Times) timesJSON {
+func timesOf(t *bgraph.Times, mean bgraph.Nanos) timesJSON {
 	hist := t.Hist
 	for len(hist) > 0 && hist[len(hist)-1] == 0 {
 		hist = hist[:len(hist)-1]
 	}
-	return timesJSON{N: t.Count, Sum: t.Sum, Max: t.Max, P50: t.Quantile(0.5), P99: t.Quantile(0.99), Hist: hist}
+	return timesJSON{N: t.Count, Sum: t.Sum, Mean: mean, Max: t.Max, P50: t.Quantile(0.5), P99: t.Quantile(0.99), Hist: hist}
 }
 
 func schedOf(s *bgraph.Sched, sent map[bgraph.Key]int) *schedJSON {

@@ -111,5 +111,5 @@ export function digest(state, places) {
 
 function times(t) {
   const n = t.n || 0, sum = t.sum || 0;
-  return { n, sum, max: t.max || 0, p50: t.p50 || 0, p99: t.p99 || 0, hist: t.hist || [], mean: n ? sum / n : 0 };
+  return { n, sum, max: t.max || 0, p50: t.p50 || 0, p99: t.p99 || 0, hist: t.hist || [], mean: t.mean || 0 };
 }

@@ -1,0 +1,111 @@
+package graphview
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+)
+
+// What to look at first: what looks wrong, and where most time goes.
+
+const (
+	firstLines = 20 // before the tables, with those that say what program it is
+	firstFacts = 9
+	firstSteps = 2    // edges that use most CPU
+	firstShare = 0.05 // of all CPU, from which on they are named
+	firstInUse = 0.8  // of the limit of a resource, from which on it is named
+	firstReady = bgraph.Nanos(time.Millisecond)
+)
+
+// writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
+// firstLines together with the heads that stand above.
+func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads, width int) {
+	if len(s.Edges) == 0 {
+		return
+	}
+	findings, facts := Lint(s), factsOf(s, names)
+	found := "nothing looks wrong"
+	if len(findings) > 0 {
+		found = plural(len(findings), "finding") + ", -lint tells more"
+	}
+	fmt.Fprintf(b, "\nLOOK AT FIRST: %s\n", found)
+	room := max(firstLines-heads-2-len(facts), 2)
+	for i, f := range findings {
+		rest := min(len(findings)-i-1, 1) // a line that says how many more there are
+		if room < 1+rest {
+			fmt.Fprintf(b, "  … and %s more\n", countText(len(findings)-i))
+			break
+		}
+		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), width))
+		room--
+		var message bytes.Buffer
+		writeWrapped(&message, f.Message)
+		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
+			b.Write(message.Bytes())
+			room -= lines
+		}
+	}
+	for _, fact := range facts {
+		fmt.Fprintln(b, shorten("  "+fact, width))
+	}
+}
+
+// factsOf are sentences about where CPU time and waiting go.
+func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
+	var facts []string
+	say := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
+	all := totalCPU(s)
+	step := func(from, to bgraph.Key) string {
+		if from == to {
+			return nameIn(names, from) + " → itself"
+		}
+		return nameIn(names, from) + " → " + nameIn(names, to)
+	}
+	edges := slices.Clone(s.Edges)
+	slices.SortStableFunc(edges, func(a, b bgraph.Edge) int { return cmp.Compare(cpuTotal(&b), cpuTotal(&a)) })
+	for i := range edges[:min(len(edges), firstSteps)] {
+		e := &edges[i]
+		if share := ratio(cpuTotal(e), all); share >= firstShare {
+			say("CPU: %s of it in %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
+		}
+	}
+	if all > 0 && float64(s.CollectorCPU) >= 2*firstShare*all {
+		say("collector: %s of CPU, besides %s of the %s", durationText(s.CollectorCPU), durationText(nanosOf(all)), wordsOf(s).tasks)
+	}
+	var most, latest *bgraph.Node
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Now > 0 && (most == nil || n.Now > most.Now) {
+			most = n
+		}
+		if n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
+			latest = n
+		}
+	}
+	if most != nil {
+		text := fmt.Sprintf("waiting: %s at %s", plural(int(most.Now), wordsOf(s).task), nameIn(names, most.Key))
+		if most.Wait.Count > 0 {
+			text += ", for " + durationText(most.MeanWait()) + " on average"
+		}
+		say("%s", text)
+	}
+	if latest != nil {
+		say("ready, but not running: 1 in 100 for %s or more, after %s", durationText(latest.Ready.Quantile(0.99)), nameIn(names, latest.Key))
+	}
+	if runs := longRuns(s); len(runs) > 0 {
+		say("longest without a wait: %s, %s", durationText(runs[0].longest), step(runs[0].from, runs[0].to))
+	}
+	for _, r := range s.Resources {
+		if len(facts) == firstFacts {
+			break
+		}
+		if used := ratio(float64(r.InUse), float64(r.Limit)); r.Limit > 0 && used >= firstInUse {
+			say("resource: %s of %s in use", percentText(used), cleanText(r.Name))
+		}
+	}
+	return facts
+}
