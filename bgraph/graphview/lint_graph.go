@@ -168,6 +168,14 @@ func (l *linter) trust() {
 		})
 		return
 	}
+	if l.s.Kind == bgraph.KindGoroutines { // each step is timed
+		l.add(0, Finding{
+			Severity: SeverityInfo, Check: CheckFewSamples,
+			Message: fmt.Sprintf("There were only %s steps in %v, so times mean little and most checks can't say anything.", countText(counted), l.s.Span),
+			Advice:  "Take a longer trace, or one of the program under load.",
+		})
+		return
+	}
 	l.add(0, Finding{
 		Severity: SeverityInfo, Check: CheckFewSamples,
 		Message: fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d), so times mean little and most checks can't say anything.",
