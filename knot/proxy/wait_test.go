@@ -335,7 +335,7 @@ func TestChecks(t *testing.T) {
 				io.WriteString(c, answer)
 			}
 		})
-		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Second}})
+		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Minute}})
 		testenv.Must(t, err)
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
