@@ -120,7 +120,7 @@ func WithOffloadLimit(n int) Option {
 // WithDetaching sets how long a task may wait natively, in a Go channel or a sync.Mutex say, before its
 // loop goes on without it (docs/native-waits.md): 0 stands for 1 ms, less than 0 for ever. limit is how
 // many tasks of one loop may be away at once; 0: 10,000. While three quarters of them are, newcomers wait
-// at the loop's Entrances, unless the scheduler has no admission (fifo); at the limit the next one that waits holds its loop.
+// at the loop's Entrances, with each scheduler; at the limit the next one that waits holds its loop.
 func WithDetaching(after time.Duration, limit int) Option {
 	return func(o *options) error {
 		if limit < 0 {

@@ -53,6 +53,8 @@ var experiments = []experiment{
 	{"truth", "how far a graph is from what the program measured of itself", runTruth, 0, 0},
 	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers, time.Minute, 4 * time.Minute},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
+	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance, 0, 0},
+	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients, 2 * time.Minute, 6 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},

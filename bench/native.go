@@ -12,6 +12,8 @@ import (
 
 const (
 	nativeClients = 64
+	manyMetric    = "many" // sleep, with so many clients that those who wait for a blocked handler are few
+	manyClients   = 1024
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"
 )
@@ -32,7 +34,7 @@ func runNative(r *run) error {
 		contenders = append(contenders, contender{system: s.system, sample: r.nativeSample(s)})
 	}
 	// Without blockers one mode is like the other.
-	points := []point{{metric: "sleep", x: 0}}
+	points := []point{{metric: "sleep", x: 0}, {metric: manyMetric, x: 0}, {metric: manyMetric, x: 1}}
 	for _, mode := range nativeModes {
 		points = append(points, point{metric: mode, x: 1})
 	}
@@ -46,6 +48,7 @@ func runNative(r *run) error {
 		return err
 	}
 	r.note("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients)
+	r.note("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d clients, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients)
 	r.note("knot-holding: Knot whose loop waits with the task, as without detaching")
 	r.note("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric)
 	r.charts = []report.Chart{

@@ -29,6 +29,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"hold":            runHold,
 	"knot":            runKnot,
 	"reverse-proxy":   runReverseProxy,
+	"cases":           runCases,
 	"native":          runNativeServer,
 	"native-load":     runNativeLoad,
 	"locked-read":     runLockedRead,

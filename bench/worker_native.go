@@ -113,9 +113,13 @@ func runNativeLoad(args []string, out io.Writer) error {
 		return err
 	}
 	request := func(path string) []byte { return fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path) }
+	clients, path := nativeClients, *mode
+	if *mode == manyMetric {
+		clients, path = manyClients, "sleep"
+	}
 	result, err := load.Closed(load.ClosedConfig{
-		Target: target, Clients: nativeClients, Warm: f.warm, For: f.span, Seed: f.seed,
-		Mix: []load.Share{{Request: request(""), Weight: 100 - f.x}, {Request: request(*mode), Weight: f.x}},
+		Target: target, Clients: clients, Warm: f.warm, For: f.span, Seed: f.seed,
+		Mix: []load.Share{{Request: request(""), Weight: 100 - f.x}, {Request: request(path), Weight: f.x}},
 	})
 	if err != nil {
 		return err

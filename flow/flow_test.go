@@ -33,6 +33,7 @@ func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 		Clock:     clock,
 		OnPanic:   func(*task.PanicError) {},
 		HoldLimit: -1,
+		Grace:     5 * time.Minute,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	testenv.Must(t, err)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -240,8 +241,9 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 
 // TestHTTP2Shutdown: requests under way are answered, and idle clients told to go.
 func TestHTTP2Shutdown(t *testing.T) {
-	began, goOn := make(chan bool), make(chan bool)
+	var began, goOn chan bool
 	eachHTTP2(t, func(s *Server) {
+		began, goOn = make(chan bool, 1), make(chan bool)
 		s.Handler = func(x *Ctx) error {
 			if x.Path() == "/slow" {
 				offload(func() { began <- true; <-goOn })
@@ -251,13 +253,19 @@ func TestHTTP2Shutdown(t *testing.T) {
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
 		answer := make(chan string, 1)
 		go func() { answer <- responseText(client.Get(url + "/slow")) }()
-		<-began
+		goesOn := sync.OnceFunc(func() { close(goOn) })
+		defer goesOn()
+		select {
+		case <-began:
+		case got := <-answer:
+			t.Fatalf("before the server was stopped: %s", got)
+		}
 		ended := make(chan error, 1)
 		go func() { ended <- sv.Shutdown(context.Background()) }()
 		for !sv.stopping.Load() {
 			runtime.Gosched()
 		}
-		goOn <- true
+		goesOn()
 		if got := <-answer; !strings.HasPrefix(got, "200 ") {
 			t.Error(got)
 		}

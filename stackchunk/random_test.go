@@ -203,7 +203,7 @@ func simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Conf
 		Clock:     clock,
 		OnPanic:   func(*engine.PanicError) {},
 		HoldLimit: -1,
-		Grace:     10 * time.Second,
+		Grace:     5 * time.Minute,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, c := range change {

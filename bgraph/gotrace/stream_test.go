@@ -192,3 +192,19 @@ func TestCollectorTime(t *testing.T) {
 		t.Errorf("%v in %d nodes; want 1 ms of a worker seen running and 3 times 0.1 ms", got.CollectorCPU, len(got.Nodes))
 	}
 }
+
+// The request for the trace is left out of the graph.
+func TestOwnRequestIsLeftOut(t *testing.T) {
+	s := newStream(t)
+	asked, read := stackOf("net/http/pprof.sleep", "net/http/pprof.Trace", "net/http.(*conn).serve"), stackOf("internal/poll.(*FD).Read", "net/http.(*conn).serve")
+	s.change(1, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("net/http.(*conn).serve"))
+	s.change(2, 1, 1, trace.GoRunning, trace.GoWaiting, "select", asked)
+	s.change(3, none, 1, trace.GoWaiting, trace.GoRunnable, "", trace.NoStack)
+	s.change(4, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	s.change(5, 1, 1, trace.GoRunning, trace.GoWaiting, "network", read)
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	if len(got.Nodes) != 1 || got.Nodes[0].Reason != "read" || len(got.Edges) != 0 {
+		t.Errorf("%+v, %+v", got.Nodes, got.Edges)
+	}
+}

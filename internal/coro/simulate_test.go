@@ -1,8 +1,10 @@
 package coro
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestSimulatedCyclesAreThoseGiven(t *testing.T) {
@@ -16,5 +18,23 @@ func TestSimulatedCyclesAreThoseGiven(t *testing.T) {
 	}
 	if Simulated() || Cycles() == 42 {
 		t.Error("the simulation goes on after its end")
+	}
+}
+
+// A thread that is held up while it measures finds the right rate all the same.
+func TestMeasureRateWhileTheMachineStalls(t *testing.T) {
+	for seed := range uint64(100) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var world time.Duration
+		now := func() time.Duration {
+			if world += 50; rnd.IntN(20) == 0 {
+				world += 10 * time.Millisecond
+			}
+			return world
+		}
+		count := func() uint64 { return 3 * uint64(now()) }
+		if got := measureRate(now, count); got < 2.99e9 || got > 3.01e9 {
+			t.Errorf("seed %d: %g, want 3e9", seed, got)
+		}
 	}
 }

@@ -54,19 +54,32 @@ func measuredRate() float64 {
 	if ClockStands() {
 		return 1e9
 	}
-	rate.CompareAndSwap(0, uint64(measureRate()))
+	began := time.Now()
+	rate.CompareAndSwap(0, uint64(measureRate(func() time.Duration { return time.Since(began) }, counter)))
 	return float64(rate.Load())
 }
 
 var rate atomic.Uint64
 
-func measureRate() float64 {
-	const span = 2 * time.Millisecond
-	t0, c0 := time.Now(), counter()
-	for time.Since(t0) < span {
+// measureRate returns how much count gains in a second of now. The thread may have to wait for a
+// processor between two readings, so of several at each end it takes those that were closest together.
+func measureRate(now func() time.Duration, count func() uint64) float64 {
+	const span, tries = 2 * time.Millisecond, 8
+	both := func() (at time.Duration, c uint64) {
+		closest := ^uint64(0)
+		for range tries {
+			before, t := count(), now()
+			if apart := count() - before; apart < closest {
+				closest, at, c = apart, t, before+apart/2
+			}
+		}
+		return at, c
 	}
-	t1, c1 := time.Now(), counter()
-	return float64(c1-c0) / t1.Sub(t0).Seconds()
+	t0, c0 := both()
+	for now() < t0+span {
+	}
+	t1, c1 := both()
+	return float64(c1-c0) / (t1 - t0).Seconds()
 }
 
 // clockTries is how often the clock may be read without going on; all of them take 20 ms or more,

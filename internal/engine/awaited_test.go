@@ -206,7 +206,7 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 			var wg WaitGroup
 			wg.Go(func() {
 				mu.Lock()
-				Sleep(time.Millisecond) // until the other waits
+				until(func() bool { return rt.Loop(0).cur.awaited.Load() > 0 })
 				for !stop {
 					awaited++
 					Yield()
@@ -214,7 +214,7 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 				mu.Unlock()
 			})
 			wg.Go(func() { pass(&mu) })
-			Sleep(2 * time.Millisecond)
+			until(func() bool { return awaited > 0 })
 			before := awaited
 			for ; others < 1000; others++ {
 				Yield()

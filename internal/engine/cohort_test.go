@@ -253,10 +253,13 @@ func TestLongStepsEndAGrant(t *testing.T) {
 	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
 	l := rt.Loop(0)
 	run(t, rt, func() {
-		var wg WaitGroup
+		var wg, all WaitGroup
 		long, seen, steps := false, false, 0
+		all.Add(4)
 		for range 4 {
 			wg.Go(func() {
+				all.Done()
+				all.Wait() // those that yield would go before those that have not started
 				for !seen {
 					if long {
 						steps++
@@ -266,7 +269,7 @@ func TestLongStepsEndAGrant(t *testing.T) {
 				}
 			})
 		}
-		Sleep(time.Millisecond)
+		all.Wait()
 		for range 10_000 {
 			shortSteps(l)
 			Yield()
@@ -300,7 +303,7 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 			other.Release()
 			ran = true
 		})
-		Sleep(time.Millisecond)
+		until(func() bool { return other != nil })
 		for range 1000 { // alone, in grants
 			Yield()
 		}
@@ -364,7 +367,7 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 				}
 			})
 		}
-		Sleep(time.Millisecond)
+		all.Wait()
 	})
 	done := make(chan struct{})
 	l := rt.Loop(0)
@@ -400,4 +403,85 @@ func (p holdingPolicy) Grant() (int, uint64) {
 		p.t.Error("Grant although Next has not named a node")
 	}
 	return p.grantPolicy.Grant()
+}
+
+// A lenientPolicy does not mind the order while *lenient.
+type lenientPolicy struct {
+	*grantPolicy
+	lenient *bool
+}
+
+func (p lenientPolicy) AnyOrder() bool { return *p.lenient }
+
+// As long as the policy does not mind, tasks run in the order in which they became ready, wherever they
+// were, and it is told of none; as soon as it does, it knows all that are ready.
+func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
+	var p *grantPolicy
+	lenient := false
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4), func(c *Config) {
+		newPolicy := c.NewPolicy
+		c.NewPolicy = func(l *Loop) Policy { return lenientPolicy{newPolicy(l).(*grantPolicy), &lenient} }
+	})
+	run(t, rt, func() {
+		l := CurrentLoop()
+		newTurn := func() {
+			shortSteps(l)
+			l.burn()
+			l.budget = 0
+			Yield()
+		}
+		known := func() (n int) {
+			for _, k := range p.ready {
+				n += k
+			}
+			return n
+		}
+		for _, c := range []struct {
+			atWake, after bool // lenient
+			tell          bool // TellPolicy is called
+			known         int  // tasks of which the policy knows when all are ready
+			want          []int
+		}{
+			{false, false, false, 7, []int{5, 3, 1, 4, 2, 0, 6}},
+			{true, true, false, 0, []int{0, 1, 2, 3, 4, 5, 6}},
+			{true, false, true, 0, []int{1, 3, 5, 0, 2, 4, 6}},  // by node, and as they came
+			{false, true, false, 7, []int{6, 4, 2, 0, 5, 3, 1}}, // by node, as they would have been taken
+			{true, false, false, 0, []int{1, 3, 5, 0, 2, 4, 6}},
+			{true, true, false, 7, []int{5, 3, 1, 4, 2, 0, 6}}, // not so soon again
+		} {
+			var order []int
+			var waiters []*Waiter
+			var wg WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					waiters = append(waiters, Self())
+					Self().Wait([]Reason{ReasonRead, ReasonWrite}[i%2], anywhere{})
+					order = append(order, i)
+				})
+			}
+			Sleep(time.Millisecond)
+			lenient = c.atWake
+			newTurn()
+			for _, w := range waiters {
+				w.Wake()
+			}
+			wg.Go(func() { order = append(order, 6) }) // a task that has not started
+			if known() != c.known {
+				t.Errorf("%v: the policy knows of %d tasks, want %d", c, known(), c.known)
+			}
+			lenient = c.after
+			if c.tell {
+				l.Post(func() {
+					if l.TellPolicy(); known() != 8 { // and the running task, which yields
+						t.Errorf("%v: the policy knows of %d tasks after TellPolicy, want 8", c, known())
+					}
+				})
+			}
+			newTurn()
+			wg.Wait()
+			if !slices.Equal(order, c.want) {
+				t.Errorf("%v: order %v, want %v", c, order, c.want)
+			}
+		}
+	})
 }

@@ -103,7 +103,8 @@ func TestDeadlockOfAServer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := make(records, 100)
-			rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1), func(c *Config) { c.Grace = 100 * time.Millisecond })
+			rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
+			defer func() { rt.cfg.Grace = 100 * time.Millisecond }() // until then loops have time to answer
 			rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(1)
 			defer rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(-1)
 			waitsFor(t, rt, ReasonAccept)

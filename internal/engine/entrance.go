@@ -15,7 +15,7 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // job from a queue. Who has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
 // admission control). Whether anybody has to wait, or is refused, is decided by the
-// runtime's Admission; without one everybody is let in at once.
+// runtime's Admission; without one everybody is let in, and waits only while too many tasks are detached, see Config.DetachLimit.
 //
 // Make one with NewEntrance, once, for the whole process. Its methods may be called from
 // any goroutine.
@@ -71,7 +71,7 @@ func (e *Entrance) Enter() error { return e.EnterFrom(0) }
 // address; 0 if it is unknown.
 func (e *Entrance) EnterFrom(client uint32) error {
 	l := comeBack()
-	if l == nil || l.cur == nil || l.admission == nil {
+	if l == nil || l.cur == nil || l.cur.startsAt == 0 && l.isOpen() {
 		return nil
 	}
 	return l.enter(e, client)
@@ -126,6 +126,21 @@ type doors struct {
 	piledAt time.Duration // when the piles were last looked at
 }
 
+// isOpen reports whether everybody is let in, without being asked: there is no Admission, and nobody has to wait
+// for tasks that are away.
+func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyInLine() }
+
+// verdict is what becomes of the next one at that entrance. Without an Admission nobody is refused.
+func (l *Loop) verdict(entrance int, q Queue) Verdict {
+	if l.admission != nil {
+		return l.admission.Next(l.now, entrance, q)
+	}
+	if q.Full {
+		return VerdictDefer
+	}
+	return VerdictAdmit
+}
+
 // enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
 // also for a task that does not wait at it.
 func (l *Loop) enter(e *Entrance, client uint32) error {
@@ -141,7 +156,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.line(e)
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
-		switch l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}) {
+		switch l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}) {
 		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
@@ -197,14 +212,14 @@ func (k *Ticket) Hangup() {
 // what it is for EnterFrom; k, if not nil, stands for the task until it starts. It is called like Start.
 func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 	t := l.newStart(fn)
-	if l.admission == nil || l.cancelAll {
+	if l.cancelAll || l.isOpen() {
 		l.enqueue(t)
 		return
 	}
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.admission.Next(l.now, e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer {
+		if v := l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer {
 			l.startAt(q, t, v)
 			return
 		}
@@ -253,7 +268,7 @@ func (l *Loop) serve(q *line) {
 			v = VerdictRefuse
 			q.gone++
 		default:
-			v = l.admission.Next(l.now, q.index, Queue{
+			v = l.verdict(q.index, Queue{
 				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
 				Full: l.noRoom(q.index), Gone: q.gone,
 			})

@@ -505,15 +505,20 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 }
 
 // So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
-// those are back.
+// those are back; without an Admission too.
 func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
 	e := entrance(t, "test")
 	const limit = 4
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewAdmission = func(*Loop) Admission { return &limiter{limit: 100} }
-		c.DetachLimit = limit
-	})
-	defer rt.Close()
+	for name, admission := range map[string]func(*Loop) Admission{"open": nil, "limiter": func(*Loop) Admission { return &limiter{limit: 100} }} {
+		t.Run(name, func(t *testing.T) {
+			rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission, c.DetachLimit = admission, limit })
+			defer rt.Close()
+			newcomersWait(t, rt, e, limit)
+		})
+	}
+}
+
+func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
 		inTasks(rt, 1, func(int) {
 			l, in := CurrentLoop(), 0
@@ -526,7 +531,14 @@ func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
 			l.detached.Add(away)
 			tasks := []*Task{Go(enter), Go(enter)}
 			l.StartAt(e, 0, nil, enter)
+			var left Ticket
+			var refused error
+			l.StartAt(e, 0, &left, func() { refused = e.Enter() })
+			left.GiveUp()
 			Sleep(time.Second)
+			if full := away >= limit-limit/4; full != errors.Is(refused, ErrRefused) {
+				t.Errorf("%d tasks of at most %d are away, and one that gave up was answered %v", away, limit, refused)
+			}
 			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
 				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
 			}

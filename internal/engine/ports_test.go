@@ -147,7 +147,7 @@ const bubbleVariable = "CAPRICCIO_TEST_BUBBLE"
 // measured the processor's counter before.
 func TestBubbleIsRefused(t *testing.T) {
 	if os.Getenv(bubbleVariable) == "" {
-		child := exec.Command(os.Args[0], "-test.run=^TestBubbleIsRefused$", "-test.timeout=60s")
+		child := exec.Command(os.Args[0], "-test.run=^TestBubbleIsRefused$", "-test.timeout=10m")
 		child.Env = append(os.Environ(), bubbleVariable+"=1")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)

@@ -87,7 +87,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	rt, err := New(cfg)
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil && cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
+		if err := rt.Close(); err != nil && rt.cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)
 		}
 		waitGoroutines(t, before)

@@ -17,7 +17,7 @@ import (
 func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, check func()) {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 20 * time.Second}
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 5 * time.Minute}
 	for _, c := range change {
 		c(&cfg)
 	}

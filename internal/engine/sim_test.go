@@ -23,7 +23,7 @@ func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 			Clock:     clock,
 			OnPanic:   func(*engine.PanicError) {},
 			HoldLimit: -1,
-			Grace:     10 * time.Second,
+			Grace:     5 * time.Minute,
 			Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		}
 		for _, c := range change {
@@ -116,6 +116,8 @@ type randomCohorts struct {
 }
 
 func (p *randomCohorts) NewestFirst() bool { return true }
+
+func (p *randomCohorts) AnyOrder() bool { return p.rnd.IntN(3) > 0 }
 
 func (p *randomCohorts) Next() (engine.NodeID, bool) {
 	n, ok := p.randomPolicy.Next()

@@ -270,7 +270,7 @@ func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 
 func TestRunEndsWithMain(t *testing.T) {
 	for _, want := range []error{nil, errors.New("from main")} {
-		rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, Log: quiet()})
+		rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
 		testenv.Must(t, err)
 		left := make(chan error, 1)
 		err = rt.Run(context.Background(), func(context.Context) error {
@@ -288,7 +288,7 @@ func TestRunEndsWithMain(t *testing.T) {
 }
 
 func TestRunUnderAContext(t *testing.T) {
-	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()})
+	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
 	testenv.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	err = rt.Run(ctx, func(ctx context.Context) error {

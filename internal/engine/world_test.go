@@ -35,6 +35,14 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// until keeps the calling task asleep until ok, which other tasks bring about: on a machine that stalls one
+// short Sleep is over before they have run.
+func until(ok func() bool) {
+	for !ok() {
+		Sleep(1)
+	}
+}
+
 // parked counts the tasks of rt that wait for the given reason.
 func parked(rt *Runtime, why Reason) (n int) {
 	for _, i := range rt.Tasks() {

@@ -30,6 +30,7 @@ func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	rt, err := engine.New(engine.Config{
 		Loops:     loops,
 		NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		Grace:     5 * time.Minute,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnPanic:   func(*engine.PanicError) {},
 	})

@@ -47,8 +47,12 @@ func Seen(method, path, body string) string {
 	return fmt.Sprintf("%s %+q %+q", method, path, body[:min(len(body), 80)])
 }
 
-// Handler answers the cases with net/http. What it can't read is 400.
+// Handler answers the cases with net/http. What it can't read is 400. It is no proxy.
 func Handler(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		http.Error(w, "no tunnels", http.StatusMethodNotAllowed)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		status := http.StatusBadRequest

@@ -28,6 +28,7 @@ func (s *Steering) Explain() *bgraph.Sched {
 	asked := 0
 	for _, side := range sides {
 		if side.loop.Post(func() {
+			side.loop.TellPolicy()
 			var r sched.Report
 			side.policy.Report(&r)
 			if side.admission != nil {
@@ -43,7 +44,7 @@ func (s *Steering) Explain() *bgraph.Sched {
 			asked++
 		}
 	}
-	limit := time.NewTimer(explainTimeout)
+	limit := time.NewTimer(s.patience)
 	defer limit.Stop()
 wait:
 	for range asked {

@@ -60,7 +60,8 @@ type Steering struct {
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
 
-	memory sched.ResourceID // fixed
+	memory   sched.ResourceID // fixed
+	patience time.Duration    // fixed: explainTimeout, but in tests
 
 	// Owned by the goroutine of run, once that runs.
 	readings   map[string]sched.ResourceID  // of the probe
@@ -88,7 +89,7 @@ func New(cfg Config) (s *Steering, err error) {
 	if cfg.Collect == nil {
 		cfg.Collect = runtime.GC
 	}
-	s = &Steering{cfg: cfg}
+	s = &Steering{cfg: cfg, patience: explainTimeout}
 	switch cfg.Policy {
 	case Cohort:
 	case Resource:

@@ -31,7 +31,7 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 	cfg.Graph.ExplainSched(s.Explain)
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
-		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 10 * time.Second,
+		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 5 * time.Minute,
 		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
 		NewObserver: cfg.Graph.Observe,
 		NewPolicy:   s.Policy,
@@ -305,6 +305,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 func TestExplain(t *testing.T) {
 	rt, s := steered(t, 2, 1, Config{Policy: Resource})
 	defer rt.Close()
+	s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
 	for range 10 {
 		rt.Go(func() { engine.YieldAt("somewhere") }).Join()
 	}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+	"github.com/capriccio-go/capriccio/internal/httpcases"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// largeFile is what slow readers ask for.
+const largeFile = "/large"
+
+// caseServers are servers that answer the table of cases, below a folder that they serve files from.
+func (r *run) caseServers() ([]launcher, error) {
+	root := filepath.Join(r.scratch, "site")
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, err
+	}
+	for name, content := range map[string]string{httpcases.FilePath: httpcases.File, largeFile: strings.Repeat(httpcases.File, 20_000)} {
+		path := filepath.Join(root, name)
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			return nil, err
+		}
+		old := time.Now().Add(-time.Hour) // its date is then a strong validator
+		if err := os.Chtimes(path, old, old); err != nil {
+			return nil, err
+		}
+	}
+	var found []launcher
+	for _, kind := range []string{"knot", "knot-net-http", "net-http"} {
+		found = append(found, launcher{kind, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, kind, r.self, workerCommand, "cases", kind, root)
+		}})
+	}
+	path, err := findNginx()
+	if err != nil {
+		r.skip("nginx", err)
+		return found, nil
+	}
+	return append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
+		return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string { return fmt.Sprintf(nginxCases, dir, addr, root) })
+	}}), nil
+}
+
+const nginxCases = nginxHead + `	server {
+		listen %[2]s backlog=4096 reuseport;
+		add_header Seen '$request_method "$request_uri"';
+		location = /file { root %[3]s; }
+		location = /large { root %[3]s; }
+		location = /none { root %[3]s; }
+		location = /204 { return 204; }
+		location / { return 200 "seen\n"; }
+	}
+}
+`
+
+// runCases is one of our servers, or net/http's, with all as it comes.
+func runCases(args []string, out io.Writer) error {
+	kind, root := args[0], args[1]
+	files, err := knot.OpenFiles(root)
+	if err != nil {
+		return err
+	}
+	mux := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case httpcases.FilePath, largeFile, "/none":
+			http.FileServer(http.Dir(root)).ServeHTTP(w, r)
+		default:
+			httpcases.Handler(w, r)
+		}
+	})
+	failed := make(chan error, 2)
+	server := &knot.Server{Handler: func(x *knot.Ctx) error {
+		switch x.Path() {
+		case httpcases.FilePath, largeFile, "/none":
+			return files.Serve(x)
+		case httpcases.NoContent:
+			return knot.Status(http.StatusNoContent)
+		}
+		body, err := io.ReadAll(x.Body())
+		if err != nil {
+			return err
+		}
+		x.AddHeader("Seen", httpcases.Seen(x.Method(), x.Path(), string(body)))
+		return x.SendString(http.StatusOK, "text/plain", "seen\n")
+	}}
+	switch kind {
+	case "net-http":
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		go func() { failed <- http.Serve(ln, mux) }()
+		return untilInputEnds(failed)
+	case "knot-net-http":
+		server.Handler = knot.AdaptHTTP(mux)
+	}
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	serveKnot(rt, server, out, failed)
+	return untilInputEnds(failed)
+}
+
+// caseLists are the lists of cases, in the order of their x.
+var caseLists = []struct {
+	letter rune
+	name   string
+}{{httpcases.Http11Probe, "Http11Probe"}, {httpcases.H1spec, "h1spec"}, {httpcases.NginxTests, "nginx-tests"}}
+
+// runConformance counts the cases that servers pass and fail. What fails is printed.
+func runConformance(r *run) error {
+	launchers, err := r.caseServers()
+	if err != nil {
+		return err
+	}
+	servers, err := r.startAll(launchers)
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	for _, s := range servers {
+		c := &httpcases.Client{Dial: func() (net.Conn, error) { return net.Dial("tcp", s.addr) }, Pause: func() { time.Sleep(20 * time.Millisecond) }, Patience: 5 * time.Second}
+		if err := c.Learn(); err != nil {
+			return fmt.Errorf("%s: %w", s.system, err)
+		}
+		passed, failed, without := r.tryCases(s.system, c)
+		if r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		for i := range passed {
+			if err := r.add(s.system, []sample{{metric: "passed", unit: "1", x: float64(i), value: float64(passed[i])}, {metric: "failed", unit: "1", x: float64(i), value: float64(failed[i])}}); err != nil {
+				return err
+			}
+		}
+		if without > 0 {
+			r.note("%s: its file has no ETag, so that %d cases could not be tried", s.system, without)
+		}
+		if failed[0] > 0 && s.system == "knot" {
+			r.failed = fmt.Errorf("knot: %d cases have failed", failed[0])
+		}
+	}
+	r.note("x is 0 for all cases, and for those of Http11Probe 1, h1spec 2, nginx-tests 3. net-http serves files by FileServer, which does not look at methods; nginx reads no content that nobody asks for")
+	r.charts = []report.Chart{{Title: "Cases that failed", Metric: "failed", XLabel: "all, Http11Probe, h1spec, nginx-tests", Bars: true}}
+	return nil
+}
+
+// tryCases counts all cases, and those of each list.
+func (r *run) tryCases(system string, c *httpcases.Client) (passed, failed [4]int, without int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	places := make(chan bool, 16)
+	for _, k := range append(httpcases.Cases[:len(httpcases.Cases):len(httpcases.Cases)], httpcases.FileCases...) {
+		if c.Needs(&k) {
+			without++
+			continue
+		}
+		places <- true
+		all.Go(func() {
+			defer func() { <-places }()
+			if r.ctx.Err() != nil {
+				return
+			}
+			got, fault := c.Run(&k)
+			ok := fault == "" && httpcases.Allowed(got, k.Want)
+			mu.Lock()
+			defer mu.Unlock()
+			counts := &passed
+			if !ok {
+				counts = &failed
+				fmt.Fprintf(r.progress, "%s fails: %s (RFC %s): %s, want %s %s\n", system, k.Name, k.Section, got, k.Want, fault)
+			}
+			counts[0]++
+			for i, list := range caseLists {
+				if strings.ContainsRune(k.Lists, list.letter) {
+					counts[i+1]++
+				}
+			}
+		})
+	}
+	all.Wait()
+	return passed, failed, without
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// slowModes are the ways in which slowhttptest holds up a server.
+var slowModes = []struct {
+	name, path string
+	args       []string
+}{
+	{name: "nobody"},
+	{"slow heads", "/", []string{"-H"}},
+	{"slow bodies", "/", []string{"-B", "-s", "100000"}},
+	{"many ranges", "/large", []string{"-R", "-a", "10", "-b", "3000"}},
+	{"slow readers", "/large", []string{"-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32"}},
+}
+
+const (
+	slowAttackers = 1000 // connections
+	slowNormal    = 8    // clients that are as usual
+)
+
+// runSlowClients has slowhttptest attack each server while other clients go on as usual, and tells what those feel.
+func runSlowClients(r *run) error {
+	tool, err := exec.LookPath("slowhttptest")
+	if err != nil {
+		return err
+	}
+	launchers, err := r.caseServers()
+	if err != nil {
+		return err
+	}
+	length := 12
+	if r.quick {
+		length = 3
+	}
+	for x, mode := range slowModes {
+		for _, l := range launchers {
+			if l.system == "knot-net-http" || !r.wants(l.system) {
+				continue
+			}
+			// Each has a server of its own: what one attack has left does not count for the next.
+			s, err := l.start(r.ctx)
+			if err != nil {
+				r.fail(l.system, l.system, err)
+				continue
+			}
+			latencies, failed, err := r.besideSlow(tool, s, x, length)
+			s.child.Close()
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", l.system, mode.name, err)
+			}
+			slices.Sort(latencies)
+			if len(latencies) == 0 {
+				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("none of %d requests was answered", failed))
+				continue
+			}
+			at := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
+			err = r.add(l.system, []sample{
+				{metric: "p99", unit: "ms", x: float64(x), value: at(0.99)}, {metric: "p50", unit: "ms", x: float64(x), value: at(0.5)},
+				{metric: "served", unit: "1/s", x: float64(x), value: float64(len(latencies)) / float64(length)},
+				{metric: "failed", unit: "1", x: float64(x), value: float64(failed)},
+			})
+			if err != nil {
+				return err
+			}
+			if failed > 0 && l.system == "knot" {
+				r.failed = fmt.Errorf("knot, %s: %d normal requests have failed", mode.name, failed)
+			}
+		}
+	}
+	r.note("x: 0 nobody attacks, 1 slow heads (-H), 2 slow bodies (-B), 3 many ranges (-R), 4 slow readers (-X); %d connections for %d s", slowAttackers, length)
+	r.note("%d normal clients ask every 5 ms, every second time on a new connection; attackers and normal clients share core %d", slowNormal, clientCore)
+	r.note("all have the limits that they have by themselves, but for the connections of nginx (19,900)")
+	r.charts = []report.Chart{{Title: "p99 of normal clients", Metric: "p99", XLabel: "attack", Bars: true}}
+	return nil
+}
+
+// besideSlow lets normal clients ask for so many seconds, with an attack if mode says so.
+func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies []time.Duration, failed int, err error) {
+	span := time.Duration(seconds) * time.Second
+	ctx, cancel := context.WithTimeout(r.ctx, span+serverStart)
+	defer cancel()
+	var attacker *proc.Child
+	if m := slowModes[mode]; m.args != nil {
+		args := append([]string{"-u", "http://" + s.addr + m.path, "-c", strconv.Itoa(slowAttackers), "-r", strconv.Itoa(slowAttackers / 2), "-i", "1", "-l", strconv.Itoa(seconds), "-v", "0"}, m.args...)
+		if attacker, err = proc.Start(proc.Command{Path: tool, Args: args, Core: clientCore}); err != nil {
+			return nil, 0, err
+		}
+		defer attacker.Close() // it may wait for connections that the server does not let go
+	}
+	began := time.Now()
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	for range slowNormal {
+		clients.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			client := http.Client{Transport: transport, Timeout: 5 * time.Second}
+			for i := 0; time.Since(began) < span && ctx.Err() == nil; i++ {
+				if i%2 == 0 {
+					transport.CloseIdleConnections()
+				}
+				sent := time.Now()
+				err := getFile(ctx, &client, "http://"+s.addr+"/file")
+				took := time.Since(sent)
+				mu.Lock()
+				if err == nil {
+					latencies = append(latencies, took)
+				} else {
+					failed++
+				}
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	clients.Wait()
+	if attacker != nil {
+		select {
+		case <-attacker.Ended():
+			if time.Since(began) < span/2 {
+				return nil, 0, fmt.Errorf("slowhttptest ended early: %w", attacker.Wait(ctx))
+			}
+		default:
+		}
+	}
+	return latencies, failed, r.ctx.Err()
+}
+
+func getFile(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
+}
