@@ -485,3 +485,18 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 		}
 	})
 }
+
+// After a turn in which others had the processor for long, steps still count as short ones.
+func TestATurnWithoutTheProcessorCountsAsLess(t *testing.T) {
+	const limit = 100_000
+	s := loopStats{stepCost: 200, turnLimit: limit}
+	if s.noteTurn(maxBudget, 100*limit); limit/s.stepCost < briskBudget {
+		t.Errorf("steps of 200 cycles count as %d after one turn that was interrupted", s.stepCost)
+	}
+	for range 20 { // but not if all are like that
+		s.noteTurn(1, 100*limit)
+	}
+	if s.stepCost < limit {
+		t.Errorf("steps of 100 turns count as %d cycles, want %d at least", s.stepCost, limit)
+	}
+}
