@@ -330,7 +330,7 @@ func (m *model) startOf(f bgraph.Frame) *start {
 	k := startKey{f.Function, f.File}
 	s := m.starts[k]
 	if s == nil {
-		if len(m.starts) >= bgraph.MaxStarts {
+		if len(m.starts) >= bgraph.MaxStarts-1 {
 			k = startKey{function: "others"}
 			if s = m.starts[k]; s != nil {
 				return s
