@@ -30,7 +30,7 @@ import (
 const envProgram = "CAPRICCIO_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	programs := map[string]func() error{"stacks": stacksProgram, "echo": echoProgram, "runtimes": runtimesProgram, "stuck": stuckProgram, "refused": refusedProgram}
+	programs := map[string]func() error{"stacks": stacksProgram, "echo": echoProgram, "runtimes": runtimesProgram, "stuck": stuckProgram, "refused": refusedProgram, "parked": parkedProgram}
 	if run, ok := programs[os.Getenv(envProgram)]; ok {
 		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime/trace"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,48 +24,102 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// runGoTrace reads one trace with our reader, up to the text of its graph, with go tool
+// runGoTrace reads traces with our reader, up to the text of the graph, with go tool
 // trace, up to its first page, and with nothing but the decoder that ours stands on.
 func runGoTrace(r *run) error {
-	path := filepath.Join(r.scratch, "trace.out")
-	rounds := 150_000
+	rounds, span := 150_000, time.Second
 	if !r.quick {
-		rounds *= 5
+		rounds, span = 5*rounds, 5*time.Second
 	}
-	if err := traceChannels(path, rounds); err != nil {
-		return err
+	var points []point
+	var requests int
+	of := map[point]tracedFile{}
+	for metric, take := range map[string]func(path string) error{
+		"channels": func(path string) error { return traceChannels(path, rounds) },
+		"net-http": func(path string) (err error) {
+			requests, err = r.traceServer(path, span)
+			return err
+		},
+	} {
+		f := tracedFile{path: filepath.Join(r.scratch, metric+".trace")}
+		if err := take(f.path); err != nil {
+			return err
+		}
+		in, err := os.Open(f.path)
+		if err != nil {
+			return err
+		}
+		size := &counting{r: in}
+		f.events, err = decodeTrace(size)
+		in.Close()
+		if err != nil {
+			return err
+		}
+		p := point{metric: metric, x: float64(size.n) / 1e6}
+		points, of[p] = append(points, p), f
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	size := float64(info.Size()) / 1e6
+	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
 	var contenders []contender
 	for _, how := range []struct{ system, flag string }{{"gotrace", "graph"}, {"x-exp-trace", "decode"}} {
 		contenders = append(contenders, contender{system: how.system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-			cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", how.flag, path)
-			began := time.Now()
-			out, err := cmd.Output()
+			cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", how.flag, of[p].path)
+			wall, peak, err := runWatched(cmd)
 			if err != nil {
 				return nil, err
 			}
-			wall := time.Since(began).Seconds()
-			return append(traceSamples(p.x, size, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime(), maxResident(cmd)),
-				sample{"events", "M/s", p.x, countIn(out) / 1e6 / seconds(cmd)}, sample{"wall", "MB/s", p.x, size / wall}), nil
+			return append(traceSamples(p, cmd, wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(of[p].events) / 1e6 / seconds(cmd)}), nil
 		}})
 	}
 	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		return firstPage(ctx, path, p.x, size)
+		return firstPage(ctx, of[p].path, p)
 	}}
-	if err := r.measure([]point{{metric: "trace", x: size}}, append(contenders, tool), time.Second); err != nil {
+	if err := r.measure(points, append(contenders, tool), time.Second); err != nil {
 		return err
 	}
-	r.note("x is the size of the trace in MB: two goroutines that pass values over a channel; CPU time and memory are those of the process, until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than")
-	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu", XLabel: "MB of trace", Bars: true}}
+	for _, p := range points {
+		r.note("%s: %d events in %.1f MB", p.metric, of[p].events, p.x)
+	}
+	r.note("x is the size of the trace in MB; channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than", span, requests)
+	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "MB of trace", Bars: true}}
 	return nil
+}
+
+// A tracedFile is a trace and what is in it.
+type tracedFile struct {
+	path   string
+	events int
+}
+
+// traceServer writes a trace of a server of net/http in this process, which another one keeps busy,
+// and returns how many requests that was.
+func (r *run) traceServer(path string, span time.Duration) (requests int, err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!") })}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	defer func() { server.Close(); <-ended }()
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if err := trace.Start(f); err != nil {
+		return 0, err
+	}
+	defer trace.Stop()
+	lines, err := proc.Output(r.ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
+		Args: []string{workerCommand, "load", "-addr", ln.Addr().String(), "-conns", "32", "-for", span.String(), "-pid", strconv.Itoa(os.Getpid())}})
+	for _, line := range lines {
+		fmt.Sscanf(line, "requests 1 1 %d", &requests)
+	}
+	return requests, err
 }
 
 // traceChannels writes a trace of rounds of two goroutines.
@@ -93,8 +149,8 @@ func traceChannels(path string, rounds int) error {
 	return nil
 }
 
-// readTraceWorker is the process that is measured. It prints how many events it has seen.
-func readTraceWorker(args []string, out io.Writer) error {
+// readTraceWorker is the process that is measured.
+func readTraceWorker(args []string, _ io.Writer) error {
 	if len(args) != 2 || args[0] != "graph" && args[0] != "decode" {
 		return fmt.Errorf("%s gotrace: want graph or decode, and the file of a trace", workerCommand)
 	}
@@ -104,24 +160,14 @@ func readTraceWorker(args []string, out io.Writer) error {
 	}
 	defer f.Close()
 	if args[0] == "decode" {
-		events, err := decodeTrace(f)
-		fmt.Fprintln(out, events)
+		_, err := decodeTrace(f)
 		return err
 	}
 	s, err := gotrace.Read(f, gotrace.Options{})
 	if err != nil {
 		return err
 	}
-	if err := graphview.WriteText(io.Discard, s, graphview.TextOptions{}); err != nil {
-		return err
-	}
-	var changes uint64
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		changes += n.Arrivals + n.Departures + n.Wait.Count // blocks, runs, wakes
-	}
-	fmt.Fprintln(out, changes)
-	return nil
+	return graphview.WriteText(io.Discard, s, graphview.TextOptions{})
 }
 
 func decodeTrace(f io.Reader) (events int, err error) {
@@ -137,40 +183,68 @@ func decodeTrace(f io.Reader) (events int, err error) {
 	return events, err
 }
 
-func countIn(out []byte) float64 {
-	v, _ := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	return v
-}
-
 func seconds(cmd *exec.Cmd) float64 {
 	return max((cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()).Seconds(), 1e-9)
 }
 
-func maxResident(cmd *exec.Cmd) float64 {
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		return float64(u.Maxrss) / 1e3
-	}
-	return 0
+// watchPeak follows what process pid has resident at most until stop is called, which returns it in MB.
+func watchPeak(pid int) (stop func() float64) {
+	over, peak := make(chan struct{}), make(chan int64)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		var most int64
+		for {
+			if now, err := proc.PeakMemory(pid); err == nil { // else it has ended
+				most = max(most, now)
+			}
+			select {
+			case <-over:
+				peak <- most
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() float64 { close(over); return float64(<-peak) / 1e6 }
 }
 
-func traceSamples(x, size float64, cpu time.Duration, resident float64) []sample {
-	return []sample{{"cpu", "s", x, cpu.Seconds()}, {"speed", "MB/s", x, size / max(cpu.Seconds(), 1e-9)}, {"resident", "MB", x, resident}}
+// runWatched runs a program to its end, and returns how long that took and what it had resident at most, in MB.
+func runWatched(cmd *exec.Cmd) (wall time.Duration, peak float64, err error) {
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, 0, err
+	}
+	stop := watchPeak(cmd.Process.Pid)
+	err = cmd.Wait()
+	return time.Since(began), stop(), err
+}
+
+func traceSamples(p point, cmd *exec.Cmd, wall time.Duration, peak float64) []sample {
+	cpu, name := seconds(cmd), "-"+p.metric
+	return []sample{{"cpu" + name, "s", p.x, cpu}, {"speed" + name, "MB/s", p.x, p.x / cpu}, {"resident" + name, "MB", p.x, peak}, {"wall" + name, "s", p.x, wall.Seconds()}}
 }
 
 var toolAddress = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
 
 // firstPage runs go tool trace until it has answered.
-func firstPage(ctx context.Context, path string, x, size float64) ([]sample, error) {
+func firstPage(ctx context.Context, path string, p point) ([]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	cmd := exec.Command("go", "tool", "trace", "-http=127.0.0.1:0", path)
+	tool, err := exec.CommandContext(ctx, "go", "tool", "-n", "trace").Output() // builds it, if need be
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(strings.TrimSpace(string(tool)), "-http=127.0.0.1:0", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(os.Environ(), "BROWSER=true") // opens nothing
 	said := &saidOnce{found: make(chan string, 1)}
 	cmd.Stderr, cmd.Stdout = said, said
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	stop := watchPeak(cmd.Process.Pid)
 	var failed error
 	select {
 	case url := <-said.found:
@@ -182,14 +256,13 @@ func firstPage(ctx context.Context, path string, x, size float64) ([]sample, err
 	case <-ctx.Done():
 		failed = context.Cause(ctx)
 	}
+	wall, peak := time.Since(began), stop()
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	cmd.Wait()
 	if failed != nil {
 		return nil, failed
 	}
-	// Of a process that was killed its parent does not know the children's time: go runs the tool
-	// itself by exec, so that it is one process.
-	return traceSamples(x, size, cmd.ProcessState.SystemTime()+cmd.ProcessState.UserTime(), maxResident(cmd)), nil
+	return traceSamples(p, cmd, wall, peak), nil
 }
 
 // saidOnce looks for an address in what a program writes.

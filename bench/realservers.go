@@ -237,11 +237,11 @@ func (t *tracedServer) graph(in io.ReadCloser, x float64) ([]sample, error) {
 // show runs bgdump as a user does.
 func (t *tracedServer) show(ctx context.Context, x float64, span time.Duration) ([]sample, error) {
 	cmd := exec.CommandContext(ctx, t.bgdump, "-timeout", "1m", "-seconds", strconv.Itoa(int(x)), t.profiles)
-	began := time.Now()
-	if err := cmd.Run(); err != nil {
+	wall, peak, err := runWatched(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("bgdump: %w", err)
 	}
-	return []sample{{"shown-after", "s", x, (time.Since(began) - span).Seconds()}, {"bgdump-cpu", "s", x, seconds(cmd)}, {"bgdump-resident", "MB", x, maxResident(cmd)}}, nil
+	return []sample{{"shown-after", "s", x, (wall - span).Seconds()}, {"bgdump-cpu", "s", x, seconds(cmd)}, {"bgdump-resident", "MB", x, peak}}, nil
 }
 
 func fetch(ctx context.Context, url string, to io.Writer) error {

@@ -103,13 +103,19 @@ func OfStandardLibrary(function string) bool {
 	return !strings.Contains(path, ".")
 }
 
-// ShortFunction is the name of a function without the folders of its package.
+// ShortFunction is the name of a function without the folders of its package. Of a package whose
+// path ends in a major version, such as v2, the name is what stands before that.
 func ShortFunction(function string) string {
 	end := strings.IndexByte(function, '[') // type arguments have slashes of their own
 	if end < 0 {
 		end = len(function)
 	}
-	return function[strings.LastIndexByte(function[:end], '/')+1:]
+	last := strings.LastIndexByte(function[:end], '/')
+	short := function[last+1:]
+	if pkg, _, _ := strings.Cut(short, "."); last > 0 && len(pkg) > 1 && pkg[0] == 'v' && strings.Trim(pkg[1:], "0123456789") == "" {
+		return function[strings.LastIndexByte(function[:last], '/')+1:last] + short[len(pkg):]
+	}
+	return short
 }
 
 // Node returns the node with the given key, nil if there is none.

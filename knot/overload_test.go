@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,43 +141,45 @@ func TestRefusedRequests(t *testing.T) {
 // A request that waits to be let in is refused when its time is over, with an answer; the end of a
 // connection does not wait to be let in.
 func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
-	d := &doorman{room: 1}
-	held := make(chan bool)
-	addr := guarded(t, d, &Server{
-		HeadTimeout: 100 * time.Millisecond,
-		Handler: func(x *Ctx) error {
-			task.Offload(func() { <-held })
-			return x.SendString(200, "text/plain", "done")
-		},
-	})
-	ask := func() (net.Conn, *bufio.Reader) {
-		nc, err := net.Dial("tcp", addr)
-		testenv.Must(t, err)
-		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		return nc, bufio.NewReader(nc)
-	}
-	first, firstIn := ask()
-	defer first.Close()
-	idle, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	defer idle.Close()
-	for range 3 {
-		nc, in := ask()
-		resp, err := http.ReadResponse(in, nil)
-		testenv.Must(t, err)
-		if resp.StatusCode != 503 {
-			t.Errorf("status %d, want 503", resp.StatusCode)
+	patiently(t, 100*time.Millisecond, func(limit time.Duration) error {
+		held := make(chan bool)
+		release := sync.OnceFunc(func() { close(held) })
+		defer release()
+		addr := guarded(t, &doorman{room: 1}, &Server{
+			HeadTimeout: limit,
+			Handler: func(x *Ctx) error {
+				task.Offload(func() { <-held })
+				return x.SendString(200, "text/plain", "done")
+			},
+		})
+		ask := func() (net.Conn, *bufio.Reader) {
+			nc, err := net.Dial("tcp", addr)
+			testenv.Must(t, err)
+			fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			return nc, bufio.NewReader(nc)
 		}
-		nc.Close()
-	}
-	// One that has sent nothing is closed at its deadline.
-	if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("an idle connection: read %d, %v; want the end", n, err)
-	}
-	close(held)
-	if resp, err := http.ReadResponse(firstIn, nil); err != nil || resp.StatusCode != 200 {
-		t.Errorf("the first: %v, %v", resp, err)
-	}
+		first, firstIn := ask()
+		defer first.Close()
+		idle, err := net.Dial("tcp", addr)
+		testenv.Must(t, err)
+		defer idle.Close()
+		for range 3 {
+			nc, in := ask()
+			defer nc.Close()
+			if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 503 {
+				return fmt.Errorf("%v, %v; want status 503", resp, err)
+			}
+		}
+		// One that has sent nothing is closed at its deadline.
+		if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			return fmt.Errorf("an idle connection: read %d, %v; want the end", n, err)
+		}
+		release()
+		if resp, err := http.ReadResponse(firstIn, nil); err != nil || resp.StatusCode != 200 {
+			return fmt.Errorf("the first: %v, %v", resp, err)
+		}
+		return nil
+	})
 }
 
 // Requests wait until there is room; a panic and a slow client give theirs back.

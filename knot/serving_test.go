@@ -202,7 +202,7 @@ func patiently(t *testing.T, first time.Duration, attempt func(time.Duration) er
 		if err == nil {
 			return
 		}
-		if d > 3*time.Second {
+		if d > 20*time.Second {
 			t.Fatalf("with %v: %v", d, err)
 		}
 		t.Logf("with %v: %v", d, err)

@@ -22,7 +22,7 @@ import (
 
 // stormPatience bounds every wait of the tests below. Nothing depends on how
 // long something takes within it.
-const stormPatience = 40 * time.Second
+const stormPatience = 5 * time.Minute
 
 // stormRequest asks for the small file of stormSite.
 const stormRequest = "GET /small HTTP/1.1\r\nHost: h\r\n\r\n"

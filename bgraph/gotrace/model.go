@@ -253,6 +253,11 @@ func (m *model) intern(p place) *place {
 	return &p
 }
 
+// tracing reports whether the node is of the request for the trace itself.
+func (n *node) tracing() bool {
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http/pprof.Trace" })
+}
+
 // enter and leave follow how many goroutines are at the node.
 func (n *node) enter() {
 	n.here++
@@ -325,7 +330,7 @@ func (m *model) startOf(f bgraph.Frame) *start {
 	k := startKey{f.Function, f.File}
 	s := m.starts[k]
 	if s == nil {
-		if len(m.starts) >= bgraph.MaxStarts {
+		if len(m.starts) >= bgraph.MaxStarts-1 {
 			k = startKey{function: "others"}
 			if s = m.starts[k]; s != nil {
 				return s
@@ -444,13 +449,16 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		linked[k[0]], linked[k[1]] = true, true
 	}
 	for _, n := range m.nodes {
-		if n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && !linked[n] {
+		if n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 && !linked[n] || n.tracing() {
 			continue
 		}
 		n.Wakers = counts(n.wakers)
 		s.Nodes = append(s.Nodes, n.Node)
 	}
-	for _, e := range m.edges {
+	for k, e := range m.edges {
+		if k[0].tracing() || k[1].tracing() {
+			continue
+		}
 		e.Functions = counts(e.functions)
 		s.Edges = append(s.Edges, e.Edge)
 	}

@@ -1,6 +1,7 @@
 package gotrace
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -190,5 +191,61 @@ func TestCollectorTime(t *testing.T) {
 	}
 	if got := s.m.snapshot(); got.CollectorCPU.Duration() != 1300*time.Microsecond || len(got.Nodes) != 0 {
 		t.Errorf("%v in %d nodes; want 1 ms of a worker seen running and 3 times 0.1 ms", got.CollectorCPU, len(got.Nodes))
+	}
+}
+
+// The request for the trace is left out of the graph.
+func TestOwnRequestIsLeftOut(t *testing.T) {
+	s := newStream(t)
+	asked, read := stackOf("net/http/pprof.sleep", "net/http/pprof.Trace", "net/http.(*conn).serve"), stackOf("internal/poll.(*FD).Read", "net/http.(*conn).serve")
+	s.change(1, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("net/http.(*conn).serve"))
+	s.change(2, 1, 1, trace.GoRunning, trace.GoWaiting, "select", asked)
+	s.change(3, none, 1, trace.GoWaiting, trace.GoRunnable, "", trace.NoStack)
+	s.change(4, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	s.change(5, 1, 1, trace.GoRunning, trace.GoWaiting, "network", read)
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	if len(got.Nodes) != 1 || got.Nodes[0].Reason != "read" || len(got.Edges) != 0 {
+		t.Errorf("%+v, %+v", got.Nodes, got.Edges)
+	}
+}
+
+// Of wakers, starts and kinds of regions a number is told apart; the rest is counted together, or there is a note.
+func TestLimitsOfLists(t *testing.T) {
+	const many = max(bgraph.MaxWakers, bgraph.MaxStarts, bgraph.MaxSpans) + 10
+	s := newStream(t)
+	recv := stackOf("runtime.chanrecv1", "main.recv")
+	s.change(1, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.recv"))
+	s.change(2, none, 2, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.other"))
+	for i := range many {
+		now, name := time.Duration(10*i+10), fmt.Sprint("main.f", i)
+		s.change(now, 1, 1, trace.GoRunning, trace.GoWaiting, "chan receive", recv)
+		s.change(now+1, 2, 1, trace.GoWaiting, trace.GoRunnable, "", stackOf(name))
+		s.change(now+2, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+		s.change(now+3, 2, trace.GoID(i+3), trace.GoNotExist, trace.GoRunnable, "", stackOf(name))
+		for i, kind := range []trace.EventKind{trace.EventRegionBegin, trace.EventRegionEnd} {
+			e, err := trace.MakeEvent(trace.EventConfig[trace.Region]{Time: trace.Time(now) + trace.Time(i+4), Kind: kind, Goroutine: 2, Proc: 0, Details: trace.Region{Type: name}})
+			testenv.Must(t, err)
+			s.event(e)
+		}
+	}
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	var woken, begun uint64
+	wakers := at(t, got, "channel receive", "main.recv").Wakers
+	for _, w := range wakers {
+		woken += w.Count
+	}
+	for _, st := range got.Starts {
+		begun += st.Created
+	}
+	if len(wakers) != bgraph.MaxWakers || wakers[0].Function != "others" || woken != many {
+		t.Errorf("%d wakers, %d wakes, first %+v; want %d, %d, others", len(wakers), woken, wakers[0], bgraph.MaxWakers, many)
+	}
+	if len(got.Spans) != bgraph.MaxSpans || !slices.ContainsFunc(got.Notes, func(note string) bool { return strings.Contains(note, "regions") }) {
+		t.Errorf("%d kinds of regions, notes %q", len(got.Spans), got.Notes)
+	}
+	if len(s.m.starts) > bgraph.MaxStarts || begun != many {
+		t.Errorf("%d starts, %d goroutines; want %d at most, %d", len(got.Starts), begun, bgraph.MaxStarts, many)
 	}
 }

@@ -3,6 +3,7 @@ package graphview
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -85,7 +86,8 @@ func (l *linter) trace() {
 			})
 		}
 		rate := perSecond(l.s, st.Created)
-		if rate < churnRate || st.Life.Count < l.o.MinSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
+		// net/http has a goroutine for each request that looks whether the client goes away; nobody can change that.
+		if rate < churnRate || strings.HasPrefix(st.Function, "net/http.") || st.Life.Count < l.o.MinSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
 			continue
 		}
 		l.add(rate, Finding{

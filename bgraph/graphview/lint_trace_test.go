@@ -77,6 +77,10 @@ func TestHealthyTraces(t *testing.T) {
 		"an old wait for a lock, of which a list has told": func(s *bgraph.Snapshot) {
 			heldFor(s, 9*time.Minute)
 		},
+		"a goroutine of net/http for each request": func(s *bgraph.Snapshot) {
+			st := &s.Starts[0]
+			st.Function, st.Created, st.Ended = "net/http.(*connReader).backgroundRead", 20_000, 20_000
+		},
 		"a few goroutines that stay": func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
 	} {
 		if found := Lint(traced(change)); len(found) > 0 {
@@ -103,6 +107,12 @@ func TestLintTraces(t *testing.T) {
 		},
 		CheckGrowing: func(s *bgraph.Snapshot) { s.Starts[0].Ended, s.Starts[0].Now = 10, 990 },
 		CheckLeaked:  func(s *bgraph.Snapshot) { s.Starts[0].Now, s.Starts[0].Leaked = 5, 3 },
+		CheckFewSamples: func(s *bgraph.Snapshot) {
+			e := &s.Edges[0]
+			e.Count, e.CPU = 2, bgraph.Times{}
+			e.CPU.Add(1)
+			e.CPU.Add(1)
+		},
 		CheckStuck: func(s *bgraph.Snapshot) { // for longer than the trace: a list of goroutines has told
 			heldFor(s, 11*time.Minute)
 		},

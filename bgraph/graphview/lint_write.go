@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -28,12 +29,14 @@ func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s in %s\n", plural(len(findings), "finding"), what)
+	advised := map[string]bool{}
 	for i := range findings {
 		f := &findings[i]
 		fmt.Fprintf(out, "\n%-7s  %s: %s\n", f.Severity, f.Check, cleanText(f.Name))
 		writeWrapped(out, f.Message)
-		if f.Advice != "" {
+		if f.Advice != "" && !advised[f.Advice] { // once: several findings of a check have the same
 			writeWrapped(out, "→ "+f.Advice)
+			advised[f.Advice] = true
 		}
 		writeStack(out, f)
 	}
@@ -47,6 +50,9 @@ func writeStack(out *bytes.Buffer, f *Finding) {
 	}
 	fmt.Fprintln(out, "    The stack at its end:")
 	lines := strings.Split(strings.TrimRight(f.Stack, "\n"), "\n")
+	if own := slices.IndexFunc(lines, ofProgram); len(lines) > findingStack && own > 4 { // else those of the standard library hide it
+		lines = slices.Concat(lines[:2], []string{fmt.Sprintf("… %d functions of the standard library", (own-2)/2)}, lines[own:])
+	}
 	for i, line := range lines {
 		if i == findingStack {
 			fmt.Fprintf(out, "        … %d more lines\n", len(lines)-i)
@@ -58,6 +64,11 @@ func writeStack(out *bytes.Buffer, f *Finding) {
 		}
 		fmt.Fprintf(out, "        %s%s\n", indent, cleanText(strings.TrimLeft(line, "\t")))
 	}
+}
+
+// ofProgram reports whether a line of a stack names a function that is not of the standard library.
+func ofProgram(line string) bool {
+	return line != "" && line[0] != '\t' && !bgraph.OfStandardLibrary(line)
 }
 
 // writeWrapped writes text as an indented paragraph.

@@ -46,6 +46,17 @@ func TestFindingsAsText(t *testing.T) {
 	}
 }
 
+// Of a long stack the program's functions are there, and an advice is given once.
+func TestLongStacksOfFindings(t *testing.T) {
+	stack := "goroutine 7 [running]:\n" + strings.Repeat("crypto/tls.(*Conn).Read(...)\n\t/go/tls.go:1\n", 15)
+	f := Finding{Severity: SeverityInfo, Check: CheckLongStep, Advice: "Do less.", Stack: stack + "main.read(...)\n\t/main.go:2\n" + strings.Repeat("main.more(...)\n\t/main.go:3\n", 20)}
+	var out bytes.Buffer
+	testenv.Must(t, WriteFindings(&out, healthy().Snapshot, []Finding{f, f}))
+	if text := out.String(); strings.Count(text, "main.read(...)") != 2 || strings.Count(text, "… 14 functions of the standard library\n") != 2 || strings.Count(text, "more lines") != 2 || strings.Count(text, "Do less.") != 1 {
+		t.Error(text)
+	}
+}
+
 func TestNoFindingsAsText(t *testing.T) {
 	s := healthy().Snapshot
 	var out bytes.Buffer

@@ -109,7 +109,7 @@ func TestTracesOfAURL(t *testing.T) {
 	empty := httptest.NewServer(http.NotFoundHandler())
 	defer empty.Close()
 	var out, errs bytes.Buffer
-	code := run(context.Background(), []string{"-timeout", (5 * time.Second).String(), empty.URL}, &surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+	code := run(context.Background(), []string{"-timeout", time.Minute.String(), empty.URL}, &surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
 	if code != exitFailed || !strings.Contains(errs.String(), `import _ "net/http/pprof"`) || strings.Contains(errs.String(), "taking") {
 		t.Errorf("%d: %s", code, errs.String())
 	}

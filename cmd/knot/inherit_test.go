@@ -41,9 +41,13 @@ func knotCommand(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
-// long as they may, the server is replaced twice.
+// long as they may, the server reads its configuration again, is replaced, both once more, and is stopped.
 func TestHandOverLosesNoRequest(t *testing.T) {
-	c := knotCommand(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s")
+	root, err := filepath.Abs(sampleSite)
+	testenv.Must(t, err)
+	config := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
+	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s")
 	out, err := c.StdoutPipe()
 	testenv.Must(t, err)
 	errorLog, logged, err := os.Pipe() // more than one process writes to it
@@ -85,7 +89,9 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	pid, successor := c.Process.Pid, regexp.MustCompile(`handed over.* pid=(\d+)`)
 	pids := []int{pid}
 	for range 2 {
-		await(200)
+		await(100)
+		syscall.Kill(pid, syscall.SIGHUP)
+		await(100)
 		syscall.Kill(pid, syscall.SIGUSR1)
 		for {
 			line, err := errors.ReadString('\n')
@@ -99,8 +105,6 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 		pids = append(pids, pid)
 	}
 	await(200)
-	close(stop)
-	clients.Wait()
 	if resp, err := http.Get("http://" + admin + "/healthz"); err != nil || resp.StatusCode != 200 {
 		t.Error("the admin address is not served any more:", err)
 	} else {
@@ -110,7 +114,9 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Error("the first process:", err)
 	}
+	close(stop)
 	syscall.Kill(pid, syscall.SIGTERM)
+	clients.Wait()
 	io.Copy(io.Discard, errors) // to the end of the last process
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("somebody still listens")
@@ -119,25 +125,34 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 }
 
 // askUntil asks again and again on one connection, and takes another when the server says that it
-// closes. Anything else is an error. It tells answers of each answer if somebody listens.
+// closes. Anything else is an error, until stop is closed: then the server may close a connection that it has answered on,
+// and take no other. It tells answers of each answer if somebody listens.
 func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
+	stopping := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
 	for {
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
+			if stopping() {
+				return nil
+			}
 			return err
 		}
 		r := bufio.NewReader(nc)
-		for last := false; !last; {
-			ending := false
-			select {
-			case <-stop:
-				ending = true
-			default:
-			}
+		for answered, last := false, false; !last; answered = true {
 			io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
+			if _, err := r.Peek(1); err != nil && stopping() && answered {
+				break
+			}
 			resp, err := http.ReadResponse(r, nil)
 			if err != nil {
-				return err
+				return fmt.Errorf("after another answer: %v, stopping: %v: %w", answered, stopping(), err)
 			}
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != 200 || !bytes.Contains(body, []byte("Bowline")) {
@@ -146,10 +161,6 @@ func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
 			select {
 			case answers <- struct{}{}:
 			default:
-			}
-			if ending {
-				nc.Close()
-				return nil
 			}
 			last = resp.Close
 		}

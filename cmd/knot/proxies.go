@@ -49,7 +49,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger)
 // proxyConfig is what a table says. The error is about all that is wrong with its values.
 func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 	p := proxy.Config{
-		Backends: c.To, Strip: c.Strip, Host: c.Host, Log: log,
+		Backends: c.To, HTTP2: c.HTTP2, Strip: c.Strip, Host: c.Host, Log: log,
 		MaxConns: c.MaxConns, Queue: c.Queue, KeepConns: c.KeepConns, Tries: c.Tries, MaxFails: c.MaxFails,
 	}
 	var errs []error

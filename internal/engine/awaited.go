@@ -38,7 +38,7 @@ func (t *Task) addAwaited(n int32) {
 // hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
 func (t *Task) hasten(l *Loop) {
-	if t == nil || t.loop.single {
+	if t == nil || t.loop.isFIFO() {
 		return
 	}
 	if own := t.loop; own != l || t.state == stateQueued {
@@ -56,7 +56,7 @@ const (
 // lookForAwaited lets those tasks go ahead that have become awaited at a node.
 func (l *Loop) lookForAwaited() {
 	u := &l.awaited
-	if l.queued == 0 || !u.maybe.Load() || l.now < u.lookAt {
+	if l.queued == 0 || l.single || !u.maybe.Load() || l.now < u.lookAt {
 		return
 	}
 	u.maybe.Store(false)

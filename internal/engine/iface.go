@@ -98,6 +98,15 @@ type CohortPolicy interface {
 	Granted(n NodeID, taken, came int)
 }
 
+// A Lenient policy does not mind at times which task runs next.
+type Lenient interface {
+	CohortPolicy
+	// AnyOrder, called after Tick, reports whether any order will do for now. The loop may then run
+	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
+	// gone meanwhile, and calls nothing but Tick.
+	AnyOrder() bool
+}
+
 // An Admission decides, on one loop, what is let in at the entrances of the program; see
 // Entrance. Its methods are called on that loop and must not park. now is the time of the
 // runtime's clock.

@@ -50,14 +50,13 @@ type plugs struct {
 	rt          *Runtime
 	index       int
 	poller      Poller
-	observer    Observer     // may be nil
-	observed    bool         // there is an observer
-	policy      Policy       // of the run queue
-	cohorts     CohortPolicy // policy, if it is one, else nil
-	newest      bool         // see CohortPolicy.NewestFirst
-	single      bool         // the policy is fifo, for which all tasks are at one node
-	admission   Admission    // nil: everybody is let in
-	bottlenecks Bottlenecks  // admission, if it is one, else nil
+	observer    Observer    // may be nil
+	observed    bool        // there is an observer
+	chosen      Policy      // what the loop was made with, or fifo
+	lenient     Lenient     // chosen, if it is one, else nil
+	newest      bool        // see CohortPolicy.NewestFirst
+	admission   Admission   // nil: everybody is let in
+	bottlenecks Bottlenecks // admission, if it is one, else nil
 	lockThread  bool
 	shared      bool // there are other loops in the runtime
 	hub         bool // tasks switch to each other through the loop's own goroutine
@@ -196,7 +195,7 @@ func (l *Loop) anyInLine() bool {
 
 // runReady hands over to ready tasks for one budget.
 func (l *Loop) runReady() {
-	l.policy.Tick(l.now)
+	l.chosen.Tick(l.now)
 	l.withheld = false
 	l.lookForAwaited()
 	if !l.anyReady() {
@@ -205,6 +204,7 @@ func (l *Loop) runReady() {
 	l.full = l.nextBudget()
 	l.budget = l.full
 	l.grant.wanted = l.budget >= briskBudget
+	l.chooseOrder()
 	l.turnStart = coro.Cycles()
 	before := l.switches
 	l.toStart = l.pick()

@@ -253,7 +253,7 @@ func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
 // A cycle counter that goes back a little, from one processor to another, charges nothing.
 func TestChargeWhenTheCounterGoesBack(t *testing.T) {
 	p := &chargePolicy{}
-	l := &Loop{plugs: plugs{policy: p}, runQueue: runQueue{charging: true, chargeFrom: coro.Cycles() + 1<<40}}
+	l := &Loop{runQueue: runQueue{policy: p, charging: true, chargeFrom: coro.Cycles() + 1<<40}}
 	l.endStep()
 	if len(p.charged) != 1 || p.charged[0] != 0 {
 		t.Errorf("charged %v, want [0]", p.charged)

@@ -20,20 +20,24 @@ import (
 //
 // Loop-private but for what says otherwise.
 type runQueue struct {
-	nodes    []nodeQueue // by node; one at least
-	ahead    aheadQueue
-	starts   startQueue
-	queued   int    // tasks in nodes and starts; see backlog
-	withheld bool   // the policy has none of these run now
-	missing  int    // tasks taken by other loops that the policy still counted when it chose them
-	awaited  search // see awaited.go
-	inLine   bool   // what becomes ready now does so in the order of a line, see letGo
-	budget   int    // steps left until the loop's own goroutine is to run; fuel is part of it
-	full     int    // what budget was when the turn began
-	grant    grant
-	fuel     int        // steps that handOver may take at granted
-	fueled   int        // what fuel was at first
-	granted  *nodeQueue // of grant.node; valid while fuel is not 0
+	policy     Policy        // chosen, or fifo while that does not mind
+	cohorts    CohortPolicy  // policy, if it is one, else nil
+	single     bool          // policy is fifo, for which all tasks are at one node
+	nodesUntil time.Duration // when they may be so again, see chooseOrder
+	nodes      []nodeQueue   // by node; one at least
+	ahead      aheadQueue
+	starts     startQueue
+	queued     int    // tasks in nodes and starts; see backlog
+	withheld   bool   // the policy has none of these run now
+	missing    int    // tasks taken by other loops that the policy still counted when it chose them
+	awaited    search // see awaited.go
+	inLine     bool   // what becomes ready now does so in the order of a line, see letGo
+	budget     int    // steps left until the loop's own goroutine is to run; fuel is part of it
+	full       int    // what budget was when the turn began
+	grant      grant
+	fuel       int        // steps that handOver may take at granted
+	fueled     int        // what fuel was at first
+	granted    *nodeQueue // of grant.node; valid while fuel is not 0
 
 	charging   bool   // steps are running that Policy.Charge is yet to be told of
 	chargeNode NodeID // at which they were taken
@@ -85,13 +89,87 @@ func (fifo) Granted(NodeID, int, int) {}
 // setPolicy makes the policy of l; with nil it is fifo.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
 	l.nodes = append(l.nodes, nodeQueue{})
-	l.policy = fifo{}
+	l.chosen = fifo{}
 	if make != nil {
-		l.policy = make(l)
+		l.chosen = make(l)
 	}
-	_, l.single = l.policy.(fifo)
+	l.policy = l.chosen
+	l.single = l.isFIFO()
+	l.lenient, _ = l.policy.(Lenient)
 	if c, ok := l.policy.(CohortPolicy); ok {
 		l.cohorts, l.newest = c, c.NewestFirst()
+	}
+}
+
+// isFIFO reports whether l was made without another policy.
+func (l *Loop) isFIFO() bool { return l.chosen == Policy(fifo{}) }
+
+// A round is what is ready when it begins. While any order will do, it takes at most roundTurns turns: no
+// task waits longer because of the others.
+const roundTurns = 5
+
+// nodesFor is how long tasks remain at their nodes once they are there: going to and fro takes a time
+// that grows with their number.
+const nodesFor = 20 * time.Millisecond
+
+// chooseOrder is called when a turn begins. As long as the policy does not mind, steps are so short that
+// asking it for each node would be felt, and a round is short, tasks run first in, first out.
+func (l *Loop) chooseOrder() {
+	if l.lenient == nil {
+		return
+	}
+	anyOrder := l.grant.wanted && int64(l.queued)*l.stats.stepCost <= roundTurns*l.stats.turnLimit &&
+		!anyStage() && l.lenient.AnyOrder()
+	switch {
+	case anyOrder == l.single:
+	case !anyOrder:
+		l.toNodes()
+		l.nodesUntil = l.now + nodesFor
+	case l.now >= l.nodesUntil:
+		l.toOneNode()
+	}
+}
+
+// TellPolicy tells the policy of what is ready, if it has not been told (see Lenient). It is called on
+// the loop's own goroutine, by a function given to Post.
+func (l *Loop) TellPolicy() {
+	if l.lenient != nil && l.single {
+		l.toNodes()
+	}
+}
+
+// toOneNode has the policy forget all tasks, which then are at one node.
+func (l *Loop) toOneNode() {
+	all := &l.nodes[NodeStart]
+	starts := l.queued
+	for n := range l.nodes {
+		q := &l.nodes[n]
+		if q.n == 0 {
+			continue
+		}
+		l.policy.Gone(NodeID(n), q.n)
+		starts -= q.n
+		for q != all && q.n > 0 {
+			all.push(q.take())
+		}
+	}
+	l.policy.Gone(NodeStart, starts)
+	l.single, l.policy, l.cohorts = true, fifo{}, fifo{}
+}
+
+// toNodes undoes toOneNode.
+func (l *Loop) toNodes() {
+	l.single, l.policy, l.cohorts = false, l.lenient, l.lenient
+	at := &l.nodes[NodeStart].taskQueue
+	all := *at
+	*at = taskQueue{pushed: all.pushed}
+	starts := l.queued - all.n
+	l.queued = 0
+	for t := all.pop(); t != nil; t = all.pop() {
+		l.enqueue(t)
+	}
+	for range starts {
+		l.announce(NodeStart)
 	}
 }
 

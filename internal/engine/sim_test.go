@@ -117,6 +117,8 @@ type randomCohorts struct {
 
 func (p *randomCohorts) NewestFirst() bool { return true }
 
+func (p *randomCohorts) AnyOrder() bool { return p.rnd.IntN(3) > 0 }
+
 func (p *randomCohorts) Next() (engine.NodeID, bool) {
 	n, ok := p.randomPolicy.Next()
 	p.node = n

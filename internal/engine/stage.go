@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,8 +27,12 @@ const MaxStages = 64
 
 var stages struct {
 	mu  sync.Mutex
-	all []*Stage // guarded by mu
+	all []*Stage    // guarded by mu
+	any atomic.Bool // there is one
 }
+
+// anyStage reports whether there is a stage.
+func anyStage() bool { return stages.any.Load() }
 
 // NewStage makes a stage. The name is that of its node in the blocking graph, and must be
 // its own. The error says what is wrong.
@@ -48,6 +53,7 @@ func NewStage(name string) (*Stage, error) {
 	s := &Stage{name: name}
 	s.open = NewCond(&s.gate)
 	stages.all = append(stages.all, s)
+	stages.any.Store(true)
 	return s, nil
 }
 

@@ -8,10 +8,11 @@ type loopStats struct {
 	turnLimit int64 // cycles of turnTime
 }
 
-// noteTurn records how many steps a turn ran, in how many cycles.
+// noteTurn records how many steps a turn ran, in how many cycles. A turn that took far longer than
+// it should counts as less: most likely other threads had the processor.
 func (s *loopStats) noteTurn(steps int, cycles uint64) {
 	if steps > 0 {
-		s.stepCost += (int64(cycles)/int64(steps) - s.stepCost) / 4
+		s.stepCost += (min(int64(cycles), 2*s.turnLimit)/int64(steps) - s.stepCost) / 4
 	}
 }
 

@@ -359,7 +359,8 @@ type standing struct {
 	plenty float64
 	target float64
 	sign   bool
-	open   bool // there is no limit yet
+	open   bool    // there is no limit yet
+	room   float64 // what is left of it until it is no longer plentiful; may be below 0
 }
 
 // standings returns the state of all resources, in the space of to, unless nothing has
@@ -375,7 +376,7 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 	for _, a := range *l.accounts.Load() {
 		to = append(to, standing{
 			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
-			sign: !a.spec.Kind.scarce(), open: math.IsInf(a.limit, 1),
+			sign: !a.spec.Kind.scarce(), open: math.IsInf(a.limit, 1), room: (a.spec.Plenty - a.util) * a.limit,
 		})
 	}
 	return to, now

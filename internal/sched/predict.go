@@ -163,7 +163,9 @@ func (g *graph) relax(all []Prediction, n Node, done func(Node) bool) (moved boo
 				then.Mean += all[e.To].Peak[r].Mean
 				then.Variance += all[e.To].Peak[r].Variance
 			}
-			then.Mean = max(then.Mean, 0)
+			if then.Mean <= 0 { // what is given back, be it sometimes, is never held
+				then = Moments{}
+			}
 			peak.add(e.Count/p.Steps, then)
 		}
 		peak.centre()

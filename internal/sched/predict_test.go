@@ -62,6 +62,19 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// One request in 400 opens a file, and every third is the last of its connection, which gives back a
+// descriptor that it did not take: that is no reason to promise it many.
+func TestGivingBackIsNoDemand(t *testing.T) {
+	p := Predict([]Edge{
+		{From: 1, To: 2, Count: 399, Changes: []Moments{{Mean: -1. / 3, Variance: 2. / 9}}},
+		{From: 1, To: 3, Count: 1, Changes: []Moments{{Mean: 1}}},
+		{From: 3, To: 2, Count: 1, Changes: []Moments{{Mean: -1}}},
+	}, 1, func(n Node) bool { return n == 2 })
+	if peak := p[1].Peak[0]; !near(peak.Mean*400, 1) || !near(peak.Variance*400, 1) {
+		t.Errorf("the most that it holds: %+v, want mean and variance of 1/400", peak)
+	}
+}
+
 // A task that goes round ten times on average, and one that does so for ever.
 func TestPredictCycles(t *testing.T) {
 	one := []Moments{{Mean: 1}}

@@ -1,6 +1,10 @@
 package sched
 
-import "math"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // How priorities become tickets: tickets = DefaultTickets * 2^priority, where the
 // priority is between -topPriority and topPriority. That is the floor under every stride:
@@ -61,6 +65,31 @@ func (p *Resource) rank() {
 			p.rankNode(Node(n), most)
 		}
 	}
+	p.minds = p.hasToMind()
+}
+
+// soonTime is longer than it takes until the nodes are ranked anew, as several loops may take from a
+// resource.
+const soonTime = 100 * time.Millisecond
+
+// hasToMind reports whether it matters which node runs next: a resource is not plentiful, or will soon not
+// be if a node that keeps it has the processor for itself, or a node is exclusive.
+func (p *Resource) hasToMind() bool {
+	for r := range p.standing {
+		if s := &p.standing[r]; s.force() > 0 && !s.sign {
+			return true
+		}
+	}
+	soon := soonTime.Seconds() * p.cfg.Cycles
+	for n := range p.learned { // of other loops too: while any order will do, p is not told what is ready
+		pred := &p.learned[n]
+		for r := range pred.Changes {
+			if p.takes(pred, r) > 0 && keeps(pred, r) && perCycle(pred, r)*soon >= p.standing[r].room {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(p.nodes, func(nd resourceNode) bool { return nd.claim != nil })
 }
 
 func (p *Resource) rankNode(n Node, most float64) {

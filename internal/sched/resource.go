@@ -64,6 +64,7 @@ type Resource struct {
 	before   []standing // what it was before
 	version  uint64
 	learned  []Prediction
+	minds    bool      // which node runs next, see AnyOrder
 	rate     []float64 // scratch of rank
 }
 
@@ -196,6 +197,17 @@ func (p *Resource) Charge(n Node, cycles uint64) {
 	p.stride.Charge(n, cycles)
 }
 
+// AnyOrder is part of engine.Lenient. It is true as long as nothing that tasks take is scarce or will soon
+// be. What tickets there are then make little difference where all that is ready runs soon.
+func (p *Resource) AnyOrder() bool {
+	if p.minds {
+		return false
+	}
+	p.settle()
+	p.endCohort()
+	return true
+}
+
 // settle charges the node whose cohort it is for what its tasks have used so far, and
 // lets it go if it has no more. (Before that it would often come back at once.)
 func (p *Resource) settle() {
@@ -297,6 +309,7 @@ func (p *Resource) endCohort() {
 
 // hold puts n aside until the next Tick.
 func (p *Resource) hold(n Node) {
+	p.minds = true
 	p.nodes[n].where = held
 	p.stride.Leave(n)
 	p.held = append(p.held, n)

@@ -117,6 +117,44 @@ func TestNearerToCompletionIsPreferred(t *testing.T) {
 	}
 }
 
+// Any order will do while nothing is scarce, nor will soon be.
+func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
+	for name, c := range map[string]struct {
+		used     float64 // of a million
+		node     Prediction
+		claim    *Claim
+		anyOrder bool
+	}{
+		"plentiful":                 {100e3, taking(0.001, 0.001), nil, true},
+		"rising":                    {900e3, taking(0, 0), nil, false},
+		"at the limit":              {990e3, taking(0, 0), nil, false},
+		"taken fast":                {100e3, taking(10, 10), nil, false},
+		"taken fast, but not kept":  {100e3, taking(10, 0), nil, true},
+		"taken slowly, little left": {699.95e3, taking(0.001, 0.001), nil, false},
+		"exclusive":                 {100e3, taking(0, 0), NewClaim(nil), false},
+	} {
+		ledger := NewLedger()
+		memory := mustAdd(t, ledger, Spec{Name: "memory", Limit: 1e6, Plenty: 0.7})
+		p := NewResource(ResourceConfig{
+			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
+			Exclusive: func(n Node) *Claim { return map[Node]*Claim{2: c.claim}[n] },
+		})
+		p.Ready(2) // a loop that has not met node 1 yet
+		for now := range time.Duration(20) {
+			ledger.Observe(now*time.Second, memory, c.used)
+			p.Tick(now * time.Second)
+		}
+		if got := p.AnyOrder(); got != c.anyOrder {
+			t.Errorf("%s: any order will do: %v, want %v", name, got, c.anyOrder)
+		}
+	}
+}
+
+// taking is a step of 1000 cycles that takes so much, of which so much is kept.
+func taking(change, net float64) Prediction {
+	return Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Changes: []Moments{{Mean: change}}, Net: []float64{net}}
+}
+
 func TestNoiseDoesNotCount(t *testing.T) {
 	w := newWorld(t)
 	w.learnt[1].Changes[0].Variance = 1e6 // ten, give or take a thousand

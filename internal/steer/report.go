@@ -28,6 +28,7 @@ func (s *Steering) Explain() *bgraph.Sched {
 	asked := 0
 	for _, side := range sides {
 		if side.loop.Post(func() {
+			side.loop.TellPolicy()
 			var r sched.Report
 			side.policy.Report(&r)
 			if side.admission != nil {

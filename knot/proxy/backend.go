@@ -20,6 +20,7 @@ type backend struct {
 	tls              *tls.Config // nil: without
 	bit              uint64      // in masks of backends
 	pool             netpoll.Pool
+	http2            *http2 // nil: HTTP/1.1 or FastCGI, over connections of the pool
 
 	// outstanding are the requests that are here, those that wait for a connection too; atomic.
 	outstanding atomic.Int64
@@ -52,6 +53,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ServerName, _, _ = net.SplitHostPort(addr)
 		}
 		b.tls.NextProtos = []string{"http/1.1"}
+		if p.HTTP2 {
+			b.tls.NextProtos = []string{"h2", "http/1.1"}
+		}
 		if b.tls.ClientSessionCache == nil {
 			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
@@ -59,6 +63,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Dial: b.dial}
 	if p.KeepTimeout <= 0 || p.KeepConns <= 0 {
 		b.pool.IdleTimeout = time.Nanosecond
+	}
+	if p.HTTP2 {
+		b.http2 = b.newHTTP2()
 	}
 	return b, nil
 }

@@ -40,8 +40,12 @@ type Config struct {
 	// must answer alike: requests are spread over them, the next to the one with the fewest under way.
 	Backends []string
 	// TLS is for backends with https; nil: the system's roots, and the host in the address is the name that a
-	// certificate must have. They are spoken to in HTTP/1.1.
+	// certificate must have.
 	TLS *tls.Config
+	// HTTP2 has backends spoken to in HTTP/2 (RFC 9113): those with https if they offer it (ALPN), else in HTTP/1.1, the
+	// others in any case (prior knowledge). Requests share connections, so MaxConns is about requests alone; Upgrade and
+	// informational responses are not passed on.
+	HTTP2 bool
 	// FastCGI, if not nil, says that they speak that, and not HTTP.
 	FastCGI *FastCGI
 	// Strip is taken off the beginning of the path: with "/api", "/api/users" becomes "/users".
@@ -78,7 +82,7 @@ type Config struct {
 
 	// Log gets changes of health, and what FastCGI programs write to stderr; nil: slog.Default.
 	Log *slog.Logger
-	// Dial makes connections; nil: netpoll.DialTimeout. It is called with ConnectTimeout.
+	// Dial makes connections; nil: netpoll.DialTimeout, with HTTP2 net.DialTimeout. It is called with ConnectTimeout.
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
 	// Now is the clock of FailTime; nil: time.Now.
 	Now func() time.Time
@@ -149,6 +153,9 @@ func New(c Config) (*Proxy, error) {
 	}
 	if c.Dial == nil {
 		c.Dial = netpoll.DialTimeout
+		if c.HTTP2 {
+			c.Dial = net.DialTimeout // goroutines wait for these
+		}
 	}
 	if c.Strip != "" && (c.Strip[0] != '/' || c.Strip == "/" || strings.HasSuffix(c.Strip, "/")) {
 		errs = append(errs, fmt.Errorf("%q can't be stripped; want a path like /api, without a slash at its end", c.Strip))
@@ -166,6 +173,9 @@ func New(c Config) (*Proxy, error) {
 		}
 	}
 	var w wire = http1{}
+	if c.FastCGI != nil && c.HTTP2 {
+		errs = append(errs, errors.New("backends speak FastCGI or HTTP/2; want one of them"))
+	}
 	if c.FastCGI != nil {
 		f, err := newFastCGI(*c.FastCGI)
 		if err != nil {

@@ -120,9 +120,12 @@ type stopper struct {
 	fn    func()
 
 	mu  sync.Mutex
-	u   *upstream // guarded by mu
-	why error     // guarded by mu
+	u   interrupted // guarded by mu
+	why error       // guarded by mu
 }
+
+// An interrupted is what waits for a backend: a connection, or a request of HTTP/2.
+type interrupted interface{ SetDeadline(time.Time) error }
 
 func newStopper() *stopper {
 	s := &stopper{}
@@ -145,8 +148,8 @@ func (s *stopper) stop(why error) {
 	}
 }
 
-// attach makes u, which may be nil, the connection that is waited for, and tells why not.
-func (s *stopper) attach(u *upstream) error {
+// attach makes u, which may be nil, what is interrupted, and tells why not.
+func (s *stopper) attach(u interrupted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.u = u
@@ -172,6 +175,9 @@ func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {
 
 // try sends the request to b and the response back.
 func (e *exchange) try(b *backend) error {
+	if b.http2 != nil {
+		return e.tryHTTP2(b)
+	}
 	e.b, e.u, e.used = b, nil, false
 	u, err := b.get()
 	if err != nil {

@@ -55,6 +55,9 @@ func (p *Proxy) Close() {
 	p.checks.Wait()
 	for _, b := range p.backends {
 		b.pool.Close()
+		if b.http2 != nil {
+			b.http2.transport.CloseIdleConnections()
+		}
 	}
 }
 
@@ -63,6 +66,10 @@ func (b *backend) check(ctx context.Context) error {
 	k := b.p.Check
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
+	if b.http2 != nil {
+		status, err := b.checkHTTP2(ctx)
+		return cmp.Or(err, k.judge(status))
+	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, b.network, b.address)
 	if err != nil || b.p.FastCGI != nil {
@@ -89,10 +96,8 @@ func (b *backend) check(ctx context.Context) error {
 		case whole && head.Status < 200:
 			buf = append(buf[:0], buf[head.Size:]...)
 			continue
-		case whole && head.Status < 400:
-			return nil
 		case whole:
-			return fmt.Errorf("GET %s has status %d; want 200 to 399", k.Path, head.Status)
+			return k.judge(head.Status)
 		}
 		part := make([]byte, 4096)
 		n, err := c.Read(part)
@@ -101,6 +106,14 @@ func (b *backend) check(ctx context.Context) error {
 		}
 		buf = append(buf, part[:n]...)
 	}
+}
+
+// judge is what a final status says of a backend.
+func (k *Check) judge(status int) error {
+	if status >= 200 && status < 400 {
+		return nil
+	}
+	return fmt.Errorf("GET %s has status %d; want 200 to 399", k.Path, status)
 }
 
 // host is what it is called in a Host line.

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -86,9 +87,14 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	return f
 }
 
-// behind starts a server of net/http and returns it as a backend.
+// behind starts a server of net/http and returns it as a backend, for HTTP/1.1 and for HTTP/2 with prior knowledge.
 func behind(t *testing.T, h http.HandlerFunc) string {
-	s := httptest.NewServer(h)
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -214,8 +220,8 @@ func TestPassesOn(t *testing.T) {
 			w.Write([]byte("."))
 		}
 	})
-	for _, loops := range []int{1, 3} {
-		f := serve(t, Config{Backends: []string{backend}}, loops)
+	for loops, http2 := range map[int]bool{1: false, 2: true, 3: false} {
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, loops)
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "BREW"} {
 			for _, target := range []string{"/", "/length?a=b&c=%2F", "/204", "/304", "/404", "/trailer", "/early", "/a%2Fb"} {
 				for _, size := range []int{0, 1, 100_000, 3_000_000} {

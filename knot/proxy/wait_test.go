@@ -169,7 +169,12 @@ func TestUploads(t *testing.T) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 1, func(s *knot.Server) { s.MaxBody = 100_000 })
+	for _, http2 := range []bool{false, true} {
+		uploads(t, serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1, func(s *knot.Server) { s.MaxBody = 100_000 }))
+	}
+}
+
+func uploads(t *testing.T, f *front) {
 	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
 	if line, _ := in.ReadString('\n'); !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q", line)
@@ -201,7 +206,12 @@ func TestEvents(t *testing.T) {
 			<-next
 		}
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 1)
+	for _, http2 := range []bool{false, true} {
+		events(t, serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1), next)
+	}
+}
+
+func events(t *testing.T, f *front, next chan bool) {
 	resp, err := http.Get("http://" + f.addr)
 	testenv.Must(t, err)
 	defer resp.Body.Close()
@@ -325,7 +335,7 @@ func TestChecks(t *testing.T) {
 				io.WriteString(c, answer)
 			}
 		})
-		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Second}})
+		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Minute}})
 		testenv.Must(t, err)
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
@@ -422,6 +432,7 @@ func TestConfig(t *testing.T) {
 		"is not a path to check":    {Backends: []string{"http://a:1"}, Check: &Check{Path: "x"}},
 		"there are 65 backends":     {Backends: strings.Split(strings.Repeat("http://a:1 ", 65), " ")[:65]},
 		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/srv"}},
+		"want one of them":          {Backends: []string{"a:1"}, FastCGI: &FastCGI{Root: "/srv"}, HTTP2: true},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

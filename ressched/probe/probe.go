@@ -11,6 +11,8 @@
 package probe
 
 import (
+	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -168,6 +170,7 @@ func (p *Probe) add(r Reading) { p.readings = append(p.readings, r) }
 type source struct {
 	name string
 	file *os.File // nil: left out
+	fd   int      // of file: asking for it makes system calls
 	buf  []byte
 }
 
@@ -178,7 +181,7 @@ func (p *Probe) open(name string, paths ...string) bool {
 	for _, path := range paths {
 		f, err := os.Open(filepath.Join(p.cfg.Root, path))
 		if err == nil {
-			s.file, s.buf = f, make([]byte, 4096)
+			s.file, s.fd, s.buf = f, int(f.Fd()), make([]byte, 4096)
 			if _, err = s.read(); err == nil {
 				p.sources[name] = s
 				return true
@@ -193,13 +196,21 @@ func (p *Probe) open(name string, paths ...string) bool {
 	return false
 }
 
-// read returns what is in the file, at most as much as fits into buf.
+// read returns what is in the file, at most as much as fits into buf. One call gets all of it: these files are made
+// when they are read (proc(5)), and asking whether there is more would have them made again.
 func (s *source) read() ([]byte, error) {
-	n, err := s.file.ReadAt(s.buf, 0)
-	if n > 0 {
-		err = nil // short of buf: the end of the file
+	for {
+		n, err := unix.Pread(s.fd, s.buf, 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: s.file.Name(), Err: err}
+		case n == 0:
+			return nil, io.EOF
+		}
+		return s.buf[:n], nil
 	}
-	return s.buf[:n], err
 }
 
 func (s *source) close() {

@@ -128,6 +128,9 @@ func TestUsageOfThisProcess(t *testing.T) {
 	if memory, err := Memory(pid); err != nil || memory < 64<<10 {
 		t.Errorf("memory %d, error %v", memory, err)
 	}
+	if peak, err := PeakMemory(pid); err != nil || peak < 64<<10 {
+		t.Errorf("peak of memory %d, error %v", peak, err)
+	}
 	if free, err := Available(); err != nil || free <= 0 {
 		t.Errorf("available %d, error %v", free, err)
 	}
@@ -140,6 +143,9 @@ func TestUsageOfNobodyIsAnError(t *testing.T) {
 		}
 		if got, err := Memory(nobody); err == nil {
 			t.Errorf("memory of process %d is %d", nobody, got)
+		}
+		if got, err := PeakMemory(nobody); err == nil {
+			t.Errorf("peak of memory of process %d is %d", nobody, got)
 		}
 	}
 }

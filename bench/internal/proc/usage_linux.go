@@ -44,6 +44,16 @@ func Memory(pid int) (int64, error) {
 	return kilobyteField(data, "VmRSS:")
 }
 
+// PeakMemory is the most that process pid has ever had resident since it began its program, in bytes. (What
+// getrusage(2) says has the most of the process that started it, too.)
+func PeakMemory(pid int) (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	return kilobyteField(data, "VmHWM:")
+}
+
 // Available is the memory the machine can still give, in bytes.
 func Available() (int64, error) {
 	data, err := os.ReadFile("/proc/meminfo")

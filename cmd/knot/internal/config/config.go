@@ -74,6 +74,7 @@ type Proxy struct {
 	KeepConns       int      `toml:"keep-conns"`
 	Tries           int      `toml:"tries"`
 	MaxFails        int      `toml:"max-fails"`
+	HTTP2           bool     `toml:"http2"`
 	TLS             *TLS     `toml:"tls"`
 	Check           *Check   `toml:"check"`
 	FastCGI         *FastCGI `toml:"fastcgi"`

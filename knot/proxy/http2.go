@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// http2 sends requests to a backend by net/http's Transport, which shares connections among them (RFC 9113). Its
+// calls wait natively: goroutines make them, and the request's task waits for those.
+type http2 struct {
+	transport http.Transport
+	units     *task.Semaphore // requests at a time; nil: any number
+}
+
+// A dialError is one of making a connection.
+type dialError struct{ error }
+
+func (e dialError) Unwrap() error { return e.error }
+
+func (b *backend) newHTTP2() *http2 {
+	c := b.p
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		u, err := b.dial(ctx)
+		if err != nil {
+			return nil, dialError{err}
+		}
+		return u.(*upstream).Conn, nil
+	}
+	h := &http2{}
+	t := &h.transport
+	t.DialContext, t.DialTLSContext, t.Protocols = dial, dial, new(http.Protocols)
+	t.Protocols.SetHTTP1(b.tls != nil)
+	t.Protocols.SetHTTP2(b.tls != nil)
+	t.Protocols.SetUnencryptedHTTP2(b.tls == nil)
+	t.DisableCompression, t.MaxResponseHeaderBytes = true, headBuffer
+	t.DisableKeepAlives = c.KeepTimeout <= 0 || c.KeepConns <= 0
+	t.MaxIdleConnsPerHost, t.IdleConnTimeout = c.KeepConns, c.KeepTimeout
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.IdleTimeout, PingTimeout: cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)}
+	if c.MaxConns > 0 {
+		h.units = task.NewSemaphore(int64(c.MaxConns))
+	}
+	return h
+}
+
+// check is what a Check asks.
+func (b *backend) checkHTTP2(ctx context.Context) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", b.base()+b.p.Check.Path, nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Host = cmp.Or(b.p.Check.Host, r.Host)
+	r.Header.Set("User-Agent", "knot-check")
+	resp, err := b.http2.transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// base is the beginning of URLs.
+func (b *backend) base() string {
+	if b.tls != nil {
+		return "https://" + b.host()
+	}
+	return "http://" + b.host()
+}
+
+// A patience ends a request that makes no progress.
+type patience struct {
+	timer *time.Timer
+	limit atomic.Int64 // of the present step, in nanoseconds; atomic
+}
+
+func newPatience(cancel context.CancelCauseFunc) *patience {
+	p := &patience{timer: time.AfterFunc(time.Hour, func() { cancel(os.ErrDeadlineExceeded) })}
+	p.timer.Stop()
+	return p
+}
+
+// wait begins a step that may take limit from here, and from each progress; 0: for ever.
+func (p *patience) wait(limit time.Duration) {
+	p.limit.Store(int64(limit))
+	p.progress()
+}
+
+func (p *patience) progress() {
+	if limit := p.limit.Load(); limit > 0 {
+		p.timer.Reset(time.Duration(limit))
+	} else {
+		p.timer.Stop()
+	}
+}
+
+// An http2Body is the body of a request on its way. The Transport may read it until the request is over, and try to after that.
+type http2Body struct {
+	apart    *knot.BodyApart
+	stop     *stopper
+	patience *patience
+	trailer  http.Header // with the names that the client has announced
+
+	mu   sync.Mutex
+	over bool // guarded by mu: the exchange, and what it has, are somebody else's
+}
+
+func (b *http2Body) Read(p []byte) (int, error) {
+	n, err := b.apart.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.over:
+		return 0, errOver
+	case err == io.EOF:
+		for line := range strings.SplitSeq(string(b.apart.Trailer()), "\r\n") {
+			name, value, _ := strings.Cut(line, ":")
+			if name = http.CanonicalHeaderKey(name); b.announced(name) {
+				b.trailer[name] = append(b.trailer[name], strings.Trim(value, " \t"))
+			}
+		}
+	case err != nil:
+		b.stop.stop(&clientError{err})
+	}
+	if n > 0 {
+		b.patience.progress()
+	}
+	return n, err
+}
+
+func (b *http2Body) announced(name string) bool {
+	_, is := b.trailer[name]
+	return is
+}
+
+// Close has nothing to do: end is what ends it.
+func (b *http2Body) Close() error { return nil }
+
+func (b *http2Body) end() {
+	b.mu.Lock()
+	b.over = true
+	b.mu.Unlock()
+	b.apart.End()
+}
+
+// SetDeadline lets a stopper end the request.
+func (c canceller) SetDeadline(time.Time) error { c(context.Canceled); return nil }
+
+type canceller context.CancelCauseFunc
+
+// outside runs fn, which waits natively, and waits for it.
+func outside(fn func()) {
+	var done task.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		fn()
+	}()
+	done.Wait()
+}
+
+// tryHTTP2 is try for a backend that speaks HTTP/2.
+func (e *exchange) tryHTTP2(b *backend) error {
+	e.b, e.u, e.used = b, nil, false
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	if !e.until.IsZero() {
+		var drop context.CancelFunc
+		ctx, drop = context.WithDeadlineCause(ctx, e.until, os.ErrDeadlineExceeded)
+		defer drop()
+	}
+	patient := newPatience(cancel)
+	defer patient.timer.Stop()
+	defer e.stop.attach(nil)
+	if why := e.stop.attach(canceller(cancel)); why != nil {
+		b.leave(nil, false)
+		return e.broken(why, true, true)
+	}
+	if err := e.admit(ctx, b, patient); err != nil {
+		b.leave(nil, false)
+		return err
+	}
+	defer b.leaveHTTP2()
+	req, body, err := e.http2Request(ctx, patient)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		defer body.end()
+	}
+	var resp *http.Response
+	patient.wait(b.p.ResponseTimeout)
+	outside(func() { resp, err = b.http2.transport.RoundTrip(req) })
+	if err != nil {
+		return e.failedHTTP2(ctx, err)
+	}
+	// Before the body is closed, or the Transport would wait to send the rest of the request.
+	defer resp.Body.Close()
+	defer cancel(nil)
+	b.counts.status[resp.StatusCode/100].Add(1)
+	b.worked()
+	return e.passBackHTTP2(ctx, resp, patient)
+}
+
+// admit waits until the backend may have another request.
+func (e *exchange) admit(ctx context.Context, b *backend, patient *patience) error {
+	units := b.http2.units
+	if units == nil || units.TryAcquire(1) {
+		return nil
+	}
+	b.counts.queued.Add(1)
+	patient.wait(b.p.QueueTimeout)
+	if units.AcquireContext(ctx, 1) == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
+		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
+	}
+	return e.broken(context.Cause(ctx), true, true)
+}
+
+func (b *backend) leaveHTTP2() {
+	if b.http2.units != nil {
+		b.http2.units.Release(1)
+	}
+	b.leave(nil, false)
+}
+
+// http2Request is the request as the Transport wants it: that of HTTP/1.1 read again, so that there is one set of rules for
+// what is passed on. body is nil unless it is read while it comes.
+func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.Request, *http2Body, error) {
+	e.out = e.out[:0]
+	if err := (http1{}).request(e, nil, e.ready); err != nil {
+		return nil, nil, err
+	}
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(e.out)))
+	if err != nil {
+		return nil, nil, errors.Join(knot.Status(400), err)
+	}
+	r = r.WithContext(ctx)
+	r.RequestURI, r.URL.Scheme, r.URL.Host, r.Close = "", "http", e.b.host(), false
+	if e.b.tls != nil {
+		r.URL.Scheme = "https"
+	}
+	for _, name := range [...]string{"Connection", "Upgrade", "Content-Length"} {
+		r.Header.Del(name)
+	}
+	if r.Header["User-Agent"] == nil {
+		r.Header["User-Agent"] = []string{""} // or the Transport would add its own
+	}
+	r.Body = http.NoBody
+	if e.ready {
+		if r.ContentLength = int64(len(e.content)); r.ContentLength > 0 {
+			content := bytes.Clone(e.content)
+			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+			r.Body, _ = r.GetBody()
+		}
+		return r, nil, nil
+	}
+	apart, err := e.x.BodyApart()
+	if err != nil {
+		return nil, nil, err
+	}
+	e.bodyTaken = true
+	body := &http2Body{apart: apart, stop: e.stop, patience: patient, trailer: r.Trailer}
+	r.Body = body
+	return r, body, nil
+}
+
+// failedHTTP2 is the failure for an error of the Transport's.
+func (e *exchange) failedHTTP2(ctx context.Context, err error) error {
+	var dial dialError
+	switch {
+	case errors.As(err, &dial) && ctx.Err() == nil:
+		status := knot.Status(502)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = 504
+		}
+		return &failure{status: status, cause: CauseConnect, backend: e.b.name, err: dial.error, unsent: true}
+	case errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded):
+		err = os.ErrDeadlineExceeded
+	}
+	return e.broken(err, false, true)
+}
+
+// passBackHTTP2 sends the response to the client, as it comes.
+func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patient *patience) error {
+	x := e.x
+	x.SetStatus(resp.StatusCode)
+	named := connectionNames(func(fn func(name, value []byte) bool) {
+		for _, value := range resp.Header["Connection"] {
+			fn([]byte("connection"), []byte(value))
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
+		if text := []byte(name); !hopByHop(text) && !contains(named, text) {
+			for _, value := range resp.Header[name] {
+				x.CopyHeader(text, []byte(value))
+			}
+		}
+	}
+	for name := range resp.Trailer {
+		x.CopyHeader([]byte("Trailer"), []byte(name))
+	}
+	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 { // HTTP/1.1 has trailers in chunked bodies only
+		x.SetContentLength(resp.ContentLength)
+	}
+	if resp.StatusCode == 204 || resp.StatusCode == 304 || e.method == "HEAD" {
+		return x.SendHead()
+	}
+	buf := largeBuffers.Get().(*[largeBuffer]byte)
+	defer largeBuffers.Put(buf)
+	for passed := int64(0); ; {
+		var n int
+		var err error
+		patient.wait(e.p.IdleTimeout)
+		outside(func() { n, err = resp.Body.Read(buf[:]) })
+		passed += int64(n)
+		lost := false
+		if n > 0 {
+			_, werr := x.Write(buf[:n])
+			lost = werr != nil || err == nil && passed != resp.ContentLength && x.Flush() != nil
+		} else if err == nil {
+			continue
+		}
+		switch {
+		case lost:
+			return e.broken(e.clientLost(), false, false)
+		case err == io.EOF:
+			for _, name := range slices.Sorted(maps.Keys(resp.Trailer)) {
+				for _, value := range resp.Trailer[name] {
+					if x.AddTrailer(name, value) != nil {
+						return e.broken(e.clientLost(), false, false)
+					}
+				}
+			}
+			return nil
+		case err != nil:
+			if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
+				err = os.ErrDeadlineExceeded
+			}
+			return e.broken(err, false, false)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestHTTP2Backends: which protocol a backend is spoken to in, and what it sees of a request that has lines about the connection.
+func TestHTTP2Backends(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		fmt.Fprint(w, r.Proto, " ", r.Host, " ", r.RequestURI, " ", h["Connection"], h["Upgrade"], h["X-Named"], h["Te"], h["User-Agent"], h["Via"], h["X-Forwarded-Host"])
+	})
+	start := func(http2 bool) *httptest.Server {
+		s := httptest.NewUnstartedServer(handler)
+		s.EnableHTTP2 = http2
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	const lines = " example.org /a%2Fb?c=d [] [] [] [trailers] [] [1.1 knot] [example.org]"
+	for _, c := range []struct{ name, backend, want string }{
+		{"prior knowledge", behind(t, handler), "HTTP/2.0" + lines},
+		{"by ALPN", start(true).URL, "HTTP/2.0" + lines},
+		{"not offered", start(false).URL, "HTTP/1.1" + lines},
+	} {
+		f := serve(t, Config{Backends: []string{c.backend}, HTTP2: true, TLS: &tls.Config{InsecureSkipVerify: true}}, 1)
+		for range 3 {
+			got := f.raw("GET /a%2Fb?c=d HTTP/1.1\r\nHost: example.org\r\nTE: trailers\r\nUpgrade: websocket\r\nX-Named: x\r\nConnection: close, Upgrade, X-Named\r\n\r\n")
+			if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "\r\n\r\n"+c.want) {
+				t.Errorf("%s: %q, want %s", c.name, got, c.want)
+			}
+		}
+		if n := f.p.Stats()[0].Dials; n != 1 {
+			t.Errorf("%s: %d connections", c.name, n)
+		}
+	}
+}
+
+// TestHTTP2Failures: what becomes of requests whose backend can't be reached, is late, breaks off, or whose client leaves.
+func TestHTTP2Failures(t *testing.T) {
+	arrived, left := make(chan bool), make(chan bool)
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/late":
+			<-r.Context().Done()
+		case "/gone":
+			arrived <- true
+			<-r.Context().Done()
+			left <- true
+		case "/broken":
+			panic(http.ErrAbortHandler)
+		case "/cut":
+			w.Header().Set("Content-Length", "10")
+			io.WriteString(w, "begin")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		default:
+			io.WriteString(w, "ok")
+		}
+	})
+	nobody := "unix:" + t.TempDir() + "/none"
+	get := func(f *front, path string) string {
+		return f.raw("GET " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	}
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: 100 * time.Millisecond}, 1)
+	if got := get(f, "/late"); !strings.HasPrefix(got, "HTTP/1.1 504 ") {
+		t.Errorf("late: %q", got)
+	}
+	f = serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: time.Hour}, 1)
+	if got := get(f, "/broken"); !strings.HasPrefix(got, "HTTP/1.1 502 ") {
+		t.Errorf("broken: %q", got)
+	}
+	if got := get(f, "/cut"); !strings.HasSuffix(got, "\r\n\r\nbegin") {
+		t.Errorf("cut: %q", got)
+	}
+	c, _ := f.dial("GET /gone HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-arrived
+	c.Close()
+	<-left // the backend is told
+	eventually(t, "its end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 1 })
+	f = serve(t, Config{Backends: []string{nobody}, HTTP2: true}, 1)
+	if got := get(f, "/"); !strings.HasPrefix(got, "HTTP/1.1 502 ") || f.p.Stats()[0].Failures["connect"] != 1 {
+		t.Errorf("unreachable: %q %v", got, f.p.Stats()[0].Failures)
+	}
+	f = serve(t, Config{Backends: []string{nobody, backend}, HTTP2: true}, 1)
+	for range 4 {
+		if got := f.raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"); !strings.HasSuffix(got, "ok") {
+			t.Errorf("another backend: %q", got)
+		}
+	}
+}
+
+// TestHTTP2Queue: MaxConns is how many requests a backend has at a time, though they share a connection; checks are made in HTTP/2.
+func TestHTTP2Queue(t *testing.T) {
+	release := make(chan bool)
+	var inside, most, checks atomic.Int32
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/check":
+			checks.Add(int32(r.ProtoMajor / 2))
+			return
+		case "/hangs":
+			<-r.Context().Done()
+			return
+		}
+		if n := inside.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer inside.Add(-1)
+		<-release
+		io.WriteString(w, "ok")
+	})
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 2, QueueTimeout: time.Hour, Check: &Check{Path: "/check", Every: time.Millisecond, Timeout: time.Hour}}, 2)
+	f.p.Start()
+	eventually(t, "checks", func() bool { return checks.Load() > 1 })
+	answers := make(chan int, 10)
+	for range 5 {
+		go func() {
+			status, _ := f.get("/")
+			answers <- status
+		}()
+	}
+	eventually(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 && inside.Load() == 2 })
+	close(release)
+	for range 5 {
+		if status := <-answers; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
+		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
+	}
+	late := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 1, QueueTimeout: time.Millisecond, ResponseTimeout: time.Hour}, 1)
+	hangs, _ := late.dial("GET /hangs HTTP/1.1\r\nHost: h\r\n\r\n")
+	eventually(t, "the first", func() bool { return late.p.Stats()[0].Dials == 1 }) // it has what there is
+	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
+		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
+	}
+	hangs.Close()
+}
