@@ -157,7 +157,7 @@ type deepMemory struct {
 func askMemory(ctx context.Context, s *server, collect bool) (m deepMemory, err error) {
 	signal := syscall.SIGUSR1
 	if collect {
-		signal = syscall.SIGUSR2
+		signal = syscall.SIGHUP
 	}
 	s.child.Signal(signal)
 	line, err := s.child.Line(ctx)

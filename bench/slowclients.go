@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,27 +58,25 @@ func runSlowClients(r *run) error {
 				r.fail(l.system, l.system, err)
 				continue
 			}
-			latencies, failed, err := r.besideSlow(tool, s, x, length)
+			latencies, refused, failed, err := r.besideSlow(tool, s, x, length)
 			s.child.Close()
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", l.system, mode.name, err)
 			}
 			slices.Sort(latencies)
 			if len(latencies) == 0 {
-				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("none of %d requests was answered", failed))
+				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("none of %d requests was served", refused+failed))
 				continue
 			}
 			at := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
 			err = r.add(l.system, []sample{
 				{metric: "p99", unit: "ms", x: float64(x), value: at(0.99)}, {metric: "p50", unit: "ms", x: float64(x), value: at(0.5)},
 				{metric: "served", unit: "1/s", x: float64(x), value: float64(len(latencies)) / float64(length)},
+				{metric: "refused", unit: "1", x: float64(x), value: float64(refused)},
 				{metric: "failed", unit: "1", x: float64(x), value: float64(failed)},
 			})
 			if err != nil {
 				return err
-			}
-			if failed > 0 && l.system == "knot" {
-				r.failed = fmt.Errorf("knot, %s: %d normal requests have failed", mode.name, failed)
 			}
 		}
 	}
@@ -89,7 +88,7 @@ func runSlowClients(r *run) error {
 }
 
 // besideSlow lets normal clients ask for so many seconds, with an attack if mode says so.
-func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies []time.Duration, failed int, err error) {
+func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies []time.Duration, refused, failed int, err error) {
 	span := time.Duration(seconds) * time.Second
 	ctx, cancel := context.WithTimeout(r.ctx, span+serverStart)
 	defer cancel()
@@ -97,7 +96,7 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 	if m := slowModes[mode]; m.args != nil {
 		args := append([]string{"-u", "http://" + s.addr + m.path, "-c", strconv.Itoa(slowAttackers), "-r", strconv.Itoa(slowAttackers / 2), "-i", "1", "-l", strconv.Itoa(seconds), "-v", "0"}, m.args...)
 		if attacker, err = proc.Start(proc.Command{Path: tool, Args: args, Core: clientCore}); err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		defer attacker.Close() // it may wait for connections that the server does not let go
 	}
@@ -117,9 +116,12 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 				err := getFile(ctx, &client, "http://"+s.addr+"/file")
 				took := time.Since(sent)
 				mu.Lock()
-				if err == nil {
+				switch err {
+				case nil:
 					latencies = append(latencies, took)
-				} else {
+				case errRefused:
+					refused++
+				default:
 					failed++
 				}
 				mu.Unlock()
@@ -132,13 +134,15 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 		select {
 		case <-attacker.Ended():
 			if time.Since(began) < span/2 {
-				return nil, 0, fmt.Errorf("slowhttptest ended early: %w", attacker.Wait(ctx))
+				return nil, 0, 0, fmt.Errorf("slowhttptest ended early: %w", attacker.Wait(ctx))
 			}
 		default:
 		}
 	}
-	return latencies, failed, r.ctx.Err()
+	return latencies, refused, failed, r.ctx.Err()
 }
+
+var errRefused = errors.New("503")
 
 func getFile(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -152,6 +156,9 @@ func getFile(ctx context.Context, client *http.Client, url string) error {
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return err
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return errRefused
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d", resp.StatusCode)

@@ -34,7 +34,7 @@ type deepServer struct {
 }
 
 // runDeepServer serves until its standard input ends. SIGUSR1 makes it say what memory it
-// has, SIGUSR2 does so after collecting.
+// has, SIGHUP does so after collecting. (At SIGUSR2 the runtime writes a dump into a file.)
 func runDeepServer(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("deep", flag.ContinueOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
@@ -139,10 +139,10 @@ func selfSigned() (*tls.Config, error) {
 // reportMemory answers the signals.
 func reportMemory(out io.Writer) {
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGHUP)
 	go func() {
 		for s := range asked {
-			if s == syscall.SIGUSR2 {
+			if s == syscall.SIGHUP {
 				for range 3 { // a stack is halved by each
 					runtime.GC()
 				}

@@ -25,6 +25,7 @@ type Conn struct {
 	remote sockaddr                  // constant
 	bound  *sockaddr                 // of the listener that accepted it; constant, nil if dialled
 	addrs  atomic.Pointer[connAddrs] // made when first asked for
+	lender atomic.Pointer[Pool]      // that has given it out
 }
 
 // connAddrs holds the addresses as package net spells them.

@@ -49,7 +49,6 @@ const (
 	flagLoose                    // events do not come through the loop, see loose.go; changed with mu held
 	flagPlainReads               // a plain goroutine waits to read
 	flagPlainWrites              // a plain goroutine waits to write
-	flagLent                     // a Pool has given it out
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any

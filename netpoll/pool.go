@@ -100,7 +100,7 @@ func (p *Pool) of(l *engine.Loop) *restingConns {
 // lend notes that c is in use. Caller holds mu.
 func (p *Pool) lend(c net.Conn) {
 	if own := lentConn(c); own != nil {
-		own.d.flags.Or(flagLent)
+		own.lender.Store(p)
 		return
 	}
 	if p.out == nil {
@@ -112,7 +112,7 @@ func (p *Pool) lend(c net.Conn) {
 // takeBack ends what lend has begun, and reports whether that was so. Caller holds mu.
 func (p *Pool) takeBack(c net.Conn) bool {
 	if own := lentConn(c); own != nil {
-		return own.d.flags.And(^uint32(flagLent))&flagLent != 0
+		return own.lender.CompareAndSwap(p, nil)
 	}
 	_, ok := p.out[c]
 	delete(p.out, c)

@@ -95,15 +95,17 @@ func TestPoolLimits(t *testing.T) {
 		if again == c || dials.Load() != 2 {
 			t.Errorf("a broken connection is used again; %d dials", dials.Load())
 		}
-		p.Put(again, false)
-		func() {
+		refuses := func(by *Pool, what string) {
 			defer func() {
 				if recover() == nil {
-					t.Error("a second Put does not panic")
+					t.Errorf("%s does not panic", what)
 				}
 			}()
-			p.Put(again, false)
-		}()
+			by.Put(again, false)
+		}
+		refuses(new(Pool), "a Put into another pool")
+		p.Put(again, false)
+		refuses(p, "a second Put")
 		p.IdleTimeout = time.Nanosecond
 		c, err = p.Get(context.Background())
 		must(t, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,11 +17,25 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
+// By wait, only colours and their legend are others.
 func TestWriteSVG(t *testing.T) {
-	for _, color := range []string{colorCPU, colorWait} {
+	draw := func(color string) []byte {
 		var b bytes.Buffer
 		testenv.Must(t, WriteSVG(&b, sampleSnapshot(), DrawOptions{Color: color}))
-		testenv.Golden(t, "graph-"+color+".svg.golden", b.Bytes())
+		return b.Bytes()
+	}
+	cpu, wait := draw(colorCPU), draw(colorWait)
+	testenv.Golden(t, "graph-cpu.svg.golden", cpu)
+	colors := regexp.MustCompile(`#[0-9a-f]{6}`)
+	shapes := func(svg []byte) string {
+		drawn, _, _ := bytes.Cut(svg, []byte("<defs>"))
+		return colors.ReplaceAllString(string(drawn), "")
+	}
+	if shapes(cpu) != shapes(wait) {
+		t.Error("by wait, other things are drawn than by CPU")
+	}
+	if a, b := colors.FindAll(cpu, -1), colors.FindAll(wait, -1); reflect.DeepEqual(a, b) || !bytes.Contains(wait, []byte(">colour: mean wait<")) {
+		t.Error("by wait, the colours or what is said of them are the same as by CPU")
 	}
 }
 

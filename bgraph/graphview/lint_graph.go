@@ -168,18 +168,17 @@ func (l *linter) trust() {
 		})
 		return
 	}
-	if l.s.Kind == bgraph.KindGoroutines { // each step is timed
-		l.add(0, Finding{
-			Severity: SeverityInfo, Check: CheckFewSamples,
-			Message: fmt.Sprintf("There were only %s steps in %v, so times mean little and most checks can't say anything.", countText(counted), l.s.Span),
-			Advice:  "Take a longer trace, or one of the program under load.",
-		})
-		return
+	only := fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d)", countText(timed), countText(counted), l.s.Span, max(l.s.Sampling, 1))
+	advice := "Let the program run longer, under load, or time more steps."
+	if timed >= counted || l.s.Kind == bgraph.KindGoroutines { // of a trace each step is timed
+		only = fmt.Sprintf("There were only %s steps in %v", countText(counted), l.s.Span)
+	}
+	if l.s.Kind == bgraph.KindGoroutines {
+		advice = "Take a longer trace, or one of the program under load."
 	}
 	l.add(0, Finding{
 		Severity: SeverityInfo, Check: CheckFewSamples,
-		Message: fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d), so times mean little and most checks can't say anything.",
-			countText(timed), countText(counted), l.s.Span, max(l.s.Sampling, 1)),
-		Advice: "Let the program run longer, under load, or time more steps.",
+		Message: only + ", so times mean little and most checks can't say anything.",
+		Advice:  advice,
 	})
 }

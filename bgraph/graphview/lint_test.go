@@ -347,6 +347,12 @@ func TestLintProgram(t *testing.T) {
 			}
 			sc.Edges[3].CPU = bgraph.Times{Count: 99}
 		}, "info few-samples", 0, []string{"Only 99 of", "1 in 20"}},
+		{"few steps", func(sc scene) {
+			for i := range sc.Edges {
+				sc.Edges[i].Count, sc.Edges[i].CPU = 0, bgraph.Times{}
+			}
+			sc.Edges[3].Count, sc.Edges[3].CPU = 22, timesOfMean(22, 1000)
+		}, "info few-samples", 0, []string{"only 22 steps in 1h0m0s"}},
 	} {
 		c.run(t)
 	}

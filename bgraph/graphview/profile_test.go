@@ -233,8 +233,12 @@ func TestGoToolPprofAcceptsProfile(t *testing.T) {
 func TestWriteJSON(t *testing.T) {
 	s := sampleSnapshot()
 	var b bytes.Buffer
-	testenv.Must(t, WriteJSON(&b, s))
+	few := *s
+	few.Nodes, few.Edges = s.Nodes[2:4], s.Edges[2:4]
+	testenv.Must(t, WriteJSON(&b, &few))
 	testenv.Golden(t, "snapshot.json.golden", b.Bytes())
+	b.Reset()
+	testenv.Must(t, WriteJSON(&b, s))
 	var back bgraph.Snapshot
 	testenv.Must(t, json.Unmarshal(b.Bytes(), &back))
 	var again bytes.Buffer

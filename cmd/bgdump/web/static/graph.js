@@ -17,9 +17,11 @@ const patience = 5000; // ms between two arrangements, if nodes or edges have co
 const endurance = 30000; // if only sizes do not fit any more
 const crowded = 80; // edges from which on labels appear with the pointer only
 
-// toBox moves a point at the border of a box to where the border is at the size of now.
+// toBox moves a point at the upper or lower border of a box to where the border is at the size of
+// now: up or down, and aside only if it would be beside the box.
 function toBox(box, [, x, y]) {
-  const dx = (x - box.x - box.w / 2) * (box.scale - 1), dy = (y - box.y - box.h / 2) * (box.scale - 1);
+  const middle = box.x + box.w / 2, half = box.w * box.scale / 2 - 8;
+  const dx = Math.min(Math.max(x, middle - half), middle + half) - x, dy = (y - box.y - box.h / 2) * (box.scale - 1);
   return { at: `${(Number(x) + dx).toFixed(1)} ${(Number(y) + dy).toFixed(1)}`, by: `${dx.toFixed(1)} ${dy.toFixed(1)}` };
 }
 

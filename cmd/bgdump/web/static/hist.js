@@ -128,7 +128,10 @@ export function refreshTip() {
 // tipOn makes target show what content() gives, if anything, while the pointer is over
 // it or it has the focus.
 export function tipOn(target, content) {
-  target.addEventListener('pointerenter', () => showTip(target, content));
+  target.addEventListener('pointerenter', e => {
+    // What moves under a pointer that rests does not take the place of what the keyboard is at.
+    if (!owner || owner !== document.activeElement || e.movementX || e.movementY) showTip(target, content);
+  });
   target.addEventListener('pointerleave', () => { if (document.activeElement !== target) hideTip(target); });
   target.addEventListener('focus', () => { if (target.matches(':focus-visible')) showTip(target, content); });
   target.addEventListener('blur', () => hideTip(target));
