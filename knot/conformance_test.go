@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +59,8 @@ func runCases(t *testing.T, c *httpcases.Client, cases []httpcases.Case) {
 		places <- true
 		all.Go(func() {
 			got, fault := c.Run(&k)
-			if fault != "" || !httpcases.Exact(got, k.Want) {
+			first, _, _ := strings.Cut(k.Want, "|") // what Knot does, of all that is allowed
+			if fault != "" || !httpcases.Same(got, first) {
 				t.Errorf("%s (RFC %s): %s, want %s; %s\n%.300q", k.Name, k.Section, got, k.Want, fault, k.Send)
 			}
 			<-places

@@ -21,18 +21,27 @@ const copySize = 64 << 10
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // ReadFrom implements io.ReaderFrom: it writes what r gives until io.EOF, through a
-// borrowed buffer. It parks.
+// borrowed buffer or, if r is a *Conn from which much comes at a time, within the kernel (splice(2); not
+// from connections of loops with io_uring). It parks.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
+	if src, ok := r.(*Conn); ok {
+		n, _, err := c.relay(src, buf[:])
+		return n, err
+	}
 	return copyThrough(c, r, buf[:])
 }
 
 // WriteTo implements io.WriterTo: it gives w what it reads until the end of the
-// stream, through a borrowed buffer. It parks.
+// stream, as ReadFrom of w does if that is a *Conn. It parks.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
+	if dst, ok := w.(*Conn); ok {
+		n, _, err := dst.relay(c, buf[:])
+		return n, err
+	}
 	return copyThrough(w, c, buf[:])
 }
 

@@ -161,20 +161,15 @@ func (k *Case) wrong(resp *http.Response, seen, body string) string {
 // Allowed reports whether an outcome is one of those in want. A server may close where it need not.
 func Allowed(outcome, want string) bool {
 	for one := range strings.SplitSeq(want, "|") {
-		if stem, keeps := strings.CutSuffix(one, "keep"); same(outcome, one) || keeps && stem != "" && outcome == stem+"close" {
+		if stem, keeps := strings.CutSuffix(one, "keep"); Same(outcome, one) || keeps && stem != "" && outcome == stem+"close" {
 			return true
 		}
 	}
 	return false
 }
 
-// Exact reports whether an outcome is the first of want, which is Knot's.
-func Exact(outcome, want string) bool {
-	first, _, _ := strings.Cut(want, "|")
-	return same(outcome, first)
-}
-
-func same(outcome, one string) bool {
+// Same reports whether an outcome is one that is wanted.
+func Same(outcome, one string) bool {
 	before, open := strings.CutSuffix(one, "refused")
 	rest, ok := strings.CutPrefix(outcome, before)
 	if !open || !ok {

@@ -175,7 +175,8 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
-		if a.knee != nil {
+		// A heap of which no limit is known yet is not what others' pressure comes from.
+		if a.knee != nil && (a.spec.Limit > 0 || a.spec.Kind != Collected) {
 			a.knee.Update(now, from, at, a.used, pressure)
 			a.limit = a.knee.Limit()
 			a.judge()

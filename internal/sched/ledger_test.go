@@ -143,6 +143,21 @@ func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
 	}
 }
 
+// A heap whose limit is not known yet gets none because descriptors are scarce.
+func TestHeapWithoutALimit(t *testing.T) {
+	l := NewLedger()
+	heap := mustAdd(t, l, Spec{Name: "heap", Find: true, Kind: Collected})
+	files := mustAdd(t, l, Spec{Name: "descriptors", Limit: 34, Kind: Kept})
+	for i := range 100 {
+		l.Observe(time.Duration(i)*step, heap, 20)
+		l.Observe(time.Duration(i)*step, files, 36)
+		l.Tick(time.Duration(i) * step)
+	}
+	if got := stateOf(l, heap); got.Limit != 0 {
+		t.Errorf("a limit of %v was found", got.Limit)
+	}
+}
+
 // A resource whose limit nobody knows gets one from the signs of thrashing.
 func TestLimitIsFound(t *testing.T) {
 	for _, spec := range []Spec{{Name: "queries"}, {Name: "queries", Limit: 500, Find: true}} {
