@@ -46,6 +46,7 @@ var experiments = []experiment{
 	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport, 2 * time.Minute, 8 * time.Hour},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
 	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose, 0, 0},
+	{"relay", "what it costs to pass bulk data on from connection to connection, as a TCP proxy does", runRelay, 0, 0},
 	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
 	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
 	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},

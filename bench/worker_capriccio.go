@@ -25,6 +25,8 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 		"background":    onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
 		"reset":         onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
 		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
+		relayedMetric:   onLoop(func(j job) error { return measureRelay(j, taskRelaying) }),
+		copiedMetric:    onLoop(func(j job) error { return measureRelay(j, taskRelaying) }),
 		"parked": onLoop(func(j job) error {
 			var open task.WaitGroup
 			open.Add(1)

@@ -29,6 +29,8 @@ var goroutineMetrics = map[string]metricFunc{
 	"background":    func(j job) error { return measureLingering(j, goLingering) },
 	"reset":         func(j job) error { return measureLingering(j, goLingering) },
 	"waiting":       func(j job) error { return measureLingering(j, goLingering) },
+	relayedMetric:   func(j job) error { return measureRelay(j, goRelaying) },
+	copiedMetric:    func(j job) error { return measureRelay(j, goRelaying) },
 	"parked": func(j job) error {
 		var open sync.WaitGroup
 		open.Add(1)
