@@ -27,6 +27,7 @@ type Request struct {
 	Sent   time.Duration // when the client wanted to send it
 	Ended  time.Duration
 	Later  bool // the answer asks to try again later: the admission has refused it
+	half   bool          // the client had said that it sends no more
 	ended  bool
 }
 
@@ -175,6 +176,7 @@ func (s *Session) received(b []byte) {
 			return
 		}
 		s.inBody = false
+		r.half = s.half
 		s.waiting = s.waiting[1:]
 		s.c.end(r, r.Status, "")
 	}

@@ -20,6 +20,8 @@ type gauge struct {
 const (
 	gaugeEvery = 10 * time.Millisecond
 	gaugeOver  = 10 // readings
+	// halfGone is after what time nobody can be sure that a client that sends no more still waits.
+	halfGone = 500 * time.Millisecond
 	// scarce is the share from which on something is scarce.
 	scarce = 0.8
 )
@@ -69,6 +71,9 @@ func (s *Server) gauge() {
 		return
 	}
 	s.Clients.Refused = func(r *Request) {
+		if r.half && r.Took() > halfGone { // it may be gone, see engine.goneAfter
+			return
+		}
 		most, of := 0.0, ""
 		for _, g := range s.gauges {
 			if v := g.share(); v >= most {
