@@ -27,7 +27,7 @@ type Request struct {
 	Sent   time.Duration // when the client wanted to send it
 	Ended  time.Duration
 	Later  bool // the answer asks to try again later: the admission has refused it
-	half   bool          // the client had said that it sends no more
+	half   bool // the client had said that it sends no more
 	ended  bool
 }
 
