@@ -121,14 +121,15 @@ func measureRelay(j job, s relaying) error {
 	if bytes.Load() == 0 {
 		return fmt.Errorf("nothing was received in %v", j.duration)
 	}
-	j.emit("cpu-"+j.metric, "s/GB", used.Seconds()/(float64(bytes.Load())/1e9))
+	j.emit("cpu-"+j.metric, "s/GB", max(used, 0).Seconds()/(float64(bytes.Load())/1e9))
 	return nil
 }
 
+// sendUntil sends one piece at least.
 func sendUntil(fd int, until time.Time) {
 	piece := make([]byte, relayPiece)
-	for time.Now().Before(until) {
-		if _, err := unix.Write(fd, piece); err != nil && err != unix.EINTR {
+	for {
+		if _, err := unix.Write(fd, piece); err != nil && err != unix.EINTR || !time.Now().Before(until) {
 			return
 		}
 	}
