@@ -117,14 +117,24 @@ func measureLingering(j job, s lingering) error {
 
 // dialDeaf connects a socket whose receive buffer holds less than lingeringData, and that nobody reads.
 func dialDeaf(addr net.Addr) (int, error) {
+	return dialRaw(addr, func(fd int) error {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
+			return err
+		}
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // leaves no port waiting
+	})
+}
+
+// dialRaw connects a socket that waits in its system calls; prepare, which may be nil, is called before.
+func dialRaw(addr net.Addr, prepare func(fd int) error) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("socket: %w", err)
 	}
-	tcp := addr.(*net.TCPAddr)
-	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err == nil {
-		err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // leaves no port waiting
+	if prepare != nil {
+		err = prepare(fd)
 	}
+	tcp := addr.(*net.TCPAddr)
 	if err == nil {
 		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte(tcp.IP.To4()), Port: tcp.Port})
 	}

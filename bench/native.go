@@ -12,7 +12,7 @@ import (
 
 const (
 	nativeClients = 64
-	manyMetric    = "many" // sleep, with so many clients that those who wait for a blocked handler are few
+	manyMetric    = "many" // sleep, with 1,024 clients, of which few wait for a blocked handler
 	manyClients   = 1024
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"

@@ -83,7 +83,7 @@ func measureRelay(j job, s relaying) error {
 	until := time.Now().Add(j.duration)
 	var relays atomic.Int64
 	for range j.x {
-		sender, err := dialRaw(in.Addr())
+		sender, err := dialRaw(in.Addr(), nil)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func measureRelay(j job, s relaying) error {
 		if err != nil {
 			return err
 		}
-		receiver, err := dialRaw(out.Addr())
+		receiver, err := dialRaw(out.Addr(), nil)
 		if err != nil {
 			return err
 		}
@@ -147,20 +147,6 @@ func receiveAll(fd int) (total int64) {
 		}
 		total += int64(n)
 	}
-}
-
-// dialRaw connects a socket that waits in its system calls.
-func dialRaw(addr net.Addr) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("socket: %w", err)
-	}
-	tcp := addr.(*net.TCPAddr)
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte(tcp.IP.To4()), Port: tcp.Port}); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("connect to %v: %w", addr, err)
-	}
-	return fd, nil
 }
 
 // processorTime is what the process or the thread has used.

@@ -33,7 +33,7 @@ const (
 	slowNormal    = 8    // clients that are as usual
 )
 
-// runSlowClients has slowhttptest attack each server while other clients go on as usual, and tells what those feel.
+// runSlowClients has slowhttptest attack each server while other clients go on as usual, and returns what became of their requests.
 func runSlowClients(r *run) error {
 	tool, err := exec.LookPath("slowhttptest")
 	if err != nil {
@@ -87,7 +87,8 @@ func runSlowClients(r *run) error {
 	return nil
 }
 
-// besideSlow lets normal clients ask for so many seconds, with an attack if mode says so.
+// besideSlow lets normal clients ask for some seconds beside the attack of that mode, if it is one, and returns
+// what became of their requests.
 func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies []time.Duration, refused, failed int, err error) {
 	span := time.Duration(seconds) * time.Second
 	ctx, cancel := context.WithTimeout(r.ctx, span+serverStart)

@@ -107,7 +107,7 @@ func visitNATS(addr string, number int, count *atomic.Uint64) error {
 				return fmt.Errorf("message %q, %w", line, err)
 			}
 			count.Add(1)
-		case !strings.HasPrefix(line, "PONG") || published: // the answer to ours says that it has subscribed
+		case !strings.HasPrefix(line, "PONG") || published: // the answer to our PING: it has subscribed
 			continue
 		}
 		published = true

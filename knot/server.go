@@ -349,7 +349,7 @@ func (s *Server) enlist(c *conn) admission {
 const (
 	restLeast  = time.Second
 	roomSteps  = 256 // connections that are looked at for one that may go
-	roomChoice = 8   // of so many the one that has rested longest goes
+	roomChoice = 8   // the one of these that has rested longest goes
 )
 
 // makeRoom closes a connection that has waited for a request for a while. It reports whether it did.

@@ -15,7 +15,8 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // job from a queue. Who has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
 // admission control). Whether anybody has to wait, or is refused, is decided by the
-// runtime's Admission; without one everybody is let in, and waits only while too many tasks are detached, see Config.DetachLimit.
+// runtime's Admission; without one everybody is let in, and waits only while too many
+// tasks are detached, see Config.DetachLimit.
 //
 // Make one with NewEntrance, once, for the whole process. Its methods may be called from
 // any goroutine.

@@ -29,8 +29,8 @@ type Poller interface {
 
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),
 // and names the node where it happens. Its methods are called on the loop of the task,
-// between two steps of the task, and must not park. One Observer belongs to one loop. See Task.SetSeat for where it keeps what it
-// knows about a task.
+// between two steps of the task, and must not park. One Observer belongs to one loop. See
+// Task.SetSeat for where it keeps what it knows about a task.
 type Observer interface {
 	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
 	// when one task hands over to the next, time has passed since the last step.
@@ -98,7 +98,7 @@ type CohortPolicy interface {
 	Granted(n NodeID, taken, came int)
 }
 
-// A Lenient policy does not mind at times which task runs next.
+// A Lenient policy says at times that any order of tasks will do.
 type Lenient interface {
 	CohortPolicy
 	// AnyOrder, called after Tick, reports whether any order will do for now. The loop may then run

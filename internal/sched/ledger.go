@@ -175,7 +175,7 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
-		// A heap of which no limit is known yet is not what others' pressure comes from.
+		// Until a limit of the heap is known there is none: pressure of other resources says nothing of it.
 		if a.knee != nil && (a.spec.Limit > 0 || a.spec.Kind != Collected) {
 			a.knee.Update(now, from, at, a.used, pressure)
 			a.limit = a.knee.Limit()

@@ -2,5 +2,5 @@
 
 package testenv
 
-// Race says that the race detector watches.
+// Race reports whether the race detector is on.
 const Race = false

@@ -2,5 +2,5 @@
 
 package testenv
 
-// Race says that the race detector watches. Nothing is detached then, see docs/native-waits.md.
+// Race reports whether the race detector is on. Nothing is detached then, see docs/native-waits.md.
 const Race = true
