@@ -21,7 +21,7 @@ var layers = map[string]string{
 	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/steer",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
-	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
+	"internal/uring":                 "golang.org/x/sys/unix",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "",
 	"internal/httpcases":             "",
