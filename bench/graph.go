@@ -31,7 +31,8 @@ func runGraphOverhead(r *run) error {
 		return err
 	}
 	r.reserved = quickBudget * 4 / 10
-	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{onBothCores("capriccio-traced", r.self)}, 500*time.Millisecond); err != nil {
+	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{
+		measuredBy("capriccio-traced", proc.Command{Path: r.self, Core: proc.AnyCore, Args: []string{workerCommand, "capriccio-traced"}})}, 500*time.Millisecond); err != nil {
 		return err
 	}
 	r.reserved = quickBudget * 2 / 10
@@ -56,20 +57,6 @@ func runGraphOverhead(r *run) error {
 		{Title: "Knot, CPU time per request", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
 	}
 	return nil
-}
-
-// onBothCores is onServerCore for a worker that needs a second core.
-func onBothCores(system, self string) contender {
-	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, d+sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore, Args: []string{
-			workerCommand, system, p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(d.Milliseconds(), 10)}})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
-	}}
 }
 
 // graphServers loads Knot with and without a graph.
