@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-
-	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
@@ -16,16 +14,15 @@ import (
 // As long as nobody has to wait, Lock and Unlock are one atomic operation each. With the first that
 // has to, the lock is awaited, and whatever then changes does so in the guard:
 //
-//	             Lock                  wait, in g
-//	unlocked ───────────▶ locked ───────────────────▶ awaited ──▶ handed over in g: awaited, or
-//	   ▲                    │                            │        locked if that was the last to wait
-//	   ╰────── Unlock ──────╯                            │
-//	   ╰─────────────────── Unlock, in g: nobody waits any more
+//	             Lock              another Lock, in g
+//	unlocked ───────────▶ locked ─────────────────────▶ awaited ──╮ Unlock, in g: handed over
+//	   ▲                  │    ▲                        │    ▲    │
+//	   ╰───── Unlock ─────╯    ╰─ nobody waits, in g ───╯    ╰────╯
 type Mutex struct {
 	g       guard
 	state   atomic.Uint32
 	owner   *Task      // nil: unlocked, or a plain goroutine; written by the one that holds m, see ownQuickly
-	urged   *Task      // guarded by g: counts in its awaited that others wait for m
+	urged   urged      // guarded by g
 	waiters waiterList // guarded by g
 }
 
@@ -39,7 +36,7 @@ const (
 // Lock locks m and parks until that is possible. A cancelled task waits like any
 // other; see LockContext.
 func (m *Mutex) Lock() {
-	if l := soleLoop.Load(); l != nil && coro.Is(&l.curG) && m.lockQuick(l) {
+	if l := soleLoop.Load(); l.isHere() && m.lockQuick(l) {
 		return
 	}
 	m.lockSlow()
@@ -47,7 +44,8 @@ func (m *Mutex) Lock() {
 
 //go:noinline
 func (m *Mutex) lockSlow() {
-	if l := comeBack(); !m.lockQuick(l) {
+	l := comeBack()
+	if m.state.Load() != mutexUnlocked || !m.lockQuick(l) {
 		m.lockOn(l)
 	}
 }
@@ -134,19 +132,12 @@ func (m *Mutex) enqueue(l *Loop) *Waiter {
 	var o *Task
 	if m.waiters.head == nil { // else it knows
 		o = m.owner
-		m.urge(o)
+		m.urged.set(o)
 	}
 	m.waiters.push(w)
 	m.g.exit(l)
 	o.hasten(l)
 	return w
-}
-
-// urge makes t, nil for none, the one that knows that others wait for m.
-func (m *Mutex) urge(t *Task) {
-	m.urged.addAwaited(-1)
-	m.urged = t
-	t.addAwaited(1)
 }
 
 // TryLock locks m if it is unlocked and reports whether it did.
@@ -182,9 +173,9 @@ func (m *Mutex) unlockOn(l *Loop) {
 	m.waiters.unlink(w)
 	m.owner = w.task
 	if m.waiters.head != nil {
-		m.urge(w.task)
+		m.urged.set(w.task)
 	} else {
-		m.urge(nil)
+		m.urged.set(nil)
 		m.state.Store(mutexLocked)
 	}
 	m.g.exit(l)
@@ -212,7 +203,8 @@ func (p *mutexPoint) Withdraw(w *Waiter) bool {
 	defer m.g.exit(l)
 	found := m.waiters.remove(w)
 	if found && m.waiters.head == nil {
-		m.urge(nil)
+		m.urged.set(nil)
+		m.state.Store(mutexLocked)
 	}
 	return found
 }
