@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestValidateAcceptsTheSamples(t *testing.T) {
 	for _, s := range []*Snapshot{{}, smallSnapshot(), sampleSnapshot(), docExample()} {
-		if err := s.Validate(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.Validate())
 	}
 }
 

@@ -3,7 +3,6 @@
 package bgraph
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -35,18 +34,6 @@ func (s *timesStats) add(ns uint64, isFirst bool) {
 		s.max = ns
 	}
 	s.fine[fineOf(ns)]++
-}
-
-// fineOf is FineOf, for the fast path.
-func fineOf(ns uint64) uint {
-	if ns < 32 {
-		return uint(ns / (32 / FineParts))
-	}
-	n := uint(bits.Len64(ns))
-	if n >= Buckets+4 {
-		return (Buckets - 1) * FineParts
-	}
-	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
 }
 
 // momentsStats are exponentially weighted moments.
