@@ -50,9 +50,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		if got != c.sampling || Graph(nil) != Graph(rt) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	}
 }
 
@@ -293,9 +291,7 @@ func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 	one := func() {
 		rt, err := New(WithLoops(2))
 		testenv.Must(t, err)
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		until(t, "the graph is gone", func() bool { return Graph(rt) == nil })
 	}
 	one()

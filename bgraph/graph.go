@@ -27,8 +27,8 @@ type Config struct {
 	// Allocated returns how many bytes of heap the process has allocated so far. It is
 	// called on the loops and must not park. nil: the runtime/metrics.
 	Allocated func() uint64
-	// MaxNodes bounds the nodes, MaxEdges the edges of each loop. What does not find
-	// room is counted, see Overflow. 0: 4096 and 16384.
+	// MaxNodes bounds the nodes, MaxEdges the edges of each loop, and its crossings. What does
+	// not find room is counted, see Overflow. 0: 4096 and 16384.
 	MaxNodes int
 	MaxEdges int
 }

@@ -3,7 +3,6 @@
 package bgraph
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -35,18 +34,6 @@ func (s *timesStats) add(ns uint64, isFirst bool) {
 		s.max = ns
 	}
 	s.fine[fineOf(ns)]++
-}
-
-// fineOf is FineOf, for the fast path.
-func fineOf(ns uint64) uint {
-	if ns < 32 {
-		return uint(ns / (32 / FineParts))
-	}
-	n := uint(bits.Len64(ns))
-	if n >= Buckets+4 {
-		return (Buckets - 1) * FineParts
-	}
-	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
 }
 
 // momentsStats are exponentially weighted moments.
@@ -127,6 +114,13 @@ type edge struct {
 	stats      edgeStats                                            // read by others
 	from, to   engine.NodeID                                        // fixed
 	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+}
+
+// A crossing is what one loop knows of a Crossing to it.
+type crossing struct {
+	count    uint64        // read by others
+	from, to engine.NodeID // fixed
+	loop     int           // fixed: index of the waker's loop in the runtime, -1: none
 }
 
 func nodeOf(p *engine.Spot) *node { return (*node)(unsafe.Pointer(p)) }

@@ -34,9 +34,7 @@ func (c failingSender) SendFile(head []byte, fd int, off, n int64, pages netpoll
 // is worth none.
 func TestResponseCutOffByTheDisk(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "f"), make([]byte, 2*sendfileMin), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), make([]byte, 2*sendfileMin), 0o644))
 	for _, test := range []struct {
 		name string
 		err  error

@@ -97,7 +97,7 @@ func TestLintTraces(t *testing.T) {
 		CheckAssist:      func(s *bgraph.Snapshot) { s.Edges[0].Parts.Assist = 10e6 },
 		CheckStopped:     func(s *bgraph.Snapshot) { s.Stopped.Add(bgraph.Nanos(20 * time.Millisecond)) },
 		CheckChurn:       func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended = 20_000, 20_000 },
-		CheckThreads: func(s *bgraph.Snapshot) {
+		CheckPingPong: func(s *bgraph.Snapshot) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
 		},
@@ -172,9 +172,7 @@ func TestPruned(t *testing.T) {
 	})
 	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare ones, which -prune 0 shows"}} {
 		var b bytes.Buffer
-		if err := WriteText(&b, s, TextOptions{Prune: share}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteText(&b, s, TextOptions{Prune: share}))
 		for _, text := range want {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("prune %v: no %q in\n%s", share, text, b.String())

@@ -208,6 +208,7 @@ func (rt *Runtime) makeLoops() error {
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)
 			l.observed = l.observer != nil
+			l.crossings, _ = l.observer.(CrossingObserver)
 		}
 		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {
@@ -230,6 +231,9 @@ func (rt *Runtime) Loop(i int) *Loop { return rt.loops[i] }
 func (rt *Runtime) NextLoop() *Loop {
 	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
 }
+
+// Log is where the runtime's reports go.
+func (rt *Runtime) Log() *slog.Logger { return rt.log }
 
 // Now is the time of the runtime's clock, from an arbitrary zero.
 func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }
