@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -15,7 +17,7 @@ import (
 // lintOf runs a program, one task for each function, and looks at its graph.
 func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphview.Finding {
 	t.Helper()
-	g := bgraph.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
 		Loops:       1,
 		NewPoller:   func(int) (engine.Poller, error) { return netpoll.NewEpoll() },

@@ -1,4 +1,4 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
@@ -19,7 +21,7 @@ import (
 // graph has learned when all tasks have ended.
 func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
 	t.Helper()
-	g := bgraph.New(cfg)
+	g := recorder.New(cfg)
 	rt := start(t, loops, g)
 	if err := rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }); err != nil {
 		t.Fatal(err)
@@ -29,7 +31,7 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.R
 	return s
 }
 
-func start(t *testing.T, loops int, g *bgraph.Graph, change ...func(*engine.Config)) *engine.Runtime {
+func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
@@ -259,7 +261,7 @@ func TestTimesOfAWait(t *testing.T) {
 }
 
 func TestNowPeakAndOldest(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 2, g)
 	defer rt.Close()
 	const tasks = 40
@@ -298,7 +300,7 @@ func TestNowPeakAndOldest(t *testing.T) {
 }
 
 func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g)
 	defer rt.Close()
 	stuck, free := make(chan struct{}), make(chan struct{})
@@ -397,7 +399,7 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 }
 
 func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
 	// Time taken by other processes does not count, and one report a second is made, which may be of
@@ -426,7 +428,7 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 }
 
 func TestOneGraphForTwoRuntimes(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	for range 2 {
 		rt := start(t, 3, g)
 		for i := range 3 {
@@ -444,7 +446,7 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 }
 
 func TestGoexitAndPanicEndATask(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.OnPanic = func(*engine.PanicError) {} })
 	for range 100 {
 		k := rt.Go(func() {
