@@ -52,9 +52,7 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 		if rt.Loops() != want {
 			t.Errorf("%d loops, want %d", rt.Loops(), want)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	}
 }
 

@@ -53,9 +53,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		if got != c.sampling || (Snapshot(nil) == nil) != (got == 0) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	}
 }
 
@@ -296,9 +294,7 @@ func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 	one := func() {
 		rt, err := New(WithLoops(2))
 		testenv.Must(t, err)
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		until(t, "it is forgotten", func() bool { return !Runs(rt) })
 	}
 	one()

@@ -148,9 +148,7 @@ func (s setting) start(t testing.TB) *engine.Runtime {
 		LockThreads: s.locked,
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Errorf("closing the runtime: %v", err)
@@ -204,9 +202,7 @@ func all(t testing.TB, n int, f func(i int)) {
 	for i := range n {
 		g.Go(func() error { f(i); return nil })
 	}
-	if err := g.Wait(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, g.Wait())
 }
 
 // must fails the test from any goroutine or task.

@@ -180,7 +180,7 @@ func (m *matrix) measureRows(contenders []contender) error {
 }
 
 // admissionDetails are in the JSON only.
-var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
+var admissionDetails = []string{"asked", "throughput", "refused-share", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
 
 // inShort is what a sample says, on a line.
 func inShort(samples []sample) string {

@@ -153,3 +153,18 @@ func TestCPUNameTellsGenerationsApart(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What a table of aims or of published figures calls an experiment is one.
+func TestAimsAndClaimsAreOfExperiments(t *testing.T) {
+	names := experimentNames()
+	for name := range aims {
+		if !slices.Contains(names, name) {
+			t.Errorf("aims of %q, which is no experiment", name)
+		}
+	}
+	for name := range published {
+		if !slices.Contains(names, name) {
+			t.Errorf("published figures of %q, which is no experiment", name)
+		}
+	}
+}

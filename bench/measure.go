@@ -148,7 +148,7 @@ func (r *run) wants(system string) bool {
 // fail leaves out what could not be measured.
 func (r *run) fail(system, what string, err error) {
 	r.skip(what, err)
-	if r.failed == nil && slices.Contains(ours, system) {
+	if r.failed == nil && report.Own(ours, system) {
 		r.failed = fmt.Errorf("%s: %w", what, err)
 	}
 }

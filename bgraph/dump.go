@@ -384,7 +384,7 @@ func (s *Snapshot) useUTC() {
 // dropEmpty makes all empty lists nil, so that there is one value for them.
 func (s *Snapshot) dropEmpty() {
 	s.Loops, s.Resources, s.Overruns = orNil(s.Loops), orNil(s.Resources), orNil(s.Overruns)
-	s.Nodes, s.Edges = orNil(s.Nodes), orNil(s.Edges)
+	s.Nodes, s.Edges, s.Crossings = orNil(s.Nodes), orNil(s.Edges), orNil(s.Crossings)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		n.Stack, n.Loops, n.Wakers = orNil(n.Stack), orNil(n.Loops), orNil(n.Wakers)
@@ -423,6 +423,7 @@ func (s *Snapshot) Clone() *Snapshot {
 	out.Loops = slices.Clone(s.Loops)
 	out.Resources = slices.Clone(s.Resources)
 	out.Overruns = slices.Clone(s.Overruns)
+	out.Crossings = slices.Clone(s.Crossings)
 	out.Nodes = slices.Clone(s.Nodes)
 	for i := range out.Nodes {
 		n := &out.Nodes[i]

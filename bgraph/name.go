@@ -102,7 +102,7 @@ func (s *Snapshot) NameOf(k Key) string {
 
 // Filter returns a Snapshot with those nodes only whose name or one of whose functions
 // focus matches, and ignore does not; nil matches all and nothing. The edges between
-// them stay, and those to and from the start and the end, which are kept.
+// them stay, and those to and from the start and the end, which are kept, and crossings likewise.
 func (s *Snapshot) Filter(focus, ignore *regexp.Regexp) *Snapshot {
 	out := *s
 	out.Nodes, out.Edges = nil, nil
@@ -117,6 +117,7 @@ func (s *Snapshot) Filter(focus, ignore *regexp.Regexp) *Snapshot {
 			out.Edges = append(out.Edges, *e)
 		}
 	}
+	out.dropCrossings()
 	return &out
 }
 

@@ -16,16 +16,17 @@ type Snapshot struct {
 	Kind      string     `json:"kind,omitempty"` // KindTasks or KindGoroutines
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
-	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
-	Sampling  int        `json:"sampling"`        // one wait in this many was timed; counts are exact
-	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in this many; 0: never
-	Loops     []LoopStat `json:"loops"`           // by index
-	Resources []Resource `json:"resources"`       // what Edge.Changes refers to, by position
-	Nodes     []Node     `json:"nodes"`           // by Key, ascending
-	Edges     []Edge     `json:"edges"`           // by From, then To, ascending
-	Overflow  Overflow   `json:"overflow"`        // what did not find room
-	Overruns  []Overrun  `json:"overruns"`        // the watchdog's reports, the latest last; at most MaxOverruns
-	Sched     *Sched     `json:"sched,omitempty"` // what the scheduler says of itself, if it can
+	Span      Nanos      `json:"span_ns"`             // the time that the counts cover
+	Sampling  int        `json:"sampling"`            // one wait in this many was timed; counts are exact
+	HeapEvery int        `json:"heap_every"`          // heap was measured on one timed step in this many; 0: never
+	Loops     []LoopStat `json:"loops"`               // by index
+	Resources []Resource `json:"resources"`           // what Edge.Changes refers to, by position
+	Nodes     []Node     `json:"nodes"`               // by Key, ascending
+	Edges     []Edge     `json:"edges"`               // by From, then To, ascending
+	Crossings []Crossing `json:"crossings,omitempty"` // wakes between loops, by From, To, FromLoop, ToLoop, ascending
+	Overflow  Overflow   `json:"overflow"`            // what did not find room
+	Overruns  []Overrun  `json:"overruns"`            // the watchdog's reports, the latest last; at most MaxOverruns
+	Sched     *Sched     `json:"sched,omitempty"`     // what the scheduler says of itself, if it can
 
 	// ProcessCPU is what the whole process used in Span, as the kernel counts it, and
 	// CollectorCPU what the garbage collector used of it, as far as the runtime tells: what
@@ -244,9 +245,10 @@ func (c *Change) Mean() float64 {
 // Overflow counts what met the limits of the graph.
 type Overflow struct {
 	MaxNodes int    `json:"max_nodes"`
-	MaxEdges int    `json:"max_edges"` // per loop
-	Nodes    uint64 `json:"nodes"`     // waits at places that found no room as a node
-	Edges    uint64 `json:"edges"`     // steps that found no room as an edge
+	MaxEdges int    `json:"max_edges"`       // per loop
+	Nodes    uint64 `json:"nodes"`           // waits at places that found no room as a node
+	Edges    uint64 `json:"edges"`           // steps that found no room as an edge
+	Wakes    uint64 `json:"wakes,omitempty"` // wakes between loops that found no room as a Crossing
 }
 
 // MaxOverruns is how many of the watchdog's reports are kept.
@@ -296,8 +298,10 @@ type SchedNode struct {
 	Priority float64 `json:"priority"`
 	Tickets  int64   `json:"tickets"`
 	Pass     uint64  `json:"pass"`
-	Ready    int64   `json:"ready"`          // tasks in its queue
-	Held     string  `json:"held,omitempty"` // why it is being held back
+	Ready    int64   `json:"ready"`             // tasks in its queue
+	Held     string  `json:"held,omitempty"`    // why it is being held back
+	Cohorts  uint64  `json:"cohorts,omitempty"` // how often its tasks were run in one go
+	Ran      uint64  `json:"ran,omitempty"`     // steps in those
 }
 
 // Buckets is the length of a full Histogram.
@@ -395,10 +399,11 @@ func (t *Times) Quantile(q float64) Nanos {
 	return t.Max
 }
 
-// Sort brings nodes and edges into their order.
+// Sort brings nodes, edges and crossings into their order.
 func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 }

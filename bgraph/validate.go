@@ -13,7 +13,7 @@ import (
 const (
 	MaxDumpBytes     = 64 << 20 // of a dump
 	MaxDumpNodes     = 1 << 16
-	MaxDumpEdges     = 1 << 18 // also of Sched.Nodes
+	MaxDumpEdges     = 1 << 18 // also of Crossings and of Sched.Nodes
 	MaxDumpFrames    = 512     // of the stack of a node
 	MaxDumpLoops     = 1 << 16
 	MaxDumpResources = 64
@@ -29,7 +29,7 @@ var errNoSnapshot = errors.New("the Snapshot is nil")
 
 // Validate says what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits MaxDumpNodes to MaxDumpNumber;
-//   - has its nodes, edges, loops and the loops of each node in order and none twice,
+//   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
 //     and no node with key 0;
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
@@ -60,6 +60,7 @@ func (s *Snapshot) check() error {
 		checkLength("resources", len(s.Resources), MaxDumpResources),
 		checkLength("nodes", len(s.Nodes), MaxDumpNodes),
 		checkLength("edges", len(s.Edges), MaxDumpEdges),
+		checkLength("crossings", len(s.Crossings), MaxDumpEdges),
 		checkLength("overruns", len(s.Overruns), MaxOverruns),
 		s.Program.check(),
 		checkTime("taken", s.Taken),
@@ -70,10 +71,12 @@ func (s *Snapshot) check() error {
 		checkNumber("overflow.max_edges", s.Overflow.MaxEdges),
 		checkCount("overflow.nodes", s.Overflow.Nodes),
 		checkCount("overflow.edges", s.Overflow.Edges),
+		checkCount("overflow.wakes", s.Overflow.Wakes),
 		s.checkLoops(),
 		s.checkResources(),
 		s.checkNodes(),
 		s.checkEdges(),
+		s.checkCrossings(),
 		s.checkOverruns(),
 		s.checkSched(),
 		s.checkTrace(),
@@ -335,6 +338,7 @@ func (s *Snapshot) checkSched() error {
 			checkNumber("tickets", n.Tickets),
 			checkNumber("ready", n.Ready), // pass may be anything, it wraps around
 			nameRule.check("held", n.Held),
+			checkCount("cohorts", n.Cohorts), checkCount("ran", n.Ran),
 		); err != nil {
 			return fmt.Errorf("sched.nodes[%d]: %w", i, err)
 		}

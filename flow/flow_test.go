@@ -36,9 +36,7 @@ func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	testenv.Must(t, err)
-	if err := rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
 }
 
 func start(t *testing.T, g *flow.Graph) {
@@ -48,9 +46,7 @@ func start(t *testing.T, g *flow.Graph) {
 
 func stop(t *testing.T, g *flow.Graph) {
 	t.Helper()
-	if err := g.Shutdown(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, g.Shutdown(context.Background()))
 }
 
 // each is a module that calls a function for each element, and may send on.
@@ -133,9 +129,7 @@ func TestOrderWithinAFlowIsKeptWhileServletsComeAndGo(t *testing.T) {
 					f := g.NewFlow(nil, func() { ended.Add(1) })
 					defer f.Release()
 					for v := range each_ {
-						if err := in.Put(f, v); err != nil {
-							t.Error(err)
-						}
+						testenv.Check(t, in.Put(f, v))
 					}
 				})
 			}
@@ -240,9 +234,7 @@ func TestSendersWaitForRoomButNotOnTheWayBack(t *testing.T) {
 		flow.Back(&m.Out, in)
 		start(t, g)
 		for i := range 10 {
-			if err := in.Put(nil, 3); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, in.Put(nil, 3))
 			if q := g.Stats()[0].Queued; q > 3+i { // 2, and what has come back
 				t.Errorf("%d queued after %d", q, i)
 			}
@@ -479,9 +471,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			ai.Put(nil, v)
 		}
 		stop(t, g)
-		if err := g.WriteDOT(&text); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, g.WriteDOT(&text))
 	}).Join(); err != nil {
 		t.Fatal(err)
 	}

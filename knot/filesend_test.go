@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -31,9 +32,7 @@ func (c failingSender) SendFile(head []byte, fd int, off, n int64, pages netpoll
 // is worth none.
 func TestResponseCutOffByTheDisk(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "f"), make([]byte, 2*sendfileMin), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), make([]byte, 2*sendfileMin), 0o644))
 	for _, test := range []struct {
 		name string
 		err  error

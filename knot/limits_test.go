@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestTenMegabyteHead: 431, the connection closed, and no memory to speak of.
@@ -29,9 +31,7 @@ func TestTenMegabyteHead(t *testing.T) {
 			}
 		}()
 		resp, err := http.ReadResponse(p.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if resp.StatusCode != 431 || !resp.Close {
 			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
 		}

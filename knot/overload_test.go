@@ -69,9 +69,7 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 	go func() { ended <- rt.Run(ctx, s.Run) }()
 	return <-up, func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-ended)
 	}
 }
 

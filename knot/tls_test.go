@@ -105,8 +105,6 @@ func TestFilesOverTLS(t *testing.T) {
 		if err := <-ended; err != ErrServerClosed {
 			t.Errorf("Serve returned %v", err)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	}
 }

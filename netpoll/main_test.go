@@ -137,9 +137,7 @@ func (s setting) start(t testing.TB) *engine.Runtime {
 		LockThreads: strings.HasPrefix(s.name, lockedUring),
 	})
 	skipRefused(t, err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Errorf("closing the runtime: %v", err)

@@ -56,9 +56,7 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 				if err != nil && p.name == "uring" {
 					t.Skip(err)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				defer rt.Close()
 				if cfg.DetachAfter >= 0 && !rt.Detaches() {
 					t.Skip("nothing is detached here, see Runtime.Detaches")
@@ -154,9 +152,7 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 				engine.Yield()
 			})
 			ender := engine.GoOn(rt.Loop(0), end)
-			if err := ender.Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, ender.Join())
 			if err := waiter.Join(); err != nil {
 				t.Error(err)
 			}
@@ -180,9 +176,7 @@ func TestDetachedTaskEnds(t *testing.T) {
 			waiter.Join()
 			// What follows runs on the same workers.
 			for range 3 {
-				if err := engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join())
 			}
 		}
 		if len(panics) != 1 || panics[0] != "over" {
@@ -321,9 +315,7 @@ func TestWakeOfADetachedTask(t *testing.T) {
 			}
 		})
 		<-self
-		if err := waits.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, waits.Join())
 	})
 }
 
@@ -357,9 +349,7 @@ func TestAwayIsNotHere(t *testing.T) {
 			engine.Yield()
 			end = true
 		})
-		if err := away.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, away.Join())
 		for _, o := range others {
 			o.Join()
 		}
@@ -456,13 +446,9 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 			}))
 		}
 		for _, x := range all {
-			if err := x.Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, x.Join())
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		t.Logf("%d times detached", rt.Detached())
 	})
 }
@@ -474,9 +460,7 @@ func TestServeNativeWaits(t *testing.T) {
 		var meet sync.WaitGroup // all handlers wait for each other
 		meet.Add(clients)
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		served := rt.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
@@ -515,9 +499,7 @@ func TestServeNativeWaits(t *testing.T) {
 func TestHTTPClientInTasks(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			w.Write(b)
@@ -556,9 +538,7 @@ func TestHTTPClientInTasks(t *testing.T) {
 func TestBackgroundReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer peer.Close()
 		go func() {
 			for {
@@ -585,9 +565,7 @@ func TestBackgroundReader(t *testing.T) {
 					if _, err := c.Write(make([]byte, size)); err != nil {
 						t.Error(err)
 					}
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
+					testenv.Check(t, <-done)
 					var b [1]byte // and now the task itself reads
 					c.Write(b[:])
 					if _, err := c.Read(b[:]); err != nil {
@@ -607,13 +585,9 @@ func TestBackgroundReader(t *testing.T) {
 func TestSharedConnectionWithAReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		server := rpc.NewServer()
-		if err := server.RegisterName("Twice", new(Twice)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, server.RegisterName("Twice", new(Twice)))
 		rt.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
 		})

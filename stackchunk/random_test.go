@@ -21,6 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -212,9 +213,7 @@ func simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Conf
 		c(&cfg)
 	}
 	rt, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return rt
 }
 
@@ -320,9 +319,7 @@ func randomTrees(t *testing.T, seed uint64) {
 			r.actor.note(what, v)
 		}
 	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 	for _, r := range runs {
 		if want := expect(r.tree); !slices.Equal(r.actor.trace, want) {
 			t.Errorf("on chunks:\n%s\nwithout:\n%s", strings.Join(r.actor.trace, "\n"), strings.Join(want, "\n"))
@@ -379,9 +376,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			cancel()
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		cancel()
 		if entered.Load() != left.Load() {
 			t.Errorf("%d calls, of which %d ended", entered.Load(), left.Load())

@@ -160,9 +160,7 @@ func TestContextsEndWaits(t *testing.T) {
 		check("cancelled task", context.Canceled)
 	}
 	mu.Unlock()
-	if err := mu.LockContext(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, mu.LockContext(context.Background()))
 }
 
 // A finalizer and a clean-up run on a goroutine of the Go runtime: what waits there waits as a

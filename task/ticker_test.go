@@ -6,6 +6,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -16,9 +17,7 @@ func TestTicker(t *testing.T) {
 		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
 		Clock:     clock,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer rt.Close()
 	rt.Go(func() {
 		l := engine.CurrentLoop()

@@ -318,9 +318,7 @@ func TestPauseParksATask(t *testing.T) {
 			t.Errorf("pause returned %v, want context.Canceled", err)
 		}
 	})
-	if err := ended.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, ended.Join())
 }
 
 func TestHandlerOfARuntime(t *testing.T) {

@@ -172,9 +172,7 @@ func TestPruned(t *testing.T) {
 	})
 	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare ones, which -prune 0 shows"}} {
 		var b bytes.Buffer
-		if err := WriteText(&b, s, TextOptions{Prune: share}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, WriteText(&b, s, TextOptions{Prune: share}))
 		for _, text := range want {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("prune %v: no %q in\n%s", share, text, b.String())

@@ -179,9 +179,7 @@ func TestSecondsShowTheDifference(t *testing.T) {
 	done := make(chan *bgraph.Snapshot)
 	go func() {
 		s, err := take(context.Background(), set, src, &surroundings{clock: clk})
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		done <- s
 	}()
 	for src.count() == 0 {

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
@@ -162,9 +164,7 @@ func TestRandomSwitchesLeaveNothing(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	before := runtime.NumGoroutine()
-	if err := Check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, Check())
 	waitGoroutines(t, before)
 }
 

@@ -36,9 +36,7 @@ func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	})
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	})
 	return rt
 }

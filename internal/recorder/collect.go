@@ -37,12 +37,14 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 	}
 	s.Span = bgraph.Nanos(s.Taken.Sub(g.started))
 	for i, sh := range shards {
+		c.addCrossings(s, shards, i)
 		// If the graph was used for several runtimes, their loops are told apart.
 		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks())})
 		s.Loops[i].Steps = c.add(i, sh)
 	}
 	used := usageNow()
 	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
+	slices.SortFunc(s.Crossings, bgraph.Crossing.Compare)
 	s.Overflow.Edges = c.lostEdges
 	for _, r := range engine.Resources() {
 		acquired, released := r.Totals()
@@ -89,6 +91,25 @@ func (c *collector) add(loop int, sh *shard) (steps uint64) {
 		}
 	})
 	return steps + lost
+}
+
+// addCrossings adds those that led to a loop. They come before the nodes: so that none lacks its own.
+func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*shard, loop int) {
+	sh := shards[loop]
+	sh.crossings.each(func(x *crossing) {
+		out := bgraph.Crossing{To: c.node(x.to).Key, FromLoop: -1, ToLoop: loop, Count: coro.Peek(uintptr(unsafe.Pointer(&x.count)))}
+		if x.from != engine.NodeNone {
+			out.From = c.node(x.from).Key
+		}
+		if x.loop >= 0 { // its number in the runtime; other runtimes may have used the graph before
+			out.FromLoop = slices.IndexFunc(shards, func(from *shard) bool {
+				return from.loop.Index() == x.loop && from.loop.Runtime() == sh.loop.Runtime()
+			})
+		}
+		s.Crossings = append(s.Crossings, out)
+		c.pause.Take()
+	})
+	s.Overflow.Wakes += coro.Peek(uintptr(unsafe.Pointer(&sh.uncrossed)))
 }
 
 // giveNodes puts the nodes into s, in their order.

@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // observed runs main as a task of a runtime on a simulated clock, and returns what its
@@ -23,9 +24,7 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.R
 	t.Helper()
 	g := recorder.New(cfg)
 	rt := start(t, loops, g)
-	if err := rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
 	s := g.Snapshot()
 	checkBalance(t, s)
 	return s
@@ -43,9 +42,7 @@ func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Co
 		f(&c)
 	}
 	rt, err := engine.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return rt
 }
 
@@ -319,9 +316,7 @@ func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
 
 func TestResourcesAlongEdges(t *testing.T) {
 	res, err := engine.NewResource("test tokens", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	before, _ := res.Totals()
 	index := -1
 	for i, r := range engine.Resources() {
@@ -410,9 +405,7 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 			spin(30 * time.Millisecond)
 			engine.YieldAt("too late")
 		})
-		if err := k.Join(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, k.Join())
 		s := g.Snapshot()
 		for _, e := range s.Edges {
 			if e.Overruns > 0 && s.NameOf(e.From) == "begin" && s.NameOf(e.To) == "too late" {
@@ -437,9 +430,7 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 		rt.Close()
 	}
 	s := g.Snapshot()
-	if err := s.Validate(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, s.Validate())
 	if n := one(t, s, "here"); n.Arrivals != 6 || len(n.Loops) != 6 || len(s.Loops) != 6 {
 		t.Errorf("%d arrivals on %d of %d loops; want 6 on 6 of 6", n.Arrivals, len(n.Loops), len(s.Loops))
 	}

@@ -156,9 +156,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 			hold.Close()
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 	}
 	t.Log(unknown, "had too little stack left to be measured")
 }

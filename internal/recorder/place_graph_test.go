@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -249,9 +250,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 	})
 	close(stop)
 	readers.Wait()
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 	checkBalance(t, g.Snapshot())
 }
 

@@ -30,8 +30,13 @@ type shard struct {
 	nodes  paged[node]     // read by others
 	edges  paged[edge]     // read by others
 	notes  paged[note]     // read by others
-	free   *note           // notes to use again
-	lost   edge            // stands for the edges that found no room; read by others
+
+	crossed   hashTable[crossing] // by what tells them apart
+	crossings paged[crossing]     // read by others
+	uncrossed uint64              // wakes from elsewhere that found no room; read by others
+
+	free   *note // notes to use again
+	lost   edge  // stands for the edges that found no room; read by others
 	tally  *engine.Tally
 	heapIn int    // timed waits until one measures the heap
 	random uint64 // state of the generator
@@ -76,7 +81,7 @@ const learning = 64
 func newShard(g *Graph, l *engine.Loop) *shard {
 	s := &shard{
 		g: g, loop: l,
-		prints: newHashTable[node](6), pairs: newHashTable[edge](6),
+		prints: newHashTable[node](6), pairs: newHashTable[edge](6), crossed: newHashTable[crossing](4),
 		heap:   [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
 		random: uint64(l.Index())*2 + 1, // any odd number will do
 		tally:  l.Tally(),
@@ -252,6 +257,21 @@ func (s *shard) meet(why engine.Reason, print uint64) *node {
 		s.prints.put(print, n)
 	}
 	return n
+}
+
+// Crossed implements engine.CrossingObserver.
+func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
+	id := uint64(from+1)<<40 | uint64(t.Node())<<16 | uint64(loop+1) // NodeNone+1 is 0
+	c := s.crossed.get(id)
+	if c == nil {
+		if int(s.crossings.n.Load()) >= s.g.cfg.MaxEdges {
+			s.uncrossed++
+			return
+		}
+		c = s.crossings.add(func(c *crossing) { c.from, c.to, c.loop = from, t.Node(), loop })
+		s.crossed.put(id, c)
+	}
+	c.count++
 }
 
 // Ready implements engine.Observer.

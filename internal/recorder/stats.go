@@ -131,6 +131,13 @@ type edge struct {
 	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }
 
+// A crossing is what one loop knows of a Crossing to it.
+type crossing struct {
+	count    uint64        // read by others
+	from, to engine.NodeID // fixed
+	loop     int           // fixed: index of the waker's loop in the runtime, -1: none
+}
+
 func nodeOf(p *engine.Spot) *node { return (*node)(unsafe.Pointer(p)) }
 func edgeOf(h *engine.Hop) *edge  { return (*edge)(unsafe.Pointer(h)) }
 

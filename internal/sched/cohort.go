@@ -78,7 +78,8 @@ type cohortNode struct {
 	due     uint64 // clock when it has waited too long for its turn
 	overdue uint64 // cycles: how long that is
 	crowd   int    // ready tasks above which it is put in between; 0: none
-	prev    int32  // in the list of those that wait, by due
+	turns   Turns
+	prev    int32 // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
 	known   bool // Exclusive has been asked
@@ -151,6 +152,7 @@ func (c *Cohort) Next() (Node, bool) {
 	nd := &c.nodes[r.node]
 	r.left--
 	nd.ready--
+	nd.turns.Ran++
 	if nd.ready == 0 {
 		c.vacate(r.node)
 	}
@@ -183,6 +185,7 @@ func (c *Cohort) Grant() (tasks int, cycles uint64) {
 func (c *Cohort) Granted(n Node, taken, came int) {
 	nd, r := &c.nodes[n], &c.current
 	nd.ready += came - taken
+	nd.turns.Ran += uint64(taken)
 	if r.left = min(r.left-taken, nd.ready); c.cfg.Size > 0 {
 		r.left = min(r.left, c.cfg.Size)
 	}
@@ -318,6 +321,7 @@ func (c *Cohort) begin(n Node) {
 		until = noKey
 	}
 	c.current = run{node: n, left: left, until: until, on: true}
+	c.nodes[n].turns.Cohorts++
 	c.unwait(n)
 }
 
@@ -454,6 +458,6 @@ func (c *Cohort) Report(r *Report) {
 		if nd.ready > 0 && nd.claim != nil && !nd.mine && nd.claim.owner.Load() != 0 {
 			held = reasonExclusive
 		}
-		r.Nodes = append(r.Nodes, NodeReport{Node: Node(n), Ready: int64(nd.ready), Held: held})
+		r.Nodes = append(r.Nodes, NodeReport{Node: Node(n), Ready: int64(nd.ready), Held: held, Turns: nd.turns})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func poll(p *Poller, timeout time.Duration) chan error {
@@ -32,18 +34,14 @@ func TestPollWaitsForTheDeadline(t *testing.T) {
 		t.Error("returned before the deadline")
 	}
 	c.Advance(time.Millisecond)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-done)
 }
 
 func TestWakeBeforeAndDuringPoll(t *testing.T) {
 	c := NewClock()
 	p := c.NewPoller(0)
 	p.Wake()
-	if err := p.Poll(-1); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, p.Poll(-1))
 	done := poll(p, -1)
 	waitFor(t, "the poller waits", func() bool { return c.Waiting() == 1 })
 	p.Wake()
@@ -102,9 +100,7 @@ func TestFailureIsReturnedOnce(t *testing.T) {
 	if err := p.Poll(0); err != nil {
 		t.Errorf("again %v", err)
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, p.Close())
 	if p.Wake() == nil {
 		t.Error("Wake of a closed poller succeeds")
 	}

@@ -88,6 +88,7 @@ func (s *Steering) addReport(out *bgraph.Sched, loop int, r *sched.Report) {
 		out.Nodes = append(out.Nodes, bgraph.SchedNode{
 			Key: s.cfg.Graph.Key(n.Node), Loop: loop, Priority: n.Priority,
 			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,
+			Cohorts: n.Turns.Cohorts, Ran: n.Turns.Ran,
 		})
 	}
 }

@@ -313,9 +313,7 @@ func TestExplain(t *testing.T) {
 	}
 	s.tick(rt.Now(), 1, heap(rt))
 	got := s.cfg.Graph.Snapshot()
-	if err := got.Validate(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, got.Validate())
 	said := got.Sched
 	if said == nil || said.Policy != Resource || len(said.Nodes) == 0 || len(said.Resources) < 2 {
 		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", said)
