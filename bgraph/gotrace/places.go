@@ -97,6 +97,9 @@ var reasons = map[string]string{
 
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
+	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
+		return "sleep"
+	}
 	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
 		found := ""
 		for i := range frames {

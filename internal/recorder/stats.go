@@ -3,7 +3,6 @@
 package recorder
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -36,19 +35,7 @@ func (s *timesStats) add(ns uint64, isFirst bool) {
 	if ns > s.max {
 		s.max = ns
 	}
-	s.fine[fineOf(ns)]++
-}
-
-// fineOf is FineOf, for the fast path.
-func fineOf(ns uint64) uint {
-	if ns < 32 {
-		return uint(ns / (32 / bgraph.FineParts))
-	}
-	n := uint(bits.Len64(ns))
-	if n >= bgraph.Buckets+4 {
-		return (bgraph.Buckets - 1) * bgraph.FineParts
-	}
-	return (n-5)*bgraph.FineParts + uint(ns>>(n-3))&(bgraph.FineParts-1)
+	s.fine[bgraph.FineOf(bgraph.Nanos(ns))]++
 }
 
 // momentsStats are exponentially weighted moments.

@@ -33,12 +33,3 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 		t.Errorf("estimate of nothing: %v", got)
 	}
 }
-
-// A loop finds the same position for a duration as those that read it.
-func TestFineOf(t *testing.T) {
-	for v := uint64(0); v < 1<<40; v = v*33/32 + 1 {
-		if got, want := int(fineOf(v)), bgraph.FineOf(bgraph.Nanos(v)); got != want {
-			t.Fatalf("%d: %d, want %d", v, got, want)
-		}
-	}
-}
