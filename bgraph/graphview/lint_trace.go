@@ -17,7 +17,6 @@ const (
 	CheckAssist      = "assist"       // steps help the collector
 	CheckStopped     = "stopped"      // the world was stopped for long
 	CheckChurn       = "churn"        // goroutines that live for a moment
-	CheckThreads     = "ping-pong"    // short steps that go from P to P
 	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
 	CheckGrowing     = "growing"      // goroutines begin and do not end
 	CheckLeaked      = "leaked"       // goroutines that nothing can wake any more
@@ -109,7 +108,7 @@ func (l *linter) pingPong(e *bgraph.Edge) {
 		return
 	}
 	l.add(rate*moves, Finding{
-		Severity: SeverityWarning, Check: CheckThreads, Node: e.From, To: e.To,
+		Severity: SeverityWarning, Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
 		Advice: "Hand over several pieces at a time, or do the work where it comes up.",

@@ -41,7 +41,7 @@ const (
 )
 
 // WriteText writes the Snapshot as text for people: what program it is, what to look at
-// first, in twenty lines, then tables of its nodes, edges, resources, loops, its longest runs, and what the scheduler says. The
+// first, in twenty lines, then tables of its nodes, edges, resources, loops, what crosses those, its longest runs, and what the scheduler says. The
 // times of nodes are those of waiting, and of being ready before running; those of edges
 // are CPU time of a step, whose row is followed by what it takes of resources (+) and
 // gives back (-). An unknown TextOptions.Sort is an error that lists the known
@@ -93,7 +93,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	}
 	edges.write(&b)
 	writeRuns(&b, s, names, o.Width)
-	for _, t := range []*textTable[[]string]{startTable(s), spanTable(s), resourceTable(s), loopTable(s)} {
+	for _, t := range []*textTable[[]string]{startTable(s), spanTable(s), resourceTable(s), loopTable(s), crossingTable(s, nodeCrossings(s, names))} {
 		t.width, t.limit = o.Width, o.Limit
 		t.write(&b)
 	}
