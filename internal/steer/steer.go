@@ -16,7 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
@@ -32,9 +33,9 @@ const (
 
 // A Config says how a runtime is steered.
 type Config struct {
-	Policy     string        // Cohort or Resource
-	Graph      *bgraph.Graph // of the runtime; may be nil with Cohort
-	CohortSize int           // tasks; 0: the policy's default
+	Policy     string          // Cohort or Resource
+	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
+	CohortSize int             // tasks; 0: the policy's default
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
 	// engine.CohortPolicy.
 	OldestFirst bool
@@ -164,7 +165,7 @@ func (s *Steering) predicted() []sched.Prediction {
 func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
-			if f.To != bgraph.NodeEnd && !yield(f.From, f.To) {
+			if f.To != recorder.NodeEnd && !yield(f.From, f.To) {
 				return
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
@@ -24,7 +26,7 @@ import (
 func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Steering) {
 	t.Helper()
 	if cfg.Graph == nil {
-		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+		cfg.Graph = recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s, err := New(cfg)
 	testenv.Must(t, err)
