@@ -464,7 +464,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		}
 		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, body := p.response("GET")
-		if bgraph.Default() == nil {
+		if capriccio.Snapshot(nil) == nil {
 			if resp.StatusCode != 503 {
 				t.Errorf("without a runtime: status %d", resp.StatusCode)
 			}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -21,7 +23,7 @@ func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphvie
 // graphOf runs a program, its functions on the loops in turn.
 func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
 	t.Helper()
-	g := bgraph.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
 		Loops:       loops,
 		NewPoller:   func(int) (engine.Poller, error) { return netpoll.NewEpoll() },

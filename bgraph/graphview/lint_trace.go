@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -79,7 +81,7 @@ func (l *linter) trace() {
 		l.growing(st)
 		if st.Leaked > 0 {
 			l.add(float64(st.Leaked), Finding{
-				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
 				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", countText(st.Leaked), countText(st.Now)),
 				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
 			})
@@ -90,7 +92,7 @@ func (l *linter) trace() {
 			continue
 		}
 		l.add(rate, Finding{
-			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + funcname.Short(st.Function),
 			Message: fmt.Sprintf("%s goroutines a second begin here, and half of them live for less than %v.", rateText(rate), st.Life.Quantile(0.5)),
 			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
@@ -134,7 +136,7 @@ func (l *linter) growing(st *bgraph.Start) {
 		return
 	}
 	l.add(float64(st.Created-st.Ended), Finding{
-		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function),
 		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, countText(st.Created), countText(st.Ended), countText(st.Now)),
 		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
 	})

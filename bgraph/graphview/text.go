@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -171,7 +173,7 @@ func stackLines(stack []bgraph.Frame, most int) []string {
 		}
 		f := &stack[i]
 		file := f.File[strings.LastIndexByte(f.File, '/')+1:]
-		lines = append(lines, fmt.Sprintf("%s  %s:%d", bgraph.ShortFunction(f.Function), file, f.Line))
+		lines = append(lines, fmt.Sprintf("%s  %s:%d", funcname.Short(f.Function), file, f.Line))
 	}
 	return lines
 }
