@@ -332,13 +332,17 @@ func BucketFrom(i int) Nanos {
 const FineParts = 4
 
 // FineOf is the position of a duration in Times.Fine.
-func FineOf(d Nanos) int {
-	i := BucketOf(d)
-	if i == Buckets-1 {
-		return i * FineParts
+func FineOf(d Nanos) int { return int(fineOf(uint64(max(d, 0)))) }
+
+func fineOf(ns uint64) uint {
+	if ns < 32 {
+		return uint(ns / (32 / FineParts))
 	}
-	// Bucket i is 2^(i+4) wide, the first twice that; so a part is 2^(i+2), or 8 ns.
-	return i*FineParts + int((max(d, 0)-BucketFrom(i))>>max(i+2, 3))
+	n := uint(bits.Len64(ns))
+	if n >= Buckets+4 {
+		return (Buckets - 1) * FineParts
+	}
+	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
 }
 
 // fineFrom is the lower bound of position i of Times.Fine.
@@ -353,16 +357,21 @@ func (t *Times) Add(d Nanos) {
 	t.Count++
 	t.Sum = addNanos(t.Sum, d)
 	t.Max = max(t.Max, d)
-	fine := FineOf(d)
-	i := fine / FineParts
-	for len(t.Hist) <= i {
-		t.Hist = append(t.Hist, 0)
+	fine := fineOf(uint64(d))
+	part := fine / FineParts
+	if fine >= uint(len(t.Fine)) || part >= uint(len(t.Hist)) {
+		t.Hist, t.Fine = longEnough(t.Hist, part), longEnough(t.Fine, fine)
 	}
-	for len(t.Fine) <= fine {
-		t.Fine = append(t.Fine, 0)
-	}
-	t.Hist[i]++
+	t.Hist[part]++
 	t.Fine[fine]++
+}
+
+// longEnough returns counts with a place i.
+func longEnough(counts []uint64, i uint) []uint64 {
+	if uint(len(counts)) <= i {
+		counts = append(counts, make([]uint64, i+1-uint(len(counts)))...)
+	}
+	return counts
 }
 
 // quantileBounds are the counts to interpolate in, and the bounds that belong to them.
@@ -405,5 +414,5 @@ func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	slices.SortFunc(s.Crossings, compareCrossings)
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -95,6 +97,9 @@ var reasons = map[string]string{
 
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
+	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
+		return "sleep"
+	}
 	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
 		found := ""
 		for i := range frames {
@@ -145,9 +150,9 @@ func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
 	io.WriteString(h, "goroutine\x00"+reason+"\x00"+label)
 	for i := range frames {
 		f := &frames[i]
-		in, literal := bgraph.Enclosing(f.Function)
+		in, literal := funcname.Enclosing(f.Function)
 		switch {
-		case bgraph.OfStandardLibrary(f.Function):
+		case funcname.OfStandardLibrary(f.Function):
 			io.WriteString(h, "\x00"+f.Function)
 		case literal:
 			io.WriteString(h, "\x00"+in+"\x00"+path.Base(filepath.ToSlash(f.File))+":"+strconv.Itoa(f.Line))
