@@ -17,11 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 func TestMain(m *testing.M) {
@@ -84,7 +86,7 @@ func openFDs() []string {
 }
 
 // openThreads makes a poller that refuses to have io_uring.
-var openThreads = netpoll.NoRing(netpoll.NewEpoll)
+var openThreads = poller.NoRing(poller.Epoll)
 
 // A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
 // goroutines.
@@ -120,11 +122,11 @@ var pollers = []struct {
 	// locked loops stay on one thread each.
 	locked bool
 }{
-	{"ring-epoll", netpoll.NewEpoll, false},
-	{"ring-poll", netpoll.NewPoll, false},
-	{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
+	{"ring-epoll", poller.Epoll, false},
+	{"ring-poll", poller.Poll, false},
+	{"uring", func() (engine.Poller, error) { return poller.Uring(false) }, false},
 	{"uring-locked", func() (engine.Poller, error) {
-		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+		return poller.Uring(true)
 	}, true},
 	{"threads", openThreads, false},
 	{"ring", openRing, false},

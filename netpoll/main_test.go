@@ -80,10 +80,10 @@ var pollers = []struct {
 	name string
 	open func() (engine.Poller, error)
 }{
-	{"epoll", NewEpoll},
-	{"poll", NewPoll},
-	{"uring", func() (engine.Poller, error) { return NewUring(UringOptions{}) }},
-	{lockedUring, func() (engine.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+	{"epoll", newEpoll},
+	{"poll", newPoll},
+	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
+	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
 
 // lockedUring is for loops that are locked to their threads.
