@@ -31,7 +31,10 @@ const (
 	pingRate     = 1_000 // steps a second
 	pingMoves    = 0.5   // to another P in a step
 	pingStep     = 20 * time.Microsecond
-	unfairFactor = 100 // times the usual wait
+	handRate     = 100_000 // steps a second that each begin with a value handed over
+	handStep     = 2 * time.Microsecond
+	handShare    = 0.05 // of the time of all Ps
+	unfairFactor = 100  // times the usual wait
 	unfairWait   = 10 * time.Millisecond
 	leastGrown   = 100 // goroutines
 	endedShare   = 0.1 // of those that began
@@ -44,11 +47,14 @@ func (l *linter) trace() {
 	}
 	room := float64(l.s.Span) * float64(max(len(l.s.Loops), 1))
 	var assist bgraph.Nanos
+	var handed *bgraph.Edge // most often
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		assist += e.Parts.Assist
 		calls := ratio(float64(e.Parts.Calls), float64(e.Count))
-		l.pingPong(e)
+		if !l.pingPong(e) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
+			handed = e
+		}
 		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
 			continue
 		}
@@ -56,6 +62,15 @@ func (l *linter) trace() {
 			Severity: SeverityWarning, Check: CheckSystemCalls, Node: e.From, To: e.To,
 			Message: fmt.Sprintf("A step makes %s system calls on average; all together took %v of %v.", rateText(calls), e.Parts.System, l.s.Span),
 			Advice:  "Read and write larger pieces: a bufio.Reader or Writer where there is none, or a larger one; look at the stack to see which calls these are.",
+		})
+	}
+	if handed != nil {
+		by := l.s.Node(handed.From).Wakers[0]
+		l.add(float64(handed.Count), Finding{
+			Severity: SeverityInfo, Check: CheckThreads, Node: handed.From, To: handed.To,
+			Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
+				handed.MeanCPU(), rateText(l.perSecond(handed.Count)), ShortWaker(&by)),
+			Advice: handAdvice,
 		})
 	}
 	if all := totalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
@@ -100,18 +115,28 @@ func (l *linter) trace() {
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
 // Go runtime woke a thread, and the caches of the other processor were cold.
-func (l *linter) pingPong(e *bgraph.Edge) {
+func (l *linter) pingPong(e *bgraph.Edge) bool {
 	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
 	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
-		return
+		return false
 	}
 	l.add(rate*moves, Finding{
 		Severity: SeverityWarning, Check: CheckThreads, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
-		Advice: "Hand over several pieces at a time, or do the work where it comes up.",
+		Advice: handAdvice,
 	})
+	return true
+}
+
+const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."
+
+// handsOver reports whether much time goes into very short steps that other goroutines wake.
+func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
+	n := l.s.Node(e.From)
+	return l.perSecond(e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && cpuTotal(e) >= handShare*room &&
+		n != nil && len(n.Wakers) > 0 && n.Wakers[0].Function != ""
 }
 
 // unfair finds locks for which some wait far longer than most.
