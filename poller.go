@@ -6,7 +6,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -68,7 +69,7 @@ func unknown(what, name string, known []string) error {
 // newRuntime makes the runtime and its graph, on the poller that was asked for or, if
 // none was, on the first that the kernel lets us have. A ring that was asked for and is
 // refused gives way to the others.
-func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
+func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 	var failed []error
 	if o.poller != "" {
 		kind, err := pollerNamed(o.poller)

@@ -16,8 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -30,8 +33,8 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		opts     []Option
 		sampling int // 0: no graph
 	}{
-		{"", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
-		{"on", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
+		{"", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
+		{"on", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
 		{"off", nil, 0},
 		{"7", nil, 7},
 		{"1000000", nil, 1_000_000},
@@ -44,10 +47,10 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		rt, err := New(append(c.opts, WithLoops(1))...)
 		testenv.Must(t, err)
 		got := 0
-		if g := Graph(rt); g != nil {
-			got = g.Config().Sampling
+		if s := Snapshot(rt); s != nil {
+			got = s.Sampling
 		}
-		if got != c.sampling || Graph(nil) != Graph(rt) {
+		if got != c.sampling || (Snapshot(nil) == nil) != (got == 0) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)
 		}
 		testenv.Check(t, rt.Close())
@@ -55,17 +58,17 @@ func TestGraphIsOnByDefault(t *testing.T) {
 }
 
 func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
-	var graphs [2]*bgraph.Graph
-	for i := range graphs {
+	var all [2]*task.Runtime
+	for i := range all {
 		rt, err := New(WithLoops(1))
 		testenv.Must(t, err)
 		defer rt.Close()
-		graphs[i] = Graph(rt)
+		all[i] = rt
 		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
 	}
-	for i, g := range graphs {
-		s := g.Snapshot()
-		for j := range graphs {
+	for i, rt := range all {
+		s := Snapshot(rt)
+		for j := range all {
 			found := false
 			for k := range s.Nodes {
 				found = found || s.Nodes[k].Label == fmt.Sprint("place ", j)
@@ -75,7 +78,7 @@ func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 			}
 		}
 	}
-	if g := Graph(new(task.Runtime)); g != nil {
+	if s := Snapshot(new(task.Runtime)); s != nil {
 		t.Error("a graph for a runtime that is not ours")
 	}
 }
@@ -179,7 +182,7 @@ func newMembership(t *testing.T, stderr io.Writer, m *member) *membership {
 func TestNoSummaryForBgdump(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bgraph")
 	var stderr bytes.Buffer
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: path, answers: true}
+	m := &member{graph: recorder.New(bgraph.Config{}), path: path, answers: true}
 	ms := newMembership(t, &stderr, m)
 	lock, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd()))
 	testenv.Must(t, err)
@@ -201,7 +204,7 @@ func TestNoSummaryForBgdump(t *testing.T) {
 
 func TestDumpThatFailsIsReported(t *testing.T) {
 	var stderr bytes.Buffer
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
+	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
 	newMembership(t, &stderr, m).dumpAll()
 	if got := stderr.String(); !strings.Contains(got, "capriccio: SIGUSR2: bgraph: writing the dump") || strings.Contains(got, "The whole graph") {
 		t.Errorf("standard error: %q", got)
@@ -218,9 +221,9 @@ func TestSignalWithoutGraph(t *testing.T) {
 
 func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
 	var out bytes.Buffer
-	var broken *bgraph.Graph
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
-	m.graph.ExplainSched(func() *bgraph.Sched { panic(broken.Config()) })
+	var broken *recorder.Graph
+	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
+	m.graph.ExplainSched(func() *bgraph.Sched { panic(broken.Snapshot()) })
 	m.dump(&out)
 	if got := out.String(); !strings.Contains(got, "capriccio: SIGUSR2: panic: ") || !strings.Contains(got, "signals_test.go") {
 		t.Errorf("standard error: %q", got)
@@ -292,7 +295,7 @@ func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 		rt, err := New(WithLoops(2))
 		testenv.Must(t, err)
 		testenv.Check(t, rt.Close())
-		until(t, "the graph is gone", func() bool { return Graph(rt) == nil })
+		until(t, "it is forgotten", func() bool { return !Runs(rt) })
 	}
 	one()
 	before := runtime.NumGoroutine()

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
@@ -42,7 +44,7 @@ func runKnot(args []string, out io.Writer) error {
 		}
 	}
 	if *graph {
-		learned := bgraph.New(bgraph.Config{})
+		learned := recorder.New(bgraph.Config{})
 		start = func() (*task.Runtime, error) { return loopObservedBy(learned.Observe) }
 		reportStep(learned, out)
 	}
@@ -73,7 +75,7 @@ func runKnot(args []string, out io.Writer) error {
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
-func reportStep(g *bgraph.Graph, out io.Writer) {
+func reportStep(g *recorder.Graph, out io.Writer) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	go func() {

@@ -414,5 +414,5 @@ func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	slices.SortFunc(s.Crossings, compareCrossings)
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 }

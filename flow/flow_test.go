@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -481,11 +480,12 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			t.Errorf("the drawing has no %q:\n%s", want, &text)
 		}
 	}
-	if bgraph.Default() == nil {
+	s := capriccio.Snapshot(nil)
+	if s == nil {
 		t.Skip("the environment forbids the blocking graph")
 	}
 	var names []string
-	for _, name := range graphview.Names(bgraph.Default().Snapshot()) {
+	for _, name := range graphview.Names(s) {
 		names = append(names, name)
 	}
 	for _, want := range []string{"drawn/a", "drawn/b"} {

@@ -55,7 +55,7 @@ type ListenConfig struct {
 	// then, with os.ErrDeadlineExceeded, whatever deadline is set: so ends a handler that waits
 	// for a next request. Connections whose handlers are left at the end are closed.
 	DrainLimit time.Duration
-	// Log receives reports of accept failures, at most one a second; nil: slog.Default.
+	// Log receives reports of accept failures, at most one a second; nil: where the runtime's own reports go (capriccio.WithLogger).
 	Log *slog.Logger
 }
 

@@ -163,6 +163,33 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 	})
 }
 
+// What is its own at once brings a detached task back nevertheless.
+func TestFreeLocksBringBack(t *testing.T) {
+	takes := map[string]func(){
+		"Mutex":     func() { new(engine.Mutex).Lock() },
+		"RWMutex":   func() { new(engine.RWMutex).Lock() },
+		"reader":    func() { new(engine.RWMutex).RLock() },
+		"Semaphore": func() { engine.NewSemaphore(1).Acquire(1) },
+	}
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		for name, take := range takes {
+			c := make(chan int)
+			waiter := engine.GoOn(rt.Loop(0), func() {
+				engine.GoOn(rt.Loop(0), func() { close(c) })
+				<-c
+				if rt.Loop(0).Runs() {
+					t.Errorf("%s: the task was not detached", name)
+				}
+				take()
+				if !rt.Loop(0).Runs() {
+					t.Errorf("%s: the task has not come back", name)
+				}
+			})
+			testenv.Must(t, waiter.Join())
+		}
+	})
+}
+
 // A detached task ends where it is: by returning, by a panic, by Goexit.
 func TestDetachedTaskEnds(t *testing.T) {
 	var panics []any

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -274,7 +276,7 @@ func randomTrees(t *testing.T, seed uint64) {
 	rt := simulated(t, loops, seed, func(c *engine.Config) {
 		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
-			c.NewObserver = bgraph.New(bgraph.Config{}).Observe
+			c.NewObserver = recorder.New(bgraph.Config{}).Observe
 		}
 	})
 	type run struct {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -163,9 +165,9 @@ func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
 	io.WriteString(h, "goroutine\x00"+reason+"\x00"+label)
 	for i := range frames {
 		f := &frames[i]
-		in, literal := bgraph.Enclosing(f.Function)
+		in, literal := funcname.Enclosing(f.Function)
 		switch {
-		case bgraph.OfStandardLibrary(f.Function):
+		case funcname.OfStandardLibrary(f.Function):
 			io.WriteString(h, "\x00"+f.Function)
 		case literal:
 			io.WriteString(h, "\x00"+in+"\x00"+path.Base(filepath.ToSlash(f.File))+":"+strconv.Itoa(f.Line))

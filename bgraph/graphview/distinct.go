@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -96,7 +98,7 @@ func frameAt(n *bgraph.Node, depth int, withLine bool) string {
 	if depth >= len(n.Stack) {
 		return "nothing"
 	}
-	text := cleanText(bgraph.ShortFunction(n.Stack[depth].Function))
+	text := cleanText(funcname.Short(n.Stack[depth].Function))
 	if withLine {
 		text += ":" + strconv.Itoa(n.Stack[depth].Line)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -15,7 +17,6 @@ const (
 	CheckAssist      = "assist"       // steps help the collector
 	CheckStopped     = "stopped"      // the world was stopped for long
 	CheckChurn       = "churn"        // goroutines that live for a moment
-	CheckThreads     = "ping-pong"    // short steps that go from P to P
 	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
 	CheckGrowing     = "growing"      // goroutines begin and do not end
 	CheckLeaked      = "leaked"       // goroutines that nothing can wake any more
@@ -95,7 +96,7 @@ func (l *linter) trace() {
 		l.growing(st)
 		if st.Leaked > 0 {
 			l.add(float64(st.Leaked), Finding{
-				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
 				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", countText(st.Leaked), countText(st.Now)),
 				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
 			})
@@ -106,7 +107,7 @@ func (l *linter) trace() {
 			continue
 		}
 		l.add(rate, Finding{
-			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + funcname.Short(st.Function),
 			Message: fmt.Sprintf("%s goroutines a second begin here, and half of them live for less than %v.", rateText(rate), st.Life.Quantile(0.5)),
 			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
@@ -122,7 +123,7 @@ func (l *linter) pingPong(e *bgraph.Edge) bool {
 		return false
 	}
 	l.add(rate*moves, Finding{
-		Severity: SeverityWarning, Check: CheckThreads, Node: e.From, To: e.To,
+		Severity: SeverityWarning, Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
 		Advice: handAdvice,
@@ -160,7 +161,7 @@ func (l *linter) growing(st *bgraph.Start) {
 		return
 	}
 	l.add(float64(st.Created-st.Ended), Finding{
-		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function),
 		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, countText(st.Created), countText(st.Ended), countText(st.Now)),
 		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
 	})

@@ -97,7 +97,7 @@ func TestLintTraces(t *testing.T) {
 		CheckAssist:      func(s *bgraph.Snapshot) { s.Edges[0].Parts.Assist = 10e6 },
 		CheckStopped:     func(s *bgraph.Snapshot) { s.Stopped.Add(bgraph.Nanos(20 * time.Millisecond)) },
 		CheckChurn:       func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended = 20_000, 20_000 },
-		CheckThreads: func(s *bgraph.Snapshot) {
+		CheckPingPong: func(s *bgraph.Snapshot) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
 		},

@@ -100,6 +100,9 @@ func (l *Loop) Index() int { return l.index }
 // Runtime is the runtime that the loop belongs to.
 func (l *Loop) Runtime() *Runtime { return l.rt }
 
+// Observer is what Config.NewObserver made for the loop; nil: none.
+func (l *Loop) Observer() Observer { return l.observer }
+
 // Poller is the poller that the loop was made with.
 func (l *Loop) Poller() Poller { return l.poller }
 

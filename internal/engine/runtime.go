@@ -232,6 +232,9 @@ func (rt *Runtime) NextLoop() *Loop {
 	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
 }
 
+// Log is where the runtime's reports go.
+func (rt *Runtime) Log() *slog.Logger { return rt.log }
+
 // Now is the time of the runtime's clock, from an arbitrary zero.
 func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }
 

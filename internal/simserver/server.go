@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -178,7 +180,8 @@ func (s *Server) start() error {
 		out = io.Discard
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	graph := bgraph.New(bgraph.Config{Allocated: s.Memory.allocated})
+	graph := recorder.New(bgraph.Config{})
+	graph.Allocated = s.Memory.allocated
 	cfg := engine.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,
 		NewObserver: graph.Observe,

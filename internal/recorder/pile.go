@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"slices"

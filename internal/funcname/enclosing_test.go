@@ -1,4 +1,4 @@
-package bgraph
+package funcname
 
 import "testing"
 

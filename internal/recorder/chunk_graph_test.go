@@ -1,9 +1,11 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -26,7 +28,7 @@ func waitOnChunk() { engine.Sleep(time.Millisecond) }
 // functions are the names on the stack of n, innermost first.
 func functions(n *bgraph.Node) (names []string) {
 	for _, f := range n.Stack {
-		names = append(names, bgraph.ShortFunction(f.Function))
+		names = append(names, funcname.Short(f.Function))
 	}
 	return names
 }
@@ -52,10 +54,10 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 		var path []string
 		names := functions(n)
 		for i, f := range names {
-			f = strings.TrimPrefix(f, "bgraph_test.")
+			f = strings.TrimPrefix(f, "recorder_test.")
 			switch {
 			case f == "stackchunk.Call":
-				if prev := names[i-1]; prev != "bgraph_test.waitOnChunk" && !strings.HasSuffix(prev, ".func1") {
+				if prev := names[i-1]; prev != "recorder_test.waitOnChunk" && !strings.HasSuffix(prev, ".func1") {
 					t.Errorf("stackchunk.Call calls %s", prev)
 				}
 			case strings.HasPrefix(f, "stackchunk."), strings.HasPrefix(f, "iter."), strings.Contains(f, "chunkWorker"), strings.Contains(f, "linkPaths"):

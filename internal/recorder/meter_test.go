@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -49,8 +51,8 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			coro.SimulateCycles(&cycles)
 			defer coro.SimulateCycles(nil)
 			allocated := uint64(1)
-			c.cfg.Allocated = func() uint64 { return allocated }
-			g := bgraph.New(c.cfg)
+			g := recorder.New(c.cfg)
+			g.Allocated = func() uint64 { return allocated }
 			g.Expect(c.expect)
 			rt := start(t, 1, g, func(cfg *engine.Config) {
 				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
@@ -114,7 +116,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 	const tasks, size = 20, 128 << 10
 	unknown := 0
 	for depth := range 24 { // one of them leaves little
-		g := bgraph.New(bgraph.Config{})
+		g := recorder.New(bgraph.Config{})
 		rt := start(t, 1, g, func(cfg *engine.Config) {
 			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
 		})

@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"hash/fnv"
@@ -13,6 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
@@ -30,18 +34,18 @@ const (
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	enginePath + "(*Task).observe":        true,
-	enginePath + "(*Waiter).Wait":         true,
-	enginePath + "(*Waiter).waitUntil":    true,
-	enginePath + "(*Waiter).waitFully":    true,
-	enginePath + "(*Waiter).absorb":       true,
-	enginePath + "(*Task).beginPark":      true,
-	enginePath + "(*Task).park":           true,
-	modulePath + "bgraph.(*shard).Parked": true,
-	modulePath + "bgraph.(*shard).find":   true,
-	modulePath + "bgraph.(*shard).meet":   true,
-	enginePath + "(*Task).unwind":         true,
-	enginePath + "(*Task).endParkSlow":    true,
+	enginePath + "(*Task).observe":                   true,
+	enginePath + "(*Waiter).Wait":                    true,
+	enginePath + "(*Waiter).waitUntil":               true,
+	enginePath + "(*Waiter).waitFully":               true,
+	enginePath + "(*Waiter).absorb":                  true,
+	enginePath + "(*Task).beginPark":                 true,
+	enginePath + "(*Task).park":                      true,
+	modulePath + "internal/recorder.(*shard).Parked": true,
+	modulePath + "internal/recorder.(*shard).find":   true,
+	modulePath + "internal/recorder.(*shard).meet":   true,
+	enginePath + "(*Task).unwind":                    true,
+	enginePath + "(*Task).endParkSlow":               true,
 }
 
 // root is the function below the one that a task was started with.
@@ -63,9 +67,9 @@ func newPlace(why engine.Reason, label string, pcs []uintptr) *place {
 	h := fnv.New64a()
 	io.WriteString(h, p.reason+"\x00"+label)
 	for _, f := range p.symbolise() { // only its hash is kept
-		io.WriteString(h, f.keyPart())
+		io.WriteString(h, keyPart(&f))
 	}
-	p.key = Key(h.Sum64())
+	p.key = bgraph.Key(h.Sum64())
 	if p.key < reservedKeys {
 		p.key += reservedKeys
 	}
@@ -73,7 +77,7 @@ func newPlace(why engine.Reason, label string, pcs []uintptr) *place {
 }
 
 // stack is the call path, found out once. It is not to be changed.
-func (p *place) stack() []Frame {
+func (p *place) stack() []bgraph.Frame {
 	if f := p.frames.Load(); f != nil {
 		return *f
 	}
@@ -84,11 +88,11 @@ func (p *place) stack() []Frame {
 
 // symbolise is the call path from the function in which the task waits to the one that it
 // was started with.
-func (p *place) symbolise() []Frame {
+func (p *place) symbolise() []bgraph.Frame {
 	if len(p.pcs) == 0 {
 		return nil
 	}
-	var out []Frame
+	var out []bgraph.Frame
 	frames := runtime.CallersFrames(p.pcs)
 	for linked := false; ; {
 		f, more := frames.Next()
@@ -102,10 +106,10 @@ func (p *place) symbolise() []Frame {
 			linked = f.Function != chunkCall && f.Function != siteCall
 		}
 		if f.Function != "" && !linked && !isCallOut(f.Function) && (len(out) > 0 || !isParking(f.Function)) {
-			if isCall(f.Function) && !slices.ContainsFunc(out, func(f Frame) bool { return !strings.HasPrefix(f.Function, enginePath) }) {
+			if isCall(f.Function) && !slices.ContainsFunc(out, func(f bgraph.Frame) bool { return !strings.HasPrefix(f.Function, enginePath) }) {
 				out = out[:0] // what the engine does for the call does not count
 			}
-			out = append(out, Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
+			out = append(out, bgraph.Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
 		}
 		if !more {
 			break
@@ -147,14 +151,14 @@ func firstLine(f runtime.Frame) int {
 // leaves the key as it is. The name of a function literal, and even its package, depends on
 // the release of the compiler and on what that has inlined; a literal counts by the function
 // that it is written in, its file and its line.
-func (f *Frame) keyPart() string {
-	in, literal := Enclosing(f.Function)
+func keyPart(f *bgraph.Frame) string {
+	in, literal := funcname.Enclosing(f.Function)
 	switch {
-	case literal && (ofRuntime(f.Function) || inRuntimeFolder(f.File)):
+	case literal && (funcname.OfRuntime(f.Function) || inRuntimeFolder(f.File)):
 		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File))
 	case literal:
 		return "\x00" + in + "\x00" + path.Base(filepath.ToSlash(f.File)) + ":" + strconv.Itoa(f.Line)
-	case ofRuntime(f.Function):
+	case funcname.OfRuntime(f.Function):
 		return "\x00" + f.Function
 	}
 	return "\x00" + f.Function + "\x00" + strconv.Itoa(f.Offset)
@@ -170,7 +174,7 @@ var runtimeFolders = sync.OnceValue(func() (folders []string) {
 	f := runtime.FuncForPC(reflect.ValueOf(engine.Yield).Pointer())
 	file, _ := f.FileLine(f.Entry())
 	root, _ := strings.CutSuffix(path.Dir(filepath.ToSlash(file)), "/internal/engine")
-	for _, prefix := range own {
+	for _, prefix := range funcname.Runtime {
 		folders = append(folders, path.Join(root, strings.TrimSuffix(strings.TrimPrefix(prefix, modulePath), ".")))
 	}
 	return folders

@@ -1,4 +1,4 @@
-package bgraph
+package recorder
 
 import "unsafe"
 

@@ -1,4 +1,4 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
@@ -20,7 +22,7 @@ import (
 // graph has learned when all tasks have ended.
 func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
 	t.Helper()
-	g := bgraph.New(cfg)
+	g := recorder.New(cfg)
 	rt := start(t, loops, g)
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
 	s := g.Snapshot()
@@ -28,7 +30,7 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.R
 	return s
 }
 
-func start(t *testing.T, loops int, g *bgraph.Graph, change ...func(*engine.Config)) *engine.Runtime {
+func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	clock := sim.NewJumpingClock()
 	c := engine.Config{
@@ -256,7 +258,7 @@ func TestTimesOfAWait(t *testing.T) {
 }
 
 func TestNowPeakAndOldest(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 2, g)
 	defer rt.Close()
 	const tasks = 40
@@ -295,7 +297,7 @@ func TestNowPeakAndOldest(t *testing.T) {
 }
 
 func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g)
 	defer rt.Close()
 	stuck, free := make(chan struct{}), make(chan struct{})
@@ -392,7 +394,7 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 }
 
 func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
 	// Time taken by other processes does not count, and one report a second is made, which may be of
@@ -419,7 +421,7 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 }
 
 func TestOneGraphForTwoRuntimes(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	for range 2 {
 		rt := start(t, 3, g)
 		for i := range 3 {
@@ -435,7 +437,7 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 }
 
 func TestGoexitAndPanicEndATask(t *testing.T) {
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.OnPanic = func(*engine.PanicError) {} })
 	for range 100 {
 		k := rt.Go(func() {

@@ -1,10 +1,12 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bgraph"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -18,22 +20,22 @@ import (
 type timesStats struct {
 	count, sum, max uint64
 	first, firstSum uint64 // of count and sum: those before sampling set in
-	fine            [FineParts * Buckets]uint64
+	fine            [bgraph.FineParts * bgraph.Buckets]uint64
 }
 
 func (s *timesStats) add(ns uint64, isFirst bool) {
 	s.count++
 	if isFirst {
 		s.first++
-		s.firstSum = min(s.firstSum+min(ns, MaxDumpNumber), MaxDumpNumber)
+		s.firstSum = min(s.firstSum+min(ns, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
 	}
-	if s.sum < MaxDumpNumber { // 146 years: reached by many tasks that wait
-		s.sum += min(ns, MaxDumpNumber)
+	if s.sum < bgraph.MaxDumpNumber { // 146 years: reached by many tasks that wait
+		s.sum += min(ns, bgraph.MaxDumpNumber)
 	}
 	if ns > s.max {
 		s.max = ns
 	}
-	s.fine[fineOf(ns)]++
+	s.fine[bgraph.FineOf(bgraph.Nanos(ns))]++
 }
 
 // momentsStats are exponentially weighted moments.

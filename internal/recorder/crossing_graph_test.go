@@ -1,4 +1,4 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -85,7 +86,7 @@ func TestCrossingsOfAKnownProgram(t *testing.T) {
 			c.Clock, c.NewPoller = nil, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
 		},
 	} {
-		g := bgraph.New(bgraph.Config{})
+		g := recorder.New(bgraph.Config{})
 		earlier := start(t, 1, g) // a runtime before has loop 0 of the graph
 		testenv.Must(t, earlier.Run(context.Background(), func(context.Context) error { return nil }))
 		rt := start(t, 2, g, change)
@@ -93,7 +94,7 @@ func TestCrossingsOfAKnownProgram(t *testing.T) {
 		s := g.Snapshot()
 		testenv.Must(t, s.Validate())
 		got := crossings(s)
-		wait := "cond bgraph_test.(*desk).wait"
+		wait := "cond recorder_test.(*desk).wait"
 		for id, want := range map[string]map[[2]int]uint64{
 			"ask → " + wait:            {{1, 2}: rounds},
 			wait + " → " + wait:        {{2, 1}: rounds},

@@ -1,9 +1,11 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -22,7 +24,7 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	testenv.Must(t, err)
 	e, err := engine.NewEntrance("flow")
 	testenv.Must(t, err)
-	g := bgraph.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
 		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 	})

@@ -1,4 +1,4 @@
-package bgraph
+package funcname
 
 import "testing"
 
@@ -15,7 +15,7 @@ func TestShortFunction(t *testing.T) {
 		"example.com/v.F":                                  "v.F",
 		"":                                                 "",
 	} {
-		if got := ShortFunction(function); got != want {
+		if got := Short(function); got != want {
 			t.Errorf("%s: got %s, want %s", function, got, want)
 		}
 	}

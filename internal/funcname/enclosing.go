@@ -1,4 +1,4 @@
-package bgraph
+package funcname
 
 import "strings"
 
@@ -9,7 +9,7 @@ import "strings"
 //	main.glob.inl.func3.1 or main.inl.func1.1    (Go 1.26 and 1.27, if inl is inlined in glob)
 //	main.(*T).M.(*T).M.func1.func5 or main.(*T).M.func1.func1 or main.(*T).M.func1.1
 func Enclosing(function string) (name string, literal bool) {
-	parts := nameParts(ShortFunction(function))
+	parts := nameParts(Short(function))
 	if len(parts) < 2 {
 		return function, false
 	}

@@ -1,11 +1,13 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"cmp"
 	"slices"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bgraph"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
@@ -15,9 +17,9 @@ import (
 type Flow struct {
 	From, To engine.NodeID
 	Count    uint64
-	CPU      Moments   // nanoseconds of one step, recent; zero if none was timed
-	Heap     Moments   // bytes that one step allocates, recent; zero if it was not measured
-	Changes  []Moments // of each of engine.Resources, recent; may be shorter
+	CPU      bgraph.Moments   // nanoseconds of one step, recent; zero if none was timed
+	Heap     bgraph.Moments   // bytes that one step allocates, recent; zero if it was not measured
+	Changes  []bgraph.Moments // of each of engine.Resources, recent; may be shorter
 }
 
 // Flows returns the edges, by From and To. It stops no loop, and takes about 0.2 µs an
@@ -43,8 +45,8 @@ func (g *Graph) Flows() []Flow {
 				weights = append(weights, flowWeights{})
 			}
 			f, w := &flows[i], &weights[i]
-			f.CPU.add(st.recent, w.timed, float64(st.cpu.count))
-			f.Heap.add(st.heap, w.heap, float64(st.heapN))
+			addMoments(&f.CPU, st.recent, w.timed, float64(st.cpu.count))
+			addMoments(&f.Heap, st.heap, w.heap, float64(st.heapN))
 			f.addChanges(e, steps)
 			f.Count += steps
 			w.timed += float64(st.cpu.count)
@@ -79,10 +81,10 @@ func (f *Flow) addChanges(e *edge, count uint64) {
 		}
 	}
 	for len(f.Changes) < used {
-		f.Changes = append(f.Changes, Moments{})
+		f.Changes = append(f.Changes, bgraph.Moments{})
 	}
 	for i := range f.Changes {
-		f.Changes[i].add(own[i], float64(f.Count), float64(count))
+		addMoments(&f.Changes[i], own[i], float64(f.Count), float64(count))
 	}
 }
 
@@ -104,7 +106,7 @@ const NodeEnd = idEnd
 
 // ReadyDelays is how long tasks have been ready before they ran, in all, and how many times
 // that was measured: those of a sample only. It stops no loop.
-func (g *Graph) ReadyDelays() (total Nanos, count uint64) {
+func (g *Graph) ReadyDelays() (total bgraph.Nanos, count uint64) {
 	g.mu.Lock()
 	shards := slices.Clone(g.shards)
 	g.mu.Unlock()
@@ -113,7 +115,7 @@ func (g *Graph) ReadyDelays() (total Nanos, count uint64) {
 			var sums [2]uint64
 			read(&sums, (*[2]uint64)(unsafe.Pointer(&n.stats.ready)))
 			count += sums[0]
-			total += Nanos(sums[1])
+			total += bgraph.Nanos(sums[1])
 		})
 	}
 	return total, count

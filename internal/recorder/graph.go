@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"context"
@@ -11,27 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
-
-// A Config says how much a Graph learns. Every zero field has a default.
-type Config struct {
-	// Sampling is N to time one wait in N, and the step after it; counts are always
-	// exact. 0: 20, the ratio of the paper (section 5.2). 1: all.
-	Sampling int
-	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
-	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides
-	// while tasks do what they came in for at an entrance, of up to 2,000 tasks a second.
-	HeapEvery int
-	// Allocated returns how many bytes of heap the process has allocated so far. It is
-	// called on the loops and must not park. nil: the runtime/metrics.
-	Allocated func() uint64
-	// MaxNodes bounds the nodes, MaxEdges the edges of each loop, and its crossings. What does
-	// not find room is counted, see Overflow. 0: 4096 and 16384.
-	MaxNodes int
-	MaxEdges int
-}
 
 const (
 	defaultSampling  = 20
@@ -43,7 +28,12 @@ const (
 // A Graph learns the blocking graph of the loops that it observes. Its methods may be
 // called from any goroutine and never park.
 type Graph struct {
-	cfg     Config
+	// Allocated returns how many bytes of heap the process has allocated so far. It is
+	// called on the loops and must not park. nil: the runtime/metrics. Constant once a loop
+	// is observed.
+	Allocated func() uint64
+
+	cfg     bgraph.Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
 	heapGap uint64 // cycles between two tasks that are metered
@@ -53,21 +43,21 @@ type Graph struct {
 	before usage // when the graph was begun
 
 	mu       sync.Mutex
-	places   []*place                 // guarded by mu: by engine.NodeID
-	byKey    map[Key]engine.NodeID    // guarded by mu
-	byPrint  map[uint64]engine.NodeID // guarded by mu: by fingerprint; at most maxPrints
-	shards   []*shard                 // guarded by mu: in the order of Observe
-	overruns []Overrun                // guarded by mu: the last MaxOverruns
-	sched    func() *Sched            // guarded by mu
+	places   []*place                     // guarded by mu: by engine.NodeID
+	byKey    map[bgraph.Key]engine.NodeID // guarded by mu
+	byPrint  map[uint64]engine.NodeID     // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*shard                     // guarded by mu: in the order of Observe
+	overruns []bgraph.Overrun             // guarded by mu: the last MaxOverruns
+	sched    func() *bgraph.Sched         // guarded by mu
 }
 
 // A place is what is known of a node from the start. It is not changed otherwise.
 type place struct {
-	key    Key
+	key    bgraph.Key
 	reason string
 	label  string
-	pcs    []uintptr               // the call path as runtime.Callers gives it, trimmed
-	frames atomic.Pointer[[]Frame] // what stack has found out
+	pcs    []uintptr                      // the call path as runtime.Callers gives it, trimmed
+	frames atomic.Pointer[[]bgraph.Frame] // what stack has found out
 }
 
 // The nodes that are not places.
@@ -86,7 +76,7 @@ const (
 )
 
 // New makes a Graph that observes nothing yet.
-func New(cfg Config) *Graph {
+func New(cfg bgraph.Config) *Graph {
 	orDefault := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -108,45 +98,26 @@ func New(cfg Config) *Graph {
 		before:  usageNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
 		heapGap: uint64(coro.CyclesPerSecond() / meteredRate),
-		byKey:   map[Key]engine.NodeID{KeyStart: idStart, KeyEnd: idEnd, KeyOverflow: idOverflow},
+		byKey:   map[bgraph.Key]engine.NodeID{bgraph.KeyStart: idStart, bgraph.KeyEnd: idEnd, bgraph.KeyOverflow: idOverflow},
 		byPrint: map[uint64]engine.NodeID{},
 		places: []*place{
-			idStart:    {key: KeyStart, reason: "start"},
-			idEnd:      {key: KeyEnd, reason: "end"},
-			idOverflow: {key: KeyOverflow, reason: "overflow"},
+			idStart:    {key: bgraph.KeyStart, reason: "start"},
+			idEnd:      {key: bgraph.KeyEnd, reason: "end"},
+			idOverflow: {key: bgraph.KeyOverflow, reason: "overflow"},
 		},
 	}
 	return g
 }
 
-// inUse are the graphs that observe a runtime which has not been shut down.
-var inUse struct {
-	mu    sync.Mutex
-	stack []*Graph // guarded by mu
-	top   atomic.Pointer[Graph]
-}
-
-// Default returns the graph that was most recently put to use, and still is; nil if
-// there is none.
-func Default() *Graph { return inUse.top.Load() }
-
-func (g *Graph) setInUse(yes bool) {
-	u := &inUse
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for i, other := range u.stack {
-		if other == g {
-			u.stack = append(u.stack[:i:i], u.stack[i+1:]...)
-			break
+// Of returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt
+// is nil or has none.
+func Of(rt *engine.Runtime) *Graph {
+	if rt != nil && rt.Loops() > 0 {
+		if s, ok := rt.Loop(0).Observer().(*shard); ok {
+			return s.g
 		}
 	}
-	if yes {
-		u.stack = append(u.stack, g)
-	}
-	u.top.Store(nil)
-	if n := len(u.stack); n > 0 {
-		u.top.Store(u.stack[n-1])
-	}
+	return nil
 }
 
 // Observe returns an observer for l that adds to g, for engine.Config.NewObserver. What
@@ -156,40 +127,28 @@ func (g *Graph) Observe(l *engine.Loop) engine.Observer {
 	g.mu.Lock()
 	s.number = len(g.shards)
 	g.shards = append(g.shards, s)
-	first := len(g.shards) == 1
 	g.mu.Unlock()
-	observedLoops.Add(1)
-	if first {
-		g.setInUse(true)
-	}
-	context.AfterFunc(l.Runtime().Context(), func() {
-		observedLoops.Add(-1)
-		if first {
-			g.setInUse(false)
-		}
-	})
+	breathe.AddLoops(1)
+	context.AfterFunc(l.Runtime().Context(), func() { breathe.AddLoops(-1) })
 	return s
 }
 
 // ExplainSched lets fn, which may be called from any goroutine, say what a scheduler
 // thinks of the nodes, for Snapshot.Sched.
-func (g *Graph) ExplainSched(fn func() *Sched) {
+func (g *Graph) ExplainSched(fn func() *bgraph.Sched) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sched = fn
 }
 
-// Config returns what g was made with, defaults filled in.
-func (g *Graph) Config() Config { return g.cfg }
-
 // Key returns the key of the node that schedulers know as n.
-func (g *Graph) Key(n engine.NodeID) Key {
+func (g *Graph) Key(n engine.NodeID) bgraph.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
 		return g.places[n].key
 	}
-	return KeyOverflow
+	return bgraph.KeyOverflow
 }
 
 // Label returns what was given to ressched.YieldAt, or the name of the ressched.Stage, at node n; "" if
@@ -236,17 +195,17 @@ func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []ui
 }
 
 // overran notes a report of the watchdog.
-func (g *Graph) overran(o Overrun) {
+func (g *Graph) overran(o bgraph.Overrun) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.overruns); n == MaxOverruns {
+	if n := len(g.overruns); n == bgraph.MaxOverruns {
 		g.overruns = append(g.overruns[:0:0], g.overruns[1:]...)
 	}
 	g.overruns = append(g.overruns, o)
 }
 
 // program describes the process.
-func (g *Graph) program() Program {
+func (g *Graph) program() bgraph.Program {
 	name := "unknown"
 	if exe, err := os.Executable(); err == nil {
 		name = filepath.Base(exe)
@@ -257,5 +216,5 @@ func (g *Graph) program() Program {
 	if err != nil {
 		host = "unknown"
 	}
-	return Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
+	return bgraph.Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
 }

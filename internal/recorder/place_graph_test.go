@@ -1,4 +1,4 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"context"
@@ -9,6 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -54,7 +58,7 @@ func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
 		if len(n.Stack) < 3 || !strings.HasSuffix(n.Stack[0].Function, "task.Yield") {
 			t.Fatalf("stack %v; want it to begin with task.Yield", n.Stack)
 		}
-		ways = append(ways, bgraph.ShortFunction(n.Stack[2].Function))
+		ways = append(ways, funcname.Short(n.Stack[2].Function))
 		if n.Arrivals != 10 {
 			t.Errorf("%d arrivals, want 10", n.Arrivals)
 		}
@@ -108,7 +112,7 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 func TestKeysAreStable(t *testing.T) {
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
 	n := one(t, s, "known place")
-	const want = "8137eed571425591"
+	const want = "1b047edf91da60c9"
 	if n.Key.String() != want {
 		t.Errorf("key %v, want %s; stack %+v", n.Key, want, n.Stack)
 	}
@@ -181,10 +185,10 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 }
 
 func TestMemoryOfNodesAndEdges(t *testing.T) {
-	if n := bgraph.SizeOfNode; n > 2400 {
+	if n := recorder.SizeOfNode; n > 2400 {
 		t.Errorf("a node takes %d bytes for each loop, want at most 2400", n)
 	}
-	if n := bgraph.SizeOfEdge; n > 1280 {
+	if n := recorder.SizeOfEdge; n > 1280 {
 		t.Errorf("an edge takes %d bytes for each loop, want at most 1280", n)
 	}
 	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
@@ -194,7 +198,7 @@ func TestMemoryOfNodesAndEdges(t *testing.T) {
 
 // Snapshots are taken while the loops write; under the race detector too.
 func TestSnapshotsOfARunningProgram(t *testing.T) {
-	g := bgraph.New(bgraph.Config{Sampling: 2})
+	g := recorder.New(bgraph.Config{Sampling: 2})
 	rt := start(t, 2, g)
 	var readers sync.WaitGroup
 	var steps, taken atomic.Int64
@@ -250,20 +254,20 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 	checkBalance(t, g.Snapshot())
 }
 
-func TestDefaultIsTheLatestInUse(t *testing.T) {
-	a, b := bgraph.New(bgraph.Config{}), bgraph.New(bgraph.Config{})
-	ra := start(t, 1, a)
-	rb := start(t, 1, b)
-	if bgraph.Default() != b {
-		t.Error("the default is not the latest graph")
-	}
-	rb.Close()
-	for bgraph.Default() == b { // its runtime's context ends on another goroutine
-	}
-	if bgraph.Default() != a {
-		t.Error("the default is not the graph that is left")
+func TestOf(t *testing.T) {
+	a, b := recorder.New(bgraph.Config{}), recorder.New(bgraph.Config{})
+	ra, rb := start(t, 1, a), start(t, 1, b)
+	if recorder.Of(ra) != a || recorder.Of(rb) != b {
+		t.Error("it is another graph")
 	}
 	ra.Close()
-	for bgraph.Default() == a {
+	rb.Close()
+	if recorder.Of(ra) != a {
+		t.Error("a closed runtime has lost its graph")
+	}
+	none := start(t, 1, a, func(c *engine.Config) { c.NewObserver = nil })
+	defer none.Close()
+	if recorder.Of(none) != nil || recorder.Of(nil) != nil {
+		t.Error("there is a graph where none is learned")
 	}
 }

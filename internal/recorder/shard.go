@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 import (
 	"math/bits"
@@ -10,6 +10,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
@@ -127,9 +130,7 @@ func (s *shard) nanos(cycles uint64) uint64 {
 
 // Turn implements engine.Observer.
 func (s *shard) Turn() {
-	if breathing.Load() != 0 {
-		runtime.Gosched()
-	}
+	breathe.Turn()
 	s.tally.Turn = coro.Cycles()
 	s.tally.Now = s.tally.Turn
 	if s.loop.Moves() != s.tally.Moves {
@@ -366,7 +367,7 @@ func (s *shard) beginHeap(o *note) {
 
 // readHeap reads how much has been allocated, now or as soon as the observer has returned.
 func (s *shard) readHeap(o *note, e *edge) {
-	if s.g.cfg.Allocated == nil && coro.Headroom() < enoughStack {
+	if s.g.Allocated == nil && coro.Headroom() < enoughStack {
 		s.reading.o, s.reading.e, s.reading.counts = o, e, o.metered > 0
 		s.loop.Aside(s.reading.read)
 		return
@@ -397,7 +398,7 @@ func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
 }
 
 func (s *shard) allocated() uint64 {
-	if read := s.g.cfg.Allocated; read != nil {
+	if read := s.g.Allocated; read != nil {
 		return read()
 	}
 	metrics.Read(s.heap[:])
@@ -446,7 +447,7 @@ func (s *shard) rebalance() {
 
 // Overran implements engine.OverrunObserver.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
-	o := Overrun{Loop: s.number, At: time.Now(), Held: Nanos(lasted), Task: name, Stack: stack, To: KeyStart}
+	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
 	if !ended { // on another thread
 		s.notes.each(func(n *note) {
 			var words [2]uint64

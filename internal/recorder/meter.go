@@ -1,6 +1,6 @@
 //go:build linux
 
-package bgraph
+package recorder
 
 // A meter knows what those tasks of a loop hold of the heap that have come in at an entrance. To measure
 // that takes two microseconds a step, so not all can be: tasks that come in when many have done so

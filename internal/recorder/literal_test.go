@@ -1,4 +1,4 @@
-package bgraph_test
+package recorder_test
 
 import (
 	"testing"
