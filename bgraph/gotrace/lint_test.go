@@ -200,11 +200,11 @@ func TestLintOfTraces(t *testing.T) {
 				s.change(at+either(faulty, 20*µs, ms), 0, 100+i, 100+i, trace.GoRunning, trace.GoNotExist, "")
 			}
 		}},
-		{graphview.CheckThreads, "warning", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
+		{graphview.CheckPingPong, "warning", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
 			s.goes(1, 0, 200, false, turn{reason: "chan receive", function: "main.take", run: 10 * µs, wait: 10 * µs, by: 2, moves: faulty})
 			s.goes(2, 0, 2, false, busy)
 		}},
-		{graphview.CheckThreads, "info", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
+		{graphview.CheckPingPong, "info", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
 			s.goes(1, 0, 200, false, turn{reason: "chan receive", function: "main.take", run: either(faulty, µs, 10*µs), wait: µs, by: 2})
 			s.goes(2, 0, 1, false, turn{reason: "sleep", function: "main.start", run: 400 * µs, by: none})
 		}},

@@ -65,15 +65,7 @@ func (l *linter) trace() {
 			Advice:  "Read and write larger pieces: a bufio.Reader or Writer where there is none, or a larger one; look at the stack to see which calls these are.",
 		})
 	}
-	if handed != nil {
-		by := l.s.Node(handed.From).Wakers[0]
-		l.add(float64(handed.Count), Finding{
-			Severity: SeverityInfo, Check: CheckThreads, Node: handed.From, To: handed.To,
-			Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
-				handed.MeanCPU(), rateText(l.perSecond(handed.Count)), ShortWaker(&by)),
-			Advice: handAdvice,
-		})
-	}
+	l.handedOver(handed)
 	if all := totalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
 		l.add(float64(assist), Finding{
 			Severity: SeverityWarning, Check: CheckAssist,
@@ -132,6 +124,20 @@ func (l *linter) pingPong(e *bgraph.Edge) bool {
 }
 
 const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."
+
+// handedOver speaks of such a step, if there is one.
+func (l *linter) handedOver(e *bgraph.Edge) {
+	if e == nil {
+		return
+	}
+	by := l.s.Node(e.From).Wakers[0]
+	l.add(float64(e.Count), Finding{
+		Severity: SeverityInfo, Check: CheckPingPong, Node: e.From, To: e.To,
+		Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
+			e.MeanCPU(), rateText(l.perSecond(e.Count)), ShortWaker(&by)),
+		Advice: handAdvice,
+	})
+}
 
 // handsOver reports whether much time goes into very short steps that other goroutines wake.
 func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
