@@ -51,6 +51,8 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	"tls-load":        runTLSLoad,
+	"tls-hold":        runTLSHold,
 	"fcgi":            runResponder,
 	"players":         runPlayers,
 	"models":          runModelServer,
