@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/recorder"
 
@@ -19,6 +20,12 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
+)
+
+// slowPath is a path that takes slowAnswer.
+const (
+	slowPath   = "/slow"
+	slowAnswer = 500 * time.Millisecond
 )
 
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
@@ -52,7 +59,10 @@ func runKnot(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server := &knot.Server{Handler: func(x *knot.Ctx) error {
+	server := &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
+		if x.Path() == slowPath {
+			task.Sleep(slowAnswer)
+		}
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}
 	if *adapted {

@@ -243,7 +243,7 @@ func runSendfileChild() int {
 	go func() {
 		runtime.LockOSThread()
 		thread <- unix.Gettid()
-		n, err := d.sendfilePart(int(file.Fd()), 0, 4096)
+		n, err := d.sendfilePart(int(file.Fd()), 0, 4096, false)
 		if n != 4096 && err == nil {
 			err = io.ErrShortWrite
 		}

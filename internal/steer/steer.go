@@ -126,7 +126,7 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 	case Cohort:
 		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Exclusive, c.Thresholds = s.edges(), s.exclusive, s.thresholds
+			c.Edges, c.Exclusive, c.Thresholds, c.Rank = s.edges(), s.exclusive, s.thresholds, s.rank
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
@@ -195,6 +195,9 @@ func (s *Steering) exclusive(n sched.Node) *sched.Claim {
 func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
 	return engine.StageThresholds(s.cfg.Graph.Label(n))
 }
+
+// rank is the place of a node that is a ressched.Stage, see ressched.OrderStages.
+func (s *Steering) rank(n sched.Node) int { return engine.StageRank(s.cfg.Graph.Label(n)) }
 
 // wake makes a loop ask its policy again.
 func (s *Steering) wake(loop int) {

@@ -348,8 +348,10 @@ var stageTests int // names of stages are not used twice
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stageTests++
-		stage, err := engine.NewStage(fmt.Sprint("stage ", stageTests))
+		name := fmt.Sprint("stage ", stageTests)
+		stage, err := engine.NewStage(name)
 		testenv.Must(t, err)
+		testenv.Must(t, engine.OrderStages([]*engine.Stage{stage}))
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task
@@ -373,7 +375,26 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 		s.mu.Lock()
 		claims := len(s.claims)
 		s.mu.Unlock()
+		var cohorts, ran uint64
+		s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
+		explained := s.Explain()
+		for n := sched.Node(0); s.cfg.Graph.Key(n) != bgraph.KeyOverflow || n < 3; n++ {
+			if s.cfg.Graph.Label(n) != name {
+				continue
+			}
+			if s.rank(n) != 1 {
+				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.rank(n))
+			}
+			for _, x := range explained.Nodes {
+				if x.Key == s.cfg.Graph.Key(n) {
+					cohorts, ran = cohorts+x.Cohorts, ran+x.Ran
+				}
+			}
+		}
 		rt.Close()
+		if cohorts == 0 || ran < cohorts || ran > 400 {
+			t.Errorf("%s: %d cohorts of %d steps in all at the stage, which had 400", policy, cohorts, ran)
+		}
 		if done != 400 || claims != 1 {
 			t.Errorf("%s: %d times in the stage, %d claims; want 400 and 1", policy, done, claims)
 		}
