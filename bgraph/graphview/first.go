@@ -18,6 +18,7 @@ const (
 	firstSteps = 2    // edges that use most CPU
 	firstShare = 0.05 // of all CPU, from which on they are named
 	firstInUse = 0.8  // of the limit of a resource, from which on it is named
+	firstIdle  = 10   // tasks that none has left, from which on they are named
 	firstReady = bgraph.Nanos(time.Millisecond)
 )
 
@@ -79,8 +80,8 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var most, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		// One that has been there all the time says nothing: a listener, or who asked for the trace.
-		if (n.Now > 1 || n.Now == 1 && n.Departures > 0) && (most == nil || n.Now > most.Now) {
+		// A few that have been there all the time say nothing: listeners, workers with nothing to do.
+		if (n.Departures > 0 && n.Now > 0 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}
 		if n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {

@@ -77,7 +77,7 @@ func (l *linter) trace() {
 		l.add(float64(t.Max), Finding{
 			Severity: SeverityWarning, Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),
-			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines.",
+			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
 		})
 	}
 	for i := range l.s.Nodes {
@@ -111,7 +111,7 @@ func (l *linter) trace() {
 func (l *linter) pingPong(e *bgraph.Edge) bool {
 	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
-	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
+	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
 		return false
 	}
 	l.add(rate*moves, Finding{
@@ -143,7 +143,17 @@ func (l *linter) handedOver(e *bgraph.Edge) {
 func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
 	n := l.s.Node(e.From)
 	return l.perSecond(e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && cpuTotal(e) >= handShare*room &&
-		n != nil && len(n.Wakers) > 0 && n.Wakers[0].Function != ""
+		wokenInProgram(n)
+}
+
+// wokenInProgram reports whether goroutines wake those at n, and the program can change that: not
+// net/http, which has goroutines of its own for each connection.
+func wokenInProgram(n *bgraph.Node) bool {
+	if n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
+		return false
+	}
+	at := n.Place()
+	return at == nil || !strings.HasPrefix(at.Function, "net/http.")
 }
 
 // unfair finds locks for which some wait far longer than most.
