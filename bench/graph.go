@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -31,8 +30,7 @@ func runGraphOverhead(r *run) error {
 		return err
 	}
 	r.reserved = quickBudget * 4 / 10
-	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{
-		measuredBy("capriccio-traced", proc.Command{Path: r.self, Core: proc.AnyCore, Args: []string{workerCommand, "capriccio-traced"}})}, 500*time.Millisecond); err != nil {
+	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{onBothCores("capriccio-traced", r.self)}, 500*time.Millisecond); err != nil {
 		return err
 	}
 	r.reserved = quickBudget * 2 / 10

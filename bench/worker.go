@@ -62,6 +62,9 @@ var workers = map[string]func(args []string, out io.Writer) error{
 }
 
 func init() {
+	for _, way := range cacheWays {
+		workers[way] = measuring(map[string]metricFunc{"per-request": measureCache(way)})
+	}
 	for system := range observers {
 		workers[system] = observed(system)
 	}
@@ -140,6 +143,11 @@ func parseJob(args []string) (job, error) {
 // of this program or a C baseline. It runs on the server core alone.
 func onServerCore(system, path string, args ...string) contender {
 	return measuredBy(system, proc.Command{Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: args})
+}
+
+// onBothCores is onServerCore for a worker of this program that needs a second core.
+func onBothCores(system, self string) contender {
+	return measuredBy(system, proc.Command{Path: self, Core: proc.AnyCore, Args: []string{workerCommand, system}})
 }
 
 // measuredBy makes a contender of such a command, which may run anywhere.

@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +26,8 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(childVariable); what != "" {
 		os.Exit(runChild(what))
 	}
-	haveIPv6() // opens and closes a descriptor, once
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
+	haveIPv6()                                              // opens and closes a descriptor, once
 	os.Exit(testenv.RunAndCheckLeaks(m, nil))
 }
 
@@ -36,10 +39,10 @@ var pollers = []struct {
 	name string
 	open func() (engine.Poller, error)
 }{
-	{"epoll", NewEpoll},
-	{"poll", NewPoll},
-	{"uring", func() (engine.Poller, error) { return NewUring(UringOptions{}) }},
-	{lockedUring, func() (engine.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+	{"epoll", newEpoll},
+	{"poll", newPoll},
+	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
+	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
 
 // lockedUring is for loops that are locked to their threads.
