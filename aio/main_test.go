@@ -9,25 +9,30 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/poller"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childVariable); dir != "" {
 		os.Exit(writeForEver(dir))
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
 	before, goroutines := openFDs(), runtime.NumGoroutine()
 	code := m.Run()
 	// Fuzzing has goroutines of its own.
@@ -84,7 +89,7 @@ func openFDs() []string {
 }
 
 // openThreads makes a poller that refuses to have io_uring.
-var openThreads = netpoll.NoRing(netpoll.NewEpoll)
+var openThreads = poller.NoRing(poller.Epoll)
 
 // A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
 // goroutines.
@@ -120,11 +125,11 @@ var pollers = []struct {
 	// locked loops stay on one thread each.
 	locked bool
 }{
-	{"ring-epoll", netpoll.NewEpoll, false},
-	{"ring-poll", netpoll.NewPoll, false},
-	{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
+	{"ring-epoll", poller.Epoll, false},
+	{"ring-poll", poller.Poll, false},
+	{"uring", func() (engine.Poller, error) { return poller.Uring(false) }, false},
 	{"uring-locked", func() (engine.Poller, error) {
-		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+		return poller.Uring(true)
 	}, true},
 	{"threads", openThreads, false},
 	{"ring", openRing, false},

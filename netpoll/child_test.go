@@ -43,7 +43,7 @@ func runChild(what string) int {
 	}
 	var logs lockedBuffer
 	what, on, _ := strings.Cut(what, " ")
-	open := NewEpoll
+	open := newEpoll
 	for _, x := range pollers {
 		if x.name == on {
 			open = x.open

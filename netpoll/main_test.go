@@ -9,11 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +29,8 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(childVariable); what != "" {
 		os.Exit(runChild(what))
 	}
-	haveIPv6() // opens and closes a descriptor, once
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
+	haveIPv6()                                              // opens and closes a descriptor, once
 	before, goroutines := openFDs(), runtime.NumGoroutine()
 	code := m.Run()
 	if code == 0 {
@@ -80,10 +83,10 @@ var pollers = []struct {
 	name string
 	open func() (engine.Poller, error)
 }{
-	{"epoll", NewEpoll},
-	{"poll", NewPoll},
-	{"uring", func() (engine.Poller, error) { return NewUring(UringOptions{}) }},
-	{lockedUring, func() (engine.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+	{"epoll", newEpoll},
+	{"poll", newPoll},
+	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
+	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
 
 // lockedUring is for loops that are locked to their threads.

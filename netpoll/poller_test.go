@@ -142,7 +142,7 @@ func TestInterruptedPoll(t *testing.T) {
 // behind our back, and its event comes when its slot, and even its number, belong to
 // somebody else.
 func TestStaleEvent(t *testing.T) {
-	p, err := NewEpoll()
+	p, err := newEpoll()
 	must(t, err)
 	defer p.Close()
 	a, b := bareSocketpair(t)

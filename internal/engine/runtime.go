@@ -122,7 +122,7 @@ func (rt *Runtime) setDefault(present bool) {
 // loop runs in the process already, New waits until it has come to the end of its step.
 func New(cfg Config) (*Runtime, error) {
 	if cfg.NewPoller == nil {
-		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")
+		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (poller.Epoll)")
 	}
 	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
 		return nil, errBubble
