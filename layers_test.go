@@ -38,7 +38,7 @@ var layers = map[string]string{
 	"internal/steer":                 "internal/engine bgraph internal/recorder internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
-	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph",
+	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk",
 	"bgraph":                         "internal/breathe internal/funcname",
 	"bgraph/graphview":               "bgraph internal/funcname",
 	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace",
