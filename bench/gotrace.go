@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"runtime/trace"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,8 +113,7 @@ func (r *run) traceServer(path string, span time.Duration) (requests int, err er
 		return 0, err
 	}
 	defer trace.Stop()
-	lines, err := proc.Output(r.ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "load", "-addr", ln.Addr().String(), "-conns", "32", "-for", span.String(), "-pid", strconv.Itoa(os.Getpid())}})
+	lines, err := proc.Output(r.ctx, r.ownClient(append([]string{"load"}, flagPairs("addr", ln.Addr(), "conns", 32, "for", span, "pid", os.Getpid())...)...))
 	for _, line := range lines {
 		fmt.Sscanf(line, "requests 1 1 %d", &requests)
 	}
