@@ -73,6 +73,17 @@ func (e *exchange) names(names []string) []string {
 	return names
 }
 
+// trailerNames are those of the header that http.TrailerPrefix makes trailers, in order.
+func (e *exchange) trailerNames() (names []string) {
+	for name := range e.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // writeHead fixes status and header of the response. It needs mu.
 func (e *exchange) writeHead(x *Ctx, code int) {
 	e.wrote = true
@@ -81,7 +92,8 @@ func (e *exchange) writeHead(x *Ctx, code int) {
 		return
 	}
 	x.resp.status = code
-	e.typed = bodyless(code) || e.header.Get("Content-Encoding") != ""
+	coding := e.header["Content-Encoding"] // Get would first see to the name
+	e.typed = bodyless(code) || len(coding) > 0 && coding[0] != ""
 	var few [fewNames]string
 	for _, name := range e.names(few[:0]) {
 		e.setHeader(x, name, e.header[name])
@@ -277,10 +289,9 @@ func (e *exchange) addTrailers(x *Ctx) error {
 			lines = appendField(lines, name, v)
 		}
 	}
-	var few [fewNames]string
-	for _, name := range e.names(few[:0]) {
-		bare, ok := strings.CutPrefix(name, http.TrailerPrefix)
-		if !ok || !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
+	for _, name := range e.trailerNames() {
+		bare := name[len(http.TrailerPrefix):]
+		if !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
 			continue
 		}
 		for _, v := range e.header[name] {
