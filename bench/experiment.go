@@ -34,6 +34,7 @@ var experiments = []experiment{
 	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory, 0, 0},
 	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub, 0, 0},
 	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites, 0, 0},
+	{"cohort-cache", "a file cache with a part for each loop, beside one for all (Cohort Scheduling, Figure 5)", runCohortCache, 0, 0},
 	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost, 0, 0},
 	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect, 0, 0},
 	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached, 0, 0},

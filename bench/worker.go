@@ -62,6 +62,9 @@ var workers = map[string]func(args []string, out io.Writer) error{
 }
 
 func init() {
+	for _, way := range cacheWays {
+		workers[way] = measuring(map[string]metricFunc{"per-request": measureCache(way)})
+	}
 	for system := range observers {
 		workers[system] = observed(system)
 	}

@@ -51,6 +51,9 @@ func (n *Node) Place() *Frame {
 // plumbing reports whether a function belongs to the parts of the standard library through
 // which others wait: it says little of where that is.
 func plumbing(function string) bool {
+	if strings.HasPrefix(function, "net.(*Resolver).") {
+		return false // that names are looked up says much
+	}
 	for _, prefix := range []string{"runtime.", "internal/", "syscall.", "sync.", "net.", "os.", "io.", "bufio.", "context.", "time.", "crypto/tls."} {
 		if strings.HasPrefix(function, prefix) {
 			return true

@@ -1,6 +1,7 @@
 package gotrace
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 	"path"
@@ -85,6 +86,12 @@ var waitFunctions = map[string]string{
 	"runtime.semacquire1":             "semaphore",
 }
 
+// selectFunctions tell what a select is for whose innermost function they are.
+var selectFunctions = map[string]string{
+	"database/sql.(*DB).conn":                         "pool", // of connections
+	"golang.org/x/sync/semaphore.(*Weighted).Acquire": "semaphore",
+}
+
 // reasons are the words of package task for those of the Go runtime, so that what holds for
 // a wait of the one kind holds for the other.
 var reasons = map[string]string{
@@ -97,6 +104,14 @@ var reasons = map[string]string{
 
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
+	word := refineReason(reason, frames)
+	if own := trim(frames); word == "select" && len(own) > 0 {
+		return cmp.Or(selectFunctions[own[0].Function], word)
+	}
+	return word
+}
+
+func refineReason(reason string, frames []bgraph.Frame) string {
 	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
 		return "sleep"
 	}

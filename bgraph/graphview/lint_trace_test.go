@@ -70,6 +70,10 @@ func TestHealthyTraces(t *testing.T) {
 		},
 		"short steps that stay":         func(s *bgraph.Snapshot) { s.Edges[0].CPU = s.Starts[0].Life },
 		"short steps the network wakes": func(s *bgraph.Snapshot) { s.Edges[0].CPU, s.Edges[0].Parts.Moves = s.Starts[0].Life, 900 },
+		"goroutines of net/http that wake each other": func(s *bgraph.Snapshot) {
+			s.Nodes[0].Stack, s.Nodes[0].Wakers = []bgraph.Frame{{Function: "net/http.(*connReader).backgroundRead"}}, []bgraph.Waker{{Function: "net/http.(*connReader).abortPendingRead", Count: 1000}}
+			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
+		},
 		"a lock all wait for alike": func(s *bgraph.Snapshot) {
 			s.Nodes[0].Reason, s.Nodes[0].Wait = "mutex", mixedTimes(1, time.Millisecond, 1, 2*time.Millisecond)
 		},
