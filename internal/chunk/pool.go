@@ -229,7 +229,7 @@ func (p *Pool) evict(class int) bool {
 // idleBytes is the size of the chunks that are not linked.
 func (p *Pool) idleBytes() uintptr { return p.bytes - uintptr(p.counts.InUse) }
 
-// pools are those of all loops.
+// pools are those of all loops, for statistics of the process.
 var pools = struct {
 	mu    sync.Mutex
 	all   map[*Pool]bool // guarded by mu

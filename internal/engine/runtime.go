@@ -89,6 +89,7 @@ type Runtime struct {
 	pollErr   atomic.Int64
 }
 
+// defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
 var defaultRuntimes struct {
 	mu    sync.Mutex
 	stack []*Runtime // guarded by mu
