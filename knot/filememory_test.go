@@ -254,9 +254,7 @@ func TestContentIsNotReusedWhileItIsSent(t *testing.T) {
 						os.Rename(name+".new"+fmt.Sprint(k), name)
 					}
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, err)
 			})
 		}
 		clients.Wait()

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A framePeer is a client that sends what frames it likes.
@@ -586,7 +588,5 @@ func TestHTTP2Farewell(t *testing.T) {
 	goOn <- true
 	expect(p, "answer 1")
 	p.nc.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, <-ended)
 }

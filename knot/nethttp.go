@@ -18,9 +18,10 @@ import (
 
 // Serve accepts connections on ln and answers their requests with h, a handler of
 // net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
-// Server whose Handler is AdaptHTTP(h). It returns when ln is closed or fails. It parks.
+// Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
+// the handler's affair (http.MaxBytesReader). It returns when ln is closed or fails. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h)}
+	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1}
 	err := s.Serve(ln)
 	s.Close()
 	return err
@@ -42,7 +43,7 @@ func Serve(ln net.Listener, h http.Handler) error {
 // Flusher, a Hijacker, a ReaderFrom, a CloseNotifier, and whatever http.ResponseController
 // can use. docs/net-http.md goes through it item by item; what is different:
 //
-//   - The limits of Server apply, MaxBody too: http.Server has none for bodies.
+//   - The limits of Server apply, MaxBody (8 MB unless set) too: http.Server has none for bodies, nor has Serve.
 //   - The server behind http.ServerContextKey only describes this one.
 //   - CONNECT and paths that climb above the root are refused before the handler, and
 //     status 101 without Hijack becomes 500, as does a panic before the response.

@@ -393,6 +393,39 @@ func TestAdaptedBodyTooLarge(t *testing.T) {
 	})
 }
 
+// TestServeTakesLargeBodies, as http.Serve does: with a length and without.
+func TestServeTakesLargeBodies(t *testing.T) {
+	rt, err := capriccio.New(capriccio.WithLoops(1))
+	testenv.Must(t, err)
+	defer rt.Close()
+	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	served := rt.Go(func() {
+		Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, err := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n, err)
+		}))
+	})
+	client := &http.Client{Transport: new(http.Transport)}
+	defer client.CloseIdleConnections()
+	for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", DefaultMaxBody+1)), io.LimitReader(endless{}, DefaultMaxBody+1)} {
+		resp, err := client.Post("http://"+ln.Addr().String(), "", body)
+		testenv.Must(t, err)
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if want := fmt.Sprint(DefaultMaxBody+1, nil); err != nil || string(got) != want {
+			t.Errorf("status %d, %q, %v; want %q", resp.StatusCode, got, err, want)
+		}
+	}
+	testenv.Must(t, ln.Close())
+	testenv.Must(t, served.Join())
+}
+
+// endless is a body of any length.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
 func TestAdaptedReverseProxy(t *testing.T) {
 	backend := httptest.NewServer(sampleMux())
 	defer backend.Close()
@@ -431,7 +464,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		}
 		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, body := p.response("GET")
-		if bgraph.Default() == nil {
+		if capriccio.Snapshot(nil) == nil {
 			if resp.StatusCode != 503 {
 				t.Errorf("without a runtime: status %d", resp.StatusCode)
 			}
@@ -451,7 +484,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
-	cert, pool := selfSigned(t)
+	cert, pool := testenv.SelfSigned()
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 	testenv.Must(t, err)
 	defer rt.Close()

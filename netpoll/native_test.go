@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -39,9 +41,9 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 		name string
 		open func() (engine.Poller, error)
 	}{
-		{"epoll", netpoll.NewEpoll},
-		{"poll", netpoll.NewPoll},
-		{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }},
+		{"epoll", poller.Epoll},
+		{"poll", poller.Poll},
+		{"uring", func() (engine.Poller, error) { return poller.Uring(false) }},
 	} {
 		for _, loops := range []int{1, 2} {
 			if !testenv.Full() && (p.name == "poll" || (p.name == "epoll") != (loops == 2)) {
@@ -56,9 +58,7 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 				if err != nil && p.name == "uring" {
 					t.Skip(err)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				defer rt.Close()
 				if cfg.DetachAfter >= 0 && !rt.Detaches() {
 					t.Skip("nothing is detached here, see Runtime.Detaches")
@@ -154,15 +154,40 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 				engine.Yield()
 			})
 			ender := engine.GoOn(rt.Loop(0), end)
-			if err := ender.Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, ender.Join())
 			if err := waiter.Join(); err != nil {
 				t.Error(err)
 			}
 		}
 		if rt.Detached() == 0 {
 			t.Error("no task was detached")
+		}
+	})
+}
+
+// What is its own at once brings a detached task back nevertheless.
+func TestFreeLocksBringBack(t *testing.T) {
+	takes := map[string]func(){
+		"Mutex":     func() { new(engine.Mutex).Lock() },
+		"RWMutex":   func() { new(engine.RWMutex).Lock() },
+		"reader":    func() { new(engine.RWMutex).RLock() },
+		"Semaphore": func() { engine.NewSemaphore(1).Acquire(1) },
+	}
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		for name, take := range takes {
+			c := make(chan int)
+			waiter := engine.GoOn(rt.Loop(0), func() {
+				engine.GoOn(rt.Loop(0), func() { close(c) })
+				<-c
+				if rt.Loop(0).Runs() {
+					t.Errorf("%s: the task was not detached", name)
+				}
+				take()
+				if !rt.Loop(0).Runs() {
+					t.Errorf("%s: the task has not come back", name)
+				}
+			})
+			testenv.Must(t, waiter.Join())
 		}
 	})
 }
@@ -180,9 +205,7 @@ func TestDetachedTaskEnds(t *testing.T) {
 			waiter.Join()
 			// What follows runs on the same workers.
 			for range 3 {
-				if err := engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join())
 			}
 		}
 		if len(panics) != 1 || panics[0] != "over" {
@@ -321,9 +344,7 @@ func TestWakeOfADetachedTask(t *testing.T) {
 			}
 		})
 		<-self
-		if err := waits.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, waits.Join())
 	})
 }
 
@@ -357,9 +378,7 @@ func TestAwayIsNotHere(t *testing.T) {
 			engine.Yield()
 			end = true
 		})
-		if err := away.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, away.Join())
 		for _, o := range others {
 			o.Join()
 		}
@@ -456,13 +475,9 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 			}))
 		}
 		for _, x := range all {
-			if err := x.Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, x.Join())
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 		t.Logf("%d times detached", rt.Detached())
 	})
 }
@@ -474,9 +489,7 @@ func TestServeNativeWaits(t *testing.T) {
 		var meet sync.WaitGroup // all handlers wait for each other
 		meet.Add(clients)
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		served := rt.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
@@ -515,9 +528,7 @@ func TestServeNativeWaits(t *testing.T) {
 func TestHTTPClientInTasks(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			w.Write(b)
@@ -556,9 +567,7 @@ func TestHTTPClientInTasks(t *testing.T) {
 func TestBackgroundReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer peer.Close()
 		go func() {
 			for {
@@ -585,9 +594,7 @@ func TestBackgroundReader(t *testing.T) {
 					if _, err := c.Write(make([]byte, size)); err != nil {
 						t.Error(err)
 					}
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
+					testenv.Check(t, <-done)
 					var b [1]byte // and now the task itself reads
 					c.Write(b[:])
 					if _, err := c.Read(b[:]); err != nil {
@@ -607,13 +614,9 @@ func TestBackgroundReader(t *testing.T) {
 func TestSharedConnectionWithAReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		server := rpc.NewServer()
-		if err := server.RegisterName("Twice", new(Twice)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, server.RegisterName("Twice", new(Twice)))
 		rt.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
 		})

@@ -71,7 +71,7 @@ type pausing struct {
 func (x *pausing) Withdraw(*engine.Waiter) bool { return x.p.take() != nil }
 
 // DescribeWait implements engine.WaitDescriber.
-func (x *pausing) DescribeWait() string { return x.ln.DescribeWait() }
+func (x *pausing) DescribeWait() string { return x.ln.describe() }
 
 // take takes p off the list; nil means that somebody else has.
 func (p *pause) take() *engine.Waiter {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A holdNode is a policy that holds back what has waited for ReasonRead, as it may if that takes
@@ -154,9 +156,7 @@ func testAwaited(t *testing.T, kind lockKind, from string, before bool) {
 	if d := <-waited; d > 100*time.Millisecond {
 		t.Errorf("waited for %v", d)
 	}
-	if err := holder.Join(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, holder.Join())
 	if n := holder.awaited.Load(); n != 0 {
 		t.Errorf("awaited for %d locks in the end, want 0", n)
 	}

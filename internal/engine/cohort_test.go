@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A grantPolicy is a nodePolicy that grants a number of tasks at a time, and checks what it
@@ -377,9 +379,7 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 		close(done)
 	})
 	<-done
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 	if ended != 20 {
 		t.Errorf("%d tasks ended, want 20", ended)
 	}

@@ -17,6 +17,10 @@ func here() *Loop {
 	return hereSlow()
 }
 
+// isHere reports whether the caller runs on l, which may be nil. It is enough to learn what runs there; before
+// anything of l is changed here must be asked.
+func (l *Loop) isHere() bool { return l != nil && coro.Is(&l.curG) }
+
 // Runs reports whether the caller runs on l, as CurrentLoop does. But a task that has waited
 // natively and is away from its loop does not come back for that: it may be called by those that hold
 // a lock.

@@ -209,9 +209,7 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 		}
 	}).Join()
 	testenv.Must(t, err)
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 	if started != 10 {
 		t.Errorf("%d tasks were started, want 10: a task that began something has to end it", started)
 	}
@@ -369,9 +367,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 					in = append(in, i)
 					e.Leave()
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, err)
 				tasks = append(tasks, k)
 				defer cancel()
 				if i == which {
@@ -404,9 +400,7 @@ func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
 		rt.Go(func() { e.Enter() })
 	}
 	waitParked(t, rt, 10, ReasonEntrance)
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 }
 
 func TestEntranceWithoutAdmission(t *testing.T) {
@@ -418,9 +412,7 @@ func TestEntranceWithoutAdmission(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true)
 	defer rt.Close()
 	inTasks(rt, 3, func(int) {
-		if err := e.Enter(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, e.Enter())
 		e.Leave()
 	})
 }
@@ -482,9 +474,7 @@ func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 	if ran != 100 {
 		t.Errorf("%d tasks ran, want 100", ran)
 	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 }
 
 // Nothing is held back in a shutdown.
@@ -496,9 +486,7 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	for range 10 {
 		rt.Go(func() { ended++ })
 	}
-	if err := rt.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, rt.Close())
 	if ended != 10 {
 		t.Errorf("%d tasks ran, want 10", ended)
 	}
@@ -523,9 +511,7 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 		inTasks(rt, 1, func(int) {
 			l, in := CurrentLoop(), 0
 			enter := func() {
-				if err := e.Enter(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, e.Enter())
 				in++
 			}
 			l.detached.Add(away)

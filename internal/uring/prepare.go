@@ -1,4 +1,4 @@
-//go:build linux && !giouring
+//go:build linux
 
 package uring
 

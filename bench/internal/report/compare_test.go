@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestTheIntervalHoldsTheTrueRatioNineteenTimesInTwenty(t *testing.T) {
@@ -62,9 +64,7 @@ func TestWorseIsByDirection(t *testing.T) {
 	one := func(metric, unit string, values ...float64) *Report {
 		var s Samples
 		for _, v := range values {
-			if err := s.Add("knot", metric, unit, 1, v); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Add("knot", metric, unit, 1, v))
 		}
 		return &Report{Name: "e", Rows: s.Rows()}
 	}
