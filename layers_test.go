@@ -21,7 +21,7 @@ var layers = map[string]string{
 	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/poller internal/recorder internal/steer",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
-	"internal/uring":                 "golang.org/x/sys/unix",
+	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "",
 	"internal/httpcases":             "",
