@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
@@ -57,7 +58,7 @@ func eachHost(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
 func rings() int {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	n := strings.Count(string(maps), "[io_uring]")
-	for _, fd := range openFDs() {
+	for _, fd := range testenv.OpenFiles() {
 		if strings.Contains(fd, "[io_uring]") {
 			n++
 		}

@@ -10,10 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,52 +28,11 @@ func TestMain(m *testing.M) {
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
 	haveIPv6()                                              // opens and closes a descriptor, once
-	before, goroutines := openFDs(), runtime.NumGoroutine()
-	code := m.Run()
-	if code == 0 {
-		code = checkLeaks(before, goroutines)
-	}
-	os.Exit(code)
-}
-
-// checkLeaks compares what is left with what was there before the tests.
-func checkLeaks(before []string, goroutines int) int {
-	var after []string
-	for range 4000 { // some 20 s and more
-		runtime.GC()
-		after = openFDs()
-		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) {
-			return 0
-		}
-		breathe(5 * time.Millisecond)
-	}
-	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d\n",
-		after, before, runtime.NumGoroutine(), goroutines)
-	buf := make([]byte, 1<<20)
-	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
-	return 1
+	os.Exit(testenv.RunAndCheckLeaks(m, nil))
 }
 
 // breathe lets other threads work while a test polls for a state that nothing announces.
 func breathe(d time.Duration) { <-time.After(d) }
-
-// openFDs lists the descriptors of the process, without the runtime's own poller.
-func openFDs() []string {
-	names, _ := filepath.Glob("/proc/self/fd/*")
-	var open []string
-	for _, n := range names {
-		target, err := os.Readlink(n)
-		if err != nil || strings.HasPrefix(target, "anon_inode:[event") && !ownEvents(n) {
-			continue
-		}
-		open = append(open, filepath.Base(n)+" "+target)
-	}
-	sort.Strings(open)
-	return open
-}
-
-// ownEvents cannot tell whose an epoll or eventfd descriptor is; all of them count.
-func ownEvents(string) bool { return true }
 
 // pollers are those of this package.
 var pollers = []struct {

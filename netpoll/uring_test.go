@@ -242,7 +242,7 @@ func TestUringCloseAndReuse(t *testing.T) {
 func TestUringChurn(t *testing.T) {
 	const buffers = 16
 	onUring(t, uringOptions{buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		before := len(openFDs())
+		before := len(testenv.OpenFiles())
 		inTask(t, rt, func() {
 			ln, err := Listen("tcp", "127.0.0.1:0")
 			must(t, err)
@@ -287,7 +287,7 @@ func TestUringChurn(t *testing.T) {
 				t.Errorf("%d of %d slots are free; want all of a handful", n, p.table.used)
 			}
 		})
-		until(t, "as many descriptors are open as before", func() bool { return len(openFDs()) <= before })
+		until(t, "as many descriptors are open as before", func() bool { return len(testenv.OpenFiles()) <= before })
 	})
 }
 
