@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/recorder"
 
@@ -134,18 +133,8 @@ func markers(t *testing.T) (texts []string) {
 	return texts
 }
 
-// until waits for something that another goroutine does soon.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
-}
-
 func TestRuntimesAnnounceThemselves(t *testing.T) {
-	until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
+	testenv.Until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
 	path := filepath.Join(t.TempDir(), `a "b".bgraph`)
 	first, err := New(WithLoops(1), WithDumpPath(path))
 	testenv.Must(t, err)
@@ -169,7 +158,7 @@ func TestRuntimesAnnounceThemselves(t *testing.T) {
 	}
 	second.Close()
 	first.Close()
-	until(t, "no marker is left", func() bool { return len(markers(t)) == 0 })
+	testenv.Until(t, "no marker is left", func() bool { return len(markers(t)) == 0 })
 }
 
 // newMembership is one of its own, so that what it prints can be seen.
@@ -259,7 +248,7 @@ func TestSignalsCoalesce(t *testing.T) {
 	for range 50 {
 		send()
 	}
-	until(t, "a signal waits", func() bool { return len(ms.signals) == 1 })
+	testenv.Until(t, "a signal waits", func() bool { return len(ms.signals) == 1 })
 	close(w.goOn)
 	<-w.began
 	leave()
@@ -278,7 +267,7 @@ func answering() int {
 
 func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 	ms := &membership{stderr: io.Discard}
-	until(t, "nobody answers for other tests", func() bool { return answering() == 0 })
+	testenv.Until(t, "nobody answers for other tests", func() bool { return answering() == 0 })
 	first := ms.join(&member{answers: true}, slog.Default())
 	second := ms.join(&member{answers: true}, slog.Default())
 	if n := answering(); n != 1 {
@@ -287,7 +276,7 @@ func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 	first()
 	second()
 	second() // again: nothing
-	until(t, "the goroutine has ended", func() bool { return answering() == 0 })
+	testenv.Until(t, "the goroutine has ended", func() bool { return answering() == 0 })
 }
 
 func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
@@ -295,12 +284,12 @@ func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 		rt, err := New(WithLoops(2))
 		testenv.Must(t, err)
 		testenv.Check(t, rt.Close())
-		until(t, "it is forgotten", func() bool { return !Runs(rt) })
+		testenv.Until(t, "it is forgotten", func() bool { return !Runs(rt) })
 	}
 	one()
 	before := runtime.NumGoroutine()
 	for range 3 {
 		one()
 	}
-	until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	testenv.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/recorder"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -172,7 +174,7 @@ func watchStalls(rt *task.Runtime) func() int64 {
 // loopObservedBy makes a runtime with one loop and the given observer.
 func loopObservedBy(observe func(*engine.Loop) engine.Observer) (*task.Runtime, error) {
 	rt, err := engine.New(engine.Config{
-		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
 		NewObserver: observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
 	})
 	return (*task.Runtime)(rt), err

@@ -73,6 +73,9 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 		})
 	}
 	if r.IntN(2) == 0 {
+		s.Chunks = Chunks{Links: randomCount(r), Direct: randomCount(r), InPlace: randomCount(r), InUse: r.Int64N(1000), Peak: r.Int64N(1000), Most: r.Int64N(9)}
+	}
+	if r.IntN(2) == 0 {
 		s.Sched = randomSched(r, s)
 	}
 	return s

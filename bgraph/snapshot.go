@@ -34,6 +34,8 @@ type Snapshot struct {
 	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
 	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
 
+	Chunks Chunks `json:"chunks,omitzero"` // what the process did with stack chunks
+
 	// Only graphs of goroutines have these.
 	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
 	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector

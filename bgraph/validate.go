@@ -65,6 +65,7 @@ func (s *Snapshot) check() error {
 		s.Program.check(),
 		checkTime("taken", s.Taken),
 		checkNumber("span_ns", s.Span),
+		s.Chunks.check(),
 		checkNumber("sampling", s.Sampling),
 		checkNumber("heap_every", s.HeapEvery),
 		checkNumber("overflow.max_nodes", s.Overflow.MaxNodes),

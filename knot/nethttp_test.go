@@ -484,7 +484,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
-	cert, pool := selfSigned(t)
+	cert, pool := testenv.SelfSigned()
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 	testenv.Must(t, err)
 	defer rt.Close()

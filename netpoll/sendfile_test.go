@@ -222,7 +222,7 @@ const sendfileChild = "sendfile"
 // long as the test lets it, unlike a disk.
 func runSendfileChild() int {
 	runtime.GOMAXPROCS(2)
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
 	check(err)
 	file, err := os.CreateTemp("", "sendfile")
 	check(err)

@@ -16,13 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 // ask gets target from a handler of the given snapshots, one after the other.
@@ -304,7 +306,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 }
 
 func TestPauseParksATask(t *testing.T) {
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }})
 	testenv.Must(t, err)
 	defer rt.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -323,7 +325,7 @@ func TestPauseParksATask(t *testing.T) {
 
 func TestHandlerOfARuntime(t *testing.T) {
 	rt := func(c engine.Config) *task.Runtime {
-		c.Loops, c.NewPoller = 1, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
+		c.Loops, c.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
 		rt, err := engine.New(c)
 		testenv.Must(t, err)
 		t.Cleanup(func() { rt.Close() })

@@ -306,6 +306,7 @@ func TestSummaryNamesWhatIsWrong(t *testing.T) {
 // What to look at first is no longer than twenty lines, however much there is to say.
 func TestWhatToLookAtFirstIsShort(t *testing.T) {
 	many := sampleSnapshot()
+	many.Chunks = bgraph.Chunks{}
 	for i := range 40 {
 		many.Resources = append(many.Resources, bgraph.Resource{Name: fmt.Sprint("pool ", i), Limit: 10, InUse: 10})
 		if i < 8 {

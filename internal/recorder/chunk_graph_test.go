@@ -104,6 +104,9 @@ func TestStackChunksAreAResource(t *testing.T) {
 		}
 		engine.YieldAt("rest")
 	})
+	if c := s.Chunks; c.Links < 10 || c.Peak < size || c.Most < 1 || c.InUse > c.Peak {
+		t.Errorf("%+v; want 10 links of %d bytes, or more", c, size)
+	}
 	for _, r := range s.Resources {
 		if r.Name == "stack chunks" && (r.InUse != before || r.Unit != "bytes" || r.Acquired < 10*size) {
 			t.Errorf("resource %+v; want %d in use", r, before)

@@ -14,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // Snapshot adds up what all loops have learned until now. It stops no loop and waits
@@ -42,6 +43,7 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks())})
 		s.Loops[i].Steps = c.add(i, sh)
 	}
+	s.Chunks = chunksNow()
 	used := usageNow()
 	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
 	slices.SortFunc(s.Crossings, bgraph.Crossing.Compare)
@@ -59,6 +61,16 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 		s.Sched = sched()
 	}
 	return s
+}
+
+// chunksNow is what package stackchunk has counted in this process.
+func chunksNow() bgraph.Chunks {
+	n := stackchunk.ReadStats()
+	c := bgraph.Chunks{Links: n.Links, Direct: n.Direct, InPlace: n.InPlace, InUse: int64(n.InUse), Peak: int64(n.Peak)}
+	for i := range n.Classes {
+		c.Most += n.Classes[i].Peak
+	}
+	return c
 }
 
 // A collector adds up shards.

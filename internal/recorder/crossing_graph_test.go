@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 // A desk is where one task waits until another comes and wakes it. The waker waits for it, without
@@ -83,7 +85,7 @@ func TestCrossingsOfAKnownProgram(t *testing.T) {
 	for name, change := range map[string]func(*engine.Config){
 		"simulated": func(*engine.Config) {},
 		"epoll": func(c *engine.Config) {
-			c.Clock, c.NewPoller = nil, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
+			c.Clock, c.NewPoller = nil, func(int) (engine.Poller, error) { return poller.Epoll() }
 		},
 	} {
 		g := recorder.New(bgraph.Config{})

@@ -3,18 +3,16 @@ package recorder_test
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -32,18 +30,7 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.R
 
 func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
-	clock := sim.NewJumpingClock()
-	c := engine.Config{
-		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 5 * time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
-		NewObserver: g.Observe,
-	}
-	for _, f := range change {
-		f(&c)
-	}
-	rt, err := engine.New(c)
-	testenv.Must(t, err)
-	return rt
+	return programs.Simulated(t, loops, 0, append([]func(*engine.Config){func(c *engine.Config) { c.NewObserver, c.OnPanic = g.Observe, nil }}, change...)...)
 }
 
 // checkBalance checks what holds in every graph of a program that has ended: what comes

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/recorder"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -187,7 +189,7 @@ func (s *Server) start() error {
 		NewObserver: graph.Observe,
 		OnPanic:     func(p *engine.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
 	}
-	threads := netpoll.NoRing(netpoll.NewEpoll)
+	threads := poller.NoRing(poller.Epoll)
 	cfg.NewPoller = func(int) (engine.Poller, error) { return threads() }
 	var steering *steer.Steering
 	if s.cfg.Scheduler != steer.FIFO {

@@ -3,8 +3,6 @@ package steer
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched/probe"
@@ -31,21 +28,12 @@ func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime,
 	s, err := New(cfg)
 	testenv.Must(t, err)
 	cfg.Graph.ExplainSched(s.Explain)
-	clock := sim.NewJumpingClock()
-	c := engine.Config{
-		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 5 * time.Minute,
-		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
-		NewObserver: cfg.Graph.Observe,
-		NewPolicy:   s.Policy,
-		OnPanic:     func(*engine.PanicError) {},
-		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
-	if cfg.Policy == Resource {
-		c.NewAdmission = s.Admission
-	}
-	rt, err := engine.New(c)
-	testenv.Must(t, err)
-	return rt, s
+	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
+		c.NewObserver, c.NewPolicy = cfg.Graph.Observe, s.Policy
+		if cfg.Policy == Resource {
+			c.NewAdmission = s.Admission
+		}
+	}), s
 }
 
 // heap is a reading of a heap that is nearly empty.
