@@ -105,16 +105,17 @@ var reasons = map[string]string{
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
 	word := refineReason(reason, frames)
-	if own := trim(frames); word == "select" && len(own) > 0 {
+	own := trim(frames)
+	switch {
+	case word == "select" && len(own) > 0:
 		return cmp.Or(selectFunctions[own[0].Function], word)
+	case word == "wait" && len(own) > 0 && own[0].Function == "time.Sleep":
+		return "sleep"
 	}
 	return word
 }
 
 func refineReason(reason string, frames []bgraph.Frame) string {
-	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
-		return "sleep"
-	}
 	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
 		found := ""
 		for i := range frames {

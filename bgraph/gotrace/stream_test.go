@@ -136,7 +136,7 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	s.change(2*time.Second, none, 2, trace.GoWaiting, trace.GoWaiting, "", stackOf(append(from, read...)...))
 	s.change(2*time.Second, none, 4, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.serve"))
 	s.change(3*time.Second, 4, 4, trace.GoRunning, trace.GoWaiting, "network", stackOf(read...))
-	s.change(3*time.Second, none, 5, trace.GoUndetermined, trace.GoWaiting, "", stackOf("time.Sleep", "main.tick"))
+	s.change(3*time.Second, none, 5, trace.GoUndetermined, trace.GoWaiting, "", stackOf("runtime.gopark", "time.Sleep", "main.tick"))
 	got := s.m.snapshot()
 	n := at(t, got, "read", "main.serve")
 	if n.Now != 3 || n.Arrivals != 1 || n.Peak != 3 || n.Oldest != bgraph.Nanos(3*time.Second) {

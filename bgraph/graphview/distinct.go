@@ -60,7 +60,7 @@ func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 	}
 	times := map[string][]*bgraph.Node{}
 	ext := func(n *bgraph.Node) string {
-		if best < 0 {
+		if best < 0 || best >= len(n.Stack) { // its stack is the shortest
 			return name
 		}
 		return name + " via " + frameAt(n, best, linesDiffer(nodes, best))
@@ -96,7 +96,7 @@ func linesDiffer(nodes []*bgraph.Node, depth int) bool {
 
 func frameAt(n *bgraph.Node, depth int, withLine bool) string {
 	if depth >= len(n.Stack) {
-		return "nothing"
+		return ""
 	}
 	text := cleanText(funcname.Short(n.Stack[depth].Function))
 	if withLine {

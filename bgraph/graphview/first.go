@@ -18,7 +18,7 @@ const (
 	firstSteps = 2    // edges that use most CPU
 	firstShare = 0.05 // of all CPU, from which on they are named
 	firstInUse = 0.8  // of the limit of a resource, from which on it is named
-	firstIdle  = 10   // tasks that none has left, from which on they are named
+	firstIdle  = 100  // tasks that none has left, from which on they are named
 	firstReady = bgraph.Nanos(time.Millisecond)
 )
 
@@ -80,7 +80,7 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var most, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		// A few that have been there all the time say nothing: listeners, workers with nothing to do.
+		// Those that have been there all the time say nothing: listeners, workers with nothing to do.
 		if (n.Departures > 0 && n.Now > 0 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}

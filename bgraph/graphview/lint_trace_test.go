@@ -220,9 +220,9 @@ func TestNamesAreToldApart(t *testing.T) {
 		}
 		return n
 	}
-	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c")}}
+	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c"), node(14)}}
 	names := distinctNames(s)
-	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c"} {
+	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c", 14: "system call main.open"} {
 		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
 			t.Errorf("%v is %q; want … %s", k, names[k], want)
 		}

@@ -213,7 +213,7 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		{file("empty", nil), "it is empty", 2},
 	} {
 		var out, errs bytes.Buffer
-		code := run(context.Background(), []string{c.source}, &surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+		code := run(context.Background(), []string{"-timeout", "5m", c.source}, &surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
 		if code != c.code || !strings.Contains(out.String()+errs.String(), c.want) {
 			t.Errorf("%s: %d, want %d and %q in\n%.300s%s", c.source, code, c.code, c.want, out.String(), errs.String())
 		}
@@ -222,7 +222,7 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 	noErr(t, err)
 	proxy, err := url.Parse(closed.URL)
 	noErr(t, err)
-	source := newURLSource(u, &surroundings{clock: systemClock{}, stderr: io.Discard}, &settings{timeout: time.Minute})
+	source := newURLSource(u, &surroundings{clock: systemClock{}, stderr: io.Discard}, &settings{timeout: 5 * time.Minute})
 	source.transport.Proxy = http.ProxyURL(proxy)
 	if _, err := source.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "the proxy "+closed.URL+" does not answer") {
 		t.Error(err)
