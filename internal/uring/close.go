@@ -40,8 +40,8 @@ func (d *Driver) Close() error {
 		abandoned.mu.Unlock()
 		err = errors.Join(fmt.Errorf("uring: closed with %d requests still in flight; their memory is never reused", n), err)
 	}
-	for _, group := range d.bufRings {
-		d.ring.FreeBufRing(group)
+	for _, b := range d.bufRings {
+		freeBufRing(d.ring, b.br, b.group, b.entries)
 	}
 	d.bufRings = nil
 	d.ring.QueueExit()

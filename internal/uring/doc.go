@@ -3,6 +3,11 @@
 // completion, and does both halves of a loop's turn, handing over what was asked for and
 // waiting, in one io_uring_enter(2).
 //
+// Ring has the names and signatures of github.com/pawelgaczynski/giouring for the part in
+// use. With the build tag giouring it is that package's Ring, which links only with
+// -ldflags=-checklinkname=0. Code that is to build both ways keeps to Driver, to the
+// methods of Ring and SubmissionQueueEntry, and to the functions of this package.
+//
 // Everything belongs to one loop and is called on its goroutine, except where it says
 // otherwise. Nothing here starts a goroutine or a thread, parks a task, or reads the
 // environment. The kernel may start threads of its own for what it can't do without

@@ -40,8 +40,8 @@ type Driver struct {
 	ring      *Ring
 	table     table
 	supported [4]uint64 // bit set of operations
-	bufRings  []int     // groups of provided buffers, to be given up by Close
-	events    []event   // taken out of the completion queue, not completed yet
+	bufRings  []bufRing
+	events    []event // taken out of the completion queue, not completed yet
 	before    []func()
 	running   []func() // those of before that are being called
 	cqes      [batchSize]*CompletionQueueEvent
@@ -63,6 +63,13 @@ type event struct {
 	data  uint64
 	res   int32
 	flags uint32
+}
+
+// bufRing is a ring of provided buffers to be given up by Close.
+type bufRing struct {
+	br      *BufAndRing
+	group   int
+	entries uint32
 }
 
 // Stats counts since the driver was made.
@@ -335,6 +342,6 @@ func (d *Driver) SetupBufRing(entries uint32, group int) (*BufAndRing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uring: a ring of %d provided buffers: %w", entries, err)
 	}
-	d.bufRings = append(d.bufRings, group)
+	d.bufRings = append(d.bufRings, bufRing{br, group, entries})
 	return br, nil
 }

@@ -111,10 +111,10 @@ func open(cfg Config, fresh newRing) (*Ring, uint32, error) {
 	var err error
 	for _, flags := range attempts(cfg) {
 		ring := fresh()
-		p := &Params{flags: flags, cqEntries: cfg.Completions}
+		p := newParams(flags, cfg.Completions)
 		if err = ring.QueueInitParams(cfg.Entries, p); err == nil {
 			const needed = FeatExtArg | FeatNoDrop | FeatSubmitStable | FeatFastPoll
-			if p.features&needed != needed {
+			if features, _ := paramsGot(p); features&needed != needed {
 				ring.QueueExit()
 				return nil, 0, errors.New("uring: this kernel's io_uring lacks what a loop needs; it must be Linux 5.11 or later")
 			}
@@ -170,7 +170,9 @@ func (d *Driver) enable() error {
 		return fmt.Errorf("uring: enabling the ring: %w", err)
 	}
 	d.deferred = false
-	d.ring.RegisterRingFd() // saves a look-up; goes without, before Linux 5.18
+	if canRegisterRingFd {
+		d.ring.RegisterRingFd() // saves a look-up; goes without, before Linux 5.18
+	}
 	return nil
 }
 
