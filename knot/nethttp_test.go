@@ -29,6 +29,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // os/signal keeps a goroutine for good from the first Notify on, which is in
@@ -388,6 +389,32 @@ func TestAdaptedBodyTooLarge(t *testing.T) {
 		for target, want := range map[string]string{"/": "413", "/says": "400"} {
 			if got := statusOf(sv.exchange("PUT " + target + chunks)); got != want {
 				t.Errorf("%s: status %s, want %s", target, got, want)
+			}
+		}
+	})
+}
+
+// TestCloseCutsResponsesOff: a client must not take what it has got for all, although the handlers return when their
+// contexts end.
+func TestCloseCutsResponsesOff(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "the first part")
+			w.(http.Flusher).Flush()
+			task.Await(r.Context())
+		}))})
+		var clients [20]*http.Response
+		for i := range clients {
+			p := sv.dial()
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			var err error
+			clients[i], err = http.ReadResponse(p.r, nil)
+			testenv.Must(t, err)
+		}
+		sv.Close()
+		for i, resp := range clients {
+			if body, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("client %d: %q and no error", i, body)
 			}
 		}
 	})
