@@ -164,7 +164,7 @@ type exchange struct {
 	task      context.Context  // of the task; fixed
 	loop      *engine.Loop     // of the task, nil on a goroutine; fixed
 	header    http.Header      // the handler's own: not guarded
-	r         *http.Request    // fixed, but for its Trailer: guarded by reading
+	r         http.Request     // fixed, but for its Trailer: guarded by reading
 	wrote     bool             // the head: status and header are fixed; guarded by mu
 	typed     bool             // Content-Type is decided; guarded by mu
 	duplex    bool             // guarded by mu
@@ -179,8 +179,7 @@ type exchange struct {
 	ctx requestContext
 	connControl
 
-	url   url.URL   // the target of most requests
-	named [8]string // backing of names
+	url url.URL // the target of most requests
 }
 
 // serve runs the handler, and completes the response.
@@ -209,7 +208,7 @@ type exchangeOf struct {
 
 // run calls the handler; there is no result.
 func (x exchangeOf) run() struct{} {
-	x.h.ServeHTTP(x.exchange, x.r)
+	x.h.ServeHTTP(x.exchange, &x.r)
 	return struct{}{}
 }
 

@@ -495,7 +495,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		}
 		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, body := p.response("GET")
-		if bgraph.Default() == nil {
+		if capriccio.Snapshot(nil) == nil {
 			if resp.StatusCode != 503 {
 				t.Errorf("without a runtime: status %d", resp.StatusCode)
 			}
@@ -515,7 +515,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
-	cert, pool := selfSigned(t)
+	cert, pool := testenv.SelfSigned()
 	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 	testenv.Must(t, err)
 	defer rt.Close()

@@ -155,7 +155,7 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 // What a listener has to say goes where the runtime's reports go.
 func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
 	var log lockedBuffer
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	defer rt.Close()
 	inTask(t, rt, func() {

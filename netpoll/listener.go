@@ -180,8 +180,8 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.unlink = unlink && ln.family == unix.AF_UNIX && ln.local.path[0] != '@'
 }
 
-// DescribeWait implements engine.WaitDescriber.
-func (ln *Listener) DescribeWait() string { return ln.network + " listener " + ln.local.String() }
+// describe names it in dumps of what tasks wait for.
+func (ln *Listener) describe() string { return ln.network + " listener " + ln.local.String() }
 
 // Addr implements net.Listener.
 func (ln *Listener) Addr() net.Addr { return ln.local.addr(ln.network) }

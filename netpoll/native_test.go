@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -39,9 +41,9 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 		name string
 		open func() (engine.Poller, error)
 	}{
-		{"epoll", netpoll.NewEpoll},
-		{"poll", netpoll.NewPoll},
-		{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }},
+		{"epoll", poller.Epoll},
+		{"poll", poller.Poll},
+		{"uring", func() (engine.Poller, error) { return poller.Uring(false) }},
 	} {
 		for _, loops := range []int{1, 2} {
 			if !testenv.Full() && (p.name == "poll" || (p.name == "epoll") != (loops == 2)) {

@@ -222,7 +222,7 @@ const sendfileChild = "sendfile"
 // long as the test lets it, unlike a disk.
 func runSendfileChild() int {
 	runtime.GOMAXPROCS(2)
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
 	check(err)
 	file, err := os.CreateTemp("", "sendfile")
 	check(err)
@@ -243,7 +243,7 @@ func runSendfileChild() int {
 	go func() {
 		runtime.LockOSThread()
 		thread <- unix.Gettid()
-		n, err := d.sendfilePart(int(file.Fd()), 0, 4096)
+		n, err := d.sendfilePart(int(file.Fd()), 0, 4096, false)
 		if n != 4096 && err == nil {
 			err = io.ErrShortWrite
 		}

@@ -1,12 +1,15 @@
 package gotrace
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 
 	"golang.org/x/exp/trace"
 
@@ -83,6 +86,12 @@ var waitFunctions = map[string]string{
 	"runtime.semacquire1":             "semaphore",
 }
 
+// selectFunctions tell what a select is for whose innermost function they are.
+var selectFunctions = map[string]string{
+	"database/sql.(*DB).conn":                         "pool", // of connections
+	"golang.org/x/sync/semaphore.(*Weighted).Acquire": "semaphore",
+}
+
 // reasons are the words of package task for those of the Go runtime, so that what holds for
 // a wait of the one kind holds for the other.
 var reasons = map[string]string{
@@ -95,9 +104,18 @@ var reasons = map[string]string{
 
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
-	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
+	word := refineReason(reason, frames)
+	own := trim(frames)
+	switch {
+	case word == "select" && len(own) > 0:
+		return cmp.Or(selectFunctions[own[0].Function], word)
+	case word == "wait" && len(own) > 0 && own[0].Function == "time.Sleep":
 		return "sleep"
 	}
+	return word
+}
+
+func refineReason(reason string, frames []bgraph.Frame) string {
 	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
 		found := ""
 		for i := range frames {
@@ -148,9 +166,9 @@ func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
 	io.WriteString(h, "goroutine\x00"+reason+"\x00"+label)
 	for i := range frames {
 		f := &frames[i]
-		in, literal := bgraph.Enclosing(f.Function)
+		in, literal := funcname.Enclosing(f.Function)
 		switch {
-		case bgraph.OfStandardLibrary(f.Function):
+		case funcname.OfStandardLibrary(f.Function):
 			io.WriteString(h, "\x00"+f.Function)
 		case literal:
 			io.WriteString(h, "\x00"+in+"\x00"+path.Base(filepath.ToSlash(f.File))+":"+strconv.Itoa(f.Line))
