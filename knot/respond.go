@@ -455,6 +455,10 @@ func (x *Ctx) complete() error {
 			return ErrTooShort
 		}
 	case respChunked:
+		if x.srv.ctx.Err() != nil { // a handler that returns as Close has ended its context need not be done
+			x.closing, x.torn = true, true
+			break
+		}
 		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
 	}
 	r.phase = respDone
