@@ -19,9 +19,10 @@ import (
 // Serve accepts connections on ln and answers their requests with h, a handler of
 // net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
 // Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
-// the handler's affair (http.MaxBytesReader). It returns when ln is closed or fails. It parks.
+// the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
+// programs with x/net's h2c.NewHandler, as many of gRPC have, work. It returns when ln is closed or fails. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1}
+	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true}
 	err := s.Serve(ln)
 	s.Close()
 	return err
