@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -37,13 +38,9 @@ func BenchmarkDefault(b *testing.B) {
 						options = append(options, capriccio.WithoutGraph())
 					}
 					rt, err := capriccio.New(options...)
-					if err != nil {
-						b.Fatal(err)
-					}
+					testenv.Must(b, err)
 					defer rt.Close()
-					if err := rt.Go(func() { op.run(b, tasks) }).Join(); err != nil {
-						b.Error(err)
-					}
+					testenv.Check(b, rt.Go(func() { op.run(b, tasks) }).Join())
 					b.StopTimer()
 					b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
 				})

@@ -52,9 +52,7 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 		if rt.Loops() != want {
 			t.Errorf("%d loops, want %d", rt.Loops(), want)
 		}
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	}
 }
 
@@ -63,11 +61,11 @@ func TestDefaultScheduler(t *testing.T) {
 		rt, err := New(append(opts, WithLoops(1))...)
 		testenv.Must(t, err)
 		defer rt.Close()
-		g := Graph(rt)
-		if g == nil {
+		s := Snapshot(rt)
+		if s == nil {
 			return "no graph"
 		}
-		if s := g.Snapshot(); s.Sched != nil {
+		if s.Sched != nil {
 			return s.Sched.Policy
 		}
 		return "none"

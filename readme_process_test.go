@@ -11,18 +11,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The servers that the README shows compile, and exit with 0 on Ctrl-C.
 func TestReadmeServersStop(t *testing.T) {
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	anyPort := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	servers := 0
 	for i, block := range strings.Split(string(text), "```go\npackage main\n")[1:] {
@@ -30,17 +28,11 @@ func TestReadmeServersStop(t *testing.T) {
 		dir := t.TempDir()
 		source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 		code = anyPort.ReplaceAllString("package main\n"+code, "127.0.0.1:0")
-		if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(source, []byte(code), 0o600))
 		inModule := filepath.Join(here, fmt.Sprintf("readme%d", i), "main.go")
 		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{inModule: source}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o600))
 		build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay"), "-o", program, fmt.Sprintf("./readme%d", i))
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("program %d of the README: %v\n%s", i, err, out)
@@ -61,9 +53,7 @@ func stopsWell(t *testing.T, program string) {
 	var out strings.Builder
 	cmd := exec.Command(program)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Start())
 	defer cmd.Process.Kill()
 	listens := func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))
@@ -80,9 +70,7 @@ func stopsWell(t *testing.T, program string) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, cmd.Process.Signal(syscall.SIGINT))
 	err := cmd.Wait()
 	if err != nil || complaints(out.String()) != "" {
 		t.Errorf("%v: %s", err, &out)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestReaderAndFS(t *testing.T) {
@@ -19,9 +21,7 @@ func TestReaderAndFS(t *testing.T) {
 		f, err := Open(name)
 		must(t, err)
 		defer f.Close()
-		if err := iotest.TestReader(f, want); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, iotest.TestReader(f, want))
 		_, err = f.Seek(0, io.SeekStart)
 		must(t, err)
 		var b bytes.Buffer
@@ -42,8 +42,6 @@ func TestFS(t *testing.T) {
 			names = append(names, n)
 		}
 		must(t, os.Symlink("one", filepath.Join(dir, "link")))
-		if err := fstest.TestFS(DirFS(dir), names...); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, fstest.TestFS(DirFS(dir), names...))
 	})
 }

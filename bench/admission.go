@@ -180,7 +180,7 @@ func (m *matrix) measureRows(contenders []contender) error {
 }
 
 // admissionDetails are in the JSON only.
-var admissionDetails = []string{"asked", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
+var admissionDetails = []string{"asked", "throughput", "refused-share", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
 
 // inShort is what a sample says, on a line.
 func inShort(samples []sample) string {
@@ -324,10 +324,7 @@ func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, 
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(proc.Command{
-		Path: m.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "admission", kind, "-spec=" + string(text)},
-	})
+	client, err := proc.Start(m.ownClient("admission", kind, "-spec="+string(text)))
 	if err != nil {
 		return nil, err
 	}

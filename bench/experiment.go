@@ -34,6 +34,7 @@ var experiments = []experiment{
 	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory, 0, 0},
 	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub, 0, 0},
 	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites, 0, 0},
+	{"cohort-cache", "a file cache with a part for each loop, beside one for all (Cohort Scheduling, Figure 5)", runCohortCache, 0, 0},
 	{"sched-cost", "what choosing and charging a node costs, and what a web server feels of it", runSchedCost, 0, 0},
 	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect, 0, 0},
 	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached, 0, 0},
@@ -57,6 +58,10 @@ var experiments = []experiment{
 	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance, 0, 0},
 	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients, 2 * time.Minute, 6 * time.Minute},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
+	{"slow-backend", "what other clients of a proxy feel of a backend that is slow on one route", runSlowBackend, 0, 0},
+	{"files", "files of 1 KB to 10 MB that are in memory", runFiles, 0, 0},
+	{"tls", "requests, handshakes and idle connections of TLS 1.3", runTLS, 0, 0},
+	{"http2", "small responses by HTTP/2", runHTTP2, 0, 0},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
 	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
 	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
@@ -109,9 +114,9 @@ type run struct {
 	failed   error // the first of our own systems': the run goes on and fails at its end
 }
 
-// ours are the systems this project builds: the ones that ratios are for.
-var ours = slices.Concat(graphSteps, []string{"capriccio", "capriccio-fifo", holdingSystem, "knot", knotBare, "knot-holding", "knot-traced", "knot-no-cache", "knot-net-http",
-	"capriccio-flow", "capriccio-memcache", "capriccio-memcache-traced", "knot-cohorts", "capriccio-one-stage", "knot-direct", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"})
+// ours are the systems this project builds, with any setting: "knot" is "knot-uring" too. Verdicts
+// are about the first of them that an experiment has.
+var ours = []string{"capriccio", "knot", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"}
 
 func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
 	dir, err := resultFolder(o.dir)

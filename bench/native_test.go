@@ -14,9 +14,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 	r := testRun(t, true)
 	for _, flag := range []string{"", "-holding", "-http"} {
 		s, err := r.nativeServer("native"+flag, flag).start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, mode := range append(nativeModes[:len(nativeModes):len(nativeModes)], manyMetric) {
 			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)
 			if err != nil && !strings.Contains(err.Error(), noneAnswered) { // a loop that waits may answer none in that time

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +11,11 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// lossesName is the block of the document that has what was lost, over all experiments.
-const lossesName = "losses"
+// The blocks of the document that are about all experiments: what was lost to a peer, and aims that were missed.
+const (
+	lossesName = "losses"
+	missedName = "missed"
+)
 
 // reportCommand writes the tables and plots of a document from kept results. Of each experiment
 // the newest full run on each kind of processor counts, or, without one, the newest quick run.
@@ -45,11 +49,14 @@ func reportCommand(from, document string, out io.Writer) error {
 	if len(used) == 0 {
 		return fmt.Errorf("%s has no results of experiments", from)
 	}
-	var losses strings.Builder
-	if err := report.WriteLosses(&losses, used, ours...); err != nil {
+	var losses, missed strings.Builder
+	if err := errors.Join(report.WriteLosses(&losses, used, ours...), report.WriteMissed(&missed, used, aims)); err != nil {
 		return err
 	}
 	if text, err = report.ReplaceBlock(text, lossesName, losses.String(), true); err != nil {
+		return err
+	}
+	if text, err = report.ReplaceBlock(text, missedName, missed.String(), true); err != nil {
 		return err
 	}
 	return os.WriteFile(document, []byte(text), 0o666)
@@ -101,7 +108,7 @@ func reportBlock(text string, e experiment, reports []*report.Report, document, 
 		if err := r.WriteMarkdown(&block, filepath.ToSlash(picture), ours...); err != nil {
 			return "", err
 		}
-		if err := r.WriteClaims(&block, published[e.name]); err != nil {
+		if err := errors.Join(r.WriteAims(&block, aims[e.name]), r.WriteClaims(&block, published[e.name])); err != nil {
 			return "", err
 		}
 	}

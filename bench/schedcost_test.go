@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestCostsOfThePolicies(t *testing.T) {
@@ -16,9 +18,7 @@ func TestCostsOfThePolicies(t *testing.T) {
 			}
 			t.Run(s.system+" "+metric, func(t *testing.T) {
 				samples, err := withPolicy(s.system, s.policy, r.self).sample(t.Context(), point{metric: metric, x: 5}, 5*time.Millisecond)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				if one := samples[0]; len(samples) != 1 || one.metric != metric || one.unit != "ns" || one.x != 5 || one.value <= 0 {
 					t.Errorf("got %+v", samples)
 				}

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestFlat(t *testing.T) {
@@ -14,9 +16,7 @@ func TestFlat(t *testing.T) {
 		}
 		return all
 	}
-	if err := flat(looks("resident", 0)); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, flat(looks("resident", 0)))
 	for name := range soakUnits {
 		if err := flat(looks(name, 2)); err == nil || !strings.Contains(err.Error(), name+" have grown") {
 			t.Errorf("%s grow: %v", name, err)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A file and a page by FastCGI come from the one server.
@@ -13,29 +15,21 @@ func TestSupportServerHasFilesAndPages(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	c := &cold{run: r, tree: newWebTree(1), root: t.TempDir()}
-	if err := c.tree.write(t.Context(), c.root); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.tree.write(t.Context(), c.root))
 	var pages []string
 	for range responders {
 		s, err := startServer(t.Context(), "responder", r.self, workerCommand, "fcgi")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.child.Close()
 		pages = append(pages, s.addr)
 	}
 	for _, l := range c.supportServers(pages) {
 		s, err := l.start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer s.child.Close()
 		for path, want := range map[string]int64{"page.php": supportPage, c.tree.path(30): c.tree.size(30)} {
 			resp, err := http.Get("http://" + s.addr + "/" + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			n, err := io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
 			if n != want || err != nil || resp.StatusCode != 200 || resp.ContentLength != want {

@@ -67,8 +67,10 @@ func (d *difference) subtract() error {
 	d.nanos("span_ns", &s.Span, b.Span)
 	d.nanos("process_cpu_ns", &s.ProcessCPU, min(b.ProcessCPU, s.ProcessCPU))
 	d.nanos("collector_cpu_ns", &s.CollectorCPU, min(b.CollectorCPU, s.CollectorCPU))
+	d.chunks(&s.Chunks, &b.Chunks)
 	d.count("overflow.nodes", &s.Overflow.Nodes, b.Overflow.Nodes)
 	d.count("overflow.edges", &s.Overflow.Edges, b.Overflow.Edges)
+	d.count("overflow.wakes", &s.Overflow.Wakes, b.Overflow.Wakes)
 	if s.Sched != nil && b.Sched != nil {
 		d.count("sched.admitted", &s.Sched.Admitted, b.Sched.Admitted)
 		d.count("sched.deferred", &s.Sched.Deferred, b.Sched.Deferred)
@@ -78,6 +80,7 @@ func (d *difference) subtract() error {
 				d.count("sched.refusals", &now.Count, was.Count)
 			}
 		}
+		s.Sched.subtractTurns(b.Sched)
 	}
 	at := matchResources(s.Resources, b.Resources)
 	for i := range b.Resources {
@@ -102,10 +105,35 @@ func (d *difference) subtract() error {
 	if err := d.verdict("edges", err); err != nil {
 		return err
 	}
+	err = pair(s.Crossings, b.Crossings, crossingID, func(c, b *Crossing) { d.count("count", &c.Count, b.Count) })
+	if err := d.verdict("crossings", err); err != nil {
+		return err
+	}
+	s.Crossings = slices.DeleteFunc(s.Crossings, func(c Crossing) bool { return c.Count == 0 })
 	s.Overruns = slices.DeleteFunc(s.Overruns, func(o Overrun) bool { return !o.At.After(b.Taken) })
 	s.dropIdle()
 	s.dropEmpty()
 	return nil
+}
+
+// subtractTurns leaves the cohorts since b. A loop that was stuck then or now has not told.
+func (s *Sched) subtractTurns(b *Sched) {
+	type at struct {
+		key  Key
+		loop int
+	}
+	before := make(map[at]*SchedNode, len(b.Nodes))
+	for i := range b.Nodes {
+		n := &b.Nodes[i]
+		before[at{n.Key, n.Loop}] = n
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if was := before[at{n.Key, n.Loop}]; was != nil {
+			n.Cohorts -= min(was.Cohorts, n.Cohorts)
+			n.Ran -= min(was.Ran, n.Ran)
+		}
+	}
 }
 
 func (d *difference) verdict(what string, err error) error {
@@ -275,6 +303,9 @@ func trimmed[S ~[]uint64](counts S) S {
 // and nobody is.
 func (s *Snapshot) dropIdle() {
 	used := map[Key]bool{KeyStart: true, KeyEnd: true}
+	for _, c := range s.Crossings {
+		used[c.From], used[c.To] = true, true
+	}
 	s.Edges = slices.DeleteFunc(s.Edges, func(e Edge) bool {
 		idle := e.Count == 0 && e.CPU.Count == 0 && e.Heap.Steps == 0 && e.Overruns == 0
 		for i := range e.Changes {

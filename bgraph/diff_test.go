@@ -19,6 +19,7 @@ func evolve(before, inc *Snapshot) *Snapshot {
 	after.Span += before.Span
 	after.Overflow.Nodes += before.Overflow.Nodes
 	after.Overflow.Edges += before.Overflow.Edges
+	after.Overflow.Wakes += before.Overflow.Wakes
 	after.Overruns = append(before.Clone().Overruns, inc.Overruns...)
 	for i := range after.Resources {
 		after.Resources[i].Acquired += before.Resources[i].Acquired
@@ -26,6 +27,12 @@ func evolve(before, inc *Snapshot) *Snapshot {
 	}
 	for i := range after.Loops {
 		after.Loops[i].Steps += before.Loops[i].Steps
+	}
+	after.Chunks.Links += before.Chunks.Links
+	after.Chunks.Direct += before.Chunks.Direct
+	after.Chunks.InPlace += before.Chunks.InPlace
+	for i := range before.Crossings {
+		after.Crossings[i].Count += before.Crossings[i].Count
 	}
 	for _, b := range before.Nodes {
 		n := after.Node(b.Key)
@@ -83,13 +90,16 @@ func evolveTimes(t *Times, b Times) {
 func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 	inc := before.Clone()
 	inc.Span = Nanos(1 + r.Int64N(1e12))
-	inc.Overflow.Nodes, inc.Overflow.Edges = randomCount(r), randomCount(r)
+	inc.Overflow.Nodes, inc.Overflow.Edges, inc.Overflow.Wakes = randomCount(r), randomCount(r), randomCount(r)
 	inc.Overruns = nil
 	if r.IntN(2) == 0 {
 		inc.Overruns = []Overrun{{From: KeyStart, Loop: before.Loops[0].Index, At: before.Taken.Add(1)}}
 	}
 	for i := range inc.Loops {
 		inc.Loops[i].Tasks, inc.Loops[i].Steps = r.Int64N(100), randomCount(r)
+	}
+	for i := range inc.Crossings {
+		inc.Crossings[i].Count = 1 + randomCount(r)
 	}
 	for i := range inc.Resources {
 		inc.Resources[i].InUse, inc.Resources[i].Acquired, inc.Resources[i].Released = r.Int64N(100), randomCount(r), randomCount(r)
@@ -129,6 +139,7 @@ func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 	newNode := Key(1 << 40)
 	inc.Nodes = append(inc.Nodes, randomNode(r, newNode, inc.Loops))
 	inc.Edges = append(inc.Edges, randomEdge(r, newNode, newNode, len(inc.Resources)), randomEdge(r, KeyStart, newNode, len(inc.Resources)))
+	inc.Crossings = append(inc.Crossings, Crossing{From: newNode, To: newNode, FromLoop: inc.Loops[0].Index, ToLoop: inc.Loops[0].Index, Count: 3})
 	inc.Sort()
 	return inc
 }
@@ -192,6 +203,20 @@ func TestDiffLeavesOutWhereNothingHappened(t *testing.T) {
 	after.Edges[1].Changes[0].Sum++
 	if d, err = Diff(before, after); err != nil || len(d.Edges) != 1 || d.Edges[0].Changes[0].Sum != 1 {
 		t.Errorf("a change: %+v, %v", d, err)
+	}
+}
+
+func TestDiffOfCohorts(t *testing.T) {
+	before, after := smallSnapshot(), smallSnapshot()
+	ranked := func(loop int, cohorts, ran uint64) SchedNode {
+		return SchedNode{Key: KeyStart, Loop: loop, Cohorts: cohorts, Ran: ran}
+	}
+	before.Loops, after.Loops = append(before.Loops, LoopStat{Index: 1}, LoopStat{Index: 2}), append(after.Loops, LoopStat{Index: 1}, LoopStat{Index: 2})
+	before.Sched.Nodes = []SchedNode{ranked(0, 3, 30), ranked(1, 1, 1)} // loop 1 was stuck later on, 2 before
+	after.Sched.Nodes = []SchedNode{ranked(0, 5, 70), ranked(2, 4, 4)}
+	d, err := Diff(before, after)
+	if want := []SchedNode{ranked(0, 2, 40), ranked(2, 4, 4)}; err != nil || !reflect.DeepEqual(d.Sched.Nodes, want) {
+		t.Errorf("%+v, %v; want %+v", d.Sched.Nodes, err, want)
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The document describes every member, and the limits as they are.
 func TestDumpFormatIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/dump-format.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	doc := string(text)
 	seen := map[reflect.Type]bool{}
 	var visit func(reflect.Type)

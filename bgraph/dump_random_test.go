@@ -3,6 +3,7 @@ package bgraph
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -49,12 +50,30 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 			s.Edges = append(s.Edges, randomEdge(r, from, to, len(s.Resources)))
 		}
 	}
+	for _, e := range s.Edges {
+		if r.IntN(3) == 0 {
+			s.Crossings = append(s.Crossings, Crossing{
+				From: e.From * Key(r.IntN(2)), To: e.To, FromLoop: -1, ToLoop: s.Loops[r.IntN(len(s.Loops))].Index, Count: 1 + randomCount(r),
+			})
+		}
+	}
 	s.Sort()
+	s.Crossings = slices.CompactFunc(s.Crossings, func(a, b Crossing) bool { return crossingID(&a) == crossingID(&b) })
+	for i := range s.Crossings {
+		if s.Crossings[i].From != 0 {
+			s.Crossings[i].FromLoop = s.Loops[r.IntN(len(s.Loops))].Index
+		}
+	}
+	slices.SortFunc(s.Crossings, Crossing.Compare)
+	s.Crossings = orNil(s.Crossings)
 	for range r.IntN(4) {
 		s.Overruns = append(s.Overruns, Overrun{
 			From: s.Nodes[0].Key, To: KeyStart, Task: randomText(r), Loop: s.Loops[r.IntN(len(s.Loops))].Index,
 			At: randomTime(r), Held: Nanos(r.Int64N(1 << 40)), Stack: "goroutine 1\n\t" + randomText(r),
 		})
+	}
+	if r.IntN(2) == 0 {
+		s.Chunks = Chunks{Links: randomCount(r), Direct: randomCount(r), InPlace: randomCount(r), InUse: r.Int64N(1000), Peak: r.Int64N(1000), Most: r.Int64N(9)}
 	}
 	if r.IntN(2) == 0 {
 		s.Sched = randomSched(r, s)
@@ -133,7 +152,7 @@ func randomSched(r *rand.Rand, s *Snapshot) *Sched {
 		if r.IntN(3) == 0 {
 			out.Nodes = append(out.Nodes, SchedNode{
 				Key: s.Nodes[i].Key, Loop: s.Loops[r.IntN(len(s.Loops))].Index, Priority: r.NormFloat64(), Tickets: r.Int64N(100),
-				Pass: r.Uint64(), Ready: r.Int64N(10), Held: randomText(r),
+				Pass: r.Uint64(), Ready: r.Int64N(10), Held: randomText(r), Cohorts: randomCount(r), Ran: randomCount(r),
 			})
 		}
 	}

@@ -80,6 +80,8 @@ func listLimits(key string) (most, size int) {
 	switch key {
 	case "edges":
 		return MaxDumpEdges, 272
+	case "crossings":
+		return MaxDumpEdges, 40
 	case "stack":
 		return MaxDumpFrames, 48
 	case "hist":

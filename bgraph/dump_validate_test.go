@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestValidateAcceptsTheSamples(t *testing.T) {
 	for _, s := range []*Snapshot{{}, smallSnapshot(), sampleSnapshot(), docExample()} {
-		if err := s.Validate(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, s.Validate())
 	}
 }
 
@@ -107,6 +107,21 @@ var changes = []struct {
 		s.Edges[1].Changes[0].Sum = -1 << 62
 	}},
 	{"overruns: 33 is too many", func(s *Snapshot) { s.Overruns = make([]Overrun, MaxOverruns+1) }},
+	{"crossings: 262145 is too many", func(s *Snapshot) { s.Crossings = make([]Crossing, MaxDumpEdges+1) }},
+	{"crossings[0]: loop 1 is not among", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart, ToLoop: 1}} }},
+	{"crossings[0]: loop -2 is not among", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart, FromLoop: -2}} }},
+	{"crossings[0]: there is no node 0000000000000000", func(s *Snapshot) { s.Crossings = []Crossing{{FromLoop: -1}} }},
+	{"crossings[0]: there is no node 0000000000000009", func(s *Snapshot) { s.Crossings = []Crossing{{From: 9, To: KeyStart}} }},
+	{"crossings[0]: count is", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart, Count: 1<<62 + 1}} }},
+	{"crossings[1]: 0000000000000000 to 0000000000000001 comes after", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart}, {To: KeyStart}} }},
+	{"crossings[1]: up to here, counts of crossings", func(s *Snapshot) {
+		s.Crossings = []Crossing{{To: KeyStart, FromLoop: -1, Count: 1 << 62}, {To: KeyStart, Count: 1 << 62}}
+	}},
+	{"chunks.links is", func(s *Snapshot) { s.Chunks.Links = 1<<62 + 1 }},
+	{"chunks.in_use is -1", func(s *Snapshot) { s.Chunks.InUse = -1 }},
+	{"overflow.wakes is 18446744073709551615", func(s *Snapshot) { s.Overflow.Wakes = math.MaxUint64 }},
+	{"sched.nodes[0]: cohorts is", func(s *Snapshot) { s.Sched.Nodes[0].Cohorts = 1<<62 + 1 }},
+	{"sched.nodes[0]: ran is", func(s *Snapshot) { s.Sched.Nodes[0].Ran = 1<<62 + 1 }},
 	{"overruns[0]: loop 1 is not among", func(s *Snapshot) { s.Overruns[0].Loop = 1 }},
 	{"overruns[0]: held is -1", func(s *Snapshot) { s.Overruns[0].Held = -1 }},
 	{"overruns[0]: at is in the year", func(s *Snapshot) { s.Overruns[0].At = time.Date(1e6, 1, 1, 0, 0, 0, 0, time.UTC) }},

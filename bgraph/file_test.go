@@ -49,9 +49,7 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("left over: %v", names)
 	}
 	t.Chdir(dir)
-	if err := WriteFile("here.dump", smallSnapshot()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, WriteFile("here.dump", smallSnapshot()))
 }
 
 // In a shared folder somebody else may have put something at the path before.
@@ -234,9 +232,7 @@ func TestReadersNeverSeeAPart(t *testing.T) {
 		})
 	}
 	for i := range 40 {
-		if err := WriteFile(path, []*Snapshot{big, smallSnapshot()}[i%2]); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, WriteFile(path, []*Snapshot{big, smallSnapshot()}[i%2]))
 	}
 	close(done)
 	readers.Wait()

@@ -97,6 +97,7 @@ func (m *merger) add(s *Snapshot, isFirst bool) {
 		m.out.Resources[at[i]].merge(&s.Resources[i])
 	}
 	m.out.mergeTrace(s)
+	m.out.Chunks.merge(&s.Chunks)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for j := range n.Loops {
@@ -116,6 +117,12 @@ func (m *merger) add(s *Snapshot, isFirst bool) {
 		} else {
 			m.edges[endsOf(e)] = e
 		}
+	}
+	for _, c := range s.Crossings {
+		if c.ToLoop = m.loops[c.ToLoop]; c.FromLoop >= 0 {
+			c.FromLoop = m.loops[c.FromLoop]
+		}
+		m.out.Crossings = append(m.out.Crossings, c)
 	}
 	for _, o := range s.Overruns {
 		o.Loop = m.loops[o.Loop]
@@ -147,6 +154,7 @@ func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	out.Overflow.MaxEdges = max(out.Overflow.MaxEdges, s.Overflow.MaxEdges)
 	addCount(&out.Overflow.Nodes, s.Overflow.Nodes)
 	addCount(&out.Overflow.Edges, s.Overflow.Edges)
+	addCount(&out.Overflow.Wakes, s.Overflow.Wakes)
 }
 
 // refusal is the element of Refusals with that cause, nil if there is none.

@@ -50,6 +50,13 @@ func renumber(s *Snapshot, number []int) {
 		}
 		slices.SortFunc(loops, func(a, b NodeLoop) int { return a.Loop - b.Loop })
 	}
+	for i := range s.Crossings {
+		c := &s.Crossings[i]
+		if c.ToLoop = number[c.ToLoop]; c.FromLoop >= 0 {
+			c.FromLoop = number[c.FromLoop]
+		}
+	}
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 	for i := range s.Overruns {
 		s.Overruns[i].Loop = number[s.Overruns[i].Loop]
 	}

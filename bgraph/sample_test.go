@@ -45,6 +45,15 @@ func sampleSnapshot() *Snapshot {
 		Overflow: Overflow{MaxNodes: 4096, MaxEdges: 16384, Nodes: 12, Edges: 3},
 		Sched:    sampleSched(),
 	}
+	s.Chunks = Chunks{Links: 88_410, Direct: 612_300, InPlace: 3, InUse: 65_536, Peak: 294_912, Most: 12}
+	s.Crossings = []Crossing{
+		{To: KeyStart, FromLoop: -1, ToLoop: 0, Count: 3},
+		{To: sampleOffload, FromLoop: -1, ToLoop: 0, Count: 19_990},
+		{To: sampleOffload, FromLoop: -1, ToLoop: 1, Count: 19_978},
+		{From: sampleMutex, To: sampleMutex, FromLoop: 0, ToLoop: 1, Count: 61_203},
+		{From: sampleMutex, To: sampleMutex, FromLoop: 1, ToLoop: 0, Count: 58_877},
+		{From: sampleRender, To: sampleRecv, FromLoop: 1, ToLoop: 0, Count: 30_100},
+	}
 	s.Nodes = sampleNodes()
 	s.Edges = sampleEdges()
 	sampleFlow(s)
@@ -236,8 +245,8 @@ func sampleSched() *Sched {
 		Nodes: []SchedNode{
 			{Key: sampleAccept, Loop: 0, Priority: -0.8, Tickets: 10, Pass: 918_220, Ready: 1, Held: "file descriptors at limit"},
 			{Key: sampleRead, Loop: 0, Priority: 0.4, Tickets: 140, Pass: 884_019, Ready: 6},
-			{Key: sampleMutex, Loop: 0, Priority: 0.1, Tickets: 110, Pass: 884_133, Ready: 2},
-			{Key: sampleRender, Loop: 0, Priority: 0.2, Tickets: 120, Pass: 884_102, Ready: 31},
+			{Key: sampleMutex, Loop: 0, Priority: 0.1, Tickets: 110, Pass: 884_133, Ready: 2, Cohorts: 20_010, Ran: 219_900},
+			{Key: sampleRender, Loop: 0, Priority: 0.2, Tickets: 120, Pass: 884_102, Ready: 31, Cohorts: 14_020, Ran: 221_700},
 			{Key: sampleWrite, Loop: 0, Priority: 0.9, Tickets: 190, Pass: 884_007, Ready: 0},
 		},
 	}

@@ -16,22 +16,25 @@ type Snapshot struct {
 	Kind      string     `json:"kind,omitempty"` // KindTasks or KindGoroutines
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
-	Span      Nanos      `json:"span_ns"`         // the time that the counts cover
-	Sampling  int        `json:"sampling"`        // one wait in this many was timed; counts are exact
-	HeapEvery int        `json:"heap_every"`      // heap was measured on one timed step in this many; 0: never
-	Loops     []LoopStat `json:"loops"`           // by index
-	Resources []Resource `json:"resources"`       // what Edge.Changes refers to, by position
-	Nodes     []Node     `json:"nodes"`           // by Key, ascending
-	Edges     []Edge     `json:"edges"`           // by From, then To, ascending
-	Overflow  Overflow   `json:"overflow"`        // what did not find room
-	Overruns  []Overrun  `json:"overruns"`        // the watchdog's reports, the latest last; at most MaxOverruns
-	Sched     *Sched     `json:"sched,omitempty"` // what the scheduler says of itself, if it can
+	Span      Nanos      `json:"span_ns"`             // the time that the counts cover
+	Sampling  int        `json:"sampling"`            // one wait in this many was timed; counts are exact
+	HeapEvery int        `json:"heap_every"`          // heap was measured on one timed step in this many; 0: never
+	Loops     []LoopStat `json:"loops"`               // by index
+	Resources []Resource `json:"resources"`           // what Edge.Changes refers to, by position
+	Nodes     []Node     `json:"nodes"`               // by Key, ascending
+	Edges     []Edge     `json:"edges"`               // by From, then To, ascending
+	Crossings []Crossing `json:"crossings,omitempty"` // wakes between loops, by From, To, FromLoop, ToLoop, ascending
+	Overflow  Overflow   `json:"overflow"`            // what did not find room
+	Overruns  []Overrun  `json:"overruns"`            // the watchdog's reports, the latest last; at most MaxOverruns
+	Sched     *Sched     `json:"sched,omitempty"`     // what the scheduler says of itself, if it can
 
 	// ProcessCPU is what the whole process used in Span, as the kernel counts it, and
 	// CollectorCPU what the garbage collector used of it, as far as the runtime tells: what
 	// the sum of all edges has to be judged by. 0: not known.
 	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
 	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
+
+	Chunks Chunks `json:"chunks,omitzero"` // what the process did with stack chunks
 
 	// Only graphs of goroutines have these.
 	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
@@ -244,9 +247,10 @@ func (c *Change) Mean() float64 {
 // Overflow counts what met the limits of the graph.
 type Overflow struct {
 	MaxNodes int    `json:"max_nodes"`
-	MaxEdges int    `json:"max_edges"` // per loop
-	Nodes    uint64 `json:"nodes"`     // waits at places that found no room as a node
-	Edges    uint64 `json:"edges"`     // steps that found no room as an edge
+	MaxEdges int    `json:"max_edges"`       // per loop
+	Nodes    uint64 `json:"nodes"`           // waits at places that found no room as a node
+	Edges    uint64 `json:"edges"`           // steps that found no room as an edge
+	Wakes    uint64 `json:"wakes,omitempty"` // wakes between loops that found no room as a Crossing
 }
 
 // MaxOverruns is how many of the watchdog's reports are kept.
@@ -296,8 +300,10 @@ type SchedNode struct {
 	Priority float64 `json:"priority"`
 	Tickets  int64   `json:"tickets"`
 	Pass     uint64  `json:"pass"`
-	Ready    int64   `json:"ready"`          // tasks in its queue
-	Held     string  `json:"held,omitempty"` // why it is being held back
+	Ready    int64   `json:"ready"`             // tasks in its queue
+	Held     string  `json:"held,omitempty"`    // why it is being held back
+	Cohorts  uint64  `json:"cohorts,omitempty"` // how often its tasks were run in one go
+	Ran      uint64  `json:"ran,omitempty"`     // steps in those
 }
 
 // Buckets is the length of a full Histogram.
@@ -328,13 +334,17 @@ func BucketFrom(i int) Nanos {
 const FineParts = 4
 
 // FineOf is the position of a duration in Times.Fine.
-func FineOf(d Nanos) int {
-	i := BucketOf(d)
-	if i == Buckets-1 {
-		return i * FineParts
+func FineOf(d Nanos) int { return int(fineOf(uint64(max(d, 0)))) }
+
+func fineOf(ns uint64) uint {
+	if ns < 32 {
+		return uint(ns / (32 / FineParts))
 	}
-	// Bucket i is 2^(i+4) wide, the first twice that; so a part is 2^(i+2), or 8 ns.
-	return i*FineParts + int((max(d, 0)-BucketFrom(i))>>max(i+2, 3))
+	n := uint(bits.Len64(ns))
+	if n >= Buckets+4 {
+		return (Buckets - 1) * FineParts
+	}
+	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
 }
 
 // fineFrom is the lower bound of position i of Times.Fine.
@@ -349,16 +359,21 @@ func (t *Times) Add(d Nanos) {
 	t.Count++
 	t.Sum = addNanos(t.Sum, d)
 	t.Max = max(t.Max, d)
-	fine := FineOf(d)
-	i := fine / FineParts
-	for len(t.Hist) <= i {
-		t.Hist = append(t.Hist, 0)
+	fine := fineOf(uint64(d))
+	part := fine / FineParts
+	if fine >= uint(len(t.Fine)) || part >= uint(len(t.Hist)) {
+		t.Hist, t.Fine = longEnough(t.Hist, part), longEnough(t.Fine, fine)
 	}
-	for len(t.Fine) <= fine {
-		t.Fine = append(t.Fine, 0)
-	}
-	t.Hist[i]++
+	t.Hist[part]++
 	t.Fine[fine]++
+}
+
+// longEnough returns counts with a place i.
+func longEnough(counts []uint64, i uint) []uint64 {
+	if uint(len(counts)) <= i {
+		counts = append(counts, make([]uint64, i+1-uint(len(counts)))...)
+	}
+	return counts
 }
 
 // quantileBounds are the counts to interpolate in, and the bounds that belong to them.
@@ -395,10 +410,11 @@ func (t *Times) Quantile(q float64) Nanos {
 	return t.Max
 }
 
-// Sort brings nodes and edges into their order.
+// Sort brings nodes, edges and crossings into their order.
 func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 }

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
 )
 
 // Limits of a Snapshot that is valid, and of a dump that is read.
 const (
 	MaxDumpBytes     = 64 << 20 // of a dump
 	MaxDumpNodes     = 1 << 16
-	MaxDumpEdges     = 1 << 18 // also of Sched.Nodes
+	MaxDumpEdges     = 1 << 18 // also of Crossings and of Sched.Nodes
 	MaxDumpFrames    = 512     // of the stack of a node
 	MaxDumpLoops     = 1 << 16
 	MaxDumpResources = 64
@@ -27,7 +29,7 @@ var errNoSnapshot = errors.New("the Snapshot is nil")
 
 // Validate says what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits MaxDumpNodes to MaxDumpNumber;
-//   - has its nodes, edges, loops and the loops of each node in order and none twice,
+//   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
 //     and no node with key 0;
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
@@ -58,20 +60,24 @@ func (s *Snapshot) check() error {
 		checkLength("resources", len(s.Resources), MaxDumpResources),
 		checkLength("nodes", len(s.Nodes), MaxDumpNodes),
 		checkLength("edges", len(s.Edges), MaxDumpEdges),
+		checkLength("crossings", len(s.Crossings), MaxDumpEdges),
 		checkLength("overruns", len(s.Overruns), MaxOverruns),
 		s.Program.check(),
 		checkTime("taken", s.Taken),
 		checkNumber("span_ns", s.Span),
+		s.Chunks.check(),
 		checkNumber("sampling", s.Sampling),
 		checkNumber("heap_every", s.HeapEvery),
 		checkNumber("overflow.max_nodes", s.Overflow.MaxNodes),
 		checkNumber("overflow.max_edges", s.Overflow.MaxEdges),
 		checkCount("overflow.nodes", s.Overflow.Nodes),
 		checkCount("overflow.edges", s.Overflow.Edges),
+		checkCount("overflow.wakes", s.Overflow.Wakes),
 		s.checkLoops(),
 		s.checkResources(),
 		s.checkNodes(),
 		s.checkEdges(),
+		s.checkCrossings(),
 		s.checkOverruns(),
 		s.checkSched(),
 		s.checkTrace(),
@@ -149,9 +155,9 @@ func (s *Snapshot) checkNodes() error {
 	arrivals, departures := total{what: "arrivals at nodes"}, total{what: "departures from nodes"}
 	now, peak := total{what: "tasks at nodes"}, total{what: "peaks of nodes"}
 	waits, readies := total{what: "waits that were timed"}, total{what: "ready times that were timed"}
-	var pause breather
+	var pause breathe.Breather
 	for i := range s.Nodes {
-		pause.take()
+		pause.Take()
 		n := &s.Nodes[i]
 		err := first(
 			s.checkNode(n),
@@ -227,9 +233,9 @@ func (s *Snapshot) checkEdges() error {
 	cpu, timed := total{what: "CPU times"}, total{what: "steps that were timed"}
 	heap := total{what: "bytes allocated"}
 	changes := make([]total, len(s.Resources))
-	var pause breather
+	var pause breathe.Breather
 	for i := range s.Edges {
-		pause.take()
+		pause.Take()
 		e := &s.Edges[i]
 		err := first(
 			s.checkEdge(e),
@@ -333,6 +339,7 @@ func (s *Snapshot) checkSched() error {
 			checkNumber("tickets", n.Tickets),
 			checkNumber("ready", n.Ready), // pass may be anything, it wraps around
 			nameRule.check("held", n.Held),
+			checkCount("cohorts", n.Cohorts), checkCount("ran", n.Ran),
 		); err != nil {
 			return fmt.Errorf("sched.nodes[%d]: %w", i, err)
 		}

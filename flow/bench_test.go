@@ -6,6 +6,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -13,9 +14,7 @@ import (
 // element that calls two functions.
 func BenchmarkTwoModules(b *testing.B) {
 	run := func(b *testing.B, main func()) {
-		if err := capriccio.Run(context.Background(), func(context.Context) error { main(); return nil }, capriccio.WithLoops(1)); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, capriccio.Run(context.Background(), func(context.Context) error { main(); return nil }, capriccio.WithLoops(1)))
 	}
 	for name, by := range map[string]flow.Parallelism{"flow": flow.ByFlow, "element": flow.ByElement, "task": flow.ByTask} {
 		b.Run(name, func(b *testing.B) {
@@ -24,9 +23,7 @@ func BenchmarkTwoModules(b *testing.B) {
 				a := &each{do: func(f *flow.Flow, v int, out *flow.Out[int]) { out.Send(f, v) }}
 				in := flow.Add(g, "a", by, a)
 				flow.Connect(&a.Out, flow.Add(g, "b", by, &sink{func(*flow.Flow, int) {}}))
-				if err := g.Start(); err != nil {
-					b.Fatal(err)
-				}
+				testenv.Must(b, g.Start())
 				flows := make([]*flow.Flow, 1000)
 				for i := range flows {
 					flows[i] = g.NewFlow(nil, nil)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -14,11 +12,10 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -26,20 +23,8 @@ import (
 // simulated runs main as a task, in a time that passes by itself when all tasks wait.
 func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 	t.Helper()
-	clock := sim.NewJumpingClock()
-	rt, err := engine.New(engine.Config{
-		Loops:     loops,
-		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i + 1)), nil },
-		Clock:     clock,
-		OnPanic:   func(*task.PanicError) {},
-		HoldLimit: -1,
-		Grace:     5 * time.Minute,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	testenv.Must(t, err)
-	if err := rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }); err != nil {
-		t.Error(err)
-	}
+	rt := programs.Simulated(t, loops, 1)
+	testenv.Check(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
 }
 
 func start(t *testing.T, g *flow.Graph) {
@@ -49,9 +34,7 @@ func start(t *testing.T, g *flow.Graph) {
 
 func stop(t *testing.T, g *flow.Graph) {
 	t.Helper()
-	if err := g.Shutdown(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, g.Shutdown(context.Background()))
 }
 
 // each is a module that calls a function for each element, and may send on.
@@ -134,9 +117,7 @@ func TestOrderWithinAFlowIsKeptWhileServletsComeAndGo(t *testing.T) {
 					f := g.NewFlow(nil, func() { ended.Add(1) })
 					defer f.Release()
 					for v := range each_ {
-						if err := in.Put(f, v); err != nil {
-							t.Error(err)
-						}
+						testenv.Check(t, in.Put(f, v))
 					}
 				})
 			}
@@ -241,9 +222,7 @@ func TestSendersWaitForRoomButNotOnTheWayBack(t *testing.T) {
 		flow.Back(&m.Out, in)
 		start(t, g)
 		for i := range 10 {
-			if err := in.Put(nil, 3); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, in.Put(nil, 3))
 			if q := g.Stats()[0].Queued; q > 3+i { // 2, and what has come back
 				t.Errorf("%d queued after %d", q, i)
 			}
@@ -480,9 +459,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			ai.Put(nil, v)
 		}
 		stop(t, g)
-		if err := g.WriteDOT(&text); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, g.WriteDOT(&text))
 	}).Join(); err != nil {
 		t.Fatal(err)
 	}
@@ -491,11 +468,12 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			t.Errorf("the drawing has no %q:\n%s", want, &text)
 		}
 	}
-	if bgraph.Default() == nil {
+	s := capriccio.Snapshot(nil)
+	if s == nil {
 		t.Skip("the environment forbids the blocking graph")
 	}
 	var names []string
-	for _, name := range graphview.Names(bgraph.Default().Snapshot()) {
+	for _, name := range graphview.Names(s) {
 		names = append(names, name)
 	}
 	for _, want := range []string{"drawn/a", "drawn/b"} {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestAccessLogLines(t *testing.T) {
@@ -33,9 +35,7 @@ func TestAccessLogLines(t *testing.T) {
 			s := &Server{AccessLog: log, Handler: echoHandler}
 			s.ServeConn(newScriptConn([]byte(test.request), nil, 1))
 			s.Close()
-			if err := log.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, log.Close())
 			time := regexp.MustCompile(`^192\.0\.2\.1 - - \[\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] `)
 			line := out.String()
 			prefix := time.FindString(line)

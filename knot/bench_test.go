@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const plainRequest = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
@@ -96,17 +98,13 @@ func benchNetHTTP(b *testing.B, row []byte, depth int, payload []byte) {
 			r.Reset(in)
 		}
 		req, err := http.ReadRequest(r)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, err)
 		resp := http.Response{
 			StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Request: req,
 			Header:        http.Header{"Content-Type": {"text/plain"}, "Date": {"Sat, 01 Aug 2026 10:00:00 GMT"}},
 			ContentLength: int64(len(payload)), Body: io.NopCloser(bytes.NewReader(payload)),
 		}
-		if err := resp.Write(w); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(b, resp.Write(w))
 		if i%depth == depth-1 {
 			w.Flush()
 		}
@@ -116,9 +114,7 @@ func benchNetHTTP(b *testing.B, row []byte, depth int, payload []byte) {
 // BenchmarkFile serves a small cached file on a connection in memory.
 func BenchmarkFile(b *testing.B) {
 	files, err := OpenFiles("testdata/site")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testenv.Must(b, err)
 	defer files.Close()
 	s := &Server{Handler: files.Serve}
 	s.ready()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestList shows what Serve would serve, and nothing else.
@@ -71,9 +73,7 @@ func TestList(t *testing.T) {
 func TestListClosesWhatItOpens(t *testing.T) {
 	root := t.TempDir()
 	for i := range 600 {
-		if err := os.WriteFile(filepath.Join(root, fmt.Sprint("f", i)), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(filepath.Join(root, fmt.Sprint("f", i)), nil, 0o644))
 	}
 	f := openTestFiles(t, root, false)
 	before := countFDs()

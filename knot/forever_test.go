@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestTimeoutsNearTheEndOfTime: a limit so large that adding it to the time of day
@@ -27,9 +29,7 @@ func TestTimeoutsNearTheEndOfTime(t *testing.T) {
 						}
 					}
 					resp, err := http.ReadResponse(r, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					if body, err := io.ReadAll(resp.Body); string(body) != "ab" || err != nil {
 						t.Fatalf("body %q, %v", body, err)
 					}

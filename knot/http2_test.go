@@ -269,9 +269,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 		if got := <-answer; !strings.HasPrefix(got, "200 ") {
 			t.Error(got)
 		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-ended)
 		if n := sv.Conns(); n != 0 {
 			t.Errorf("%d connections", n)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestStatusCodes has what depends on the server's settings and its handlers; TestConformance has the rest.
@@ -227,9 +229,7 @@ func TestNetHTTPClient(t *testing.T) {
 				r = io.MultiReader(r) // no length: chunked
 			}
 			resp, err := client.Post("http://"+sv.addr+"/echo", "text/plain", r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || string(got) != body {

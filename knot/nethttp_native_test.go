@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -59,9 +60,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-ended)
 		if text := log.String(); strings.Contains(text, "panic") {
 			t.Error(text)
 		}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestAdaptedKeepsThePromises runs the same handlers on net/http's own server and on
@@ -121,9 +123,7 @@ var promises = []struct{ request, ours, theirs string }{
 func wholeAnswer(t *testing.T, addr, request string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(nc, request)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // fakePace lets paced responses sleep on a clock of the test's own. It returns how long they have
@@ -29,9 +31,7 @@ func fakePace(t *testing.T, written func() int) (total func() time.Duration, ste
 func TestPace(t *testing.T) {
 	root := t.TempDir()
 	const size = 100_000
-	if err := os.WriteFile(filepath.Join(root, "f"), contentOf(1, size), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), contentOf(1, size), 0o644))
 	memory, open := openWith(t, root, FilesConfig{}), openWith(t, root, FilesConfig{CacheFileMax: -1})
 	for name, handler := range map[string]Handler{
 		"memory": memory.Serve,

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestStats(t *testing.T) {
@@ -70,9 +72,7 @@ func TestJSONLog(t *testing.T) {
 			return x.SendString(200, "", "ok")
 		}}
 		serveScript(s, newScriptConn([]byte(test.request), nil, 1))
-		if err := s.AccessLog.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.AccessLog.Close())
 		line := out.String()
 		var got map[string]any
 		if err := json.Unmarshal([]byte(line), &got); err != nil || strings.Count(line, "\n") != 1 || strings.ContainsAny(line, "\u2028\u0080") {

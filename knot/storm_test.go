@@ -78,9 +78,7 @@ func stormOfDrops(t *testing.T, start func(*testing.T, int, ...string) *knotProc
 		total = 4096
 	}
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	batch := min(1000, int(min(limit.Cur, 1<<20))/2/clients)
 	if batch < 8 {
 		t.Skipf("the limit of %d descriptors is too low", limit.Cur)
@@ -96,9 +94,7 @@ func stormOfDrops(t *testing.T, start func(*testing.T, int, ...string) *knotProc
 			go func() { errs <- dropMany(k.addr, source, total/2/clients, batch) }()
 		}
 		for range clients {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, <-errs)
 		}
 		k.awaitFiles(files)
 		k.mustServe("after the storm")
@@ -204,9 +200,7 @@ func stormOfRequests(t *testing.T, start func(*testing.T, int, ...string) *knotP
 	signalled.Store(true)
 	k.stop()
 	for range clients {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-errs)
 	}
 	t.Logf("%d responses, %d after SIGTERM", answered.Load(), after.Load())
 	if nc, err := k.dial(); err == nil {
@@ -256,17 +250,13 @@ func (k *knotProcess) askForEver(path string, answered func(n int)) error {
 func stormOfPipelining(t *testing.T, start func(*testing.T, int, ...string) *knotProcess) {
 	k := start(t, 0, "-grace", "30s")
 	nc, err := k.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
 	nc.SetReadBuffer(256 << 10)
 	io.WriteString(nc, strings.Replace(stormRequest, "small", "huge", 1))
 	r := bufio.NewReader(nc)
 	resp, err := http.ReadResponse(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	stopped := make(chan bool)
 	go func() {
 		k.stop()
@@ -325,9 +315,7 @@ func stormOfResets(t *testing.T, start func(*testing.T, int, ...string) *knotPro
 	whole, files := k.wholeResponse(), k.settledFiles()
 	cut := func(request string, read int) {
 		nc, err := k.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer reset(nc)
 		if _, err := io.WriteString(nc, request); err != nil {
 			t.Fatal(err)
@@ -385,9 +373,7 @@ func stormOfSilence(t *testing.T, start func(*testing.T, int, ...string) *knotPr
 	for range clients {
 		for _, kind := range []*[]*net.TCPConn{&silent, &slow} {
 			nc, err := k.dial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer reset(nc)
 			*kind = append(*kind, nc)
 		}
@@ -425,9 +411,7 @@ func stormOfDescriptors(t *testing.T, start func(*testing.T, int, ...string) *kn
 			var crowd []*net.TCPConn
 			for range clients {
 				nc, err := k.dial()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				defer nc.Close()
 				crowd = append(crowd, nc)
 			}

@@ -277,9 +277,7 @@ func TestTLSShutdown(t *testing.T) {
 			t.Errorf("busy: %v, want the end", err)
 		}
 		busy.Close()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, <-ended)
 	})
 }
 

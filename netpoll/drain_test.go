@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestDrain: what was in the backlog is served, and nothing after.
@@ -27,16 +28,12 @@ func TestDrain(t *testing.T) {
 					address = filepath.Join(t.TempDir(), "s")
 				}
 				ln, err := Listen(network, address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				address = ln.Addr().String()
 				var all []net.Conn
 				for range clients {
 					nc, err := net.Dial(network, address)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					defer nc.Close()
 					all = append(all, nc)
 				}
@@ -77,18 +74,14 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 			continue
 		}
 		ln, err := Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		to := ln.Addr().String()
 		if address == ":0" {
 			_, port, _ := net.SplitHostPort(to)
 			to = net.JoinHostPort("127.0.0.1", port)
 		}
 		first, err := net.Dial("tcp", to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer first.Close()
 		ctx, cancel := context.WithCancel(context.Background())
 		drained := make(chan error, 1)

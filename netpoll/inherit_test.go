@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestListenOnAnothersSocket: connections that come before, and while two listeners have the
@@ -20,18 +21,14 @@ func TestListenOnAnothersSocket(t *testing.T) {
 	for _, loops := range []int{1, 3} {
 		rt := newRuntime(t, loops)
 		first, err := Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		echo := func(c *Conn) { defer c.Close(); io.Copy(c, c) }
 		ended := make(chan error, 8)
 		go func() { ended <- Serve(first, echo) }()
 		try := func() {
 			t.Helper()
 			nc, err := net.Dial("tcp", first.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			defer nc.Close()
 			nc.Write([]byte("x"))
 			if _, err := io.ReadFull(nc, make([]byte, 1)); err != nil {
@@ -48,14 +45,10 @@ func TestListenOnAnothersSocket(t *testing.T) {
 		var second []*Listener
 		for _, f := range files {
 			fd, err := unix.FcntlInt(numberOf(f), unix.F_DUPFD_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			f.Close()
 			ln, err := ListenOn(fd, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			second = append(second, ln)
 			if ln.Addr().String() != first.Addr().String() {
 				t.Errorf("listens on %v, want %v", ln.Addr(), first.Addr())
@@ -65,9 +58,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 		first.Close()
 		<-ended
 		waiting, err := net.Dial("tcp", second[0].Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		for _, ln := range second {
 			go func() { ended <- Serve(ln, echo) }()
 		}
@@ -85,9 +76,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 			again[0].Close()
 		}
 		for _, ln := range second {
-			if err := ln.Drain(context.Background()); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, ln.Drain(context.Background()))
 			<-ended
 		}
 		if _, err := net.Dial("tcp", first.Addr().String()); err == nil {
@@ -102,31 +91,19 @@ func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()
 	owner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer owner.Close()
 	file, err := owner.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	fd, err := unix.FcntlInt(numberOf(file), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	file.Close()
 	ln, err := ListenOn(fd, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer nc.Close()
-	if err := ln.Drain(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, ln.Drain(context.Background()))
 	later, err := net.Dial("tcp", owner.Addr().String())
 	if err != nil {
 		t.Fatal("new clients are kept out:", err)
@@ -134,9 +111,7 @@ func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	defer later.Close()
 	for range 2 {
 		c, err := owner.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		c.Close()
 	}
 }
@@ -145,20 +120,14 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 	stream, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Close(stream)
 	datagram, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer unix.Close(datagram)
 	for _, fd := range []int{int(r.Fd()), stream, datagram, 9999, -1} {
 		if ln, err := ListenOn(fd, false); err == nil {
@@ -170,10 +139,8 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 
 func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
-	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
+	testenv.Must(t, err)
 	return rt
 }
 

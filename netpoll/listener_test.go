@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -360,9 +361,7 @@ func TestHTTPServer(t *testing.T) {
 		body := string(pattern(200_000))
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			got, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, err)
 			io.WriteString(w, string(got)+body)
 		})}
 		done := make(chan error)

@@ -28,9 +28,7 @@ func TestRandomPrograms(t *testing.T) {
 					Log:         slog.New(slog.DiscardHandler),
 				})
 				skipRefused(t, err)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(t, err)
 				return rt
 			})
 		})

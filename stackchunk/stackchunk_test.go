@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -50,9 +51,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 		c(&cfg)
 	}
 	rt, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil && cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)
@@ -69,9 +68,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 
 func run(t testing.TB, rt *engine.Runtime, f func()) {
 	t.Helper()
-	if err := rt.Go(f).Join(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, rt.Go(f).Join())
 }
 
 func TestACallWithoutRoomRunsOnAChunk(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // unlocked. It must not be copied after first use. Those that wait get it in the order
 // in which they came: Unlock hands it to the first of them.
 //
-// While only tasks of one loop use it, it costs no atomic operation.
+// As long as nobody has to wait, Lock and Unlock are one atomic operation each, on any loop or goroutine.
 type Mutex engine.Mutex
 
 // Lock locks m and parks until that is possible. A cancelled task waits like any

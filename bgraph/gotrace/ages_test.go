@@ -9,6 +9,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A list of goroutines says for how long one has waited at a node of the trace, in the words of
@@ -40,9 +41,7 @@ func TestAges(t *testing.T) {
 		list.WriteString("...additional frames elided...\ncreated by main.main in goroutine 1\n\tmain.go:99 +0x2\n\n")
 	}
 	s := st.m.snapshot()
-	if err := AddAges(s, strings.NewReader("goroutine 99 [running]:\nmain.other()\n\tmain.go:1\n\n"+list.String())); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, AddAges(s, strings.NewReader("goroutine 99 [running]:\nmain.other()\n\tmain.go:1\n\n"+list.String())))
 	if err := s.Validate(); err != nil {
 		t.Fatal(err)
 	}

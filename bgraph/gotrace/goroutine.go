@@ -100,7 +100,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 		m.all.remove(id)
 	case to == trace.GoSyscall:
 		g.account(m.now)
-		if m.isReply(st.Stack) {
+		if m.isReply(g, st.Stack) {
 			m.reply(g, e, st.Stack)
 		}
 		g.callStack = st.Stack
@@ -115,6 +115,12 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 			m.run(g, e)
 		}
 	case to == trace.GoRunnable: // preempted, or has yielded
+		if g.start.Function == "" {
+			m.learn(g, st.Reason, st.Stack)
+		}
+		if g.state == stateRunning && m.now.Sub(g.since) >= longStep/2 && !g.start.system {
+			m.sample(g, st.Stack) // the Go runtime looks every 10 ms, as a profile does
+		}
 		g.account(m.now)
 		g.folded = true
 		g.set(to, m.now)
@@ -187,8 +193,12 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 
 // find says where a goroutine waits that has done so since before the trace began.
 func (m *model) find(g *goroutine, st *trace.StateTransition) {
-	if g.at = m.unknown; st.Stack != trace.NoStack {
-		g.at = m.node(st.Reason, "", st.Stack)
+	g.at = m.unknown
+	if st.Stack != trace.NoStack {
+		if g.at = m.node(m.unknown, st.Reason, "", st.Stack); g.at == nil {
+			g.at, g.folded = m.special[bgraph.KeyStart], true // in the middle of a step
+			return
+		}
 	}
 	g.at.enter()
 }
@@ -199,12 +209,16 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 	if g.start.Function == "" {
 		m.learn(g, st.Reason, st.Stack)
 	}
-	if g.start.system || !m.o.Raw && m.isFolded(st.Reason, st.Stack) {
+	var at *node
+	if !g.start.system {
+		at = m.node(g.at, st.Reason, "", st.Stack)
+	}
+	if at == nil {
 		g.folded = true
 		g.set(trace.GoWaiting, m.now)
 		return
 	}
-	m.arrive(g, m.node(st.Reason, "", st.Stack), e.Proc(), m.now)
+	m.arrive(g, at, e.Proc(), m.now)
 	g.timed = true
 	g.set(trace.GoWaiting, m.now)
 }
@@ -256,9 +270,9 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		}
 		m.trail(g, pieceReady, m.now, 0)
 		g.at.leave()
-	}
-	if !g.known && !g.start.system { // of those only the CPU counts
-		g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
+		if !g.known {
+			g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
+		}
 	}
 	g.set(trace.GoRunning, m.now)
 }
@@ -269,7 +283,7 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
 		began := g.since
-		m.arrive(g, m.node("system call", "", g.callStack), e.Proc(), began)
+		m.arrive(g, m.node(g.at, "system call", "", g.callStack), e.Proc(), began)
 		m.trail(g, pieceWait, m.now, 0)
 		if !g.start.system {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
@@ -307,7 +321,7 @@ func (m *model) cut(e *trace.Event, reason, label string) {
 	if g == nil || g.state != stateRunning {
 		return
 	}
-	m.passBy(g, m.node(reason, label, e.Stack()), e.Proc())
+	m.passBy(g, m.node(g.at, reason, label, e.Stack()), e.Proc())
 }
 
 // passBy ends the step at a node and begins the next there at once.
@@ -321,7 +335,7 @@ func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
 
 // reply cuts the step where net/http sends the last part of a response.
 func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
-	n := m.node(responseReason, "", stack)
+	n := m.node(g.at, responseReason, "", stack)
 	if g.at != n { // not a second write of the same response
 		m.passBy(g, n, e.Proc())
 	}

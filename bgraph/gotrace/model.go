@@ -2,6 +2,7 @@ package gotrace
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,9 @@ type node struct {
 	wakers  []waker
 	out     [4]link // edges from here that were used of late
 	turn    uint8   // which of them makes room next
+
+	near     [4]nearStack
+	nearTurn uint8
 }
 
 type link struct {
@@ -97,14 +101,6 @@ type place struct {
 	line           int
 }
 
-type startKey struct{ function, file string }
-
-type start struct {
-	bgraph.Start
-	system bool // of the Go runtime itself
-	gc     bool // a worker of the collector
-}
-
 func newModel(o Options) *model {
 	m := &model{
 		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*edge{},
@@ -121,7 +117,13 @@ func newModel(o Options) *model {
 	return m
 }
 
-func (m *model) newGeneration() { m.stacks = map[trace.Stack]*stack{} }
+func (m *model) newGeneration() {
+	m.stacks = map[trace.Stack]*stack{}
+	for _, n := range m.nodes {
+		n.near = [4]nearStack{} // they would keep all of the last one
+	}
+	m.unknown.near = [4]nearStack{}
+}
 
 func (m *model) note(text string) {
 	text = clean(text)
@@ -157,9 +159,7 @@ func (m *model) event(e *trace.Event) {
 		m.rangeEvent(e)
 	case trace.EventStackSample:
 		if g := m.all.get(e.Goroutine()); g != nil {
-			if g.parts.Samples++; len(g.sampled) < mostSampled {
-				g.sampled = append(g.sampled, m.sampled(e.Stack()))
-			}
+			m.sample(g, e.Stack())
 		}
 	case trace.EventTaskBegin:
 		t := e.Task()
@@ -310,55 +310,10 @@ var (
 	others    = place{function: "others"}
 )
 
-// started returns what is known of goroutines that begin at the outermost frame of stack.
-func (m *model) started(of trace.Stack, fresh bool) *start {
-	s := m.stack(of)
-	if s.start == nil {
-		var f bgraph.Frame
-		if frames := framesOf(of); len(frames) > 0 {
-			f = frames[len(frames)-1]
-		}
-		s.start, s.line = m.startOf(f), f.Line
-	}
-	if fresh {
-		s.start.Line = s.line
-	}
-	return s.start
-}
-
-func (m *model) startOf(f bgraph.Frame) *start {
-	k := startKey{f.Function, f.File}
-	s := m.starts[k]
-	if s == nil {
-		if len(m.starts) >= bgraph.MaxStarts-1 {
-			k = startKey{function: "others"}
-			if s = m.starts[k]; s != nil {
-				return s
-			}
-			f = bgraph.Frame{Function: "others"}
-		}
-		s = &start{Start: bgraph.Start{Function: f.Function, File: f.File, Line: f.Line}}
-		s.gc = strings.HasPrefix(f.Function, "runtime.gcBgMarkWorker")
-		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" || strings.HasPrefix(f.Function, "runtime/trace.")
-		m.starts[k] = s
-	}
-	return s
-}
-
-// systemStart stands for goroutines of the runtime of which no more is known.
-const systemStart = "runtime"
-
-// learn finds out where a goroutine began that ran when the trace did, by its first stack.
-func (m *model) learn(g *goroutine, reason string, stack trace.Stack) {
-	var f bgraph.Frame
-	if frames := framesOf(stack); len(frames) > 0 {
-		f = frames[len(frames)-1]
-	}
-	if reason == "system goroutine wait" && !strings.HasPrefix(f.Function, "runtime") {
-		f.Function = systemStart
-	}
-	if f.Function != "" {
-		g.start = m.startOf(f)
+// sample counts one of a step.
+func (m *model) sample(g *goroutine, of trace.Stack) {
+	if g.parts.Samples++; len(g.sampled) < mostSampled {
+		g.sampled = append(g.sampled, m.sampled(g, of))
 	}
 }
 
@@ -370,7 +325,12 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 		m.collector += g.ran
 	}
 	if !g.start.system {
-		if g.known {
+		known := g.known
+		if !known && g.ran >= longStep {
+			from, known = m.running(g.start), true
+			from.Departures++
+		}
+		if known {
 			m.count(g, from, to)
 			if stat := m.proc(p); stat != nil {
 				stat.steps++
@@ -378,6 +338,23 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 		}
 	}
 	g.ran, g.parts, g.known, g.sampled = 0, bgraph.Parts{}, true, g.sampled[:0]
+}
+
+// longStep is from which CPU time on a step counts although the trace has only a part of it, and so
+// does not tell where it began or ended. Shorter ones don't matter.
+const longStep = 10 * time.Millisecond
+
+// unfinished counts the long steps that go on.
+func (m *model) unfinished() {
+	for _, id := range slices.Sorted(maps.Keys(m.all.byID)) {
+		g := m.all.byID[id]
+		if g.account(m.now); g.start.system || g.waits() || g.ran < longStep {
+			continue
+		}
+		to := m.running(g.start)
+		m.step(g, to, g.proc)
+		to.Arrivals++
+	}
 }
 
 // edge returns the edge between two nodes; nil if there is no room for it.
@@ -420,7 +397,10 @@ func (m *model) count(g *goroutine, from, to *node) {
 
 // remember adds a value to moments in which what came last counts most.
 func remember(m bgraph.Moments, v float64, n uint64) bgraph.Moments {
-	w := max(1.0/16, 1/float64(n))
+	w := 1.0 / 16
+	if n < 16 {
+		w = 1 / float64(n)
+	}
 	d := v - m.Mean
 	m.Mean += w * d
 	m.Variance = (1 - w) * (m.Variance + d*w*d)
@@ -484,6 +464,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 
 // finish counts what is there at the end.
 func (m *model) finish() {
+	m.unfinished()
 	for _, g := range m.all.byID {
 		g.account(m.now)
 		if g.start.gc {

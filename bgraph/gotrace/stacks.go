@@ -22,7 +22,7 @@ type stack struct {
 
 type nodeAt struct {
 	reason, label string
-	*node
+	*node         // nil: waits there end no step
 }
 
 // answers are bits: which questions have been asked of a stack, and to which the answer is yes.
@@ -33,8 +33,6 @@ const (
 	polls
 	replyAsked
 	isReply
-	foldAsked
-	isFolded
 )
 
 // ask answers a question about a stack from what is known, or by fn.
@@ -48,22 +46,42 @@ func (s *stack) ask(asked, yes answers, of trace.Stack, fn func(trace.Stack) boo
 	return s.known&yes != 0
 }
 
-func (m *model) stack(of trace.Stack) *stack {
+// A nearStack is one that events of goroutines at a node had of late.
+type nearStack struct {
+	of trace.Stack
+	*stack
+}
+
+// stack returns what is known of a stack of an event that is about a goroutine at n. What comes
+// after a node is mostly the same, so that the map is hardly ever needed.
+func (m *model) stack(n *node, of trace.Stack) *stack {
+	for i := range n.near {
+		if near := &n.near[i]; near.of == of && near.stack != nil {
+			return near.stack
+		}
+	}
 	s := m.stacks[of]
 	if s == nil {
 		s = new(stack)
 		m.stacks[of] = s
 	}
+	n.near[n.nearTurn] = nearStack{of, s}
+	n.nearTurn = (n.nearTurn + 1) % uint8(len(n.near))
 	return s
 }
 
-// node returns the node of a wait with that reason and stack.
-func (m *model) node(reason, label string, of trace.Stack) *node {
-	s := m.stack(of)
+// node returns the node of a wait with that reason and stack, of a goroutine that was last at
+// from; nil if such waits end no step.
+func (m *model) node(from *node, reason, label string, of trace.Stack) *node {
+	s := m.stack(from, of)
 	for i := range s.nodes {
 		if at := &s.nodes[i]; at.reason == reason && at.label == label {
 			return at.node
 		}
+	}
+	if !m.o.Raw && isFolded(reason, of) {
+		s.nodes = append(s.nodes, nodeAt{reason, label, nil})
+		return nil
 	}
 	frames := framesOf(of)
 	kind := refine(reason, frames)
@@ -74,18 +92,40 @@ func (m *model) node(reason, label string, of trace.Stack) *node {
 		}
 	}
 	k := keyOf(kind, label, frames)
-	outside := kind == "sleep" || kind == "network" || slices.Contains(pollWaits, kind)
+	n := m.keep(k, kind, label, frames)
+	if n.Key != bgraph.KeyOverflow {
+		n.outside = kind == "sleep" || kind == "network" || slices.Contains(pollWaits, kind)
+		s.nodes = append(s.nodes, nodeAt{reason, label, n})
+	}
+	return n
+}
+
+// keep returns the node with that key, or the one for all that find no room.
+func (m *model) keep(k bgraph.Key, reason, label string, frames []bgraph.Frame) *node {
 	n := m.nodes[k]
 	if n == nil {
 		if len(m.nodes) >= m.o.MaxNodes {
 			m.overflow.Nodes++
 			return m.special[bgraph.KeyOverflow]
 		}
-		n = &node{Node: bgraph.Node{Key: k, Reason: clean(kind), Label: clean(label), Stack: frames}, outside: outside}
+		n = &node{Node: bgraph.Node{Key: k, Reason: clean(reason), Label: clean(label), Stack: frames}}
 		m.nodes[k] = n
 	}
-	s.nodes = append(s.nodes, nodeAt{reason, label, n})
 	return n
+}
+
+// runningReason is that of places which are no waits: where a goroutine was in the middle of a long
+// step when the trace began or ended.
+const runningReason = "running"
+
+// running returns the node of goroutines that began at st and computed when the trace began or ended.
+func (m *model) running(st *start) *node {
+	if st.running == nil {
+		at := bgraph.Frame{Function: clean(st.Function), File: clean(st.File), Line: st.Line}
+		key := keyOf(runningReason, at.Function, nil) // without the line, which is that of any moment
+		st.running = m.keep(key, runningReason, "", []bgraph.Frame{at})
+	}
+	return st.running
 }
 
 // pollWaits are for the network and the like. They end when the scheduler looks there, which
@@ -98,7 +138,7 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 		return nil
 	}
 	of := e.Stack()
-	s := m.stack(of)
+	s := m.stack(n, of)
 	if s.known&wakerAsked == 0 {
 		s.known |= wakerAsked
 		frames := framesOf(of)
@@ -118,8 +158,8 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 
 // sampled is the innermost function that a sample of a CPU profile was in, but for those of the
 // Go runtime.
-func (m *model) sampled(of trace.Stack) *place {
-	s := m.stack(of)
+func (m *model) sampled(g *goroutine, of trace.Stack) *place {
+	s := m.stack(g.at, of)
 	if s.sample == nil {
 		at := place{function: "not known"}
 		if frames := trim(framesOf(of)); len(frames) > 0 {
@@ -131,8 +171,8 @@ func (m *model) sampled(of trace.Stack) *place {
 }
 
 // isReply reports whether a system call is part of the end of a response of net/http.
-func (m *model) isReply(of trace.Stack) bool {
-	return m.stack(of).ask(replyAsked, isReply, of, func(of trace.Stack) (is bool) {
+func (m *model) isReply(g *goroutine, of trace.Stack) bool {
+	return m.stack(g.at, of).ask(replyAsked, isReply, of, func(of trace.Stack) (is bool) {
 		for f := range of.Frames() {
 			is = is || f.Func == replyFunction
 		}
@@ -141,12 +181,12 @@ func (m *model) isReply(of trace.Stack) bool {
 }
 
 // isFolded reports whether a wait ends no step, as what is waited for is the Go runtime.
-func (m *model) isFolded(reason string, of trace.Stack) bool {
+func isFolded(reason string, of trace.Stack) bool {
 	switch reason {
 	case "preempted", "wait for debug call":
 		return true
 	case "sync":
-		return m.stack(of).ask(foldAsked, isFolded, of, waitsForCollector)
+		return waitsForCollector(of)
 	}
 	return strings.HasPrefix(reason, "GC ") || strings.HasPrefix(reason, "wait until GC")
 }

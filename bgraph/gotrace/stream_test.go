@@ -136,6 +136,7 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	s.change(2*time.Second, none, 2, trace.GoWaiting, trace.GoWaiting, "", stackOf(append(from, read...)...))
 	s.change(2*time.Second, none, 4, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.serve"))
 	s.change(3*time.Second, 4, 4, trace.GoRunning, trace.GoWaiting, "network", stackOf(read...))
+	s.change(3*time.Second, none, 5, trace.GoUndetermined, trace.GoWaiting, "", stackOf("runtime.gopark", "time.Sleep", "main.tick"))
 	got := s.m.snapshot()
 	n := at(t, got, "read", "main.serve")
 	if n.Now != 3 || n.Arrivals != 1 || n.Peak != 3 || n.Oldest != bgraph.Nanos(3*time.Second) {
@@ -144,12 +145,63 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	if idle := at(t, got, "select", "main.idle"); idle.Now != 1 || idle.Arrivals != 0 {
 		t.Errorf("%+v", idle)
 	}
-	if len(got.Nodes) != 2 {
+	if at(t, got, "sleep", "main.tick").Now != 1 || len(got.Nodes) != 4 || at(t, got, runningReason, "main.serve").Departures != 1 {
 		t.Errorf("%d nodes", len(got.Nodes))
 	}
 	for _, st := range got.Starts {
 		if st.Function == "main.serve" && st.Oldest != bgraph.Nanos(3*time.Second) {
 			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// A long step counts although the trace has only a part of it: of goroutines that never wait there
+// would be nothing else. Where it was preempted tells what it did.
+func TestStepsThatTheTraceCutsOff(t *testing.T) {
+	s := newStream(t)
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for g, stack := range []trace.Stack{1: trace.NoStack, 2: stackOf("main.serve.func1"), 3: stackOf("main.serve.func2"), 4: trace.NoStack} {
+		if g > 0 { // of two nothing is known yet
+			s.change(0, none, trace.GoID(g), trace.GoUndetermined, trace.GoRunning, "", stack)
+		}
+	}
+	s.change(ms(5), 4, 4, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.short"))
+	for i := 1; i <= 4; i++ {
+		s.change(ms(10*i), 1, 1, trace.GoRunning, trace.GoRunnable, "preempted", stackOf("main.add", "main.sums"))
+		s.change(ms(10*i+2), none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	}
+	s.change(ms(45), 2, 2, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.serve.func1"))
+	s.change(ms(46), 3, 3, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.serve.func2"))
+	s.change(ms(47), 1, 2, trace.GoWaiting, trace.GoRunnable, "", stackOf("main.add"))
+	s.change(ms(48), none, 2, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	s.change(ms(60), 1, 1, trace.GoRunning, trace.GoRunnable, "runtime.Gosched", stackOf("main.add", "main.sums"))
+	snap := s.m.snapshot()
+	testenv.Must(t, snap.Validate())
+	var got []string
+	for _, e := range snap.Edges {
+		text := fmt.Sprintf("%s → %s: %d, %v", snap.NameOf(e.From), snap.NameOf(e.To), e.Count, e.CPU.Sum)
+		for _, f := range e.Functions {
+			text += fmt.Sprintf(", %s %d", f.Function, f.Count)
+		}
+		got = append(got, text)
+	}
+	slices.Sort(got)
+	want := []string{
+		"channel receive main.serve.func1 → running main.serve.func1: 1, 12ms",
+		"running main.serve.func1 → channel receive main.serve.func1: 1, 45ms",
+		"running main.serve.func2 → channel receive main.serve.func2: 1, 46ms",
+		"running main.sums → running main.sums: 1, 52ms, main.add 5",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// What sockets of datagrams wait for is known, too.
+func TestWaitsOfDatagrams(t *testing.T) {
+	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "Other": "network"} {
+		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
+			t.Errorf("%s: %s, want %s", function, got, want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // traced returns the graph of what program does, and of what the test framework does beside.
@@ -23,12 +24,8 @@ func traced(t *testing.T, o Options, program func()) *bgraph.Snapshot {
 	program()
 	trace.Stop()
 	s, err := Read(&b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, s.Validate())
 	if len(s.Notes) > 0 {
 		t.Errorf("notes: %q", s.Notes)
 	}

@@ -27,6 +27,7 @@ const (
 	CheckSaturated  = "saturated"   // ready tasks wait for their loops
 	CheckStarvation = "starvation"  // ready tasks of one place were passed over
 	CheckUnbalanced = "unbalanced"  // one loop does most of the work
+	CheckPingPong   = "ping-pong"   // tasks of two loops wake each other all the time, or goroutines go from P to P
 	CheckRefused    = "refused"     // work was turned away
 	CheckNative     = "native"      // tasks wait natively, and their loops go on without them
 	CheckOverflow   = "overflow"    // the graph has met its limits
@@ -76,6 +77,10 @@ type LintOptions struct {
 	LeakShare float64
 	// Unbalance is how many times the steps of the other loops one loop may make (2).
 	Unbalance float64
+	// PingPongRate is how many times a second tasks of two loops must wake each other (1,000), for
+	// steps of PingPongStep at most on average (50 µs), to be found.
+	PingPongRate float64
+	PingPongStep time.Duration
 	// PerCheck bounds the findings of one check (20); the worst are kept.
 	PerCheck int
 }
@@ -92,6 +97,8 @@ func (o LintOptions) withDefaults() LintOptions {
 	o.WaitLimit = cmp.Or(o.WaitLimit, 10*time.Minute)
 	o.LeakShare = cmp.Or(o.LeakShare, 0.05)
 	o.Unbalance = cmp.Or(o.Unbalance, 2)
+	o.PingPongRate = cmp.Or(o.PingPongRate, 1000)
+	o.PingPongStep = cmp.Or(o.PingPongStep, 50*time.Microsecond)
 	o.PerCheck = cmp.Or(o.PerCheck, 20)
 	return o
 }
@@ -111,6 +118,7 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	l.leaks()
 	l.readyQueues()
 	l.loops()
+	l.acrossLoops()
 	l.refused()
 	l.native()
 	l.trace()

@@ -137,7 +137,7 @@ func (l *linter) loops() {
 
 // trust finds reasons not to believe the graph.
 func (l *linter) trust() {
-	if o := l.s.Overflow; o.Nodes > 0 || o.Edges > 0 {
+	if o := l.s.Overflow; o.Nodes > 0 || o.Edges > 0 || o.Wakes > 0 {
 		var arrivals, steps uint64
 		for i := range l.s.Nodes {
 			arrivals += l.s.Nodes[i].Arrivals
@@ -147,8 +147,8 @@ func (l *linter) trust() {
 		}
 		l.add(0, Finding{
 			Severity: SeverityWarning, Check: CheckOverflow,
-			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge (limit %s for each {loop}).",
-				countText(o.Nodes), countText(arrivals), countText(o.MaxNodes), countText(o.Edges), countText(steps), countText(o.MaxEdges)),
+			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge, and %s wakes from elsewhere none as a crossing (limit %s for each {loop}).",
+				countText(o.Nodes), countText(arrivals), countText(o.MaxNodes), countText(o.Edges), countText(steps), countText(o.Wakes), countText(o.MaxEdges)),
 			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with ressched.YieldAt.",
 		})
 	}

@@ -5,20 +5,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 // lintOf runs a program, one task for each function, and looks at its graph.
 func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphview.Finding {
 	t.Helper()
-	g := bgraph.New(bgraph.Config{Sampling: 1})
+	return graphview.LintWith(graphOf(t, 1, program...), o)
+}
+
+// graphOf runs a program, its functions on the loops in turn.
+func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
+	t.Helper()
+	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
-		Loops:       1,
-		NewPoller:   func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		Loops:       loops,
+		NewPoller:   func(int) (engine.Poller, error) { return poller.Epoll() },
 		NewObserver: g.Observe,
 		HoldLimit:   time.Hour,
 	})
@@ -26,12 +36,12 @@ func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphvie
 	defer rt.Close()
 	tasks := make([]*engine.Task, len(program))
 	for i, fn := range program {
-		tasks[i] = rt.Go(fn)
+		tasks[i] = engine.GoOn(rt.Loop(i%loops), fn)
 	}
 	for _, one := range tasks {
 		testenv.Must(t, one.Join())
 	}
-	return graphview.LintWith(g.Snapshot(), o)
+	return g.Snapshot()
 }
 
 func only(t *testing.T, found []graphview.Finding, check string) *graphview.Finding {
@@ -148,5 +158,35 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 	}()
 	for _, f := range lintOf(t, graphview.LintOptions{StepLimit: time.Minute, StarveLimit: time.Minute, ReadyLimit: time.Minute}, program...) {
 		t.Errorf("found %+v", f)
+	}
+}
+
+// Two tasks hand a value to and fro: on two loops that is found, on one it is not. How fast they are does not
+// matter, as the graph is made to say that it took a second, and steps may be long.
+func TestLintOfPingPong(t *testing.T) {
+	const rounds = 6000 // of some, a task on a busy machine finds the value there and need not wait
+	for loops, want := range map[int]int{1: 0, 2: 1} {
+		there, back := engine.NewChan[int](1), engine.NewChan[int](1)
+		s := graphOf(t, loops, func() {
+			for i := range rounds {
+				there.Send(i)
+				back.Recv()
+			}
+			there.Close()
+		}, func() {
+			for v, err := there.Recv(); err == nil; v, err = there.Recv() {
+				back.Send(v)
+			}
+		})
+		s.Span = bgraph.Nanos(time.Second)
+		var found []graphview.Finding
+		for _, f := range graphview.LintWith(s, graphview.LintOptions{PingPongStep: time.Hour}) {
+			if f.Check == graphview.CheckPingPong {
+				found = append(found, f)
+			}
+		}
+		if len(found) != want || want > 0 && !strings.Contains(found[0].Name, "TestLintOfPingPong.func") {
+			t.Errorf("%d loops: found %+v, want %d", loops, found, want)
+		}
 	}
 }

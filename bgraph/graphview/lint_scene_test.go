@@ -86,6 +86,10 @@ func healthy() scene {
 	sc.edge(kWrite, kRead, 1_000_000, 3*us, 0, -4096)
 	sc.edge(kWorker, kWorker, requests/10, 20*us)
 	sc.edge(kTick, kTick, 3600, us)
+	sc.Crossings = []bgraph.Crossing{ // half of the jobs, and the answers
+		{From: kRead, To: kWorker, FromLoop: 0, ToLoop: 1, Count: requests / 20},
+		{From: kWorker, To: kRead, FromLoop: 1, ToLoop: 0, Count: requests / 20},
+	}
 	sc.order()
 	return sc
 }
@@ -165,6 +169,9 @@ func (sc scene) diff() {
 	}
 	for i := range sc.Edges {
 		sc.Edges[i].Count /= 60
+	}
+	for i := range sc.Crossings {
+		sc.Crossings[i].Count /= 60
 	}
 	for i := range sc.Resources {
 		r := &sc.Resources[i]

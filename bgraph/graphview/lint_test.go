@@ -73,6 +73,37 @@ func TestLintRefusals(t *testing.T) {
 	}
 }
 
+func TestLintPingPong(t *testing.T) {
+	const job = 3_600_000 // those that come to kWorker in the hour of the scene: 1,000 a second
+	wakes := func(counts ...uint64) func(scene) {
+		return func(sc scene) {
+			sc.Crossings[0].Count, sc.Crossings[1].Count = counts[0], counts[1]
+		}
+	}
+	warning := "warning ping-pong"
+	for _, c := range []lintCase{
+		{name: "faulty", change: wakes(job, 3*job+job/2), want: warning, node: kRead, says: []string{
+			"those at channel receive shop.at6", "to and fro 1,000 times a second", "ends 35.0% of the waits", "100% there"}},
+		{name: "at one place", want: warning, node: kWorker, says: []string{"others here", "to and fro 1,000 times"}, change: func(sc scene) {
+			sc.Crossings = []bgraph.Crossing{
+				{From: kWorker, To: kWorker, FromLoop: 0, ToLoop: 1, Count: job}, {From: kWorker, To: kWorker, FromLoop: 1, ToLoop: 0, Count: job}}
+		}},
+		{name: "few", change: wakes(job/2, 6*job)},
+		{name: "a small share", change: wakes(job, 2*job)},
+		{name: "one way", change: wakes(job, 0)},
+		{name: "much to do in between", change: func(sc scene) {
+			wakes(job, 4*job)(sc)
+			sc.step(kWorker, kWorker).CPU = timesOf(job, 200*time.Microsecond)
+		}},
+		{name: "with goroutines", change: func(sc scene) {
+			wakes(job, 4*job)(sc)
+			sc.Crossings[0].FromLoop, sc.Crossings[1].FromLoop = -1, -1
+		}},
+	} {
+		c.run(t)
+	}
+}
+
 func TestLintSteps(t *testing.T) {
 	ms := time.Millisecond
 	report := func(from, to bgraph.Key, loop int, held time.Duration) bgraph.Overrun {

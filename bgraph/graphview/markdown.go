@@ -13,7 +13,7 @@ import (
 const markdownRows = 10
 
 // WriteMarkdown writes what is most important as Markdown, for an issue: what program it is,
-// the findings of Lint, where most time goes, and the first rows of the tables of nodes and edges; limit rows, 0: 10.
+// the findings of Lint, where most time goes, and the first rows of the tables of nodes, edges and crossings; limit rows, 0: 10.
 // It does not park.
 func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
 	if limit <= 0 {
@@ -36,6 +36,10 @@ func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
 	nodes, edges := nodeTable(s, names), edgeTable(s, names)
 	writeMarkdownTable(&b, nodes, limit)
 	writeMarkdownTable(&b, edges, limit)
+	if len(s.Crossings) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", markdownText(crossingTitle(s)))
+		writeMarkdownTable(&b, crossingTable(s, nodeCrossings(s, names)), limit)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }

@@ -12,20 +12,28 @@ import (
 // The bounds of a summary, which is read on whatever screen there is at night.
 const (
 	summaryWidth = 100 // columns
-	summaryNodes = 7
-	summaryEdges = 6
+	summaryNodes = 6
+	summaryEdges = 5
 	summaryRuns  = 3
 	summaryRes   = 4
 )
 
 // WriteSummary writes the most important things of the Snapshot in at most 40 lines of 100
 // columns: where most tasks wait, which steps use most CPU, which ran longest without
-// yielding, and what is nearest to its limit. It does not park.
+// yielding, what is nearest to its limit, and how often loops wake each other's tasks. It does not park.
 func WriteSummary(w io.Writer, s *bgraph.Snapshot) error {
 	names := distinctNames(s)
 	var b bytes.Buffer
 	for _, line := range headLines(s) {
 		fmt.Fprintln(&b, shorten(line, summaryWidth))
+	}
+	if rows := nodeCrossings(s, names); len(rows) > 0 {
+		var sum uint64
+		for _, r := range rows {
+			sum += r.count
+		}
+		text := fmt.Sprintf("between loops %s wakes (%s/s); most: %s → %s", countText(sum), rateText(perSecond(s, sum)), rows[0].from, rows[0].to)
+		fmt.Fprintln(&b, shorten(text, summaryWidth))
 	}
 	nodes := nodeTable(s, names)
 	nodes.title = "Most tasks wait at"

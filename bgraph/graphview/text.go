@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -39,7 +41,7 @@ const (
 )
 
 // WriteText writes the Snapshot as text for people: what program it is, what to look at
-// first, in twenty lines, then tables of its nodes, edges, resources, loops, its longest runs, and what the scheduler says. The
+// first, in twenty lines, then tables of its nodes, edges, resources, loops, what crosses those, its longest runs, and what the scheduler says. The
 // times of nodes are those of waiting, and of being ready before running; those of edges
 // are CPU time of a step, whose row is followed by what it takes of resources (+) and
 // gives back (-). An unknown TextOptions.Sort is an error that lists the known
@@ -91,7 +93,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	}
 	edges.write(&b)
 	writeRuns(&b, s, names, o.Width)
-	for _, t := range []*textTable[[]string]{startTable(s), spanTable(s), resourceTable(s), loopTable(s)} {
+	for _, t := range []*textTable[[]string]{startTable(s), spanTable(s), resourceTable(s), loopTable(s), crossingTable(s, nodeCrossings(s, names))} {
 		t.width, t.limit = o.Width, o.Limit
 		t.write(&b)
 	}
@@ -140,6 +142,14 @@ func headLines(s *bgraph.Snapshot) []string {
 		trust += "; heap was not measured"
 	}
 	lines = append(lines, trust)
+	if c := &s.Chunks; c.Links > 0 || c.InPlace > 0 {
+		line := fmt.Sprintf("stack chunks: %s links (%s/s), at most %s at a time, %s; %s calls grew a stack instead", countText(c.Links),
+			rateText(perSecond(s, c.Links)), countText(c.Most), amountText(float64(c.Peak), "bytes"), countText(c.InPlace))
+		if c.Direct > 0 {
+			line += "; " + percentText(ratio(float64(c.Links), float64(c.Links+c.Direct))) + " of the checkpoints passed linked"
+		}
+		lines = append(lines, line)
+	}
 	if o := &s.Overflow; o.Nodes > 0 || o.Edges > 0 {
 		lines = append(lines, fmt.Sprintf("no room for %s waits (at most %s nodes) and %s steps (at most %s edges a loop)",
 			countText(o.Nodes), countText(o.MaxNodes), countText(o.Edges), countText(o.MaxEdges)))
@@ -171,7 +181,7 @@ func stackLines(stack []bgraph.Frame, most int) []string {
 		}
 		f := &stack[i]
 		file := f.File[strings.LastIndexByte(f.File, '/')+1:]
-		lines = append(lines, fmt.Sprintf("%s  %s:%d", bgraph.ShortFunction(f.Function), file, f.Line))
+		lines = append(lines, fmt.Sprintf("%s  %s:%d", funcname.Short(f.Function), file, f.Line))
 	}
 	return lines
 }

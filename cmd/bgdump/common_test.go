@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A fakeClock stands still until somebody sets it forward.
@@ -69,7 +71,5 @@ func (c *fakeClock) set(to time.Time) {
 
 func noErr(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }

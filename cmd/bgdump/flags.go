@@ -32,6 +32,7 @@ const (
 	modeMD     mode = "md"
 	modeTasks  mode = "tasks"
 	modeRegion mode = "regions"
+	modeStages mode = "stages"
 )
 
 // settings is what the command line says.
@@ -67,10 +68,10 @@ func (set *settings) tracing() gotrace.Options { return gotrace.Options{Raw: set
 // fits says in which modes a flag makes sense, for those that do not in all.
 var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
-	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion}, drawn...)
+	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
 	return map[string][]mode{
 		"sort":     {modeText, modeTop},
-		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion}, drawn...),
+		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages}, drawn...),
 		"merge":    append([]mode{}, written...),
 		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
@@ -106,6 +107,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		{modeMD, "write what is most important as Markdown, for an issue"},
 		{modeTasks, "show how long the tasks of runtime/trace took, by type; of a trace"},
 		{modeRegion, "show how long the regions of runtime/trace took, by type; of a trace"},
+		{modeStages, "show the program by its stages: what each does and on which loops, and what wakes tasks of one loop from another"},
 		{modeDump, "write a dump, which bgdump can read again"},
 	} {
 		wanted[f.mode] = flags.Bool(string(f.mode), false, f.text)

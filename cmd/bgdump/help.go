@@ -47,6 +47,7 @@ For example:
   bgdump -lint 4711                    say what looks wrong, and what to do
   bgdump -http :8000 4711              a page to look around in, for a browser
   bgdump -seconds 10 -sort wait 4711   only what happens in the next 10 seconds
+  bgdump -stages 4711                  by stages, and what crosses the loops
   bgdump -focus Lock -stacks 4711      only places that match, with call stacks
   bgdump -svg -o graph.svg 4711        a drawing (-dot for Graphviz)
   bgdump -folded -metric wait 4711 | flamegraph.pl >wait.svg
@@ -81,7 +82,7 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "top http lint md svg dot folded pprof json tasks regions dump record"},
+	{"What to do instead of showing tables", "top http lint stages md svg dot folded pprof json tasks regions dump record"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
 	{"How to do it", "o merge probe interval keep timeout cpu version"},
 }

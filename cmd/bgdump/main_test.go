@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The test binary is also the programs that tests need as processes of their own.
@@ -39,9 +40,7 @@ func TestMain(m *testing.M) {
 func shop(t *testing.T) *bgraph.Snapshot {
 	t.Helper()
 	s, err := bgraph.ReadFile(shopFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s
 }
 
@@ -99,9 +98,7 @@ func later(s *bgraph.Snapshot, d time.Duration) *bgraph.Snapshot {
 func writeDump(t *testing.T, s *bgraph.Snapshot) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.bgraph")
-	if err := bgraph.WriteFile(path, s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, bgraph.WriteFile(path, s))
 	return path
 }
 

@@ -192,6 +192,8 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 		return graphview.WriteFolded(w, s, set.metric)
 	case modeDump:
 		return s.Encode(w)
+	case modeStages:
+		return graphview.WriteStages(w, s, set.limit, terminalWidth(sur.stdout))
 	case modeTasks, modeRegion:
 		return graphview.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}

@@ -47,6 +47,7 @@ func TestOutputs(t *testing.T) {
 		"-svg -focus page": func(w io.Writer) error {
 			return graphview.WriteSVG(w, only("page", ""), graphview.DrawOptions{Color: "cpu"})
 		},
+		"-stages -limit 3":     func(w io.Writer) error { return graphview.WriteStages(w, shop(t), 3, 0) },
 		"-json -focus session": func(w io.Writer) error { return graphview.WriteJSON(w, only("session", "")) },
 		"-folded":              func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "cpu") },
 		"-folded -metric wait": func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "wait") },
@@ -179,9 +180,7 @@ func TestSecondsShowTheDifference(t *testing.T) {
 	done := make(chan *bgraph.Snapshot)
 	go func() {
 		s, err := take(context.Background(), set, src, &surroundings{clock: clk})
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		done <- s
 	}()
 	for src.count() == 0 {

@@ -269,9 +269,7 @@ func TestSystemd(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	c.Process.Signal(syscall.SIGTERM)
 	heard("STOPPING=1")
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.Wait())
 	// The socket is as it was: a client that comes now waits for the next start.
 	nc, err := net.Dial("tcp", ln.Addr().String())
 	testenv.Must(t, err)
@@ -331,9 +329,7 @@ func TestUser(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	c.Process.Signal(syscall.SIGTERM)
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, c.Wait())
 }
 
 func TestIdentities(t *testing.T) {

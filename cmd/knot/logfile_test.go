@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestHangupOpensTheLogAnew: what rotates logs renames the file, sends SIGHUP, and finds all later
@@ -28,15 +30,11 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	url := regexp.MustCompile(`http://\S+`).FindString(line)
 	get := func(path string) {
 		resp, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
@@ -48,9 +46,7 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 	for !holds(log, "/notes.txt") { // lines are written within a second; the test's time limit ends this
 		get("/style.css")
 	}
-	if err := os.Rename(log, log+".1"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Rename(log, log+".1"))
 	syscall.Kill(os.Getpid(), syscall.SIGHUP)
 	for !holds(log, "/guide/") {
 		get("/guide/")
@@ -68,16 +64,10 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 // TestLogThatCannotBeOpenedAnew goes on in the old file.
 func TestLogThatCannotBeOpenedAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, os.Mkdir(dir, 0o755))
 	l, err := openLog(filepath.Join(dir, "log"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+"2"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, os.Rename(dir, dir+"2"))
 	if err := l.(*logFile).reopen(); err == nil {
 		t.Error("opened in a folder that is gone")
 	}

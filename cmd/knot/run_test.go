@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -130,9 +131,7 @@ func TestTerminalGone(t *testing.T) {
 	}
 	defer master.Close()
 	fd := int(master.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
 	if errno != 0 {
 		t.Skip("TIOCGPTPEER:", errno)
@@ -146,9 +145,7 @@ func TestTerminalGone(t *testing.T) {
 		t.Error("not gone after a hang-up")
 	}
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer null.Close()
 	if terminalGone(int(null.Fd())) {
 		t.Error(os.DevNull + " is a terminal")
@@ -182,9 +179,7 @@ func TestVersion(t *testing.T) {
 // TestNoLimits: 0 is the natural word for none, and the library's for the default.
 func TestNoLimits(t *testing.T) {
 	set, err := parse([]string{"-root", filepath.Clean(sampleSite), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s := set.server
 	if s.IdleTimeout >= 0 || s.ShutdownTimeout >= 0 || s.HeadTimeout != knot.DefaultHeadTimeout || s.MaxHead != 256 {
 		t.Errorf("idle %v, grace %v, head %v, %d", s.IdleTimeout, s.ShutdownTimeout, s.HeadTimeout, s.MaxHead)
@@ -198,9 +193,7 @@ func TestStopAnswersWhoHasConnected(t *testing.T) {
 	var all []net.Conn
 	for range 64 {
 		nc, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer nc.Close()
 		all = append(all, nc)
 	}

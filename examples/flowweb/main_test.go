@@ -28,9 +28,7 @@ func TestServer(t *testing.T) {
 	}
 	t.Run("goroutine", func(t *testing.T) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer ln.Close()
 		go serveByGoroutine(ln, root)
 		client(t, "http://"+ln.Addr().String(), string(big))
@@ -45,9 +43,7 @@ func TestServer(t *testing.T) {
 		task.Offload(func() { client(t, "http://"+ln.Addr().String(), string(big)) })
 		return ln.Close()
 	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		t.Log("by flow")
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
@@ -62,9 +58,7 @@ func TestServer(t *testing.T) {
 		task.Offload(func() { client(t, "http://"+ln.Addr().String(), string(big)) })
 		return g.Shutdown(context.Background())
 	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 }
 
 func client(t *testing.T, url, big string) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -137,9 +138,7 @@ func TestServerOverAConnection(t *testing.T) {
 		ln.Close()
 		return served.Join()
 	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 }
 
 func client(t *testing.T, path string, i int) {

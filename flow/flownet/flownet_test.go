@@ -133,9 +133,7 @@ func serving(t *testing.T, folder string, o flownet.InputOptions, client func(ad
 		}
 		return err
 	}, capriccio.WithLoops(2), capriccio.WithoutSignals())
-	if err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, err)
 }
 
 func dial(t *testing.T, addr string) net.Conn {

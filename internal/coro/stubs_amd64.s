@@ -8,6 +8,14 @@ TEXT ·G(SB), NOSPLIT, $0-8
 	MOVQ AX, ret+0(FP)
 	RET
 
+// func Is(word *uintptr) bool
+TEXT ·Is(SB), NOSPLIT, $0-9
+	MOVQ  (TLS), AX
+	MOVQ  word+0(FP), CX
+	CMPQ  AX, (CX)
+	SETEQ ret+8(FP)
+	RET
+
 // func Running(word *uintptr) State
 TEXT ·Running(SB), NOSPLIT, $0-9
 	MOVQ  (TLS), AX

@@ -7,6 +7,15 @@ TEXT ·G(SB), NOSPLIT, $0-8
 	MOVD g, ret+0(FP)
 	RET
 
+// func Is(word *uintptr) bool
+TEXT ·Is(SB), NOSPLIT, $0-9
+	MOVD word+0(FP), R1
+	MOVD (R1), R3
+	CMP  g, R3
+	CSET EQ, R2
+	MOVB R2, ret+8(FP)
+	RET
+
 // func Running(word *uintptr) State
 TEXT ·Running(SB), NOSPLIT, $0-9
 	MOVD word+0(FP), R1

@@ -15,6 +15,10 @@ const Exact = true
 // goroutines alive, and may be reused after the goroutine's end.
 func G() uintptr
 
+// Is reports whether *word, which another thread may be writing, is the running goroutine's identity. It
+// leaves no note, as Running does.
+func Is(word *uintptr) bool
+
 // Running compares the running goroutine's identity with *word and reports whether the
 // goroutine is locked to its thread. The word may be written at the same time by
 // another thread: equality can be seen only by the goroutine itself, because no one

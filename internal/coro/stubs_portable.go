@@ -27,6 +27,9 @@ func G() uintptr {
 	return id
 }
 
+// Is reports whether *word is the running goroutine's identity.
+func Is(word *uintptr) bool { return atomic.LoadUintptr(word) == G() }
+
 // Running compares the running goroutine's identity with *word. Whether it is
 // locked to its thread is not known here.
 func Running(word *uintptr) State {

@@ -35,6 +35,18 @@ func (t *Task) addAwaited(n int32) {
 	}
 }
 
+// An urged is the task that knows that others wait for a lock, nil for none. Guarded by the guard of that.
+type urged struct{ task *Task }
+
+// set makes it t.
+func (u *urged) set(t *Task) {
+	if t != u.task {
+		u.task.addAwaited(-1)
+		u.task = t
+		t.addAwaited(1)
+	}
+}
+
 // hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
 func (t *Task) hasten(l *Loop) {

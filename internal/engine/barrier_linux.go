@@ -30,3 +30,6 @@ func barrier() {
 		panic("task: broken invariant: membarrier(2) worked before and now fails: " + e.Error())
 	}
 }
+
+// ownQuickly: see Mutex.lockQuick.
+const ownQuickly = true

@@ -6,3 +6,6 @@ package engine
 func canBarrier() bool { return false }
 
 func barrier() {}
+
+// ownQuickly: see Mutex.lockQuick.
+const ownQuickly = false

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -39,9 +40,7 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 		} else {
 			contains(t, line, "known only if there is an observer")
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, stop())
 	}
 }
 

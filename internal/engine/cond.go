@@ -45,7 +45,7 @@ func (c *Cond) WaitWith(m *Mutex) {
 	c.g.enter(l)
 	c.waiters.push(&t.wait)
 	c.g.exit(l)
-	if !m.unlockQuick(l) {
+	if !m.unlockQuick() {
 		m.unlockOn(l)
 	}
 	if to := t.beginPark(ReasonCond, (*condPoint)(c), false); to != nil { // park, see there

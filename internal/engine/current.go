@@ -17,6 +17,10 @@ func here() *Loop {
 	return hereSlow()
 }
 
+// isHere reports whether the caller runs on l, which may be nil. It is enough to learn what runs there; before
+// anything of l is changed here must be asked.
+func (l *Loop) isHere() bool { return l != nil && coro.Is(&l.curG) }
+
 // Runs reports whether the caller runs on l, as CurrentLoop does. But a task that has waited
 // natively and is away from its loop does not come back for that: it may be called by those that hold
 // a lock.
@@ -102,7 +106,8 @@ func (l *Loop) entersAs(g uintptr) bool {
 // several. It spares the look-up in members.
 var soleLoop atomic.Pointer[Loop]
 
-// members says which goroutines belong to which loop.
+// members says which goroutines belong to which loop, of whatever runtime: a goroutine that
+// looks for its loop does not know yet which runtime that is of.
 var members registry
 
 // A registry maps goroutine identities to loops. A reader looks for itself, and that can't

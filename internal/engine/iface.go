@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"time"
 )
 
@@ -10,6 +11,9 @@ type NodeID uint32
 
 // NodeStart is the node of tasks that have not started yet.
 const NodeStart NodeID = 0
+
+// NodeNone is no node.
+const NodeNone NodeID = math.MaxUint32
 
 // A Poller waits for events from outside, on behalf of one loop.
 type Poller interface {
@@ -55,6 +59,16 @@ type OverrunObserver interface {
 	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
 	// empty where it was not taken because the last report was too recent.
 	Overran(task string, lasted time.Duration, stack string, ended bool)
+}
+
+// A CrossingObserver is an Observer that wants to know what wakes and starts tasks from elsewhere.
+type CrossingObserver interface {
+	Observer
+	// Crossed is called on the loop of t, which waits or has not started yet, before Ready: what
+	// wakes or starts it runs on another loop of the runtime, of that index, in a task that was at
+	// node from last; NodeNone: on the loop's own goroutine, or it had ended. loop -1 is a plain goroutine, also
+	// one of this loop's tasks that is away from it (see Config.DetachAfter).
+	Crossed(t *Task, from NodeID, loop int)
 }
 
 // A Policy chooses which node of the graph runs next on one loop. Its methods are

@@ -9,6 +9,8 @@ import (
 // A message is something that another thread wants a loop to do.
 type message struct {
 	kind messageKind
+	loop int16  // of what woke or started t, see wakeBy
+	from NodeID // likewise
 	t    *Task
 	fn   func()
 }
@@ -33,6 +35,26 @@ type inbox struct {
 	closed  bool      // guarded by mu: the loop has ended
 	in      []message // guarded by mu
 	out     []message // loop-private: being worked off; swapped with in
+}
+
+// wakeBy is the message by which loop l, nil for a plain goroutine, wakes or starts t, a task of
+// another loop. A loop of another runtime counts as a plain goroutine.
+func wakeBy(l *Loop, kind messageKind, t *Task, on *Loop) message {
+	m := message{kind: kind, loop: -1, from: NodeNone, t: t}
+	if l != nil && l.rt == on.rt {
+		m.loop = int16(l.index)
+		if l.cur != nil {
+			m.from = l.cur.node
+		}
+	}
+	return m
+}
+
+// crossed tells the observer of a wake, or a start, that has come from elsewhere.
+func (l *Loop) crossed(m message) {
+	if m.t.state == stateParked || m.kind >= msgStart { // else it ends no wait yet
+		l.crossings.Crossed(m.t, m.from, int(m.loop))
+	}
 }
 
 // send delivers m to l, from any thread. It returns false if the loop has ended.
@@ -74,6 +96,9 @@ func (l *Loop) drainInbox() {
 	for i := range b.out {
 		m := b.out[i]
 		b.out[i] = message{}
+		if l.crossings != nil && m.kind <= msgStartHere {
+			l.crossed(m)
+		}
 		switch m.kind {
 		case msgWake:
 			l.notify(m.t)

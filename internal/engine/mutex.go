@@ -3,8 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
-
-	"github.com/capriccio-go/capriccio/internal/coro"
+	"sync/atomic"
 )
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
@@ -12,56 +11,68 @@ import (
 // in which they came: Unlock hands it to the first of them. Only where the lock is what limits an
 // overloaded program the newest go first for a while, but for one of sixteen, see Bottlenecks.
 //
-// While only tasks of one loop use it, it costs no atomic operation.
+// As long as nobody has to wait, Lock and Unlock are one atomic operation each. With the first that
+// has to, the lock is awaited, and whatever then changes does so in the guard:
+//
+//	             Lock              another Lock, in g
+//	unlocked ───────────▶ locked ─────────────────────▶ awaited ──╮ Unlock, in g: handed over
+//	   ▲                  │    ▲                        │    ▲    │
+//	   ╰───── Unlock ─────╯    ╰─ nobody waits, in g ───╯    ╰────╯
 type Mutex struct {
 	g       guard
-	locked  bool       // guarded by g
-	owner   *Task      // guarded by g; nil: a plain goroutine, if locked
+	state   atomic.Uint32
+	owner   *Task      // nil: unlocked, or a plain goroutine; written by the one that holds m, see ownQuickly
+	urged   urged      // guarded by g
 	waiters waiterList // guarded by g
 }
+
+// States of a Mutex.
+const (
+	mutexUnlocked = iota
+	mutexLocked
+	mutexAwaited // Unlock enters the guard
+)
 
 // Lock locks m and parks until that is possible. A cancelled task waits like any
 // other; see LockContext.
 func (m *Mutex) Lock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.lockQuick(l) {
+	if l := soleLoop.Load(); l.isHere() && m.lockQuick(l) {
 		return
 	}
-	m.lockOn(comeBack())
+	m.lockSlow()
 }
 
-// lockQuick is lockOn in the common case, and reports whether it was that.
+//go:noinline
+func (m *Mutex) lockSlow() {
+	l := comeBack()
+	if m.state.Load() != mutexUnlocked || !m.lockQuick(l) {
+		m.lockOn(l)
+	}
+}
+
+// lockQuick is lockOn if m is unlocked and that takes no guard, and reports whether it was that.
+//
+// The owner is written a moment after the lock was taken, and taken back a moment before it is given up.
+// Meanwhile another thread may read, in the guard, that there is none: then nobody inherits the
+// importance of those that wait. The race detector would not like it, so under it everything is done
+// in the guard.
 func (m *Mutex) lockQuick(l *Loop) bool {
-	if !m.g.hold(l) {
-		return false
-	}
-	free := !m.locked
-	if free {
-		m.locked = true
-		m.owner = l.cur
-	}
-	l.release()
-	return free
+	return (ownQuickly || l == nil) && m.tryTake(l)
 }
 
-// unlockQuick is unlockOn in the common case, and reports whether it was that.
-func (m *Mutex) unlockQuick(l *Loop) bool {
-	if !m.g.hold(l) {
-		return false
-	}
-	alone := m.locked && m.waiters.head == nil
-	if alone {
-		m.locked = false
+// unlockQuick unlocks m if nobody waits, and reports whether it did.
+func (m *Mutex) unlockQuick() bool {
+	if ownQuickly && m.state.Load() == mutexLocked {
 		m.owner = nil
+		return m.state.CompareAndSwap(mutexLocked, mutexUnlocked)
 	}
-	l.release()
-	return alone
+	return false
 }
 
 // lockOn is Lock, called on loop l, nil for a plain goroutine.
 func (m *Mutex) lockOn(l *Loop) {
 	m.g.enter(l)
-	if !m.locked {
-		m.take(l)
+	if m.take(l) {
 		m.g.exit(l)
 		return
 	}
@@ -83,8 +94,7 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 func (m *Mutex) lockUntil(ctx context.Context) error {
 	l := comeBack()
 	m.g.enter(l)
-	if !m.locked {
-		m.take(l)
+	if m.take(l) {
 		m.g.exit(l)
 		return nil
 	}
@@ -93,23 +103,38 @@ func (m *Mutex) lockUntil(ctx context.Context) error {
 	return w.waitUntil(ctx, ReasonMutex, (*mutexPoint)(m))
 }
 
-// take marks m as locked by the caller, inside the guard.
-func (m *Mutex) take(l *Loop) {
-	m.locked = true
+// take locks m for the caller, which is inside the guard, if it is unlocked, and reports whether it did.
+// Otherwise Unlock enters the guard from now on.
+func (m *Mutex) take(l *Loop) bool {
+	for m.state.Load() != mutexAwaited {
+		if m.tryTake(l) {
+			return true
+		}
+		m.state.CompareAndSwap(mutexLocked, mutexAwaited)
+	}
+	return false
+}
+
+// tryTake is take, but leaves no note for Unlock.
+func (m *Mutex) tryTake(l *Loop) bool {
+	if !m.state.CompareAndSwap(mutexUnlocked, mutexLocked) {
+		return false
+	}
 	if l != nil {
 		m.owner = l.cur
 	}
+	return true
 }
 
 // enqueue puts the caller, which is inside the guard, into the queue, and leaves the guard.
 func (m *Mutex) enqueue(l *Loop) *Waiter {
 	w := Self()
-	o := m.owner
-	if m.waiters.head != nil {
-		o = nil // it knows
+	var o *Task
+	if m.waiters.head == nil { // else it knows
+		o = m.owner
+		m.urged.set(o)
 	}
 	m.waiters.push(w)
-	o.addAwaited(1)
 	m.g.exit(l)
 	o.hasten(l)
 	return w
@@ -119,10 +144,7 @@ func (m *Mutex) enqueue(l *Loop) *Waiter {
 func (m *Mutex) TryLock() bool {
 	l := here()
 	m.g.enter(l)
-	free := !m.locked
-	if free {
-		m.take(l)
-	}
+	free := m.tryTake(l)
 	m.g.exit(l)
 	return free
 }
@@ -130,31 +152,31 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
 // As with sync.Mutex, it need not be the one that locked it that unlocks it.
 func (m *Mutex) Unlock() {
-	if l := m.g.owner.Load(); l == soleLoop.Load() && l != nil && coro.RunsFree(&l.curG) && m.unlockQuick(l) {
-		return
+	if !m.unlockQuick() {
+		m.unlockOn(here())
 	}
-	m.unlockOn(here())
 }
 
 // unlockOn is Unlock, called on loop l, nil for a plain goroutine.
 func (m *Mutex) unlockOn(l *Loop) {
 	m.g.enter(l)
-	if !m.locked {
-		m.g.exit(l)
-		panic("task: Unlock of an unlocked Mutex")
-	}
 	w := l.turnOf(&m.waiters)
 	if w == nil {
-		m.locked = false
 		m.owner = nil
+		was := m.state.Swap(mutexUnlocked)
 		m.g.exit(l)
+		if was == mutexUnlocked {
+			panic("task: Unlock of an unlocked Mutex")
+		}
 		return
 	}
 	m.waiters.unlink(w)
-	m.owner.addAwaited(-1)
 	m.owner = w.task
 	if m.waiters.head != nil {
-		m.owner.addAwaited(1)
+		m.urged.set(w.task)
+	} else {
+		m.urged.set(nil)
+		m.state.Store(mutexLocked)
 	}
 	m.g.exit(l)
 	w.wakeFrom(l)
@@ -181,7 +203,8 @@ func (p *mutexPoint) Withdraw(w *Waiter) bool {
 	defer m.g.exit(l)
 	found := m.waiters.remove(w)
 	if found && m.waiters.head == nil {
-		m.owner.addAwaited(-1)
+		m.urged.set(nil)
+		m.state.Store(mutexLocked)
 	}
 	return found
 }

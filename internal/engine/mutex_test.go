@@ -388,3 +388,62 @@ func TestDescribeWait(t *testing.T) {
 	mu.Unlock()
 	again.Join()
 }
+
+// Once nobody waits any more, a lock is as quick as it was before somebody did: whether that one got it or gave up.
+func TestLocksForgetThatSomebodyWaited(t *testing.T) {
+	type quickLock struct {
+		lock, unlock func()
+		until        func(context.Context) error
+		quick        func() bool // it is locked, and what follows does not need the guard
+	}
+	for name, make := range map[string]func() quickLock{
+		"Mutex": func() quickLock {
+			m := new(Mutex)
+			return quickLock{m.Lock, m.Unlock, m.LockContext, func() bool { return m.state.Load() == mutexLocked }}
+		},
+		"RWMutex": func() quickLock {
+			m := new(RWMutex)
+			return quickLock{m.Lock, m.Unlock, nil, func() bool { return m.state.Load() == rwWriting }}
+		},
+		"Semaphore": func() quickLock {
+			s := NewSemaphore(1)
+			take := func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }
+			return quickLock{func() { take(context.Background()) }, func() { s.Release(1) }, take, func() bool { return s.used.Load() == 1 }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := newRuntime(t, 1)
+			task := rt.Go(func() {
+				m := make()
+				m.lock()
+				next := Go(func() {
+					m.lock()
+					if !m.quick() {
+						t.Error("not after it was handed over")
+					}
+					m.unlock()
+				})
+				Yield()
+				if m.quick() {
+					t.Error("quick while somebody waits")
+				}
+				m.unlock()
+				next.Join()
+				if m.until == nil {
+					return
+				}
+				m.lock()
+				ctx, cancel := context.WithCancel(context.Background())
+				next = Go(func() { m.until(ctx) })
+				Yield()
+				cancel()
+				next.Join()
+				if !m.quick() {
+					t.Error("not after the one that waited has given up")
+				}
+				m.unlock()
+			})
+			testenv.Must(t, task.Join())
+		})
+	}
+}

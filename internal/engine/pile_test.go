@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A limiter lets everybody in and sends the same number to each pile.
@@ -40,9 +42,7 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 	err := rt.Go(func() {
 		main(rt.Loop(0), func() { Sleep(2 * pileEvery) })
 	}).Join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 // Those that wait when a lock turns out to limit the program are too late. Later ones go first, but for one

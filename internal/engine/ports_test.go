@@ -17,6 +17,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A nil Chan in a Select is never ready, as in a select statement, for which one sets a
@@ -319,9 +320,7 @@ func TestOffloadAtItsLimit(t *testing.T) {
 		Loops: 1, Clock: clock, OffloadLimit: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		NewPoller: func(int) (Poller, error) { return clock.NewPoller(0), nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	release := make(chan struct{})
 	rt.Go(func() {
 		first := Go(func() { Offload(func() { <-release }) })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -69,9 +70,7 @@ func TestPullOfAnIteratorThatWaits(t *testing.T) {
 			}
 			c.Close()
 		})
-		if err := me.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, me.Join())
 	})
 }
 

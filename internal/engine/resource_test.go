@@ -5,14 +5,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func resource(t *testing.T, name string) *Resource {
 	t.Helper()
 	r, err := NewResource(name, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return r
 }
 

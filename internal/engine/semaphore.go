@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
+	"sync/atomic"
 )
 
 // A Semaphore is a number of units to share. Make it with NewSemaphore. Those that wait
@@ -10,11 +12,14 @@ import (
 // overtaken for ever by others that want few. Where that limits an overloaded program it is as with
 // a Mutex.
 type Semaphore struct {
-	size    int64 // fixed
+	size    int64        // fixed
+	used    atomic.Int64 // and semAwaited while somebody waits: then it is written in the guard only
 	g       guard
-	used    int64      // guarded by g
 	waiters waiterList // guarded by g; tag: units
 }
+
+// semAwaited makes Semaphore.used negative.
+const semAwaited = math.MinInt64
 
 // NewSemaphore returns a Semaphore of n units, n ≥ 0.
 func NewSemaphore(n int64) *Semaphore {
@@ -40,12 +45,36 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	if n < 0 || n > s.size {
 		return fmt.Errorf("task: Acquire(%d) of a Semaphore of %d: can never be had", n, s.size)
 	}
+	if noneAway() && s.take(n) {
+		return nil
+	}
+	return s.acquireSlow(ctx, n)
+}
+
+// take takes n units if they are there and nobody waits, and reports whether it did.
+func (s *Semaphore) take(n int64) bool {
+	for {
+		used := s.used.Load()
+		if used < 0 || s.size-used < n {
+			return false
+		}
+		if s.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+func (s *Semaphore) acquireSlow(ctx context.Context, n int64) error {
 	l := comeBack()
 	s.g.enter(l)
-	if s.size-s.used >= n && s.waiters.head == nil {
-		s.used += n
-		s.g.exit(l)
-		return nil
+	for used := s.used.Load(); used >= 0; used = s.used.Load() {
+		if s.take(n) {
+			s.g.exit(l)
+			return nil
+		}
+		if s.size-used < n {
+			s.used.CompareAndSwap(used, used|semAwaited)
+		}
 	}
 	w := Self()
 	defer w.Release()
@@ -56,37 +85,38 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 }
 
 // TryAcquire takes n units if they are there and nobody waits, and reports whether it did.
-func (s *Semaphore) TryAcquire(n int64) bool {
-	l := here()
-	s.g.enter(l)
-	ok := n >= 0 && s.size-s.used >= n && s.waiters.head == nil
-	if ok {
-		s.used += n
-	}
-	s.g.exit(l)
-	return ok
-}
+func (s *Semaphore) TryAcquire(n int64) bool { return n >= 0 && s.take(n) }
 
 // Release gives n units back. It panics if there are then more than there ever were.
 func (s *Semaphore) Release(n int64) {
+	used := s.used.Load()
+	for n >= 0 && n <= used { // so nobody waits
+		if s.used.CompareAndSwap(used, used-n) {
+			return
+		}
+		used = s.used.Load()
+	}
 	l := here()
 	s.g.enter(l)
-	if n < 0 || n > s.used {
-		used := s.used
+	used = s.used.Load()
+	if taken := used &^ semAwaited; n < 0 || n > taken {
 		s.g.exit(l)
-		panic(fmt.Sprintf("task: Release(%d) of a Semaphore of which %d units are taken", n, used))
+		panic(fmt.Sprintf("task: Release(%d) of a Semaphore of which %d units are taken", n, taken))
 	}
-	s.used -= n
+	s.used.Add(-n)
 	s.grant(l)
 }
 
 // grant serves the first in the queue as far as units are there, and leaves the guard.
 func (s *Semaphore) grant(l *Loop) {
 	var served wakeChain
-	for w := l.turnOf(&s.waiters); w != nil && s.size-s.used >= w.tag; w = l.turnOf(&s.waiters) {
-		s.used += w.tag
+	for w := l.turnOf(&s.waiters); w != nil && s.size-s.used.Load()&^semAwaited >= w.tag; w = l.turnOf(&s.waiters) {
+		s.used.Add(w.tag)
 		s.waiters.unlink(w)
 		served.push(w)
+	}
+	if s.waiters.head == nil {
+		s.used.And(^semAwaited)
 	}
 	s.g.exit(l)
 	served.wakeFrom(l)
@@ -100,7 +130,7 @@ func (p *semaphorePoint) DescribeWait() string {
 	s, l := (*Semaphore)(p), here()
 	s.g.enter(l)
 	defer s.g.exit(l)
-	return fmt.Sprintf("Semaphore %p: %d of %d taken", s, s.used, s.size)
+	return fmt.Sprintf("Semaphore %p: %d of %d taken", s, s.used.Load()&^semAwaited, s.size)
 }
 
 // Withdraw implements WaitPoint.

@@ -123,13 +123,11 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 	} else {
 		Tasks.Acquire(1)
 	}
-	m := message{kind: msgStart, t: t}
-	if on != nil {
-		m.kind = msgStartHere
-	} else {
-		on = rt.NextLoop()
+	kind := msgStartHere
+	if on == nil {
+		kind, on = msgStart, rt.NextLoop()
 	}
-	if !on.send(m) {
+	if !on.send(wakeBy(from, kind, t, on)) {
 		on.drop(t)
 		return ErrShutdown
 	}

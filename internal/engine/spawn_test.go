@@ -22,9 +22,7 @@ func TestGoInheritsTheLoopOfTheSpawner(t *testing.T) {
 				t.Error("the child runs elsewhere")
 			}
 		})
-		if err := child.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, child.Join())
 	})
 }
 
@@ -40,9 +38,7 @@ func TestGoOnRunsWhereItIsTold(t *testing.T) {
 					Yield()
 				}
 			}
-			if err := GoOn(l, body).Join(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, GoOn(l, body).Join())
 			run(t, rt, func() { GoOn(l, body).Join() })
 		}
 	})
@@ -152,9 +148,7 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 				Yield()
 			}
 		})
-		if err := top.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, top.Join())
 		for range 3 {
 			if err := <-errs; !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want the cause and context.Canceled", err)
@@ -170,13 +164,9 @@ func TestBackgroundDetaches(t *testing.T) {
 			t.Error("not cancelled under an ended context")
 		}
 		detached, err := Spawn(Options{Context: context.Background()}, func() {
-			if err := Sleep(time.Nanosecond); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, Sleep(time.Nanosecond))
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, err)
 		for detached.Join() != nil {
 			Yield()
 		}
@@ -431,13 +421,17 @@ func TestStartAllocatesNothing(t *testing.T) {
 	defer rt.Close()
 	rt.Go(func() {
 		var wg WaitGroup
-		body := func() { wg.Done() }
-		if n := testing.AllocsPerRun(1000, func() {
-			wg.Add(1)
-			Start(body)
-			wg.Wait()
-		}); n > 0 {
-			t.Errorf("%v allocations for a task", n)
+		for name, body := range map[string]func(){
+			"a task":                        func() { wg.Done() },
+			"a task that says what it does": func() { comeBack().cur.extend().kind = 1; wg.Done() },
+		} {
+			if n := testing.AllocsPerRun(1000, func() {
+				wg.Add(1)
+				Start(body)
+				wg.Wait()
+			}); n > 0 {
+				t.Errorf("%v allocations for %s", n, name)
+			}
 		}
 	}).Join()
 }

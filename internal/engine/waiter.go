@@ -185,7 +185,7 @@ func (w *Waiter) WakeAhead() {
 	case t.loop == l:
 		l.notifyAhead(t)
 	default:
-		t.loop.send(message{kind: msgWakeAhead, t: t})
+		t.loop.send(wakeBy(l, msgWakeAhead, t, t.loop))
 	}
 }
 
@@ -201,7 +201,7 @@ func (w *Waiter) wakeFrom(l *Loop) {
 	case t.loop == l:
 		l.notify(t)
 	default:
-		t.loop.send(message{kind: msgWake, t: t})
+		t.loop.send(wakeBy(l, msgWake, t, t.loop))
 	}
 }
 

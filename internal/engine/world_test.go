@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // newSimRuntime is newRuntime in a simulated world; with jump its clock moves by itself.
@@ -75,9 +76,7 @@ func everyone(t testing.TB, rt *Runtime, n int, fn func(i int)) {
 		}
 	}
 	for _, k := range tasks {
-		if err := k.Join(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, k.Join())
 	}
 	plain.Wait()
 }

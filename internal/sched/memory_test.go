@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A memoryServer is simulated event by event: closed-loop clients whose requests each
@@ -75,9 +77,7 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	m.ledger = NewLedger()
 	var err error
 	m.memory, err = m.ledger.Add(Spec{Name: "memory", Limit: 512 * mib, Unknown: 16 * mib})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	m.gate = m.ledger.NewGate("requests")
 	for i := range loops {
 		l := &memoryLoop{admission: NewAdmission(i, false)}

@@ -30,6 +30,13 @@ type NodeReport struct {
 	Pass     uint64
 	Ready    int64  // tasks
 	Held     string // why it is held back or demoted; "" if it is not
+	Turns    Turns
+}
+
+// Turns counts the cohorts of a node on one loop.
+type Turns struct {
+	Cohorts uint64 // that began
+	Ran     uint64 // steps in them
 }
 
 // reasonExclusive is why an exclusive node is held, in the words of a Report.

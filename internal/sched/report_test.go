@@ -64,3 +64,31 @@ func TestNamesOfPolicies(t *testing.T) {
 		}
 	}
 }
+
+// Each turn of a node is a cohort, of as many steps as were taken, whether one by one or by a grant.
+func TestReportOfCohorts(t *testing.T) {
+	for name, p := range map[string]Cohorts{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+		for range 2 {
+			for _, n := range []Node{2, 7, 2, 7, 2} {
+				p.Ready(n)
+			}
+			for left := 5; left > 0; left-- {
+				n, _ := p.Next()
+				if tasks, _ := p.Grant(); tasks > 0 {
+					left--
+					p.Granted(n, 1, 0)
+				}
+			}
+			p.Tick(time.Second)
+		}
+		var r Report
+		p.Report(&r)
+		got := map[Node]Turns{}
+		for _, n := range r.Nodes {
+			got[n.Node] = n.Turns
+		}
+		if got[2] != (Turns{2, 6}) || got[7] != (Turns{2, 4}) {
+			t.Errorf("%s: %+v; want 2 cohorts of 3 at node 2, and of 2 at node 7", name, got)
+		}
+	}
+}

@@ -86,6 +86,7 @@ type resourceNode struct {
 	due      time.Duration // if held: when one task runs nevertheless; noTime: it was not held since it ran
 	priority float64
 	claim    *Claim
+	turns    Turns
 }
 
 const noTime = time.Duration(math.MinInt64)
@@ -160,6 +161,7 @@ func (p *Resource) Next() (Node, bool) {
 	}
 	p.left--
 	p.nodes[n].ready--
+	p.nodes[n].turns.Ran++
 	return n, true
 }
 
@@ -184,6 +186,7 @@ func (p *Resource) Grant() (tasks int, cycles uint64) {
 func (p *Resource) Granted(n Node, taken, came int) {
 	nd := &p.nodes[n]
 	nd.ready += came - taken
+	nd.turns.Ran += uint64(taken)
 	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
 }
 
@@ -290,6 +293,7 @@ func (p *Resource) choose() (Node, bool) {
 			nd.why = reason{}
 		}
 		p.current, p.left = n, size
+		nd.turns.Cohorts++
 		p.until = p.clock + p.quantum
 		return n, true
 	}
@@ -410,7 +414,7 @@ func (p *Resource) Report(r *Report) {
 		}
 		r.Nodes = append(r.Nodes, NodeReport{
 			Node: Node(n), Ready: int64(nd.ready), Priority: nd.priority,
-			Tickets: int64(p.stride.Tickets(Node(n))), Pass: p.stride.Pass(Node(n)), Held: p.explain(nd),
+			Tickets: int64(p.stride.Tickets(Node(n))), Pass: p.stride.Pass(Node(n)), Held: p.explain(nd), Turns: nd.turns,
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 const explainTimeout = 50 * time.Millisecond
 
 // Explain says what the scheduler thinks of the nodes, and in which state the resources
-// are. It is for bgraph.Graph.ExplainSched and must not be called on a loop. It waits
+// are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
 func (s *Steering) Explain() *bgraph.Sched {
 	s.mu.Lock()
@@ -88,6 +88,7 @@ func (s *Steering) addReport(out *bgraph.Sched, loop int, r *sched.Report) {
 		out.Nodes = append(out.Nodes, bgraph.SchedNode{
 			Key: s.cfg.Graph.Key(n.Node), Loop: loop, Priority: n.Priority,
 			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,
+			Cohorts: n.Turns.Cohorts, Ran: n.Turns.Ran,
 		})
 	}
 }

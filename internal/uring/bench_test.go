@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // BenchmarkNop is a turn of a loop with a number of requests that complete at once; ns/op is
@@ -25,9 +27,7 @@ func BenchmarkNop(b *testing.B) {
 						e.PrepareNop()
 						d.Track(e, &c)
 					}
-					if err := d.Wait(time.Second); err != nil {
-						b.Fatal(err)
-					}
+					testenv.Must(b, d.Wait(time.Second))
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/request")
 			})
@@ -112,9 +112,7 @@ func wake(b *testing.B, d *Driver, w *watched) {
 	for b.Loop() {
 		unix.Write(w.pipe[1], buf)
 		for before := w.events; w.events == before; {
-			if err := d.Wait(time.Second); err != nil {
-				b.Fatal(err)
-			}
+			testenv.Must(b, d.Wait(time.Second))
 		}
 		unix.Read(w.pipe[0], buf)
 	}

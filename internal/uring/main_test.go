@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // newTestDriver makes a driver on the kernel, or skips the test. It is closed at the end.
@@ -31,9 +33,7 @@ func newTestDriver(t testing.TB, cfg Config) *Driver {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 }
 
 // bothIssuers runs the test in each of the ways to work for completions.

@@ -9,6 +9,8 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestRoundTrip: what is compressed, by several at a time, comes out as it was, and the same source
@@ -27,9 +29,7 @@ func TestRoundTrip(t *testing.T) {
 		for _, size := range []int{0, 1, 1000, 3_000_000} {
 			src := bytes.Repeat([]byte("Bowline, sheet bend. "), size/21+1)[:size]
 			first, err := c.Compress(src)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			var workers sync.WaitGroup
 			for range 4 {
 				workers.Go(func() {

@@ -36,9 +36,7 @@ func TestConformance(t *testing.T) {
 			conns.Go(func() {
 				defer c.Close()
 				c.SetDeadline(time.Now().Add(time.Minute))
-				if err := b.serve(c); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, b.serve(c))
 			})
 		}
 	})

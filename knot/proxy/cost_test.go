@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A request that is passed on over a connection at rest makes next to no garbage: what it needs is kept for the next one.
@@ -31,9 +33,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer c.Close()
 	buf := make([]byte, 4096)
 	ask := func() {
@@ -42,9 +42,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 		}
 		for got := ""; !strings.HasSuffix(got, "hello"); {
 			n, err := c.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			got = string(buf[max(0, n-5):n])
 		}
 	}

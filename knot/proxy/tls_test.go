@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Backends over TLS: certificates are verified unless the settings say otherwise, connections are used again, checks and tunnels
@@ -76,9 +78,7 @@ func TestBackendTLS(t *testing.T) {
 		t.Errorf("%d bytes back", len(got))
 	}
 	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
 	in := bufio.NewReader(c)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestResponsesAreReadWhole(t *testing.T) {
@@ -62,9 +64,7 @@ func TestResponsesOfNetHTTP(t *testing.T) {
 		r := w.Result()
 		r.ContentLength = int64(w.Body.Len())
 		var wire bytes.Buffer
-		if err := r.Write(&wire); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, r.Write(&wire))
 		got, length, err := parseResponse(wire.Bytes())
 		if got.status != status || got.retryAfter != time.Second || length != wire.Len() || err != nil {
 			t.Errorf("%d: got %+v, %d of %d, %v", status, got, length, wire.Len(), err)

@@ -3,6 +3,8 @@ package proc
 import (
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestBusyTimeOfACore(t *testing.T) {
@@ -18,9 +20,7 @@ func TestBusyTimeOfACore(t *testing.T) {
 		}
 	}
 	cores, err := Cores()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if got, err := CoreBusy(cores[0]); got <= 0 || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -75,9 +75,7 @@ func TestCloseInputEndsAChildThatReads(t *testing.T) {
 	if got, err := child.Line(t.Context()); got != "end" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if err := child.Wait(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, child.Wait(t.Context()))
 }
 
 func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {

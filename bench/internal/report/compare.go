@@ -21,7 +21,7 @@ func Direction(metric, unit string) int {
 	switch {
 	case named("server-busy", "client-busy", "client-late", "others", "missed", "asked", "read-from-disk", "consumed", "servlets", "capacity"):
 		return 0
-	case named("goodput", "served", "success", "clients", "ops-of-best", "sessions"):
+	case named("goodput", "served", "answered", "released", "success", "clients", "ops-of-best", "sessions", "passed", "least-class-share", "last-to-first"):
 		return 1
 	case named("cpu", "refused", "lost", "killed"):
 		return -1
@@ -107,7 +107,7 @@ func Compare(before, after *Report, systems []string) []Difference {
 	var found []Difference
 	for _, b := range before.Rows {
 		a, ok := after.Find(b.System, b.Metric, b.X)
-		if !ok || systems != nil && !slices.Contains(systems, b.System) || slices.Contains(after.Details, b.Metric) {
+		if !ok || systems != nil && !Own(systems, b.System) || slices.Contains(after.Details, b.Metric) {
 			continue
 		}
 		d := Difference{before.Name, b, a, RatioOf(b.Samples, a.Samples), 1}

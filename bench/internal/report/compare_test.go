@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestTheIntervalHoldsTheTrueRatioNineteenTimesInTwenty(t *testing.T) {
@@ -50,6 +52,7 @@ func TestWhichDirectionIsGood(t *testing.T) {
 		{"rps", "req/s", 1}, {"reads", "reads/s", 1}, {"p99", "ms", -1}, {"goodput-share", "%", 1}, {"refused", "%", -1},
 		{"cpu-per-request", "ns", -1}, {"bytes-per-conn", "B", -1}, {"clients", "1", 1}, {"cpu-per-client", "ms/s", -1}, {"throughput", "MB/s", 1},
 		{"lost", "req/s", -1}, {"refused", "req/s", -1}, {"server-busy", "%", 0}, {"read-from-disk", "MB/s", 0}, {"requests-served", "%", 1},
+		{"newcomers-answered", "%", 1}, {"pollers-released", "%", 1}, {"passed", "cases", 1}, {"failed", "cases", -1},
 	} {
 		if got := Direction(m.metric, m.unit); got != m.want {
 			t.Errorf("%s [%s]: direction %d, want %d", m.metric, m.unit, got, m.want)
@@ -61,9 +64,7 @@ func TestWorseIsByDirection(t *testing.T) {
 	one := func(metric, unit string, values ...float64) *Report {
 		var s Samples
 		for _, v := range values {
-			if err := s.Add("knot", metric, unit, 1, v); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, s.Add("knot", metric, unit, 1, v))
 		}
 		return &Report{Name: "e", Rows: s.Rows()}
 	}
@@ -112,28 +113,62 @@ func TestVerdictOfTheMarkdownTable(t *testing.T) {
 	add("knot", 90, 110)
 	add("nginx", 140, 160)
 	add("net-http", 10, 12)
-	add("knot-2", 900, 1000) // ours, too
+	add("knot-2", 900, 1000) // ours, too, with a setting
 	var out strings.Builder
-	if err := r.WriteMarkdown(&out, "", "knot", "knot-2"); err != nil || !strings.Contains(out.String(), "0.67: **loses** to nginx") {
+	if err := r.WriteMarkdown(&out, "", "knot"); err != nil || !strings.Contains(out.String(), "0.67: **loses** to nginx") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	var losses strings.Builder
 	r.Profiles = []Profile{{"knot rps at 1", []string{"40 % tcp_sendmsg [k]"}}}
-	if err := WriteLosses(&losses, []*Report{r}, "knot", "knot-2"); err != nil || !strings.Contains(losses.String(), "| e | rps [req/s] | 1 | knot: 100 ±10% | nginx: 150 ±7% | 0.67 | `go run ./bench run e`") ||
+	if err := WriteLosses(&losses, []*Report{r}, "knot"); err != nil || !strings.Contains(losses.String(), "| e | rps [req/s] | 1 | knot: 100 ±10% | nginx: 150 ±7% | 0.67 | `go run ./bench run e`") ||
 		!strings.Contains(losses.String(), "e, knot rps at 1: 40 % tcp_sendmsg [k]") {
 		t.Errorf("%v\n%s", err, &losses)
 	}
 	r.Env.Others = 60
 	losses.Reset()
-	if err := WriteLosses(&losses, []*Report{r}, "knot", "knot-2"); err != nil || !strings.Contains(losses.String(), "on a busy machine |") {
+	if err := WriteLosses(&losses, []*Report{r}, "knot"); err != nil || !strings.Contains(losses.String(), "on a busy machine |") {
 		t.Errorf("others had much of the machine: %v\n%s", err, &losses)
 	}
 	r.Rows[0].Max = 145
-	if lost := r.Losses("knot", "knot-2"); len(lost) != 0 {
+	if lost := r.Losses("knot"); len(lost) != 0 {
 		t.Errorf("spreads overlap: lost %+v", lost)
 	}
 	out.Reset()
-	if r.WriteMarkdown(&out, "", "knot", "knot-2"); !strings.Contains(out.String(), "0.67: like nginx") {
+	if r.WriteMarkdown(&out, "", "knot"); !strings.Contains(out.String(), "0.67: like nginx") {
 		t.Errorf("spreads overlap:\n%s", &out)
+	}
+}
+
+func TestMarkdownPutsTogetherWhatFits(t *testing.T) {
+	r := &Report{Name: "e"}
+	add := func(system, metric, unit string, x, v float64) {
+		r.Rows = append(r.Rows, Row{System: system, Metric: metric, Unit: unit, X: x, Value: v, Min: v, Max: v, N: 1})
+	}
+	add("knot", "p50", "ms", 8, 3)
+	add("knot", "p99", "ms", 8, 7)
+	add("knot", "server-busy", "%", 8, 90)
+	for x := range 5 {
+		add("knot", "refused", "1", float64(x), max(float64(x)-3, 0))
+	}
+	var out strings.Builder
+	if err := r.WriteMarkdown(&out, "", "knot"); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(out.String(), "\n")
+	if want := `
+| | x | knot |
+|---|---|---|
+| p50 [ms], less is better | 8 | 3 |
+| p99 [ms], less is better | 8 | 7 |
+
+**refused** [1], less is better
+
+0 for all (knot) at x = 0; 1; 2; 3.
+
+| x | knot |
+|---|---|
+| 4 | 1 |
+`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

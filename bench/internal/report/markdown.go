@@ -17,10 +17,10 @@ func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) erro
 	fmt.Fprintf(&b, "`%s`, %s, commit %.12s, on %s, %d cores, Linux %s, %s.\n",
 		r.command(), strings.Replace(r.Env.Time, "T", " ", 1), r.Commit, r.Env.CPU, r.Env.Cores, r.Env.Kernel, r.Env.Go)
 	if r.Env.Quick {
-		b.WriteString("**A quick run**: it shows that the experiment works, and no more.\n")
+		b.WriteString("A quick run: few rounds of little time, so look at the spread.\n")
 	}
-	for _, metric := range r.metrics() {
-		r.markdownMetric(&b, metric, ours)
+	for _, metrics := range r.tables() {
+		r.markdownTable(&b, metrics, ours)
 	}
 	if picture != "" {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", r.Name, picture)
@@ -48,31 +48,115 @@ func (r *Report) command() string {
 	return strings.TrimSpace(text + " " + r.Env.Args)
 }
 
-func (r *Report) markdownMetric(b *strings.Builder, metric string, ours []string) {
-	systems, xs, unit := r.axes(metric)
-	direction := map[int]string{1: "more is better", -1: "less is better", 0: "for information"}[Direction(metric, unit)]
-	fmt.Fprintf(b, "\n**%s** [%s], %s\n\n| x | %s | against the best of the peers |\n|---|%s---|\n",
-		metric, unit, direction, strings.Join(systems, " | "), strings.Repeat("---|", len(systems)))
-	for _, x := range xs {
-		fmt.Fprintf(b, "| %s |", r.label(x))
-		for _, system := range systems {
-			if row, ok := r.Find(system, metric, x); ok {
-				fmt.Fprintf(b, " %s %s |", Number(row.Value), spread(row))
-			} else {
-				b.WriteString(" – |")
+// fewParameters is up to how many of them metrics share a table.
+const fewParameters = 3
+
+// tables are the metrics that say how good something is, those together that fit into one table:
+// of the same systems, at the same few parameters.
+func (r *Report) tables() [][]string {
+	var all [][]string
+	at := map[string]int{}
+	for _, metric := range r.metrics() {
+		systems, xs, unit := r.axes(metric)
+		if Direction(metric, unit) == 0 {
+			continue
+		}
+		shape := fmt.Sprint(systems, xs)
+		if i, ok := at[shape]; ok && len(xs) <= fewParameters {
+			all[i] = append(all[i], metric)
+			continue
+		}
+		at[shape] = len(all)
+		all = append(all, []string{metric})
+	}
+	return all
+}
+
+// markdownTable has a line for each parameter of each metric.
+func (r *Report) markdownTable(b *strings.Builder, metrics, ours []string) {
+	better := func(metric, unit string) string {
+		if Direction(metric, unit) > 0 {
+			return "more is better"
+		}
+		return "less is better"
+	}
+	systems, xs, unit := r.axes(metrics[0])
+	columns := strings.Join(systems, " | ") + " |"
+	peers := slices.ContainsFunc(systems, func(s string) bool { return !Own(ours, s) })
+	if peers {
+		columns += " against the best of the peers |"
+	}
+	columns += "\n|" + strings.Repeat("---|", strings.Count(columns, "|")+1) + "\n"
+	line := func(metric string, x float64) {
+		r.markdownCells(b, metric, x, systems)
+		if peers {
+			fmt.Fprintf(b, " %s |", r.verdict(metric, x, ours))
+		}
+		b.WriteByte('\n')
+	}
+	if len(metrics) > 1 {
+		fmt.Fprintf(b, "\n| | x | %s", strings.Replace(columns, "|---|", "|---|---|", 1))
+		for _, metric := range metrics {
+			_, _, unit := r.axes(metric)
+			for _, x := range xs {
+				fmt.Fprintf(b, "| %s [%s], %s | %s |", metric, unit, better(metric, unit), r.label(x))
+				line(metric, x)
 			}
 		}
-		d, ok := r.duel(metric, x, ours)
-		switch {
-		case !ok:
-			b.WriteString(" – |\n")
-		case d.Our.N < 2 || d.Peer.N < 2:
-			fmt.Fprintf(b, " %.2f: once, of %s |\n", d.Ratio, d.Peer.System)
-		default:
-			verdict := map[int]string{1: "wins over", 0: "like", -1: "**loses** to"}[d.Outcome]
-			fmt.Fprintf(b, " %.2f: %s %s |\n", d.Ratio, verdict, d.Peer.System)
+		return
+	}
+	metric := metrics[0]
+	fmt.Fprintf(b, "\n**%s** [%s], %s\n\n", metric, unit, better(metric, unit))
+	good := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !r.allZero(metric, x) })
+	if Direction(metric, unit) < 0 && len(good) > 3 {
+		var names []string
+		for _, x := range good {
+			names = append(names, r.label(x))
+		}
+		fmt.Fprintf(b, "0 for all (%s) at x = %s.\n", strings.Join(systems, ", "), strings.Join(names, "; "))
+		xs = slices.DeleteFunc(xs, func(x float64) bool { return slices.Contains(good, x) })
+		if len(xs) == 0 {
+			return
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(b, "| x | %s", columns)
+	for _, x := range xs {
+		fmt.Fprintf(b, "| %s |", r.label(x))
+		line(metric, x)
+	}
+}
+
+// allZero reports whether every run of every system gave 0.
+func (r *Report) allZero(metric string, x float64) bool {
+	return !slices.ContainsFunc(r.Rows, func(row Row) bool {
+		return row.Metric == metric && row.X == x && (row.Min != 0 || row.Max != 0)
+	})
+}
+
+func (r *Report) markdownCells(b *strings.Builder, metric string, x float64, systems []string) {
+	for _, system := range systems {
+		if row, ok := r.Find(system, metric, x); !ok {
+			b.WriteString(" – |")
+		} else if row.N < 2 {
+			fmt.Fprintf(b, " %s |", Number(row.Value))
+		} else {
+			fmt.Fprintf(b, " %s %s |", Number(row.Value), spread(row))
 		}
 	}
+}
+
+// verdict says how ours did beside the best of the peers.
+func (r *Report) verdict(metric string, x float64, ours []string) string {
+	d, ok := r.duel(metric, x, ours)
+	switch {
+	case !ok:
+		return "–"
+	case d.Our.N < 2 || d.Peer.N < 2:
+		return fmt.Sprintf("%.2f: once, of %s", d.Ratio, d.Peer.System)
+	}
+	words := map[int]string{1: "wins over", 0: "like", -1: "**loses** to"}[d.Outcome]
+	return fmt.Sprintf("%.2f: %s %s", d.Ratio, words, d.Peer.System)
 }
 
 // A Duel is our value beside the best peer's, at one parameter.
@@ -82,8 +166,24 @@ type Duel struct {
 	Outcome   int     // 1 if each of our runs was better than each of theirs, -1 if worse, else 0
 }
 
-// duel compares the first of ours that has been measured with the peers. It reports false if
-// there is nothing to compare.
+// Own reports whether a system is one of ours: it is named there, or its name is one of those, a dash
+// and a setting, as in "knot-uring".
+func Own(ours []string, system string) bool {
+	return slices.ContainsFunc(ours, func(name string) bool {
+		return system == name || strings.HasPrefix(system, name+"-")
+	})
+}
+
+// rank is less the earlier a system of ours is named; with a setting it comes after all that are.
+func rank(ours []string, system string) int {
+	if i := slices.Index(ours, system); i >= 0 {
+		return i
+	}
+	return len(ours)
+}
+
+// duel compares ours with the peers: the first that is named and has been measured, else the first of
+// those with a setting. It reports false if there is nothing to compare.
 func (r *Report) duel(metric string, x float64, ours []string) (Duel, bool) {
 	var d Duel
 	for _, row := range r.Rows {
@@ -91,8 +191,8 @@ func (r *Report) duel(metric string, x float64, ours []string) (Duel, bool) {
 			continue
 		}
 		better := float64(Direction(metric, row.Unit))
-		if i := slices.Index(ours, row.System); i >= 0 {
-			if d.Our.System == "" || i < slices.Index(ours, d.Our.System) {
+		if Own(ours, row.System) {
+			if d.Our.System == "" || rank(ours, row.System) < rank(ours, d.Our.System) {
 				d.Our = row
 			}
 		} else if d.Peer.System == "" || better*row.Value > better*d.Peer.Value {

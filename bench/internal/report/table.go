@@ -40,14 +40,13 @@ func (r *Report) writeMetric(w io.Writer, metric string, ours []string) error {
 	systems, xs, unit := r.axes(metric)
 	fmt.Fprintf(w, "\n%s [%s]   value ±spread", metric, unit)
 	us := ""
-	for _, name := range ours {
-		if slices.Contains(systems, name) {
+	for _, name := range systems {
+		if Own(ours, name) && (us == "" || rank(ours, name) < rank(ours, us)) {
 			us = name
-			if len(systems) > 1 {
-				fmt.Fprintf(w, " (%s ÷ this system)", us)
-			}
-			break
 		}
+	}
+	if us != "" && len(systems) > 1 {
+		fmt.Fprintf(w, " (%s ÷ this system)", us)
 	}
 	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

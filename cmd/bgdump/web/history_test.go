@@ -7,15 +7,14 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // snapshotOf fails the test if the program has none.
 func snapshotOf(t *testing.T, p *sample.Program) *bgraph.Snapshot {
 	t.Helper()
 	s, err := p.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // pageOf returns a page that has asked prog once a second for n seconds.
@@ -104,9 +105,7 @@ func TestStateComparedIsTheDifference(t *testing.T) {
 			continue
 		}
 		want, err := bgraph.Diff(moments[s.Base-1].snap, moments[s.At-1].snap)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if s.Span != want.Span || s.Note != "" {
 			t.Errorf("%s: span %v, note %q; want %v and none", path, s.Span, s.Note, want.Span)
 		}

@@ -252,9 +252,7 @@ func TestDamagedTables(t *testing.T) {
 // FuzzRead changes bytes of a binary, those of the table of functions above all.
 func FuzzRead(f *testing.F) {
 	data, err := os.ReadFile(build(f, "amd64"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	testenv.Must(f, err)
 	at, size := pclntab(f, data)
 	f.Add(uint32(0), []byte{1, 2, 3, 4}, false)
 	f.Add(uint32(8), []byte{255, 255, 255, 255, 255, 255, 255, 255}, false)

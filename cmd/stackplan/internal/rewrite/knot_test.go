@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var suites = flag.String("suites", "", "packages of this module, separated by commas, whose tests are run with a checkpoint at every call; takes minutes")
@@ -19,9 +21,7 @@ func TestSuites(t *testing.T) {
 			path := modulePath + "/" + suite
 			r := rewriterOf(load(t, nil, true, path), nil)
 			done, err := r.Files(everyCall(r, mixed))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			t.Logf("%d checkpoints, %d calls refused", len(done.Calls), len(done.Refused))
 			text, err := exec.Command("go", "test", "-overlay", overlayOf(t, done), path).CombinedOutput()
 			if err != nil {

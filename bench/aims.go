@@ -1,0 +1,98 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// aims are what the project wants to reach, by experiment: "bench report" holds the results against them.
+var aims = map[string][]report.Aim{
+	"primitives": slices.Concat(
+		ratio("yield", "capriccio", "goroutine", 1, 2, 1000, 10000),
+		ratio("yield", "capriccio", bareSystem, 1.15, 2, 1000, 10000),
+		ratio("chan", "capriccio", "goroutine", 0.7, 2, 1000, 10000),
+		ratio("cond", "capriccio", "goroutine", 0.7, 2, 1000, 10000),
+		ratio("create-finish", "capriccio", "goroutine", 0.8, 1, 1000),
+		ratio("mutex", "capriccio", "goroutine", 1, 1),
+	),
+	"producer-consumer": ratio("ops", "capriccio", "goroutine", 1.5, 1000),
+	"pipes": slices.Concat(
+		ratio("tokens", "capriccio", "goroutine", 1.6, 64, 256, 1024, 4096, 8192),
+		ratio("tokens", "capriccio", "epoll-c", 0.9, 64, 256, 1024, 4096, 8192),
+	),
+	"parked": slices.Concat(
+		limit("bytes-per-task", "capriccio", 3072, 100_000, 1_000_000),
+		ratio("made-and-finished", "capriccio", "goroutine", 1.5, 100_000, 1_000_000),
+	),
+	"idle-conns": slices.Concat(
+		limit("bytes-per-conn", "knot", 1024, 19_000),
+		limit("bytes-per-conn", "knot-upgraded", 1536, 19_000),
+		limit("bytes-per-conn", "capriccio-task", 3584, 19_000),
+	),
+	"hello": slices.Concat(
+		ratio("cpu-per-request", "knot", "net-http", 0.5, 1),
+		ratio("cpu-per-request", "knot", "fasthttp", 0.85, 1),
+		ratio("cpu-per-request", "knot", "gnet", 1, 1, 16),
+		ratio("cpu-per-request", "knot-http", "net-http", 0.75, 1),
+	),
+	"proxy": ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
+	"native": slices.Concat(
+		limit("p99-channel", "knot", 10, 1), limit("p99-sleep", "knot", 10, 1),
+		limit("p99-cond", "knot", 10, 1), limit("p99-mutex", "knot", 10, 1),
+		against("rps-many", "knot", 1, "knot", 0, 0.95), against("rps-many", "knot-uring", 1, "knot-uring", 0, 0.95),
+		ratio("lock-across-read", "capriccio", "goroutine", 1.5, 5000),
+	),
+	"disk-direct": slices.Concat(
+		ratio("reads", "capriccio", "fio", 0.95, 1, 4, 16, 64, 256),
+		ratio("reads", "capriccio", "goroutine", 1, 1, 4, 16), ratio("reads", "capriccio", "goroutine", 3, 64, 256),
+	),
+	"disk-cached":  ratio("reads", "capriccio", "goroutine", 1, 0, 1, 10, 100),
+	"stack-cost":   slices.Concat(limit("room", "capriccio", 3, 1), limit("link-call-unlink", "capriccio", 90, 16<<10, 32<<10, 256<<10)),
+	"bigstack":     limit("rss-mb", "capriccio", 400, 100_000),
+	"deep-handler": slices.Concat(ratio("bytes-per-conn", "capriccio", "goroutine", 0.25, 19_000), ratio("ns-per-task", "capriccio", "goroutine", 0.5, 1)),
+	"graph-overhead": slices.Concat(
+		ratio("yield", "capriccio-sampled", bareSystem, 1.25, 2, 1000), ratio("yield", "capriccio-traced", bareSystem, 1.5, 2, 1000),
+		ratio("rps", "knot-traced", "knot", 0.98, 1, 16),
+		limit("bytes-per-node", "capriccio-traced", 2048, 1000), limit("bytes-per-edge", "capriccio-traced", 512, 1000),
+		limit("dump", "capriccio-traced", 100, 1000), limit("stall", "capriccio-traced", 1000, 1000),
+	),
+	"truth": slices.Concat(
+		limit("count-error", "gotrace", 0.5, 10, 100, 1000), limit("wait-error", "gotrace", 0.5, 1000),
+		limit("cpu-error", "gotrace", 3, 100), limit("cpu-error", "gotrace", 20, 10), limit("cpu-error", "capriccio", 10, 10, 100),
+	),
+	admissionName: slices.Concat(
+		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x"),
+		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x"),
+		rows("important-served", 99.9, "cpu-priority", "lock-priority"),
+		rows("nine-served", 95, "ten-tenants"),
+	),
+}
+
+// limit is an aim for a system's value at some parameters.
+func limit(metric, system string, bound float64, xs ...float64) []report.Aim {
+	return ratio(metric, system, "", bound, xs...)
+}
+
+// ratio is an aim for a system's value divided by another's.
+func ratio(metric, system, over string, bound float64, xs ...float64) []report.Aim {
+	var all []report.Aim
+	for _, x := range xs {
+		all = append(all, report.Aim{Metric: metric, System: system, X: x, Over: over, OverX: x, Limit: bound})
+	}
+	return all
+}
+
+// against compares values at different parameters.
+func against(metric, system string, x float64, over string, overX, bound float64) []report.Aim {
+	return []report.Aim{{Metric: metric, System: system, X: x, Over: over, OverX: overX, Limit: bound}}
+}
+
+// rows is an aim for rows of the matrix, by name.
+func rows(metric string, bound float64, names ...string) []report.Aim {
+	var all []report.Aim
+	for _, name := range names {
+		all = append(all, report.Aim{Metric: metric, System: "capriccio", Row: name, Limit: bound})
+	}
+	return all
+}

@@ -1,0 +1,39 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+func TestAims(t *testing.T) {
+	r := example(t)
+	r.Env.Names = map[int]string{16: "sixteen"}
+	aims := []Aim{
+		{Metric: "yield", System: "capriccio", X: 2, Limit: 52},                                                          // just reached: less is better
+		{Metric: "yield", System: "capriccio", X: 2, Over: "goroutine", OverX: 2, Limit: 0.5},                            // 52 ÷ 89
+		{Metric: "rate", System: "capriccio", Row: "sixteen", Over: "goroutine", Limit: 2},                               // more is better
+		{Metric: "rate", System: "capriccio", X: 16, Over: "capriccio", OverMetric: "yield", OverX: 2, Limit: 1e6},       // other metric, other parameter
+		{Metric: "rate", System: "capriccio", Row: "seventeen", Limit: 1},                                                // no such row
+		{Metric: "yield", System: "pthread", X: 1000, Limit: 1}, {Metric: "rate", System: "capriccio", X: 16, Over: "x"}, // not measured
+	}
+	var table, missed strings.Builder
+	testenv.Must(t, r.WriteAims(&table, aims))
+	for i, want := range []string{
+		"| capriccio: yield, x = 2 | ≤ 52 ns | 52 | reached |",
+		"| capriccio: yield, x = 2 ÷ goroutine | ≤ 0.500 | 0.584 | **missed** |",
+		"| capriccio: rate, x = sixteen ÷ goroutine | ≥ 2 | 2 | reached |",
+		"| capriccio: rate, x = sixteen 16 ÷ capriccio, x = 2 | ≥ 1,000,000 | 49,615 | **missed** |",
+		"| capriccio: rate, x = seventeen | ≥ 1 ops/s | – | not measured |",
+		"| pthread: yield, x = 1,000 | ≤ 1 ns | – | not measured |",
+	} {
+		if lines := strings.Split(strings.TrimSpace(table.String()), "\n"); lines[i+2] != want {
+			t.Errorf("line %d is %q, want %q", i, lines[i+2], want)
+		}
+	}
+	testenv.Must(t, WriteMissed(&missed, []*Report{r}, map[string][]Aim{"example": aims, "other": aims}))
+	if text := missed.String(); !strings.HasPrefix(text, "Of 4 aims that were measured 2 are reached. These are not:\n") || strings.Count(text, "| example |") != 2 {
+		t.Errorf("got:\n%s", text)
+	}
+}
