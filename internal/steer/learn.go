@@ -59,7 +59,7 @@ func (s *Steering) lookAhead() {
 	}
 	predictions, entrances := s.predicted(), s.cfg.Graph.Entrances()
 	tasks, yet := 0, make([]float64, s.resources())
-	s.cfg.Graph.At(func(w bgraph.Waiting) {
+	s.cfg.Graph.At(func(w recorder.Waiting) {
 		if int(w.Node) >= len(predictions) {
 			return
 		}
