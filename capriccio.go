@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/steer"
@@ -277,12 +279,12 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 	return o.readGraphEnv(lookup)
 }
 
-func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *bgraph.Graph, error) {
+func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *recorder.Graph, error) {
 	cfg := o.cfg
 	o.runOn(p, &cfg)
-	var graph *bgraph.Graph
+	var graph *recorder.Graph
 	if !o.noGraph {
-		graph = bgraph.New(o.graph)
+		graph = recorder.New(o.graph)
 		cfg.NewObserver = graph.Observe
 	}
 	steering, err := o.steer(&cfg, graph)

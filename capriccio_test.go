@@ -61,11 +61,11 @@ func TestDefaultScheduler(t *testing.T) {
 		rt, err := New(append(opts, WithLoops(1))...)
 		testenv.Must(t, err)
 		defer rt.Close()
-		g := Graph(rt)
-		if g == nil {
+		s := Snapshot(rt)
+		if s == nil {
 			return "no graph"
 		}
-		if s := g.Snapshot(); s.Sched != nil {
+		if s.Sched != nil {
 			return s.Sched.Policy
 		}
 		return "none"

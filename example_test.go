@@ -66,12 +66,12 @@ func ExampleNew() {
 }
 
 // What the blocking graph knows of a place in the program.
-func ExampleGraph() {
+func ExampleSnapshot() {
 	err := capriccio.Run(context.Background(), func(context.Context) error {
 		for range 3 {
 			ressched.YieldAt("look something up")
 		}
-		s := capriccio.Graph(nil).Snapshot()
+		s := capriccio.Snapshot(nil)
 		for i := range s.Nodes {
 			if n := &s.Nodes[i]; n.Label != "" {
 				fmt.Println(n.Name(), n.Arrivals)

@@ -18,27 +18,32 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/steer",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/poller internal/recorder internal/steer",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "",
 	"internal/httpcases":             "",
-	"internal/engine":                "internal/coro stackchunk",
+	"internal/chunk":                 "internal/coro",
+	"internal/engine":                "internal/coro internal/chunk",
 	"internal/sched":                 "internal/engine",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
-	"internal/simserver":             "internal/engine bgraph netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
-	"stackchunk":                     "internal/coro",
+	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
+	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine",
 	"aio":                            "internal/engine internal/kernel internal/uring golang.org/x/sys/unix",
-	"netpoll":                        "internal/engine ressched internal/kernel internal/uring golang.org/x/sys/unix",
-	"internal/steer":                 "internal/engine bgraph internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
-	"bgraph":                         "internal/engine internal/coro",
-	"bgraph/graphview":               "bgraph",
-	"bgraph/gotrace":                 "bgraph golang.org/x/exp/trace",
-	"bgraph/graphhttp":               "internal/engine bgraph bgraph/graphview",
+	"internal/poller":                "internal/engine",
+	"netpoll":                        "internal/engine internal/poller ressched internal/kernel internal/uring golang.org/x/sys/unix",
+	"internal/steer":                 "internal/engine bgraph internal/recorder internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
+	"internal/breathe":               "internal/coro",
+	"internal/funcname":              "",
+	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk",
+	"bgraph":                         "internal/breathe internal/funcname",
+	"bgraph/graphview":               "bgraph internal/funcname",
+	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace",
+	"bgraph/graphhttp":               "internal/engine internal/recorder task bgraph bgraph/graphview",
 	"internal/adapt":                 "",
 	"flow":                           "internal/engine task ressched internal/adapt",
 	"flow/flownet":                   "task ressched netpoll aio flow",
@@ -55,14 +60,13 @@ var layers = map[string]string{
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config task netpoll knot knot/compress knot/proxy knot/site bgraph/graphhttp ressched/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview cmd/bgdump/web golang.org/x/sys/unix",
-	"cmd/bgdump/web":                 "bgraph bgraph/graphview cmd/bgdump/web/internal/sample",
+	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
-	"cmd/stackplan":                  "bgraph cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite cmd/stackplan/internal/tune",
+	"cmd/stackplan":                  "bgraph cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
-	"cmd/stackplan/internal/tune":    "cmd/stackplan/internal/plan",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/sched internal/steer internal/uring golang.org/x/exp/trace internal/httpcases bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/poller internal/recorder internal/sched internal/steer internal/uring golang.org/x/exp/trace internal/httpcases bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",
@@ -72,7 +76,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/httpcases github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "golang.org/x/tools/go/packages internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // light are the packages that a program can use without what the web server needs besides.
 var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}

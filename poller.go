@@ -6,39 +6,35 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll"
+
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
 )
 
 // A pollerKind is one of the pollers to choose from.
 type pollerKind struct {
 	name string
-	open func() (engine.Poller, error)
-	// locked, if not nil, is open for loops that are locked to their threads.
-	locked func() (engine.Poller, error)
+	open func(threadLocked bool) (engine.Poller, error)
 }
 
 // pollerUring is the poller that the kernel may refuse although it is a good one.
 const pollerUring = "uring"
 
-// pollers are the pollers, the preferred one first.
-var pollers = []pollerKind{
-	{name: "epoll", open: netpoll.NewEpoll},
-	{name: "poll", open: netpoll.NewPoll},
-	{name: pollerUring, open: openUring(false), locked: openUring(true)},
-}
-
-func openUring(locked bool) func() (engine.Poller, error) {
-	return func() (engine.Poller, error) {
-		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: locked})
-	}
+// pollerKinds are the pollers, the preferred one first.
+var pollerKinds = []pollerKind{
+	{"epoll", func(bool) (engine.Poller, error) { return poller.Epoll() }},
+	{"poll", func(bool) (engine.Poller, error) { return poller.Poll() }},
+	{pollerUring, poller.Uring},
 }
 
 func pollerNamed(name string) (pollerKind, error) {
 	var known []string
-	for _, p := range pollers {
+	for _, p := range pollerKinds {
 		if p.name == name {
 			return p, nil
 		}
@@ -68,7 +64,7 @@ func unknown(what, name string, known []string) error {
 // newRuntime makes the runtime and its graph, on the poller that was asked for or, if
 // none was, on the first that the kernel lets us have. A ring that was asked for and is
 // refused gives way to the others.
-func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
+func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 	var failed []error
 	if o.poller != "" {
 		kind, err := pollerNamed(o.poller)
@@ -81,7 +77,7 @@ func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", o.poller, err))
 	}
-	for _, p := range pollers {
+	for _, p := range pollerKinds {
 		if p.name == o.poller {
 			continue
 		}
@@ -102,12 +98,9 @@ func (o *options) newRuntime() (*task.Runtime, *bgraph.Graph, error) {
 
 // runOn has the loops poll with p.
 func (o *options) runOn(p pollerKind, cfg *engine.Config) {
-	open := p.open
-	if cfg.LockThreads && p.locked != nil {
-		open = p.locked
-	}
+	open := func() (engine.Poller, error) { return p.open(cfg.LockThreads) }
 	if o.aio == aioThreads {
-		open = netpoll.NoRing(open)
+		open = poller.NoRing(open)
 	}
 	cfg.NewPoller = func(int) (engine.Poller, error) { return open() }
 }

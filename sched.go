@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -71,7 +72,7 @@ func WithoutRefusals() Option {
 
 // steer lets the chosen scheduler steer the runtime that is made from cfg; nil if there
 // is nothing to steer.
-func (o *options) steer(cfg *engine.Config, graph *bgraph.Graph) (*steer.Steering, error) {
+func (o *options) steer(cfg *engine.Config, graph *recorder.Graph) (*steer.Steering, error) {
 	limitDescriptors()
 	c := o.sched
 	if c.Policy == "" && graph != nil {

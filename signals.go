@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -31,16 +33,16 @@ import (
 // A member is a runtime that was made by New or Run and is not closed.
 type member struct {
 	rt       *task.Runtime
-	graph    *bgraph.Graph // nil: it is switched off
-	path     string        // of the dump
-	stacks   string        // see EnvStacks
-	answers  bool          // SIGUSR2
-	announce *os.File      // the memfd; nil: none. Guarded by membership.dumping
+	graph    *recorder.Graph // nil: it is switched off
+	path     string          // of the dump
+	stacks   string          // see EnvStacks
+	answers  bool            // SIGUSR2
+	announce *os.File        // the memfd; nil: none. Guarded by membership.dumping
 }
 
 func (m *member) writes() bool { return m.answers && m.graph != nil }
 
-// running are the runtimes of the process.
+// running are the runtimes of the process, for signals, which are the process's.
 var running = membership{stderr: os.Stderr}
 
 type membership struct {
@@ -118,17 +120,6 @@ func (ms *membership) leave(m *member) {
 	if wait != nil {
 		<-wait
 	}
-}
-
-func (ms *membership) graphOf(rt *task.Runtime) *bgraph.Graph {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	for _, m := range ms.all {
-		if m.rt == rt {
-			return m.graph
-		}
-	}
-	return nil
 }
 
 func (ms *membership) answer(signals <-chan os.Signal, stop <-chan struct{}, stopped chan<- struct{}) {

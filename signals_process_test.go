@@ -81,7 +81,7 @@ func runtimesProgram() error {
 			if err := all[0].Close(); err != nil {
 				return err
 			}
-			if !soon(func() bool { return capriccio.Graph(all[0]) == nil }) {
+			if !soon(func() bool { return !capriccio.Runs(all[0]) }) {
 				return errors.New("a closed runtime is still counted among those that run")
 			}
 			all = all[1:]

@@ -14,10 +14,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -30,8 +32,8 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		opts     []Option
 		sampling int // 0: no graph
 	}{
-		{"", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
-		{"on", nil, bgraph.New(bgraph.Config{}).Config().Sampling},
+		{"", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
+		{"on", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
 		{"off", nil, 0},
 		{"7", nil, 7},
 		{"1000000", nil, 1_000_000},
@@ -44,10 +46,10 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		rt, err := New(append(c.opts, WithLoops(1))...)
 		testenv.Must(t, err)
 		got := 0
-		if g := Graph(rt); g != nil {
-			got = g.Config().Sampling
+		if s := Snapshot(rt); s != nil {
+			got = s.Sampling
 		}
-		if got != c.sampling || Graph(nil) != Graph(rt) {
+		if got != c.sampling || (Snapshot(nil) == nil) != (got == 0) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)
 		}
 		testenv.Check(t, rt.Close())
@@ -55,17 +57,17 @@ func TestGraphIsOnByDefault(t *testing.T) {
 }
 
 func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
-	var graphs [2]*bgraph.Graph
-	for i := range graphs {
+	var all [2]*task.Runtime
+	for i := range all {
 		rt, err := New(WithLoops(1))
 		testenv.Must(t, err)
 		defer rt.Close()
-		graphs[i] = Graph(rt)
+		all[i] = rt
 		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
 	}
-	for i, g := range graphs {
-		s := g.Snapshot()
-		for j := range graphs {
+	for i, rt := range all {
+		s := Snapshot(rt)
+		for j := range all {
 			found := false
 			for k := range s.Nodes {
 				found = found || s.Nodes[k].Label == fmt.Sprint("place ", j)
@@ -75,7 +77,7 @@ func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 			}
 		}
 	}
-	if g := Graph(new(task.Runtime)); g != nil {
+	if s := Snapshot(new(task.Runtime)); s != nil {
 		t.Error("a graph for a runtime that is not ours")
 	}
 }
@@ -131,18 +133,8 @@ func markers(t *testing.T) (texts []string) {
 	return texts
 }
 
-// until waits for something that another goroutine does soon.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
-}
-
 func TestRuntimesAnnounceThemselves(t *testing.T) {
-	until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
+	testenv.Until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
 	path := filepath.Join(t.TempDir(), `a "b".bgraph`)
 	first, err := New(WithLoops(1), WithDumpPath(path))
 	testenv.Must(t, err)
@@ -166,7 +158,7 @@ func TestRuntimesAnnounceThemselves(t *testing.T) {
 	}
 	second.Close()
 	first.Close()
-	until(t, "no marker is left", func() bool { return len(markers(t)) == 0 })
+	testenv.Until(t, "no marker is left", func() bool { return len(markers(t)) == 0 })
 }
 
 // newMembership is one of its own, so that what it prints can be seen.
@@ -179,7 +171,7 @@ func newMembership(t *testing.T, stderr io.Writer, m *member) *membership {
 func TestNoSummaryForBgdump(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bgraph")
 	var stderr bytes.Buffer
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: path, answers: true}
+	m := &member{graph: recorder.New(bgraph.Config{}), path: path, answers: true}
 	ms := newMembership(t, &stderr, m)
 	lock, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd()))
 	testenv.Must(t, err)
@@ -201,7 +193,7 @@ func TestNoSummaryForBgdump(t *testing.T) {
 
 func TestDumpThatFailsIsReported(t *testing.T) {
 	var stderr bytes.Buffer
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
+	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
 	newMembership(t, &stderr, m).dumpAll()
 	if got := stderr.String(); !strings.Contains(got, "capriccio: SIGUSR2: bgraph: writing the dump") || strings.Contains(got, "The whole graph") {
 		t.Errorf("standard error: %q", got)
@@ -218,9 +210,9 @@ func TestSignalWithoutGraph(t *testing.T) {
 
 func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
 	var out bytes.Buffer
-	var broken *bgraph.Graph
-	m := &member{graph: bgraph.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
-	m.graph.ExplainSched(func() *bgraph.Sched { panic(broken.Config()) })
+	var broken *recorder.Graph
+	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
+	m.graph.ExplainSched(func() *bgraph.Sched { panic(broken.Snapshot()) })
 	m.dump(&out)
 	if got := out.String(); !strings.Contains(got, "capriccio: SIGUSR2: panic: ") || !strings.Contains(got, "signals_test.go") {
 		t.Errorf("standard error: %q", got)
@@ -256,7 +248,7 @@ func TestSignalsCoalesce(t *testing.T) {
 	for range 50 {
 		send()
 	}
-	until(t, "a signal waits", func() bool { return len(ms.signals) == 1 })
+	testenv.Until(t, "a signal waits", func() bool { return len(ms.signals) == 1 })
 	close(w.goOn)
 	<-w.began
 	leave()
@@ -275,7 +267,7 @@ func answering() int {
 
 func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 	ms := &membership{stderr: io.Discard}
-	until(t, "nobody answers for other tests", func() bool { return answering() == 0 })
+	testenv.Until(t, "nobody answers for other tests", func() bool { return answering() == 0 })
 	first := ms.join(&member{answers: true}, slog.Default())
 	second := ms.join(&member{answers: true}, slog.Default())
 	if n := answering(); n != 1 {
@@ -284,7 +276,7 @@ func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 	first()
 	second()
 	second() // again: nothing
-	until(t, "the goroutine has ended", func() bool { return answering() == 0 })
+	testenv.Until(t, "the goroutine has ended", func() bool { return answering() == 0 })
 }
 
 func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
@@ -292,12 +284,12 @@ func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 		rt, err := New(WithLoops(2))
 		testenv.Must(t, err)
 		testenv.Check(t, rt.Close())
-		until(t, "the graph is gone", func() bool { return Graph(rt) == nil })
+		testenv.Until(t, "it is forgotten", func() bool { return !Runs(rt) })
 	}
 	one()
 	before := runtime.NumGoroutine()
 	for range 3 {
 		one()
 	}
-	until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	testenv.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }

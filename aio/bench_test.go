@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 const block = 4096
@@ -119,7 +121,7 @@ func BenchmarkOpen(b *testing.B) {
 			f.Close()
 		}
 	})
-	rt := setting{"epoll", netpoll.NewEpoll, 1, false}.start(b)
+	rt := setting{"epoll", poller.Epoll, 1, false}.start(b)
 	b.Run("aio", func(b *testing.B) {
 		b.ReportAllocs()
 		inTask(b, rt, func() {
@@ -137,7 +139,7 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkDirectInSequence(b *testing.B) {
 	const blocks = 64 << 10
 	name := benchFile(b, blocks*block)
-	rt := setting{"epoll", netpoll.NewEpoll, 1, false}.start(b)
+	rt := setting{"epoll", poller.Epoll, 1, false}.start(b)
 	var f *File
 	var err error
 	inTask(b, rt, func() {

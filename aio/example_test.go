@@ -3,26 +3,22 @@
 package aio_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/aio"
-	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll"
 )
 
-// run runs main as a task; programs use capriccio.Run.
 func run(main func()) {
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
+	err := capriccio.Run(context.Background(), func(context.Context) error { main(); return nil })
 	if err != nil {
 		fmt.Println(err)
-		return
 	}
-	defer rt.Close()
-	rt.Go(main).Join()
 }
 
 func Example() {

@@ -180,8 +180,8 @@ func modeBits(m fs.FileMode) uint64 {
 // Name returns the name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// DescribeWait implements engine.WaitDescriber.
-func (f *File) DescribeWait() string { return "file " + f.name }
+// describe names it in dumps of what tasks wait for.
+func (f *File) describe() string { return "file " + f.name }
 
 // settle finds out, before f is waited for the first time, what one needs to know for
 // that, and lets it wait: f was opened with O_NONBLOCK, so that opening it did not. An

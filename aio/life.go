@@ -171,7 +171,7 @@ func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 }
 
 // DescribeWait implements engine.WaitDescriber.
-func (p *waitUsers) DescribeWait() string { return (*File)(p).DescribeWait() }
+func (p *waitUsers) DescribeWait() string { return (*File)(p).describe() }
 
 // desert leaves the rest of Close to the last user, who may have gone before it could
 // know of that.

@@ -9,82 +9,39 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"runtime"
-	"sort"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/poller"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childVariable); dir != "" {
 		os.Exit(writeForEver(dir))
 	}
-	before, goroutines := openFDs(), runtime.NumGoroutine()
-	code := m.Run()
-	// Fuzzing has goroutines of its own.
-	if code == 0 && flag.Lookup("test.fuzz").Value.String() == "" {
-		code = checkLeaks(before, goroutines)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)          // has a goroutine, as capriccio.Run in an example
+	if flag.Parse(); flag.Lookup("test.fuzz").Value.String() != "" { // fuzzing has goroutines of its own
+		os.Exit(m.Run())
 	}
-	os.Exit(code)
-}
-
-// checkLeaks compares what is left with what was there before the tests.
-func checkLeaks(before []string, goroutines int) int {
-	var after []string
-	for range 20_000 { // of a millisecond and more
-		runtime.GC()
-		after = openFDs()
-		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) && engine.Descriptors.InUse() == 0 {
-			return 0
-		}
-		breathe()
-	}
-	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d; %d descriptors counted as in use, want 0\n",
-		after, before, runtime.NumGoroutine(), goroutines, engine.Descriptors.InUse())
-	buf := make([]byte, 1<<20)
-	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
-	return 1
+	os.Exit(testenv.RunAndCheckLeaks(m, func() bool { return engine.Descriptors.InUse() == 0 }))
 }
 
 // breathe lets other threads work while a test polls for a state that nothing announces.
 func breathe() { <-time.After(time.Millisecond) }
 
-// eventually polls for a state that nothing announces.
-func eventually(t testing.TB, what string, reached func() bool) {
-	t.Helper()
-	for range 10000 {
-		if reached() {
-			return
-		}
-		breathe()
-	}
-	t.Fatalf("not within 10 s: %s", what)
-}
-
-// openFDs lists the descriptors of the process.
-func openFDs() []string {
-	names, _ := filepath.Glob("/proc/self/fd/*")
-	var open []string
-	for _, n := range names {
-		if target, err := os.Readlink(n); err == nil {
-			open = append(open, filepath.Base(n)+" "+target)
-		}
-	}
-	sort.Strings(open)
-	return open
-}
-
 // openThreads makes a poller that refuses to have io_uring.
-var openThreads = netpoll.NoRing(netpoll.NewEpoll)
+var openThreads = poller.NoRing(poller.Epoll)
 
 // A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
 // goroutines.
@@ -120,11 +77,11 @@ var pollers = []struct {
 	// locked loops stay on one thread each.
 	locked bool
 }{
-	{"ring-epoll", netpoll.NewEpoll, false},
-	{"ring-poll", netpoll.NewPoll, false},
-	{"uring", func() (engine.Poller, error) { return netpoll.NewUring(netpoll.UringOptions{}) }, false},
+	{"ring-epoll", poller.Epoll, false},
+	{"ring-poll", poller.Poll, false},
+	{"uring", func() (engine.Poller, error) { return poller.Uring(false) }, false},
 	{"uring-locked", func() (engine.Poller, error) {
-		return netpoll.NewUring(netpoll.UringOptions{ThreadLocked: true})
+		return poller.Uring(true)
 	}, true},
 	{"threads", openThreads, false},
 	{"ring", openRing, false},

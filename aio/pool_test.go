@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +62,7 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 			done.Add(1)
 		})
 	}
-	eventually(t, "three reads hang", func() bool { return hanging.Load() == 3 && busyRequests(slow) == 20 })
+	testenv.Until(t, "three reads hang", func() bool { return hanging.Load() == 3 && busyRequests(slow) == 20 })
 	for range 50 {
 		fastReaders.Add(1)
 		rt.Go(func() {
@@ -81,7 +82,7 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 	slowReaders.Wait()
 	must(t, slow.Close())
 	must(t, fast.Close())
-	eventually(t, "the threads end", func() bool {
+	testenv.Until(t, "the threads end", func() bool {
 		threads.mu.Lock()
 		defer threads.mu.Unlock()
 		return threads.running == 0 && len(threads.waiting) == 0

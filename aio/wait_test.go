@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // fifo makes a FIFO, open for reading and writing, so that reading it waits.
@@ -72,7 +73,7 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 		var got error
 		reader, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) })
 		must(t, err)
-		eventually(t, "the read waits", func() bool { return busyRequests(f) == 1 })
+		testenv.Until(t, "the read waits", func() bool { return busyRequests(f) == 1 })
 		cancel()
 		must(t, reader.Join())
 		if !errors.Is(got, context.Canceled) {
@@ -99,7 +100,7 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 		for i := range errs {
 			readers = append(readers, rt.Go(func() { _, errs[i] = f.Read(make([]byte, 10)) }))
 		}
-		eventually(t, "a read waits", func() bool { return busyRequests(f) == 1 })
+		testenv.Until(t, "a read waits", func() bool { return busyRequests(f) == 1 })
 		inTask(t, rt, func() { must(t, f.Close()) })
 		if isOpen(f) {
 			t.Error("Close has returned and the descriptor is open")
@@ -132,7 +133,7 @@ func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "a read waits", func() bool { return busyRequests(f) == 1 })
+		testenv.Until(t, "a read waits", func() bool { return busyRequests(f) == 1 })
 		must(t, rt.Close())
 		if n := unwound.Load(); n != 3 || busyRequests(f) != 0 {
 			t.Errorf("%d tasks have ended and %d requests are under way; want 3 and 0", n, busyRequests(f))
@@ -170,9 +171,9 @@ func TestCloseWaitsForAThread(t *testing.T) {
 		b := make([]byte, len(want))
 		var readErr error
 		reader := rt.Go(func() { _, readErr = f.ReadAt(b, 0) })
-		eventually(t, "a thread reads", func() bool { return n.Load() == 1 })
+		testenv.Until(t, "a thread reads", func() bool { return n.Load() == 1 })
 		closer := rt.Go(func() { must(t, f.Close()) })
-		eventually(t, "Close waits", func() bool { return f.closer.Load() != nil })
+		testenv.Until(t, "Close waits", func() bool { return f.closer.Load() != nil })
 		if !isOpen(f) {
 			t.Error("a thread is reading and the descriptor is closed")
 		}
@@ -196,12 +197,12 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 		must(t, err)
 		n, release := blocked(t, f)
 		first := rt.Go(func() { f.ReadAt(make([]byte, 10), 0) })
-		eventually(t, "a thread reads", func() bool { return n.Load() == 1 })
+		testenv.Until(t, "a thread reads", func() bool { return n.Load() == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		var got error
 		second, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) })
 		must(t, err)
-		eventually(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
+		testenv.Until(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
 		cancel()
 		must(t, second.Join())
 		if !errors.Is(got, context.Canceled) {
@@ -212,7 +213,7 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 		}
 		var closed error
 		third := rt.Go(func() { _, closed = f.ReadAt(make([]byte, 10), 0) })
-		eventually(t, "the third read is queued", func() bool { return busyRequests(f) == 2 })
+		testenv.Until(t, "the third read is queued", func() bool { return busyRequests(f) == 2 })
 		closer := rt.Go(func() { must(t, f.Close()) })
 		must(t, third.Join())
 		if !errors.Is(closed, fs.ErrClosed) {

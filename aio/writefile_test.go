@@ -16,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 func TestWriteFile(t *testing.T) {
@@ -120,7 +122,7 @@ const childVariable = "AIO_TEST_CHILD"
 
 // writeForEver is the child process: it replaces a file's content over and over.
 func writeForEver(dir string) int {
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }})
 	if err != nil {
 		return 1
 	}

@@ -324,10 +324,7 @@ func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, 
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(proc.Command{
-		Path: m.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "admission", kind, "-spec=" + string(text)},
-	})
+	client, err := proc.Start(m.ownClient("admission", kind, "-spec="+string(text)))
 	if err != nil {
 		return nil, err
 	}

@@ -52,9 +52,6 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	}
 	var failed []error
 	for i, e := range left {
-		if err := context.Cause(ctx); err != nil {
-			return fmt.Errorf("%w: the same command again goes on with %s", err, e.name)
-		}
 		rest := time.Duration(0)
 		for _, later := range left[i:] {
 			rest += took(later)
@@ -68,6 +65,9 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 			err = keep(one.dir, dir)
 		}
 		os.RemoveAll(one.dir)
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("%w: the same command again goes on with %s", cause, e.name)
+		}
 		if err != nil {
 			failed = append(failed, err)
 			fmt.Fprintln(progress, "bench:", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,8 +57,15 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 		t.Errorf("pipes usually takes %v s, want 60", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := runAll(ctx, options{quick: true, dir: t.TempDir(), several: experiments}, fakeRun(1, "", &ran), io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+	interrupted := func(ctx context.Context, o options, out, progress io.Writer) error {
+		if o.experiment.name == "pipes" {
+			cancel()
+			return context.Cause(ctx)
+		}
+		return fakeRun(1, "", &ran)(ctx, o, out, progress)
+	}
+	err = runAll(ctx, options{quick: true, dir: t.TempDir(), several: experiments}, interrupted, io.Discard, io.Discard)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on with pipes") {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -129,10 +137,11 @@ func TestReportsOfEachProcessorCount(t *testing.T) {
 	}
 }
 
-func TestWhatIsPublishedBelongsToExperiments(t *testing.T) {
-	for name := range published {
-		if !slices.Contains(experimentNames(), name) {
-			t.Errorf("claims of %s, which is no experiment", name)
+func TestWhatIsPublishedOrAimedAtBelongsToExperiments(t *testing.T) {
+	names := experimentNames()
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(published)), slices.Collect(maps.Keys(aims))) {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is no experiment", name)
 		}
 	}
 }
@@ -151,20 +160,5 @@ func TestCPUNameTellsGenerationsApart(t *testing.T) {
 	}
 	if got := cpuName("CPU implementer\t: 0x41\n"); got != "0x41" {
 		t.Errorf("%q", got)
-	}
-}
-
-// What a table of aims or of published figures calls an experiment is one.
-func TestAimsAndClaimsAreOfExperiments(t *testing.T) {
-	names := experimentNames()
-	for name := range aims {
-		if !slices.Contains(names, name) {
-			t.Errorf("aims of %q, which is no experiment", name)
-		}
-	}
-	for name := range published {
-		if !slices.Contains(names, name) {
-			t.Errorf("published figures of %q, which is no experiment", name)
-		}
 	}
 }

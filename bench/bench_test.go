@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -400,5 +401,22 @@ func TestResultFolderIsMade(t *testing.T) {
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		t.Errorf("no folder: %v", err)
+	}
+}
+
+// The table of the papers' systems in the README names experiments that there are.
+func TestReadmeNamesExperiments(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	testenv.Must(t, err)
+	named := 0
+	for _, row := range regexp.MustCompile(`(?m)^\|.*\| (.*go run \./bench run .*) \|$`).FindAllStringSubmatch(string(text), -1) {
+		for _, command := range regexp.MustCompile("`(?:go run \\./bench run )?([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
+			if named++; !slices.Contains(experimentNames(), command[1]) {
+				t.Errorf("the README names the experiment %q, which there is not", command[1])
+			}
+		}
+	}
+	if named < 25 {
+		t.Errorf("%d names were found, want 25 or more", named)
 	}
 }

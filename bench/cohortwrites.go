@@ -17,11 +17,7 @@ func runCohortWrites(r *run) error {
 		c := onServerCore(system, r.self, workerCommand, "cohort-writes", "-dir", r.scratch, "-system", system)
 		contenders = append(contenders, c)
 	}
-	var points []point
-	for _, n := range []float64{1, 2, 4, 8, 16, 32, 64} {
-		points = append(points, point{metric: "per-write", x: n})
-	}
-	if err := r.measure(points, contenders, 3*time.Second); err != nil {
+	if err := r.measure(pointsAt("per-write", 1, 2, 4, 8, 16, 32, 64), contenders, 3*time.Second); err != nil {
 		return err
 	}
 	misses, err := openCacheMisses()

@@ -125,10 +125,7 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 // deepClient opens connections, each of which makes one request, and holds them while
 // held runs.
 func (r *run) deepClient(ctx context.Context, s *server, deep string, conns int, held func() error) error {
-	client, err := proc.Start(proc.Command{
-		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "deep-client", "-addr", s.addr, "-tls=" + deep, "-conns", strconv.Itoa(conns)},
-	})
+	client, err := proc.Start(r.ownClient("deep-client", "-addr", s.addr, "-tls="+deep, "-conns", strconv.Itoa(conns)))
 	if err != nil {
 		return err
 	}

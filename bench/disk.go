@@ -289,11 +289,7 @@ func runDiskDirect(r *run) error {
 	if r.quick {
 		readers = []float64{1, 4, 16, 64, 256}
 	}
-	var points []point
-	for _, n := range readers {
-		points = append(points, point{metric: readsDirect, x: n})
-	}
-	if err := r.measure(points, r.diskContenders(files), 1500*time.Millisecond); err != nil {
+	if err := r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), 1500*time.Millisecond); err != nil {
 		return err
 	}
 	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
@@ -316,13 +312,7 @@ func runDiskCached(r *run) error {
 	if r.quick {
 		misses, buffered = []float64{0, 1, 5, 10, 50, 100}, []float64{1, 10, 100}
 	}
-	var points []point
-	for _, x := range misses {
-		points = append(points, point{metric: readsMixed, x: x})
-	}
-	for _, x := range buffered {
-		points = append(points, point{metric: readsBuffered, x: x})
-	}
+	points := append(pointsAt(readsMixed, misses...), pointsAt(readsBuffered, buffered...)...)
 	if err := r.measure(points, r.diskContenders(files), 1200*time.Millisecond); err != nil {
 		return err
 	}

@@ -168,9 +168,8 @@ func runFlowOverhead(r *run) error {
 		if err != nil {
 			return err
 		}
-		_, err = proc.Output(r.ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-			Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs("pid", s.child.PID(), "conns", clients,
-				"folders", folders, "warm", length/10, "for", length)...)})
+		_, err = samplesOf(r.ctx, 2*length, r.ownClient(append([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(), "conns", clients,
+			"folders", folders, "warm", length/10, "for", length)...)...))
 		s.child.Signal(syscall.SIGINT)
 		select {
 		case <-s.child.Ended():

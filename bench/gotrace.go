@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"runtime/trace"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,7 +82,7 @@ func runGoTrace(r *run) error {
 	for _, p := range points {
 		r.note("%s: %d events in %.1f MB", p.metric, of[p].events, p.x)
 	}
-	r.note("x is the size of the trace in MB; channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than", span, requests)
+	r.note("x is the size of the trace in MB; channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; gotraceui is not here: it is a window, which builds only with the headers of a desktop", span, requests)
 	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "MB of trace", Bars: true}}
 	return nil
 }
@@ -114,8 +113,7 @@ func (r *run) traceServer(path string, span time.Duration) (requests int, err er
 		return 0, err
 	}
 	defer trace.Stop()
-	lines, err := proc.Output(r.ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "load", "-addr", ln.Addr().String(), "-conns", "32", "-for", span.String(), "-pid", strconv.Itoa(os.Getpid())}})
+	lines, err := proc.Output(r.ctx, r.ownClient(append([]string{"load"}, flagPairs("addr", ln.Addr(), "conns", 32, "for", span, "pid", os.Getpid())...)...))
 	for _, line := range lines {
 		fmt.Sscanf(line, "requests 1 1 %d", &requests)
 	}

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -56,20 +55,6 @@ func runGraphOverhead(r *run) error {
 		{Title: "Knot, CPU time per request", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
 	}
 	return nil
-}
-
-// onBothCores is onServerCore for a worker that needs a second core.
-func onBothCores(system, self string) contender {
-	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, d+sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore, Args: []string{
-			workerCommand, system, p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(d.Milliseconds(), 10)}})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
-	}}
 }
 
 // graphServers loads Knot with and without a graph.

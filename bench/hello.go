@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -132,23 +131,10 @@ func helloSamples(samples []sample, p point, conns int) []sample {
 }
 
 func (r *run) load(ctx context.Context, s *server, conns, depth int, warm, measured time.Duration) ([]sample, error) {
-	limit := warm + measured + sampleTimeout
-	ctx, cancel := within(ctx, limit)
-	defer cancel()
-	lines, err := proc.Output(ctx, proc.Command{
-		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: loadArgs(s, conns, depth, warm, measured),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return parseSamples(lines)
+	return samplesOf(ctx, warm+measured, r.ownClient(loadArgs(s, conns, depth, warm, measured)...))
 }
 
+// loadArgs are the arguments of the worker that loads a server.
 func loadArgs(s *server, conns, depth int, warm, measured time.Duration) []string {
-	return []string{
-		workerCommand, "load", "-addr", s.addr,
-		"-conns", strconv.Itoa(conns), "-depth", strconv.Itoa(depth),
-		"-warm", warm.String(), "-for", measured.String(), "-pid", strconv.Itoa(s.child.PID()),
-	}
+	return append([]string{"load"}, flagPairs("addr", s.addr, "conns", conns, "depth", depth, "warm", warm, "for", measured, "pid", s.child.PID())...)
 }

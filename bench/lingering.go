@@ -30,9 +30,7 @@ func runLingeringClose(r *run) error {
 	}
 	var points []point
 	for _, how := range []string{"background", "reset", "waiting"} {
-		for _, x := range sockets {
-			points = append(points, point{metric: how, x: x})
-		}
+		points = append(points, pointsAt(how, sockets...)...)
 	}
 	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
 		return err

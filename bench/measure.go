@@ -18,6 +18,15 @@ type point struct {
 	work   int
 }
 
+// pointsAt are points of one metric.
+func pointsAt(metric string, xs ...float64) []point {
+	points := make([]point, 0, len(xs))
+	for _, x := range xs {
+		points = append(points, point{metric: metric, x: x})
+	}
+	return points
+}
+
 func (p point) String() string { return fmt.Sprintf("%s x=%s", p.metric, report.Number(p.x)) }
 
 // sample is one measured value.

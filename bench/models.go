@@ -20,11 +20,11 @@ const bothSuffix = "-both"
 // and goroutines with them.
 func runModels(r *run) error {
 	systems := []string{"capriccio", "goroutine", "sped", "symped-1", "symped-2", "amped-0-2", "amped-1-2", "seda-s-1", "seda-s-2", "seda-2-4"}
-	points := []point{{metric: "one", x: 20}, {metric: "one", x: 60}, {metric: "one", x: 100}, {metric: "one", x: 200},
-		{metric: "both", x: 20}, {metric: "both", x: 60}, {metric: "both", x: 100}, {metric: "both", x: 200}}
+	connections := []float64{20, 60, 100, 200}
 	if r.quick {
-		points = []point{{metric: "one", x: 60}, {metric: "both", x: 60}}
+		connections = []float64{60}
 	}
+	points := append(pointsAt("one", connections...), pointsAt("both", connections...)...)
 	var contenders []contender
 	add := func(system, protocol string, start func(ctx context.Context, socket string, p point) (*server, error)) {
 		path := filepath.Join(r.scratch, fmt.Sprint("models-", len(contenders)))
@@ -128,15 +128,8 @@ func (r *run) sampleModel(ctx context.Context, path, protocol string, p point, d
 		return nil, err
 	}
 	defer s.child.Close()
-	ctx, cancel := within(ctx, d+sampleTimeout)
-	defer cancel()
-	lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: append([]string{workerCommand, "models-load", "-socket", path, "-protocol", protocol},
-			flagPairs("pid", s.child.PID(), "conns", int(p.x), "warm", d/4, "for", d-d/4)...)})
-	if err != nil {
-		return nil, err
-	}
-	samples, err := parseSamples(lines)
+	samples, err := samplesOf(ctx, d, r.ownClient(append([]string{"models-load"}, flagPairs("socket", path, "protocol", protocol,
+		"pid", s.child.PID(), "conns", int(p.x), "warm", d/4, "for", d-d/4)...)...))
 	if p.metric == "both" {
 		for i := range samples {
 			samples[i].metric += bothSuffix

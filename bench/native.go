@@ -68,19 +68,8 @@ func (r *run) nativeServer(system, flag string, env ...string) launcher {
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
 func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		warm := d / 4
-		limit := d + sampleTimeout
-		ctx, cancel := within(ctx, limit)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{
-			Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-			Args: append([]string{workerCommand, "native-load"}, flagPairs("addr", s.addr, "pids", s.child.PID(), "x", p.x,
-				"mode", p.metric, "warm", warm, "for", d-warm)...),
-		})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
+		return samplesOf(ctx, d, r.ownClient(append([]string{"native-load"}, flagPairs("addr", s.addr, "pids", s.child.PID(), "x", p.x,
+			"mode", p.metric, "warm", d/4, "for", d-d/4)...)...))
 	}
 }
 
@@ -100,15 +89,9 @@ func (r *run) lockedReads() error {
 
 func (r *run) lockedReader(system, addr string, env ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{
+		return samplesOf(ctx, 0, proc.Command{
 			Path: r.self, Core: serverCore, Env: append(env, "GOMAXPROCS=1"),
 			Args: append([]string{workerCommand, "locked-read"}, flagPairs("addr", addr, "tasks", p.x, "goroutines", system == "goroutine")...),
 		})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
 	}}
 }

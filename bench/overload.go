@@ -163,17 +163,13 @@ func startLimited(ctx context.Context, path, scratch, behind string) (*server, e
 // overloadClient runs a client on the client core to its end, which takes about span,
 // and returns the lines that it printed.
 func (r *run) overloadClient(ctx context.Context, s *overloaded, span time.Duration, kind string, flags ...string) ([]string, error) {
-	limit := span + sampleTimeout
-	ctx, cancel := within(ctx, limit)
+	ctx, cancel := within(ctx, span+sampleTimeout)
 	defer cancel()
 	return proc.Output(ctx, r.clientCommand(s, kind, flags...))
 }
 
 func (r *run) clientCommand(s *overloaded, kind string, flags ...string) proc.Command {
-	return proc.Command{
-		Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: slices.Concat([]string{workerCommand, "overload", kind, "-addr", s.addr, "-pids", s.pids()}, flags),
-	}
+	return r.ownClient(slices.Concat([]string{"overload", kind, "-addr", s.addr, "-pids", s.pids()}, flags)...)
 }
 
 // value finds a metric among samples.
@@ -219,15 +215,9 @@ func flagPairs(pairs ...any) []string {
 
 // calibrateBurn returns how many steps of work take 1 ms on the server core.
 func (r *run) calibrateBurn() (int, error) {
-	ctx, cancel := within(r.ctx, sampleTimeout)
-	defer cancel()
-	lines, err := proc.Output(ctx, proc.Command{
+	samples, err := samplesOf(r.ctx, 0, proc.Command{
 		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "overload", "calibrate"},
 	})
-	if err != nil {
-		return 0, err
-	}
-	samples, err := parseSamples(lines)
 	if err != nil {
 		return 0, err
 	}

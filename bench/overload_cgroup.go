@@ -39,11 +39,7 @@ func runOverloadCgroup(r *run) error {
 				return r.groupSample(ctx, system, p)
 			}})
 	}
-	var points []point
-	for _, x := range memoryMain {
-		points = append(points, point{metric: "hold", x: x})
-	}
-	if err := r.measure(points, contenders, time.Second); err != nil {
+	if err := r.measure(pointsAt("hold", memoryMain...), contenders, time.Second); err != nil {
 		return err
 	}
 	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms; requests wait rather than be refused")

@@ -54,12 +54,8 @@ func (r *run) fdsSample(ctx context.Context, system overloadSystem, p point, jam
 		return nil, err
 	}
 	defer s.close()
-	lines, err := r.overloadClient(ctx, s, limit, "crowd", flagPairs("clients", int(p.x), "x", p.x,
-		"jam", jam, "keep", fdsKeep, "limit", limit)...)
-	if err != nil {
-		return nil, err
-	}
-	samples, err := parseSamples(lines)
+	samples, err := samplesOf(ctx, limit, r.clientCommand(s, "crowd", flagPairs("clients", int(p.x), "x", p.x,
+		"jam", jam, "keep", fdsKeep, "limit", limit)...))
 	if err != nil {
 		return nil, err
 	}

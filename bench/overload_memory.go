@@ -58,12 +58,8 @@ func runOverloadMemory(r *run) error {
 		}
 	}
 	for _, part := range parts {
-		var points []point
-		for _, x := range part.clients {
-			points = append(points, point{metric: part.metric, x: x})
-		}
 		r.reserved = part.reserved
-		if err := r.measure(points, part.contenders, time.Second); err != nil {
+		if err := r.measure(pointsAt(part.metric, part.clients...), part.contenders, time.Second); err != nil {
 			return err
 		}
 	}

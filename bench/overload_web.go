@@ -73,12 +73,12 @@ func runOverloadWeb(r *run) error {
 	stepTime := time.Duration(len(systems)) * (w.lead + w.capacity + time.Duration(w.steps)*(w.highFor+w.lowFor))
 	otherTime := time.Duration(len(others)) * (w.capacity + w.warm + w.span)
 	r.reserved = stepTime + otherTime
-	if err := r.measure(loadPoints("load", main), contenders, w.span); err != nil {
+	if err := r.measure(pointsAt("load", main...), contenders, w.span); err != nil {
 		return err
 	}
 	r.reserved = stepTime
 	if len(others) > 0 {
-		if err := r.measure(loadPoints("load", others), contenders[:1], w.span); err != nil {
+		if err := r.measure(pointsAt("load", others...), contenders[:1], w.span); err != nil {
 			return err
 		}
 	}
@@ -87,20 +87,12 @@ func runOverloadWeb(r *run) error {
 		return err
 	}
 	if !r.quick {
-		if err := r.measure(loadPoints("load"+waitsSuffix, webMainLoads), contenders, w.span); err != nil {
+		if err := r.measure(pointsAt("load"+waitsSuffix, webMainLoads...), contenders, w.span); err != nil {
 			return err
 		}
 	}
 	w.remarks()
 	return nil
-}
-
-func loadPoints(metric string, xs []float64) []point {
-	points := make([]point, 0, len(xs))
-	for _, x := range xs {
-		points = append(points, point{metric: metric, x: x})
-	}
-	return points
 }
 
 func (w *web) contenders(systems []overloadSystem) []contender {
@@ -151,11 +143,7 @@ func (w *web) sample(ctx context.Context, system overloadSystem, p point) ([]sam
 }
 
 func (w *web) client(ctx context.Context, s *overloaded, span time.Duration, kind string, pairs ...any) ([]sample, error) {
-	lines, err := w.overloadClient(ctx, s, span, kind, flagPairs(pairs...)...)
-	if err != nil {
-		return nil, err
-	}
-	return parseSamples(lines)
+	return samplesOf(ctx, span, w.clientCommand(s, kind, flagPairs(pairs...)...))
 }
 
 func (w *web) remarks() {

@@ -60,10 +60,7 @@ func (r *run) pairPoints() []point {
 			points = append(points, point{metric: metric, x: x, work: work})
 		}
 	}
-	for _, x := range []float64{16, 1000, 16_384} {
-		points = append(points, point{metric: oneSlotMetric, x: x})
-	}
-	return points
+	return append(points, pointsAt(oneSlotMetric, 16, 1000, 16_384)...)
 }
 
 // above makes a contender sit out points with a parameter above a limit.

@@ -8,10 +8,7 @@ import (
 
 // runPipes is Figure 2 of the Capriccio paper: tokens are passed among pipes.
 func runPipes(r *run) error {
-	var points []point
-	for _, pipes := range []float64{4, 16, 64, 256, 1024, 4096, 8192, 16_384} {
-		points = append(points, point{metric: "tokens", x: pipes})
-	}
+	points := pointsAt("tokens", 4, 16, 64, 256, 1024, 4096, 8192, 16_384)
 	contenders := append(r.goContenders(bareSystem), r.baselines("epoll-c")...)
 	contenders = append(contenders, onServerCore("epoll-go", r.self, workerCommand, "epoll-go"))
 	if err := r.measure(points, contenders, time.Second); err != nil {

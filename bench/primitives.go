@@ -8,15 +8,9 @@ import (
 
 // runPrimitives is Table 1 of the Capriccio paper: what single operations cost.
 func runPrimitives(r *run) error {
-	points := []point{
-		{metric: "create-finish", x: 1},
-		{metric: "create-finish", x: 1000},
-		{metric: "mutex", x: 1},
-	}
+	points := append(pointsAt("create-finish", 1, 1000), pointsAt("mutex", 1)...)
 	for _, metric := range []string{"yield", "chan", "cond"} {
-		for _, ready := range []float64{2, 1000, 10_000} {
-			points = append(points, point{metric: metric, x: ready})
-		}
+		points = append(points, pointsAt(metric, 2, 1000, 10_000)...)
 	}
 	contenders := append(append(r.goContenders(bareSystem), onServerCore(holdingSystem, r.self, workerCommand, holdingSystem)), r.baselines("pthread", "state-threads")...)
 	for i := range contenders {

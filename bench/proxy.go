@@ -3,21 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// runProxy loads reverse proxies with small requests, which one backend on the client's core answers.
-func runProxy(r *run) error {
-	backend, err := startCommand(r.ctx, "backend", proc.Command{
-		Path: r.self, Core: clientCore, Args: []string{workerCommand, "knot"}, Env: []string{"GOMAXPROCS=1"},
+// startProxies starts reverse proxies before one backend on the client's core. The caller closes all.
+func (r *run) startProxies() (backend *server, proxies []*server, err error) {
+	backend, err = startCommand(r.ctx, "backend", proc.Command{
+		Path: r.self, Core: clientCore, Args: []string{workerCommand, "knot", "-patient"}, Env: []string{"GOMAXPROCS=1"},
 	})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer backend.child.Close()
 	launchers := []launcher{
 		{"knot", func(ctx context.Context) (*server, error) {
 			return startServer(ctx, "knot", r.self, workerCommand, "knot", "-proxy", backend.addr)
@@ -33,11 +33,19 @@ func runProxy(r *run) error {
 			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })
 		}})
 	}
-	servers, err := r.startAll(launchers)
+	if proxies, err = r.startAll(launchers); err != nil {
+		backend.child.Close()
+	}
+	return backend, proxies, err
+}
+
+// runProxy loads reverse proxies with small requests.
+func runProxy(r *run) error {
+	backend, servers, err := r.startProxies()
 	if err != nil {
 		return err
 	}
-	defer closeAll(servers)
+	defer closeAll(append(servers, backend))
 	contenders := make([]contender, len(servers))
 	for i, s := range servers {
 		contenders[i] = contender{system: s.system, sample: r.loadSample(s)}
@@ -74,3 +82,38 @@ const nginxProxy = nginxHead + `	upstream backend {
 	}
 }
 `
+
+// slowClients wait for the slow route while others ask.
+const slowClients = 256
+
+// runSlowBackend compares what 16 clients of a proxy get while nobody, and while many others, wait for a route of
+// the same backend that is slow.
+func runSlowBackend(r *run) error {
+	backend, servers, err := r.startProxies()
+	if err != nil {
+		return err
+	}
+	defer closeAll(append(servers, backend))
+	var contenders []contender
+	for _, s := range servers {
+		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			if p.x > 0 {
+				waiting, err := proc.Start(proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "fetch",
+					"-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-conns", strconv.Itoa(int(p.x)), "-for", (d + sampleTimeout).String(), slowPath[1:] + "=13"}})
+				if err != nil {
+					return nil, err
+				}
+				defer waiting.Close()
+			}
+			samples, err := r.load(ctx, s, 16, 1, slowAnswer, d)
+			for i := range samples {
+				samples[i].x = p.x
+			}
+			return samples, err
+		}})
+	}
+	err = r.measure([]point{{metric: "slow"}, {metric: "slow", x: slowClients}}, contenders, 2*time.Second)
+	r.note("16 clients ask for a small response while x others wait for one that takes the backend %v; latencies are of the 16", slowAnswer)
+	r.charts = []report.Chart{{Title: "p99 beside a slow route", Metric: "p99", XLabel: "clients that wait for it", Bars: true}}
+	return err
+}

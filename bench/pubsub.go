@@ -41,7 +41,7 @@ func runCohortPubsub(r *run) error {
 	if err := r.addPubsubModel(); err != nil {
 		return err
 	}
-	points, contenders = clientPoints(), r.clientContenders()
+	points, contenders = pointsAt("response", 1, 2, 4, 8, 16, 32), r.clientContenders() // of Figure 8
 	if r.quick {
 		points = points[4:5]
 	}
@@ -59,14 +59,6 @@ func runCohortPubsub(r *run) error {
 		{Title: "Lines missing in the cache, model", Metric: "model-misses", XLabel: "KiB of cache", LogY: true},
 	}
 	return nil
-}
-
-// clientPoints are those of Figure 8.
-func clientPoints() (points []point) {
-	for _, n := range []float64{1, 2, 4, 8, 16, 32} {
-		points = append(points, point{metric: "response", x: n})
-	}
-	return points
 }
 
 // clientContenders match the events of a few clients.
@@ -111,24 +103,18 @@ func (r *run) pubsubContender(system string) contender {
 }
 
 func (r *run) pubsubSamples(ctx context.Context, d time.Duration, args ...string) ([]sample, error) {
-	lines, err := r.pubsubWorker(ctx, d, args...)
-	if err != nil {
-		return nil, err
-	}
-	return parseSamples(lines)
+	return samplesOf(ctx, d, r.pubsubWorker(args...))
 }
 
-func (r *run) pubsubWorker(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
-	ctx, cancel := within(ctx, d+sampleTimeout)
-	defer cancel()
-	return proc.Output(ctx, proc.Command{
-		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand, "pubsub"}, args...),
-	})
+func (r *run) pubsubWorker(args ...string) proc.Command {
+	return proc.Command{Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand, "pubsub"}, args...)}
 }
 
 // addPubsubModel runs the model of caches.
 func (r *run) addPubsubModel() error {
-	lines, err := r.pubsubWorker(r.ctx, time.Minute, "-model")
+	ctx, cancel := within(r.ctx, time.Minute+sampleTimeout)
+	defer cancel()
+	lines, err := proc.Output(ctx, r.pubsubWorker("-model"))
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,7 @@ const (
 
 // runRelay measures what it costs to pass bulk data on from connection to connection, as a TCP proxy does.
 func runRelay(r *run) error {
-	var points []point
-	for _, x := range []float64{1, 16} {
-		for _, metric := range []string{relayedMetric, copiedMetric} {
-			points = append(points, point{metric: metric, x: x})
-		}
-	}
+	points := append(pointsAt(relayedMetric, 1, 16), pointsAt(copiedMetric, 1, 16)...)
 	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,11 +34,7 @@ func runSchedCost(r *run) error {
 		}
 		loops = append(loops, c)
 	}
-	points := []point{
-		{metric: "choose", x: 10}, {metric: "choose", x: 1000},
-		{metric: "choose-alone", x: 10}, {metric: "choose-alone", x: 1000},
-		{metric: "yield", x: 2}, {metric: "yield", x: 1000},
-	}
+	points := slices.Concat(pointsAt("choose", 10, 1000), pointsAt("choose-alone", 10, 1000), pointsAt("yield", 2, 1000))
 	r.reserved = quickBudget / 2 // for the servers
 	if err := r.measure(points, loops, 500*time.Millisecond); err != nil {
 		return err
@@ -63,18 +58,9 @@ func runSchedCost(r *run) error {
 
 // withPolicy makes a contender that measures on a loop, or simulated loop, with a policy.
 func withPolicy(system, policy, self string) contender {
-	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, d+sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{
-			Path: self, Core: serverCore, Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + policy},
-			Args: []string{workerCommand, "sched-cost", p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(max(d.Milliseconds(), 1), 10)},
-		})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
-	}}
+	return measuredBy(system, proc.Command{
+		Path: self, Core: serverCore, Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + policy}, Args: []string{workerCommand, "sched-cost"},
+	})
 }
 
 // schedServers loads Knot under each policy.

@@ -26,10 +26,7 @@ func runBigStack(r *run) error {
 	if r.quick {
 		tasks = []float64{800, 3200, 12_500, 100_000}
 	}
-	points := make([]point, len(tasks))
-	for i, n := range tasks {
-		points[i] = point{metric: "bigstack", x: n}
-	}
+	points := pointsAt("bigstack", tasks...)
 	contenders := []contender{r.bigContender("capriccio"), r.bigContender("goroutine")}
 	if err := r.measure(points, contenders, time.Second); err != nil {
 		return err
@@ -95,16 +92,8 @@ func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
 // runStackCost measures what a checkpoint costs, and parking beyond one.
 func runStackCost(r *run) error {
-	var points []point
-	for _, metric := range []string{"room", "call-with-room"} {
-		points = append(points, point{metric: metric, x: 1})
-	}
-	for _, need := range []float64{16 << 10, 32 << 10, 256 << 10} {
-		points = append(points, point{metric: "link-call-unlink", x: need})
-	}
-	for _, tasks := range []float64{2, 1000} {
-		points = append(points, point{metric: "yield", x: tasks}, point{metric: "yield-beyond", x: tasks})
-	}
+	points := slices.Concat(pointsAt("room", 1), pointsAt("call-with-room", 1), pointsAt("link-call-unlink", 16<<10, 32<<10, 256<<10),
+		pointsAt("yield", 2, 1000), pointsAt("yield-beyond", 2, 1000))
 	contenders := []contender{
 		onServerCore("capriccio", r.self, workerCommand, "stack-capriccio"),
 		onServerCore("goroutine", r.self, workerCommand, "stack-goroutine"),

@@ -101,11 +101,7 @@ func runWebSurge(r *run) error {
 	contenders := []contender{own("knot", "fifo", "-kind", "knot"), own("knot-cohorts", "cohort", "-kind", "knot"),
 		own("net-http-256", "", "-kind", "net-http", "-most", "256")}
 	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
-	var points []point
-	for _, n := range users {
-		points = append(points, point{metric: "surge", x: n})
-	}
-	if err := r.measure(points, contenders, length); err != nil {
+	if err := r.measure(pointsAt("surge", users...), contenders, length); err != nil {
 		return err
 	}
 	misses, err := openCacheMisses()

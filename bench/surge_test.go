@@ -61,6 +61,17 @@ func TestSurgeDrawsWhatItSays(t *testing.T) {
 	}
 }
 
+func TestFileCachesByWay(t *testing.T) {
+	needTwoCores(t)
+	r := testRun(t, true)
+	for _, way := range cacheWays {
+		samples, err := onBothCores(way, r.self).sample(t.Context(), point{metric: "per-request", x: 2}, time.Millisecond)
+		if err != nil || samples[0].value <= 0 || samples[1].metric != "crossings" || samples[1].value > 0 && way != "capriccio-partitioned" {
+			t.Errorf("%s: %+v, %v; want wakes between loops of the partitioned cache only", way, samples, err)
+		}
+	}
+}
+
 func TestCohortsOfWritesBySystem(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,11 +86,10 @@ func countByPerf(r *run, tool string, s *server, depth int) (int, []sample, erro
 	path := filepath.Join(r.scratch, fmt.Sprintf("perf-%s-%d", s.system, depth))
 	ctx, cancel := context.WithTimeoutCause(r.ctx, serverStart, errors.New("perf did not end"))
 	defer cancel()
-	args := []string{"stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", path, "-p", strconv.Itoa(s.child.PID()), "--", r.self}
-	lines, err := proc.Output(ctx, proc.Command{
-		Path: tool, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: append(args, loadArgs(s, helloConns, depth, 0, tracedTime)...),
-	})
+	command := r.ownClient(loadArgs(s, helloConns, depth, 0, tracedTime)...)
+	command.Args = slices.Concat([]string{"stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", path, "-p", strconv.Itoa(s.child.PID()), "--", r.self}, command.Args)
+	command.Path = tool
+	lines, err := proc.Output(ctx, command)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -77,7 +77,7 @@ func runTruth(r *run) error {
 			done <- computeAndWait(p, func() { ask.Send(struct{}{}); answer.Recv() })
 		})
 		t = <-done
-		return t, bgraph.Default().Snapshot(), nil
+		return t, capriccio.Snapshot(nil), nil
 	})}}
 	points := []point{{metric: "truth", x: 10}, {metric: "truth", x: 100}, {metric: "truth", x: 1000}}
 	if err := r.measure(points, contenders, time.Second); err != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -99,15 +98,9 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 			return false, err
 		}
 		defer s.child.Close()
-		ctx, cancel := context.WithTimeout(r.ctx, shape.trial+sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-			Args: append([]string{workerCommand, "players", "-addr", s.addr, "-path", map[bool]string{true: "/film"}[system == "nginx"]},
-				flagPairs("pid", s.child.PID(), "clients", n, "rate", rate, "first", shape.first, "for", shape.trial, "film", shape.film)...)})
-		if err != nil {
-			return false, err
-		}
-		samples, err := parseSamples(lines)
+		samples, err := samplesOf(r.ctx, shape.trial, r.ownClient(append([]string{"players"}, flagPairs("addr", s.addr,
+			"path", map[bool]string{true: "/film"}[system == "nginx"], "pid", s.child.PID(), "clients", n, "rate", rate,
+			"first", shape.first, "for", shape.trial, "film", shape.film)...)...))
 		if err != nil {
 			return false, err
 		}

@@ -60,11 +60,7 @@ func runWeb(r *run) error {
 		}))
 	}
 	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
-	var points []point
-	for _, n := range clients {
-		points = append(points, point{metric: "web", x: n})
-	}
-	if err := r.measure(points, contenders, length); err != nil {
+	if err := r.measure(pointsAt("web", clients...), contenders, length); err != nil {
 		return err
 	}
 	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)

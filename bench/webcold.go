@@ -124,24 +124,11 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	if err := group.Add(s.child.PID()); err != nil {
 		return nil, err
 	}
-	warm := d / 3
-	limit := d + sampleTimeout
-	ctx, cancel := within(ctx, limit)
-	defer cancel()
-	lines, err := proc.Output(ctx, proc.Command{
-		Path: c.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"},
-		Args: append([]string{workerCommand, "fetch", "-addr", s.addr}, flagPairs(append([]any{"pid", s.child.PID(),
-			"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", warm, "for", d - warm}, c.more...)...)...),
-	})
+	samples, err = samplesOf(ctx, d, c.ownClient(append([]string{"fetch"}, flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID(),
+		"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...)...)...)...))
 	if err != nil {
 		return nil, err
 	}
 	used, err := group.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	if samples, err = parseSamples(lines); err != nil {
-		return nil, err
-	}
-	return append(samples, sample{"memory", "MB", float64(clients), float64(used) / 1e6}), nil
+	return append(samples, sample{"memory", "MB", float64(clients), float64(used) / 1e6}), err
 }

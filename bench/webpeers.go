@@ -53,26 +53,37 @@ Require all granted
 // apacheModules is where Debian's package has them.
 const apacheModules = "/usr/lib/apache2/modules"
 
+// lightPeers are fasthttp and lighttpd, before the files below root, as far as this machine has or can
+// build them. lighttpd has more in its configuration; fasthttp is left out if there is more.
+func (r *run) lightPeers(root, more string) (found []launcher) {
+	if more == "" {
+		if path, err := r.buildPeer("fasthttp"); err != nil {
+			r.skip("fasthttp", err)
+		} else {
+			found = append(found, launcher{"fasthttp", func(ctx context.Context) (*server, error) {
+				return startServer(ctx, "fasthttp", path, "-root", root)
+			}})
+		}
+	}
+	path, err := findProgram("lighttpd")
+	if err != nil {
+		r.skip("lighttpd", err)
+		return found
+	}
+	return append(found, launcher{"lighttpd", func(ctx context.Context) (*server, error) {
+		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
+			host, port, _ := net.SplitHostPort(addr)
+			return fmt.Sprintf(lighttpdConfig, host, port, root, dir) + more
+		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, r.scratch)
+	}})
+}
+
 // webPeers are the servers of files besides nginx that this machine has or can build; the others
 // are skipped with the reason.
 func (c *cold) webPeers() []contender {
 	var found []contender
-	if path, err := c.buildPeer("fasthttp"); err != nil {
-		c.skip("fasthttp", err)
-	} else {
-		found = append(found, c.contender("fasthttp", func(ctx context.Context) (*server, error) {
-			return startServer(ctx, "fasthttp", path, "-root", c.root)
-		}))
-	}
-	if path, err := findProgram("lighttpd"); err != nil {
-		c.skip("lighttpd", err)
-	} else {
-		found = append(found, c.contender("lighttpd", func(ctx context.Context) (*server, error) {
-			return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
-				host, port, _ := net.SplitHostPort(addr)
-				return fmt.Sprintf(lighttpdConfig, host, port, c.root, dir)
-			}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, c.scratch)
-		}))
+	for _, l := range c.lightPeers(c.root, "") {
+		found = append(found, c.contender(l.system, l.start))
 	}
 	path, err := findProgram("apache2")
 	if err == nil {

@@ -51,6 +51,8 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	"tls-load":        runTLSLoad,
+	"tls-hold":        runTLSHold,
 	"fcgi":            runResponder,
 	"players":         runPlayers,
 	"models":          runModelServer,
@@ -60,6 +62,9 @@ var workers = map[string]func(args []string, out io.Writer) error{
 }
 
 func init() {
+	for _, way := range cacheWays {
+		workers[way] = measuring(map[string]metricFunc{"per-request": measureCache(way)})
+	}
 	for system := range observers {
 		workers[system] = observed(system)
 	}
@@ -137,20 +142,38 @@ func parseJob(args []string) (job, error) {
 // onServerCore makes a contender of a command that measures by itself: a worker
 // of this program or a C baseline. It runs on the server core alone.
 func onServerCore(system, path string, args ...string) contender {
+	return measuredBy(system, proc.Command{Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: args})
+}
+
+// onBothCores is onServerCore for a worker of this program that needs a second core.
+func onBothCores(system, self string) contender {
+	return measuredBy(system, proc.Command{Path: self, Core: proc.AnyCore, Args: []string{workerCommand, system}})
+}
+
+// measuredBy makes a contender of such a command, which may run anywhere.
+func measuredBy(system string, command proc.Command) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, d+sampleTimeout)
-		defer cancel()
-		lines, err := proc.Output(ctx, proc.Command{
-			Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"},
-			Args: slices.Concat(args, []string{
-				p.metric, strconv.FormatFloat(p.x, 'f', -1, 64),
-				strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(p.work)}),
-		})
-		if err != nil {
-			return nil, err
-		}
-		return parseSamples(lines)
+		command := command
+		command.Args = slices.Concat(command.Args, []string{
+			p.metric, strconv.FormatFloat(p.x, 'f', -1, 64), strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(p.work)})
+		return samplesOf(ctx, d, command)
 	}}
+}
+
+// ownClient is a worker of this program that loads a server from the client core.
+func (r *run) ownClient(args ...string) proc.Command {
+	return proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand}, args...)}
+}
+
+// samplesOf runs a command to its end, which takes about span, and reads the samples that it prints.
+func samplesOf(ctx context.Context, span time.Duration, command proc.Command) ([]sample, error) {
+	ctx, cancel := within(ctx, span+sampleTimeout)
+	defer cancel()
+	lines, err := proc.Output(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	return parseSamples(lines)
 }
 
 // within is ctx with a limit, which is named if it is reached.

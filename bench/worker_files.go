@@ -37,6 +37,7 @@ func runFileServer(args []string, out io.Writer) error {
 	most := flags.Int("most", 0, "requests that net/http serves at a time; 0: all")
 	pages := flags.String("fastcgi", "", "addresses of responders that make *.php, with commas between; with knot only")
 	memory := flags.Int64("memory", math.MaxInt64, "bytes that the Go runtime tries to stay below")
+	pem := flags.String("tls", "", "certificate and key of TLS, in one `file`; with knot and net-http only")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func runFileServer(args []string, out io.Writer) error {
 		d := &directFiles{root: *root, room: *cache, kept: map[string]*list.Element{}}
 		serveKnot(rt, &knot.Server{Handler: d.serve}, out, failed)
 	case "knot":
-		if err := serveFilesByKnot(*root, *pages, *cache, out, failed); err != nil {
+		if err := serveFilesByKnot(*root, *pages, *pem, *cache, out, failed); err != nil {
 			return err
 		}
 	case "adapted":
@@ -68,7 +69,12 @@ func runFileServer(args []string, out io.Writer) error {
 		if *most > 0 {
 			handler = atMost(*most, handler)
 		}
-		go func() { failed <- http.Serve(ln, handler) }()
+		go func() {
+			if *pem != "" {
+				failed <- http.ServeTLS(ln, handler, *pem, *pem)
+			}
+			failed <- http.Serve(ln, handler)
+		}()
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
@@ -85,7 +91,7 @@ func atMost(n int, handler http.Handler) http.Handler {
 	})
 }
 
-func serveFilesByKnot(root, pages string, cache int64, out io.Writer, failed chan<- error) error {
+func serveFilesByKnot(root, pages, pem string, cache int64, out io.Writer, failed chan<- error) error {
 	rt, err := oneLoop()
 	if err != nil {
 		return err
@@ -95,6 +101,13 @@ func serveFilesByKnot(root, pages string, cache int64, out io.Writer, failed cha
 		return err
 	}
 	server := &knot.Server{Handler: files.Serve}
+	if pem != "" {
+		keys, err := knot.LoadTLS(knot.TLSFiles{Pairs: []knot.CertificatePair{{Cert: pem, Key: pem}}})
+		if err != nil {
+			return err
+		}
+		server.TLS = keys.Config()
+	}
 	if pages != "" {
 		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root}})
 		if err != nil {
@@ -167,7 +180,8 @@ func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan
 }
 
 // runFetch is the client process of web-cold: it asks for files of the tree and prints
-// samples whose parameter is the number of clients.
+// samples whose parameter is the number of clients. What is left of its arguments are files in
+// place of the tree's, as PATH=BYTES: each is asked for as often as any other.
 func runFetch(args []string, out io.Writer) error {
 	var cfg load.FilesConfig
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
@@ -204,6 +218,11 @@ func runFetch(args []string, out io.Writer) error {
 		n := tree.draw(&l)
 		return requests[n], tree.size(n)
 	}
+	if files := flags.Args(); len(files) > 0 {
+		if cfg.Next, err = amongFiles(files, l); err != nil {
+			return err
+		}
+	}
 	if *support > 0 {
 		popular := newZipfTree(*folders, *support)
 		users := &supportUsers{random: rand.New(rand.NewPCG(*seed, 8)), left: make([]int, cfg.Conns)}
@@ -218,12 +237,33 @@ func runFetch(args []string, out io.Writer) error {
 			return requests[n], popular.size(n)
 		}
 	}
+	return fetchAndPrint(cfg, *pid, out)
+}
+
+// amongFiles draws from files, each PATH=BYTES.
+func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
+	requests, sizes := make([][]byte, len(files)), make([]int64, len(files))
+	for i, f := range files {
+		path, size, _ := strings.Cut(f, "=")
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q: want PATH=BYTES", f)
+		}
+		requests[i], sizes[i] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", path), n
+	}
+	return func() ([]byte, int64) {
+		i := l.below(len(files))
+		return requests[i], sizes[i]
+	}, nil
+}
+
+func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
 	var fetched [2]int64
 	cfg.Measuring = func(begins bool) (err error) {
 		if begins {
-			fetched[0], err = proc.FetchedBytes(*pid)
+			fetched[0], err = proc.FetchedBytes(pid)
 		} else {
-			fetched[1], err = proc.FetchedBytes(*pid)
+			fetched[1], err = proc.FetchedBytes(pid)
 		}
 		return err
 	}

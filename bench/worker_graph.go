@@ -11,9 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -30,9 +34,9 @@ func (deaf) Finished(*engine.Task)                                    {}
 // observers are the observers that graph-overhead compares, by system.
 var observers = map[string]func(l *engine.Loop) engine.Observer{
 	"capriccio-observed": func(*engine.Loop) engine.Observer { return deaf{} },
-	"capriccio-counted":  bgraph.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
-	"capriccio-sampled":  bgraph.New(bgraph.Config{}).Observe,
-	"capriccio-traced":   bgraph.New(bgraph.Config{Sampling: 1}).Observe,
+	"capriccio-counted":  recorder.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
+	"capriccio-sampled":  recorder.New(bgraph.Config{}).Observe,
+	"capriccio-traced":   recorder.New(bgraph.Config{Sampling: 1}).Observe,
 }
 
 // observed makes the workers of the observers: the metrics of our tasks, on a loop that
@@ -98,7 +102,7 @@ func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) error {
 }
 
 type sizedGraph struct {
-	g     *bgraph.Graph
+	g     *recorder.Graph
 	rt    *task.Runtime
 	bytes float64
 }
@@ -110,7 +114,7 @@ func newSizedGraph(n, degree int) (*sizedGraph, error) {
 		names[i] = "node " + strconv.Itoa(i)
 	}
 	before := liveBytes()
-	g := bgraph.New(bgraph.Config{})
+	g := recorder.New(bgraph.Config{})
 	rt, err := loopObservedBy(g.Observe)
 	if err != nil {
 		return nil, err
@@ -170,7 +174,7 @@ func watchStalls(rt *task.Runtime) func() int64 {
 // loopObservedBy makes a runtime with one loop and the given observer.
 func loopObservedBy(observe func(*engine.Loop) engine.Observer) (*task.Runtime, error) {
 	rt, err := engine.New(engine.Config{
-		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
 		NewObserver: observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
 	})
 	return (*task.Runtime)(rt), err

@@ -11,12 +11,21 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
+)
+
+// slowPath is a path that takes slowAnswer.
+const (
+	slowPath   = "/slow"
+	slowAnswer = 500 * time.Millisecond
 )
 
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
@@ -42,7 +51,7 @@ func runKnot(args []string, out io.Writer) error {
 		}
 	}
 	if *graph {
-		learned := bgraph.New(bgraph.Config{})
+		learned := recorder.New(bgraph.Config{})
 		start = func() (*task.Runtime, error) { return loopObservedBy(learned.Observe) }
 		reportStep(learned, out)
 	}
@@ -50,7 +59,10 @@ func runKnot(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server := &knot.Server{Handler: func(x *knot.Ctx) error {
+	server := &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
+		if x.Path() == slowPath {
+			task.Sleep(slowAnswer)
+		}
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}
 	if *adapted {
@@ -73,7 +85,7 @@ func runKnot(args []string, out io.Writer) error {
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
-func reportStep(g *bgraph.Graph, out io.Writer) {
+func reportStep(g *recorder.Graph, out io.Writer) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	go func() {

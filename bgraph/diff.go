@@ -67,6 +67,7 @@ func (d *difference) subtract() error {
 	d.nanos("span_ns", &s.Span, b.Span)
 	d.nanos("process_cpu_ns", &s.ProcessCPU, min(b.ProcessCPU, s.ProcessCPU))
 	d.nanos("collector_cpu_ns", &s.CollectorCPU, min(b.CollectorCPU, s.CollectorCPU))
+	d.chunks(&s.Chunks, &b.Chunks)
 	d.count("overflow.nodes", &s.Overflow.Nodes, b.Overflow.Nodes)
 	d.count("overflow.edges", &s.Overflow.Edges, b.Overflow.Edges)
 	d.count("overflow.wakes", &s.Overflow.Wakes, b.Overflow.Wakes)

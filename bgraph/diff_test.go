@@ -28,6 +28,9 @@ func evolve(before, inc *Snapshot) *Snapshot {
 	for i := range after.Loops {
 		after.Loops[i].Steps += before.Loops[i].Steps
 	}
+	after.Chunks.Links += before.Chunks.Links
+	after.Chunks.Direct += before.Chunks.Direct
+	after.Chunks.InPlace += before.Chunks.InPlace
 	for i := range before.Crossings {
 		after.Crossings[i].Count += before.Crossings[i].Count
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
 )
 
 // A dump is one line, dumpTitle and the number of the format, and a JSON document. See
@@ -27,7 +29,7 @@ const (
 // Validate), and smaller than MaxDumpBytes, or nothing is written and it is an error. So
 // is what w returns. It calls Write once.
 func (s *Snapshot) Encode(w io.Writer) error {
-	defer breathe()()
+	defer breathe.Begin()()
 	dump, err := s.dump()
 	if err != nil {
 		return fmt.Errorf("bgraph: %w", err)
@@ -98,7 +100,7 @@ func writeList[E any](b *bytes.Buffer, list []E) error {
 		return nil
 	}
 	b.WriteByte('[')
-	var pause breather
+	var pause breathe.Breather
 	to := json.NewEncoder(b)
 	for i := range list {
 		if i > 0 {
@@ -111,7 +113,7 @@ func writeList[E any](b *bytes.Buffer, list []E) error {
 		if b.Len() > MaxDumpBytes {
 			break // it will be refused
 		}
-		pause.take()
+		pause.Take()
 	}
 	b.WriteByte(']')
 	return nil
@@ -323,9 +325,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	for i := range s.Resources {
 		name(&s.Resources[i].Name, &s.Resources[i].Unit)
 	}
-	var pause breather
+	var pause breathe.Breather
 	for i := range s.Nodes {
-		pause.take()
+		pause.Take()
 		n := &s.Nodes[i]
 		name(&n.Reason, &n.Label)
 		for j := range n.Stack {

@@ -64,13 +64,16 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 			s.Crossings[i].FromLoop = s.Loops[r.IntN(len(s.Loops))].Index
 		}
 	}
-	slices.SortFunc(s.Crossings, compareCrossings)
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 	s.Crossings = orNil(s.Crossings)
 	for range r.IntN(4) {
 		s.Overruns = append(s.Overruns, Overrun{
 			From: s.Nodes[0].Key, To: KeyStart, Task: randomText(r), Loop: s.Loops[r.IntN(len(s.Loops))].Index,
 			At: randomTime(r), Held: Nanos(r.Int64N(1 << 40)), Stack: "goroutine 1\n\t" + randomText(r),
 		})
+	}
+	if r.IntN(2) == 0 {
+		s.Chunks = Chunks{Links: randomCount(r), Direct: randomCount(r), InPlace: randomCount(r), InUse: r.Int64N(1000), Peak: r.Int64N(1000), Most: r.Int64N(9)}
 	}
 	if r.IntN(2) == 0 {
 		s.Sched = randomSched(r, s)

@@ -97,6 +97,7 @@ func (m *merger) add(s *Snapshot, isFirst bool) {
 		m.out.Resources[at[i]].merge(&s.Resources[i])
 	}
 	m.out.mergeTrace(s)
+	m.out.Chunks.merge(&s.Chunks)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for j := range n.Loops {

@@ -56,7 +56,7 @@ func renumber(s *Snapshot, number []int) {
 			c.FromLoop = number[c.FromLoop]
 		}
 	}
-	slices.SortFunc(s.Crossings, compareCrossings)
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 	for i := range s.Overruns {
 		s.Overruns[i].Loop = number[s.Overruns[i].Loop]
 	}

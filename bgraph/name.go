@@ -3,17 +3,9 @@ package bgraph
 import (
 	"regexp"
 	"strings"
-)
 
-// own are the packages of the runtime itself: a place is named after their caller.
-var own = []string{
-	"github.com/capriccio-go/capriccio/task.",
-	"github.com/capriccio-go/capriccio/ressched.",
-	"github.com/capriccio-go/capriccio/internal/engine.",
-	"github.com/capriccio-go/capriccio/netpoll.",
-	"github.com/capriccio-go/capriccio/aio.",
-	"github.com/capriccio-go/capriccio/stackchunk.",
-}
+	"github.com/capriccio-go/capriccio/internal/funcname"
+)
 
 // Name is what people call the node: its label, or the kind of wait and the innermost
 // function of the program on its stack, like "read knot.(*conn).readHead".
@@ -22,7 +14,7 @@ func (n *Node) Name() string {
 		return n.Label
 	}
 	if f := n.Place(); f != nil {
-		return n.Reason + " " + ShortFunction(f.Function)
+		return n.Reason + " " + funcname.Short(f.Function)
 	}
 	return n.Reason
 }
@@ -35,13 +27,13 @@ func (n *Node) Place() *Frame {
 	plumbed := true
 	for i := range n.Stack {
 		f := &n.Stack[i]
-		if ofRuntime(f.Function) {
+		if funcname.OfRuntime(f.Function) {
 			continue
 		}
 		if first == nil || plumbed && !plumbing(f.Function) {
 			first, plumbed = f, plumbing(f.Function)
 		}
-		if !OfStandardLibrary(f.Function) {
+		if !funcname.OfStandardLibrary(f.Function) {
 			return f
 		}
 	}
@@ -59,6 +51,9 @@ func (n *Node) Place() *Frame {
 // plumbing reports whether a function belongs to the parts of the standard library through
 // which others wait: it says little of where that is.
 func plumbing(function string) bool {
+	if strings.HasPrefix(function, "net.(*Resolver).") {
+		return false // that names are looked up says much
+	}
 	for _, prefix := range []string{"runtime.", "internal/", "syscall.", "sync.", "net.", "os.", "io.", "bufio.", "context.", "time.", "crypto/tls."} {
 		if strings.HasPrefix(function, prefix) {
 			return true
@@ -70,7 +65,7 @@ func plumbing(function string) bool {
 // exported reports whether a function, or the one that a closure stands in, can be called by
 // other packages: netpoll.Serve.func1, netpoll.(*Conn).Read.
 func exported(function string) bool {
-	name := ShortFunction(function)
+	name := funcname.Short(function)
 	for _, part := range strings.Split(name, ".")[1:] {
 		if part = strings.TrimPrefix(part, "(*"); part == "" || part[0] < 'A' || part[0] > 'Z' {
 			return false // the method of a hidden type is hidden too
@@ -81,41 +76,6 @@ func exported(function string) bool {
 		return true
 	}
 	return false
-}
-
-func ofRuntime(function string) bool {
-	for _, prefix := range own {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// OfStandardLibrary goes by the rule that an import path whose first element has no
-// dot belongs to the standard library; "main" is the exception.
-func OfStandardLibrary(function string) bool {
-	path, _, inFolder := strings.Cut(function, "/")
-	if !inFolder {
-		path, _, _ = strings.Cut(function, ".")
-		return path != "main" && !strings.HasSuffix(path, "_test")
-	}
-	return !strings.Contains(path, ".")
-}
-
-// ShortFunction is the name of a function without the folders of its package. Of a package whose
-// path ends in a major version, such as v2, the name is what stands before that.
-func ShortFunction(function string) string {
-	end := strings.IndexByte(function, '[') // type arguments have slashes of their own
-	if end < 0 {
-		end = len(function)
-	}
-	last := strings.LastIndexByte(function[:end], '/')
-	short := function[last+1:]
-	if pkg, _, _ := strings.Cut(short, "."); last > 0 && len(pkg) > 1 && pkg[0] == 'v' && strings.Trim(pkg[1:], "0123456789") == "" {
-		return function[strings.LastIndexByte(function[:last], '/')+1:last] + short[len(pkg):]
-	}
-	return short
 }
 
 // Node returns the node with the given key, nil if there is none.

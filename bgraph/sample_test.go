@@ -45,6 +45,7 @@ func sampleSnapshot() *Snapshot {
 		Overflow: Overflow{MaxNodes: 4096, MaxEdges: 16384, Nodes: 12, Edges: 3},
 		Sched:    sampleSched(),
 	}
+	s.Chunks = Chunks{Links: 88_410, Direct: 612_300, InPlace: 3, InUse: 65_536, Peak: 294_912, Most: 12}
 	s.Crossings = []Crossing{
 		{To: KeyStart, FromLoop: -1, ToLoop: 0, Count: 3},
 		{To: sampleOffload, FromLoop: -1, ToLoop: 0, Count: 19_990},

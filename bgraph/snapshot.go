@@ -34,6 +34,8 @@ type Snapshot struct {
 	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
 	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
 
+	Chunks Chunks `json:"chunks,omitzero"` // what the process did with stack chunks
+
 	// Only graphs of goroutines have these.
 	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
 	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
@@ -414,5 +416,5 @@ func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	slices.SortFunc(s.Crossings, compareCrossings)
+	slices.SortFunc(s.Crossings, Crossing.Compare)
 }

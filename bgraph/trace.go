@@ -235,6 +235,3 @@ func mergeWakers(a, b []Waker) []Waker {
 	})
 	return a[:min(len(a), MaxWakers)]
 }
-
-// trim takes the empty buckets off the end.
-func (t *Times) trim() { t.Hist, t.Fine = trimmed(t.Hist), trimmed(t.Fine) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
 )
 
 // Limits of a Snapshot that is valid, and of a dump that is read.
@@ -63,6 +65,7 @@ func (s *Snapshot) check() error {
 		s.Program.check(),
 		checkTime("taken", s.Taken),
 		checkNumber("span_ns", s.Span),
+		s.Chunks.check(),
 		checkNumber("sampling", s.Sampling),
 		checkNumber("heap_every", s.HeapEvery),
 		checkNumber("overflow.max_nodes", s.Overflow.MaxNodes),
@@ -152,9 +155,9 @@ func (s *Snapshot) checkNodes() error {
 	arrivals, departures := total{what: "arrivals at nodes"}, total{what: "departures from nodes"}
 	now, peak := total{what: "tasks at nodes"}, total{what: "peaks of nodes"}
 	waits, readies := total{what: "waits that were timed"}, total{what: "ready times that were timed"}
-	var pause breather
+	var pause breathe.Breather
 	for i := range s.Nodes {
-		pause.take()
+		pause.Take()
 		n := &s.Nodes[i]
 		err := first(
 			s.checkNode(n),
@@ -230,9 +233,9 @@ func (s *Snapshot) checkEdges() error {
 	cpu, timed := total{what: "CPU times"}, total{what: "steps that were timed"}
 	heap := total{what: "bytes allocated"}
 	changes := make([]total, len(s.Resources))
-	var pause breather
+	var pause breathe.Breather
 	for i := range s.Edges {
-		pause.take()
+		pause.Take()
 		e := &s.Edges[i]
 		err := first(
 			s.checkEdge(e),

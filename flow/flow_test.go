@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -14,11 +12,10 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -26,17 +23,7 @@ import (
 // simulated runs main as a task, in a time that passes by itself when all tasks wait.
 func simulated(t *testing.T, loops int, main func(rt *engine.Runtime)) {
 	t.Helper()
-	clock := sim.NewJumpingClock()
-	rt, err := engine.New(engine.Config{
-		Loops:     loops,
-		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i + 1)), nil },
-		Clock:     clock,
-		OnPanic:   func(*task.PanicError) {},
-		HoldLimit: -1,
-		Grace:     5 * time.Minute,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	testenv.Must(t, err)
+	rt := programs.Simulated(t, loops, 1)
 	testenv.Check(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
 }
 
@@ -481,11 +468,12 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 			t.Errorf("the drawing has no %q:\n%s", want, &text)
 		}
 	}
-	if bgraph.Default() == nil {
+	s := capriccio.Snapshot(nil)
+	if s == nil {
 		t.Skip("the environment forbids the blocking graph")
 	}
 	var names []string
-	for _, name := range graphview.Names(bgraph.Default().Snapshot()) {
+	for _, name := range graphview.Names(s) {
 		names = append(names, name)
 	}
 	for _, want := range []string{"drawn/a", "drawn/b"} {

@@ -69,7 +69,6 @@ type conn struct {
 	since atomic.Int64
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
-	lingerLeft      int32         // bytes still taken from a closing client
 	state           atomic.Uint32 // atomic
 	served          bool          // at least one request
 	lingering       bool
@@ -290,12 +289,10 @@ func (c *conn) armWrite(limit time.Duration) {
 	}
 }
 
-const (
-	lingerTime  = 2 * time.Second
-	lingerBytes = 256 << 10
-)
+// lingerMost is how long a client may still send that has its last answer.
+const lingerMost = 2 * time.Second
 
-// linger ends our side and goes on reading for a while: closing with unread
+// linger ends our side and goes on reading for a while, however much comes: closing with unread
 // input resets the connection, and the reset may overtake the answer (RFC
 // 9112, 9.6). It returns false if the connection can't do that.
 func (c *conn) linger() bool {
@@ -303,15 +300,14 @@ func (c *conn) linger() bool {
 	if !ok || c.lingering || half.CloseWrite() != nil {
 		return false
 	}
-	c.lingering, c.lingerLeft = true, lingerBytes
-	c.setRead(c.srv.clock.now() + int64(lingerTime))
+	c.lingering = true
+	c.setRead(c.srv.clock.now() + int64(c.srv.limits.linger))
 	return true
 }
 
 // lingerRead takes what still comes from a closing client.
-func (c *conn) lingerRead(n int, err error) verdict {
-	c.lingerLeft -= int32(n)
-	if err != nil || n == 0 || c.lingerLeft <= 0 {
+func lingerRead(n int, err error) verdict {
+	if err != nil || n == 0 {
 		return turnClose
 	}
 	return turnRest

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -63,7 +62,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 		t.Errorf("%d tasks are named: %s", n, &log)
 	}
 	for found := false; !found; runtime.Gosched() {
-		for _, f := range graphview.Lint(bgraph.Default().Snapshot()) {
+		for _, f := range graphview.Lint(capriccio.Snapshot(nil)) {
 			found = found || f.Check == graphview.CheckStuck && f.Severity == graphview.SeverityError && strings.Contains(f.Message, "deadlock")
 		}
 	}

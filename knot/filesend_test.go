@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -70,5 +72,37 @@ func TestResponseCutOffByTheDisk(t *testing.T) {
 				t.Errorf("%d files still open: what can't be read is to be opened anew", stats.Open)
 			}
 		})
+	}
+}
+
+// TestPagesAreNotLookedForWhileAFileIsHot: what was in memory a moment ago is taken to be there.
+func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
+	const size = 100_000
+	path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
+	file, err := aio.Open(path)
+	testenv.Must(t, err)
+	defer file.Close()
+	server := &Server{}
+	server.ready()
+	server.clock.close() // it stands where the test sets it
+	const first = 1
+	server.clock.passed.Store(first)
+	x := newCtx()
+	x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
+	e := &entry{length: size}
+	e.file.Store(file)
+	p := entryPages{x: x, e: e}
+	if n := p.Resident(0, size); n != size {
+		t.Skipf("%d of %d bytes just written are in memory here", n, size)
+	}
+	testenv.Must(t, os.Truncate(path, 10))
+	for _, step := range []struct {
+		after time.Duration
+		hot   bool
+	}{{0, true}, {seenFor - 1, true}, {seenFor, false}} {
+		server.clock.passed.Store(first + int64(step.after))
+		if n := p.Resident(0, size); (n == size) != step.hot {
+			t.Errorf("%v after it was seen in memory %d bytes count as in memory, want all: %v", step.after, n, step.hot)
+		}
 	}
 }

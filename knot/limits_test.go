@@ -3,6 +3,7 @@ package knot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -303,4 +304,24 @@ func TestFixedResponseAllocatesNothing(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%v allocations per request", n)
 	}
+}
+
+// A client that is still sending what was refused gets to read the answer: its connection is not reset.
+func TestLargeBodyRefusedWhileItComes(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		s := &Server{MaxBody: 1, Handler: echoHandler}
+		s.ready()
+		s.limits.linger = time.Minute
+		sv := start(s)
+		const length = 16 << 20 // more than sockets hold
+		p := sv.dial()
+		p.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", length))
+		if _, err := io.CopyN(p.nc, endless{}, length); err != nil {
+			t.Errorf("sending the body: %v", err)
+		}
+		if resp, _ := p.response("PUT"); resp.StatusCode != 413 {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		p.wantClosed()
+	})
 }

@@ -81,7 +81,7 @@ func (s *Server) listen() (net.Listener, error) {
 	if addr == "" {
 		addr = DefaultAddr
 	}
-	return netpoll.Listen("tcp", addr)
+	return netpoll.ListenConfig{Log: s.errorLog()}.Listen(context.Background(), "tcp", addr)
 }
 
 // Serve accepts connections on ln and serves each until Shutdown or Close; it

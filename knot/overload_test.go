@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -58,7 +60,7 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 // servingOn serves on a runtime with one loop until stop is called.
 func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop func()) {
 	t.Helper()
-	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return netpoll.NewEpoll() }
+	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
 	rt, err := engine.New(cfg)
 	testenv.Must(t, err)
 	up := make(chan string, 1)

@@ -162,6 +162,7 @@ type limits struct {
 	head                        headLimits
 	idle, headTime, body, write time.Duration
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
+	linger                      time.Duration // for how long what still comes is dropped, after the last answer
 	rest                        time.Duration // after so long between requests a connection may have to make room
 	conns                       int
 	maxBody, drain              int64
@@ -220,6 +221,7 @@ func (s *Server) ready() {
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
+			linger:   lingerMost,
 			rest:     restLeast,
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),

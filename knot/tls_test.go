@@ -1,14 +1,9 @@
 package knot
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -23,7 +18,7 @@ import (
 // rest works as ever.
 func TestOverTLS(t *testing.T) {
 	checkLeaks(t)
-	cert, pool := selfSigned(t)
+	cert, pool := testenv.SelfSigned()
 	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
 	testenv.Must(t, err)
 	defer rt.Close()
@@ -56,27 +51,9 @@ func TestOverTLS(t *testing.T) {
 	}
 }
 
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	testenv.Must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{{127, 0, 0, 1}}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	testenv.Must(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	testenv.Must(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pool
-}
-
 // TestFilesOverTLS: what sendfile(2) can't send passes through a buffer.
 func TestFilesOverTLS(t *testing.T) {
-	cert, pool := selfSigned(t)
+	cert, pool := testenv.SelfSigned()
 	const size = 700_001
 	root := layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) })
 	for _, kept := range keepings {

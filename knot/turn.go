@@ -42,7 +42,7 @@ func (x *Ctx) turn() verdict {
 		n, err = c.nc.Read(x.in)
 	}
 	if c.lingering {
-		return c.lingerRead(n, err)
+		return lingerRead(n, err)
 	}
 	if !c.awake() {
 		return turnClose

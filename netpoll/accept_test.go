@@ -151,3 +151,26 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 		t.Errorf("Serve returned %v, want http.ErrServerClosed", err)
 	}
 }
+
+// What a listener has to say goes where the runtime's reports go.
+func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
+	var log lockedBuffer
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	must(t, err)
+	defer rt.Close()
+	inTask(t, rt, func() {
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		failing(ln, unix.EMFILE)
+		server := rt.Go(func() { Serve(ln, func(c *Conn) { c.Close() }) })
+		c, err := Dial("tcp", ln.Addr().String())
+		must(t, err)
+		io.ReadAll(c)
+		c.Close()
+		must(t, ln.Close())
+		must(t, server.Join())
+	})
+	if !strings.Contains(log.String(), "accept fails for now") {
+		t.Errorf("the log says %q", log.String())
+	}
+}

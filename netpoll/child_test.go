@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // childVariable names what a re-executed test process does instead of testing.
@@ -43,7 +44,7 @@ func runChild(what string) int {
 	}
 	var logs lockedBuffer
 	what, on, _ := strings.Cut(what, " ")
-	open := NewEpoll
+	open := newEpoll
 	for _, x := range pollers {
 		if x.name == on {
 			open = x.open
@@ -55,7 +56,7 @@ func runChild(what string) int {
 	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	check(err)
 	served := make(chan error, 1)
-	check(limitDescriptors(len(openFDs()) + 20))
+	check(limitDescriptors(len(testenv.OpenFiles()) + 20))
 	switch what {
 	case "serve":
 		go func() { served <- Serve(ln, func(c *Conn) { io.Copy(c, c); c.Close() }) }()

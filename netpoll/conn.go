@@ -53,8 +53,8 @@ func (c *Conn) network() string {
 	return "unix"
 }
 
-// DescribeWait implements engine.WaitDescriber.
-func (c *Conn) DescribeWait() string { return c.network() + " to " + c.remote.String() }
+// describe names it in dumps of what tasks wait for.
+func (c *Conn) describe() string { return c.network() + " to " + c.remote.String() }
 
 // home is the loop that c belongs to.
 func (c *Conn) home() *engine.Loop { return c.d.loop }

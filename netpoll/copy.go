@@ -45,28 +45,9 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	return copyThrough(w, c, buf[:])
 }
 
-// copyThrough is io.CopyBuffer without the ways back into ReadFrom and WriteTo.
+// copyThrough copies through buf, without the ways back into ReadFrom and WriteTo.
 func copyThrough(w io.Writer, r io.Reader, buf []byte) (int64, error) {
-	var total int64
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			m, werr := w.Write(buf[:n])
-			total += int64(m)
-			if werr != nil {
-				return total, werr
-			}
-			if m < n {
-				return total, io.ErrShortWrite
-			}
-		}
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf)
 }
 
 // maxIovecs is how many buffers one system call takes (sendmsg(2), UIO_MAXIOV).

@@ -92,10 +92,10 @@ type desc struct {
 	queue     lockQueue  // guarded by mu
 	deadlines *deadlines // pointer constant once set, guarded by mu
 
-	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
-	owner  engine.WaitDescriber          // names it in dumps; constant, may be nil
-	onFree func()                        // runs right before close(2); may be nil
-	hangup atomic.Pointer[func()]        // of Conn.OnHangup; the caller that swaps it out calls it
+	closer atomic.Pointer[engine.Waiter]  // waits in Close for the last user
+	owner  interface{ describe() string } // names it in dumps; constant, may be nil
+	onFree func()                         // runs right before close(2); may be nil
+	hangup atomic.Pointer[func()]         // of Conn.OnHangup; the caller that swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write
@@ -321,7 +321,7 @@ func (d *desc) DescribeWait() string {
 	if d.owner == nil {
 		return "fd " + strconv.Itoa(int(d.fd))
 	}
-	return d.owner.DescribeWait()
+	return d.owner.describe()
 }
 
 // receive reads once: at least one byte, the end of the stream, or an error. It parks

@@ -7,7 +7,7 @@
 // call: the descriptor remembers per direction whether it is worth trying, so no call
 // is made just to be told EAGAIN, and none to change what is polled for.
 //
-// With NewUring, TCP connections and listeners work by completion instead: the kernel
+// With the poller uring, TCP connections and listeners work by completion instead: the kernel
 // receives into buffers that belong to the loop, and accepts, before anybody asks, and a
 // Read or an Accept takes what is there without a system call. A connection that waits
 // owns no buffer. One that is not read from gets up to 32 KiB ahead, then the kernel's own
@@ -26,8 +26,8 @@
 // may park may also yield.
 //
 // The package never starts a thread, never blocks a loop, and reads no environment
-// variable. It needs Linux; a runtime of package task must be running, because its
-// loops do the polling: give it NewEpoll, NewPoll or NewUring as Config.NewPoller.
+// variable. It needs Linux, and a runtime (capriccio.Run, capriccio.New), whose loops do the
+// polling: on epoll, poll or io_uring, as capriccio.WithPoller says.
 //
 // Code that holds a sync.Mutex while it reads or writes stops the loop if a second
 // task of the same loop wants that mutex. With crypto/tls this means: finish Handshake

@@ -7,28 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
-
-var errNoRing = errors.New("netpoll: the poller was made without a ring (NoRing)")
-
-// NoRing makes of a constructor of pollers one whose pollers refuse Driver, so that
-// package aio serves files with threads. What the poller itself uses does not change.
-func NoRing(newPoller func() (engine.Poller, error)) func() (engine.Poller, error) {
-	return func() (engine.Poller, error) {
-		p, err := newPoller()
-		if err != nil {
-			return nil, err
-		}
-		r, ok := p.(interface{ refuseDriver(error) })
-		if !ok {
-			return nil, errors.Join(fmt.Errorf("netpoll: NoRing of a %T; want a poller of package netpoll", p), p.Close())
-		}
-		r.refuseDriver(errNoRing)
-		return p, nil
-	}
-}
 
 // A ringHost lends a poller that does not need io_uring(7) itself a ring for the requests
 // of others. Its descriptor is in the set that the poller waits for, because it is
@@ -58,8 +38,8 @@ func (h *ringHost) lend(watch func(fd int) error) (*uring.Driver, error) {
 	return d, nil
 }
 
-// refuseDriver makes Driver fail with err.
-func (h *ringHost) refuseDriver(err error) { h.err = err }
+// RefuseDriver makes Driver fail with err.
+func (h *ringHost) RefuseDriver(err error) { h.err = err }
 
 // before hands over what was asked for since the last Poll, and returns how long this one
 // may wait. Much has completed by then, such as a read of what is in memory. Sockets are

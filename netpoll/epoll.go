@@ -35,9 +35,9 @@ type epoll struct {
 	touched  uint32                     // loop-private: keeps the loads of warm alive
 }
 
-// NewEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
+// newEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
 // *os.SyscallError: EMFILE, ENFILE, ENOMEM (epoll_create1(2), eventfd(2)).
-func NewEpoll() (engine.Poller, error) {
+func newEpoll() (engine.Poller, error) {
 	fd, err := epollCreate()
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)

@@ -8,24 +8,20 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // An echo server and a client of it, each in tasks.
 func Example() {
-	rt, err := engine.New(engine.Config{NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	err = rt.Run(context.Background(), func(ctx context.Context) error {
+	err := capriccio.Run(context.Background(), func(ctx context.Context) error {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
 		defer ln.Close()
-		engine.Go(func() {
+		task.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
 				io.Copy(c, c)
@@ -49,12 +45,7 @@ func Example() {
 
 // A server that holds no task, stack or buffer for a connection that is idle.
 func ExampleConn_OnReadable() {
-	rt, err := engine.New(engine.Config{NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	err = rt.Run(context.Background(), func(context.Context) error {
+	err := capriccio.Run(context.Background(), func(context.Context) error {
 		r, w := make(chan string, 1), "request"
 		ln, err := netpoll.Listen("unix", "@netpoll-example")
 		if err != nil {
@@ -71,7 +62,7 @@ func ExampleConn_OnReadable() {
 			return err
 		}
 		defer s.Close()
-		done := engine.NewChan[bool](0)
+		done := task.NewChan[bool](0)
 		if err := s.OnReadable(func() {
 			buf := make([]byte, 100)
 			n, _ := s.Read(buf)

@@ -139,7 +139,7 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 
 func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
-	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
 	testenv.Must(t, err)
 	return rt
 }

@@ -55,7 +55,7 @@ type ListenConfig struct {
 	// then, with os.ErrDeadlineExceeded, whatever deadline is set: so ends a handler that waits
 	// for a next request. Connections whose handlers are left at the end are closed.
 	DrainLimit time.Duration
-	// Log receives reports of accept failures, at most one a second; nil: slog.Default.
+	// Log receives reports of accept failures, at most one a second; nil: where the runtime's own reports go (capriccio.WithLogger).
 	Log *slog.Logger
 }
 
@@ -180,8 +180,8 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.unlink = unlink && ln.family == unix.AF_UNIX && ln.local.path[0] != '@'
 }
 
-// DescribeWait implements engine.WaitDescriber.
-func (ln *Listener) DescribeWait() string { return ln.network + " listener " + ln.local.String() }
+// describe names it in dumps of what tasks wait for.
+func (ln *Listener) describe() string { return ln.network + " listener " + ln.local.String() }
 
 // Addr implements net.Listener.
 func (ln *Listener) Addr() net.Addr { return ln.local.addr(ln.network) }

@@ -9,11 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime"
+	"os/signal"
 	"slices"
-	"sort"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,63 +26,23 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(childVariable); what != "" {
 		os.Exit(runChild(what))
 	}
-	haveIPv6() // opens and closes a descriptor, once
-	before, goroutines := openFDs(), runtime.NumGoroutine()
-	code := m.Run()
-	if code == 0 {
-		code = checkLeaks(before, goroutines)
-	}
-	os.Exit(code)
-}
-
-// checkLeaks compares what is left with what was there before the tests.
-func checkLeaks(before []string, goroutines int) int {
-	var after []string
-	for range 4000 { // some 20 s and more
-		runtime.GC()
-		after = openFDs()
-		if runtime.NumGoroutine() <= goroutines && len(after) <= len(before) {
-			return 0
-		}
-		breathe(5 * time.Millisecond)
-	}
-	fmt.Printf("left after the tests: descriptors %v, want %v; %d goroutines, want %d\n",
-		after, before, runtime.NumGoroutine(), goroutines)
-	buf := make([]byte, 1<<20)
-	fmt.Printf("%s\n", buf[:runtime.Stack(buf, true)])
-	return 1
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
+	haveIPv6()                                              // opens and closes a descriptor, once
+	os.Exit(testenv.RunAndCheckLeaks(m, nil))
 }
 
 // breathe lets other threads work while a test polls for a state that nothing announces.
 func breathe(d time.Duration) { <-time.After(d) }
-
-// openFDs lists the descriptors of the process, without the runtime's own poller.
-func openFDs() []string {
-	names, _ := filepath.Glob("/proc/self/fd/*")
-	var open []string
-	for _, n := range names {
-		target, err := os.Readlink(n)
-		if err != nil || strings.HasPrefix(target, "anon_inode:[event") && !ownEvents(n) {
-			continue
-		}
-		open = append(open, filepath.Base(n)+" "+target)
-	}
-	sort.Strings(open)
-	return open
-}
-
-// ownEvents cannot tell whose an epoll or eventfd descriptor is; all of them count.
-func ownEvents(string) bool { return true }
 
 // pollers are those of this package.
 var pollers = []struct {
 	name string
 	open func() (engine.Poller, error)
 }{
-	{"epoll", NewEpoll},
-	{"poll", NewPoll},
-	{"uring", func() (engine.Poller, error) { return NewUring(UringOptions{}) }},
-	{lockedUring, func() (engine.Poller, error) { return NewUring(UringOptions{ThreadLocked: true}) }},
+	{"epoll", newEpoll},
+	{"poll", newPoll},
+	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
+	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
 
 // lockedUring is for loops that are locked to their threads.

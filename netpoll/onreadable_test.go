@@ -170,7 +170,7 @@ func TestOnReadableAtShutdown(t *testing.T) {
 
 // StartAt starts a task on the connection's loop for a caller that is there, and for no other.
 func TestStartAt(t *testing.T) {
-	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
 	must(t, err)
 	defer rt.Close()
 	e, err := ressched.NewEntrance("StartAt")

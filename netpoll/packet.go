@@ -128,8 +128,8 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Tim
 	return c, nil
 }
 
-// DescribeWait implements engine.WaitDescriber.
-func (c *PacketConn) DescribeWait() string {
+// describe names it in dumps of what tasks wait for.
+func (c *PacketConn) describe() string {
 	if c.remote.family != 0 {
 		return c.network + " to " + c.remote.String()
 	}

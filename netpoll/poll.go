@@ -14,11 +14,11 @@ import (
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
-// poller is the fallback on poll(2). It imitates edges: a direction is asked about only
+// pollPoller is the fallback on poll(2). It imitates edges: a direction is asked about only
 // while its slot is not marked ready, that is from the moment somebody found nothing
 // left until the next event. Each Poll costs time proportional to the number of
 // descriptors.
-type poller struct {
+type pollPoller struct {
 	table
 	waker
 	ringHost
@@ -26,10 +26,10 @@ type poller struct {
 	descs []*desc       // loop-private: the owners of the last of fds
 }
 
-// NewPoll makes a poller on poll(2), for one loop. It is slower than NewEpoll and needs
+// newPoll makes a poller on poll(2), for one loop. It is slower than newEpoll and needs
 // nothing but POSIX. Errors are *os.SyscallError from eventfd(2).
-func NewPoll() (engine.Poller, error) {
-	p := &poller{}
+func newPoll() (engine.Poller, error) {
+	p := &pollPoller{}
 	if err := p.waker.open(); err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func NewPoll() (engine.Poller, error) {
 
 // Driver returns the ring that this poller waits for besides, made at the first call. The
 // error says why there is none. Own loop only.
-func (p *poller) Driver() (*uring.Driver, error) {
+func (p *pollPoller) Driver() (*uring.Driver, error) {
 	return p.ringHost.lend(func(int) error { return nil })
 }
 
 // Poll implements engine.Poller.
-func (p *poller) Poll(timeout time.Duration) error {
+func (p *pollPoller) Poll(timeout time.Duration) error {
 	timeout, err := p.ringHost.before(timeout)
 	ring := int32(-1) // poll(2) passes over it
 	if p.ringHost.driver != nil {
@@ -88,7 +88,7 @@ func (p *poller) Poll(timeout time.Duration) error {
 }
 
 // collect adds d to the next poll(2) if a direction of it waits for an event.
-func (p *poller) collect(d *desc) {
+func (p *pollPoller) collect(d *desc) {
 	if d.flags.Load()&flagLoose != 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *poller) collect(d *desc) {
 	}
 }
 
-func (p *poller) wait(timeout time.Duration) (int, syscall.Errno) {
+func (p *pollPoller) wait(timeout time.Duration) (int, syscall.Errno) {
 	buf := uintptr(unsafe.Pointer(unsafe.SliceData(p.fds)))
 	var ts unix.Timespec
 	if timeout < 0 {
@@ -118,14 +118,14 @@ func (p *poller) wait(timeout time.Duration) (int, syscall.Errno) {
 }
 
 // Wake implements engine.Poller.
-func (p *poller) Wake() error { return p.waker.wake() }
+func (p *pollPoller) Wake() error { return p.waker.wake() }
 
 // Active implements engine.Poller.
-func (p *poller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
+func (p *pollPoller) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
 // Close implements engine.Poller: requests in flight are cancelled, descriptors still
 // registered are closed, and what waits on them gets net.ErrClosed.
-func (p *poller) Close() error {
+func (p *pollPoller) Close() error {
 	err := p.ringHost.close()
 	defer loose.closed()
 	return errors.Join(err, p.table.close(func() error {
@@ -134,18 +134,18 @@ func (p *poller) Close() error {
 	}))
 }
 
-func (p *poller) register(d *desc) error {
+func (p *pollPoller) register(d *desc) error {
 	return p.table.add(d, p.waker.wake) // a Poll in progress does not know d
 }
 
 // deregister ends a Poll in progress, because poll(2) keeps the files that it waits for
 // open: the peer of a closed socket would not be told.
-func (p *poller) deregister(d *desc) { p.table.remove(d, func() { p.waker.wake() }) }
+func (p *pollPoller) deregister(d *desc) { p.table.remove(d, func() { p.waker.wake() }) }
 
 // leave may leave d in a Poll in progress, whose event then is a false alarm.
-func (p *poller) leave(*desc) bool { return true }
+func (p *pollPoller) leave(*desc) bool { return true }
 
-func (p *poller) enter(*desc) error { return p.waker.wake() }
+func (p *pollPoller) enter(*desc) error { return p.waker.wake() }
 
 // rearm makes a Poll in progress look at the slots again.
-func (p *poller) rearm(*desc) { p.waker.wake() }
+func (p *pollPoller) rearm(*desc) { p.waker.wake() }

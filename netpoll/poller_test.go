@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // eachPoller runs the test on every poller, without a runtime: the test's goroutine, on
@@ -142,7 +143,7 @@ func TestInterruptedPoll(t *testing.T) {
 // behind our back, and its event comes when its slot, and even its number, belong to
 // somebody else.
 func TestStaleEvent(t *testing.T) {
-	p, err := NewEpoll()
+	p, err := newEpoll()
 	must(t, err)
 	defer p.Close()
 	a, b := bareSocketpair(t)
@@ -248,7 +249,7 @@ func TestEventBits(t *testing.T) {
 }
 
 func TestPollerCloseClosesDescriptors(t *testing.T) {
-	before := len(openFDs())
+	before := len(testenv.OpenFiles())
 	for _, x := range pollers {
 		p, err := x.open()
 		if refused(err) {
@@ -263,7 +264,7 @@ func TestPollerCloseClosesDescriptors(t *testing.T) {
 		}
 		unix.Close(b)
 	}
-	if after := len(openFDs()); after > before {
+	if after := len(testenv.OpenFiles()); after > before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
 }

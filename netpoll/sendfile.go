@@ -19,6 +19,9 @@ const (
 	sendfileMax = 1 << 20
 	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
 	fetchMax = 64 << 10
+	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes: some 50 µs
+	// in which the Go scheduler does not know that the loop is in the kernel.
+	sendfileRaw = 256 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
 	readAhead  = 2 << 20
@@ -100,34 +103,50 @@ func (s *fileSend) run() error {
 			}
 			n = min(n, there)
 		}
-		k, err := s.c.d.sendfilePart(s.fd, s.off, n)
-		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
-			if err := s.copy(n); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
+		if err := s.send(n); err != nil {
 			return err
 		}
-		s.took(k)
 	}
 	return nil
 }
 
-// took counts k bytes as sent; 0 is a socket that had no room and has some again.
-func (s *fileSend) took(k int64) {
+// send sends n bytes, or less if what is known of them may not be true any more.
+func (s *fileSend) send(n int64) error {
+	// What had to be read a moment ago may still be being read in places.
+	hot, most := s.pages != nil && s.asked == 0, int64(sendfileMax)
+	if hot {
+		most = sendfileRaw
+	}
+	for on := true; on && n > 0; {
+		k, err := s.c.d.sendfilePart(s.fd, s.off, min(n, most), hot)
+		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
+			return s.copy(n)
+		}
+		if err != nil {
+			return err
+		}
+		on = s.took(k)
+		n -= k
+	}
+	return nil
+}
+
+// took counts k bytes as sent; 0 is a socket that had no room and has some again. It reports
+// whether nobody else has had a turn meanwhile.
+func (s *fileSend) took(k int64) bool {
 	s.off += k
 	s.sent += k
 	s.left -= k
 	if k == 0 {
 		s.burst = 0
-		return
+		return false
 	}
 	if s.burst += k; s.burst >= sendfileMax && s.left > 0 {
 		s.burst = 0
 		engine.Yield()
+		return false
 	}
+	return true
 }
 
 // there returns how many of the next n bytes are in memory, after waiting for the first
@@ -201,7 +220,8 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 			n, e := k.Send(d.fd, kernel.Unseen(b))
 			return int64(n), e
 		}
-		r, _, e := syscall.Syscall6(unix.SYS_SENDTO, uintptr(d.fd),
+		b := b[:min(len(b), rawMax)]
+		r, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(d.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
 		return int64(r), e
 	})
@@ -210,15 +230,19 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 
 // sendfilePart makes one attempt to send n bytes of fd. 0 and no error: there was no
 // room, and there is some now; what was in memory before may not be any more. The Go scheduler
-// is always told, although that takes some 50 ns: nobody can be sure that it is in memory, and
-// a call that waits unseen would stop the garbage collector, and with it the whole process.
-func (d *desc) sendfilePart(fd int, off, n int64) (int64, error) {
+// is told unless the file is hot, has just been seen in memory: a call that waits unseen would stop
+// the garbage collector, and with it the whole process. But if it is told it may take the processor
+// from any call of more than 20 µs, which the loop then has to get back from another thread.
+func (d *desc) sendfilePart(fd int, off, n int64, hot bool) (int64, error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
 		raceWrite(nil)
 		var r uintptr
 		var e syscall.Errno
 		if k := kernel.Net; k != nil {
 			r, e = k.SendFile(int(d.fd), fd, off, int(n))
+		} else if hot {
+			r, _, e = syscall.RawSyscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
+				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
 		} else {
 			r, _, e = syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
 				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)

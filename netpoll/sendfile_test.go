@@ -203,8 +203,8 @@ func TestSendFileReadFails(t *testing.T) {
 	})
 }
 
-// A sendfile that waits, for pages that were evicted after one has looked say, keeps its loop
-// but not the Go scheduler: the garbage collector goes on. Where it does not, the whole process
+// A sendfile that may wait, of what is not known to be in memory, keeps its loop but not the Go
+// scheduler: the garbage collector goes on. Where it does not, the whole process
 // stands still, so a child tries it.
 func TestSendfileThatWaitsStopsNobodyElse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -222,7 +222,7 @@ const sendfileChild = "sendfile"
 // long as the test lets it, unlike a disk.
 func runSendfileChild() int {
 	runtime.GOMAXPROCS(2)
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
 	check(err)
 	file, err := os.CreateTemp("", "sendfile")
 	check(err)
@@ -243,7 +243,7 @@ func runSendfileChild() int {
 	go func() {
 		runtime.LockOSThread()
 		thread <- unix.Gettid()
-		n, err := d.sendfilePart(int(file.Fd()), 0, 4096)
+		n, err := d.sendfilePart(int(file.Fd()), 0, 4096, false)
 		if n != 4096 && err == nil {
 			err = io.ErrShortWrite
 		}

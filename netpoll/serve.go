@@ -5,7 +5,6 @@ package netpoll
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"time"
 
@@ -222,7 +221,7 @@ func (r *acceptReport) add(ln *Listener, err error) {
 	}
 	log := ln.cfg.Log
 	if log == nil {
-		log = slog.Default()
+		log = ln.d.loop.Runtime().Log()
 	}
 	log.Warn("netpoll: accept fails for now, pausing", "listener", ln.Addr().String(), "error", err, "unreported", r.silent)
 	r.last, r.silent = now, 0

@@ -18,7 +18,8 @@ const (
 	maxPause = time.Second
 )
 
-// starved lists the accept loops that pause, at most one per loop and listener.
+// starved lists the accept loops that pause, at most one per loop and listener. It is of the
+// process, as descriptors are: one that is closed anywhere lets any of them go on.
 var starved struct {
 	n    atomic.Int32 // length of list, so that closing a descriptor costs one load
 	mu   sync.Mutex
@@ -71,7 +72,7 @@ type pausing struct {
 func (x *pausing) Withdraw(*engine.Waiter) bool { return x.p.take() != nil }
 
 // DescribeWait implements engine.WaitDescriber.
-func (x *pausing) DescribeWait() string { return x.ln.DescribeWait() }
+func (x *pausing) DescribeWait() string { return x.ln.describe() }
 
 // take takes p off the list; nil means that somebody else has.
 func (p *pause) take() *engine.Waiter {

@@ -3,53 +3,25 @@
 package netpoll
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/net/nettest"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // tlsConfigs returns a server's and a client's configuration that fit together.
-var tlsConfigs = sync.OnceValues(func() (server, client *tls.Config) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "netpoll test"},
-		DNSNames:     []string{"netpoll.test"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IsCA:         true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(cert)
-	server = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	return server, &tls.Config{RootCAs: roots, ServerName: "netpoll.test"}
-})
+func tlsConfigs() (server, client *tls.Config) {
+	certificate, roots := testenv.SelfSigned()
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}, &tls.Config{RootCAs: roots, ServerName: "test"}
+}
 
 // tlsSkip names the tests of nettest that no tls.Conn passes, over package net either:
 // after a write that timed out a tls.Conn writes no more (tls.Conn.SetDeadline), and

@@ -15,17 +15,14 @@ import (
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
-// UringOptions are the choices of NewUring. The zero value is usable.
-type UringOptions struct {
-	// ThreadLocked promises that the loop is locked to its thread
-	// (engine.Config.LockThreads): the kernel then leaves out what protects it from other
-	// threads, and does its part of the work when the loop asks for completions.
-	ThreadLocked bool
-	// Buffers is how many receive buffers the loop owns; a power of two of at most
+// uringOptions are the choices of newUring. The zero value is usable.
+type uringOptions struct {
+	threadLocked bool // see poller.Uring
+	// buffers is how many receive buffers the loop owns; a power of two of at most
 	// 32768, 0: 256.
-	Buffers int
-	// BufferSize is the size in bytes of each, at most 65535; 0: 4096.
-	BufferSize int
+	buffers int
+	// bufferSize is the size in bytes of each, at most 65535; 0: 4096.
+	bufferSize int
 }
 
 const (
@@ -60,31 +57,31 @@ type uringPoller struct {
 	taken    []*requests // loop-private: posted, while it is worked off
 }
 
-// NewUring makes a poller on io_uring, for one loop. It needs Linux 6.0; the error says
+// newUring makes a poller on io_uring, for one loop. It needs Linux 6.0; the error says
 // what the kernel, or what set limits to the process, has refused (EPERM: seccomp or
 // kernel.io_uring_disabled; ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old).
-func NewUring(o UringOptions) (engine.Poller, error) {
-	if o.Buffers == 0 {
-		o.Buffers = defaultBuffers
+func newUring(o uringOptions) (engine.Poller, error) {
+	if o.buffers == 0 {
+		o.buffers = defaultBuffers
 	}
-	if o.BufferSize == 0 {
-		o.BufferSize = defaultBufferSize
+	if o.bufferSize == 0 {
+		o.bufferSize = defaultBufferSize
 	}
-	if o.Buffers < 1 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0 {
-		return nil, fmt.Errorf("netpoll: UringOptions.Buffers is %d; want a power of two, at most %d", o.Buffers, maxBuffers)
+	if o.buffers < 1 || o.buffers > maxBuffers || o.buffers&(o.buffers-1) != 0 {
+		return nil, fmt.Errorf("netpoll: %d receive buffers; want a power of two, at most %d", o.buffers, maxBuffers)
 	}
-	if o.BufferSize < 1 || o.BufferSize > maxBufferSize {
-		return nil, fmt.Errorf("netpoll: UringOptions.BufferSize is %d; want 1 to %d", o.BufferSize, maxBufferSize)
+	if o.bufferSize < 1 || o.bufferSize > maxBufferSize {
+		return nil, fmt.Errorf("netpoll: receive buffers of %d bytes; want 1 to %d", o.bufferSize, maxBufferSize)
 	}
 	can, err := uringAbility()
 	if err != nil {
 		return nil, err
 	}
 	p := &uringPoller{capped: can.capped}
-	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.ThreadLocked, Cooperative: !o.ThreadLocked}); err != nil {
+	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.threadLocked, Cooperative: !o.threadLocked}); err != nil {
 		return nil, err
 	}
-	if err := p.buffers.open(p.driver, o.Buffers, o.BufferSize); err != nil {
+	if err := p.buffers.open(p.driver, o.buffers, o.bufferSize); err != nil {
 		return nil, errors.Join(err, p.driver.Close())
 	}
 	if err := p.waker.open(); err != nil {
@@ -111,8 +108,8 @@ func (p *uringPoller) Driver() (*uring.Driver, error) {
 	return p.driver, nil
 }
 
-// refuseDriver makes Driver fail with err.
-func (p *uringPoller) refuseDriver(err error) { p.refusal = err }
+// RefuseDriver makes Driver fail with err.
+func (p *uringPoller) RefuseDriver(err error) { p.refusal = err }
 
 // Poll implements engine.Poller: one system call, or none if nothing is to be handed over
 // and timeout is 0.

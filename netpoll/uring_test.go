@@ -22,7 +22,7 @@ var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections
 
 // onUring runs the test on one loop with the given options, with and without the
 // kernel's limit of multishot receives.
-func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *engine.Runtime, p *uringPoller)) {
+func onUring(t *testing.T, o uringOptions, f func(t *testing.T, rt *engine.Runtime, p *uringPoller)) {
 	can, err := uringAbility()
 	skipRefused(t, err)
 	must(t, err)
@@ -36,7 +36,7 @@ func onUring(t *testing.T, o UringOptions, f func(t *testing.T, rt *engine.Runti
 			}
 			var p *uringPoller
 			rt := setting{"uring", func() (engine.Poller, error) {
-				q, err := NewUring(o)
+				q, err := newUring(o)
 				if err == nil {
 					p = q.(*uringPoller)
 					p.capped = x.capped
@@ -77,7 +77,7 @@ func (r *requests) holds() (buffers, bytes int) {
 // What has been sent arrives, in order.
 func TestUringSlowConsumer(t *testing.T) {
 	const size, buffers = 1 << 10, 1024
-	onUring(t, UringOptions{Buffers: buffers, BufferSize: size}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{buffers: buffers, bufferSize: size}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			c, s := connPair(t, "tcp")
 			must(t, s.SetReadBuffer(64<<10))
@@ -120,7 +120,7 @@ func TestUringSlowConsumer(t *testing.T) {
 
 // Bytes that come one by one to somebody who does not read share a buffer.
 func TestUringFewBytesShareBuffers(t *testing.T) {
-	onUring(t, UringOptions{BufferSize: 100}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{bufferSize: 100}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			c, s := connPair(t, "tcp")
 			must(t, s.OnReadable(func() {}))
@@ -153,7 +153,7 @@ func TestUringFewBytesShareBuffers(t *testing.T) {
 // Two buffers, and fifty connections that hold bytes which nobody reads: another one
 // works all the same, and in the end everybody gets what was sent.
 func TestUringOutOfBuffers(t *testing.T) {
-	onUring(t, UringOptions{Buffers: 2, BufferSize: 64}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{buffers: 2, bufferSize: 64}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			var clients, servers []*Conn
 			want := pattern(1000)
@@ -231,7 +231,7 @@ func TestUringCloseAndReuse(t *testing.T) {
 		}
 		must(t, ln.Close())
 	}
-	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { both(t, rt, p) }) })
 		t.Run("goroutines", func(t *testing.T) { both(t, rt, p) })
 	})
@@ -241,8 +241,8 @@ func TestUringCloseAndReuse(t *testing.T) {
 // no buffer.
 func TestUringChurn(t *testing.T) {
 	const buffers = 16
-	onUring(t, UringOptions{Buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		before := len(openFDs())
+	onUring(t, uringOptions{buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+		before := len(testenv.OpenFiles())
 		inTask(t, rt, func() {
 			ln, err := Listen("tcp", "127.0.0.1:0")
 			must(t, err)
@@ -287,7 +287,7 @@ func TestUringChurn(t *testing.T) {
 				t.Errorf("%d of %d slots are free; want all of a handful", n, p.table.used)
 			}
 		})
-		until(t, "as many descriptors are open as before", func() bool { return len(openFDs()) <= before })
+		until(t, "as many descriptors are open as before", func() bool { return len(testenv.OpenFiles()) <= before })
 	})
 }
 
@@ -345,14 +345,14 @@ func TestUringSurrender(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
-	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() { test(t, rt, p) }) // for goroutines the kernel does not stream
 	})
 }
 
 // Connections that the kernel has accepted and nobody has taken are reset by Close.
 func TestUringListenerClose(t *testing.T) {
-	onUring(t, UringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
 			ln, err := Listen("tcp", "127.0.0.1:0")
 			must(t, err)
@@ -380,8 +380,8 @@ func TestUringListenerClose(t *testing.T) {
 }
 
 func TestUringOptionsAreChecked(t *testing.T) {
-	for _, o := range []UringOptions{{Buffers: 3}, {Buffers: -1}, {Buffers: 1 << 16}, {BufferSize: 1 << 16}, {BufferSize: -1}} {
-		if p, err := NewUring(o); err == nil {
+	for _, o := range []uringOptions{{buffers: 3}, {buffers: -1}, {buffers: 1 << 16}, {bufferSize: 1 << 16}, {bufferSize: -1}} {
+		if p, err := newUring(o); err == nil {
 			p.Close()
 			t.Errorf("%+v: no error", o)
 		}

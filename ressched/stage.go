@@ -35,6 +35,20 @@ func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 // stage's own operations, may be called from anywhere, and never parks for long.
 func (s *Stage) Enough(enough bool) { (*engine.Stage)(s).Enough(enough) }
 
+// OrderStages says in which order the scheduler cohort is to visit these stages, forwards and backwards
+// in turn (Cohort Scheduling, section 4.1.2). Without it, or for stages that are not in it, that follows from
+// where tasks have gone from where, which is learned as the program runs; what lies between the
+// stages keeps the place that it has by that. It must be called before tasks come to the stages. Another
+// call replaces the order. Other schedulers take no notice. The error names a stage that is there twice. It
+// never parks.
+func OrderStages(stages ...*Stage) error {
+	order := make([]*engine.Stage, len(stages))
+	for i, s := range stages {
+		order[i] = (*engine.Stage)(s)
+	}
+	return engine.OrderStages(order)
+}
+
 // NewStage makes a stage. The name is that of its node in the blocking graph, and must be
 // its own. The error says what is wrong.
 func NewStage(name string) (*Stage, error) {

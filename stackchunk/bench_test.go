@@ -3,6 +3,8 @@ package stackchunk_test
 import (
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/stackchunk"
@@ -65,7 +67,7 @@ func BenchmarkLinkObserved(b *testing.B) {
 		for range b.N {
 			stackchunk.Call(large, callee)
 		}
-	}, func(c *engine.Config) { c.NewObserver = bgraph.New(bgraph.Config{}).Observe })
+	}, func(c *engine.Config) { c.NewObserver = recorder.New(bgraph.Config{}).Observe })
 }
 
 func BenchmarkLinkAtASite(b *testing.B) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -15,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -196,25 +196,6 @@ func endOf(err error) (end string, v any) {
 	return "end: error", err
 }
 
-func simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Config)) *engine.Runtime {
-	clock := sim.NewJumpingClock()
-	cfg := engine.Config{
-		Loops:     loops,
-		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
-		Clock:     clock,
-		OnPanic:   func(*engine.PanicError) {},
-		HoldLimit: -1,
-		Grace:     5 * time.Minute,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
-	for _, c := range change {
-		c(&cfg)
-	}
-	rt, err := engine.New(cfg)
-	testenv.Must(t, err)
-	return rt
-}
-
 // Call trees do the same with chunks as without.
 func TestRandomCallTrees(t *testing.T) {
 	rounds := 30
@@ -271,10 +252,10 @@ func randomTrees(t *testing.T, seed uint64) {
 		stackchunk.SetLimits(stackchunk.Limits{Process: 1 << 20, Loop: stackchunk.Bytes(rnd.IntN(1 << 20)), Idle: stackchunk.Bytes(rnd.IntN(1 << 19))})
 		defer stackchunk.SetLimits(stackchunk.DefaultLimits)
 	}
-	rt := simulated(t, loops, seed, func(c *engine.Config) {
+	rt := programs.Simulated(t, loops, seed, func(c *engine.Config) {
 		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
-			c.NewObserver = bgraph.New(bgraph.Config{}).Observe
+			c.NewObserver = recorder.New(bgraph.Config{}).Observe
 		}
 	})
 	type run struct {
@@ -342,7 +323,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 		seed := seed + uint64(i)
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		before := runtime.NumGoroutine()
-		rt := simulated(t, []int{1, 2, 8}[rnd.IntN(3)], seed)
+		rt := programs.Simulated(t, []int{1, 2, 8}[rnd.IntN(3)], seed)
 		ctx, cancel := context.WithCancel(context.Background())
 		var entered, left, begun atomic.Int64
 		for range 1 + rnd.IntN(30) {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -22,14 +22,7 @@ import (
 // newRuntime makes a simulated runtime that the test closes.
 func newRuntime(t *testing.T, loops int) *task.Runtime {
 	t.Helper()
-	clock := sim.NewJumpingClock()
-	rt, err := engine.New(engine.Config{
-		Loops:     loops,
-		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
-		Clock:     clock,
-		HoldLimit: -1,
-	})
-	testenv.Must(t, err)
+	rt := programs.Simulated(t, loops, 0, func(c *engine.Config) { c.OnPanic = nil })
 	t.Cleanup(func() { rt.Close() })
 	return (*task.Runtime)(rt)
 }

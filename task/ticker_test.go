@@ -5,19 +5,12 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
-	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestTicker(t *testing.T) {
-	clock := sim.NewJumpingClock()
-	rt, err := engine.New(engine.Config{
-		Loops:     2,
-		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(uint64(i)), nil },
-		Clock:     clock,
-	})
-	testenv.Must(t, err)
+	rt := programs.Simulated(t, 2, 0)
 	defer rt.Close()
 	rt.Go(func() {
 		l := engine.CurrentLoop()

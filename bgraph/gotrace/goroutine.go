@@ -115,6 +115,9 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 			m.run(g, e)
 		}
 	case to == trace.GoRunnable: // preempted, or has yielded
+		if g.start.Function == "" {
+			m.learn(g, st.Reason, st.Stack)
+		}
 		if g.state == stateRunning && m.now.Sub(g.since) >= longStep/2 && !g.start.system {
 			m.sample(g, st.Stack) // the Go runtime looks every 10 ms, as a profile does
 		}

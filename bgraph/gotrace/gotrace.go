@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/exp/trace"
@@ -79,7 +80,10 @@ func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 		if err == nil {
 			err = errors.New("it has no events")
 		}
-		return nil, fmt.Errorf("gotrace: this trace cannot be read: %w", err)
+		if strings.Contains(err.Error(), "trace version") {
+			err = fmt.Errorf("%w; a newer release of this program may know it", err)
+		}
+		return nil, fmt.Errorf("gotrace: this trace cannot be read up to its first event: %w", err)
 	}
 	switch {
 	case in.stopped:

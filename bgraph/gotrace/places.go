@@ -1,12 +1,15 @@
 package gotrace
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 
 	"golang.org/x/exp/trace"
 
@@ -61,26 +64,40 @@ func ofRuntime(function string) bool {
 
 // waitFunctions tell more about a wait than the reason that the trace gives.
 var waitFunctions = map[string]string{
-	"internal/poll.(*FD).Accept":      "accept",
-	"internal/poll.(*FD).Read":        "read",
-	"internal/poll.(*FD).ReadFrom":    "read",
-	"internal/poll.(*FD).ReadMsg":     "read",
-	"internal/poll.(*FD).Write":       "write",
-	"internal/poll.(*FD).WriteTo":     "write",
-	"internal/poll.(*FD).WriteMsg":    "write",
-	"internal/poll.(*FD).Writev":      "write",
-	"internal/poll.(*FD).WaitWrite":   "connect",
-	"sync.(*Mutex).Lock":              "mutex",
-	"internal/sync.(*Mutex).Lock":     "mutex",
-	"internal/sync.(*Mutex).lockSlow": "mutex",
-	"sync.(*Mutex).lockSlow":          "mutex",
-	"sync.(*RWMutex).RLock":           "rwmutex read",
-	"sync.(*RWMutex).Lock":            "rwmutex write",
-	"sync.(*WaitGroup).Wait":          "waitgroup",
-	"sync.(*Once).Do":                 "once",
-	"sync.(*Once).doSlow":             "once",
-	"sync.(*Cond).Wait":               "cond",
-	"runtime.semacquire1":             "semaphore",
+	"internal/poll.(*FD).Accept":        "accept",
+	"internal/poll.(*FD).Read":          "read",
+	"internal/poll.(*FD).ReadFrom":      "read",
+	"internal/poll.(*FD).ReadMsg":       "read",
+	"internal/poll.(*FD).Write":         "write",
+	"internal/poll.(*FD).WriteTo":       "write",
+	"internal/poll.(*FD).WriteMsg":      "write",
+	"internal/poll.(*FD).Writev":        "write",
+	"internal/poll.(*FD).ReadFromInet4": "read",
+	"internal/poll.(*FD).ReadFromInet6": "read",
+	"internal/poll.(*FD).ReadMsgInet4":  "read",
+	"internal/poll.(*FD).ReadMsgInet6":  "read",
+	"internal/poll.(*FD).WriteToInet4":  "write",
+	"internal/poll.(*FD).WriteToInet6":  "write",
+	"internal/poll.(*FD).WriteMsgInet4": "write",
+	"internal/poll.(*FD).WriteMsgInet6": "write",
+	"internal/poll.(*FD).WaitWrite":     "connect",
+	"sync.(*Mutex).Lock":                "mutex",
+	"internal/sync.(*Mutex).Lock":       "mutex",
+	"internal/sync.(*Mutex).lockSlow":   "mutex",
+	"sync.(*Mutex).lockSlow":            "mutex",
+	"sync.(*RWMutex).RLock":             "rwmutex read",
+	"sync.(*RWMutex).Lock":              "rwmutex write",
+	"sync.(*WaitGroup).Wait":            "waitgroup",
+	"sync.(*Once).Do":                   "once",
+	"sync.(*Once).doSlow":               "once",
+	"sync.(*Cond).Wait":                 "cond",
+	"runtime.semacquire1":               "semaphore",
+}
+
+// selectFunctions tell what a select is for whose innermost function they are.
+var selectFunctions = map[string]string{
+	"database/sql.(*DB).conn":                         "pool", // of connections
+	"golang.org/x/sync/semaphore.(*Weighted).Acquire": "semaphore",
 }
 
 // reasons are the words of package task for those of the Go runtime, so that what holds for
@@ -95,9 +112,18 @@ var reasons = map[string]string{
 
 // refine says what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
-	if reason == "" && len(frames) > 0 && frames[0].Function == "time.Sleep" {
+	word := refineReason(reason, frames)
+	own := trim(frames)
+	switch {
+	case word == "select" && len(own) > 0:
+		return cmp.Or(selectFunctions[own[0].Function], word)
+	case word == "wait" && len(own) > 0 && own[0].Function == "time.Sleep":
 		return "sleep"
 	}
+	return word
+}
+
+func refineReason(reason string, frames []bgraph.Frame) string {
 	if reason == "sync" || reason == "network" || reason == "" || reason == "unspecified" {
 		found := ""
 		for i := range frames {
@@ -148,9 +174,9 @@ func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
 	io.WriteString(h, "goroutine\x00"+reason+"\x00"+label)
 	for i := range frames {
 		f := &frames[i]
-		in, literal := bgraph.Enclosing(f.Function)
+		in, literal := funcname.Enclosing(f.Function)
 		switch {
-		case bgraph.OfStandardLibrary(f.Function):
+		case funcname.OfStandardLibrary(f.Function):
 			io.WriteString(h, "\x00"+f.Function)
 		case literal:
 			io.WriteString(h, "\x00"+in+"\x00"+path.Base(filepath.ToSlash(f.File))+":"+strconv.Itoa(f.Line))

@@ -121,9 +121,8 @@ const runningReason = "running"
 // running returns the node of goroutines that began at st and computed when the trace began or ended.
 func (m *model) running(st *start) *node {
 	if st.running == nil {
-		at := bgraph.Frame{Function: clean(st.Function), File: clean(st.File)}
-		key := keyOf(runningReason, "", []bgraph.Frame{at}) // without the line, which is that of any moment
-		at.Line = st.Line
+		at := bgraph.Frame{Function: clean(st.Function), File: clean(st.File), Line: st.Line}
+		key := keyOf(runningReason, at.Function, nil) // without the line, which is that of any moment
 		st.running = m.keep(key, runningReason, "", []bgraph.Frame{at})
 	}
 	return st.running

@@ -136,7 +136,7 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	s.change(2*time.Second, none, 2, trace.GoWaiting, trace.GoWaiting, "", stackOf(append(from, read...)...))
 	s.change(2*time.Second, none, 4, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.serve"))
 	s.change(3*time.Second, 4, 4, trace.GoRunning, trace.GoWaiting, "network", stackOf(read...))
-	s.change(3*time.Second, none, 5, trace.GoUndetermined, trace.GoWaiting, "", stackOf("time.Sleep", "main.tick"))
+	s.change(3*time.Second, none, 5, trace.GoUndetermined, trace.GoWaiting, "", stackOf("runtime.gopark", "time.Sleep", "main.tick"))
 	got := s.m.snapshot()
 	n := at(t, got, "read", "main.serve")
 	if n.Now != 3 || n.Arrivals != 1 || n.Peak != 3 || n.Oldest != bgraph.Nanos(3*time.Second) {
@@ -160,17 +160,18 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 func TestStepsThatTheTraceCutsOff(t *testing.T) {
 	s := newStream(t)
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-	for g, function := range []string{1: "main.sums", 2: "main.served", 3: "main.short"} {
-		if g > 0 {
-			s.change(0, none, trace.GoID(g), trace.GoUndetermined, trace.GoRunning, "", stackOf(function))
+	for g, stack := range []trace.Stack{1: trace.NoStack, 2: stackOf("main.serve.func1"), 3: stackOf("main.serve.func2"), 4: trace.NoStack} {
+		if g > 0 { // of two nothing is known yet
+			s.change(0, none, trace.GoID(g), trace.GoUndetermined, trace.GoRunning, "", stack)
 		}
 	}
-	s.change(ms(5), 3, 3, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.short"))
+	s.change(ms(5), 4, 4, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.short"))
 	for i := 1; i <= 4; i++ {
 		s.change(ms(10*i), 1, 1, trace.GoRunning, trace.GoRunnable, "preempted", stackOf("main.add", "main.sums"))
 		s.change(ms(10*i+2), none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
 	}
-	s.change(ms(45), 2, 2, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.served"))
+	s.change(ms(45), 2, 2, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.serve.func1"))
+	s.change(ms(46), 3, 3, trace.GoRunning, trace.GoWaiting, "chan receive", stackOf("main.serve.func2"))
 	s.change(ms(47), 1, 2, trace.GoWaiting, trace.GoRunnable, "", stackOf("main.add"))
 	s.change(ms(48), none, 2, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
 	s.change(ms(60), 1, 1, trace.GoRunning, trace.GoRunnable, "runtime.Gosched", stackOf("main.add", "main.sums"))
@@ -186,12 +187,22 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"channel receive main.served → running main.served: 1, 12ms",
-		"running main.served → channel receive main.served: 1, 45ms",
+		"channel receive main.serve.func1 → running main.serve.func1: 1, 12ms",
+		"running main.serve.func1 → channel receive main.serve.func1: 1, 45ms",
+		"running main.serve.func2 → channel receive main.serve.func2: 1, 46ms",
 		"running main.sums → running main.sums: 1, 52ms, main.add 5",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// What sockets of datagrams wait for is known, too.
+func TestWaitsOfDatagrams(t *testing.T) {
+	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "Other": "network"} {
+		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
+			t.Errorf("%s: %s, want %s", function, got, want)
+		}
 	}
 }
 

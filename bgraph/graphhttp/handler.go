@@ -17,6 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/task"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -42,16 +45,20 @@ import (
 // where only operators come. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
 func Handler() http.Handler {
-	return handlerFor(func() *bgraph.Snapshot {
-		if g := bgraph.Default(); g != nil {
-			return g.Snapshot()
-		}
-		return nil
-	})
+	return handlerFor(func() *bgraph.Snapshot { return snapshot(engine.Default()) })
 }
 
-// HandlerOf is like Handler, for g.
-func HandlerOf(g *bgraph.Graph) http.Handler { return handlerFor(g.Snapshot) }
+// HandlerOf is like Handler, for rt only.
+func HandlerOf(rt *task.Runtime) http.Handler {
+	return handlerFor(func() *bgraph.Snapshot { return snapshot((*engine.Runtime)(rt)) })
+}
+
+func snapshot(rt *engine.Runtime) *bgraph.Snapshot {
+	if g := recorder.Of(rt); g != nil {
+		return g.Snapshot()
+	}
+	return nil
+}
 
 // handlerFor serves what snapshot returns; nil means that there is no graph.
 func handlerFor(snapshot func() *bgraph.Snapshot) http.Handler {

@@ -16,10 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/task"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 // ask gets target from a handler of the given snapshots, one after the other.
@@ -301,7 +306,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 }
 
 func TestPauseParksATask(t *testing.T) {
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() }})
+	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }})
 	testenv.Must(t, err)
 	defer rt.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -318,10 +323,23 @@ func TestPauseParksATask(t *testing.T) {
 	testenv.Check(t, ended.Join())
 }
 
-func TestHandlerOfAGraph(t *testing.T) {
-	w := httptest.NewRecorder()
-	HandlerOf(bgraph.New(bgraph.Config{})).ServeHTTP(w, httptest.NewRequest("GET", "/?format=json", nil))
-	if err := json.Unmarshal(w.Body.Bytes(), new(bgraph.Snapshot)); w.Code != 200 || err != nil {
-		t.Errorf("status %d, %v: %s", w.Code, err, w.Body)
+func TestHandlerOfARuntime(t *testing.T) {
+	rt := func(c engine.Config) *task.Runtime {
+		c.Loops, c.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
+		rt, err := engine.New(c)
+		testenv.Must(t, err)
+		t.Cleanup(func() { rt.Close() })
+		return (*task.Runtime)(rt)
+	}
+	with, without := rt(engine.Config{NewObserver: recorder.New(bgraph.Config{}).Observe}), rt(engine.Config{})
+	for _, c := range []struct {
+		h    http.Handler
+		want int
+	}{{HandlerOf(with), 200}, {HandlerOf(without), 503}, {Handler(), 503}} { // the default is the one made last
+		w := httptest.NewRecorder()
+		c.h.ServeHTTP(w, httptest.NewRequest("GET", "/?format=json", nil))
+		if err := json.Unmarshal(w.Body.Bytes(), new(bgraph.Snapshot)); w.Code != c.want || (err == nil) != (w.Code == 200) {
+			t.Errorf("status %d, want %d, %v: %s", w.Code, c.want, err, w.Body)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -122,7 +124,7 @@ func successors(before, after *bgraph.Snapshot) map[bgraph.Key]bgraph.Key {
 	}
 	matchBy(before, after, out, taken, func(f *bgraph.Frame) string { return f.Function })
 	matchBy(before, after, out, taken, func(f *bgraph.Frame) string {
-		if in, literal := bgraph.Enclosing(f.Function); literal {
+		if in, literal := funcname.Enclosing(f.Function); literal {
 			return in
 		}
 		return f.Function

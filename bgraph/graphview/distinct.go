@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -58,7 +60,7 @@ func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 	}
 	times := map[string][]*bgraph.Node{}
 	ext := func(n *bgraph.Node) string {
-		if best < 0 {
+		if best < 0 || best >= len(n.Stack) { // its stack is the shortest
 			return name
 		}
 		return name + " via " + frameAt(n, best, linesDiffer(nodes, best))
@@ -94,9 +96,9 @@ func linesDiffer(nodes []*bgraph.Node, depth int) bool {
 
 func frameAt(n *bgraph.Node, depth int, withLine bool) string {
 	if depth >= len(n.Stack) {
-		return "nothing"
+		return ""
 	}
-	text := cleanText(bgraph.ShortFunction(n.Stack[depth].Function))
+	text := cleanText(funcname.Short(n.Stack[depth].Function))
 	if withLine {
 		text += ":" + strconv.Itoa(n.Stack[depth].Line)
 	}

@@ -47,8 +47,8 @@ func ExampleWriteText() {
 	//   warning convoy: session lock
 	//     30.0 tasks queue here on average (now 32, at most 33); each waits for 3ms, then runs for
 	//     20µs. 99,959 of them then run to read server.(*conn).next for 20µs and wait there for 1ms.
-	//   CPU: 80.0% of it in session lock → read server.(*conn).next, 9,996/s, 20.0µs each
-	//   CPU: 20.0% of it in read server.(*conn).next → session lock, 9,999/s, 5.00µs each
+	//   CPU: 80.0% of it between session lock and read server.(*conn).next, 9,996/s, 20.0µs each
+	//   CPU: 20.0% of it between read server.(*conn).next and session lock, 9,999/s, 5.00µs each
 	//   waiting: 32 tasks at session lock, for 3.00ms on average
 	//
 	// NODES: 2, sorted by now

@@ -18,13 +18,14 @@ const (
 	firstSteps = 2    // edges that use most CPU
 	firstShare = 0.05 // of all CPU, from which on they are named
 	firstInUse = 0.8  // of the limit of a resource, from which on it is named
+	firstIdle  = 100  // tasks that none has left, from which on they are named
 	firstReady = bgraph.Nanos(time.Millisecond)
 )
 
 // writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
 // firstLines together with the heads that stand above.
 func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads, width int) {
-	if len(s.Edges) == 0 {
+	if len(s.Nodes) == 0 && len(s.Edges) == 0 {
 		return
 	}
 	findings, facts := Lint(s), factsOf(s, names)
@@ -61,16 +62,16 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	all := totalCPU(s)
 	step := func(from, to bgraph.Key) string {
 		if from == to {
-			return nameIn(names, from) + " → itself"
+			return "between one " + nameIn(names, from) + " and the next"
 		}
-		return nameIn(names, from) + " → " + nameIn(names, to)
+		return "between " + nameIn(names, from) + " and " + nameIn(names, to)
 	}
 	edges := slices.Clone(s.Edges)
 	slices.SortStableFunc(edges, func(a, b bgraph.Edge) int { return cmp.Compare(cpuTotal(&b), cpuTotal(&a)) })
 	for i := range edges[:min(len(edges), firstSteps)] {
 		e := &edges[i]
 		if share := ratio(cpuTotal(e), all); share >= firstShare {
-			say("CPU: %s of it in %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
+			say("CPU: %s of it %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
 		}
 	}
 	if all > 0 && float64(s.CollectorCPU) >= 2*firstShare*all {
@@ -79,7 +80,8 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var most, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Now > 0 && (most == nil || n.Now > most.Now) {
+		// Those that have been there all the time say nothing: listeners, workers with nothing to do.
+		if (n.Departures > 0 && n.Now > 0 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}
 		if n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {

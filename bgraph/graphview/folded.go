@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -39,7 +41,7 @@ func WriteFolded(w io.Writer, s *bgraph.Snapshot, metric string) error {
 		}
 		var frames []string
 		for _, f := range slices.Backward(x.stack) {
-			frames = append(frames, foldedFrame(bgraph.ShortFunction(f.Function)))
+			frames = append(frames, foldedFrame(funcname.Short(f.Function)))
 		}
 		for i, leaf := range x.leaves {
 			if i > 0 { // what begins like the frame before

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -83,7 +85,7 @@ func (n *drawNode) setLines(w words, large float64, of *bgraph.Node) {
 	if n.Key > bgraph.KeyOverflow && of != nil {
 		name, above = strings.TrimSpace(cleanText(of.Label)), n.Reason
 		if place := of.Place(); name == "" && place != nil {
-			name = cleanText(bgraph.ShortFunction(place.Function))
+			name = cleanText(funcname.Short(place.Function))
 		}
 		if name == "" {
 			name, above = n.Name, ""

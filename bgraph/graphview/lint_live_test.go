@@ -5,11 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
 // lintOf runs a program, one task for each function, and looks at its graph.
@@ -21,10 +25,10 @@ func lintOf(t *testing.T, o graphview.LintOptions, program ...func()) []graphvie
 // graphOf runs a program, its functions on the loops in turn.
 func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
 	t.Helper()
-	g := bgraph.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
 		Loops:       loops,
-		NewPoller:   func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		NewPoller:   func(int) (engine.Poller, error) { return poller.Epoll() },
 		NewObserver: g.Observe,
 		HoldLimit:   time.Hour,
 	})

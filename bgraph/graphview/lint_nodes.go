@@ -13,11 +13,11 @@ import (
 // list are for the outside world or for time: there, waiting long or in crowds is
 // nothing special.
 var (
-	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore"}
+	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool"}
 	// queueWaits are for something that is scarce: all that wait want to go on.
-	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send", "offload", "disk", "connect", "write"}
+	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send", "offload", "disk", "connect", "write"}
 	// certainWaits are for other tasks, and nobody lets a task do that for long.
-	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "once", "channel send"}
+	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send"}
 	// idleWaits are for other tasks too, but idle workers also wait like that.
 	idleWaits = []string{"cond", "channel receive", "join", "waitgroup", "offload"}
 )
@@ -62,6 +62,9 @@ func (l *linter) convoy(n *bgraph.Node) {
 	f.Advice = "Do less while the lock is held, or use several locks, one for each part of what it guards."
 	if slow {
 		f.Advice = "The lock seems to be held while the {task} waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
+	}
+	if n.Reason == "pool" {
+		f.Advice = poolAdvice
 	}
 	if n.Reason == "semaphore" {
 		f.Severity = SeverityInfo
@@ -148,6 +151,9 @@ func (l *linter) piles() {
 			}
 		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
 			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", countText(n.Now), l.s.Span)
+		case n.Reason == "channel send" && expected >= float64(l.o.PileTasks) && stay >= sendLimit:
+			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: those who receive take %s values a second.",
+				rateText(expected), bgraph.Nanos(stay), rateText(l.perSecond(n.Departures)))
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
 			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
 				countText(n.Now), rateText(l.perSecond(n.Departures)), bgraph.Nanos(stay), rateText(expected))
@@ -158,8 +164,15 @@ func (l *linter) piles() {
 	}
 }
 
+// sendLimit is how long a crowd may wait to send: less is a queue that keeps the receivers busy.
+const sendLimit = 100 * time.Millisecond
+
+const poolAdvice = "All connections of the pool are in use. See what runs and waits while it has one: close Rows and end transactions on every path, query less, or allow more connections (SetMaxOpenConns)."
+
 func pileAdvice(reason string) string {
 	switch reason {
+	case "pool":
+		return poolAdvice
 	case "channel send":
 		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer {tasks} send."
 	case "write":
@@ -191,6 +204,9 @@ func (l *linter) stuck() {
 	}
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
+		if l.neverGot(n, deadlocked[n.Key]) {
+			continue
+		}
 		limit := limit
 		if l.s.Kind == bgraph.KindGoroutines && n.Oldest > l.s.Span { // a list of goroutines has told
 			limit = bgraph.Nanos(l.o.WaitLimit)
@@ -225,8 +241,32 @@ func (l *linter) stuck() {
 	}
 }
 
+// longHeld is from how long on a single goroutine that waits for a lock is reason for a warning.
+const longHeld = time.Minute
+
+// neverGot finds locks, and pools of connections, that no goroutine has got in the time of a trace
+// although some wait for them.
+func (l *linter) neverGot(n *bgraph.Node, deadlocked bool) bool {
+	if l.s.Kind != bgraph.KindGoroutines || n.Now <= 0 || n.Departures > 0 || deadlocked || n.Oldest < bgraph.Nanos(stillLimit) ||
+		n.Reason == "semaphore" || !slices.Contains(lockWaits, n.Reason) {
+		return false
+	}
+	f := Finding{Severity: SeverityInfo, Check: CheckStuck, Node: n.Key, Advice: stuckAdvice(n.Reason)}
+	if float64(n.Now) >= l.o.ConvoyTasks || n.Oldest >= bgraph.Nanos(longHeld) {
+		f.Severity = SeverityWarning
+	}
+	f.Message = fmt.Sprintf("%s wait here, the oldest for %v, and none has got what it waits for in %v.", countText(n.Now), n.Oldest, l.s.Span)
+	if n.Now == 1 {
+		f.Message = fmt.Sprintf("A {task} has waited here for %v, and none has got what it waits for in %v.", n.Oldest, l.s.Span)
+	}
+	l.add(float64(n.Oldest), f)
+	return true
+}
+
 func stuckAdvice(reason string) string {
 	switch {
+	case reason == "pool":
+		return poolAdvice
 	case reason == "semaphore" || reason == "mutex" || strings.HasPrefix(reason, "rwmutex"):
 		return "Look for a path that keeps the lock: one that returns without unlocking, or that waits for ever with it."
 	case reason == "channel send":

@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -16,12 +17,17 @@ const longStepAdvice = "A task keeps its loop until it waits. Let long computati
 // may have taken most.
 func (l *linter) steps() {
 	limit := bgraph.Nanos(l.o.StepLimit)
+	late := l.late(limit)
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
+		much := e.TotalCPU() >= l.s.Span/10
 		few, least := uint64(1), l.o.MinSamples
 		if l.s.Kind == bgraph.KindGoroutines { // nothing tells what the kernel took from a step
 			few, least = traceFew, 3*least
+			if much { // that much it did not take
+				few = 0
+			}
 		}
 		if e.CPU.Count >= least {
 			p99 = e.CPU.Quantile(0.99)
@@ -37,17 +43,24 @@ func (l *linter) steps() {
 		case e.Overruns >= leastOverruns && float64(e.Overruns) >= overrunShare*float64(e.Count) || l.veryLong(e):
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("The watchdog found %s of %s steps too long; the mean is %v", countText(e.Overruns), countText(e.Count), mean)
-		case e.CPU.Max >= veryLong*limit:
+		case e.CPU.Max >= veryLong*limit && l.s.Kind != bgraph.KindGoroutines: // there it means nothing
 			f.Severity = SeverityInfo
 			f.Message = fmt.Sprintf("A step took its {loop} for %v once, or the kernel took the {loop} from it; the mean is %v", e.CPU.Max, mean)
 		default:
 			continue
 		}
+		if l.s.Kind == bgraph.KindGoroutines && !(late && much) {
+			f.Severity = SeverityInfo // goroutines are preempted: it computes, and is in nobody's way
+		}
 		longest, stack := e.CPU.Max, ""
 		if o := l.longestOverrun(e.From, e.To); o != nil {
 			longest, stack = max(longest, o.Held), programStack(o.Stack)
 		}
-		if f.Severity != SeverityInfo {
+		switch {
+		case strings.Contains(f.Message, " once, "):
+		case e.Count == 1:
+			f.Message = fmt.Sprintf("A step took its {loop} for %v of %v", longest, l.s.Span)
+		default:
 			f.Message += fmt.Sprintf(". The longest took %v, all %s together %v of %v",
 				longest, countText(e.Count), e.TotalCPU(), l.s.Span)
 			if e.Overruns > 0 && p99 >= limit {
@@ -61,6 +74,15 @@ func (l *linter) steps() {
 		l.add(float64(e.TotalCPU()), f)
 	}
 	l.unfinished()
+}
+
+// late reports whether one in a hundred of those that were ready had to wait for that long.
+func (l *linter) late(limit bgraph.Nanos) bool {
+	var all bgraph.Times
+	for i := range l.s.Nodes {
+		all.Merge(&l.s.Nodes[i].Ready)
+	}
+	return all.Quantile(0.99) >= limit
 }
 
 // A healthy program has a step now and then from which the kernel takes the processor. So

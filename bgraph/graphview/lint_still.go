@@ -26,6 +26,8 @@ func (l *linter) deadlocked() map[bgraph.Key]bool {
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
 		switch {
+		case n.Reason == "running" && n.Arrivals > 0:
+			return nil // of a trace: one computes
 		case n.Now <= 0:
 		case slices.Contains(heldWaits, n.Reason) && n.Oldest >= bgraph.Nanos(stillLimit):
 			found[n.Key] = true

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -30,7 +32,10 @@ const (
 	pingRate     = 1_000 // steps a second
 	pingMoves    = 0.5   // to another P in a step
 	pingStep     = 20 * time.Microsecond
-	unfairFactor = 100 // times the usual wait
+	handRate     = 100_000 // steps a second that each begin with a value handed over
+	handStep     = 2 * time.Microsecond
+	handShare    = 0.05 // of the time of all Ps
+	unfairFactor = 100  // times the usual wait
 	unfairWait   = 10 * time.Millisecond
 	leastGrown   = 100 // goroutines
 	endedShare   = 0.1 // of those that began
@@ -43,11 +48,14 @@ func (l *linter) trace() {
 	}
 	room := float64(l.s.Span) * float64(max(len(l.s.Loops), 1))
 	var assist bgraph.Nanos
+	var handed *bgraph.Edge // most often
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		assist += e.Parts.Assist
 		calls := ratio(float64(e.Parts.Calls), float64(e.Count))
-		l.pingPong(e)
+		if !l.pingPong(e) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
+			handed = e
+		}
 		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
 			continue
 		}
@@ -57,6 +65,7 @@ func (l *linter) trace() {
 			Advice:  "Read and write larger pieces: a bufio.Reader or Writer where there is none, or a larger one; look at the stack to see which calls these are.",
 		})
 	}
+	l.handedOver(handed)
 	if all := totalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
 		l.add(float64(assist), Finding{
 			Severity: SeverityWarning, Check: CheckAssist,
@@ -68,7 +77,7 @@ func (l *linter) trace() {
 		l.add(float64(t.Max), Finding{
 			Severity: SeverityWarning, Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),
-			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines.",
+			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
 		})
 	}
 	for i := range l.s.Nodes {
@@ -79,7 +88,7 @@ func (l *linter) trace() {
 		l.growing(st)
 		if st.Leaked > 0 {
 			l.add(float64(st.Leaked), Finding{
-				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
 				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", countText(st.Leaked), countText(st.Now)),
 				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
 			})
@@ -90,7 +99,7 @@ func (l *linter) trace() {
 			continue
 		}
 		l.add(rate, Finding{
-			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + funcname.Short(st.Function),
 			Message: fmt.Sprintf("%s goroutines a second begin here, and half of them live for less than %v.", rateText(rate), st.Life.Quantile(0.5)),
 			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
@@ -99,18 +108,52 @@ func (l *linter) trace() {
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
 // Go runtime woke a thread, and the caches of the other processor were cold.
-func (l *linter) pingPong(e *bgraph.Edge) {
+func (l *linter) pingPong(e *bgraph.Edge) bool {
 	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
-	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
-		return
+	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
+		return false
 	}
 	l.add(rate*moves, Finding{
 		Severity: SeverityWarning, Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
-		Advice: "Hand over several pieces at a time, or do the work where it comes up.",
+		Advice: handAdvice,
 	})
+	return true
+}
+
+const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."
+
+// handedOver speaks of such a step, if there is one.
+func (l *linter) handedOver(e *bgraph.Edge) {
+	if e == nil {
+		return
+	}
+	by := l.s.Node(e.From).Wakers[0]
+	l.add(float64(e.Count), Finding{
+		Severity: SeverityInfo, Check: CheckPingPong, Node: e.From, To: e.To,
+		Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
+			e.MeanCPU(), rateText(l.perSecond(e.Count)), ShortWaker(&by)),
+		Advice: handAdvice,
+	})
+}
+
+// handsOver reports whether much time goes into very short steps that other goroutines wake.
+func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
+	n := l.s.Node(e.From)
+	return l.perSecond(e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && cpuTotal(e) >= handShare*room &&
+		wokenInProgram(n)
+}
+
+// wokenInProgram reports whether goroutines wake those at n, and the program can change that: not
+// net/http, which has goroutines of its own for each connection.
+func wokenInProgram(n *bgraph.Node) bool {
+	if n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
+		return false
+	}
+	at := n.Place()
+	return at == nil || !strings.HasPrefix(at.Function, "net/http.")
 }
 
 // unfair finds locks for which some wait far longer than most.
@@ -134,7 +177,7 @@ func (l *linter) growing(st *bgraph.Start) {
 		return
 	}
 	l.add(float64(st.Created-st.Ended), Finding{
-		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + bgraph.ShortFunction(st.Function),
+		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function),
 		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, countText(st.Created), countText(st.Ended), countText(st.Now)),
 		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
 	})

@@ -70,6 +70,10 @@ func TestHealthyTraces(t *testing.T) {
 		},
 		"short steps that stay":         func(s *bgraph.Snapshot) { s.Edges[0].CPU = s.Starts[0].Life },
 		"short steps the network wakes": func(s *bgraph.Snapshot) { s.Edges[0].CPU, s.Edges[0].Parts.Moves = s.Starts[0].Life, 900 },
+		"goroutines of net/http that wake each other": func(s *bgraph.Snapshot) {
+			s.Nodes[0].Stack, s.Nodes[0].Wakers = []bgraph.Frame{{Function: "net/http.(*connReader).backgroundRead"}}, []bgraph.Waker{{Function: "net/http.(*connReader).abortPendingRead", Count: 1000}}
+			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
+		},
 		"a lock all wait for alike": func(s *bgraph.Snapshot) {
 			s.Nodes[0].Reason, s.Nodes[0].Wait = "mutex", mixedTimes(1, time.Millisecond, 1, 2*time.Millisecond)
 		},
@@ -216,9 +220,9 @@ func TestNamesAreToldApart(t *testing.T) {
 		}
 		return n
 	}
-	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c")}}
+	s := &bgraph.Snapshot{Nodes: []bgraph.Node{node(10, "main.a", "main.x"), node(11, "main.a", "main.y"), node(12, "main.b", "main.x"), node(13, "main.c"), node(14)}}
 	names := distinctNames(s)
-	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c"} {
+	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c", 14: "system call main.open"} {
 		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
 			t.Errorf("%v is %q; want … %s", k, names[k], want)
 		}

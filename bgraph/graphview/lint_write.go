@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -68,7 +70,7 @@ func writeStack(out *bytes.Buffer, f *Finding) {
 
 // ofProgram reports whether a line of a stack names a function that is not of the standard library.
 func ofProgram(line string) bool {
-	return line != "" && line[0] != '\t' && !bgraph.OfStandardLibrary(line)
+	return line != "" && line[0] != '\t' && !funcname.OfStandardLibrary(line)
 }
 
 // writeWrapped writes text as an indented paragraph.

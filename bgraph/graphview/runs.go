@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -158,7 +160,7 @@ func traceOf(stack string) []string {
 			if i := strings.LastIndexByte(place, '('); i > 0 && strings.HasSuffix(place, ")") {
 				place = place[:i]
 			}
-			lines = append(lines, bgraph.ShortFunction(place))
+			lines = append(lines, funcname.Short(place))
 		}
 	}
 	return lines

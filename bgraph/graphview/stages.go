@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // A stageRow is a stage of the program: the nodes of one label, or, of those without, of one function.
@@ -36,15 +37,14 @@ func stageOf(n *bgraph.Node) (name string, label bool) {
 	if f == nil {
 		return cleanText(n.Reason), false
 	}
-	return cleanText(bgraph.ShortFunction(f.Function)), false
+	return cleanText(funcname.Short(f.Function)), false
 }
 
 // A stageView is a graph by stages.
 type stageView struct {
-	s     *bgraph.Snapshot
-	rows  []*stageRow
-	of    map[bgraph.Key]*stageRow
-	loops []int // there are
+	s    *bgraph.Snapshot
+	rows []*stageRow
+	of   map[bgraph.Key]*stageRow
 }
 
 func newStageView(s *bgraph.Snapshot) *stageView {

@@ -12,7 +12,7 @@ import (
 // The bounds of a summary, which is read on whatever screen there is at night.
 const (
 	summaryWidth = 100 // columns
-	summaryNodes = 7
+	summaryNodes = 6
 	summaryEdges = 5
 	summaryRuns  = 3
 	summaryRes   = 4

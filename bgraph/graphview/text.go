@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -140,6 +142,14 @@ func headLines(s *bgraph.Snapshot) []string {
 		trust += "; heap was not measured"
 	}
 	lines = append(lines, trust)
+	if c := &s.Chunks; c.Links > 0 || c.InPlace > 0 {
+		line := fmt.Sprintf("stack chunks: %s links (%s/s), at most %s at a time, %s; %s calls grew a stack instead", countText(c.Links),
+			rateText(perSecond(s, c.Links)), countText(c.Most), amountText(float64(c.Peak), "bytes"), countText(c.InPlace))
+		if c.Direct > 0 {
+			line += "; " + percentText(ratio(float64(c.Links), float64(c.Links+c.Direct))) + " of the checkpoints passed linked"
+		}
+		lines = append(lines, line)
+	}
 	if o := &s.Overflow; o.Nodes > 0 || o.Edges > 0 {
 		lines = append(lines, fmt.Sprintf("no room for %s waits (at most %s nodes) and %s steps (at most %s edges a loop)",
 			countText(o.Nodes), countText(o.MaxNodes), countText(o.Edges), countText(o.MaxEdges)))
@@ -171,7 +181,7 @@ func stackLines(stack []bgraph.Frame, most int) []string {
 		}
 		f := &stack[i]
 		file := f.File[strings.LastIndexByte(f.File, '/')+1:]
-		lines = append(lines, fmt.Sprintf("%s  %s:%d", bgraph.ShortFunction(f.Function), file, f.Line))
+		lines = append(lines, fmt.Sprintf("%s  %s:%d", funcname.Short(f.Function), file, f.Line))
 	}
 	return lines
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -111,7 +113,7 @@ func ShortWaker(w *bgraph.Waker) string {
 	if w.Function == "" {
 		return "the scheduler"
 	}
-	return fmt.Sprintf("%s:%d", bgraph.ShortFunction(w.Function), w.Line)
+	return fmt.Sprintf("%s:%d", funcname.Short(w.Function), w.Line)
 }
 
 func startTable(s *bgraph.Snapshot) *textTable[[]string] {
@@ -120,7 +122,7 @@ func startTable(s *bgraph.Snapshot) *textTable[[]string] {
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		t.rows = append(t.rows, []string{
-			cmp.Or(bgraph.ShortFunction(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
+			cmp.Or(funcname.Short(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
 			durationText(st.Life.Mean()), durationText(st.Oldest), leakedText(st, leaked),
 		})
 	}

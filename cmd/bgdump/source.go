@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +132,10 @@ type fileSource struct {
 func (f fileSource) Name() string { return printable(f.path) }
 
 func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
-	if isTrace, err := beginsATrace(f.path); err != nil || !isTrace {
-		return bgraph.ReadFile(f.path) // its errors name the file
+	head, err := headOf(f.path)
+	if err != nil || !gotrace.IsTrace(head) && !compressed(head) {
+		s, err := bgraph.ReadFile(f.path) // its errors name the file
+		return s, norTrace(err, head)
 	}
 	in, err := os.Open(f.path)
 	if err != nil {
@@ -139,28 +143,42 @@ func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	}
 	defer in.Close()
 	f.o.Name = filepath.Base(f.path)
-	s, err := gotrace.Read(bufio.NewReaderSize(in, 1<<20), f.o)
+	s, err := readGraph(in, f.o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return s, nil
 }
 
-// beginsATrace looks at the first bytes of a file. What is not a plain file is no trace: to
-// look would use it up.
-func beginsATrace(path string) (bool, error) {
+// headLength is how many bytes tell what a source is.
+const headLength = 16
+
+// headOf returns the first bytes of a file; none of what is not a plain file: to look would use
+// it up.
+func headOf(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return false, err
+		return nil, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, 16)
+	head := make([]byte, headLength)
 	n, _ := io.ReadFull(f, head)
-	return gotrace.IsTrace(head[:n]), nil
+	return head[:n], nil
+}
+
+// compressed reports whether what begins with head was written by gzip.
+func compressed(head []byte) bool { return bytes.HasPrefix(head, []byte("\x1f\x8b")) }
+
+// norTrace says of what cannot be read as a dump that it is no trace either.
+func norTrace(err error, head []byte) error {
+	if err == nil || len(head) == 0 || bytes.HasPrefix(head, []byte("capriccio")) {
+		return err
+	}
+	return fmt.Errorf("%w; nor is it an execution trace, which begins with %q", err, gotrace.Magic)
 }
 
 // A stdinSource is a dump or a trace on the standard input, which is read when first asked for.
@@ -186,13 +204,25 @@ func (s *stdinSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	return s.snap.Clone(), nil
 }
 
-// readGraph reads a dump or a trace.
+// readGraph reads a dump or a trace, either of which gzip may have compressed.
 func readGraph(r io.Reader, o gotrace.Options) (*bgraph.Snapshot, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if head, _ := in.Peek(16); gotrace.IsTrace(head) {
+	in := bufio.NewReaderSize(r, 1<<20)
+	head, _ := in.Peek(headLength)
+	if compressed(head) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("it cannot be decompressed: %w", err)
+		}
+		in = bufio.NewReaderSize(z, 1<<20)
+		if head, _ = in.Peek(headLength); !gotrace.IsTrace(head) && !bytes.HasPrefix(head, []byte("capriccio")) {
+			return nil, errors.New("what is compressed there is neither a dump nor an execution trace; perhaps it is a profile, for go tool pprof")
+		}
+	}
+	if gotrace.IsTrace(head) {
 		return gotrace.Read(in, o)
 	}
-	return bgraph.Decode(in)
+	s, err := bgraph.Decode(in)
+	return s, norTrace(err, head)
 }
 
 // printable makes what came from elsewhere fit for a terminal and for one line.

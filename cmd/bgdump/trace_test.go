@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/pprof"
@@ -146,5 +148,83 @@ func TestLiveTracesArePaced(t *testing.T) {
 	noErr(t, err)
 	if n := traced.Load(); n != 2 || len(s.Nodes) == 0 {
 		t.Errorf("%d traces after that, %d nodes", n, len(s.Nodes))
+	}
+}
+
+// What cannot be had or read is said with what to do about it.
+func TestWhatIsWrongWithASource(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "tracing is already enabled", http.StatusInternalServerError)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if name, password, _ := r.BasicAuth(); name+password != "mesecret" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	mux.Handle("/admin/", http.StripPrefix("/admin", mux))
+	plain, private := httptest.NewServer(mux), httptest.NewUnstartedServer(mux)
+	private.Config.ErrorLog = log.New(io.Discard, "", 0)
+	private.StartTLS()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	refused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) }))
+	defer plain.Close()
+	defer private.Close()
+	defer refused.Close()
+	closed.Close()
+	const golden = "../../bgraph/gotrace/testdata/go1.26.trace"
+	whole, err := os.ReadFile(golden)
+	noErr(t, err)
+	folder := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(folder, name)
+		noErr(t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	zip := func(content []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write(content)
+		noErr(t, z.Close())
+		return b.Bytes()
+	}
+	zipped := zip(whole)
+	for _, c := range []struct {
+		source, want string
+		code         int
+	}{
+		{plain.URL, "tracing is already enabled", 2}, // found, though all else wants a password
+		{plain.URL + "/admin", "tracing is already enabled", 2},
+		{refused.URL, "http://NAME:PASSWORD@HOST:PORT", 2},
+		{closed.URL, "nobody listens there", 2},
+		{private.URL, "SSL_CERT_FILE", 2},
+		{strings.Replace(private.URL, "https:", "http:", 1), "this server speaks TLS", 2},
+		{strings.Replace(plain.URL, "http:", "https:", 1), "this server does not speak TLS", 2},
+		{file("a.gz", zipped), "an execution trace of", 0},
+		{file("b.gz", zipped[:len(zipped)-100]), "cannot be read up to its first event", 2},
+		{file("c.gz", zip([]byte("\n\x04profile of something"))), "go tool pprof", 2},
+		{file("d.gz", zipped[:5]), "it cannot be decompressed", 2},
+		{file("new", append([]byte("go 1.99 trace\x00\x00\x00"), whole[16:]...)), "a newer release", 2},
+		{file("cut", whole[:300]), "cannot be read up to its first event", 2},
+		{file("text", []byte("hello\n")), "nor is it an execution trace", 2},
+		{file("empty", nil), "it is empty", 2},
+	} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), []string{"-timeout", "5m", c.source}, &surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
+		if code != c.code || !strings.Contains(out.String()+errs.String(), c.want) {
+			t.Errorf("%s: %d, want %d and %q in\n%.300s%s", c.source, code, c.code, c.want, out.String(), errs.String())
+		}
+	}
+	u, err := url.Parse("http://192.0.2.1:6060")
+	noErr(t, err)
+	proxy, err := url.Parse(closed.URL)
+	noErr(t, err)
+	source := newURLSource(u, &surroundings{clock: systemClock{}, stderr: io.Discard}, &settings{timeout: 5 * time.Minute})
+	source.transport.Proxy = http.ProxyURL(proxy)
+	if _, err := source.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "the proxy "+closed.URL+" does not answer") {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,18 +28,19 @@ const profilePath = "/debug/pprof/"
 // A urlSource is a program that answers HTTP requests with its graph, or with an execution
 // trace to make one of.
 type urlSource struct {
-	name    string
-	places  []place // where to ask, the likeliest first; the one that answered alone, later
-	client  *http.Client
-	clock   clock
-	timeout time.Duration
-	stderr  io.Writer
-	o       gotrace.Options
-	tracing time.Duration // how long a trace is taken
-	cpu     bool          // with a CPU profile beside it
-	pause   time.Duration // at least so long between two traces
-	last    *bgraph.Snapshot
-	next    time.Time // not before then another one is taken
+	name      string
+	places    []place // where to ask, the likeliest first; the one that answered alone, later
+	client    *http.Client
+	transport *http.Transport // of client; its Proxy is set
+	clock     clock
+	timeout   time.Duration
+	stderr    io.Writer
+	o         gotrace.Options
+	tracing   time.Duration // how long a trace is taken
+	cpu       bool          // with a CPU profile beside it
+	pause     time.Duration // at least so long between two traces
+	last      *bgraph.Snapshot
+	next      time.Time // not before then another one is taken
 }
 
 // A place is an address to ask.
@@ -60,7 +62,8 @@ const (
 // server, the handler is looked for in its usual place first, and then net/http/pprof.
 func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 	out := &urlSource{name: u.Redacted(), clock: sur.clock, timeout: set.timeout, stderr: sur.stderr, o: set.tracing(), cpu: set.cpu,
-		tracing: usualTracing, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+		tracing: usualTracing, transport: http.DefaultTransport.(*http.Transport).Clone()}
+	out.client = &http.Client{Transport: out.transport}
 	if set.mode == modeHTTP || set.mode == modeTop || set.mode == modeRecord {
 		out.tracing, out.pause = liveTracing, livePause
 	}
@@ -85,8 +88,11 @@ func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 		}
 		profiles.Path = u.Path[:at] + profilePath
 		out.places = []place{{&profiles, true}}
-	default:
+	case strings.Contains(u.Path, "/debug/"):
 		out.places = []place{{&given, false}}
+	default: // the handler, or what its path and that of the profiles begin with
+		profiles.Path = strings.TrimSuffix(u.Path, "/") + profilePath
+		out.places = []place{{&given, false}, {&profiles, true}}
 	}
 	return out
 }
@@ -95,6 +101,7 @@ func (u *urlSource) Name() string { return printable(u.name) }
 
 func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 	var failed []string
+	last := ""
 	for i, place := range u.places {
 		var s *bgraph.Snapshot
 		var err error
@@ -111,7 +118,10 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 		if !errors.As(err, &answer) {
 			return nil, fmt.Errorf("%s: %w", u.Name(), err)
 		}
-		failed = append(failed, fmt.Sprintf("%s: %v", printable(place.Redacted()), err))
+		if i == 0 || err.Error() != last {
+			failed = append(failed, fmt.Sprintf("%s: %v", printable(place.Redacted()), err))
+		}
+		last = err.Error()
 	}
 	return nil, errors.New(strings.Join(failed, "\n"))
 }
@@ -197,7 +207,7 @@ func (u *urlSource) ages(ctx context.Context, profiles *url.URL, s *bgraph.Snaps
 		}
 		resp, err := u.client.Do(req)
 		if err != nil {
-			return requestError(ctx, err)
+			return u.requestError(ctx, err)
 		}
 		if failed = fmt.Errorf("the answer is %s", printable(resp.Status)); resp.StatusCode == http.StatusOK {
 			failed = gotrace.AddAges(s, io.LimitReader(resp.Body, mostTrace))
@@ -220,13 +230,16 @@ func (u *urlSource) check(ctx context.Context, profiles *url.URL) error {
 	}
 	resp, err := u.client.Do(req)
 	if err != nil {
-		return requestError(ctx, err)
+		return u.requestError(ctx, err)
 	}
 	defer resp.Body.Close()
-	command, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if refused := refusal(resp); refused != nil {
+		return badAnswer{refused}
+	}
 	if resp.StatusCode != http.StatusOK {
 		return badAnswer{fmt.Errorf("the answer is %s%s. If this is a Go program, let it import _ \"net/http/pprof\" and serve http.DefaultServeMux where only you can reach it: go http.ListenAndServe(\"localhost:6060\", nil)", printable(resp.Status), firstLine(resp))}
 	}
+	command, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if name, _, _ := strings.Cut(string(command), "\x00"); name != "" && mediaType(resp) == "text/plain" {
 		u.o.Name = name[strings.LastIndexAny(name, "/\\")+1:]
 	}
@@ -243,9 +256,12 @@ func (u *urlSource) get(ctx context.Context, place *url.URL, timeout time.Durati
 	req.Header.Set("User-Agent", "bgdump")
 	resp, err := u.client.Do(req)
 	if err != nil {
-		return nil, requestError(ctx, err)
+		return nil, u.requestError(ctx, err)
 	}
 	defer resp.Body.Close()
+	if refused := refusal(resp); refused != nil {
+		return nil, badAnswer{refused} // profiles may be open to all
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, badAnswer{fmt.Errorf("the answer is %s%s", printable(resp.Status), firstLine(resp))}
 	}
@@ -255,12 +271,30 @@ func (u *urlSource) get(ctx context.Context, place *url.URL, timeout time.Durati
 		return s, nil
 	}
 	if body.err != nil && !errors.Is(body.err, io.EOF) {
-		return nil, requestError(ctx, body.err)
+		return nil, u.requestError(ctx, body.err)
 	}
 	if kind := mediaType(resp); kind != "" && strings.HasPrefix(kind, "text/html") {
 		return nil, badAnswer{errors.New("the answer is a web page, neither a dump nor a trace; want the address of graphhttp's handler or of net/http/pprof")}
 	}
 	return nil, badAnswer{err}
+}
+
+// refusal says what to do about an answer that holds for all of a server; nil if it is none.
+func refusal(resp *http.Response) error {
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("the answer is %s: it wants a name and a password, as in http://NAME:PASSWORD@HOST:PORT", printable(resp.Status))
+	case http.StatusProxyAuthRequired:
+		return fmt.Errorf("the answer is %s: the proxy wants a name and a password, as in HTTP_PROXY=http://NAME:PASSWORD@HOST:PORT", printable(resp.Status))
+	case http.StatusBadRequest: // package net/http answers that in the clear
+		if mediaType(resp) != "" {
+			return nil
+		}
+		if head, _ := io.ReadAll(io.LimitReader(resp.Body, 512)); bytes.Contains(head, []byte("HTTP request to an HTTPS server")) {
+			return errors.New("this server speaks TLS: write https:// in front of its address")
+		}
+	}
+	return nil
 }
 
 // A countingReader remembers the error of the reader that it reads from.
@@ -296,20 +330,42 @@ func firstLine(resp *http.Response) string {
 }
 
 // requestError says in plain words why there was no answer.
-func requestError(ctx context.Context, err error) error {
+func (u *urlSource) requestError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	var request *url.Error
+	proxy := ""
 	if errors.As(err, &request) {
 		err = request.Err // the source is named by the caller
+		proxy = u.proxyOf(request.URL)
 	}
 	var name *net.DNSError
+	var unverified *tls.CertificateVerificationError
 	switch {
+	case proxy != "" && (errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &name)):
+		return fmt.Errorf("the proxy %s does not answer (%w); NO_PROXY lists the hosts to ask without it", proxy, err)
+	case errors.As(err, &unverified):
+		return fmt.Errorf("%w; on Linux SSL_CERT_FILE names a file with certificates to trust, elsewhere the system has a list", err)
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return errors.New("this server does not speak TLS: write http:// in front of its address")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errors.New("nobody listens there (connection refused); does the program run, with its admin address on?")
 	case errors.As(err, &name):
 		return fmt.Errorf("the name %s is not known: %w", printable(name.Name), err)
 	}
 	return err
+}
+
+// proxyOf names the proxy that a URL is asked through, "" if there is none.
+func (u *urlSource) proxyOf(address string) string {
+	at, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	proxy, err := u.transport.Proxy(&http.Request{URL: at})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return printable(proxy.Redacted())
 }

@@ -211,6 +211,34 @@ to = [%q]
 	}
 }
 
+// TestProxySpeaksHTTP2 to backends of which the file says so, and to no others.
+func TestProxySpeaksHTTP2(t *testing.T) {
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "Grpc-Status")
+		fmt.Fprintf(w, "%s %s", r.Proto, r.URL.Path)
+		w.Header().Set("Grpc-Status", "0")
+	}))
+	backend.Config.Protocols = new(http.Protocols)
+	backend.Config.Protocols.SetHTTP1(true)
+	backend.Config.Protocols.SetUnencryptedHTTP2(true)
+	backend.Start()
+	defer backend.Close()
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, file, fmt.Sprintf("[[site]]\n[[site.proxy]]\nmatch = '/two/**'\nto = [%q]\nhttp2 = true\n[[site.proxy]]\nto = [%[1]q]\n", backend.URL))
+	p := start(t, "-config", file)
+	for path, want := range map[string]string{"/two/x": "HTTP/2.0 /two/x", "/one/x": "HTTP/1.1 /one/x"} {
+		resp, body := p.ask("h", path)
+		if body != want || resp.Trailer.Get("Grpc-Status") != "0" {
+			t.Errorf("%s: %q with trailers %v, want %q", path, body, resp.Trailer, want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitOK {
+		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	}
+}
+
 // TestFlagsGoBeforeTheFile.
 func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/metrics"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -38,12 +39,7 @@ type health struct {
 }
 
 func newHealth(server func() knot.Stats) *health {
-	return &health{server: server, runtime: task.Default, snapshot: func() *bgraph.Snapshot {
-		if g := bgraph.Default(); g != nil {
-			return g.Snapshot()
-		}
-		return nil
-	}}
+	return &health{server: server, runtime: task.Default, snapshot: func() *bgraph.Snapshot { return capriccio.Snapshot(nil) }}
 }
 
 // look returns a picture of the program that is not old. It may take some 50 ms.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -175,7 +176,7 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-// TestServesHTTP2 over TLS unless it is switched off, and without TLS if it is switched on.
+// TestServesHTTP2 over TLS unless it is switched off, and without TLS if it is switched on, by flags and by a file.
 func TestServesHTTP2(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, "a.test", 1)
@@ -184,6 +185,12 @@ func TestServesHTTP2(t *testing.T) {
 	secure := []string{"-root", sampleSite, "-tls-cert", filepath.Join(dir, "a.crt"), "-tls-key", filepath.Join(dir, "a.key")}
 	plain := new(http.Protocols)
 	plain.SetUnencryptedHTTP2(true)
+	inFile := func(lines string) []string {
+		file := filepath.Join(t.TempDir(), "knot.toml")
+		write(t, file, []byte("root = '"+sampleSite+"'\n"+lines))
+		return []string{"-config", file}
+	}
+	pair := fmt.Sprintf("tls-cert = [%q]\ntls-key = [%q]\n", filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key"))
 	for _, test := range []struct {
 		args      []string
 		transport *http.Transport
@@ -193,6 +200,11 @@ func TestServesHTTP2(t *testing.T) {
 		{append(secure[:len(secure):len(secure)], "-http2=false"), &http.Transport{ForceAttemptHTTP2: true}, 1},
 		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{Protocols: plain}, 2},
 		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{}, 1},
+		{inFile(pair), &http.Transport{ForceAttemptHTTP2: true}, 2},
+		{inFile(pair + "http2 = false\n"), &http.Transport{ForceAttemptHTTP2: true}, 1},
+		{append([]string{"-http2"}, inFile(pair+"http2 = false\n")...), &http.Transport{ForceAttemptHTTP2: true}, 2},
+		{inFile("h2c = true\n"), &http.Transport{Protocols: plain}, 2},
+		{append([]string{"-h2c"}, inFile("h2c = false\n")...), &http.Transport{Protocols: plain}, 2},
 	} {
 		p := start(t, test.args...)
 		test.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}

@@ -15,11 +15,11 @@ import (
 // settings is what the command line says.
 type settings struct {
 	command  string
-	patterns []string // packages, and the file of tune
+	patterns []string // packages
 	goFlags  []string // behind --
 
 	maxPath, minChunk plan.Bytes
-	json, dot         bool
+	json              bool
 	sweep             string // file for the drawing
 	out               string
 	profile, verbose  bool
@@ -77,10 +77,9 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	all.Var(size{&set.maxPath}, "maxpath", "how much stack may be used from one checkpoint to the next, a `size`")
 	all.Var(size{&set.minChunk}, "minchunk", "the least `size` of a chunk of stack")
 	all.BoolVar(&set.json, "json", false, "write JSON")
-	all.BoolVar(&set.dot, "dot", false, "write a graph in the language of Graphviz")
 	all.StringVar(&set.sweep, "sweep", "", "draw how many calls are checkpoints for many values of -maxpath, to this SVG `file`")
 	all.StringVar(&set.out, "o", "", "write to this `file`")
-	all.BoolVar(&set.profile, "profile", false, "count at every checkpoint, for stackplan tune; the program writes the counts at its end to the file that CAPRICCIO_STACKS names")
+	all.BoolVar(&set.profile, "profile", false, "count at every checkpoint; the program writes the counts at its end to the file that CAPRICCIO_STACKS names")
 	all.BoolVar(&set.verbose, "v", false, "say more: all checkpoints, and for build and test which calls can have none and why")
 	all.StringVar(&set.keep, "keep", "", "write the rewritten sources to this `folder` and leave them there")
 	all.StringVar(&set.dump, "dump", "", "compare with the dump of a run in this `file`")
@@ -159,8 +158,6 @@ func (set *settings) check(flags *flag.FlagSet) error {
 		return fmt.Errorf("-maxpath %s is less than a checkpoint itself may take; want at least 256B", size{&set.maxPath})
 	case set.minChunk > 64<<20:
 		return fmt.Errorf("-minchunk %s; want at most 64MB", set.minChunk)
-	case set.json && set.dot:
-		return errors.New("-json and -dot exclude each other")
 	case len(set.goFlags) > 0 && set.command != "build" && set.command != "test":
 		return fmt.Errorf("flags behind -- are for go build and go test; stackplan %s calls neither", set.command)
 	}
@@ -178,12 +175,7 @@ func (set *settings) check(flags *flag.FlagSet) error {
 			return errors.New("-tags must stand before the --, as it decides which files there are")
 		}
 	}
-	switch n := len(set.patterns); {
-	case set.command == "tune" && n == 0:
-		return errors.New("say what was counted: stackplan tune STATSFILE [package]")
-	case set.command == "tune" && n > 2:
-		return fmt.Errorf("stackplan tune takes one file and at most one package, not %d arguments", n)
-	case set.command != "tune" && set.command != "test" && n > 1:
+	if n := len(set.patterns); set.command != "test" && n > 1 {
 		return fmt.Errorf("stackplan %s takes one package, not %d", set.command, n)
 	}
 	return nil

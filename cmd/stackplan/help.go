@@ -27,7 +27,6 @@ Commands:
             which functions are recursive, and which calls would be checkpoints
   build     build a program with checkpoints; its sources stay as they are
   test      run tests with checkpoints in what is tested
-  tune      propose -maxpath and -minchunk from what a profiling run has counted
   static    which places to wait can follow each other, from the source alone, and
             how that compares with what a run has shown
   help      this text, or with the name of a command, its flags
@@ -41,11 +40,10 @@ For example:
   stackplan build -v -o knot ./cmd/knot -- -race       with flags for go build
   stackplan test ./... -- -run TestServe               with flags for go test
 
-To find good values, count in a run under the load that matters, and ask again:
+To see what a choice means, count in a run under the load that matters:
 
-  stackplan build -profile -maxpath 512B -o knot ./cmd/knot
+  stackplan build -profile -maxpath 2KB -o knot ./cmd/knot
   CAPRICCIO_STACKS=stacks.json ./knot -root public     and stop it with Ctrl-C
-  stackplan tune stacks.json ./cmd/knot
 
 Two sizes steer it. MaxPath (-maxpath) is how much stack a program may use from one
 checkpoint to the next: a small one means many checkpoints, a large one means that
@@ -72,11 +70,10 @@ func commands() []command {
 	const sizes = "maxpath minchunk "
 	const loading = "tags annotations rewrite all "
 	return []command{
-		{"report", "[package]", "How much stack the tasks of a program need.", sizes + "v json dot sweep o allocate " + loading, runReport},
+		{"report", "[package]", "How much stack the tasks of a program need.", sizes + "v json sweep o allocate " + loading, runReport},
 		{"build", "[package] [-- flags of go build]", "Build a program with checkpoints. Files on disk are not changed: the go command reads\nthe rewritten ones from a temporary folder.", "o " + sizes + "profile v keep allocate " + loading, runBuild},
 		{"test", "[packages] [-- flags of go test]", "Run the tests of packages, with checkpoints in the packages and in the tests.", sizes + "profile v keep allocate " + loading, runTest},
-		{"tune", "STATSFILE [package]", "Propose MaxPath and MinChunk. STATSFILE is what a program built with -profile has\nwritten, see CAPRICCIO_STACKS in the README. With the package that it was built from,\nMaxPath is looked at too.", sizes + "json o allocate " + loading, runTune},
-		{"static", "[package]", "Which places to wait can follow each other, from the source alone. With -dump, compare\nwith the blocking graph of a run, as bgdump -dump or the signal SIGUSR2 writes it.\nFunctions with //capriccio:atomic in the comment above them are checked: nothing in\nthem may lead to a wait.", "dump json dot o " + loading, runStatic},
+		{"static", "[package]", "Which places to wait can follow each other, from the source alone. With -dump, compare\nwith the blocking graph of a run, as bgdump -dump or the signal SIGUSR2 writes it.\nFunctions with //capriccio:atomic in the comment above them are checked: nothing in\nthem may lead to a wait.", "dump json o " + loading, runStatic},
 	}
 }
 

@@ -21,7 +21,7 @@ func stackplan(args ...string) (code int, stdout, stderr string) {
 
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
-	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"build", "-help"}, {"help", "test"}, {"tune", "-h"}, {"help", "static"}} {
+	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"build", "-help"}, {"help", "test"}, {"help", "static"}} {
 		code, stdout, stderr := stackplan(args...)
 		if code != exitOK || stderr != "" {
 			t.Errorf("%v: exit status %d, %s", args, code, stderr)
@@ -41,7 +41,7 @@ func TestWrongCommandLines(t *testing.T) {
 		args string
 		want string // in what is said
 	}{
-		{"", "report, build, test, tune, static"},
+		{"", "report, build, test, static"},
 		{"frobnicate", `"frobnicate" is no command`},
 		{"build -maxpath 2GiB ./x", "want a size like 512B, 2KB or 1MB"},
 		{"build -maxpath 12 ./x", "at least 256B"},
@@ -51,13 +51,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{"build ./x -- -overlay=y", "-overlay is how stackplan"},
 		{"test ./x -- -tags=y", "before the --"},
 		{"build ./x -- -o y", "before the --"},
-		{"report -json -dot ./x", "exclude each other"},
 		{"report ./x -- -race", "calls neither"},
-		{"tune", "stackplan tune STATSFILE"},
-		{"tune a b c", "at most one package"},
 		{"build -rewrite= ./x", "want one or more"},
-		{"tune testdata/no-such-file", "no such file"},
-		{"tune testdata/help.txt", "CAPRICCIO_STACKS"},
 		{"static -dump testdata/no-such-file ./x", "no such file"},
 		{"build ./no-such-folder", "no-such-folder"},
 	} {

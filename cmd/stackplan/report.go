@@ -28,7 +28,6 @@ func runReport(set *settings) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	report.Blocking = prog.Blocking()
 	if set.sweep != "" {
 		if err := writeFile(set.sweep, func(w io.Writer) error {
 			return plan.WriteSweepSVG(w, "Checkpoints in "+report.Package, report.Sweep)
@@ -37,11 +36,8 @@ func runReport(set *settings) (int, error) {
 		}
 	}
 	return exitOK, set.write(func(w io.Writer) error {
-		switch {
-		case set.json:
+		if set.json {
 			return report.WriteJSON(w)
-		case set.dot:
-			return report.WriteDOT(w)
 		}
 		return report.WriteText(w, plan.TextOptions{Verbose: set.verbose})
 	})

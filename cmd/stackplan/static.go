@@ -31,13 +31,10 @@ func runStatic(set *settings) (int, error) {
 		graph.Compare(set.dump, dump, prog)
 	}
 	err = set.write(func(w io.Writer) error {
-		switch {
-		case set.json:
+		if set.json {
 			e := json.NewEncoder(w)
 			e.SetIndent("", "  ")
 			return e.Encode(graph)
-		case set.dot:
-			return writeDOT(w, graph)
 		}
 		return writeSteps(w, prog.Package, graph)
 	})
@@ -114,30 +111,4 @@ func label(p *plan.BlockingPlace) string {
 		return p.Name
 	}
 	return shorten(p.Function) + " (" + shorten(p.Name) + ")"
-}
-
-// writeDOT draws what was not seen in grey and what was not predicted in red.
-func writeDOT(w io.Writer, b *plan.Blocking) error {
-	_, err := fmt.Fprint(w, "digraph blocking {\n\trankdir=LR\n\tnode [shape=box, fontname=\"sans-serif\"]\n")
-	for i := range b.Places {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "\tn%d [label=%q]\n", i, label(&b.Places[i]))
-		}
-	}
-	for _, e := range b.Edges {
-		color := "black"
-		switch {
-		case !e.Possible:
-			color = "red"
-		case b.Dump != "" && e.Seen == 0:
-			color = "grey"
-		}
-		if err == nil {
-			_, err = fmt.Fprintf(w, "\tn%d -> n%d [color=%s]\n", e.From, e.To, color)
-		}
-	}
-	if err == nil {
-		_, err = fmt.Fprintln(w, "}")
-	}
-	return err
 }

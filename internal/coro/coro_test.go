@@ -6,36 +6,13 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
 
-func newRand(t *testing.T) *rand.Rand {
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("replay with -seed=%d", s)
-		}
-	})
-	return rand.New(rand.NewPCG(s, 0))
-}
-
-// waitGoroutines fails the test if there are not soon as few goroutines as before it.
-func waitGoroutines(t *testing.T, want int) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > want; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, buf[:runtime.Stack(buf, true)])
-		}
-	}
-}
+func newRand(t *testing.T) *rand.Rand { return testenv.Rand(t, *seed) }
 
 // A ring is the smallest user of the package: members switch to random members.
 type ring struct {
@@ -159,13 +136,13 @@ func TestRandomSwitchesLeaveNothing(t *testing.T) {
 		}
 		r.close()
 	}
-	waitGoroutines(t, before)
+	testenv.WaitGoroutines(t, before)
 }
 
 func TestCheck(t *testing.T) {
 	before := runtime.NumGoroutine()
 	testenv.Check(t, Check())
-	waitGoroutines(t, before)
+	testenv.WaitGoroutines(t, before)
 }
 
 func TestGoexitWithLoopInOwnSlot(t *testing.T) {
@@ -188,7 +165,7 @@ func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 		t.Error("the successor did not run")
 	}
 	Switch(&loop, &second.Party)
-	waitGoroutines(t, before)
+	testenv.WaitGoroutines(t, before)
 }
 
 func TestIdentity(t *testing.T) {
@@ -406,5 +383,5 @@ func TestPlainCoroutines(t *testing.T) {
 	if ran != 30 {
 		t.Errorf("they ran %d times, want 30", ran)
 	}
-	waitGoroutines(t, before)
+	testenv.WaitGoroutines(t, before)
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Loop runs tasks, one at a time, on one goroutine's worth of processor.
@@ -18,7 +19,7 @@ type Loop struct {
 	plugs
 	enrolled bool // its goroutines are in members; see registry
 	identity
-	chunks   *stackchunk.Pool
+	chunks   *chunk.Pool
 	links    linkPaths
 	accounts accounts
 
@@ -99,6 +100,9 @@ func (l *Loop) Index() int { return l.index }
 
 // Runtime is the runtime that the loop belongs to.
 func (l *Loop) Runtime() *Runtime { return l.rt }
+
+// Observer is what Config.NewObserver made for the loop; nil: none.
+func (l *Loop) Observer() Observer { return l.observer }
 
 // Poller is the poller that the loop was made with.
 func (l *Loop) Poller() Poller { return l.poller }

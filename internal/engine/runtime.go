@@ -12,8 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -88,6 +89,7 @@ type Runtime struct {
 	pollErr   atomic.Int64
 }
 
+// defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
 var defaultRuntimes struct {
 	mu    sync.Mutex
 	stack []*Runtime // guarded by mu
@@ -122,7 +124,7 @@ func (rt *Runtime) setDefault(present bool) {
 // loop runs in the process already, New waits until it has come to the end of its step.
 func New(cfg Config) (*Runtime, error) {
 	if cfg.NewPoller == nil {
-		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (netpoll.NewEpoll)")
+		return nil, errors.New("task: Config.NewPoller is nil; want a function that makes a poller (poller.Epoll)")
 	}
 	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
 		return nil, errBubble
@@ -203,7 +205,7 @@ func (rt *Runtime) makeLoops() error {
 		l.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)
-		l.chunks = stackchunk.NewPool(l)
+		l.chunks = chunk.NewPool(l)
 		l.wheel.init(rt.clock.Now())
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)
@@ -231,6 +233,9 @@ func (rt *Runtime) Loop(i int) *Loop { return rt.loops[i] }
 func (rt *Runtime) NextLoop() *Loop {
 	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
 }
+
+// Log is where the runtime's reports go.
+func (rt *Runtime) Log() *slog.Logger { return rt.log }
 
 // Now is the time of the runtime's clock, from an arbitrary zero.
 func (rt *Runtime) Now() time.Duration { return rt.clock.Now() }

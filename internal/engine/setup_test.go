@@ -16,18 +16,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
 
-func newRand(t testing.TB) *rand.Rand {
-	s := *seedFlag
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("replay with -seed=%d", s)
-		}
-	})
-	return rand.New(rand.NewPCG(s, 0))
-}
+func newRand(t testing.TB) *rand.Rand { return testenv.Rand(t, *seedFlag) }
 
 // A chanPoller is a poller without descriptors: it waits for Wake or the timeout.
 type chanPoller struct {
@@ -90,19 +79,9 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 		if err := rt.Close(); err != nil && rt.cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)
 		}
-		waitGoroutines(t, before)
+		testenv.WaitGoroutines(t, before)
 	})
 	return rt
-}
-
-func waitGoroutines(t testing.TB, want int) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > want; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, buf[:runtime.Stack(buf, true)])
-		}
-	}
 }
 
 // run runs fn as a task of rt and waits for it.

@@ -25,7 +25,7 @@ func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, che
 	testenv.Must(t, err)
 	return rt, func() {
 		t.Helper()
-		waitGoroutines(t, before)
+		testenv.WaitGoroutines(t, before)
 		for _, l := range rt.loops {
 			if p, ok := l.poller.(*chanPoller); ok && !p.closed.Load() {
 				t.Errorf("the poller of loop %d is open", l.index)

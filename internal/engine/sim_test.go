@@ -1,37 +1,19 @@
 package engine_test
 
 import (
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 	return func(t testing.TB, loops int, seed uint64) *engine.Runtime {
-		clock := sim.NewJumpingClock()
-		cfg := engine.Config{
-			Loops:     loops,
-			NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
-			Clock:     clock,
-			OnPanic:   func(*engine.PanicError) {},
-			HoldLimit: -1,
-			Grace:     5 * time.Minute,
-			Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-		}
-		for _, c := range change {
-			c(&cfg)
-		}
-		rt, err := engine.New(cfg)
-		testenv.Must(t, err)
-		return rt
+		return programs.Simulated(t, loops, seed, change...)
 	}
 }
 

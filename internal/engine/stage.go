@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ type Stage struct {
 
 	waiting int           // guarded by stages.mu: see SetThresholds
 	longest time.Duration // likewise
+	rank    int           // likewise: see OrderStages
 
 	gate   Mutex
 	open   *Cond // on gate: enough has become false
@@ -25,6 +27,7 @@ type Stage struct {
 // MaxStages is how many stages a process may have.
 const MaxStages = 64
 
+// stages are of the process: they are declared in package variables, before there is a runtime.
 var stages struct {
 	mu  sync.Mutex
 	all []*Stage    // guarded by mu
@@ -96,6 +99,34 @@ func StageThresholds(name string) (waiting int, longest time.Duration) {
 		}
 	}
 	return 0, 0
+}
+
+// OrderStages gives these stages the order in which the scheduler cohort is to visit them.
+func OrderStages(order []*Stage) error {
+	stages.mu.Lock()
+	defer stages.mu.Unlock()
+	for i, s := range order {
+		if slices.Contains(order[:i], s) {
+			return fmt.Errorf("ressched: the stage %q is in the order twice", s.name)
+		}
+	}
+	for _, s := range stages.all {
+		s.rank = slices.Index(order, s) + 1
+	}
+	return nil
+}
+
+// StageRank is the place of the stage of that name in the order of OrderStages, from 1; 0: none. For
+// schedulers.
+func StageRank(name string) int {
+	stages.mu.Lock()
+	defer stages.mu.Unlock()
+	for _, s := range stages.all {
+		if s.name == name && name != "" {
+			return s.rank
+		}
+	}
+	return 0
 }
 
 // Enough says that the stage has enough to do, or that it no longer has: while it has, a

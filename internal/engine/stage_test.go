@@ -176,3 +176,22 @@ func TestThresholdsAreThoseOfTheName(t *testing.T) {
 		t.Errorf("of no stage: %d, %v", n, d)
 	}
 }
+
+func TestStagesHaveTheRanksOfTheLastOrder(t *testing.T) {
+	a, b, c := newStage(t), newStage(t), newStage(t)
+	ranks := func() [3]int { return [3]int{StageRank(a.name), StageRank(b.name), StageRank(c.name)} }
+	for _, order := range []struct {
+		stages []*Stage
+		want   [3]int
+	}{{[]*Stage{b, a}, [3]int{2, 1, 0}}, {[]*Stage{c}, [3]int{0, 0, 1}}, {nil, [3]int{}}} {
+		if err := OrderStages(order.stages); err != nil || ranks() != order.want {
+			t.Errorf("%v, ranks %v; want %v", err, ranks(), order.want)
+		}
+	}
+	if err := OrderStages([]*Stage{a, b, a}); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{} {
+		t.Errorf("a stage twice: %v, ranks %v", err, ranks())
+	}
+	if StageRank("no such stage") != 0 || StageRank("") != 0 {
+		t.Error("what is no stage has a rank")
+	}
+}

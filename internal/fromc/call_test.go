@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/fromc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/netpoll"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -29,7 +31,7 @@ func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	}
 	rt, err := engine.New(engine.Config{
 		Loops:     loops,
-		NewPoller: func(int) (engine.Poller, error) { return netpoll.NewEpoll() },
+		NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
 		Grace:     5 * time.Minute,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnPanic:   func(*engine.PanicError) {},

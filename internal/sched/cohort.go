@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,10 @@ type CohortConfig struct {
 	// Thresholds returns the number of ready tasks above which a node is put in between, 0: none,
 	// and its Overdue, 0: that of all. It is asked once for each node. nil: no node has its own.
 	Thresholds func(Node) (crowd int, overdue time.Duration)
+	// Rank returns the place that the program has given to a node among those to which it has given
+	// one, from 1; 0: none. Between them they keep to that, in the places that the order of the graph
+	// gives to them all. It is asked once for each node. nil: no node has one.
+	Rank func(Node) int
 }
 
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
@@ -78,6 +83,7 @@ type cohortNode struct {
 	due     uint64 // clock when it has waited too long for its turn
 	overdue uint64 // cycles: how long that is
 	crowd   int    // ready tasks above which it is put in between; 0: none
+	rank    int    // see CohortConfig.Rank
 	turns   Turns
 	prev    int32 // in the list of those that wait, by due
 	next    int32
@@ -406,6 +412,9 @@ func (c *Cohort) node(n Node) *cohortNode {
 		if c.cfg.Exclusive != nil {
 			nd.claim = c.cfg.Exclusive(n)
 		}
+		if c.cfg.Rank != nil {
+			nd.rank = c.cfg.Rank(n)
+		}
 		nd.overdue = c.overdue
 		if c.cfg.Thresholds != nil {
 			crowd, overdue := c.cfg.Thresholds(n)
@@ -438,11 +447,27 @@ func (c *Cohort) reorder(order []Node) {
 	for n := range c.nodes {
 		place(Node(n))
 	}
+	c.keepRanks()
 	clear(c.present)
 	for place, n := range c.order {
 		if nd := &c.nodes[n]; nd.ready > 0 {
 			c.present[place>>6] |= 1 << (place & 63)
 		}
+	}
+}
+
+// keepRanks puts the nodes that have a rank into the order of that, each into a place of one of them.
+func (c *Cohort) keepRanks() {
+	var places []int
+	var ranked []Node
+	for place, n := range c.order {
+		if c.nodes[n].rank > 0 {
+			places, ranked = append(places, place), append(ranked, n)
+		}
+	}
+	slices.SortStableFunc(ranked, func(a, b Node) int { return c.nodes[a].rank - c.nodes[b].rank })
+	for i, n := range ranked {
+		c.order[places[i]], c.nodes[n].place = n, places[i]
 	}
 }
 

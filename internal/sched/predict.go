@@ -41,15 +41,17 @@ func Predict(edges []Edge, resources int, done func(Node) bool) []Prediction {
 	for n := range out {
 		g.mix(&out[n], Node(n), resources)
 	}
+	over := make([]bool, len(out))
 	for n := range out {
-		if out[n].Steps > 0 && done(Node(n)) {
+		if over[n] = done(Node(n)); over[n] && out[n].Steps > 0 {
 			g.enter(out, Node(n))
 		}
 	}
+	changed := g.changed(resources)
 	for range maxSweeps {
 		moved := false
 		for _, n := range slices.Backward(g.order) {
-			moved = g.relax(out, n, done) || moved
+			moved = g.relax(out, n, over, changed) || moved
 		}
 		if !moved {
 			break
@@ -134,9 +136,19 @@ func (g *graph) enter(all []Prediction, n Node) {
 	}
 }
 
+// changed are the resources that any edge changes: of most programs few.
+func (g *graph) changed(resources int) (some []int) {
+	for r := range resources {
+		if slices.ContainsFunc(g.edges, func(e Edge) bool { return r < len(e.Changes) && e.Changes[r] != Moments{} }) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
 // relax recomputes what lies ahead of a task at n from its successors, and reports whether
-// that changed anything.
-func (g *graph) relax(all []Prediction, n Node, done func(Node) bool) (moved bool) {
+// that changed anything. Nodes where tasks complete are over.
+func (g *graph) relax(all []Prediction, n Node, over []bool, changed []int) (moved bool) {
 	p := &all[n]
 	if p.Steps <= 0 {
 		return false
@@ -144,13 +156,13 @@ func (g *graph) relax(all []Prediction, n Node, done func(Node) bool) (moved boo
 	out := g.edges[g.first[n]:g.first[n+1]]
 	left := p.CPU.Mean
 	for _, e := range out {
-		if !done(e.To) {
+		if !over[e.To] {
 			left += e.Count / p.Steps * all[e.To].Left
 		}
 	}
 	moved = far(p.Left, left)
 	p.Left = left
-	for r := range p.Changes {
+	for _, r := range changed {
 		net := p.Changes[r].Mean
 		var peak Moments
 		for _, e := range out {
@@ -158,7 +170,7 @@ func (g *graph) relax(all []Prediction, n Node, done func(Node) bool) (moved boo
 			if r < len(e.Changes) {
 				then = e.Changes[r]
 			}
-			if !done(e.To) {
+			if !over[e.To] {
 				net += e.Count / p.Steps * all[e.To].Net[r]
 				then.Mean += all[e.To].Peak[r].Mean
 				then.Variance += all[e.To].Peak[r].Variance

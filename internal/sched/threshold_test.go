@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -69,5 +70,31 @@ func TestANodeMayHaveACrowdOfItsOwn(t *testing.T) {
 	c.Ready(2)
 	if n := nextOf(t, c, 1); n != 2 {
 		t.Fatalf("node %d with four at node 2, want 2", n)
+	}
+}
+
+// The program's order holds between the nodes that it names; the graph's order gives them their places, and all
+// others theirs.
+func TestNodesKeepTheOrderOfTheProgram(t *testing.T) {
+	rank := map[Node]int{5: 1, 2: 2, 4: 3}
+	c := NewCohort(CohortConfig{
+		Edges: seq([2]Node{1, 2}, [2]Node{2, 3}, [2]Node{3, 4}, [2]Node{4, 5}, [2]Node{5, 6}),
+		Rank:  func(n Node) int { return rank[n] },
+	})
+	visit := func() (order []Node) {
+		for n := Node(1); n <= 6; n++ {
+			c.Ready(n)
+		}
+		c.Tick(time.Duration(len(c.order)) * time.Second) // the order is drawn anew
+		for range 6 {
+			order = append(order, nextOf(t, c, 1))
+		}
+		return order
+	}
+	if got := visit(); !slices.Equal(got, []Node{1, 5, 3, 2, 4, 6}) {
+		t.Errorf("forwards %v, want 1 5 3 2 4 6", got)
+	}
+	if got := visit(); !slices.Equal(got, []Node{4, 2, 3, 5, 1, 6}) {
+		t.Errorf("back %v, want 4 2 3 5 1, and then 6, where it is", got)
 	}
 }

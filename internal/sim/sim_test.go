@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -15,20 +14,11 @@ func poll(p *Poller, timeout time.Duration) chan error {
 	return done
 }
 
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func TestPollWaitsForTheDeadline(t *testing.T) {
 	c := NewClock()
 	p := c.NewPoller(0)
 	done := poll(p, 10*time.Millisecond)
-	waitFor(t, "the poller waits", func() bool { return c.Waiting() == 1 })
+	testenv.Until(t, "the poller waits", func() bool { return c.Waiting() == 1 })
 	c.Advance(9 * time.Millisecond)
 	if c.Waiting() != 1 {
 		t.Error("returned before the deadline")
@@ -43,7 +33,7 @@ func TestWakeBeforeAndDuringPoll(t *testing.T) {
 	p.Wake()
 	testenv.Check(t, p.Poll(-1))
 	done := poll(p, -1)
-	waitFor(t, "the poller waits", func() bool { return c.Waiting() == 1 })
+	testenv.Until(t, "the poller waits", func() bool { return c.Waiting() == 1 })
 	p.Wake()
 	<-done
 }
@@ -52,7 +42,7 @@ func TestJumpsToTheFirstDeadlineWhenAllWait(t *testing.T) {
 	c := NewJumpingClock()
 	p, q := c.NewPoller(0), c.NewPoller(0)
 	a := poll(p, time.Hour)
-	waitFor(t, "the first waits", func() bool { return c.Waiting() == 1 })
+	testenv.Until(t, "the first waits", func() bool { return c.Waiting() == 1 })
 	if c.Now() != 0 {
 		t.Error("time passed while one poller was busy")
 	}

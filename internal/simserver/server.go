@@ -18,6 +18,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -178,13 +182,14 @@ func (s *Server) start() error {
 		out = io.Discard
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	graph := bgraph.New(bgraph.Config{Allocated: s.Memory.allocated})
+	graph := recorder.New(bgraph.Config{})
+	graph.Allocated = s.Memory.allocated
 	cfg := engine.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,
 		NewObserver: graph.Observe,
 		OnPanic:     func(p *engine.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
 	}
-	threads := netpoll.NoRing(netpoll.NewEpoll)
+	threads := poller.NoRing(poller.Epoll)
 	cfg.NewPoller = func(int) (engine.Poller, error) { return threads() }
 	var steering *steer.Steering
 	if s.cfg.Scheduler != steer.FIFO {

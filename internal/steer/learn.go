@@ -4,7 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
@@ -20,7 +21,7 @@ func (s *Steering) learn() {
 	entrances := s.cfg.Graph.Entrances()
 	done := func(n engine.NodeID) bool {
 		_, is := entrances[n]
-		return is || n == bgraph.NodeEnd
+		return is || n == recorder.NodeEnd
 	}
 	edges := s.convert(flows, held(flows, done), done)
 	resources := s.resources()
@@ -75,7 +76,7 @@ func (s *Steering) resources() int {
 }
 
 // convert makes edges of flows. held is what a task holds of the heap at each node.
-func (s *Steering) convert(flows []bgraph.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
+func (s *Steering) convert(flows []recorder.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
 	cycles := coro.CyclesPerSecond() / 1e9
 	edges := make([]sched.Edge, len(flows))
 	for i := range flows {
@@ -103,7 +104,7 @@ func (s *Steering) convert(flows []bgraph.Flow, held map[engine.NodeID]float64, 
 // held estimates what tasks hold of the heap at each node: what they have allocated since
 // they came in, as if it was all given back when they are done and nothing before that.
 // A task that never comes to an end is taken to let go now and then: the sum is cut off.
-func held(flows []bgraph.Flow, done func(engine.NodeID) bool) map[engine.NodeID]float64 {
+func held(flows []recorder.Flow, done func(engine.NodeID) bool) map[engine.NodeID]float64 {
 	const rounds = 32
 	now := map[engine.NodeID]float64{}
 	for range rounds {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
@@ -19,7 +21,7 @@ func BenchmarkOrderInACohort(b *testing.B) {
 					order := map[bool]string{false: "newest", true: "oldest"}[oldest]
 					b.Run(fmt.Sprintf("tasks=%d/bytes=%d/cohort=%d/%s", tasks, bytes, size, order), func(b *testing.B) {
 						benchmarkOrder(b, tasks, bytes, Config{
-							Policy: Cohort, CohortSize: size, OldestFirst: oldest, Graph: bgraph.New(bgraph.Config{}),
+							Policy: Cohort, CohortSize: size, OldestFirst: oldest, Graph: recorder.New(bgraph.Config{}),
 						})
 					})
 				}

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
@@ -27,7 +28,7 @@ func (s *Steering) watchPiles(rt *engine.Runtime) {
 		least = 1
 	}
 	all := s.cfg.Graph.Waiting(least, heldUp)
-	slices.SortStableFunc(all, func(a, b bgraph.Waiting) int { return cmp.Compare(b.Tasks, a.Tasks) })
+	slices.SortStableFunc(all, func(a, b recorder.Waiting) int { return cmp.Compare(b.Tasks, a.Tasks) })
 	for _, w := range all {
 		k := pileKey{w.Loop, w.Node}
 		before := was[k]

@@ -15,7 +15,7 @@ import (
 const explainTimeout = 50 * time.Millisecond
 
 // Explain says what the scheduler thinks of the nodes, and in which state the resources
-// are. It is for bgraph.Graph.ExplainSched and must not be called on a loop. It waits
+// are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
 func (s *Steering) Explain() *bgraph.Sched {
 	s.mu.Lock()

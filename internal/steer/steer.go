@@ -16,7 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
@@ -32,9 +33,9 @@ const (
 
 // A Config says how a runtime is steered.
 type Config struct {
-	Policy     string        // Cohort or Resource
-	Graph      *bgraph.Graph // of the runtime; may be nil with Cohort
-	CohortSize int           // tasks; 0: the policy's default
+	Policy     string          // Cohort or Resource
+	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
+	CohortSize int             // tasks; 0: the policy's default
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
 	// engine.CohortPolicy.
 	OldestFirst bool
@@ -125,7 +126,7 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 	case Cohort:
 		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Exclusive, c.Thresholds = s.edges(), s.exclusive, s.thresholds
+			c.Edges, c.Exclusive, c.Thresholds, c.Rank = s.edges(), s.exclusive, s.thresholds, s.rank
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
@@ -164,7 +165,7 @@ func (s *Steering) predicted() []sched.Prediction {
 func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
-			if f.To != bgraph.NodeEnd && !yield(f.From, f.To) {
+			if f.To != recorder.NodeEnd && !yield(f.From, f.To) {
 				return
 			}
 		}
@@ -194,6 +195,9 @@ func (s *Steering) exclusive(n sched.Node) *sched.Claim {
 func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
 	return engine.StageThresholds(s.cfg.Graph.Label(n))
 }
+
+// rank is the place of a node that is a ressched.Stage, see ressched.OrderStages.
+func (s *Steering) rank(n sched.Node) int { return engine.StageRank(s.cfg.Graph.Label(n)) }
 
 // wake makes a loop ask its policy again.
 func (s *Steering) wake(loop int) {

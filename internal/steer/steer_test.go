@@ -3,17 +3,16 @@ package steer
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched/probe"
@@ -24,26 +23,17 @@ import (
 func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Steering) {
 	t.Helper()
 	if cfg.Graph == nil {
-		cfg.Graph = bgraph.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+		cfg.Graph = recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s, err := New(cfg)
 	testenv.Must(t, err)
 	cfg.Graph.ExplainSched(s.Explain)
-	clock := sim.NewJumpingClock()
-	c := engine.Config{
-		Loops: loops, Clock: clock, HoldLimit: -1, Grace: 5 * time.Minute,
-		NewPoller:   func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
-		NewObserver: cfg.Graph.Observe,
-		NewPolicy:   s.Policy,
-		OnPanic:     func(*engine.PanicError) {},
-		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
-	if cfg.Policy == Resource {
-		c.NewAdmission = s.Admission
-	}
-	rt, err := engine.New(c)
-	testenv.Must(t, err)
-	return rt, s
+	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
+		c.NewObserver, c.NewPolicy = cfg.Graph.Observe, s.Policy
+		if cfg.Policy == Resource {
+			c.NewAdmission = s.Admission
+		}
+	}), s
 }
 
 // heap is a reading of a heap that is nearly empty.
@@ -346,8 +336,10 @@ var stageTests int // names of stages are not used twice
 func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stageTests++
-		stage, err := engine.NewStage(fmt.Sprint("stage ", stageTests))
+		name := fmt.Sprint("stage ", stageTests)
+		stage, err := engine.NewStage(name)
 		testenv.Must(t, err)
+		testenv.Must(t, engine.OrderStages([]*engine.Stage{stage}))
 		rt, s := steered(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task
@@ -371,7 +363,26 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 		s.mu.Lock()
 		claims := len(s.claims)
 		s.mu.Unlock()
+		var cohorts, ran uint64
+		s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
+		explained := s.Explain()
+		for n := sched.Node(0); s.cfg.Graph.Key(n) != bgraph.KeyOverflow || n < 3; n++ {
+			if s.cfg.Graph.Label(n) != name {
+				continue
+			}
+			if s.rank(n) != 1 {
+				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.rank(n))
+			}
+			for _, x := range explained.Nodes {
+				if x.Key == s.cfg.Graph.Key(n) {
+					cohorts, ran = cohorts+x.Cohorts, ran+x.Ran
+				}
+			}
+		}
 		rt.Close()
+		if cohorts == 0 || ran < cohorts || ran > 400 {
+			t.Errorf("%s: %d cohorts of %d steps in all at the stage, which had 400", policy, cohorts, ran)
+		}
 		if done != 400 || claims != 1 {
 			t.Errorf("%s: %d times in the stage, %d claims; want 400 and 1", policy, done, claims)
 		}

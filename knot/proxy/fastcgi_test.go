@@ -149,7 +149,7 @@ func TestFastCGIRecords(t *testing.T) {
 			if !ok {
 				t.Errorf("%s in steps of %d: %s %q, %v; want %s %q", name, step, status, body, err, test.status, test.body)
 			}
-			eventually(t, name+": the log has "+test.log, func() bool { return strings.Contains(f.log.String(), test.log) })
+			testenv.Until(t, name+": the log has "+test.log, func() bool { return strings.Contains(f.log.String(), test.log) })
 			ln.Close()
 		}
 	}

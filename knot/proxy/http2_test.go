@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestHTTP2Backends: which protocol a backend is spoken to in, and what it sees of a request that has lines about the connection.
@@ -85,7 +87,7 @@ func TestHTTP2Failures(t *testing.T) {
 	<-arrived
 	c.Close()
 	<-left // the backend is told
-	eventually(t, "its end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 1 })
+	testenv.Until(t, "its end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 1 })
 	f = serve(t, Config{Backends: []string{nobody}, HTTP2: true}, 1)
 	if got := get(f, "/"); !strings.HasPrefix(got, "HTTP/1.1 502 ") || f.p.Stats()[0].Failures["connect"] != 1 {
 		t.Errorf("unreachable: %q %v", got, f.p.Stats()[0].Failures)
@@ -120,7 +122,7 @@ func TestHTTP2Queue(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 2, QueueTimeout: time.Hour, Check: &Check{Path: "/check", Every: time.Millisecond, Timeout: time.Hour}}, 2)
 	f.p.Start()
-	eventually(t, "checks", func() bool { return checks.Load() > 1 })
+	testenv.Until(t, "checks", func() bool { return checks.Load() > 1 })
 	answers := make(chan int, 10)
 	for range 5 {
 		go func() {
@@ -128,7 +130,7 @@ func TestHTTP2Queue(t *testing.T) {
 			answers <- status
 		}()
 	}
-	eventually(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 && inside.Load() == 2 })
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 && inside.Load() == 2 })
 	close(release)
 	for range 5 {
 		if status := <-answers; status != 200 {
@@ -140,7 +142,7 @@ func TestHTTP2Queue(t *testing.T) {
 	}
 	late := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 1, QueueTimeout: time.Millisecond, ResponseTimeout: time.Hour}, 1)
 	hangs, _ := late.dial("GET /hangs HTTP/1.1\r\nHost: h\r\n\r\n")
-	eventually(t, "the first", func() bool { return late.p.Stats()[0].Dials == 1 }) // it has what there is
+	testenv.Until(t, "the first", func() bool { return late.p.Stats()[0].Dials == 1 }) // it has what there is
 	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
 		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}

@@ -18,16 +18,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// eventually waits for something that nothing announces.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for until := time.Now().Add(time.Minute); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("not seen: " + what)
-		}
-	}
-}
-
 // dial opens a connection and sends text.
 func (f *front) dial(text string) (net.Conn, *bufio.Reader) {
 	f.t.Helper()
@@ -61,7 +51,7 @@ func TestQueue(t *testing.T) {
 			answers <- status
 		}()
 	}
-	eventually(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
 	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
 		t.Errorf("the sixth: %d %s", status, body)
 	}
@@ -76,7 +66,7 @@ func TestQueue(t *testing.T) {
 	}
 	late := serve(t, Config{Backends: []string{script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })}, MaxConns: 1, QueueTimeout: 50 * time.Millisecond}, 1)
 	hangs, _ := late.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	eventually(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
+	testenv.Until(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
 	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
 		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
@@ -98,16 +88,16 @@ func TestClientGone(t *testing.T) {
 		left.Store(0)
 		f := serve(t, Config{Backends: []string{backend}, MaxConns: 1, QueueTimeout: time.Hour, ResponseTimeout: time.Hour, IdleTimeout: time.Hour}, 1)
 		first, in := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
-		eventually(t, "the first", func() bool { return f.p.Stats()[0].Outstanding == 1 })
+		testenv.Until(t, "the first", func() bool { return f.p.Stats()[0].Outstanding == 1 })
 		if path == "/body" {
 			in.ReadString('\n')
 		}
 		second, _ := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
-		eventually(t, "the second", func() bool { return f.p.Stats()[0].Outstanding == 2 })
+		testenv.Until(t, "the second", func() bool { return f.p.Stats()[0].Outstanding == 2 })
 		second.Close()
 		first.Close()
-		eventually(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
-		eventually(t, "the backend to be told", func() bool { return left.Load() >= 1 })
+		testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
+		testenv.Until(t, "the backend to be told", func() bool { return left.Load() >= 1 })
 		if log := f.log.String(); log != "" {
 			t.Errorf("the log has %s", log)
 		}
@@ -133,7 +123,7 @@ func TestSlowBackend(t *testing.T) {
 	for i := range 400 {
 		f.dial(fmt.Sprintf("GET /slow/%d HTTP/1.1\r\nHost: h\r\n\r\n", i))
 	}
-	eventually(t, "all of them", func() bool { return f.p.Stats()[0].Outstanding == 400 })
+	testenv.Until(t, "all of them", func() bool { return f.p.Stats()[0].Outstanding == 400 })
 	for range 50 {
 		if status, body := f.get("/static/a"); status != 200 || body != "static" {
 			t.Fatalf("a file: %d %s", status, body)
@@ -160,7 +150,7 @@ func TestEarlyAnswer(t *testing.T) {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}
 	c.Close()
-	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
 }
 
 // TestUploads: a client that waits for 100 Continue gets it, one whose body is wrong or too large its own error.
@@ -190,7 +180,7 @@ func uploads(t *testing.T, f *front) {
 			t.Errorf("%q: %q", body, line)
 		}
 	}
-	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
 	if log := f.log.String(); log != "" {
 		t.Errorf("the log has %s", log)
 	}
@@ -241,7 +231,7 @@ func TestReaderHoldsUpWriter(t *testing.T) {
 	c, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	in.ReadString('\n')
 	before := int64(-1)
-	eventually(t, "a standstill", func() bool {
+	testenv.Until(t, "a standstill", func() bool {
 		<-time.After(50 * time.Millisecond)
 		now := sent.Load()
 		still := now == before
@@ -311,12 +301,12 @@ func TestHealth(t *testing.T) {
 	f = serve(t, c, 1)
 	f.p.Start()
 	bad.Store(true)
-	eventually(t, "that it is not well", func() bool { return !f.p.Stats()[0].Up })
+	testenv.Until(t, "that it is not well", func() bool { return !f.p.Stats()[0].Up })
 	if n := ask(10); n != 0 {
 		t.Errorf("%d requests to one that is not well", n)
 	}
 	bad.Store(false)
-	eventually(t, "that it is well", func() bool { return f.p.Stats()[0].Up })
+	testenv.Until(t, "that it is well", func() bool { return f.p.Stats()[0].Up })
 	if n := ask(10); n != 5 {
 		t.Errorf("%d requests to one that is well again", n)
 	}
@@ -380,7 +370,7 @@ func TestTunnel(t *testing.T) {
 		conns, readers = append(conns, c), append(readers, in)
 		expect(t, in, "hello early ")
 	}
-	eventually(t, "no task for tunnels at rest", func() bool { return loops() < idle+10 })
+	testenv.Until(t, "no task for tunnels at rest", func() bool { return loops() < idle+10 })
 	if s := f.p.Stats()[0]; s.Tunnels != 20 || s.Outstanding != 20 {
 		t.Errorf("%+v", s)
 	}
@@ -397,7 +387,7 @@ func TestTunnel(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	eventually(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Tunnels == 0 && s.Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Tunnels == 0 && s.Outstanding == 0 })
 	for _, head := range []string{"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: echo/1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: echo/1\r\nConnection: close\r\n\r\n"} {
 		if got := f.raw(head); !strings.Contains(got, " 400 ") {
 			t.Errorf("%q: %q", head, got)
@@ -407,7 +397,7 @@ func TestTunnel(t *testing.T) {
 	c, in := short.dial(ask)
 	io.Copy(io.Discard, in)
 	c.Close()
-	eventually(t, "the end of a silent tunnel", func() bool { return short.p.Stats()[0].Outstanding == 0 })
+	testenv.Until(t, "the end of a silent tunnel", func() bool { return short.p.Stats()[0].Outstanding == 0 })
 }
 
 func expect(t *testing.T, in io.Reader, want string) {
@@ -455,5 +445,5 @@ func TestEarlyAnswerHTTP2(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" || err != nil {
 		t.Errorf("%d %q %v", resp.StatusCode, body, err)
 	}
-	eventually(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
 }

@@ -1,5 +1,5 @@
 // Command net-http answers every request with a small fixed response, on the
-// standard library's server as it comes.
+// standard library's server as it comes, by HTTP/1.1 and HTTP/2 (both without TLS).
 package main
 
 import (
@@ -16,8 +16,11 @@ func main() {
 		ready.Fail(err)
 	}
 	ready.Listening(ln.Addr())
-	ready.Fail(http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, ready.Body)
-	})))
+	})}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	ready.Fail(server.Serve(ln))
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
@@ -228,7 +230,7 @@ func (out *stateJSON) traced(s *bgraph.Snapshot) {
 	}
 	for i := range s.Starts[:min(len(s.Starts), mostStarts)] {
 		st := &s.Starts[i]
-		out.Starts = append(out.Starts, [7]any{clean(cmp.Or(bgraph.ShortFunction(st.Function), "not known"), 300), st.Now, st.Created, st.Ended, st.Life.Mean(), st.Oldest, st.Leaked})
+		out.Starts = append(out.Starts, [7]any{clean(cmp.Or(funcname.Short(st.Function), "not known"), 300), st.Now, st.Created, st.Ended, st.Life.Mean(), st.Oldest, st.Leaked})
 	}
 	for i := range s.Spans[:min(len(s.Spans), mostStarts)] {
 		sp := &s.Spans[i]

@@ -4,52 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"strconv"
-	"strings"
 )
-
-// WriteDOT writes the deepest paths of the entries and the checkpoints as a directed
-// graph for the dot command of Graphviz: the functions on the paths, and the calls that
-// are checkpoints, as thick edges with what they need.
-func (r *Report) WriteDOT(w io.Writer) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "digraph %s {\n", strconv.Quote("stacks of "+r.Package))
-	fmt.Fprintf(&b, "\tgraph [label=%s, labelloc=t, fontname=\"Helvetica\", rankdir=LR];\n",
-		strconv.Quote(fmt.Sprintf("%s: deepest paths, and checkpoints for MaxPath %v", r.Package, r.Plan.MaxPath)))
-	fmt.Fprint(&b, "\tnode [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=10];\n\tedge [fontname=\"Helvetica\", fontsize=9];\n")
-	seen := make(map[string]bool)
-	line := func(format string, args ...any) {
-		if l := fmt.Sprintf(format, args...); !seen[l] {
-			seen[l] = true
-			b.WriteString(l)
-		}
-	}
-	for _, e := range r.Entries {
-		line("\t%s [style=\"rounded,filled\", fillcolor=\"#dbe9f6\", label=%s];\n", strconv.Quote(e.Function), strconv.Quote(fmt.Sprintf("%s\nbound %v", e.Function, e.Bound)))
-		for i := 1; i < len(e.Path); i++ {
-			style := ""
-			if e.Path[i-1].Again {
-				style = ", style=dashed"
-			}
-			line("\t%s -> %s [label=%s%s];\n", strconv.Quote(e.Path[i-1].Function), strconv.Quote(e.Path[i].Function),
-				strconv.Quote(strconv.FormatInt(int64(e.Path[i-1].Takes), 10)), style)
-		}
-	}
-	for _, c := range r.Plan.Checkpoints {
-		color := "#1f6fb4"
-		if c.BackEdge {
-			color = "#b4431f"
-		}
-		for callee := range splitNames(c.Callee) {
-			line("\t%s -> %s [penwidth=2, color=%s, label=%s];\n", strconv.Quote(c.Caller), strconv.Quote(callee), strconv.Quote(color), strconv.Quote(c.Need.String()))
-		}
-	}
-	fmt.Fprint(&b, "}\n")
-	_, err := w.Write(b.Bytes())
-	return err
-}
 
 // The drawing of a sweep, in pixels.
 const (
@@ -123,5 +80,3 @@ func escape(s string) string {
 	}
 	return b.String()
 }
-
-func splitNames(names string) iter.Seq[string] { return strings.SplitSeq(names, ", ") }

@@ -29,9 +29,6 @@ func scene() *Report {
 		Unknown: []Unknown{{Signature: "(int) error", Calls: []string{"example.com/shop.do:7"}, Targets: []string{"a.F"}}, {Signature: "()", Calls: []string{"x.y:1"}}, {Signature: "(string)", Calls: []string{"x.z:2"}, Bound: 1024}},
 		NoFrame: []string{"runtime.memmove: assembly, 0 B", "runtime.mcall: bound 32 B"},
 		Sweep:   []SweepRow{{512, 30, 40, 0.75, 10144}, {1024, 20, 40, 0.5, 10144}, {2048, 10, 40, 0.25, 10144}, {65536, 1, 40, 0.025, 20000}},
-		Blocking: &Blocking{Dump: "shop.bgraph", Seen: 1, Unseen: 1, Unexpected: 1,
-			Places: []BlockingPlace{{Name: "start"}, {Name: "end"}, {Name: "example.com/shop/cart.go:44", Function: "example.com/shop.(*cart).serve", Seen: 9}},
-			Edges:  []BlockingEdge{{0, 2, true, 4}, {2, 1, true, 0}, {2, 2, false, 5}}},
 	}
 }
 
@@ -41,7 +38,6 @@ func TestGolden(t *testing.T) {
 		"report.txt":         func(w io.Writer) error { return r.WriteText(w, TextOptions{}) },
 		"report-verbose.txt": func(w io.Writer) error { return r.WriteText(w, TextOptions{Verbose: true}) },
 		"report.json":        r.WriteJSON,
-		"report.dot":         r.WriteDOT,
 		"sweep.svg":          func(w io.Writer) error { return WriteSweepSVG(w, "Checkpoints in <shop> & co", r.Sweep) },
 	} {
 		var got bytes.Buffer

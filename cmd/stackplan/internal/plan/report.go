@@ -22,7 +22,6 @@ type Report struct {
 	Unknown   []Unknown   `json:"unknown"`  // indirect calls without a known target, by signature
 	NoFrame   []string    `json:"no_frame"` // functions that are reached and whose stack is not known from the binary but trusted
 	Sweep     []SweepRow  `json:"sweep"`    // Figure 7
-	Blocking  *Blocking   `json:"blocking,omitempty"`
 }
 
 // An Entry is a function that stacks begin with.

@@ -29,9 +29,6 @@ func (r *Report) WriteText(w io.Writer, o TextOptions) error {
 	t.unknown(r)
 	t.trusted(r)
 	t.sweep(r)
-	if r.Blocking != nil {
-		t.blocking(r.Blocking)
-	}
 	_, err := w.Write(t.b.Bytes())
 	return err
 }
@@ -217,50 +214,4 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
-}
-
-func (t *textWriter) blocking(b *Blocking) {
-	t.title("Static blocking graph")
-	possible := 0
-	for _, e := range b.Edges {
-		if e.Possible {
-			possible++
-		}
-	}
-	t.f("%s where tasks may wait; %s between them, the start and the end are possible.\n", count(len(b.Places)-placeFirst, "place"), count(possible, "step"))
-	if b.Dump == "" {
-		t.edges(b, "From where to where", func(BlockingEdge) bool { return true }, 30)
-		return
-	}
-	t.f("Compared with %s: %d seen, %d possible but not seen, %d seen but not predicted.\n", b.Dump, b.Seen, b.Unseen, b.Unexpected)
-	if b.Unexpected > 0 {
-		t.edges(b, "Seen but not predicted: the analysis misses a call", func(e BlockingEdge) bool { return !e.Possible }, 1000)
-	}
-	t.edges(b, "Seen", func(e BlockingEdge) bool { return e.Possible && e.Seen > 0 }, 30)
-	t.edges(b, "Possible but not seen", func(e BlockingEdge) bool { return e.Seen == 0 }, 10)
-}
-
-func (t *textWriter) edges(b *Blocking, title string, want func(BlockingEdge) bool, most int) {
-	var chosen []BlockingEdge
-	for _, e := range b.Edges {
-		if want(e) {
-			chosen = append(chosen, e)
-		}
-	}
-	if len(chosen) == 0 {
-		return
-	}
-	t.f("\n%s:\n", title)
-	n := t.limit(len(chosen), most)
-	for _, e := range chosen[:n] {
-		t.f("%10d  %s\n%10s    -> %s\n", e.Seen, b.Places[e.From].label(), "", b.Places[e.To].label())
-	}
-	t.more(len(chosen)-n, "step")
-}
-
-func (p *BlockingPlace) label() string {
-	if p.Function == "" {
-		return p.Name
-	}
-	return p.Name + " " + p.Function
 }

@@ -47,7 +47,7 @@ func run(dump string) error {
 	if err := talk(); err != nil {
 		return err
 	}
-	return bgraph.WriteFile(dump, bgraph.Default().Snapshot())
+	return bgraph.WriteFile(dump, capriccio.Snapshot(nil))
 }
 
 func work(jobs *task.Chan[int], mu *task.Mutex) {

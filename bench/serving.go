@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// nginxWarmFiles is nginx as an operator sets it up for files: it keeps them open, and sends full packets.
+const nginxWarmFiles = nginxHead + `	default_type text/plain;
+	sendfile on;
+	tcp_nopush on;
+	open_file_cache max=2000 inactive=60s;
+	server {
+		listen %[2]s backlog=4096 reuseport%[4]s;
+		root %[3]s;
+	}
+}
+`
+
+// fileServers are Knot and its peers before the files below root, with TLS if pem is the file of its key.
+func (r *run) fileServers(root, pem string) []launcher {
+	var found []launcher
+	for _, kind := range []string{"knot", "net-http"} {
+		found = append(found, launcher{kind, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, kind, r.self, workerCommand, "files", "-kind", kind, "-root", root, "-tls", pem)
+		}})
+	}
+	forNginx, forLighttpd := "", ""
+	if pem != "" {
+		forNginx = fmt.Sprintf(" ssl; ssl_protocols TLSv1.3; ssl_certificate %[1]s; ssl_certificate_key %[1]s", pem)
+		forLighttpd = fmt.Sprintf("server.modules = ( \"mod_openssl\" )\nssl.engine = \"enable\"\nssl.pemfile = \"%s\"\n", pem)
+	}
+	if path, err := findNginx(); err != nil {
+		r.skip("nginx", err)
+	} else {
+		found = append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string {
+				return fmt.Sprintf(nginxWarmFiles, dir, addr, root, forNginx)
+			})
+		}})
+	}
+	return append(found, r.lightPeers(root, forLighttpd)...)
+}
+
+// mixFiles is how many files the mix has, of 0.6 to 32 KB, the small ones more often.
+const mixFiles = 500
+
+// writeServed writes the files of the experiments, and returns by KB, 0 being the mix, what the worker fetch
+// is to be told of them.
+func writeServed(root string) (map[int][]string, error) {
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return nil, err
+	}
+	asked := map[int][]string{}
+	write := func(x int, name string, size int) error {
+		asked[x] = append(asked[x], fmt.Sprintf("%s=%d", name, size))
+		return os.WriteFile(filepath.Join(root, name), []byte(strings.Repeat("x", size)), 0o666)
+	}
+	for _, kb := range servedKB {
+		if err := write(kb, fmt.Sprintf("%dk.txt", kb), kb<<10); err != nil {
+			return nil, err
+		}
+	}
+	for i := range mixFiles {
+		if err := write(0, fmt.Sprintf("mix%d.txt", i), 600+(32<<10-600)*i*i/mixFiles/mixFiles); err != nil {
+			return nil, err
+		}
+	}
+	return asked, nil
+}
+
+var servedKB = []int{1, 16, 100, 10 << 10}
+
+// runFiles measures files that are in memory, on connections that are kept alive.
+func runFiles(r *run) error {
+	root := filepath.Join(r.scratch, "root")
+	asked, err := writeServed(root)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(r.scratch, 0o755); err != nil {
+		return err
+	}
+	points := []point{{metric: "mix"}}
+	for _, kb := range servedKB {
+		points = append(points, point{metric: "file", x: float64(kb)})
+	}
+	err = r.compareServers(r.fileServers(root, ""), points, func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
+		conns := helloConns
+		if p.x > 1000 {
+			conns = 8
+		}
+		return r.client(ctx, d, append([]string{"fetch", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-conns", strconv.Itoa(conns),
+			"-warm", (d / 5).String(), "-for", (d - d/5).String()}, asked[int(p.x)]...)...)
+	})
+	if err != nil {
+		return err
+	}
+	r.note("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns)
+	r.note("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore)
+	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "KB", Bars: true}}
+	return nil
+}
+
+// compareServers starts the servers and measures them at points, whose parameters take the place of the client's.
+func (r *run) compareServers(launchers []launcher, points []point, client func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error)) error {
+	launchers = slices.DeleteFunc(launchers, func(l launcher) bool { return !r.wants(l.system) })
+	servers, err := r.startAll(launchers)
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	var contenders []contender
+	for _, s := range servers {
+		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			lines, err := client(ctx, s, p, d)
+			if err != nil {
+				return nil, err
+			}
+			samples, err := parseSamples(lines)
+			for i := range samples {
+				samples[i].x = p.x
+			}
+			return samples, err
+		}})
+	}
+	return r.measure(points, contenders, 2*time.Second)
+}
+
+// client runs a worker on the client's core, for about d.
+func (r *run) client(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
+	ctx, cancel := within(ctx, d+sampleTimeout)
+	defer cancel()
+	return proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand}, args...)})
+}
+
+// The loads of the experiment tls.
+const (
+	tlsKeptAlive  = 0
+	tlsHandshakes = 1
+	tlsIdleConns  = 1000
+)
+
+// runTLS measures requests, handshakes and idle connections of TLS 1.3.
+func runTLS(r *run) error {
+	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
+	if _, err := writeServed(root); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(r.scratch, 0o755), writeKey(key)); err != nil {
+		return err
+	}
+	launchers := r.fileServers(root, key)
+	r.reserved = 12 * time.Second
+	err := r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
+		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
+			return r.client(ctx, d, "tls-load", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-for", d.String(), "-fresh="+strconv.FormatBool(p.x == tlsHandshakes))
+		})
+	if err != nil {
+		return err
+	}
+	r.reserved = 0
+	var holders []contender
+	for _, l := range launchers {
+		holders = append(holders, contender{system: l.system, sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
+			return r.idleTLS(ctx, l, int(p.x), settle)
+		}})
+	}
+	rounds := r.asked
+	r.asked = 1
+	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, holders, time.Second)
+	r.asked = rounds
+	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
+	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request", clientCore)
+	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}}
+	return err
+}
+
+// idleTLS measures what connections hold that have made one request.
+func (r *run) idleTLS(ctx context.Context, l launcher, conns int, settle time.Duration) ([]sample, error) {
+	s, err := l.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.child.Close()
+	hold := func(n int) (int64, error) { // what the process holds with n connections
+		client, err := proc.Start(proc.Command{Path: r.self, Core: clientCore, Args: []string{workerCommand, "tls-hold", "-addr", s.addr, "-conns", strconv.Itoa(n)}})
+		if err != nil {
+			return 0, err
+		}
+		defer client.Close()
+		opening, cancel := within(ctx, 2*sampleTimeout)
+		defer cancel()
+		if _, err := client.Line(opening); err != nil {
+			return 0, err
+		}
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		return proc.Memory(s.child.PID())
+	}
+	before, err := hold(50)
+	if err != nil {
+		return nil, err
+	}
+	after, err := hold(conns)
+	return []sample{{"bytes-per-conn", "B", float64(conns), float64(after-before) / float64(conns-50)}}, err
+}
+
+// writeKey writes a self-signed certificate and its key to a file.
+func writeKey(path string) error {
+	made, err := selfSigned()
+	if err != nil {
+		return err
+	}
+	pair := made.Certificates[0]
+	key, err := x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	return os.WriteFile(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key})...), 0o666)
+}
+
+// runHTTP2 has h2load ask for a small response by HTTP/2 without TLS.
+func runHTTP2(r *run) error {
+	tool, err := exec.LookPath("h2load")
+	if err != nil {
+		r.skip("http2", err)
+		return nil
+	}
+	own := func(system string, more ...string) launcher {
+		return launcher{system, func(ctx context.Context) (*server, error) {
+			return startServer(ctx, system, r.self, append([]string{workerCommand, "knot"}, more...)...)
+		}}
+	}
+	launchers := []launcher{own("knot"), own("knot-http", "-http")}
+	if path, err := r.buildPeer("net-http"); err != nil {
+		r.skip("net-http", err)
+	} else {
+		launchers = append(launchers, launcher{"net-http", func(ctx context.Context) (*server, error) { return startServer(ctx, "net-http", path) }})
+	}
+	if path, err := findNginx(); err != nil {
+		r.skip("nginx", err)
+	} else {
+		launchers = append(launchers, launcher{"nginx", func(ctx context.Context) (*server, error) {
+			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string {
+				return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
+			})
+		}})
+	}
+	const conns = 8
+	err = r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
+		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
+			ctx, cancel := within(ctx, d+sampleTimeout)
+			defer cancel()
+			before, err := proc.CPUTime(s.child.PID())
+			if err != nil {
+				return nil, err
+			}
+			lines, err := proc.Output(ctx, proc.Command{Path: tool, Core: clientCore, Args: []string{
+				"-t1", "-c" + strconv.Itoa(conns), "-m" + strconv.Itoa(int(p.x)), "-D", fmt.Sprint(d.Milliseconds(), "ms"), "http://" + s.addr + "/"}})
+			if err != nil {
+				return nil, err
+			}
+			after, err := proc.CPUTime(s.child.PID())
+			text := strings.Join(lines, "\n")
+			done, failed := number(text, `status codes: (\d+) 2xx`), number(text, `(\d+) errored`)
+			if done == 0 || failed > 0 {
+				return nil, fmt.Errorf("h2load: %.0f requests answered, %.0f failed", done, failed)
+			}
+			return []string{fmt.Sprintf("rps req/s 0 %g", done/d.Seconds()), fmt.Sprintf("cpu-per-request µs 0 %g", float64((after-before).Nanoseconds())/1e3/done)}, err
+		})
+	r.note("x: requests under way on each of %d connections of h2load; HTTP/2 without TLS (prior knowledge); server on core %d, client on core %d", conns, serverCore, clientCore)
+	r.note("knot-http and net-http have the same handler of net/http")
+	r.charts = []report.Chart{{Title: "Requests", Metric: "rps", XLabel: "streams", Bars: true}, {Title: "CPU time per request", Metric: "cpu-per-request", XLabel: "streams", Bars: true}}
+	return err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
+)
+
+// tlsClients is how many ask at a time.
+const tlsClients = 16
+
+// askTLS makes a request on c, or, if it is nil, on a new connection, which it returns.
+func askTLS(addr string, c *tlsConn) (*tlsConn, error) {
+	if c == nil {
+		nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
+		if err != nil {
+			return nil, err
+		}
+		c = &tlsConn{nc, bufio.NewReaderSize(nc, 2048)}
+	}
+	if _, err := io.WriteString(c, "GET /1k.txt HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+		return c, err
+	}
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return c, err
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != 1024 || resp.StatusCode != http.StatusOK {
+		return c, fmt.Errorf("%d bytes of status %d: %w", n, resp.StatusCode, err)
+	}
+	return c, nil
+}
+
+type tlsConn struct {
+	*tls.Conn
+	in *bufio.Reader
+}
+
+// runTLSLoad makes requests over TLS for some time, and prints samples.
+func runTLSLoad(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("tls-load", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of the server")
+	pid := flags.Int("pid", 0, "process of the server")
+	span := flags.Duration("for", time.Second, "how long; the first fifth is not measured")
+	fresh := flags.Bool("fresh", false, "each on a connection of its own")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var count atomic.Int64
+	var stop atomic.Bool
+	errs := make([]error, tlsClients)
+	var clients sync.WaitGroup
+	for i := range errs {
+		clients.Go(func() {
+			var c *tlsConn
+			for !stop.Load() && errs[i] == nil {
+				if c, errs[i] = askTLS(*addr, c); *fresh && c != nil {
+					c.Close()
+					c = nil
+				}
+				count.Add(1)
+			}
+		})
+	}
+	time.Sleep(*span / 5)
+	began, done := time.Now(), count.Load()
+	before, err := proc.CPUTime(*pid)
+	if err != nil {
+		return err
+	}
+	time.Sleep(*span - *span/5)
+	after, err := proc.CPUTime(*pid)
+	took, requests := time.Since(began), float64(count.Load()-done)
+	stop.Store(true)
+	clients.Wait()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "rps req/s 0 %.6g\n", requests/took.Seconds())
+	fmt.Fprintf(out, "cpu-per-request µs 0 %.6g\n", float64((after-before).Nanoseconds())/1e3/max(requests, 1))
+	return nil
+}
+
+// runTLSHold opens connections, has one request on each, says "holding", and keeps them until its standard
+// input ends.
+func runTLSHold(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("tls-hold", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address of the server")
+	conns := flags.Int("conns", 1, "connections")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	held, errs := make([]*tlsConn, *conns), make([]error, tlsClients)
+	var clients sync.WaitGroup
+	for first := range errs {
+		clients.Go(func() {
+			for i := first; i < *conns && errs[first] == nil; i += tlsClients {
+				held[i], errs[first] = askTLS(*addr, nil)
+			}
+		})
+	}
+	clients.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "holding")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(held)
+	return err
+}

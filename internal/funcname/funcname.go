@@ -1,0 +1,51 @@
+// Package funcname takes the names of functions apart, as the Go runtime and the compiler make
+// them.
+package funcname
+
+import "strings"
+
+// Runtime are the packages of the runtime itself: a place is named after their caller.
+var Runtime = []string{
+	"github.com/capriccio-go/capriccio/task.",
+	"github.com/capriccio-go/capriccio/ressched.",
+	"github.com/capriccio-go/capriccio/internal/engine.",
+	"github.com/capriccio-go/capriccio/netpoll.",
+	"github.com/capriccio-go/capriccio/aio.",
+	"github.com/capriccio-go/capriccio/stackchunk.",
+}
+
+// OfRuntime reports whether a function is in one of the packages of Runtime.
+func OfRuntime(function string) bool {
+	for _, prefix := range Runtime {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// OfStandardLibrary goes by the rule that an import path whose first element has no
+// dot belongs to the standard library; "main" is the exception.
+func OfStandardLibrary(function string) bool {
+	path, _, inFolder := strings.Cut(function, "/")
+	if !inFolder {
+		path, _, _ = strings.Cut(function, ".")
+		return path != "main" && !strings.HasSuffix(path, "_test")
+	}
+	return !strings.Contains(path, ".")
+}
+
+// ShortFunction is the name of a function without the folders of its package. Of a package whose
+// path ends in a major version, such as v2, the name is what stands before that.
+func Short(function string) string {
+	end := strings.IndexByte(function, '[') // type arguments have slashes of their own
+	if end < 0 {
+		end = len(function)
+	}
+	last := strings.LastIndexByte(function[:end], '/')
+	short := function[last+1:]
+	if pkg, _, _ := strings.Cut(short, "."); last > 0 && len(pkg) > 1 && pkg[0] == 'v' && strings.Trim(pkg[1:], "0123456789") == "" {
+		return function[strings.LastIndexByte(function[:last], '/')+1:last] + short[len(pkg):]
+	}
+	return short
+}

@@ -1,0 +1,22 @@
+package funcname
+
+import "testing"
+
+func TestShortFunction(t *testing.T) {
+	for function, want := range map[string]string{
+		"main.main":              "main.main",
+		"net/http.(*conn).serve": "http.(*conn).serve",
+		"github.com/caddyserver/caddy/v2.trapSignals":      "caddy.trapSignals",
+		"github.com/caddyserver/caddy/v2/cmd.cmdRun":       "cmd.cmdRun",
+		"example.com/v2.(*T[go.shape.struct { a/b.C }]).F": "example.com.(*T[go.shape.struct { a/b.C }]).F",
+		"example.com/list.Map[example.com/v2.T]":           "list.Map[example.com/v2.T]",
+		"v2.F":                                             "v2.F",
+		"example.com/vat.F":                                "vat.F",
+		"example.com/v.F":                                  "v.F",
+		"":                                                 "",
+	} {
+		if got := Short(function); got != want {
+			t.Errorf("%s: got %s, want %s", function, got, want)
+		}
+	}
+}

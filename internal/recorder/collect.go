@@ -1,0 +1,297 @@
+//go:build linux
+
+package recorder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/stackchunk"
+)
+
+// Snapshot adds up what all loops have learned until now. It stops no loop and waits
+// for none, so a loop that is stuck in a step is seen too; numbers that belong together
+// may be one step apart. It takes about 10 µs a node.
+func (g *Graph) Snapshot() *bgraph.Snapshot {
+	defer breathe.Begin()()
+	g.mu.Lock()
+	places := slices.Clone(g.places)
+	shards := slices.Clone(g.shards)
+	overruns := slices.Clone(g.overruns)
+	sched := g.sched
+	g.mu.Unlock()
+
+	c := collector{g: g, places: places, nodes: map[engine.NodeID]*bgraph.Node{}, edges: map[[2]engine.NodeID]*bgraph.Edge{}}
+	s := &bgraph.Snapshot{
+		Program: g.program(), Taken: time.Now(), Sampling: g.cfg.Sampling,
+		HeapEvery: max(g.cfg.HeapEvery, 0),
+		Overflow:  bgraph.Overflow{MaxNodes: g.cfg.MaxNodes, MaxEdges: g.cfg.MaxEdges},
+		Overruns:  overruns,
+	}
+	s.Span = bgraph.Nanos(s.Taken.Sub(g.started))
+	for i, sh := range shards {
+		c.addCrossings(s, shards, i)
+		// If the graph was used for several runtimes, their loops are told apart.
+		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks())})
+		s.Loops[i].Steps = c.add(i, sh)
+	}
+	s.Chunks = chunksNow()
+	used := usageNow()
+	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
+	slices.SortFunc(s.Crossings, bgraph.Crossing.Compare)
+	s.Overflow.Edges = c.lostEdges
+	for _, r := range engine.Resources() {
+		acquired, released := r.Totals()
+		s.Resources = append(s.Resources, bgraph.Resource{
+			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
+			Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
+		})
+	}
+	c.giveNodes(s)
+	c.giveEdges(s)
+	if sched != nil {
+		s.Sched = sched()
+	}
+	return s
+}
+
+// chunksNow is what package stackchunk has counted in this process.
+func chunksNow() bgraph.Chunks {
+	n := stackchunk.ReadStats()
+	c := bgraph.Chunks{Links: n.Links, Direct: n.Direct, InPlace: n.InPlace, InUse: int64(n.InUse), Peak: int64(n.Peak)}
+	for i := range n.Classes {
+		c.Most += n.Classes[i].Peak
+	}
+	return c
+}
+
+// A collector adds up shards.
+type collector struct {
+	g          *Graph
+	places     []*place
+	nodes      map[engine.NodeID]*bgraph.Node
+	edges      map[[2]engine.NodeID]*bgraph.Edge
+	lostEdges  uint64
+	overflowed bool // an edge leads to the overflow node
+	pause      breathe.Breather
+}
+
+// add adds what a loop has learned, and returns how many steps that were.
+func (c *collector) add(loop int, sh *shard) (steps uint64) {
+	// Edges first: so that no edge lacks its node.
+	sh.edges.each(func(e *edge) { steps += c.addEdge(e); c.pause.Take() })
+	sh.nodes.each(func(n *node) { c.addNode(loop, n); c.pause.Take() })
+	lost := count(&sh.lost)
+	c.lostEdges += lost
+	now := coro.Cycles()
+	sh.notes.each(func(o *note) {
+		var words [3]uint64
+		coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(o), 3)
+		if words[0] != engine.SeatWaiting {
+			return
+		}
+		if n := c.nodes[engine.NodeID(words[1])]; n != nil && words[2] != 0 {
+			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[2])))
+		}
+	})
+	return steps + lost
+}
+
+// addCrossings adds those that led to a loop. They come before the nodes: so that none lacks its own.
+func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*shard, loop int) {
+	sh := shards[loop]
+	sh.crossings.each(func(x *crossing) {
+		out := bgraph.Crossing{To: c.node(x.to).Key, FromLoop: -1, ToLoop: loop, Count: coro.Peek(uintptr(unsafe.Pointer(&x.count)))}
+		if x.from != engine.NodeNone {
+			out.From = c.node(x.from).Key
+		}
+		if x.loop >= 0 { // its number in the runtime; other runtimes may have used the graph before
+			out.FromLoop = slices.IndexFunc(shards, func(from *shard) bool {
+				return from.loop.Index() == x.loop && from.loop.Runtime() == sh.loop.Runtime()
+			})
+		}
+		s.Crossings = append(s.Crossings, out)
+		c.pause.Take()
+	})
+	s.Overflow.Wakes += coro.Peek(uintptr(unsafe.Pointer(&sh.uncrossed)))
+}
+
+// giveNodes puts the nodes into s, in their order.
+func (c *collector) giveNodes(s *bgraph.Snapshot) {
+	var all []*bgraph.Node // sorted as pointers: a Node is large
+	for id, n := range c.nodes {
+		if id == idOverflow {
+			s.Overflow.Nodes = n.Arrivals
+			if n.Arrivals == 0 && !c.overflowed {
+				continue
+			}
+		}
+		all = append(all, n)
+	}
+	c.pause.Take()
+	slices.SortFunc(all, func(a, b *bgraph.Node) int { return cmp.Compare(a.Key, b.Key) })
+	s.Nodes = make([]bgraph.Node, 0, len(all))
+	for _, n := range all {
+		s.Nodes = append(s.Nodes, *n)
+		c.pause.Take()
+	}
+}
+
+// giveEdges puts the edges into s, in their order.
+func (c *collector) giveEdges(s *bgraph.Snapshot) {
+	all := slices.Collect(maps.Values(c.edges))
+	c.pause.Take()
+	slices.SortFunc(all, func(a, b *bgraph.Edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	s.Edges = make([]bgraph.Edge, 0, len(all))
+	for _, e := range all {
+		trimChanges(e, len(s.Resources))
+		s.Edges = append(s.Edges, *e)
+		c.pause.Take()
+	}
+}
+
+// node returns the Node to which the loops' parts are added.
+func (c *collector) node(id engine.NodeID) *bgraph.Node {
+	n := c.nodes[id]
+	if n == nil {
+		p := c.place(id)
+		n = &bgraph.Node{Key: p.key, Reason: p.reason, Label: p.label, Stack: slices.Clone(p.stack())}
+		c.nodes[id] = n
+	}
+	return n
+}
+
+// place returns what is known of a node, also if that was registered a moment ago.
+func (c *collector) place(id engine.NodeID) *place {
+	if int(id) >= len(c.places) {
+		c.g.mu.Lock()
+		c.places = slices.Clone(c.g.places)
+		c.g.mu.Unlock()
+	}
+	return c.places[id]
+}
+
+func (c *collector) addNode(loop int, from *node) {
+	var st nodeStats
+	read(&st, &from.stats)
+	var counts [3]uint64 // as in engine.Spot
+	read(&counts, (*[3]uint64)(unsafe.Pointer(&from.Spot)))
+	departures, arrivals, peak := counts[0], counts[1], counts[2]
+	n := c.node(from.ID)
+	l := bgraph.NodeLoop{
+		Loop: loop, Now: int64(arrivals - departures), Peak: int64(peak),
+		Arrivals: arrivals, Departures: departures,
+	}
+	if l.Now < 0 || from.ID == idStart || from.ID == idEnd { // read a step apart
+		l.Now = 0
+	}
+	n.Now += l.Now
+	n.Peak += l.Peak
+	n.Arrivals += l.Arrivals
+	n.Departures += l.Departures
+	addTimes(&n.Wait, &st.wait)
+	addTimes(&n.Ready, &st.ready)
+	if l.Arrivals > 0 {
+		n.Loops = append(n.Loops, l)
+	}
+}
+
+// count is how often an edge was taken.
+func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.Count))) }
+
+func (c *collector) addEdge(from *edge) uint64 {
+	var st edgeStats
+	read(&st, &from.stats)
+	steps := count(from)
+	pair := [2]engine.NodeID{from.from, from.to}
+	e := c.edges[pair]
+	if e == nil {
+		e = &bgraph.Edge{From: c.place(from.from).key, To: c.place(from.to).key}
+		c.edges[pair] = e
+	}
+	c.node(from.from)
+	c.node(from.to)
+	c.overflowed = c.overflowed || from.to == idOverflow
+	for b := range from.changes {
+		p := from.changes[b].Load()
+		if p == nil {
+			continue
+		}
+		var block changeBlock
+		read(&block, p)
+		for i := range block {
+			if ch := &block[i]; ch.at != 0 && ch.at <= steps {
+				ch.recent.fade(ch.at, steps)
+				if e.Changes == nil {
+					e.Changes = make([]bgraph.Change, engine.MaxResources)
+				}
+				to := &e.Changes[b*len(block)+i]
+				addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))
+				to.Sum += ch.sum
+			}
+		}
+	}
+	addMoments(&e.Recent, st.recent, float64(e.CPU.Count), float64(st.cpu.count))
+	addMoments(&e.Heap.Recent, st.heap, float64(e.Heap.Steps), float64(st.heapN))
+	e.Heap.Steps += st.heapN
+	e.Heap.Sum += int64(st.heapSum)
+	addTimes(&e.CPU, &st.cpu)
+	e.Count += steps
+	e.Overruns += st.overruns
+	return steps
+}
+
+// addTimes adds what s has measured to t.
+func addTimes(t *bgraph.Times, s *timesStats) {
+	t.Count += s.count
+	t.Sum = bgraph.Nanos(min(uint64(t.Sum)+min(s.sum, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber))
+	t.Max = max(t.Max, bgraph.Nanos(min(s.max, bgraph.MaxDumpNumber)))
+	t.First += s.first
+	t.FirstSum = min(t.FirstSum, bgraph.MaxDumpNumber-bgraph.Nanos(s.firstSum)) + bgraph.Nanos(s.firstSum)
+	last := len(s.fine)
+	for last > 0 && s.fine[last-1] == 0 {
+		last--
+	}
+	if more := last - len(t.Fine); more > 0 {
+		t.Fine = append(t.Fine, make([]uint64, more)...)
+		t.Hist = append(t.Hist, make(bgraph.Histogram, (last+bgraph.FineParts-1)/bgraph.FineParts-len(t.Hist))...)
+	}
+	for i, n := range s.fine[:last] {
+		t.Fine[i] += n
+		t.Hist[i/bgraph.FineParts] += n
+	}
+}
+
+// trimChanges leaves out the resources that the edge does not touch, at the end. All
+// changes were measured on all steps.
+func trimChanges(e *bgraph.Edge, resources int) {
+	n := min(len(e.Changes), resources)
+	for n > 0 && e.Changes[n-1] == (bgraph.Change{}) {
+		n--
+	}
+	e.Changes = e.Changes[:n:n]
+	for i := range e.Changes {
+		e.Changes[i].Steps = e.Count
+	}
+}
+
+// addMoments lets b, of k values, join the moments of n values.
+func addMoments(m *bgraph.Moments, b momentsStats, n, k float64) {
+	if k == 0 {
+		return
+	}
+	w := k / (n + k)
+	d := b.mean - m.Mean
+	m.Mean += w * d
+	m.Variance = (1-w)*m.Variance + w*b.variance + w*(1-w)*d*d
+}

@@ -1,0 +1,10 @@
+package recorder
+
+import "unsafe"
+
+// What one node and one edge take on a loop, in bytes: the struct and, at worst, four
+// entries of its hash table.
+const (
+	SizeOfNode = unsafe.Sizeof(node{}) + 4*unsafe.Sizeof(hashSlot[node]{}) + unsafe.Sizeof(uintptr(0))
+	SizeOfEdge = unsafe.Sizeof(edge{}) + 4*unsafe.Sizeof(hashSlot[edge]{})
+)

@@ -1,0 +1,98 @@
+package recorder_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// An openDoor lets everybody in.
+type openDoor struct{}
+
+func (openDoor) Next(time.Duration, int, engine.Queue) engine.Verdict { return engine.VerdictAdmit }
+func (openDoor) Left(time.Duration, int)                              {}
+
+// Flows and Snapshot are two views of one graph.
+func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
+	res, err := engine.NewResource("flow tokens", "")
+	testenv.Must(t, err)
+	e, err := engine.NewEntrance("flow")
+	testenv.Must(t, err)
+	g := recorder.New(bgraph.Config{Sampling: 1})
+	rt := start(t, 2, g, func(c *engine.Config) {
+		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
+	})
+	err = rt.Run(context.Background(), func(context.Context) error {
+		var all []*engine.Task
+		for i := range 20 {
+			all = append(all, engine.GoOn(rt.Loop(i%2), func() {
+				e.Enter()
+				for range 10 {
+					engine.YieldAt("take")
+					res.Acquire(2)
+					engine.YieldAt("use")
+					spin(20 * time.Microsecond)
+					res.Release(1)
+				}
+				res.Release(10)
+				e.Leave()
+			}))
+		}
+		for _, k := range all {
+			k.Join()
+		}
+		return nil
+	})
+	testenv.Must(t, err)
+	s := g.Snapshot()
+	flows := g.Flows()
+	var ready, times = bgraph.Nanos(0), uint64(0)
+	for i := range s.Nodes {
+		ready += s.Nodes[i].Ready.Sum
+		times += s.Nodes[i].Ready.Count
+	}
+	if total, count := g.ReadyDelays(); total != ready || count != times || count == 0 {
+		t.Errorf("ready for %d ns in %d waits, the snapshot says %d in %d", total, count, ready, times)
+	}
+	if len(flows) != len(s.Edges) {
+		t.Fatalf("%d flows and %d edges, want as many", len(flows), len(s.Edges))
+	}
+	for _, f := range flows {
+		from, to := g.Key(f.From), g.Key(f.To)
+		var edge *bgraph.Edge
+		for i := range s.Edges {
+			if s.Edges[i].From == from && s.Edges[i].To == to {
+				edge = &s.Edges[i]
+			}
+		}
+		if edge == nil || edge.Count != f.Count || edge.Recent != f.CPU {
+			t.Errorf("flow %+v, edge %+v; want them to agree", f, edge)
+			continue
+		}
+		for i, c := range f.Changes {
+			want := bgraph.Moments{}
+			if i < len(edge.Changes) {
+				want = edge.Changes[i].Recent
+			}
+			if d := c.Mean - want.Mean; d > 0.01 || d < -0.01 {
+				t.Errorf("%s → %s: resource %d changes by %v, in the snapshot by %v", s.NameOf(from), s.NameOf(to), i, c, want)
+			}
+		}
+	}
+	found := 0
+	for id, name := range g.Entrances() {
+		if n := s.Node(g.Key(id)); name != "flow" || n == nil || n.Arrivals != 20 || n.Now != 0 {
+			t.Errorf("entrance %q at %+v, want the one that 20 tasks have passed", name, n)
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("%d entrances, want 1", found)
+	}
+}

@@ -1,0 +1,220 @@
+//go:build linux
+
+package recorder
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+const (
+	defaultSampling  = 20
+	defaultHeapEvery = 320
+	defaultMaxNodes  = 4096
+	defaultMaxEdges  = 16384
+)
+
+// A Graph learns the blocking graph of the loops that it observes. Its methods may be
+// called from any goroutine and never park.
+type Graph struct {
+	// Allocated returns how many bytes of heap the process has allocated so far. It is
+	// called on the loops and must not park. nil: the runtime/metrics. Constant once a loop
+	// is observed.
+	Allocated func() uint64
+
+	cfg     bgraph.Config
+	started time.Time
+	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
+	heapGap uint64 // cycles between two tasks that are metered
+
+	expected atomic.Uint64 // see Expect
+
+	before usage // when the graph was begun
+
+	mu       sync.Mutex
+	places   []*place                     // guarded by mu: by engine.NodeID
+	byKey    map[bgraph.Key]engine.NodeID // guarded by mu
+	byPrint  map[uint64]engine.NodeID     // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*shard                     // guarded by mu: in the order of Observe
+	overruns []bgraph.Overrun             // guarded by mu: the last MaxOverruns
+	sched    func() *bgraph.Sched         // guarded by mu
+}
+
+// A place is what is known of a node from the start. It is not changed otherwise.
+type place struct {
+	key    bgraph.Key
+	reason string
+	label  string
+	pcs    []uintptr                      // the call path as runtime.Callers gives it, trimmed
+	frames atomic.Pointer[[]bgraph.Frame] // what stack has found out
+}
+
+// The nodes that are not places.
+const (
+	idStart    = engine.NodeStart
+	idEnd      = engine.NodeStart + 1
+	idOverflow = engine.NodeStart + 2
+)
+
+const scaleBits = 32
+
+// Bounds of Config.MaxNodes and Config.MaxEdges.
+const (
+	mostNodes = 1 << 16
+	mostEdges = 1 << 18
+)
+
+// New makes a Graph that observes nothing yet.
+func New(cfg bgraph.Config) *Graph {
+	orDefault := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	orDefault(&cfg.Sampling, defaultSampling)
+	orDefault(&cfg.HeapEvery, defaultHeapEvery)
+	orDefault(&cfg.MaxNodes, defaultMaxNodes)
+	orDefault(&cfg.MaxEdges, defaultMaxEdges)
+	cfg.Sampling = max(cfg.Sampling, 1)
+	cfg.MaxNodes = min(max(cfg.MaxNodes, 4), mostNodes)
+	cfg.MaxEdges = min(max(cfg.MaxEdges, 1), mostEdges)
+	if cfg.HeapEvery > 0 {
+		cfg.HeapEvery = max(cfg.HeapEvery/cfg.Sampling, 1) // of the timed ones
+	}
+	g := &Graph{
+		cfg:     cfg,
+		started: time.Now(),
+		before:  usageNow(),
+		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
+		heapGap: uint64(coro.CyclesPerSecond() / meteredRate),
+		byKey:   map[bgraph.Key]engine.NodeID{bgraph.KeyStart: idStart, bgraph.KeyEnd: idEnd, bgraph.KeyOverflow: idOverflow},
+		byPrint: map[uint64]engine.NodeID{},
+		places: []*place{
+			idStart:    {key: bgraph.KeyStart, reason: "start"},
+			idEnd:      {key: bgraph.KeyEnd, reason: "end"},
+			idOverflow: {key: bgraph.KeyOverflow, reason: "overflow"},
+		},
+	}
+	return g
+}
+
+// Of returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt
+// is nil or has none.
+func Of(rt *engine.Runtime) *Graph {
+	if rt != nil && rt.Loops() > 0 {
+		if s, ok := rt.Loop(0).Observer().(*shard); ok {
+			return s.g
+		}
+	}
+	return nil
+}
+
+// Observe returns an observer for l that adds to g, for engine.Config.NewObserver. What
+// the loop did stays in g when it has ended.
+func (g *Graph) Observe(l *engine.Loop) engine.Observer {
+	s := newShard(g, l)
+	g.mu.Lock()
+	s.number = len(g.shards)
+	g.shards = append(g.shards, s)
+	g.mu.Unlock()
+	breathe.AddLoops(1)
+	context.AfterFunc(l.Runtime().Context(), func() { breathe.AddLoops(-1) })
+	return s
+}
+
+// ExplainSched lets fn, which may be called from any goroutine, say what a scheduler
+// thinks of the nodes, for Snapshot.Sched.
+func (g *Graph) ExplainSched(fn func() *bgraph.Sched) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sched = fn
+}
+
+// Key returns the key of the node that schedulers know as n.
+func (g *Graph) Key(n engine.NodeID) bgraph.Key {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(n) < len(g.places) {
+		return g.places[n].key
+	}
+	return bgraph.KeyOverflow
+}
+
+// Label returns what was given to ressched.YieldAt, or the name of the ressched.Stage, at node n; "" if
+// nothing was.
+func (g *Graph) Label(n engine.NodeID) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(n) < len(g.places) {
+		return g.places[n].label
+	}
+	return ""
+}
+
+// maxPrints bounds the fingerprints that are remembered: one node may have several, if
+// the compiler made several copies of a function.
+func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }
+
+// register returns the node for a fingerprint that a shard does not know. It is called
+// at the place itself. Only if no shard has met the fingerprint, the stack is looked at.
+func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []uintptr) engine.NodeID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if id, ok := g.byPrint[print]; ok {
+		return id
+	}
+	if len(g.places) >= g.cfg.MaxNodes && len(g.byPrint) >= g.maxPrints() {
+		return idOverflow
+	}
+	p := newPlace(why, label, pcs)
+	id, ok := g.byKey[p.key]
+	switch {
+	case ok:
+	case len(g.places) < g.cfg.MaxNodes:
+		id = engine.NodeID(len(g.places))
+		g.places = append(g.places, p)
+		g.byKey[p.key] = id
+	default:
+		id = idOverflow
+	}
+	if len(g.byPrint) < g.maxPrints() {
+		g.byPrint[print] = id
+	}
+	return id
+}
+
+// overran notes a report of the watchdog.
+func (g *Graph) overran(o bgraph.Overrun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.overruns); n == bgraph.MaxOverruns {
+		g.overruns = append(g.overruns[:0:0], g.overruns[1:]...)
+	}
+	g.overruns = append(g.overruns, o)
+}
+
+// program describes the process.
+func (g *Graph) program() bgraph.Program {
+	name := "unknown"
+	if exe, err := os.Executable(); err == nil {
+		name = filepath.Base(exe)
+	} else if len(os.Args) > 0 {
+		name = filepath.Base(os.Args[0])
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return bgraph.Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
+}

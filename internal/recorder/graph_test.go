@@ -1,0 +1,466 @@
+package recorder_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// observed runs main as a task of a runtime on a simulated clock, and returns what its
+// graph has learned when all tasks have ended.
+func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
+	t.Helper()
+	g := recorder.New(cfg)
+	rt := start(t, loops, g)
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error { main(rt); return nil }))
+	s := g.Snapshot()
+	checkBalance(t, s)
+	return s
+}
+
+func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Config)) *engine.Runtime {
+	t.Helper()
+	return programs.Simulated(t, loops, 0, append([]func(*engine.Config){func(c *engine.Config) { c.NewObserver, c.OnPanic = g.Observe, nil }}, change...)...)
+}
+
+// checkBalance checks what holds in every graph of a program that has ended: what comes
+// in goes out.
+func checkBalance(t *testing.T, s *bgraph.Snapshot) {
+	t.Helper()
+	in, out := map[bgraph.Key]uint64{}, map[bgraph.Key]uint64{}
+	for _, e := range s.Edges {
+		in[e.To] += e.Count
+		out[e.From] += e.Count
+		if s.Node(e.From) == nil || s.Node(e.To) == nil {
+			t.Errorf("edge %v → %v has no nodes", e.From, e.To)
+		}
+	}
+	for _, n := range s.Nodes {
+		if n.Now != 0 {
+			t.Errorf("%s: %d tasks are there, want none at the end", n.Name(), n.Now)
+		}
+		if s.Overflow.Edges > 0 {
+			continue
+		}
+		if n.Key != bgraph.KeyStart && in[n.Key] != n.Arrivals {
+			t.Errorf("%s: %d arrivals, but %d on its edges", n.Name(), n.Arrivals, in[n.Key])
+		}
+		if n.Key != bgraph.KeyEnd && out[n.Key] != n.Departures {
+			t.Errorf("%s: %d departures, but %d on its edges", n.Name(), n.Departures, out[n.Key])
+		}
+		var loops uint64
+		for _, l := range n.Loops {
+			loops += l.Arrivals
+		}
+		if loops != n.Arrivals {
+			t.Errorf("%s: %d arrivals, but %d by loop", n.Name(), n.Arrivals, loops)
+		}
+	}
+	if s.Overflow.Edges == 0 && in[bgraph.KeyEnd] != out[bgraph.KeyStart] {
+		t.Errorf("%d tasks began and %d ended", out[bgraph.KeyStart], in[bgraph.KeyEnd])
+	}
+}
+
+// edges is the graph as counts by the names of the two nodes.
+func edges(s *bgraph.Snapshot) map[string]uint64 {
+	m := map[string]uint64{}
+	for _, e := range s.Edges {
+		m[s.NameOf(e.From)+" → "+s.NameOf(e.To)] += e.Count
+	}
+	return m
+}
+
+func wantEdges(t *testing.T, s *bgraph.Snapshot, want map[string]uint64) {
+	t.Helper()
+	got := edges(s)
+	for name, n := range want {
+		if got[name] != n {
+			t.Errorf("%s: %d times, want %d", name, got[name], n)
+		}
+	}
+	for name, n := range got {
+		if _, ok := want[name]; !ok && !strings.Contains(name, "_test.Test") /* the main task */ {
+			t.Errorf("%s: %d times, want no such edge", name, n)
+		}
+	}
+}
+
+// nodes returns those that are called name, or whose name contains it.
+func nodes(s *bgraph.Snapshot, part string) (found []*bgraph.Node) {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name() == part {
+			return []*bgraph.Node{&s.Nodes[i]}
+		}
+	}
+	for i := range s.Nodes {
+		if strings.Contains(s.Nodes[i].Name(), part) {
+			found = append(found, &s.Nodes[i])
+		}
+	}
+	return found
+}
+
+// one is the only such node.
+func one(t *testing.T, s *bgraph.Snapshot, part string) *bgraph.Node {
+	t.Helper()
+	found := nodes(s, part)
+	if len(found) != 1 {
+		for i := range s.Nodes {
+			t.Logf("node %s: %v", s.Nodes[i].Name(), s.Nodes[i].Stack)
+		}
+		t.Fatalf("%d nodes are called %q, want 1", len(found), part)
+	}
+	return found[0]
+}
+
+func TestCountsOfAKnownProgram(t *testing.T) {
+	const tasks, rounds = 50, 20
+	for _, loops := range []int{1, 2, 8} {
+		for _, sampling := range []int{1, 20} {
+			s := observed(t, loops, bgraph.Config{Sampling: sampling}, func(rt *engine.Runtime) {
+				var all []*engine.Task
+				for i := range tasks {
+					all = append(all, engine.GoOn(rt.Loop(i%loops), func() {
+						for range rounds {
+							engine.YieldAt("in")
+							engine.YieldAt("work")
+							if engine.Sleep(time.Millisecond) != nil {
+								return
+							}
+						}
+						engine.YieldAt("out")
+					}))
+				}
+				for _, k := range all {
+					k.Join()
+				}
+			})
+			sleep := one(t, s, "sleep").Name()
+			wantEdges(t, s, map[string]uint64{
+				"start → in":      tasks,
+				"in → work":       tasks * rounds,
+				"work → " + sleep: tasks * rounds,
+				sleep + " → in":   tasks * (rounds - 1),
+				sleep + " → out":  tasks,
+				"out → end":       tasks,
+			})
+			if n := one(t, s, "in"); len(n.Loops) != loops {
+				t.Errorf("%d loops: the node was met by %d; the same path on two loops is one node", loops, len(n.Loops))
+			}
+			if sampling == 1 {
+				for _, e := range s.Edges {
+					if e.CPU.Count != e.Count {
+						t.Errorf("%s → %s: %d of %d steps timed, want all", s.NameOf(e.From), s.NameOf(e.To), e.CPU.Count, e.Count)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSamplingTimesOneInN(t *testing.T) {
+	const waits = 100_000
+	s := observed(t, 1, bgraph.Config{Sampling: 50}, func(*engine.Runtime) {
+		for range waits {
+			engine.YieldAt("loop")
+		}
+	})
+	n := one(t, s, "loop")
+	if n.Arrivals != waits {
+		t.Errorf("%d arrivals, want %d: counts are exact", n.Arrivals, waits)
+	}
+	if timed := n.Ready.Count; timed < waits/50*8/10 || timed > waits/50*12/10+100 {
+		t.Errorf("%d of %d waits were timed, want about one in 50", timed, waits)
+	}
+}
+
+// spin keeps the loop busy for d at least, and returns for how long.
+func spin(d time.Duration) (took time.Duration) {
+	for begin := time.Now(); took < d; took = time.Since(begin) {
+	}
+	return took
+}
+
+func TestCPUOfProgrammedSteps(t *testing.T) {
+	var spun, seen map[string]float64
+	for range 50 { // the machine may take the processor away between spinning and waiting
+		spun, seen = map[string]float64{}, map[string]float64{}
+		s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
+			for range 20 {
+				engine.YieldAt("a")
+				spun["ab"] += float64(spin(200 * time.Microsecond))
+				engine.YieldAt("b")
+				spun["ba"] += float64(spin(600 * time.Microsecond))
+			}
+			engine.YieldAt("a")
+		})
+		for i := range s.Edges {
+			e := &s.Edges[i]
+			seen[s.NameOf(e.From)+s.NameOf(e.To)] += float64(e.TotalCPU())
+		}
+		near := func(edge string) bool { return seen[edge] > 0.9*spun[edge] && seen[edge] < 1.1*spun[edge] }
+		if near("ab") && near("ba") {
+			return
+		}
+	}
+	t.Errorf("in ns, the steps took %v, and the graph says %v", spun, seen)
+}
+
+func TestTimesOfAWait(t *testing.T) {
+	s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
+		sem := engine.NewSemaphore(1)
+		sem.Acquire(1)
+		var wg engine.WaitGroup
+		wg.Add(1)
+		engine.Go(func() {
+			defer wg.Done()
+			sem.Acquire(1)
+		})
+		engine.YieldAt("let it park")
+		spin(2 * time.Millisecond)
+		sem.Release(1) // it is ready now, but runs when this task waits
+		spin(5 * time.Millisecond)
+		wg.Wait()
+	})
+	n := one(t, s, "semaphore")
+	if n.Wait.Count != 1 || n.Wait.Sum < 2e6 || n.Wait.Max != n.Wait.Sum {
+		t.Errorf("waited %v in %d waits, at most %v; want 2ms or a little more in one", n.Wait.Sum, n.Wait.Count, n.Wait.Max)
+	}
+	if n.Ready.Count != 1 || n.Ready.Sum < 5e6 {
+		t.Errorf("was ready for %v in %d waits; want 5ms or a little more in one", n.Ready.Sum, n.Ready.Count)
+	}
+	if n.Peak != 1 {
+		t.Errorf("peak %d, want 1", n.Peak)
+	}
+}
+
+func TestNowPeakAndOldest(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	rt := start(t, 2, g)
+	defer rt.Close()
+	const tasks = 40
+	sem := engine.NewSemaphore(tasks)
+	sem.TryAcquire(tasks)
+	parked := make(chan struct{}, tasks)
+	for i := range tasks {
+		engine.GoOn(rt.Loop(i%2), func() {
+			parked <- struct{}{}
+			sem.Acquire(1)
+		})
+	}
+	for range tasks {
+		<-parked
+	}
+	rt.Tasks() // waits for the end of the steps under way
+	spin(3 * time.Millisecond)
+	n := one(t, g.Snapshot(), "semaphore")
+	if n.Now != tasks || n.Peak != tasks {
+		t.Errorf("%d tasks wait, at most %d; want %d", n.Now, n.Peak, tasks)
+	}
+	if n.Oldest < 2e6 {
+		t.Errorf("the oldest waits for %v, want 3ms or more", n.Oldest)
+	}
+	sem.Release(tasks / 2)
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		n := one(t, g.Snapshot(), "semaphore")
+		if n.Now == tasks/2 && n.Peak == tasks {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d tasks wait, at most %d; want %d and %d", n.Now, n.Peak, tasks/2, tasks)
+		}
+	}
+	sem.Release(tasks / 2)
+}
+
+func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	rt := start(t, 1, g)
+	defer rt.Close()
+	stuck, free := make(chan struct{}), make(chan struct{})
+	rt.Go(func() {
+		engine.YieldAt("before")
+		close(stuck)
+		<-free // a plain channel: the whole loop waits
+	})
+	<-stuck
+	n := one(t, g.Snapshot(), "before")
+	if n.Arrivals != 1 || n.Departures != 1 || n.Now != 0 {
+		t.Errorf("%d arrivals, %d departures, %d there; want 1, 1, 0", n.Arrivals, n.Departures, n.Now)
+	}
+	close(free)
+}
+
+func TestResourcesAlongEdges(t *testing.T) {
+	res, err := engine.NewResource("test tokens", "")
+	testenv.Must(t, err)
+	before, _ := res.Totals()
+	index := -1
+	for i, r := range engine.Resources() {
+		if r == res {
+			index = i
+		}
+	}
+	const rounds = 100
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+		for range rounds {
+			engine.YieldAt("take")
+			res.Acquire(3)
+			engine.YieldAt("hold")
+			engine.YieldAt("give")
+			res.Release(2)
+			engine.Progress(1)
+		}
+		engine.YieldAt("rest")
+		res.Release(rounds)
+	})
+	for _, want := range []struct {
+		from, to string
+		sum      int64
+	}{{"take", "hold", 3 * rounds}, {"hold", "give", 0}, {"give", "take", -2 * (rounds - 1)}, {"give", "rest", -2}, {"rest", "end", -rounds}} {
+		found := false
+		for _, e := range s.Edges {
+			if s.NameOf(e.From) != want.from || s.NameOf(e.To) != want.to {
+				continue
+			}
+			found = true
+			var c bgraph.Change
+			if index < len(e.Changes) {
+				c = e.Changes[index]
+			}
+			if c.Sum != want.sum {
+				t.Errorf("%s → %s changes the resource by %d, want %d", want.from, want.to, c.Sum, want.sum)
+			}
+			if mean := float64(want.sum) / float64(e.Count); want.sum != 0 && (c.Recent.Mean < mean-0.1 || c.Recent.Mean > mean+0.1) {
+				t.Errorf("%s → %s: recent mean %.2f, want %.2f", want.from, want.to, c.Recent.Mean, mean)
+			}
+		}
+		if !found {
+			t.Errorf("no edge %s → %s", want.from, want.to)
+		}
+	}
+	if r := s.Resources[index]; r.InUse != 0 || r.Acquired-before != 3*rounds || r.Name != "test tokens" {
+		t.Errorf("resource %+v; want %d taken and none in use", r, 3*rounds)
+	}
+}
+
+func TestHeapOfASteppedAllocation(t *testing.T) {
+	var sink []byte
+	s := observed(t, 1, bgraph.Config{Sampling: 1, HeapEvery: 1}, func(*engine.Runtime) {
+		for range 200 {
+			engine.YieldAt("small")
+			engine.YieldAt("large")
+			sink = make([]byte, 1<<20)
+		}
+	})
+	_ = sink
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		mean := e.Heap.Mean()
+		switch s.NameOf(e.From) + " " + s.NameOf(e.To) {
+		case "large small":
+			if mean < 1<<20 || mean > 1.2*(1<<20) {
+				t.Errorf("a step that allocates 1 MiB seems to allocate %.0f bytes", mean)
+			}
+		case "small large":
+			if mean > 64<<10 {
+				t.Errorf("a step that allocates nothing seems to allocate %.0f bytes", mean)
+			}
+		}
+	}
+}
+
+func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
+	defer rt.Close()
+	// Time taken by other processes does not count, and one report a second is made, which may be of
+	// another edge where the machine stalls. So it may need some tries.
+	for patience := time.Now().Add(time.Minute); time.Now().Before(patience); {
+		k := rt.Go(func() {
+			engine.YieldAt("begin")
+			spin(30 * time.Millisecond)
+			engine.YieldAt("too late")
+		})
+		testenv.Must(t, k.Join())
+		s := g.Snapshot()
+		for _, e := range s.Edges {
+			if e.Overruns > 0 && s.NameOf(e.From) == "begin" && s.NameOf(e.To) == "too late" {
+				for _, o := range s.Overruns {
+					if o.From == e.From && strings.Contains(o.Stack, "TestWatchdogReports") {
+						return
+					}
+				}
+			}
+		}
+	}
+	t.Errorf("the edge got no report of the watchdog with its stack: %+v", g.Snapshot().Overruns)
+}
+
+func TestOneGraphForTwoRuntimes(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	for range 2 {
+		rt := start(t, 3, g)
+		for i := range 3 {
+			engine.GoOn(rt.Loop(i), func() { engine.YieldAt("here") }).Join()
+		}
+		rt.Close()
+	}
+	s := g.Snapshot()
+	testenv.Check(t, s.Validate())
+	if n := one(t, s, "here"); n.Arrivals != 6 || len(n.Loops) != 6 || len(s.Loops) != 6 {
+		t.Errorf("%d arrivals on %d of %d loops; want 6 on 6 of 6", n.Arrivals, len(n.Loops), len(s.Loops))
+	}
+}
+
+func TestGoexitAndPanicEndATask(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	rt := start(t, 1, g, func(c *engine.Config) { c.OnPanic = func(*engine.PanicError) {} })
+	for range 100 {
+		k := rt.Go(func() {
+			engine.YieldAt("then")
+			panic("so it is")
+		})
+		var p *engine.PanicError
+		if err := k.Join(); !errors.As(err, &p) {
+			t.Fatal(err)
+		}
+	}
+	rt.Close()
+	s := g.Snapshot()
+	checkBalance(t, s)
+	wantEdges(t, s, map[string]uint64{"start → then": 100, "then → end": 100})
+}
+
+// Loops and edges count the same steps, and the CPU time of the process is there to judge
+// the sum of the edges by.
+func TestStepsMeanOneThing(t *testing.T) {
+	s := observed(t, 2, bgraph.Config{}, func(*engine.Runtime) {
+		for range 1000 {
+			engine.Yield()
+		}
+	})
+	var steps, loops uint64
+	for i := range s.Edges {
+		steps += s.Edges[i].Count
+	}
+	for _, l := range s.Loops {
+		loops += l.Steps
+	}
+	if steps != loops || steps < 1000 {
+		t.Errorf("edges count %d steps, loops %d", steps, loops)
+	}
+	if s.ProcessCPU <= 0 || s.ProcessCPU > bgraph.Nanos(time.Hour) {
+		t.Errorf("CPU of the process: %v", s.ProcessCPU)
+	}
+}

@@ -1,0 +1,273 @@
+package recorder_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+func wait() { task.Yield() } // may be inlined
+
+//go:noinline
+func waitHere() { task.Yield() }
+
+func firstWay()  { wait() }
+func secondWay() { wait() }
+
+func generic[T any](T) { waitHere() }
+
+func waitDeep(n int) {
+	if n > 0 {
+		waitDeep(n - 1)
+		return
+	}
+	waitHere()
+}
+
+type waiter struct{}
+
+func (waiter) value()    { waitHere() }
+func (*waiter) pointer() { waitHere() }
+
+type waits interface{ value() }
+
+func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+		for range 10 {
+			firstWay()
+			secondWay()
+		}
+	})
+	var ways []string
+	for _, n := range nodes(s, "yield") {
+		if len(n.Stack) < 3 || !strings.HasSuffix(n.Stack[0].Function, "task.Yield") {
+			t.Fatalf("stack %v; want it to begin with task.Yield", n.Stack)
+		}
+		ways = append(ways, funcname.Short(n.Stack[2].Function))
+		if n.Arrivals != 10 {
+			t.Errorf("%d arrivals, want 10", n.Arrivals)
+		}
+	}
+	if len(ways) != 2 || ways[0] == ways[1] {
+		t.Errorf("nodes by way: %v; want the two ways", ways)
+	}
+}
+
+// Different loops, tasks, generic types and kinds of call; one place each.
+func TestOnePlaceIsOneNode(t *testing.T) {
+	for name, call := range map[string]func(){
+		"closure":   func() { func() { waitHere() }() },
+		"generic":   func() { generic(1) },
+		"value":     func() { waiter{}.value() },
+		"pointer":   func() { new(waiter).pointer() },
+		"interface": func() { waits(waiter{}).value() },
+		"deferred":  func() { defer waitHere() },
+		"recovered": func() {
+			defer func() { recover(); waitHere() }()
+			panic("no")
+		},
+		"deep stack": func() { waitDeep(50) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
+				var wg task.WaitGroup
+				for i := range 10 {
+					wg.Add(1)
+					engine.GoOn(rt.Loop(i%2), func() {
+						defer wg.Done()
+						for range 5 {
+							call()
+						}
+					})
+				}
+				wg.Wait()
+			})
+			if n := one(t, s, "yield"); n.Arrivals != 50 {
+				t.Errorf("%d arrivals, want 50", n.Arrivals)
+			} else if !strings.Contains(n.Name(), "waitHere") {
+				t.Errorf("the node is called %q, want it to name the function that waits", n.Name())
+			}
+		})
+	}
+}
+
+// The key is made of names and offsets, not of addresses: it must not change from run to
+// run, so it is written down here for one place. Moving the lines of atAKnownPlace
+// against each other, or renaming it, changes it.
+func TestKeysAreStable(t *testing.T) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
+	n := one(t, s, "known place")
+	const want = "1b047edf91da60c9"
+	if n.Key.String() != want {
+		t.Errorf("key %v, want %s; stack %+v", n.Key, want, n.Stack)
+	}
+}
+
+func atAKnownPlace() {
+	ressched.YieldAt("known place")
+}
+
+func TestLabelsTellPlacesApart(t *testing.T) {
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+		for i := range 30 {
+			ressched.YieldAt(fmt.Sprint("label ", i%3))
+			task.Yield()
+		}
+	})
+	for i := range 3 {
+		if n := one(t, s, fmt.Sprint("label ", i)); n.Arrivals != 10 || n.Reason != "yield" {
+			t.Errorf("%d arrivals for %q, want 10 yields", n.Arrivals, n.Reason)
+		}
+	}
+}
+
+func TestLimitsOfNodesAndEdges(t *testing.T) {
+	const depth = 300
+	var recur func(n int)
+	recur = func(n int) {
+		waitHere()
+		if n > 0 {
+			recur(n - 1)
+		}
+	}
+	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
+		var wg task.WaitGroup
+		for i := range 4 {
+			wg.Add(1)
+			engine.GoOn(rt.Loop(i%2), func() {
+				defer wg.Done()
+				recur(30) // deeper paths look alike
+				for j := range depth {
+					ressched.YieldAt(fmt.Sprint("n", j))
+				}
+			})
+		}
+		wg.Wait()
+	})
+	if len(s.Nodes) > 20 || len(s.Nodes) < 15 {
+		t.Errorf("%d nodes, want 20 or a few less", len(s.Nodes))
+	}
+	var through uint64
+	for _, n := range s.Nodes {
+		if n.Key != bgraph.KeyStart && n.Key != bgraph.KeyEnd {
+			through += n.Arrivals
+		}
+	}
+	if want := uint64(4 * (31 + depth)); through < want || through > want+10 { // main waits too
+		t.Errorf("%d arrivals in all, want %d: none is lost", through, want)
+	}
+	if n := s.Node(bgraph.KeyOverflow); n == nil || n.Arrivals != s.Overflow.Nodes || n.Arrivals < 4*250 {
+		t.Errorf("overflow %+v; want the node and the counter to have what found no room", s.Overflow)
+	}
+	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*engine.Runtime) {
+		for j := range 20 {
+			ressched.YieldAt(fmt.Sprint("n", j))
+		}
+	})
+	if len(s.Edges) > 5 || s.Overflow.Edges != 16 {
+		t.Errorf("%d edges and %d beyond the limit, want 5 and 16", len(s.Edges), s.Overflow.Edges)
+	}
+}
+
+func TestMemoryOfNodesAndEdges(t *testing.T) {
+	if n := recorder.SizeOfNode; n > 2400 {
+		t.Errorf("a node takes %d bytes for each loop, want at most 2400", n)
+	}
+	if n := recorder.SizeOfEdge; n > 1280 {
+		t.Errorf("an edge takes %d bytes for each loop, want at most 1280", n)
+	}
+	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
+		t.Errorf("a Frame has %d bytes", n)
+	}
+}
+
+// Snapshots are taken while the loops write; under the race detector too.
+func TestSnapshotsOfARunningProgram(t *testing.T) {
+	g := recorder.New(bgraph.Config{Sampling: 2})
+	rt := start(t, 2, g)
+	var readers sync.WaitGroup
+	var steps, taken atomic.Int64
+	stop := make(chan struct{})
+	for range 3 {
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			for last := uint64(0); ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if steps.Load() < 100*taken.Load() { // else one processor has time for nothing else
+					runtime.Gosched()
+					continue
+				}
+				taken.Add(1)
+				s := g.Snapshot()
+				var n uint64
+				for _, e := range s.Edges {
+					n += e.Count
+					if s.Node(e.From) == nil || s.Node(e.To) == nil {
+						t.Error("an edge without its nodes")
+					}
+				}
+				if n < last {
+					t.Errorf("%d steps after %d", n, last)
+				}
+				last = n
+			}
+		}()
+	}
+	err := rt.Run(context.Background(), func(context.Context) error {
+		var wg task.WaitGroup
+		for i := range 20 {
+			wg.Add(1)
+			engine.GoOn(rt.Loop(i%2), func() {
+				defer wg.Done()
+				for j := 0; j < 3000 || taken.Load() < 100; j++ {
+					ressched.YieldAt(fmt.Sprint("n", j%300))
+					steps.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return nil
+	})
+	close(stop)
+	readers.Wait()
+	testenv.Check(t, err)
+	checkBalance(t, g.Snapshot())
+}
+
+func TestOf(t *testing.T) {
+	a, b := recorder.New(bgraph.Config{}), recorder.New(bgraph.Config{})
+	ra, rb := start(t, 1, a), start(t, 1, b)
+	if recorder.Of(ra) != a || recorder.Of(rb) != b {
+		t.Error("it is another graph")
+	}
+	ra.Close()
+	rb.Close()
+	if recorder.Of(ra) != a {
+		t.Error("a closed runtime has lost its graph")
+	}
+	none := start(t, 1, a, func(c *engine.Config) { c.NewObserver = nil })
+	defer none.Close()
+	if recorder.Of(none) != nil || recorder.Of(nil) != nil {
+		t.Error("there is a graph where none is learned")
+	}
+}

@@ -1,0 +1,473 @@
+//go:build linux
+
+package recorder
+
+import (
+	"math/bits"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/breathe"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// A shard is what one loop learns. It implements engine.Observer. Fields without a remark
+// are loop-private.
+type shard struct {
+	g      *Graph
+	loop   *engine.Loop
+	number int // in Graph.shards
+
+	prints hashTable[node] // by fingerprint
+	pairs  hashTable[edge] // by the two nodes
+	byID   []*node         // nil: not met by this loop
+	nodes  paged[node]     // read by others
+	edges  paged[edge]     // read by others
+	notes  paged[note]     // read by others
+
+	crossed   hashTable[crossing] // by what tells them apart
+	crossings paged[crossing]     // read by others
+	uncrossed uint64              // wakes from elsewhere that found no room; read by others
+
+	free   *note // notes to use again
+	lost   edge  // stands for the edges that found no room; read by others
+	tally  *engine.Tally
+	heapIn int    // timed waits until one measures the heap
+	random uint64 // state of the generator
+	heap   [1]metrics.Sample
+	// The heap is yet to be read, aside, for a step of that note that begins, or ends along an edge; see readHeap.
+	reading struct {
+		o      *note
+		e      *edge
+		counts bool // for what o holds
+		read   func()
+	}
+
+	meter meter
+
+	balance [engine.MaxResources]int64
+	// tasksLimited reports whether there was a limit on tasks when the last step was settled.
+	tasksLimited bool
+	pcs          [maxPath + 16]uintptr
+}
+
+// A note is what a shard knows about one task. The loop writes it; others read the
+// words. It is reused when the task has ended.
+type note struct {
+	engine.Seat        // first, see noteOf
+	ready       uint64 // cycles when it became ready; only if timed
+	heap        uint64 // bytes allocated when its step began; 0: not measured
+	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
+	measured, timed bool
+	first           bool // if timed: because its node had hardly been met
+
+	metered uint64 // steps yet to be measured of what it has come in for
+	holds   uint64 // what it counts as in shard.meter; 0: not at all
+	held    uint64 // bytes allocated since it came in
+	next    *note  // in free
+}
+
+func noteOf(t *engine.Task) *note { return (*note)(unsafe.Pointer(t.Seat())) }
+
+// learning is how many waits at a node are timed before sampling sets in.
+const learning = 64
+
+func newShard(g *Graph, l *engine.Loop) *shard {
+	s := &shard{
+		g: g, loop: l,
+		prints: newHashTable[node](6), pairs: newHashTable[edge](6), crossed: newHashTable[crossing](4),
+		heap:   [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
+		random: uint64(l.Index())*2 + 1, // any odd number will do
+		tally:  l.Tally(),
+	}
+	s.reading.read = func() { s.haveRead(s.reading.o, s.reading.e, s.reading.counts, s.allocated()) }
+	s.heapIn = s.draw(g.cfg.HeapEvery)
+	for id := idStart; id <= idOverflow; id++ {
+		s.node(id)
+	}
+	return s
+}
+
+// node returns the node with the given id.
+func (s *shard) node(id engine.NodeID) *node {
+	for int(id) >= len(s.byID) {
+		s.byID = append(s.byID, nil)
+	}
+	if s.byID[id] == nil {
+		s.byID[id] = s.nodes.add(func(n *node) { n.ID = id })
+	}
+	return s.byID[id]
+}
+
+// draw returns a number around n, by chance, so that no rhythm of the program can keep
+// in step with the sampling.
+func (s *shard) draw(n int) int {
+	if n <= 1 {
+		return 1
+	}
+	s.random ^= s.random << 13
+	s.random ^= s.random >> 7
+	s.random ^= s.random << 17
+	hi, _ := bits.Mul64(s.random, uint64(2*n-1))
+	return 1 + int(hi)
+}
+
+// nanos converts cycles. A difference that came out negative, because the loop has
+// moved to another processor, is 0.
+func (s *shard) nanos(cycles uint64) uint64 {
+	if int64(cycles) < 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(cycles, s.g.scale)
+	return hi<<(64-scaleBits) | lo>>scaleBits
+}
+
+// Turn implements engine.Observer.
+func (s *shard) Turn() {
+	breathe.Turn()
+	s.tally.Turn = coro.Cycles()
+	s.tally.Now = s.tally.Turn
+	if s.loop.Moves() != s.tally.Moves {
+		s.rebalance()
+	}
+}
+
+// Parked implements engine.Observer.
+func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
+	o := noteOf(t)
+	h := o.At.Out
+	if h == nil || h.Print != print {
+		h = &s.find(nodeOf(o.At), why, print).Hop
+	}
+	s.ended(o, h)
+	to := h.To
+	if why == engine.ReasonEntrance {
+		s.reading.counts = false // what ends here was before
+		s.enter(o)
+		nodeOf(to).entrance = true
+	}
+	to.Arrivals++
+	if here := to.Arrivals - to.Departures; here > to.Peak {
+		to.Peak = here
+	}
+	o.State, o.At, o.ID, o.Since = engine.SeatWaiting, to, uint64(to.ID), s.tally.Turn
+	if due := s.due(); due || to.Arrivals <= learning {
+		s.time(o, to.Arrivals <= learning)
+	} else if o.metered > 0 {
+		o.measured = true
+	}
+	o.Attend = o.measured
+	return to.ID
+}
+
+// ended is called when the task of o has ended a step along h.
+func (s *shard) ended(o *note, h *engine.Hop) {
+	s.tally.Last, s.tally.Now = h, 0
+	h.Count++
+	if o.measured || s.loop.Moves() != s.tally.Moves {
+		s.endStep(o, edgeOf(h))
+	}
+}
+
+// due counts a wait, and reports whether it is to be timed: as chance has it.
+func (s *shard) due() bool {
+	if s.tally.Left > 0 {
+		s.tally.Left--
+		return false
+	}
+	s.tally.Left = s.draw(s.g.cfg.Sampling) - 1
+	return true
+}
+
+// time lets the wait that begins, and the step after it, be timed.
+func (s *shard) time(o *note, isFirst bool) {
+	o.measured, o.timed, o.first = true, true, isFirst
+	if s.tally.Now == 0 {
+		s.tally.Now = coro.Cycles()
+	}
+	o.Since = s.tally.Now
+}
+
+// endStep records what the step along e, already counted, has changed about resources,
+// and its time if that is measured: then tally.Now is the present time afterwards.
+func (s *shard) endStep(o *note, e *edge) {
+	if s.loop.Moves() != s.tally.Moves {
+		s.settle(e)
+	}
+	if !o.measured {
+		return
+	}
+	o.measured = false
+	if o.timed {
+		o.timed = false
+		s.tally.Now = coro.Cycles()
+		ns := s.nanos(s.tally.Now - o.Since)
+		e.stats.cpu.add(ns, o.first)
+		e.stats.recent.add(float64(ns), e.stats.cpu.count)
+	}
+	if o.heap != 0 {
+		s.readHeap(o, e)
+	}
+}
+
+// find returns the edge from a node to the place with the given fingerprint.
+func (s *shard) find(from *node, why engine.Reason, print uint64) *edge {
+	to := s.prints.get(print)
+	if to == nil {
+		to = s.meet(why, print)
+	}
+	e := s.edge(from, to)
+	if to.Arrivals >= learning && why != engine.ReasonEntrance {
+		e.Print = print // what comes this way next need not be shown to s
+	}
+	return e
+}
+
+// edge returns the edge between two nodes, and makes it the one that will be looked at
+// first the next time.
+func (s *shard) edge(from, to *node) *edge {
+	pair := uint64(from.ID)<<32 | uint64(to.ID)
+	e := s.pairs.get(pair)
+	if e == nil {
+		if int(s.edges.n.Load()) >= s.g.cfg.MaxEdges {
+			s.lost.To = &to.Spot
+			return &s.lost
+		}
+		e = s.edges.add(func(e *edge) { e.from, e.to, e.To = from.ID, to.ID, &to.Spot })
+		s.pairs.put(pair, e)
+	}
+	from.Out = &e.Hop
+	return e
+}
+
+// meet is called at a place that the shard has not met. It is the only part of the
+// observer that needs much stack.
+//
+//go:noinline
+func (s *shard) meet(why engine.Reason, print uint64) *node {
+	k := runtime.Callers(1, s.pcs[:])
+	n := s.node(s.g.register(print, why, s.loop.Label(), s.loop.AppendCallers(s.pcs[:k])))
+	if s.prints.used < s.g.maxPrints() {
+		s.prints.put(print, n)
+	}
+	return n
+}
+
+// Crossed implements engine.CrossingObserver.
+func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
+	id := uint64(from+1)<<40 | uint64(t.Node())<<16 | uint64(loop+1) // NodeNone+1 is 0
+	c := s.crossed.get(id)
+	if c == nil {
+		if int(s.crossings.n.Load()) >= s.g.cfg.MaxEdges {
+			s.uncrossed++
+			return
+		}
+		c = s.crossings.add(func(c *crossing) { c.from, c.to, c.loop = from, t.Node(), loop })
+		s.crossed.put(id, c)
+	}
+	c.count++
+}
+
+// Ready implements engine.Observer.
+func (s *shard) Ready(t *engine.Task) {
+	o := noteOf(t)
+	o.State = engine.SeatReady
+	if o.timed {
+		o.ready = coro.Cycles()
+	}
+}
+
+// Resumed implements engine.Observer.
+func (s *shard) Resumed(t *engine.Task) {
+	o := noteOf(t)
+	if o == nil {
+		o = s.begin(t)
+	}
+	if o.measured {
+		s.endWait(o)
+	}
+	o.At.Departures++
+	o.State = engine.SeatRunning
+}
+
+// endWait records the times of a wait, and begins to measure the step after it.
+func (s *shard) endWait(o *note) {
+	if !o.timed {
+		s.beginHeap(o)
+		return
+	}
+	now := s.tally.Now
+	if now == 0 {
+		now = coro.Cycles()
+	}
+	since := o.Since
+	if o.State == engine.SeatReady {
+		nodeOf(o.At).stats.wait.add(s.nanos(o.ready-since), o.first)
+		since = o.ready
+	}
+	if o.State != engine.SeatFree {
+		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
+	}
+	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
+	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
+		s.beginHeap(o)
+	}
+}
+
+// begin is called when t starts.
+func (s *shard) begin(t *engine.Task) *note {
+	o := s.free
+	if o != nil {
+		s.free = o.next
+	} else {
+		o = s.notes.add(func(*note) {})
+	}
+	t.SetSeat(&o.Seat)
+	start := s.byID[idStart]
+	start.Arrivals++
+	*o = note{Seat: engine.Seat{At: &start.Spot, ID: uint64(idStart), Since: s.tally.Turn}}
+	if due := s.due(); due || start.Arrivals <= learning {
+		o.measured, o.timed, o.first = true, true, start.Arrivals <= learning
+	}
+	o.Attend = o.measured
+	return o
+}
+
+// Finished implements engine.Observer.
+func (s *shard) Finished(t *engine.Task) {
+	o := noteOf(t)
+	end := s.byID[idEnd]
+	s.leave(o) // and so the last step does not count for what it holds
+	s.ended(o, &s.edge(nodeOf(o.At), end).Hop)
+	end.Arrivals++
+	end.Departures++
+	o.State = engine.SeatFree
+	o.next = s.free
+	s.free = o
+}
+
+// enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes. A task that
+// has less left would grow its stack for the sake of a statistic, so it is read aside.
+const enoughStack = 1500
+
+// beginHeap notes how much has been allocated at the beginning of a step.
+func (s *shard) beginHeap(o *note) {
+	if s.g.cfg.HeapEvery < 0 {
+		return
+	}
+	s.heapIn = s.draw(s.g.cfg.HeapEvery)
+	s.readHeap(o, nil)
+}
+
+// readHeap reads how much has been allocated, now or as soon as the observer has returned.
+func (s *shard) readHeap(o *note, e *edge) {
+	if s.g.Allocated == nil && coro.Headroom() < enoughStack {
+		s.reading.o, s.reading.e, s.reading.counts = o, e, o.metered > 0
+		s.loop.Aside(s.reading.read)
+		return
+	}
+	s.haveRead(o, e, o.metered > 0, s.allocated())
+}
+
+// haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
+func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
+	if e == nil {
+		o.heap = allocated
+		o.Since = coro.Cycles()
+		return
+	}
+	d := allocated - o.heap
+	o.heap = 0
+	e.stats.heapN++
+	e.stats.heapSum += d
+	if counts {
+		s.holds(o, d)
+	}
+	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
+	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
+	s.tally.Now = coro.Cycles()
+	if o.timed { // the wait that has begun meanwhile
+		o.Since = s.tally.Now
+	}
+}
+
+func (s *shard) allocated() uint64 {
+	if read := s.g.Allocated; read != nil {
+		return read()
+	}
+	metrics.Read(s.heap[:])
+	return s.heap[0].Value.Uint64()
+}
+
+// tasksAt is where engine.Tasks is in a loop's accounts.
+var tasksAt = slices.Index(engine.Resources(), engine.Tasks)
+
+// settle records what the step along e has changed about resources.
+func (s *shard) settle(e *edge) {
+	s.tally.Moves = s.loop.Moves()
+	tasksLimited := engine.Tasks.Limit() != 0
+	learnt := tasksLimited && s.tasksLimited // not what was spawned before there was a limit
+	s.tasksLimited = tasksLimited
+	for i := range s.balance {
+		d := s.loop.Balance(i) - s.balance[i]
+		if d == 0 {
+			continue
+		}
+		s.balance[i] += d
+		if i == tasksAt && !learnt {
+			continue
+		}
+		p := &e.changes[i/8]
+		block := p.Load()
+		if block == nil {
+			block = new(changeBlock)
+			p.Store(block)
+		}
+		c := &block[i%8]
+		c.sum += d
+		c.recent.fade(c.at, e.Count-1)
+		c.recent.add(float64(d), e.Count)
+		c.at = e.Count
+	}
+}
+
+// rebalance leaves out what the loop's own goroutine has taken or given.
+func (s *shard) rebalance() {
+	s.tally.Moves = s.loop.Moves()
+	for i := range s.balance {
+		s.balance[i] = s.loop.Balance(i)
+	}
+}
+
+// Overran implements engine.OverrunObserver.
+func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
+	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
+	if !ended { // on another thread
+		s.notes.each(func(n *note) {
+			var words [2]uint64
+			coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(n), 2)
+			if words[0] == engine.SeatRunning {
+				o.From = s.g.Key(engine.NodeID(words[1]))
+			}
+		})
+		if o.From != 0 {
+			s.g.overran(o)
+		}
+		return
+	}
+	e := edgeOf(s.tally.Last)
+	if e == nil || e == &s.lost {
+		return
+	}
+	e.stats.overruns++
+	if stack != "" {
+		o.From, o.To = s.g.Key(e.from), s.g.Key(e.to)
+		s.g.overran(o)
+	}
+}

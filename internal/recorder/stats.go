@@ -1,0 +1,212 @@
+//go:build linux
+
+package recorder
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// The structs with counters are written by one loop and read by anyone with read, word
+// by word, while they change: each number is right, two of them may be a step apart.
+// So they consist of words and hold no pointers.
+
+// timesStats are measured durations in nanoseconds.
+type timesStats struct {
+	count, sum, max uint64
+	first, firstSum uint64 // of count and sum: those before sampling set in
+	fine            [bgraph.FineParts * bgraph.Buckets]uint64
+}
+
+func (s *timesStats) add(ns uint64, isFirst bool) {
+	s.count++
+	if isFirst {
+		s.first++
+		s.firstSum = min(s.firstSum+min(ns, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
+	}
+	if s.sum < bgraph.MaxDumpNumber { // 146 years: reached by many tasks that wait
+		s.sum += min(ns, bgraph.MaxDumpNumber)
+	}
+	if ns > s.max {
+		s.max = ns
+	}
+	s.fine[bgraph.FineOf(bgraph.Nanos(ns))]++
+}
+
+// momentsStats are exponentially weighted moments.
+type momentsStats struct{ mean, variance float64 }
+
+// The weight of the latest value; the n-th has at least 1/n. What is allocated varies much: a few large
+// responses among many small ones.
+const (
+	recentWeight = 1.0 / 16
+	heapWeight   = 1.0 / 256
+)
+
+func (m *momentsStats) add(v float64, n uint64) { m.addOf(v, n, recentWeight) }
+
+func (m *momentsStats) addOf(v float64, n uint64, w float64) {
+	w = max(w, 1/float64(n))
+	d := v - m.mean
+	step := w * d
+	m.mean += step
+	m.variance = (1 - w) * (m.variance + d*step)
+}
+
+// fade adds the zeros of the steps after step from, up to step to.
+func (m *momentsStats) fade(from, to uint64) {
+	if to > from+512 { // nothing would be left
+		*m = momentsStats{}
+		return
+	}
+	for n := from + 1; n <= to && (m.mean != 0 || m.variance != 0); n++ {
+		m.add(0, n)
+	}
+}
+
+type nodeStats struct {
+	wait  timesStats
+	ready timesStats
+}
+
+type edgeStats struct {
+	overruns uint64
+	heapN    uint64
+	heapSum  uint64
+	recent   momentsStats
+	heap     momentsStats
+	cpu      timesStats
+}
+
+// changeStats is what steps have changed about one resource. The steps since the last
+// one that changed it are not in recent yet, see fade.
+type changeStats struct {
+	sum    int64
+	at     uint64 // Hop.Count at the last change
+	recent momentsStats
+}
+
+// A changeBlock holds the changes of some of the resources along an edge; most edges
+// need none.
+type changeBlock [8]changeStats
+
+// read copies a struct of words that its loop may be writing.
+func read[T any](to, from *T) {
+	coro.CopyWords(unsafe.Pointer(to), unsafe.Pointer(from), unsafe.Sizeof(*to)/8)
+}
+
+// A node is one loop's part in a node of the graph. Fields without a remark are
+// loop-private.
+type node struct {
+	engine.Spot           // first, see nodeOf; read by others but for Out
+	stats       nodeStats // read by others
+
+	entrance bool // tasks come in here
+}
+
+// An edge is one loop's part in an edge of the graph. Fields without a remark are
+// loop-private.
+type edge struct {
+	engine.Hop                                                      // first, see edgeOf; Count is read by others
+	stats      edgeStats                                            // read by others
+	from, to   engine.NodeID                                        // fixed
+	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+}
+
+// A crossing is what one loop knows of a Crossing to it.
+type crossing struct {
+	count    uint64        // read by others
+	from, to engine.NodeID // fixed
+	loop     int           // fixed: index of the waker's loop in the runtime, -1: none
+}
+
+func nodeOf(p *engine.Spot) *node { return (*node)(unsafe.Pointer(p)) }
+func edgeOf(h *engine.Hop) *edge  { return (*edge)(unsafe.Pointer(h)) }
+
+// A paged list grows without moving what it holds. Its loop adds, anyone may read.
+type paged[T any] struct {
+	pages atomic.Pointer[[]*[pageSize]T]
+	n     atomic.Int64
+}
+
+const pageSize = 32
+
+// add adds an element, which init makes before others see it.
+func (p *paged[T]) add(init func(*T)) *T {
+	n := p.n.Load()
+	var pages []*[pageSize]T
+	if d := p.pages.Load(); d != nil {
+		pages = *d
+	}
+	if n%pageSize == 0 {
+		pages = append(pages[:len(pages):len(pages)], new([pageSize]T)) // readers hold the old one
+		p.pages.Store(&pages)
+	}
+	v := &pages[n/pageSize][n%pageSize]
+	init(v)
+	p.n.Store(n + 1)
+	return v
+}
+
+// each calls fn for the elements.
+func (p *paged[T]) each(fn func(*T)) {
+	n := p.n.Load()
+	d := p.pages.Load()
+	if d == nil {
+		return
+	}
+	for i := range n {
+		fn(&(*d)[i/pageSize][i%pageSize])
+	}
+}
+
+// A hashTable is an open-addressed hash table of pointers, at most half full.
+type hashTable[V any] struct {
+	slots []hashSlot[V]
+	shift uint
+	used  int
+}
+
+type hashSlot[V any] struct {
+	key uint64
+	v   *V // nil: empty
+}
+
+func newHashTable[V any](bits uint) hashTable[V] {
+	return hashTable[V]{slots: make([]hashSlot[V], 1<<bits), shift: 64 - bits}
+}
+
+func (t *hashTable[V]) get(key uint64) *V {
+	mask := uint64(len(t.slots) - 1)
+	for i := (key * 0x9e3779b97f4a7c15) >> t.shift; ; i++ {
+		s := &t.slots[i&mask]
+		if s.key == key || s.v == nil {
+			return s.v
+		}
+	}
+}
+
+func (t *hashTable[V]) put(key uint64, v *V) {
+	if t.used++; t.used > len(t.slots)/2 {
+		old := t.slots
+		*t = newHashTable[V](64 - t.shift + 1)
+		for _, s := range old {
+			if s.v != nil {
+				t.put(s.key, s.v)
+			}
+		}
+		t.used++
+	}
+	mask := uint64(len(t.slots) - 1)
+	for i := (key * 0x9e3779b97f4a7c15) >> t.shift; ; i++ {
+		if s := &t.slots[i&mask]; s.v == nil {
+			s.key, s.v = key, v
+			return
+		}
+	}
+}

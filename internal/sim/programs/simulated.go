@@ -1,0 +1,35 @@
+package programs
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sim"
+)
+
+// Simulated makes a runtime whose time passes by itself when all tasks wait, and whose pollers
+// return for no reason now and then, by the seed. Panics pass; change may change its settings.
+func Simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Config)) *engine.Runtime {
+	t.Helper()
+	clock := sim.NewJumpingClock()
+	cfg := engine.Config{
+		Loops:     loops,
+		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
+		Clock:     clock,
+		OnPanic:   func(*engine.PanicError) {},
+		HoldLimit: -1,
+		Grace:     5 * time.Minute,
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}

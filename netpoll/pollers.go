@@ -1,0 +1,13 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
+)
+
+func init() {
+	poller.Epoll, poller.Poll = newEpoll, newPoll
+	poller.Uring = func(locked bool) (engine.Poller, error) { return newUring(uringOptions{threadLocked: locked}) }
+}
