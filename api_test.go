@@ -17,8 +17,6 @@ var inside = map[string]string{
 	// are their public names.
 	"task.Case":       "alias",
 	"task.PanicError": "alias",
-	// How the engine's loops make themselves known.
-	"stackchunk.Host": "for the engine", "stackchunk.Member": "for the engine", "stackchunk.Pool": "for the engine",
 }
 
 // No exported name of a package that programs can import shows a type that they can't name: one of

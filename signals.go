@@ -42,7 +42,7 @@ type member struct {
 
 func (m *member) writes() bool { return m.answers && m.graph != nil }
 
-// running are the runtimes of the process.
+// running are the runtimes of the process, for signals, which are the process's.
 var running = membership{stderr: os.Stderr}
 
 type membership struct {

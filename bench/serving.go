@@ -152,7 +152,7 @@ func (r *run) client(ctx context.Context, d time.Duration, args ...string) ([]st
 const (
 	tlsKeptAlive  = 0
 	tlsHandshakes = 1
-	tlsIdleConns  = 2000
+	tlsIdleConns  = 1000
 )
 
 // runTLS measures requests, handshakes and idle connections of TLS 1.3.
@@ -203,7 +203,7 @@ func (r *run) idleTLS(ctx context.Context, l launcher, conns int, settle time.Du
 			return 0, err
 		}
 		defer client.Close()
-		opening, cancel := within(ctx, sampleTimeout)
+		opening, cancel := within(ctx, 2*sampleTimeout)
 		defer cancel()
 		if _, err := client.Line(opening); err != nil {
 			return 0, err

@@ -101,12 +101,18 @@ func runTLSHold(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	held := make([]*tlsConn, *conns)
-	for i := range held {
-		var err error
-		if held[i], err = askTLS(*addr, nil); err != nil {
-			return fmt.Errorf("connection %d: %w", i+1, err)
-		}
+	held, errs := make([]*tlsConn, *conns), make([]error, tlsClients)
+	var clients sync.WaitGroup
+	for first := range errs {
+		clients.Go(func() {
+			for i := first; i < *conns && errs[first] == nil; i += tlsClients {
+				held[i], errs[first] = askTLS(*addr, nil)
+			}
+		})
+	}
+	clients.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	fmt.Fprintln(out, "holding")
 	_, err := io.Copy(io.Discard, os.Stdin)

@@ -234,7 +234,7 @@ func TestContentIsNotReusedWhileItIsSent(t *testing.T) {
 	size := func(i int) int { return 1 + i*i*150%250_000 }
 	root := layFiles(t, files, size)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		f := openWith(t, root, FilesConfig{CacheBytes: 1 << 20, Revalidate: -1})
+		f := openWith(t, root, FilesConfig{CacheBytes: 1 << 20, CacheFileMax: 256 << 10, Revalidate: -1})
 		for i := range f.caches.shards {
 			f.caches.shards[i].seen = nil
 		}

@@ -19,9 +19,10 @@ import (
 // Serve accepts connections on ln and answers their requests with h, a handler of
 // net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
 // Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
-// the handler's affair (http.MaxBytesReader). It returns when ln is closed or fails. It parks.
+// the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
+// programs with x/net's h2c.NewHandler, as many of gRPC have, work. It returns when ln is closed or fails. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1}
+	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true}
 	err := s.Serve(ln)
 	s.Close()
 	return err
@@ -163,7 +164,7 @@ type exchange struct {
 	task      context.Context  // of the task; fixed
 	loop      *engine.Loop     // of the task, nil on a goroutine; fixed
 	header    http.Header      // the handler's own: not guarded
-	r         *http.Request    // fixed, but for its Trailer: guarded by reading
+	r         http.Request     // fixed, but for its Trailer: guarded by reading
 	wrote     bool             // the head: status and header are fixed; guarded by mu
 	typed     bool             // Content-Type is decided; guarded by mu
 	duplex    bool             // guarded by mu
@@ -178,8 +179,7 @@ type exchange struct {
 	ctx requestContext
 	connControl
 
-	url   url.URL   // the target of most requests
-	named [8]string // backing of names
+	url url.URL // the target of most requests
 }
 
 // serve runs the handler, and completes the response.
@@ -208,7 +208,7 @@ type exchangeOf struct {
 
 // run calls the handler; there is no result.
 func (x exchangeOf) run() struct{} {
-	x.h.ServeHTTP(x.exchange, x.r)
+	x.h.ServeHTTP(x.exchange, &x.r)
 	return struct{}{}
 }
 

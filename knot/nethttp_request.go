@@ -19,9 +19,8 @@ func (e *exchange) request() error {
 	x := e.x
 	e.ctx.e = e
 	e.header = make(http.Header)
-	// Only WithContext can set the context, and makes a Request for it.
-	r := blankRequest.WithContext(&e.ctx)
-	e.r = r
+	r := &e.r
+	*r = *blankRequest.WithContext(&e.ctx) // nothing else can set the context
 	b := x.headBytes()
 	text := string(b[:x.head.size]) // all strings are parts of this one
 	r.Method = x.methodOf(text)

@@ -49,8 +49,9 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 // appendEarly appends an informational response. It needs mu.
 func (e *exchange) appendEarly(out []byte, code int) []byte {
 	out = append(out, statusLine(code)...)
-	for _, name := range e.names() {
-		if key := http.CanonicalHeaderKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !isToken(name) {
+	var few [fewNames]string
+	for _, name := range e.names(few[:0]) {
+		if key := headerKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !isToken(name) {
 			continue
 		}
 		for _, v := range e.header[name] {
@@ -60,11 +61,24 @@ func (e *exchange) appendEarly(out []byte, code int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// names are those of the header, in order.
-func (e *exchange) names() []string {
-	names := e.named[:0]
+// fewNames is what most headers have at most.
+const fewNames = 8
+
+// names appends those of the header, in order.
+func (e *exchange) names(names []string) []string {
 	for name := range e.header {
 		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// trailerNames are those of the header that http.TrailerPrefix makes trailers, in order.
+func (e *exchange) trailerNames() (names []string) {
+	for name := range e.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names
@@ -78,8 +92,10 @@ func (e *exchange) writeHead(x *Ctx, code int) {
 		return
 	}
 	x.resp.status = code
-	e.typed = bodyless(code) || e.header.Get("Content-Encoding") != ""
-	for _, name := range e.names() {
+	coding := e.header["Content-Encoding"] // Get would first see to the name
+	e.typed = bodyless(code) || len(coding) > 0 && coding[0] != ""
+	var few [fewNames]string
+	for _, name := range e.names(few[:0]) {
 		e.setHeader(x, name, e.header[name])
 	}
 	if code == http.StatusNotModified {
@@ -88,7 +104,7 @@ func (e *exchange) writeHead(x *Ctx, code int) {
 }
 
 func (e *exchange) setHeader(x *Ctx, name string, values []string) {
-	switch key := http.CanonicalHeaderKey(name); {
+	switch key := headerKey(name); {
 	case key == "Content-Type":
 		e.typed = true
 		if len(values) > 0 {
@@ -273,9 +289,9 @@ func (e *exchange) addTrailers(x *Ctx) error {
 			lines = appendField(lines, name, v)
 		}
 	}
-	for _, name := range e.names() {
-		bare, ok := strings.CutPrefix(name, http.TrailerPrefix)
-		if !ok || !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
+	for _, name := range e.trailerNames() {
+		bare := name[len(http.TrailerPrefix):]
+		if !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
 			continue
 		}
 		for _, v := range e.header[name] {

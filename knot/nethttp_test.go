@@ -29,6 +29,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // os/signal keeps a goroutine for good from the first Notify on, which is in
@@ -393,8 +394,34 @@ func TestAdaptedBodyTooLarge(t *testing.T) {
 	})
 }
 
-// TestServeTakesLargeBodies, as http.Serve does: with a length and without.
-func TestServeTakesLargeBodies(t *testing.T) {
+// TestCloseCutsResponsesOff: a client must not take what it has got for all, although the handlers return when their
+// contexts end.
+func TestCloseCutsResponsesOff(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "the first part")
+			w.(http.Flusher).Flush()
+			task.Await(r.Context())
+		}))})
+		var clients [20]*http.Response
+		for i := range clients {
+			p := sv.dial()
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			var err error
+			clients[i], err = http.ReadResponse(p.r, nil)
+			testenv.Must(t, err)
+		}
+		sv.Close()
+		for i, resp := range clients {
+			if body, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("client %d: %q and no error", i, body)
+			}
+		}
+	})
+}
+
+// TestServe: large bodies, as http.Serve takes them, with a length and without, over both versions of HTTP.
+func TestServe(t *testing.T) {
 	rt, err := capriccio.New(capriccio.WithLoops(1))
 	testenv.Must(t, err)
 	defer rt.Close()
@@ -403,19 +430,23 @@ func TestServeTakesLargeBodies(t *testing.T) {
 	served := rt.Go(func() {
 		Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
-			fmt.Fprint(w, n, err)
+			fmt.Fprint(w, r.Proto, n, err)
 		}))
 	})
-	client := &http.Client{Transport: new(http.Transport)}
-	defer client.CloseIdleConnections()
-	for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", DefaultMaxBody+1)), io.LimitReader(endless{}, DefaultMaxBody+1)} {
-		resp, err := client.Post("http://"+ln.Addr().String(), "", body)
-		testenv.Must(t, err)
-		got, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if want := fmt.Sprint(DefaultMaxBody+1, nil); err != nil || string(got) != want {
-			t.Errorf("status %d, %q, %v; want %q", resp.StatusCode, got, err, want)
+	two := new(http.Protocols)
+	two.SetUnencryptedHTTP2(true)
+	for proto, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2.0": {Protocols: two}} {
+		client := &http.Client{Transport: transport}
+		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", DefaultMaxBody+1)), io.LimitReader(endless{}, DefaultMaxBody+1)} {
+			resp, err := client.Post("http://"+ln.Addr().String(), "", body)
+			testenv.Must(t, err)
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if want := fmt.Sprint(proto, DefaultMaxBody+1, nil); err != nil || string(got) != want {
+				t.Errorf("status %d, %q, %v; want %q", resp.StatusCode, got, err, want)
+			}
 		}
+		client.CloseIdleConnections()
 	}
 	testenv.Must(t, ln.Close())
 	testenv.Must(t, served.Join())

@@ -85,9 +85,6 @@ func (x *Ctx) SetContentType(ctype string) { x.resp.ctype = ctype }
 // stream it as it comes. It is not sent with a status that has no body.
 func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 
-// DropHeaders takes back what AddHeader has added so far.
-func (x *Ctx) DropHeaders() { x.resp.fields = x.resp.fields[:0] }
-
 // Status is the status code that the response has, or had, 200 at first.
 func (x *Ctx) Status() int { return x.resp.status }
 
@@ -458,6 +455,10 @@ func (x *Ctx) complete() error {
 			return ErrTooShort
 		}
 	case respChunked:
+		if x.srv.ctx.Err() != nil { // a handler that returns as Close has ended its context need not be done
+			x.closing, x.torn = true, true
+			break
+		}
 		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
 	}
 	r.phase = respDone

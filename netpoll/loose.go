@@ -56,6 +56,7 @@ type looseEntry struct {
 	generation uint32
 }
 
+// loose is of the process: it serves plain goroutines, which have no runtime.
 var loose looseSet
 
 // opened counts a poller that has been made.

@@ -203,8 +203,8 @@ func TestSendFileReadFails(t *testing.T) {
 	})
 }
 
-// A sendfile that waits, for pages that were evicted after one has looked say, keeps its loop
-// but not the Go scheduler: the garbage collector goes on. Where it does not, the whole process
+// A sendfile that may wait, of what is not known to be in memory, keeps its loop but not the Go
+// scheduler: the garbage collector goes on. Where it does not, the whole process
 // stands still, so a child tries it.
 func TestSendfileThatWaitsStopsNobodyElse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

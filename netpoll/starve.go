@@ -18,7 +18,8 @@ const (
 	maxPause = time.Second
 )
 
-// starved lists the accept loops that pause, at most one per loop and listener.
+// starved lists the accept loops that pause, at most one per loop and listener. It is of the
+// process, as descriptors are: one that is closed anywhere lets any of them go on.
 var starved struct {
 	n    atomic.Int32 // length of list, so that closing a descriptor costs one load
 	mu   sync.Mutex

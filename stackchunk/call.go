@@ -1,8 +1,7 @@
 package stackchunk
 
 import (
-	"sync/atomic"
-
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
@@ -14,28 +13,28 @@ type Bytes uintptr
 // does what is right, also on a plain goroutine. With the portable stubs (build tag
 // purego, or processors other than amd64 and arm64), where the size of the stack is not
 // known, the answer is yes for any sensible need.
-func Room(need Bytes) bool { return coro.Headroom() >= uintptr(need)+reserve }
+func Room(need Bytes) bool { return coro.Headroom() >= uintptr(need)+chunk.Reserve }
 
 // Call calls f, which needs that many bytes of stack: directly if there is Room or if the
 // caller is no task, else on a linked chunk. What f does, it does to the caller: it may
 // park; a panic goes on in the caller, with the same value; runtime.Goexit ends the task.
 func Call(need Bytes, f func()) {
 	left := coro.Headroom()
-	if left >= uintptr(need)+reserve {
+	if left >= uintptr(need)+chunk.Reserve {
 		f()
 		return
 	}
-	c := begin(need, f, left)
+	c := chunk.Begin(uintptr(need), f, left)
 	if c == nil {
 		f()
 		return
 	}
 	// In here, as each function that returns after a switch costs 4 ns; see coro.Pass.
-	from := c.from
-	coro.Pass(&from.Party, &c.coro.Party)
+	from := c.From
+	coro.Pass(&from.Party, &c.Coro.Party)
 	coro.Settle(&from.Party)
-	if c.outcome != returned {
-		c.goOn()
+	if c.Outcome != chunk.Returned {
+		c.GoOn()
 	}
 }
 
@@ -46,62 +45,18 @@ func (s *Site) Call(f func()) {
 		return
 	}
 	left := coro.Headroom()
-	c := begin(s.need, f, left)
+	c := chunk.Begin(uintptr(s.need), f, left)
 	if c == nil {
 		s.notLinked()
 		f()
 		return
 	}
 	s.linked(c, left)
-	from := c.from
-	coro.Pass(&from.Party, &c.coro.Party)
+	from := c.From
+	coro.Pass(&from.Party, &c.Coro.Party)
 	coro.Settle(&from.Party)
 	s.unlinks.Add(1)
-	if c.outcome != returned {
-		c.goOn()
+	if c.Outcome != chunk.Returned {
+		c.GoOn()
 	}
 }
-
-// outside counts the calls without room of goroutines that are no tasks.
-var outside atomic.Uint64
-
-// begin links a chunk for f; a switch from c.from to the chunk must follow. It returns nil
-// if f is to run in place. left is the headroom of the caller, so this must do with little
-// stack.
-func begin(need Bytes, f func(), left uintptr) *Chunk {
-	p, free := current()
-	if p == nil {
-		outside.Add(1)
-		return nil
-	}
-	var c *Chunk
-	if free {
-		room := max(need, Bytes(settings.minChunk.Load()))
-		class := classOf(room)
-		if class < classes {
-			if c = p.idle[class]; c != nil {
-				p.idle[class] = c.next
-			} else {
-				c = p.takeNew(class)
-			}
-		}
-	}
-	if c == nil {
-		p.counts.inPlace++
-		return nil
-	}
-	c.f = f
-	c.outcome = running
-	c.from = c.member.Link()
-	n, k := &p.counts, c.counts
-	k.links++
-	k.internal += internalWaste(left)
-	k.external += uint64(c.room - need)
-	if n.inUse += uint64(c.size); n.inUse > n.peak {
-		n.peak = n.inUse
-	}
-	return c
-}
-
-// internalWaste is what of the caller's headroom would have been for frames.
-func internalWaste(left uintptr) uint64 { return uint64(max(left, reserve) - reserve) }

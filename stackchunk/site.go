@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/internal/chunk"
 )
 
 // A Site is a checkpoint that counts: one place in a program where Call is used. Sites
@@ -60,19 +62,19 @@ func (s *Site) Room() bool {
 }
 
 // linked counts that c is linked for a caller with so much headroom.
-func (s *Site) linked(c *Chunk, left uintptr) {
+func (s *Site) linked(c *chunk.Chunk, left uintptr) {
 	s.links.Add(1)
-	s.internal.Add(internalWaste(left))
-	s.external.Add(uint64(c.room - s.need))
-	if c.member.Nested() {
+	s.internal.Add(chunk.InternalWaste(left))
+	s.external.Add(uint64(c.Room - uintptr(s.need)))
+	if c.Member.Nested() {
 		s.nested.Add(1)
-		s.nestedRoom.Add(internalWaste(left))
+		s.nestedRoom.Add(chunk.InternalWaste(left))
 	}
 }
 
 // notLinked counts a call without room that got no chunk.
 func (s *Site) notLinked() {
-	if p, _ := current(); p == nil {
+	if p, _ := chunk.Current(); p == nil {
 		s.outside.Add(1)
 	} else {
 		s.inPlace.Add(1)

@@ -1,5 +1,7 @@
 package stackchunk
 
+import "github.com/capriccio-go/capriccio/internal/chunk"
+
 // Stats are counts since the start of the process. Numbers that belong together may be
 // one call apart.
 type Stats struct {
@@ -78,17 +80,22 @@ type Limits struct {
 	Idle    Bytes `json:"idle"`    // chunks that a loop keeps in its pool
 }
 
+// DefaultLimits are those that hold until SetLimits is called.
+var DefaultLimits = Limits{Process: 1 << 30, Loop: 1 << 30, Idle: 16 << 20}
+
+func init() { SetLimits(DefaultLimits) }
+
 // SetLimits replaces the limits. What exceeds them already stays until it ends.
 func SetLimits(l Limits) {
-	settings.process.Store(uint64(min(l.Process, maxLimit)))
-	settings.loop.Store(uint64(min(l.Loop, maxLimit)))
-	settings.idle.Store(uint64(min(l.Idle, maxLimit)))
+	chunk.Settings.Process.Store(uint64(min(l.Process, maxLimit)))
+	chunk.Settings.Loop.Store(uint64(min(l.Loop, maxLimit)))
+	chunk.Settings.Idle.Store(uint64(min(l.Idle, maxLimit)))
 }
 
 // GetLimits returns those in force.
 func GetLimits() Limits {
 	return Limits{
-		Process: Bytes(settings.process.Load()), Loop: Bytes(settings.loop.Load()), Idle: Bytes(settings.idle.Load()),
+		Process: Bytes(chunk.Settings.Process.Load()), Loop: Bytes(chunk.Settings.Loop.Load()), Idle: Bytes(chunk.Settings.Idle.Load()),
 	}
 }
 
@@ -99,35 +106,37 @@ const maxLimit = 1 << 50
 // whatever is needed (MinChunk in section 3.4 of the paper): larger chunks waste more
 // memory, but a function called on one links another less often. The default is 0. More
 // than the largest chunk has is as much as that has.
-func SetMinChunk(room Bytes) { settings.minChunk.Store(uint64(min(room, roomOf(classes-1)))) }
+func SetMinChunk(room Bytes) {
+	chunk.Settings.MinChunk.Store(uint64(min(uintptr(room), chunk.RoomOf(chunk.Classes-1))))
+}
 
 // ReadStats may be called from any goroutine. It stops no loop.
 func ReadStats() Stats {
-	c := readCounts()
+	c := chunk.ReadCounts()
 	s := Stats{
-		InPlace: c.inPlace, Outside: outside.Load(),
-		InUse: Bytes(c.inUse), Peak: Bytes(c.peak),
-		MinChunk: Bytes(settings.minChunk.Load()),
+		InPlace: c.InPlace, Outside: chunk.Outside.Load(),
+		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak),
+		MinChunk: Bytes(chunk.Settings.MinChunk.Load()),
 		Limits:   GetLimits(),
 		Classes:  []ClassStats{}, Sites: []SiteStats{},
 	}
-	for i := range c.class {
-		n := &c.class[i]
-		if n.made == 0 {
+	for i := range c.Class {
+		n := &c.Class[i]
+		if n.Made == 0 {
 			continue
 		}
-		inUse := n.links - n.unlinks
+		inUse := n.Links - n.Unlinks
 		s.Classes = append(s.Classes, ClassStats{
-			Size: sizeOf(i), Room: roomOf(i),
-			Links: n.links, Unlinks: n.unlinks, Made: n.made, Ended: n.ended, Regrown: n.regrown, Grown: n.grown,
-			InUse: int64(inUse), Peak: int64(n.peak), Idle: int64(n.made - n.ended - inUse),
-			InternalWaste: Bytes(n.internal), ExternalWaste: Bytes(n.external),
+			Size: Bytes(chunk.SizeOf(i)), Room: Bytes(chunk.RoomOf(i)),
+			Links: n.Links, Unlinks: n.Unlinks, Made: n.Made, Ended: n.Ended, Regrown: n.Regrown, Grown: n.Grown,
+			InUse: int64(inUse), Peak: int64(n.Peak), Idle: int64(n.Made - n.Ended - inUse),
+			InternalWaste: Bytes(n.Internal), ExternalWaste: Bytes(n.External),
 		})
-		s.Links += n.links
-		s.Unlinks += n.unlinks
-		s.Idle += sizeOf(i) * Bytes(n.made-n.ended-inUse)
-		s.InternalWaste += Bytes(n.internal)
-		s.ExternalWaste += Bytes(n.external)
+		s.Links += n.Links
+		s.Unlinks += n.Unlinks
+		s.Idle += Bytes(chunk.SizeOf(i)) * Bytes(n.Made-n.Ended-inUse)
+		s.InternalWaste += Bytes(n.Internal)
+		s.ExternalWaste += Bytes(n.External)
 	}
 	for _, site := range allSites() {
 		if n := site.read(); n.Direct+n.Links+n.InPlace+n.Outside > 0 {

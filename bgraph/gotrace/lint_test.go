@@ -142,6 +142,11 @@ func TestLintOfTraces(t *testing.T) {
 			s.goes(1, 0, 6, false, turn{reason: "sleep", function: "time.Sleep main.compute", run: 200 * ms, wait: 10 * ms, by: none})
 			s.goes(2, 0, 50, false, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: ms, ready: either(faulty, 20*ms, 10*µs), by: none})
 		}},
+		{graphview.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) { // or not for long in all
+			end := s.goes(1, 0, 6, false, turn{reason: "sleep", function: "time.Sleep main.compute", run: either(faulty, 200*ms, 12*ms), wait: 10 * ms, by: none})
+			s.goes(2, 0, 50, true, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: 5 * ms, ready: 20 * ms, by: none})
+			s.change(end, 0, 1, 1, trace.GoRunning, trace.GoNotExist, "")
+		}},
 		{graphview.CheckLongStep, "error", "running main.start", func(s *script, faulty bool) { // it never waits
 			s.change(0, 1, none, 1, trace.GoUndetermined, trace.GoRunning, "", "main.start")
 			s.goes(2, 0, 50, false, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: ms, ready: either(faulty, 20*ms, 10*µs), by: none})

@@ -197,6 +197,15 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 	}
 }
 
+// What sockets of datagrams wait for is known, too.
+func TestWaitsOfDatagrams(t *testing.T) {
+	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "Other": "network"} {
+		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
+			t.Errorf("%s: %s, want %s", function, got, want)
+		}
+	}
+}
+
 // Any goroutine that calls the scheduler looks at the network; only one that sets a deadline or
 // closes has ended a wait for it.
 func TestWakersOfTheNetwork(t *testing.T) {

@@ -21,10 +21,11 @@ func (l *linter) steps() {
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
+		much := e.TotalCPU() >= l.s.Span/10
 		few, least := uint64(1), l.o.MinSamples
 		if l.s.Kind == bgraph.KindGoroutines { // nothing tells what the kernel took from a step
 			few, least = traceFew, 3*least
-			if e.TotalCPU() >= l.s.Span/10 { // that much it did not take
+			if much { // that much it did not take
 				few = 0
 			}
 		}
@@ -48,7 +49,7 @@ func (l *linter) steps() {
 		default:
 			continue
 		}
-		if l.s.Kind == bgraph.KindGoroutines && !late {
+		if l.s.Kind == bgraph.KindGoroutines && !(late && much) {
 			f.Severity = SeverityInfo // goroutines are preempted: it computes, and is in nobody's way
 		}
 		longest, stack := e.CPU.Max, ""

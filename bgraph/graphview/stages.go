@@ -42,10 +42,9 @@ func stageOf(n *bgraph.Node) (name string, label bool) {
 
 // A stageView is a graph by stages.
 type stageView struct {
-	s     *bgraph.Snapshot
-	rows  []*stageRow
-	of    map[bgraph.Key]*stageRow
-	loops []int // there are
+	s    *bgraph.Snapshot
+	rows []*stageRow
+	of   map[bgraph.Key]*stageRow
 }
 
 func newStageView(s *bgraph.Snapshot) *stageView {

@@ -37,6 +37,11 @@ func TestWriteStages(t *testing.T) {
 	testenv.Must(t, WriteStages(&b, sampleSnapshot(), 0, 0))
 	testenv.Golden(t, "stages.golden", b.Bytes())
 	b.Reset()
+	testenv.Must(t, WriteMarkdown(&b, sampleSnapshot(), 1))
+	if md := b.String(); !strings.Contains(md, "| 61,203 |") || strings.Contains(md, "58,877") {
+		t.Errorf("as Markdown with one row:\n%s", b.String())
+	}
+	b.Reset()
 	testenv.Must(t, WriteStages(&b, sampleSnapshot(), 2, 100))
 	if n := strings.Count(b.String(), "more\n"); n != 2 {
 		t.Errorf("%d tables were cut, want 2 with a limit of 2 rows:\n%s", n, b.String())

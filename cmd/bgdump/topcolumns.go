@@ -37,44 +37,27 @@ type topColumn struct {
 	help   string
 }
 
-func duration(of func(*topRow) bgraph.Nanos) (func(*topRow) float64, func(*topRow) string) {
-	return func(r *topRow) float64 { return float64(of(r)) },
-		func(r *topRow) string { return graphview.DurationText(of(r)) }
+// topColumns are those left of the name.
+var topColumns = []topColumn{
+	{"now", 'n', "Now", 8, 0, func(r *topRow) float64 { return float64(r.now) }, func(r *topRow) string { return graphview.CountText(r.now) },
+		"tasks that are there now"},
+	{"arrivals", 'a', "Arriv./s", 9, 1, func(r *topRow) float64 { return r.arrivals }, func(r *topRow) string { return graphview.RateText(r.arrivals) },
+		"tasks that come there, per second"},
+	durationColumn("wait", 'w', "Wait", 0, func(r *topRow) bgraph.Nanos { return r.wait }, "how long a task waits there, on average"),
+	durationColumn("wait-p99", 't', "Tail", 5, func(r *topRow) bgraph.Nanos { return r.tail }, "the wait that 1 in 100 exceeds"),
+	durationColumn("ready", 'r', "Ready", 3, func(r *topRow) bgraph.Nanos { return r.ready }, "how long a task then waits for its turn to run, on average"),
+	{"cpu", 'c', "CPU", 7, 0, func(r *topRow) float64 { return r.cpu }, func(r *topRow) string { return percent(r.cpu) },
+		"of one processor, by the steps that begin there"},
+	durationColumn("cpu-mean", 's', "Step", 2, func(r *topRow) bgraph.Nanos { return r.step }, "CPU time of one of these steps, on average"),
+	{"heap", 'h', "Heap/s", 9, 6, func(r *topRow) float64 { return r.heap }, func(r *topRow) string { return graphview.BytesText(r.heap) },
+		"bytes that they allocate, per second"},
+	durationColumn("oldest", 'o', "Oldest", 4, func(r *topRow) bgraph.Nanos { return r.oldest }, "how long the task that is there longest has waited"),
 }
 
-// topColumns are those left of the name.
-var topColumns = func() []topColumn {
-	columns := []topColumn{
-		{name: "now", letter: 'n', head: "Now", width: 8, help: "tasks that are there now"},
-		{name: "arrivals", letter: 'a', head: "Arriv./s", width: 9, spare: 1, help: "tasks that come there, per second"},
-		{name: "wait", letter: 'w', head: "Wait", width: 8, help: "how long a task waits there, on average"},
-		{name: "wait-p99", letter: 't', head: "Tail", width: 8, spare: 5, help: "the wait that 1 in 100 exceeds"},
-		{name: "ready", letter: 'r', head: "Ready", width: 8, spare: 3, help: "how long a task then waits for its turn to run, on average"},
-		{name: "cpu", letter: 'c', head: "CPU", width: 7, help: "of one processor, by the steps that begin there"},
-		{name: "cpu-mean", letter: 's', head: "Step", width: 8, spare: 2, help: "CPU time of one of these steps, on average"},
-		{name: "heap", letter: 'h', head: "Heap/s", width: 9, spare: 6, help: "bytes that they allocate, per second"},
-		{name: "oldest", letter: 'o', head: "Oldest", width: 8, spare: 4, help: "how long the task that is there longest has waited"},
-	}
-	set := func(name string, rank func(*topRow) float64, text func(*topRow) string) {
-		i := slices.IndexFunc(columns, func(c topColumn) bool { return c.name == name })
-		columns[i].rank, columns[i].text = rank, text
-	}
-	set("now", func(r *topRow) float64 { return float64(r.now) }, func(r *topRow) string { return graphview.CountText(r.now) })
-	set("arrivals", func(r *topRow) float64 { return r.arrivals }, func(r *topRow) string { return graphview.RateText(r.arrivals) })
-	set("cpu", func(r *topRow) float64 { return r.cpu }, func(r *topRow) string { return percent(r.cpu) })
-	set("heap", func(r *topRow) float64 { return r.heap }, func(r *topRow) string { return graphview.BytesText(r.heap) })
-	for name, of := range map[string]func(*topRow) bgraph.Nanos{
-		"wait":     func(r *topRow) bgraph.Nanos { return r.wait },
-		"wait-p99": func(r *topRow) bgraph.Nanos { return r.tail },
-		"ready":    func(r *topRow) bgraph.Nanos { return r.ready },
-		"cpu-mean": func(r *topRow) bgraph.Nanos { return r.step },
-		"oldest":   func(r *topRow) bgraph.Nanos { return r.oldest },
-	} {
-		rank, text := duration(of)
-		set(name, rank, text)
-	}
-	return columns
-}()
+func durationColumn(name string, letter rune, head string, spare int, of func(*topRow) bgraph.Nanos, help string) topColumn {
+	return topColumn{name, letter, head, 8, spare, func(r *topRow) float64 { return float64(of(r)) },
+		func(r *topRow) string { return graphview.DurationText(of(r)) }, help}
+}
 
 // The name is the last column.
 const (

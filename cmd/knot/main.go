@@ -196,6 +196,8 @@ func explain(err error, set *settings) string {
 		addr, flag = admin.addr, "-admin"
 	}
 	switch {
+	case strings.Contains(addr, "/") && !errors.As(err, &path):
+		return fmt.Sprintf("%v\n%s wants host:port; knot does not open Unix sockets.", err, flag)
 	case meant(err) != "":
 		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, meant(err))
 	case errors.Is(err, syscall.EADDRINUSE):

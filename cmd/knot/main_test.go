@@ -114,6 +114,8 @@ func TestErrorsAreClear(t *testing.T) {
 		{[]string{"-root", sampleSite, "-addr", "localhost"}, exitFailed, "Did you mean -addr localhost:8080?"},
 		{[]string{"-root", sampleSite, "-addr", "::1"}, exitFailed, "Did you mean -addr [::1]:8080?"},
 		{[]string{"-root", sampleSite, "-addr", "[::1]"}, exitFailed, "Did you mean -addr [::1]:8080?"},
+		{[]string{"-root", sampleSite, "-addr", "unix:/run/knot.sock"}, exitFailed, "-addr wants host:port; knot does not open Unix sockets."},
+		{[]string{"-root", sampleSite, "-admin", "/run/knot.sock"}, exitFailed, "-admin wants host:port; knot does not open Unix sockets."},
 		{[]string{"-root", sampleSite, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
 		{[]string{"-root", sampleSite, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
 		{[]string{"-root", sampleSite, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},

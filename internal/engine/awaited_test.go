@@ -321,11 +321,14 @@ func TestResetTask(t *testing.T) {
 	used.fixed, used.recycle, used.cancelled, used.notified = true, true, true, true
 	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
 	used.wait.tag, used.wait.task, used.fn = 3, &used, func() {}
-	used.extend()
+	used.extend().kind = 7
 	used.awaited.Store(1)
 	used.reset()
+	if !reflect.ValueOf(used.extra()).Elem().IsZero() {
+		t.Errorf("the extension is %+v", used.extra())
+	}
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; name != "awaited" && !v.Field(i).IsZero() {
+		if name := v.Type().Field(i).Name; name != "awaited" && name != "ext" && !v.Field(i).IsZero() {
 			t.Errorf("%s is %v", name, v.Field(i))
 		}
 	}

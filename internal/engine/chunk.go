@@ -7,8 +7,9 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // While a task runs on a linked stack chunk (package stackchunk), Task.worker is that of
@@ -18,7 +19,7 @@ import (
 type chunkWorker struct {
 	worker // first, see asChunk. Its task stays nil
 	loop   *Loop
-	chunk  *stackchunk.Chunk
+	chunk  *chunk.Chunk
 	below  *worker // on which the task goes on when the chunk is unlinked; nil: it isn't linked
 	print  uint64  // hash of the call path below, if the loop is observed
 }
@@ -34,8 +35,8 @@ func (w *worker) asChunk() *chunkWorker {
 }
 
 func init() {
-	StackSpace.usual = func() int64 { return int64(stackchunk.GetLimits().Process) }
-	stackchunk.SetHosts(func() (*stackchunk.Pool, bool) {
+	StackSpace.usual = func() int64 { return int64(chunk.Settings.Process.Load()) }
+	chunk.SetHosts(func() (*chunk.Pool, bool) {
 		l := soleLoop.Load()
 		free := l != nil && coro.RunsFree(&l.curG) // this is here, which is not inlined
 		if !free {
@@ -52,17 +53,17 @@ func init() {
 	})
 }
 
-// NewMember implements stackchunk.Host.
-func (l *Loop) NewMember(c *stackchunk.Chunk) stackchunk.Member {
+// NewMember implements chunk.Host.
+func (l *Loop) NewMember(c *chunk.Chunk) chunk.Member {
 	m := &chunkWorker{loop: l, chunk: c}
 	*m.Mark() = workerChunk
 	return m
 }
 
-// Current implements stackchunk.Host.
+// Current implements chunk.Host.
 func (l *Loop) Current() *coro.Coro { return &l.cur.worker.Coro }
 
-// Coro implements stackchunk.Member, as do the following methods.
+// Coro implements chunk.Member, as do the following methods.
 func (m *chunkWorker) Coro() *coro.Coro { return &m.worker.Coro }
 
 // Start is called on the new goroutine. If it is a seed that takes the place of another,
@@ -243,7 +244,7 @@ func (t *Task) trailOf(v any) string {
 }
 
 // chunkRoot is the function below the one that a chunk was linked for.
-const chunkRoot = "github.com/capriccio-go/capriccio/stackchunk.(*Chunk).serve"
+const chunkRoot = "github.com/capriccio-go/capriccio/internal/chunk.(*Chunk).serve"
 
 // writeFrames writes frames in the form of debug.Stack, as far as they are the task's.
 func writeFrames(text *strings.Builder, pcs []uintptr) {

@@ -106,7 +106,8 @@ func (l *Loop) entersAs(g uintptr) bool {
 // several. It spares the look-up in members.
 var soleLoop atomic.Pointer[Loop]
 
-// members says which goroutines belong to which loop.
+// members says which goroutines belong to which loop, of whatever runtime: a goroutine that
+// looks for its loop does not know yet which runtime that is of.
 var members registry
 
 // A registry maps goroutine identities to loops. A reader looks for itself, and that can't

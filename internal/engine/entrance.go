@@ -28,6 +28,8 @@ type Entrance struct {
 // MaxEntrances is how many entrances a process may have.
 const MaxEntrances = 64
 
+// entrances are of the process: they are declared in package variables, before there is a
+// runtime. What waits and what is let in there is the loops' own.
 var entrances struct {
 	mu  sync.Mutex
 	all []*Entrance // guarded by mu; replaced, not changed

@@ -6,8 +6,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Loop runs tasks, one at a time, on one goroutine's worth of processor.
@@ -18,7 +19,7 @@ type Loop struct {
 	plugs
 	enrolled bool // its goroutines are in members; see registry
 	identity
-	chunks   *stackchunk.Pool
+	chunks   *chunk.Pool
 	links    linkPaths
 	accounts accounts
 

@@ -62,6 +62,8 @@ type accounts struct {
 	moves        uint64 // see Loop.Moves
 }
 
+// resources are of the process, as what they stand for is (memory, descriptors), and plain
+// goroutines take of them too. Each loop has accounts of its own.
 var resources struct {
 	mu    sync.Mutex
 	all   []*Resource    // guarded by mu; replaced, not changed

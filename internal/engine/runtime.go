@@ -12,8 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -88,6 +89,7 @@ type Runtime struct {
 	pollErr   atomic.Int64
 }
 
+// defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
 var defaultRuntimes struct {
 	mu    sync.Mutex
 	stack []*Runtime // guarded by mu
@@ -203,7 +205,7 @@ func (rt *Runtime) makeLoops() error {
 		l.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)
-		l.chunks = stackchunk.NewPool(l)
+		l.chunks = chunk.NewPool(l)
 		l.wheel.init(rt.clock.Now())
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)

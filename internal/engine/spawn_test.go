@@ -421,13 +421,17 @@ func TestStartAllocatesNothing(t *testing.T) {
 	defer rt.Close()
 	rt.Go(func() {
 		var wg WaitGroup
-		body := func() { wg.Done() }
-		if n := testing.AllocsPerRun(1000, func() {
-			wg.Add(1)
-			Start(body)
-			wg.Wait()
-		}); n > 0 {
-			t.Errorf("%v allocations for a task", n)
+		for name, body := range map[string]func(){
+			"a task":                        func() { wg.Done() },
+			"a task that says what it does": func() { comeBack().cur.extend().kind = 1; wg.Done() },
+		} {
+			if n := testing.AllocsPerRun(1000, func() {
+				wg.Add(1)
+				Start(body)
+				wg.Wait()
+			}); n > 0 {
+				t.Errorf("%v allocations for %s", n, name)
+			}
 		}
 	}).Join()
 }

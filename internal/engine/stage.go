@@ -27,6 +27,7 @@ type Stage struct {
 // MaxStages is how many stages a process may have.
 const MaxStages = 64
 
+// stages are of the process: they are declared in package variables, before there is a runtime.
 var stages struct {
 	mu  sync.Mutex
 	all []*Stage    // guarded by mu

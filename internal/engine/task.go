@@ -123,7 +123,9 @@ func (t *Task) reset() {
 	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
 	t.startsAt = 0
 	t.fn = nil
-	t.ext.Store(nil)
+	if e := t.ext.Load(); e != nil {
+		*e = extension{} // who starts such tasks needs it again
+	}
 	t.id = 0
 }
 

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // A worker is a goroutine of a loop that runs one task after another. All fields are
@@ -87,7 +87,7 @@ func (l *Loop) enroll() {
 		}
 		w.enroll(l)
 	}
-	l.chunks.Idle(func(m stackchunk.Member) { m.(*chunkWorker).enroll(l) })
+	l.chunks.Idle(func(m chunk.Member) { m.(*chunkWorker).enroll(l) })
 }
 
 // adopt makes w the worker of t, which has not started.

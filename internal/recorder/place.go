@@ -55,7 +55,7 @@ const root = enginePath + "(*worker).runTasks"
 // at chunkCall, in the caller's part (engine.Loop.AppendCallers). Of what lies between the
 // two, only the call that people write is kept.
 const (
-	chunkRoot = modulePath + "stackchunk.(*Chunk).serve"
+	chunkRoot = modulePath + "internal/chunk.(*Chunk).serve"
 	chunkCall = modulePath + "stackchunk.Call"
 	siteCall  = modulePath + "stackchunk.(*Site).Call"
 )

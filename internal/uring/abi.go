@@ -32,13 +32,11 @@ type CompletionQueueEvent struct {
 
 // Flags of every entry.
 const (
-	SqeFixedFile      uint8 = 1 << iota // Fd is a slot in the table of registered files
-	SqeIODrain                          // begin when all before it have completed
-	SqeIOLink                           // the next begins when this one has succeeded
-	SqeIOHardlink                       // the next begins when this one has completed
-	SqeAsync                            // do not try on the caller's thread first
-	SqeBufferSelect                     // take a buffer of group BufIG
-	SqeCQESkipSuccess                   // no completion if it succeeds
+	SqeFixedFile      uint8 = 1 << 0 // Fd is a slot in the table of registered files
+	SqeIOLink         uint8 = 1 << 2 // the next begins when this one has succeeded
+	SqeAsync          uint8 = 1 << 4 // do not try on the caller's thread first
+	SqeBufferSelect   uint8 = 1 << 5 // take a buffer of group BufIG
+	SqeCQESkipSuccess uint8 = 1 << 6 // no completion if it succeeds
 )
 
 // FileIndexAlloc asks for any free slot in the table of registered files.
@@ -46,97 +44,54 @@ const FileIndexAlloc uint32 = 1<<32 - 1
 
 // Flags of io_uring_setup(2).
 const (
-	SetupIOPoll uint32 = 1 << iota
-	SetupSQPoll
-	SetupSQAff
-	SetupCQSize
-	SetupClamp
-	SetupAttachWQ
-	SetupRDisabled
-	SetupSubmitAll
-	SetupCoopTaskrun
-	SetupTaskrunFlag
-	SetupSQE128
-	SetupCQE32
-	SetupSingleIssuer
-	SetupDeferTaskrun
+	SetupCQSize       uint32 = 1 << 3
+	SetupClamp        uint32 = 1 << 4
+	SetupRDisabled    uint32 = 1 << 6
+	SetupSubmitAll    uint32 = 1 << 7
+	SetupCoopTaskrun  uint32 = 1 << 8
+	SetupTaskrunFlag  uint32 = 1 << 9
+	SetupSingleIssuer uint32 = 1 << 12
+	SetupDeferTaskrun uint32 = 1 << 13
 )
 
 // Operations.
 const (
-	OpNop uint8 = iota
-	OpReadv
-	OpWritev
-	OpFsync
-	OpReadFixed
-	OpWriteFixed
-	OpPollAdd
-	OpPollRemove
-	OpSyncFileRange
-	OpSendmsg
-	OpRecvmsg
-	OpTimeout
-	OpTimeoutRemove
-	OpAccept
-	OpAsyncCancel
-	OpLinkTimeout
-	OpConnect
-	OpFallocate
-	OpOpenat
-	OpClose
-	OpFilesUpdate
-	OpStatx
-	OpRead
-	OpWrite
-	OpFadvise
-	OpMadvise
-	OpSend
-	OpRecv
-	OpOpenat2
-	OpEpollCtl
-	OpSplice
-	OpProvideBuffers
-	OpRemoveBuffers
-	OpTee
-	OpShutdown
-	OpRenameat
-	OpUnlinkat
-	OpMkdirat
-	OpSymlinkat
-	OpLinkat
-	OpMsgRing
-	OpFsetxattr
-	OpSetxattr
-	OpFgetxattr
-	OpGetxattr
-	OpSocket
-	OpUringCmd
-	OpSendZC
-	OpSendMsgZC
+	OpNop         uint8 = 0
+	OpReadv       uint8 = 1
+	OpWritev      uint8 = 2
+	OpFsync       uint8 = 3
+	OpPollAdd     uint8 = 6
+	OpSendmsg     uint8 = 9
+	OpRecvmsg     uint8 = 10
+	OpTimeout     uint8 = 11
+	OpAccept      uint8 = 13
+	OpAsyncCancel uint8 = 14
+	OpFallocate   uint8 = 17
+	OpClose       uint8 = 19
+	OpStatx       uint8 = 21
+	OpRead        uint8 = 22
+	OpWrite       uint8 = 23
+	OpSend        uint8 = 26
+	OpRecv        uint8 = 27
+	OpOpenat2     uint8 = 28
+	OpRenameat    uint8 = 35
+	OpUnlinkat    uint8 = 36
+	OpMkdirat     uint8 = 37
+	OpMsgRing     uint8 = 40
 )
 
 // Flags of polls.
-const (
-	PollAddMulti uint32 = 1 << iota
-	PollUpdateEvents
-	PollUpdateUserData
-	PollAddLevel
-)
+const PollAddMulti uint32 = 1
 
 // Flags of cancellations.
 const (
-	AsyncCancelAll uint32 = 1 << iota
-	AsyncCancelFd
-	AsyncCancelAny
-	AsyncCancelFdFixed
+	AsyncCancelAll uint32 = 1 << 0
+	AsyncCancelAny uint32 = 1 << 2
 )
 
 // Flags of receive and send, in IoPrio.
 const (
-	RecvsendPollFirst uint16 = 1 << iota
-	RecvMultishot
-	RecvsendFixedBuf
-	SendZCReportUsage
+	RecvMultishot uint16 = 1 << 1
 )
 
 // AcceptMultishot makes one accept bring any number of connections; in IoPrio.
@@ -144,46 +99,33 @@ const AcceptMultishot uint16 = 1
 
 // Flags of completions. From bit CQEBufferShift on there is the number of the buffer.
 const (
-	CQEFBuffer uint32 = 1 << iota
-	CQEFMore
-	CQEFSockNonempty
-	CQEFNotif
+	CQEFBuffer uint32 = 1 << 0
+	CQEFMore   uint32 = 1 << 1
 
 	CQEBufferShift uint32 = 16
 )
 
 // Flags that the kernel sets in the submission queue.
 const (
-	SQNeedWakeup uint32 = 1 << iota
-	SQCQOverflow
-	SQTaskrun
+	SQCQOverflow uint32 = 1 << 1
+	SQTaskrun    uint32 = 1 << 2
 )
 
 // Flags of io_uring_enter(2).
 const (
-	EnterGetEvents uint32 = 1 << iota
-	EnterSQWakeup
-	EnterSQWait
-	EnterExtArg
-	EnterRegisteredRing
+	EnterGetEvents      uint32 = 1 << 0
+	EnterExtArg         uint32 = 1 << 3
+	EnterRegisteredRing uint32 = 1 << 4
 )
 
 // Features that io_uring_setup(2) reports.
 const (
-	FeatSingleMMap uint32 = 1 << iota
-	FeatNoDrop
-	FeatSubmitStable
-	FeatRWCurPos
-	FeatCurPersonality
-	FeatFastPoll
-	FeatPoll32Bits
-	FeatSQPollNonfixed
-	FeatExtArg
-	FeatNativeWorkers
-	FeatRcrcTags
-	FeatCQESkip
-	FeatLinkedFile
-	FeatRegRegRing
+	FeatSingleMMap   uint32 = 1 << 0
+	FeatNoDrop       uint32 = 1 << 1
+	FeatSubmitStable uint32 = 1 << 2
+	FeatFastPoll     uint32 = 1 << 5
+	FeatExtArg       uint32 = 1 << 8
+	FeatRegRegRing   uint32 = 1 << 13
 )
 
 // Operations of io_uring_register(2).

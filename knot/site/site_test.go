@@ -6,19 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"golang.org/x/crypto/bcrypt"
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/knot"
@@ -344,173 +339,6 @@ func TestListing(t *testing.T) {
 	}
 }
 
-func TestPasswords(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost)
-	testenv.Must(t, err)
-	users, err := ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n"))
-	testenv.Must(t, err)
-	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
-	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
-	askAs := func(credentials string) answer {
-		return ask(t, addr, "GET", "/private/", "Authorization: "+credentials)
-	}
-	for range 2 { // the second time from memory
-		if a := askAs("Basic YWxpY2U6cMOkc3M6d29yZA=="); a.status != 200 || a.body != "secret" {
-			t.Errorf("%+v", a)
-		}
-	}
-	if n := users.remembered(); n != 1 {
-		t.Errorf("%d passwords are remembered", n)
-	}
-	for _, credentials := range []string{"Basic YWxpY2U6d3Jvbmc=", "Basic Ym9iOnDDpHNzOndvcmQ=", "Basic ###", "Basic", "Bearer YWxpY2U6cMOkc3M6d29yZA==", "Basic YWxpY2U="} {
-		a := askAs(credentials)
-		if a.status != 401 || a.header.Get("WWW-Authenticate") != `Basic realm="The \"vault\"", charset="UTF-8"` || strings.Contains(a.body, "secret") {
-			t.Errorf("%q: %+v", credentials, a)
-		}
-	}
-	// Nothing follows the refusal.
-	nc, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	defer nc.Close()
-	io.WriteString(nc, "GET /private/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	if all, err := io.ReadAll(nc); err != nil || strings.Contains(string(all), "secret") || strings.Count(string(all), "HTTP/1.1 ") != 1 {
-		t.Errorf("%q, %v", all, err)
-	}
-	for target, want := range map[string]int{"/": 200, "/private/": 401, "/%70rivate/": 401, "//private//": 401, "/x/../private/": 401, "/private": 301} {
-		if a := ask(t, addr, "GET", target); a.status != want {
-			t.Errorf("%s: %d, want %d", target, a.status, want)
-		}
-	}
-	for i := range maxVerified + 10 {
-		users.remember(users.sum("u", fmt.Sprint(i)))
-	}
-	if n := users.remembered(); n > maxVerified {
-		t.Errorf("%d passwords are remembered", n)
-	}
-	users.waiting.Store(maxChecking)
-	if a := askAs("Basic YWxpY2U6d3Jvbmc="); a.status != 503 {
-		t.Errorf("too many wait: %d", a.status)
-	}
-	users.waiting.Store(0)
-}
-
-func TestUsersFile(t *testing.T) {
-	line, err := HashPassword("alice", []byte("secret"))
-	testenv.Must(t, err)
-	u, err := ReadUsers(strings.NewReader(line))
-	testenv.Must(t, err)
-	if right, err := u.check("alice", "secret"); !right || err != nil {
-		t.Error(right, err)
-	}
-	if right, err := u.check("alice", "secret"+strings.Repeat("x", 100)); right || err != nil {
-		t.Error("a long password", right, err)
-	}
-	for _, bad := range []string{"", "# nobody", "alice", ":x", "alice:{SHA}xxx", "alice:$apr1$x", line + "\n" + line} {
-		if _, err := ReadUsers(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-	for _, bad := range []string{"", "a:b", " a", "#a", "a\nb"} {
-		if _, err := HashPassword(bad, []byte("x")); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-	if _, err := HashPassword("a", nil); err == nil {
-		t.Error("an empty password is taken")
-	}
-}
-
-func TestClientRate(t *testing.T) {
-	c, err := NewClients(2, 3, 4)
-	testenv.Must(t, err)
-	now := time.Unix(1, 0)
-	c.now = func() time.Time { return now }
-	a := netip.MustParseAddr("192.0.2.1")
-	for i := range 3 {
-		if wait := c.takeFrom(a); wait != 0 {
-			t.Fatalf("request %d waits %v", i, wait)
-		}
-	}
-	if wait := c.takeFrom(a); wait != time.Second/2 {
-		t.Errorf("wait %v, want half a second", wait)
-	}
-	now = now.Add(time.Second / 2)
-	if c.takeFrom(a) != 0 || c.takeFrom(a) == 0 {
-		t.Error("one more after half a second, and not two")
-	}
-	if c.takeFrom(netip.MustParseAddr("::ffff:192.0.2.1")) == 0 {
-		t.Error("an address in IPv6 form is another client")
-	}
-	// One of IPv6 is its network.
-	for i := range 3 {
-		c.takeFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", i)))
-	}
-	if c.takeFrom(netip.MustParseAddr("2001:db8::ffff")) == 0 || c.takeFrom(netip.MustParseAddr("2001:db8:0:1::1")) != 0 {
-		t.Error("clients of IPv6 are told apart by something else than 64 bits")
-	}
-	// Who has asked least recently is forgotten.
-	now = now.Add(time.Hour)
-	for i := range 100 {
-		c.takeFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
-		if c.Known() > 4 || c.recent.Len() != c.Known() {
-			t.Fatalf("%d clients are known, %d in the list", c.Known(), c.recent.Len())
-		}
-	}
-	if c.Refused() != 4 {
-		t.Errorf("%d refused, want 4", c.Refused())
-	}
-	for _, bad := range [][3]float64{{0, 1, 1}, {-1, 1, 1}, {1, -1, 1}, {1, 1, -1}} {
-		if _, err := NewClients(bad[0], bad[1], int(bad[2])); err == nil {
-			t.Errorf("%v is taken", bad)
-		}
-	}
-}
-
-func TestClientRateOverHTTP(t *testing.T) {
-	c, err := NewClients(0.1, 2, 0)
-	testenv.Must(t, err)
-	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}))
-	for range 2 {
-		if a := ask(t, addr, "GET", "/"); a.status != 200 {
-			t.Error(a.status)
-		}
-	}
-	if a := ask(t, addr, "GET", "/"); a.status != 429 || a.header.Get("Retry-After") != "10" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
-}
-
-// TestRate: a site's rate reaches its files.
-func TestRate(t *testing.T) {
-	root := lay(t, map[string]string{"f.bin": strings.Repeat("x", 3000)})
-	addr := serve(t, only(&Site{Files: open(t, root), Rate: 10_000, RateAfter: 1000}))
-	began := time.Now()
-	if a := ask(t, addr, "GET", "/f.bin"); len(a.body) != 3000 || time.Since(began) < 50*time.Millisecond {
-		t.Errorf("%d bytes after %v", len(a.body), time.Since(began))
-	}
-}
-
-func TestCurlWithAPassword(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("curl is not installed")
-	}
-	hash, _ := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	users, err := ReadUsers(strings.NewReader("alice:" + string(hash)))
-	testenv.Must(t, err)
-	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
-	var all sync.WaitGroup
-	for _, test := range []struct{ user, want string }{{"alice:secret", "text200"}, {"alice:wrong", "401"}} {
-		all.Go(func() {
-			out, err := exec.Command(curl, "-sS", "--max-time", "60", "--basic", "-u", test.user, "-w", "%{http_code}", "http://"+addr+"/a.txt").CombinedOutput()
-			if err != nil || !strings.HasSuffix(string(out), test.want) {
-				t.Errorf("%s: %q, %v", test.user, out, err)
-			}
-		})
-	}
-	all.Wait()
-}
-
 // TestSwitch: the old sites are closed when their last request has ended, and not before.
 func TestSwitch(t *testing.T) {
 	var s Switch
@@ -541,11 +369,4 @@ func TestSwitch(t *testing.T) {
 	if s.enter() != hosts[2] {
 		t.Error("not the last")
 	}
-}
-
-// remembered is how many passwords need not be hashed again.
-func (u *Users) remembered() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.verified)
 }

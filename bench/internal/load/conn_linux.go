@@ -1,12 +1,10 @@
 package load
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -83,9 +81,12 @@ func (s socket) exchange() (int, error) {
 			return 0, fmt.Errorf("read: %w after %d bytes", io.ErrUnexpectedEOF, have)
 		}
 		have += n
-		length, err := responseLength(buffer[:have])
+		r, length, err := parseResponse(buffer[:have])
 		if err != nil {
 			return 0, err
+		}
+		if length > 0 && r.status != 200 {
+			return 0, fmt.Errorf("status %d, want 200", r.status)
 		}
 		if length == have {
 			return length, nil
@@ -106,29 +107,4 @@ func (s socket) writeAll(data []byte) error {
 		data = data[max(n, 0):]
 	}
 	return nil
-}
-
-// responseLength is the length of the response that data begins with, or 0
-// while its head is incomplete. Only a 200 with a Content-Length will do.
-func responseLength(data []byte) (int, error) {
-	head, _, complete := bytes.Cut(data, []byte("\r\n\r\n"))
-	if !complete {
-		return 0, nil
-	}
-	lines := bytes.Split(head, []byte("\r\n"))
-	if !bytes.HasPrefix(lines[0], []byte("HTTP/1.1 200")) {
-		return 0, fmt.Errorf("status line %q, want 200", lines[0])
-	}
-	for _, line := range lines[1:] {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if !bytes.EqualFold(name, []byte("Content-Length")) {
-			continue
-		}
-		n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
-		if err != nil || n < 0 || n > 1<<20 {
-			return 0, fmt.Errorf("bad Content-Length %q", value)
-		}
-		return len(head) + 4 + n, nil
-	}
-	return 0, errors.New("response has no Content-Length")
 }

@@ -49,29 +49,6 @@ func TestHistogramHoldsAnyDuration(t *testing.T) {
 	}
 }
 
-func TestResponseLength(t *testing.T) {
-	const head = "HTTP/1.1 200 OK\r\nDate: x\r\ncontent-length: 5\r\n\r\n"
-	for _, c := range []struct {
-		name, data string
-		want       int
-		wrong      bool
-	}{
-		{"nothing yet", "", 0, false},
-		{"part of the head", head[:20], 0, false},
-		{"head only", head, len(head) + 5, false},
-		{"whole", head + "hello", len(head) + 5, false},
-		{"another status", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, true},
-		{"no length", "HTTP/1.1 200 OK\r\n\r\n", 0, true},
-		{"bad length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 0, true},
-		{"not HTTP", "SSH-2.0\r\n\r\n", 0, true},
-	} {
-		got, err := responseLength([]byte(c.data))
-		if got != c.want || (err != nil) != c.wrong {
-			t.Errorf("%s: got %d, %v", c.name, got, err)
-		}
-	}
-}
-
 // serve answers requests until the test ends.
 func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	t.Helper()

@@ -1,4 +1,4 @@
-package stackchunk
+package chunk
 
 import (
 	"math/bits"
@@ -45,25 +45,25 @@ type Member interface {
 // loop-private; counts is read by others.
 type Pool struct {
 	host    Host
-	idle    [classes]*Chunk // by class, the last used first, linked by next
+	idle    [Classes]*Chunk // by class, the last used first, linked by next
 	seed    *Chunk          // has never run; see make
-	bytes   Bytes           // size of all chunks
+	bytes   uintptr         // size of all chunks
 	alive   int             // goroutines
 	closing bool
 	counts  poolCounts
 }
 
-// classes is how many sizes of chunks there are: powers of two.
+// Classes is how many sizes of chunks there are: powers of two.
 const (
-	classes = 12
+	Classes = 12
 	minSize = 4 << 10
 )
 
-func sizeOf(class int) Bytes { return minSize << class }
+func SizeOf(class int) uintptr { return minSize << class }
 
 // overhead is at most what a chunk's own frames and the Go runtime's below take: more in
 // a program that was built without optimisations (-gcflags='all=-N -l', for a debugger).
-var overhead = func() Bytes {
+var overhead = func() uintptr {
 	if at := coro.Depth(); inlinedDepth() != at {
 		return unoptimized
 	}
@@ -73,35 +73,30 @@ var overhead = func() Bytes {
 // inlinedDepth is the depth of its caller's frame, if that has it inlined.
 func inlinedDepth() uintptr { return coro.Depth() }
 
-// roomOf is what a function on a chunk finds at least.
-func roomOf(class int) Bytes { return sizeOf(class) - overhead - reserve }
+// RoomOf is what a function on a chunk finds at least.
+func RoomOf(class int) uintptr { return SizeOf(class) - overhead - Reserve }
 
 // classOf is the least class with that much room; classes if there is none.
-func classOf(room Bytes) int {
-	if room > roomOf(classes-1) {
-		return classes
+func classOf(room uintptr) int {
+	if room > RoomOf(Classes-1) {
+		return Classes
 	}
-	return max(bits.Len64(uint64(room+overhead+reserve-1))-bits.Len64(minSize-1), 0)
+	return max(bits.Len64(uint64(room+overhead+Reserve-1))-bits.Len64(minSize-1), 0)
 }
 
-// settings are shared by all loops.
-var settings struct {
-	process, loop, idle atomic.Uint64 // limits
-	minChunk            atomic.Uint64
+// Settings are of the process, as memory is: shared by all loops of all runtimes.
+var Settings struct {
+	Process, Loop, Idle atomic.Uint64 // limits
+	MinChunk            atomic.Uint64
 	used                atomic.Int64 // size of all chunks of the process
 }
 
-// DefaultLimits are those that hold until SetLimits is called.
-var DefaultLimits = Limits{Process: 1 << 30, Loop: 1 << 30, Idle: 16 << 20}
-
-func init() { SetLimits(DefaultLimits) }
-
-// current returns the pool of the calling task, nil on another goroutine, and whether
+// Current returns the pool of the calling task, nil on another goroutine, and whether
 // the task can leave the goroutine that it is on. The engine sets it.
-var current = func() (p *Pool, free bool) { return nil, false }
+var Current = func() (p *Pool, free bool) { return nil, false }
 
 // SetHosts is called by the engine, once, at its start.
-func SetHosts(find func() (p *Pool, free bool)) { current = find }
+func SetHosts(find func() (p *Pool, free bool)) { Current = find }
 
 // NewPool makes the pool of a loop, empty.
 func NewPool(h Host) *Pool {
@@ -119,14 +114,14 @@ func (p *Pool) Close(own *coro.Party) {
 	for class := range p.idle {
 		for c := p.idle[class]; c != nil; c = c.next {
 			if !c.gone {
-				coro.Switch(own, &c.coro.Party)
+				coro.Switch(own, &c.Coro.Party)
 			}
 		}
 		p.idle[class] = nil
 	}
 	if s := p.seed; s != nil {
 		p.seed = nil
-		coro.Switch(own, &s.coro.Party)
+		coro.Switch(own, &s.Coro.Party)
 	}
 	if p.alive != 0 {
 		panic("stackchunk: broken invariant: goroutines are left after closing a pool")
@@ -141,7 +136,7 @@ func (p *Pool) Close(own *coro.Party) {
 func (p *Pool) Idle(do func(Member)) {
 	for _, c := range p.idle {
 		for ; c != nil; c = c.next {
-			do(c.member)
+			do(c.Member)
 		}
 	}
 }
@@ -152,9 +147,9 @@ func (p *Pool) Idle(do func(Member)) {
 // takes one that has never run, see coro.Leave.
 func (p *Pool) make() *Chunk {
 	c := &Chunk{pool: p}
-	c.member = p.host.NewMember(c)
-	c.coro = c.member.Coro()
-	c.coro.Init(c.body)
+	c.Member = p.host.NewMember(c)
+	c.Coro = c.Member.Coro()
+	c.Coro.Init(c.body)
 	p.alive++
 	return c
 }
@@ -163,7 +158,7 @@ func (p *Pool) make() *Chunk {
 // returns nil if a limit does not let it.
 func (p *Pool) takeNew(class int) *Chunk {
 	if !p.reserve(class) {
-		for k := class + 1; k < classes; k++ {
+		for k := class + 1; k < Classes; k++ {
 			if c := p.idle[k]; c != nil {
 				p.idle[k] = c.next
 				return c
@@ -179,26 +174,26 @@ func (p *Pool) takeNew(class int) *Chunk {
 		c = p.make()
 	}
 	c.class = class
-	c.size = sizeOf(class)
-	c.room = roomOf(class)
+	c.size = SizeOf(class)
+	c.Room = RoomOf(class)
 	c.least = uintptr(c.size - overhead)
 	c.most = uintptr(c.size)
-	k := &p.counts.class[class]
+	k := &p.counts.Class[class]
 	c.counts = k
-	k.made++
+	k.Made++
 	// As none of the class was idle, all are in use; there are never more until the next is made.
-	k.peak = max(k.peak, k.links-k.unlinks+1)
+	k.Peak = max(k.Peak, k.Links-k.Unlinks+1)
 	return c
 }
 
 // reserve takes the size of a chunk from the limits.
 func (p *Pool) reserve(class int) bool {
-	size := sizeOf(class)
-	if p.bytes+size > Bytes(settings.loop.Load()) {
+	size := SizeOf(class)
+	if p.bytes+size > uintptr(Settings.Loop.Load()) {
 		return false
 	}
-	if settings.used.Add(int64(size)) > int64(settings.process.Load()) {
-		settings.used.Add(-int64(size))
+	if Settings.used.Add(int64(size)) > int64(Settings.Process.Load()) {
+		Settings.used.Add(-int64(size))
 		return false
 	}
 	p.bytes += size
@@ -207,14 +202,14 @@ func (p *Pool) reserve(class int) bool {
 
 // release gives the size of a chunk back.
 func (p *Pool) release(class int) {
-	p.bytes -= sizeOf(class)
-	settings.used.Add(-int64(sizeOf(class)))
-	p.counts.class[class].ended++
+	p.bytes -= SizeOf(class)
+	Settings.used.Add(-int64(SizeOf(class)))
+	p.counts.Class[class].Ended++
 }
 
 // evict ends idle chunks, all of them smaller, until there is room for one of the class.
 func (p *Pool) evict(class int) bool {
-	if p.bytes-p.idleBytes()+sizeOf(class) > Bytes(settings.loop.Load()) {
+	if p.bytes-p.idleBytes()+SizeOf(class) > uintptr(Settings.Loop.Load()) {
 		return false
 	}
 	for k := class - 1; k >= 0; k-- {
@@ -222,7 +217,7 @@ func (p *Pool) evict(class int) bool {
 			p.idle[k] = c.next
 			from := p.host.Current()
 			c.leaveTo = from
-			coro.Switch(&from.Party, &c.coro.Party)
+			coro.Switch(&from.Party, &c.Coro.Party)
 			if p.reserve(class) {
 				return true
 			}
@@ -232,9 +227,9 @@ func (p *Pool) evict(class int) bool {
 }
 
 // idleBytes is the size of the chunks that are not linked.
-func (p *Pool) idleBytes() Bytes { return p.bytes - Bytes(p.counts.inUse) }
+func (p *Pool) idleBytes() uintptr { return p.bytes - uintptr(p.counts.InUse) }
 
-// pools are those of all loops.
+// pools are those of all loops, for statistics of the process.
 var pools = struct {
 	mu    sync.Mutex
 	all   map[*Pool]bool // guarded by mu
@@ -243,18 +238,18 @@ var pools = struct {
 
 // poolCounts consists of words only, so that it can be read while the loop runs.
 type poolCounts struct {
-	class       [classes]classCounts
-	inPlace     uint64
-	inUse, peak uint64 // bytes
+	Class       [Classes]classCounts
+	InPlace     uint64
+	InUse, Peak uint64 // bytes
 }
 
 type classCounts struct {
-	unlinks            uint64 // before links, so that a reader meanwhile finds no more of them
-	links              uint64
-	peak               uint64 // in use at a time
-	made, ended        uint64
-	grown, regrown     uint64
-	internal, external uint64
+	Unlinks            uint64 // before links, so that a reader meanwhile finds no more of them
+	Links              uint64
+	Peak               uint64 // in use at a time
+	Made, Ended        uint64
+	Grown, Regrown     uint64
+	Internal, External uint64
 }
 
 const poolWords = unsafe.Sizeof(poolCounts{}) / 8
@@ -267,8 +262,8 @@ func (a *poolCounts) add(b *poolCounts) {
 	}
 }
 
-// readCounts adds up the counts of all pools.
-func readCounts() poolCounts {
+// ReadCounts adds up the counts of all pools.
+func ReadCounts() poolCounts {
 	pools.mu.Lock()
 	defer pools.mu.Unlock()
 	sum := pools.ended

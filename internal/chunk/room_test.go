@@ -1,6 +1,6 @@
 //go:build (amd64 || arm64) && !purego
 
-package stackchunk
+package chunk
 
 import (
 	"testing"
@@ -28,8 +28,8 @@ func TestRoomIsExact(t *testing.T) {
 //
 //go:noinline
 func descend(t *testing.T, pad int) (tried int) {
-	const need = 2048 + 16 // frame, return address and frame pointer
-	if !Room(need) {
+	const need = 2048 + 16              // frame, return address and frame pointer
+	if coro.Headroom() < need+Reserve { // see stackchunk.Room
 		return 0
 	}
 	before := size()

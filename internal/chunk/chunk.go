@@ -1,4 +1,4 @@
-package stackchunk
+package chunk
 
 import (
 	"runtime"
@@ -16,20 +16,20 @@ import (
 //
 // All fields are loop-private.
 type Chunk struct {
-	member  Member
-	coro    *coro.Coro // of member
+	Member  Member
+	Coro    *coro.Coro // of member
 	pool    *Pool
 	next    *Chunk // in Pool.idle
 	class   int
-	size    Bytes
-	room    Bytes        // that f finds at least
+	size    uintptr
+	Room    uintptr      // that f finds at least
 	counts  *classCounts // of pool
 	least   uintptr      // headroom that the stack, grown, has at least
 	most    uintptr      // and what it has had at most
 	frame   uintptr      // where serve's was; another place if the stack has moved
-	from    *coro.Coro   // what has linked it
+	From    *coro.Coro   // what has linked it
 	f       func()       // what it runs or is to run; nil: idle
-	outcome outcome
+	Outcome outcome
 	value   any        // what f panicked with
 	gone    bool       // its goroutine is ending
 	leaveTo *coro.Coro // resumed idle: to end, and then this one runs
@@ -41,41 +41,41 @@ type outcome uint8
 
 const (
 	running outcome = iota
-	returned
+	Returned
 	panicked
 	exited // by runtime.Goexit
 )
 
 // Size is the size of the stack.
-func (c *Chunk) Size() Bytes { return c.size }
+func (c *Chunk) Size() uintptr { return c.size }
 
 // body is the goroutine.
 func (c *Chunk) body(yield func(struct{}) bool) {
-	c.coro.Enter(yield)
+	c.Coro.Enter(yield)
 	p := c.pool
 	if p.closing {
 		p.alive--
 		return
 	}
-	c.member.Start()
+	c.Member.Start()
 	p.seed = p.make()
 	goexit := true
 	defer func() {
 		c.gone = true
-		c.member.End()
+		c.Member.End()
 		p.alive--
 		if goexit {
 			p.release(c.class)
 			s := p.seed
 			p.seed = nil
 			s.fallen = c
-			c.coro.Leave(&s.coro.Party, true)
+			c.Coro.Leave(&s.Coro.Party, true)
 		}
 	}()
 	if dead := c.fallen; dead != nil {
 		c.fallen = nil
-		dead.outcome = exited
-		c.coro.Leave(&dead.unlink().Party, false)
+		dead.Outcome = exited
+		c.Coro.Leave(&dead.unlink().Party, false)
 	} else {
 		for c.f != nil {
 			c.serve()
@@ -93,33 +93,33 @@ func (c *Chunk) serve() {
 	defer c.ended()
 	for c.f != nil {
 		p := c.pool
-		if c.outcome == running { // not, if f has panicked
+		if c.Outcome == running { // not, if f has panicked
 			if frame := uintptr(unsafe.Pointer(&p)); frame != c.frame { // the stack has moved, so its size has changed
 				c.adapt()
 				c.frame = uintptr(unsafe.Pointer(&p))
 			}
 			c.f()
-			c.outcome = returned
+			c.Outcome = Returned
 		}
 		c.f = nil
-		c.counts.unlinks++
-		p.counts.inUse -= uint64(c.size)
-		to, refusal := c.member.Unlink()
-		if refusal != "" && c.outcome == returned {
-			c.outcome = panicked
+		c.counts.Unlinks++
+		p.counts.InUse -= uint64(c.size)
+		to, refusal := c.Member.Unlink()
+		if refusal != "" && c.Outcome == Returned {
+			c.Outcome = panicked
 			c.value = refusal
 		}
-		if p.idleBytes() > Bytes(settings.idle.Load()) {
-			c.coro.Leave(&to.Party, false)
+		if p.idleBytes() > uintptr(Settings.Idle.Load()) {
+			c.Coro.Leave(&to.Party, false)
 			return
 		}
 		c.next = p.idle[c.class]
 		p.idle[c.class] = c
-		coro.Pass(&c.coro.Party, &to.Party)
-		coro.Settle(&c.coro.Party)
+		coro.Pass(&c.Coro.Party, &to.Party)
+		coro.Settle(&c.Coro.Party)
 	}
 	if to := c.leaveTo; to != nil {
-		c.coro.Leave(&to.Party, false)
+		c.Coro.Leave(&to.Party, false)
 	}
 }
 
@@ -129,37 +129,37 @@ func (c *Chunk) adapt() {
 	room := coro.Headroom()
 	if room < c.least {
 		grow(c.class)
-		c.counts.regrown++
+		c.counts.Regrown++
 		c.most = uintptr(c.size)
 	} else if room > c.most {
-		c.counts.grown++
+		c.counts.Grown++
 		c.most = room
 	}
 }
 
 // ended is deferred by serve. A Goexit goes on from there through body.
 func (c *Chunk) ended() {
-	if c.outcome != running { // f has ended before
+	if c.Outcome != running { // f has ended before
 		return
 	}
 	if v := recover(); v != nil || !coro.ByGoexit() {
-		c.outcome = panicked
+		c.Outcome = panicked
 		c.value = v
-		c.member.Panicked(v)
+		c.Member.Panicked(v)
 	}
 }
 
 // unlink returns what runs next, in place of c, which Goexit has ended.
 func (c *Chunk) unlink() (to *coro.Coro) {
-	c.counts.unlinks++
-	c.pool.counts.inUse -= uint64(c.size)
-	to, _ = c.member.Unlink()
+	c.counts.Unlinks++
+	c.pool.counts.InUse -= uint64(c.size)
+	to, _ = c.Member.Unlink()
 	return to
 }
 
 // goOn lets the caller end as f has ended.
-func (c *Chunk) goOn() {
-	switch c.outcome {
+func (c *Chunk) GoOn() {
+	switch c.Outcome {
 	case panicked:
 		v := c.value
 		c.value = nil

@@ -1,12 +1,12 @@
 //go:build (amd64 || arm64) && !purego
 
-package stackchunk
+package chunk
 
 // grow makes the stack of the calling goroutine, of which little is used, as large as
 // chunks of the class are.
 func grow(class int) { growers[class]() }
 
-var growers = [classes]func(){
+var growers = [Classes]func(){
 	grow4K, grow8K, grow16K, grow32K, grow64K, grow128K,
 	grow256K, grow512K, grow1M, grow2M, grow4M, grow8M,
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// Servers of files answer what the clients of the experiments files and tls ask.
+func TestServersOfFilesAndTheirClients(t *testing.T) {
+	t.Setenv(capriccio.EnvOverload, "wait") // a stalled machine is no overload
+	r := testRun(t, true)
+	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
+	asked, err := writeServed(root)
+	testenv.Must(t, err)
+	testenv.Must(t, writeKey(key))
+	for x, files := range asked {
+		name, size, _ := strings.Cut(files[len(files)-1], "=")
+		info, err := os.Stat(filepath.Join(root, name))
+		testenv.Must(t, err)
+		if fmt.Sprint(info.Size()) != size {
+			t.Errorf("x=%d: %s has %d bytes", x, files[len(files)-1], info.Size())
+		}
+	}
+	span := 20 * time.Millisecond
+	for _, load := range []struct {
+		kind, pem string
+		client    []string
+	}{
+		{"knot", "", append([]string{"fetch", "-for", span.String()}, asked[100]...)},
+		{"net-http", "", append([]string{"fetch", "-for", span.String()}, asked[0]...)},
+		{"knot", key, []string{"tls-load", "-for", span.String()}},
+		{"net-http", key, []string{"tls-load", "-for", span.String(), "-fresh"}},
+	} {
+		s, err := startServer(r.ctx, load.kind, r.self, workerCommand, "files", "-kind", load.kind, "-root", root, "-tls", load.pem)
+		testenv.Must(t, err)
+		args := append([]string{load.client[0], "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID())}, load.client[1:]...)
+		lines, err := r.client(r.ctx, span, args...)
+		s.child.Close()
+		testenv.Must(t, err)
+		if samples, err := parseSamples(lines); err != nil || samples[0].metric != "rps" {
+			t.Errorf("%s by %v: %q, %v", load.kind, load.client, lines, err)
+		}
+	}
+}

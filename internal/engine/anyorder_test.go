@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A holdingPolicy holds all tasks back while *hold.
+type holdingPolicy struct {
+	*grantPolicy
+	hold *bool
+}
+
+func (p holdingPolicy) Next() (NodeID, bool) {
+	if *p.hold {
+		return 0, false
+	}
+	return p.grantPolicy.Next()
+}
+
+func (p holdingPolicy) Grant() (int, uint64) {
+	if *p.hold {
+		p.t.Error("Grant although Next has not named a node")
+	}
+	return p.grantPolicy.Grant()
+}
+
+// A lenientPolicy does not mind the order while *lenient.
+type lenientPolicy struct {
+	*grantPolicy
+	lenient *bool
+}
+
+func (p lenientPolicy) AnyOrder() bool { return *p.lenient }
+
+// As long as the policy does not mind, tasks run in the order in which they became ready, wherever they
+// were, and it is told of none; as soon as it does, it knows all that are ready.
+func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
+	var p *grantPolicy
+	lenient := false
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4), func(c *Config) {
+		newPolicy := c.NewPolicy
+		c.NewPolicy = func(l *Loop) Policy { return lenientPolicy{newPolicy(l).(*grantPolicy), &lenient} }
+	})
+	run(t, rt, func() {
+		l := CurrentLoop()
+		newTurn := func() {
+			shortSteps(l)
+			l.burn()
+			l.budget = 0
+			Yield()
+		}
+		known := func() (n int) {
+			for _, k := range p.ready {
+				n += k
+			}
+			return n
+		}
+		for _, c := range []struct {
+			atWake, after bool // lenient
+			tell          bool // TellPolicy is called
+			known         int  // tasks of which the policy knows when all are ready
+			want          []int
+		}{
+			{false, false, false, 7, []int{5, 3, 1, 4, 2, 0, 6}},
+			{true, true, false, 0, []int{0, 1, 2, 3, 4, 5, 6}},
+			{true, false, true, 0, []int{1, 3, 5, 0, 2, 4, 6}},  // by node, and as they came
+			{false, true, false, 7, []int{6, 4, 2, 0, 5, 3, 1}}, // by node, as they would have been taken
+			{true, false, false, 0, []int{1, 3, 5, 0, 2, 4, 6}},
+			{true, true, false, 7, []int{5, 3, 1, 4, 2, 0, 6}}, // not so soon again
+		} {
+			var order []int
+			var waiters []*Waiter
+			var wg WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					waiters = append(waiters, Self())
+					Self().Wait([]Reason{ReasonRead, ReasonWrite}[i%2], anywhere{})
+					order = append(order, i)
+				})
+			}
+			Sleep(time.Millisecond)
+			lenient = c.atWake
+			newTurn()
+			for _, w := range waiters {
+				w.Wake()
+			}
+			wg.Go(func() { order = append(order, 6) }) // a task that has not started
+			if known() != c.known {
+				t.Errorf("%v: the policy knows of %d tasks, want %d", c, known(), c.known)
+			}
+			lenient = c.after
+			if c.tell {
+				l.Post(func() {
+					if l.TellPolicy(); known() != 8 { // and the running task, which yields
+						t.Errorf("%v: the policy knows of %d tasks after TellPolicy, want 8", c, known())
+					}
+				})
+			}
+			newTurn()
+			wg.Wait()
+			if !slices.Equal(order, c.want) {
+				t.Errorf("%v: order %v, want %v", c, order, c.want)
+			}
+		}
+	})
+}
+
+// After a turn in which others had the processor for long, steps still count as short ones.
+func TestATurnWithoutTheProcessorCountsAsLess(t *testing.T) {
+	const limit = 100_000
+	s := loopStats{stepCost: 200, turnLimit: limit}
+	if s.noteTurn(maxBudget, 100*limit); limit/s.stepCost < briskBudget {
+		t.Errorf("steps of 200 cycles count as %d after one turn that was interrupted", s.stepCost)
+	}
+	for range 20 { // but not if all are like that
+		s.noteTurn(1, 100*limit)
+	}
+	if s.stepCost < limit {
+		t.Errorf("steps of 100 turns count as %d cycles, want %d at least", s.stepCost, limit)
+	}
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A withholder lets nobody run but every few Ticks.
+type withholder struct {
+	FIFO  []NodeID
+	ticks int
+	every int
+}
+
+func (p *withholder) Ready(n NodeID)        { p.FIFO = append(p.FIFO, n) }
+func (p *withholder) Charge(NodeID, uint64) {}
+func (p *withholder) Tick(time.Duration)    { p.ticks++ }
+func (p *withholder) Gone(n NodeID, k int) {
+	for ; k > 0; k-- {
+		i := slices.Index(p.FIFO, n)
+		p.FIFO = slices.Delete(p.FIFO, i, i+1)
+	}
+}
+func (p *withholder) Next() (NodeID, bool) {
+	if p.ticks%p.every != 0 {
+		return 0, false
+	}
+	n := p.FIFO[0]
+	p.FIFO = p.FIFO[1:]
+	return n, true
+}
+
+func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 7} }
+	})
+	ran := 0
+	inTasks(rt, 100, func(int) {
+		Yield()
+		ran++
+	})
+	if ran != 100 {
+		t.Errorf("%d tasks ran, want 100", ran)
+	}
+	testenv.Check(t, rt.Close())
+}
+
+// Nothing is held back in a shutdown.
+func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
+	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
+		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 1 << 40, ticks: 1} }
+	})
+	ended := 0
+	for range 10 {
+		rt.Go(func() { ended++ })
+	}
+	testenv.Check(t, rt.Close())
+	if ended != 10 {
+		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}
+
+// So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
+// those are back; without an Admission too.
+func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
+	e := entrance(t, "test")
+	const limit = 4
+	for name, admission := range map[string]func(*Loop) Admission{"open": nil, "limiter": func(*Loop) Admission { return &limiter{limit: 100} }} {
+		t.Run(name, func(t *testing.T) {
+			rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission, c.DetachLimit = admission, limit })
+			defer rt.Close()
+			newcomersWait(t, rt, e, limit)
+		})
+	}
+}
+
+func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
+	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
+		inTasks(rt, 1, func(int) {
+			l, in := CurrentLoop(), 0
+			enter := func() {
+				testenv.Check(t, e.Enter())
+				in++
+			}
+			l.detached.Add(away)
+			tasks := []*Task{Go(enter), Go(enter)}
+			l.StartAt(e, 0, nil, enter)
+			var left Ticket
+			var refused error
+			l.StartAt(e, 0, &left, func() { refused = e.Enter() })
+			left.GiveUp()
+			Sleep(time.Second)
+			if full := away >= limit-limit/4; full != errors.Is(refused, ErrRefused) {
+				t.Errorf("%d tasks of at most %d are away, and one that gave up was answered %v", away, limit, refused)
+			}
+			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
+				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
+			}
+			l.detached.Add(-away)
+			Sleep(time.Second)
+			if in != 3 {
+				t.Errorf("all are back, and %d of 3 newcomers were let in", in)
+			}
+			for _, k := range tasks {
+				k.Join()
+			}
+		})
+	}
+}

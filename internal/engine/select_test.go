@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+func TestSelectByKindOfCaller(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		a, b, reply := NewChan[int](0), NewChan[string](0), NewChan[int](0)
+		var sum atomic.Int64
+		const n = 9
+		var all sync.WaitGroup
+		all.Go(func() {
+			everyone(t, rt, n, func(int) {
+				for {
+					var i int
+					var s string
+					which, err := Select(a.RecvCase(&i), b.RecvCase(&s))
+					if err == ErrChanClosed && which == 0 {
+						return
+					}
+					switch {
+					case err != nil:
+						t.Error(err)
+						return
+					case which == 0:
+						sum.Add(int64(i))
+					case s != "text":
+						t.Errorf("received %q", s)
+					}
+					if which, err = Select(reply.SendCase(which)); which != 0 || err != nil {
+						t.Error(which, err)
+					}
+				}
+			})
+		})
+		count := [2]int{}
+		for i := range 200 {
+			go func() {
+				if i%2 == 0 {
+					a.Send(1)
+				} else {
+					b.Send("text")
+				}
+			}()
+			which, err := reply.Recv()
+			testenv.Must(t, err)
+			count[which]++
+		}
+		a.Close()
+		all.Wait()
+		if count != [2]int{100, 100} || sum.Load() != 100 {
+			t.Errorf("counts %v, sum %d", count, sum.Load())
+		}
+	})
+}
+
+// Of several cases that can go on, none is left out for ever.
+func TestSelectIsFair(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		everyone(t, rt, 3, func(int) {
+			const trials = 2000
+			a, b := NewChan[int](trials), NewChan[int](trials)
+			for range trials {
+				a.Send(0)
+				b.Send(0)
+			}
+			var count [2]int
+			for range trials {
+				which, err := Select(a.RecvCase(nil), b.RecvCase(nil))
+				testenv.Check(t, err)
+				count[which]++
+			}
+			if count[0] < trials/4 || count[1] < trials/4 {
+				t.Errorf("chosen %v times", count)
+			}
+		})
+	})
+}
+
+func TestTrySelect(t *testing.T) {
+	c := NewChan[int](1)
+	v := 0
+	if i, err := TrySelect(c.RecvCase(&v)); i != -1 || err != nil {
+		t.Error(i, err)
+	}
+	if i, err := TrySelect(c.RecvCase(&v), c.SendCase(5)); i != 1 || err != nil {
+		t.Error(i, err)
+	}
+	if i, err := TrySelect(c.SendCase(6), c.RecvCase(&v)); i != 1 || err != nil || v != 5 {
+		t.Error(i, err, v)
+	}
+	if i, err := TrySelect(); i != -1 || err != nil {
+		t.Error(i, err)
+	}
+	c.Close()
+	if i, err := TrySelect(c.SendCase(6)); i != 0 || err != ErrChanClosed {
+		t.Error(i, err)
+	}
+	if i, err := TrySelect(c.RecvCase(nil)); i != 0 || err != ErrChanClosed {
+		t.Error(i, err)
+	}
+}
+
+// A Select that waits at both ends of one channel does not serve itself.
+func TestSelectOnBothEndsOfAChannel(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		c := NewChan[int](0)
+		var sent, received atomic.Int32
+		everyone(t, rt, 2, func(int) {
+			for range 200 {
+				var v int
+				which, err := Select(c.SendCase(1), c.RecvCase(&v))
+				switch {
+				case err != nil:
+					t.Error(err)
+				case which == 0:
+					sent.Add(1)
+				default:
+					received.Add(int32(v))
+				}
+			}
+		})
+		if sent.Load() != 200 || received.Load() != 200 {
+			t.Errorf("%d sent, %d received, want 200 each", sent.Load(), received.Load())
+		}
+	})
+}
+
+// Two Selects with the same channels in opposite orders do not stop each other.
+func TestSelectInOppositeOrders(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var cs [12]*Chan[int] // more than selectAmong keeps guards for on its stack
+		for i := range cs {
+			cs[i] = NewChan[int](1)
+		}
+		everyone(t, rt, 6, func(k int) {
+			var cases []Case
+			for i := range cs {
+				c := cs[i]
+				if k%2 == 1 {
+					c = cs[len(cs)-1-i]
+				}
+				cases = append(cases, c.SendCase(k), c.RecvCase(nil))
+			}
+			for range 200 {
+				if _, err := Select(cases...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	})
+}
+
+func TestSelectCancelled(t *testing.T) {
+	rt := newRuntime(t, 2)
+	a, b := NewChan[int](0), NewChan[int](0)
+	ctx, cancel := context.WithCancel(context.Background())
+	k := goWith(Options{Context: ctx}, func() {
+		if i, err := Select(a.RecvCase(nil), b.SendCase(1)); i != -1 || !errors.Is(err, context.Canceled) {
+			t.Error(i, err)
+		}
+		if i, err := Select(); i != -1 || !errors.Is(err, context.Canceled) {
+			t.Error(i, err)
+		}
+	})
+	waitParked(t, rt, 1, ReasonSelect)
+	cancel()
+	k.Join()
+	if ok, _ := a.TrySend(1); ok {
+		t.Error("the Select that was cancelled still receives")
+	}
+	if _, ok, _ := b.TryRecv(); ok {
+		t.Error("the Select that was cancelled still sends")
+	}
+}
+
+func TestSelectCancelRacesWithService(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		rnd := newRand(t)
+		for range 150 {
+			a, b := NewChan[int](0), NewChan[int](1)
+			ctx, cancel := context.WithCancel(context.Background())
+			var got, gave atomic.Int32
+			k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(rt.Loops() - 1)}, func() {
+				for {
+					if i, err := Select(a.RecvCase(nil), b.RecvCase(nil)); err != nil {
+						if i != -1 {
+							t.Error(i, err)
+						}
+						return
+					}
+					got.Add(1)
+				}
+			})
+			var others sync.WaitGroup
+			for _, c := range []*Chan[int]{a, b} {
+				others.Go(func() {
+					for range 10 {
+						if ok, _ := c.TrySend(1); ok {
+							gave.Add(1)
+						}
+					}
+				})
+			}
+			for range rnd.IntN(10) {
+				runtime.Gosched()
+			}
+			cancel()
+			k.Join()
+			others.Wait()
+			if gave.Load() != got.Load()+int32(b.Len()) {
+				t.Fatalf("%d sent, %d received, %d left", gave.Load(), got.Load(), b.Len())
+			}
+		}
+	})
+}
+
+// A Case may stand in a Select twice, and in several at once.
+func TestSelectWithOneCaseTwice(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		c := NewChan[int](0)
+		var v int
+		receive, send := c.RecvCase(&v), c.SendCase(7)
+		k := rt.Go(func() {
+			if i, err := Select(receive, receive); i < 0 || i > 1 || err != nil || v != 5 {
+				t.Errorf("Select = %d, %v, received %d", i, err, v)
+			}
+		})
+		waitParked(t, rt, 1, ReasonSelect)
+		testenv.Check(t, c.Send(5))
+		k.Join()
+		var senders []*Task
+		for range 3 {
+			senders = append(senders, rt.Go(func() {
+				if _, err := Select(send, send); err != nil {
+					t.Error(err)
+				}
+			}))
+		}
+		waitParked(t, rt, 3, ReasonSelect)
+		for range 3 {
+			if got, err := c.Recv(); got != 7 || err != nil {
+				t.Errorf("received %d, %v", got, err)
+			}
+		}
+		for _, k := range senders {
+			k.Join()
+		}
+		k = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
+			if i, err := Select(receive, receive); i != -1 || err == nil {
+				t.Errorf("Select = %d, %v", i, err)
+			}
+		})
+		k.Join()
+		if c.recvq.head != nil || c.sendq.head != nil {
+			t.Error("somebody is left in the queue")
+		}
+		if ok, err := c.TrySend(1); ok || err != nil { // the guard is free
+			t.Errorf("TrySend = %v, %v", ok, err)
+		}
+	})
+}

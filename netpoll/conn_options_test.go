@@ -1,0 +1,163 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A TCP read stops at the mark of urgent data although more is there.
+func TestUrgentData(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		raw, err := c.SyscallConn()
+		must(t, err)
+		must(t, raw.Control(func(fd uintptr) {
+			unix.Send(int(fd), []byte("ab!"), unix.MSG_OOB)
+			unix.Send(int(fd), []byte("cd"), 0)
+		}))
+		got := make([]byte, 0, 10)
+		for len(got) < 4 {
+			must(t, s.SetReadDeadline(time.Now().Add(time.Minute)))
+			buf := make([]byte, 10)
+			n, err := s.Read(buf)
+			must(t, err)
+			got = append(got, buf[:n]...)
+		}
+		if string(got) != "abcd" {
+			t.Errorf("got %q, want abcd", got)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	rt := withEpoll(t)
+	inTask(t, rt, func() {
+		c, s := connPair(t, "tcp")
+		defer c.Close()
+		defer s.Close()
+		get := func(c *Conn, level, opt int) int {
+			v, err := unix.GetsockoptInt(int(c.d.fd), level, opt)
+			must(t, err)
+			return v
+		}
+		for _, conn := range []*Conn{c, s} { // dialled and accepted
+			for _, x := range []struct{ level, opt, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
+			} {
+				if got := get(conn, x.level, x.opt); got != x.want {
+					t.Errorf("option %d of a new connection is %d, want %d", x.opt, got, x.want)
+				}
+			}
+			flags, err := unix.FcntlInt(uintptr(conn.d.fd), unix.F_GETFD, 0)
+			must(t, err)
+			if flags&unix.FD_CLOEXEC == 0 {
+				t.Error("a connection without FD_CLOEXEC")
+			}
+		}
+		must(t, c.SetNoDelay(false))
+		must(t, c.SetKeepAlive(false))
+		must(t, s.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: -1, Count: 4}))
+		must(t, s.SetReadBuffer(1<<16))
+		must(t, s.SetWriteBuffer(1<<16))
+		if get(c, unix.IPPROTO_TCP, unix.TCP_NODELAY) != 0 || get(c, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0 {
+			t.Error("SetNoDelay(false) or SetKeepAlive(false) had no effect")
+		}
+		if get(s, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 3 || get(s, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL) != 15 ||
+			get(s, unix.IPPROTO_TCP, unix.TCP_KEEPCNT) != 4 {
+			t.Error("SetKeepAliveConfig had no or the wrong effect")
+		}
+		must(t, s.SetKeepAlivePeriod(7*time.Second))
+		if get(s, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 7 {
+			t.Error("SetKeepAlivePeriod had no effect")
+		}
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range networks("tcp", "tcp6") {
+			c, s := connPair(t, network)
+			must(t, s.Close())
+			must(t, c.Close())
+			// Known after Close too.
+			if c.LocalAddr().String() != s.RemoteAddr().String() || c.RemoteAddr().String() != s.LocalAddr().String() {
+				t.Errorf("addresses %v, %v and %v, %v do not agree", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
+			}
+		}
+	})
+}
+
+func TestWriteBuffers(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			var bufs net.Buffers
+			var want []byte
+			for i := range 3000 { // more than one call takes, some of them empty
+				b := bytes.Repeat([]byte{byte(i)}, i%700)
+				bufs = append(bufs, b)
+				want = append(want, b...)
+			}
+			writer := spawn(func() {
+				n, err := c.WriteBuffers(&bufs)
+				must(t, err)
+				if n != int64(len(want)) || len(bufs) != 0 {
+					t.Errorf("WriteBuffers wrote %d of %d bytes and left %d buffers", n, len(want), len(bufs))
+				}
+				must(t, c.Close())
+			})
+			got, err := io.ReadAll(s)
+			must(t, err)
+			must(t, writer())
+			if !bytes.Equal(got, want) {
+				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+			}
+			must(t, s.Close())
+		}
+	})
+}
+
+func TestCopy(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c1, s1 := connPair(t, "tcp")
+		c2, s2 := connPair(t, "unix")
+		want := pattern(3 << 20)
+		relay := spawn(func() {
+			n, err := io.Copy(c2, s1) // WriteTo of s1
+			must(t, err)
+			if n != int64(len(want)) {
+				t.Errorf("relayed %d bytes, want %d", n, len(want))
+			}
+			must(t, c2.CloseWrite())
+		})
+		writer := spawn(func() {
+			n, err := io.Copy(c1, struct{ io.Reader }{bytes.NewReader(want)}) // ReadFrom of c1
+			must(t, err)
+			if n != int64(len(want)) {
+				t.Errorf("copied %d bytes, want %d", n, len(want))
+			}
+			must(t, c1.CloseWrite())
+		})
+		got, err := io.ReadAll(s2)
+		must(t, err)
+		must(t, relay())
+		must(t, writer())
+		if !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
+		}
+		for _, c := range []*Conn{c1, s1, c2, s2} {
+			must(t, c.Close())
+		}
+	})
+}

@@ -1,0 +1,194 @@
+//go:build linux
+
+package netpoll_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/rpc"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// Handlers of Serve that wait natively for other handlers of the same loop.
+func TestServeNativeWaits(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		const clients = 10
+		var meet sync.WaitGroup // all handlers wait for each other
+		meet.Add(clients)
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		testenv.Must(t, err)
+		served := rt.Go(func() {
+			netpoll.Serve(ln, func(c *netpoll.Conn) {
+				defer c.Close()
+				var b [1]byte
+				if _, err := c.Read(b[:]); err != nil {
+					t.Error(err)
+				}
+				meet.Done()
+				meet.Wait()
+				c.Write(b[:])
+			})
+		})
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				c.Write([]byte("x"))
+				if b, err := io.ReadAll(c); len(b) != 1 || err != nil {
+					t.Errorf("the answer is %q, %v", b, err)
+				}
+			})
+		}
+		all.Wait()
+		ln.Close()
+		served.Join()
+	})
+}
+
+// What net/http's client does in a task: it waits natively for goroutines of its own, which
+// use our connections.
+func TestHTTPClientInTasks(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		testenv.Must(t, err)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			w.Write(b)
+		})}
+		go server.Serve(ln)
+		defer server.Close()
+		transport := &http.Transport{DialContext: netpoll.DialContext}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
+		var tasks []*engine.Task
+		for i := range 20 {
+			tasks = append(tasks, rt.Go(func() {
+				for j := range 5 {
+					want := strings.Repeat(fmt.Sprint(i), 1+j*5000)
+					resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if err != nil || string(got) != want {
+						t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+	})
+}
+
+// What pgx does after a slow write: a goroutine reads in the background while the task writes,
+// and the task then waits for it natively.
+func TestBackgroundReader(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		peer, err := net.Listen("tcp", "127.0.0.1:0")
+		testenv.Must(t, err)
+		defer peer.Close()
+		go func() {
+			for {
+				c, err := peer.Accept()
+				if err != nil {
+					return
+				}
+				go func() { defer c.Close(); io.Copy(c, c) }()
+			}
+		}()
+		var tasks []*engine.Task
+		for range 10 {
+			tasks = append(tasks, rt.Go(func() {
+				c, err := netpoll.Dial("tcp", peer.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				const size = 1 << 20
+				for range 3 {
+					done := make(chan error, 1)
+					go func() { _, err := io.CopyN(io.Discard, c, size); done <- err }()
+					if _, err := c.Write(make([]byte, size)); err != nil {
+						t.Error(err)
+					}
+					testenv.Check(t, <-done)
+					var b [1]byte // and now the task itself reads
+					c.Write(b[:])
+					if _, err := c.Read(b[:]); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+	})
+}
+
+// What net/rpc and yamux do: a goroutine reads answers and gives them to the callers, which wait
+// natively, and write under a sync.Mutex.
+func TestSharedConnectionWithAReader(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		testenv.Must(t, err)
+		server := rpc.NewServer()
+		testenv.Must(t, server.RegisterName("Twice", new(Twice)))
+		rt.Go(func() {
+			netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+		})
+		defer ln.Close()
+		var client *rpc.Client
+		rt.Go(func() {
+			c, err := netpoll.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			client = rpc.NewClient(c)
+		}).Join()
+		if client == nil {
+			return
+		}
+		var tasks []*engine.Task
+		for i := range 50 {
+			tasks = append(tasks, rt.Go(func() {
+				for range 5 {
+					var got int
+					if err := client.Call("Twice.Of", i, &got); err != nil || got != 2*i {
+						t.Errorf("twice %d is %d, %v", i, got, err)
+					}
+				}
+			}))
+		}
+		for _, x := range tasks {
+			x.Join()
+		}
+		client.Close()
+	})
+}
+
+// Twice is a service of net/rpc.
+type Twice struct{}
+
+// Of doubles n.
+func (*Twice) Of(n int, out *int) error { *out = 2 * n; return nil }
