@@ -78,6 +78,9 @@ func runSlowClients(r *run) error {
 			if err != nil {
 				return err
 			}
+			if refused > 0 && l.system == "knot" {
+				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("%d requests of normal clients were refused; want none", refused))
+			}
 		}
 	}
 	r.note("x: 0 nobody attacks, 1 slow heads (-H), 2 slow bodies (-B), 3 many ranges (-R), 4 slow readers (-X); %d connections for %d s", slowAttackers, length)

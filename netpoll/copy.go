@@ -69,6 +69,11 @@ func (c *Conn) WriteBuffers(bufs *net.Buffers) (int64, error) {
 }
 
 func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
+	all := 0
+	for _, b := range *bufs {
+		all += len(b)
+	}
+	d.spare(int64(all))
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
 	}

@@ -430,6 +430,7 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 
 // send writes all of b, parking whenever the kernel's buffer is full.
 func (d *desc) send(b []byte) (sent int, err error) {
+	d.spare(int64(len(b)))
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
 	}

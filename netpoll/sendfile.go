@@ -64,6 +64,7 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 		head = head[k:]
 		c.d.pace(c.d.own(), k)
 	}
+	c.d.spare(s.left)
 	err := s.run()
 	if err != nil && err != io.ErrUnexpectedEOF {
 		err = c.opError("sendfile", "sendfile", err)
@@ -256,6 +257,28 @@ func (d *desc) sendfilePart(fd int, off, n int64, hot bool) (int64, error) {
 		return 0, io.ErrUnexpectedEOF
 	}
 	return sent, err
+}
+
+const (
+	// spareFrom is from how many bytes on a send is looked at.
+	spareFrom = 64 << 10
+	// tinySegment is less than any network asks for: it is the client's window that is small.
+	tinySegment = 1000
+	// spareUnsent is how much may then wait in the send buffer, in bytes.
+	spareUnsent = 16 << 10
+)
+
+// spare is called before n bytes are sent. What waits in the send buffer is cut into segments of half of the
+// receiver's window at most, and a client may have one of 512 bytes: then 2 MB of a file cost over a
+// millisecond of processor time at once, and as much memory again (TCP_NOTSENT_LOWAT, tcp(7)).
+func (d *desc) spare(n int64) {
+	if n < spareFrom || d.kind != kindTCP || d.use() != nil {
+		return
+	}
+	defer d.unuse()
+	if size, err := option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && 0 < size && size < tinySegment {
+		setOption(int(d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, spareUnsent) // without it all still works
+	}
 }
 
 // part calls try once if there is room, and otherwise waits until there is. It returns

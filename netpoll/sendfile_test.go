@@ -270,3 +270,41 @@ func runSendfileChild() int {
 	check(<-sent)
 	return 0
 }
+
+// A client with a tiny window, which reads nothing, gets the kernel to take little of a large answer: segments of some
+// hundred bytes are as dear as large ones.
+func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln, err := Listen("tcp4", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		f, data := patternFile(t, 4<<20)
+		for _, send := range []struct {
+			name string
+			do   func(c *Conn) (int64, error)
+		}{
+			{"SendFile", func(c *Conn) (int64, error) { return c.SendFile(nil, int(f.Fd()), 0, 4<<20, nil) }},
+			{"Write", func(c *Conn) (int64, error) {
+				n, err := c.Write(data)
+				return int64(n), err
+			}},
+			{"WriteBuffers", func(c *Conn) (int64, error) {
+				return c.WriteBuffers(&net.Buffers{data[:2<<20], data[2<<20:]})
+			}},
+		} {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			must(t, err)
+			must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
+			must(t, unix.Connect(fd, &unix.SockaddrInet4{Port: ln.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}))
+			c, err := ln.AcceptConn()
+			must(t, err)
+			must(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+			n, err := send.do(c)
+			if !errors.Is(err, os.ErrDeadlineExceeded) || n > 256<<10 {
+				t.Errorf("%s: %d bytes were taken, %v; want few, and the deadline's error", send.name, n, err)
+			}
+			c.Close()
+			unix.Close(fd)
+		}
+	})
+}

@@ -31,5 +31,5 @@ func barrier() {
 	}
 }
 
-// ownQuickly: see Mutex.lockQuick.
-const ownQuickly = true
+// quickLocks reports whether what is free is locked without the guard, see Mutex.lockQuick.
+const quickLocks = true

@@ -7,5 +7,6 @@ func canBarrier() bool { return false }
 
 func barrier() {}
 
-// ownQuickly: see Mutex.lockQuick.
-const ownQuickly = false
+// quickLocks reports whether what is free is locked without the guard. Here the guard of what plain goroutines
+// use is better shared from the start: who comes later may have to wait for the loop that owns it.
+const quickLocks = false

@@ -21,7 +21,7 @@ import (
 type Mutex struct {
 	g       guard
 	state   atomic.Uint32
-	owner   *Task      // nil: unlocked, or a plain goroutine; written by the one that holds m, see ownQuickly
+	owner   *Task      // nil: unlocked, or a plain goroutine; written by the one that holds m, see quickLocks
 	urged   urged      // guarded by g
 	waiters waiterList // guarded by g
 }
@@ -57,12 +57,12 @@ func (m *Mutex) lockSlow() {
 // importance of those that wait. The race detector would not like it, so under it everything is done
 // in the guard.
 func (m *Mutex) lockQuick(l *Loop) bool {
-	return (ownQuickly || l == nil) && m.tryTake(l)
+	return quickLocks && m.tryTake(l)
 }
 
 // unlockQuick unlocks m if nobody waits, and reports whether it did.
 func (m *Mutex) unlockQuick() bool {
-	if ownQuickly && m.state.Load() == mutexLocked {
+	if quickLocks && m.state.Load() == mutexLocked {
 		m.owner = nil
 		return m.state.CompareAndSwap(mutexLocked, mutexUnlocked)
 	}

@@ -105,21 +105,38 @@ func (l *Loop) setPolicy(make func(*Loop) Policy) {
 func (l *Loop) isFIFO() bool { return l.chosen == Policy(fifo{}) }
 
 // A round is what is ready when it begins. While any order will do, it takes at most roundTurns turns: no
-// task waits longer because of the others.
-const roundTurns = 5
+// task waits longer because of the others. If steps are so tiny that a turn has maxBudget of them,
+// asking the policy takes several times what they do, and its round is far longer than one of
+// tinyRoundTurns without it.
+const (
+	roundTurns     = 5
+	tinyRoundTurns = 25
+)
 
 // nodesFor is how long tasks remain at their nodes once they are there: going to and fro takes a time
 // that grows with their number.
 const nodesFor = 20 * time.Millisecond
 
-// chooseOrder is called when a turn begins. As long as the policy does not mind, steps are so short that
-// asking it for each node would be felt, and a round is short, tasks run first in, first out.
+// shortRound reports whether steps are so short that asking the policy for each node would be felt, and
+// a round is short.
+func (l *Loop) shortRound() bool {
+	turns := int64(roundTurns)
+	if l.full == maxBudget {
+		turns = tinyRoundTurns
+		if !l.single { // not to and fro
+			turns /= 2
+		}
+	}
+	return l.full >= briskBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
+}
+
+// chooseOrder is called when a turn begins. As long as the policy does not mind, and a round is short, tasks
+// run first in, first out.
 func (l *Loop) chooseOrder() {
 	if l.lenient == nil {
 		return
 	}
-	anyOrder := l.grant.wanted && int64(l.queued)*l.stats.stepCost <= roundTurns*l.stats.turnLimit &&
-		!anyStage() && l.lenient.AnyOrder()
+	anyOrder := l.shortRound() && !anyStage() && l.lenient.AnyOrder()
 	switch {
 	case anyOrder == l.single:
 	case !anyOrder:

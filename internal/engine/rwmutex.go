@@ -27,7 +27,7 @@ func (rw *RWMutex) Lock() {
 	if !l.isHere() {
 		l = comeBack()
 	}
-	if !(ownQuickly || l == nil) || !rw.tryWrite(l) {
+	if !quickLocks || !rw.tryWrite(l) {
 		rw.lockOn(l, true, ReasonRWMutexWrite)
 	}
 }
@@ -35,15 +35,12 @@ func (rw *RWMutex) Lock() {
 // RLock locks rw for reading and parks until that is possible. A task must not hold
 // two read locks of one RWMutex: a writer between them would be waited for for ever.
 func (rw *RWMutex) RLock() {
-	if noneAway() && rw.tryRead() {
-		return
-	}
-	if l := comeBack(); !rw.tryRead() {
-		rw.lockOn(l, false, ReasonRWMutexRead)
+	if !quickLocks || !noneAway() || !rw.tryRead() {
+		rw.lockOn(comeBack(), false, ReasonRWMutexRead)
 	}
 }
 
-// tryWrite takes rw for the caller, on l, if it is free. With ownQuickly it needs no guard, see Mutex.lockQuick.
+// tryWrite takes rw for the caller, on l, if it is free. With quickLocks it needs no guard, see Mutex.lockQuick.
 func (rw *RWMutex) tryWrite(l *Loop) bool {
 	if !rw.state.CompareAndSwap(0, rwWriting) {
 		return false
@@ -110,7 +107,7 @@ func (rw *RWMutex) TryRLock() bool { return rw.tryRead() }
 
 // Unlock ends the writing. It panics if rw is not locked for writing.
 func (rw *RWMutex) Unlock() {
-	if ownQuickly && rw.state.Load() == rwWriting {
+	if quickLocks && rw.state.Load() == rwWriting {
 		rw.writer = nil
 		if rw.state.CompareAndSwap(rwWriting, 0) {
 			return

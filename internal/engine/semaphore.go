@@ -45,7 +45,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	if n < 0 || n > s.size {
 		return fmt.Errorf("task: Acquire(%d) of a Semaphore of %d: can never be had", n, s.size)
 	}
-	if noneAway() && s.take(n) {
+	if quickLocks && noneAway() && s.take(n) {
 		return nil
 	}
 	return s.acquireSlow(ctx, n)

@@ -5,14 +5,17 @@ import "github.com/capriccio-go/capriccio/internal/coro"
 // loopStats is what a loop measures of itself. Loop-private.
 type loopStats struct {
 	stepCost  int64 // cycles, moving average over turns
+	lastCost  int64 // cycles of a step in the last turn
 	turnLimit int64 // cycles of turnTime
 }
 
-// noteTurn records how many steps a turn ran, in how many cycles. A turn that took far longer than
-// it should counts as less: most likely other threads had the processor.
+// noteTurn records how many steps a turn ran, in how many cycles. A turn whose steps took longer than those
+// of the one before does not count until the next has, too: most likely other threads had the processor.
 func (s *loopStats) noteTurn(steps int, cycles uint64) {
 	if steps > 0 {
-		s.stepCost += (min(int64(cycles), 2*s.turnLimit)/int64(steps) - s.stepCost) / 4
+		cost := int64(cycles) / int64(steps)
+		s.stepCost += (min(cost, s.lastCost) - s.stepCost) / 4
+		s.lastCost = cost
 	}
 }
 

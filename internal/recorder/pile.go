@@ -20,6 +20,16 @@ type Waiting struct {
 // are to do: not for time to pass, nor to be let in. With all, also those where they wait for time to
 // pass, or for a client. It stops no loop, and takes some 10 ns a node.
 func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
+	g.At(func(w Waiting) {
+		if w.Tasks >= least && g.contended(w.Node, all) {
+			out = append(out, w)
+		}
+	})
+	return out
+}
+
+// At calls do for each node and loop at which tasks wait or are ready. It stops no loop.
+func (g *Graph) At(do func(Waiting)) {
 	g.mu.Lock()
 	shards := slices.Clone(g.shards)
 	g.mu.Unlock()
@@ -27,12 +37,11 @@ func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 		sh.nodes.each(func(n *node) {
 			var st [2]uint64 // departures, arrivals
 			read(&st, (*[2]uint64)(unsafe.Pointer(&n.Spot)))
-			if n.ID > idOverflow && st[1] >= st[0]+least && st[1]-st[0] < 1<<40 && g.contended(n.ID, all) {
-				out = append(out, Waiting{Loop: sh.loop.Index(), Node: n.ID, Tasks: st[1] - st[0]})
+			if n.ID > idOverflow && st[1] > st[0] && st[1]-st[0] < 1<<40 {
+				do(Waiting{Loop: sh.loop.Index(), Node: n.ID, Tasks: st[1] - st[0]})
 			}
 		})
 	}
-	return out
 }
 
 // contended reports whether what tasks wait for at n may be what others have or do.

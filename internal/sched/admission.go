@@ -127,7 +127,7 @@ func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() 
 func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
-		a.doors = append(a.doors, entrance{})
+		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
 	p.Update(now, waiting, departed, waited, out)

@@ -12,8 +12,8 @@ import (
 //
 // A task is let in if two conditions hold.
 //
-// The promise: what is in use beside the admitted tasks, and what all admitted tasks
-// and this one may take until they finish, fits under the limit of every resource. What
+// The promise: what is in use, and what all admitted tasks and this one may yet take until
+// they finish, fits under the limit of every resource. What
 // n tasks may take is n times the mean demand and four times the square root of n
 // times its variance. Where the demand is not known, this does not hold anybody.
 //
@@ -49,6 +49,7 @@ type Gate struct {
 	takes   []take // what a task takes, where that is not 0
 	peak    int    // the most that were inside, or wanted to be, since the last Tick
 	counted int    // that were inside when that was last counted
+	then    int    // that were inside when Ahead was last called
 	window  Knee
 	begun   bool          // window has its first limit
 	first   time.Duration // when somebody was first let in; 0: not yet
@@ -63,10 +64,15 @@ type take struct {
 	d  Moments
 }
 
-// held is how much a task inside holds on average of which nothing more is known. Where those stay
-// longer that hold more, like downloads of slow clients, that is more than what one that comes in is going to
-// hold: the mean square divided by the mean if the time is in proportion.
-func (t *take) held() float64 { return t.d.Mean + t.d.Variance/t.d.Mean }
+// Likely is how much a task takes on average of those that are found at a place of which nothing more is known. Where those stay
+// longer that hold more, like downloads of slow clients, that is more than what one that comes there is going to
+// take: the mean square divided by the mean if the time is in proportion.
+func (m Moments) Likely() float64 {
+	if m.Mean <= 0 {
+		return 0
+	}
+	return m.Mean + m.Variance/m.Mean
+}
 
 // A share is one loop's part of what is inside.
 type share struct {
@@ -176,8 +182,28 @@ func (g *Gate) SetDemand(demand []Moments) {
 // locked.
 func (l *Ledger) Meter(read func() (tasks int, held float64)) { l.meter = read }
 
-// recount adds up what admitted tasks may take, anew: what they are known to hold, and what was promised to the
-// others. The ledger is locked.
+// Ahead says of how many tasks inside it is known where they are, and what these may yet take of each resource
+// that is not Collected, in all. To the others, and to as many as there are more inside until it is called again, what a task
+// takes that comes in is promised. It is to be called before Observe.
+func (l *Ledger) Ahead(tasks int, yet []float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told, l.behind = true, 0
+	for _, g := range l.gates {
+		g.then = g.inside()
+		l.behind += g.then
+	}
+	l.behind = max(l.behind-tasks, 0)
+	for i, a := range *l.accounts.Load() {
+		a.ahead = 0
+		if i < len(yet) && a.spec.Kind != Collected {
+			a.ahead = yet[i]
+		}
+	}
+}
+
+// recount adds up what admitted tasks may take, anew: of what is Collected what they are known to hold, of other
+// things what they may yet take; and what was promised to those of which that is not known. The ledger is locked.
 func (l *Ledger) recount() {
 	inside := 0
 	for _, g := range l.gates {
@@ -192,7 +218,7 @@ func (l *Ledger) recount() {
 		unseen = 1 - min(float64(seen)/float64(inside), 1)
 	}
 	for _, a := range *l.accounts.Load() {
-		a.pledges, a.known = promise{}, false
+		a.pledges, a.known = promise{Mean: a.ahead}, false
 		if a.spec.Kind == Collected && held > 0 {
 			a.pledges.Mean, a.known = held, true
 		}
@@ -201,23 +227,22 @@ func (l *Ledger) recount() {
 		for i := range g.takes {
 			t := &g.takes[i]
 			n := float64(g.counted)
-			if t.of.spec.Kind == Collected {
+			varies := n
+			switch {
+			case t.of.spec.Kind == Collected:
 				n *= unseen
+				varies = n
 				t.of.known = true
+			case l.told: // one that has left since has given back about what one that comes is going to take
+				n = min(n, float64(l.behind+g.counted-g.then))
 			}
-			t.of.pledge(n, Moments{t.held(), t.d.Variance})
+			t.of.pledges.Mean += n * t.d.Likely()
+			t.of.pledges.Variance += varies * t.d.Variance
 		}
 	}
 	for _, a := range *l.accounts.Load() {
 		a.pledges.Mean *= 1 - a.gone()
-		a.promise(a.pledges.Mean)
 	}
-}
-
-// pledge says that n tasks more may take d of a. The ledger is locked.
-func (a *account) pledge(n float64, d Moments) {
-	a.pledges.Mean += n * d.Mean
-	a.pledges.Variance += n * d.Variance
 }
 
 // Inside is how many tasks have been let in and have not finished.
@@ -415,11 +440,15 @@ func (t *take) room(credit float64) int {
 	if math.IsInf(a.limit, 1) {
 		return most
 	}
+	others := a.observed
+	if a.known {
+		others = max(a.excess.least(), 0)
+	}
 	fits := func(n float64) bool {
 		p := a.pledges
-		p.Mean += (credit + n) * t.held()
+		p.Mean += (credit + n) * t.d.Likely()
 		p.Variance += (credit + n) * d.Variance
-		return a.others+p.sum() <= a.limit && a.inUse()+(credit+n)*d.Mean <= a.limit
+		return others+p.sum() <= a.limit
 	}
 	if !fits(1) {
 		return 0

@@ -29,6 +29,9 @@ type Ledger struct {
 	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
 	// that is; fixed; may be nil.
 	meter func() (tasks int, held float64)
+
+	told   bool // guarded by mu: Ahead was called
+	behind int  // guarded by mu: tasks inside that it was not told of
 }
 
 // An account is what the Ledger knows of one resource. Fields without a remark are
@@ -37,6 +40,7 @@ type account struct {
 	spec Spec // fixed, but Limit is guarded by mu
 
 	observed float64
+	ahead    float64 // what those may yet take that Ahead was told of
 	pledges  promise // what the admitted tasks may take
 	pledged  float64 // their mean when observed was
 	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
@@ -49,13 +53,10 @@ type account struct {
 	state    State
 	sampled  time.Duration // when used was last looked at
 	before   time.Duration // and when the time before
-	seen     bool          // there was a sample
 	knee     *Knee         // nil: the limit is given
 	of       *account      // fixed; nil: none
 
-	granted  float64    // to cohorts, since the last sample
-	others   float64    // estimate of what is in use beside what admitted tasks take
-	promised [2]float64 // the most that was promised to them since the last two samples
+	granted float64 // to cohorts, since the last sample
 }
 
 // NewLedger returns a Ledger without resources.
@@ -136,7 +137,6 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
 	a.sample(now)
-	a.promise(a.pledges.Mean)
 	l.version.Add(1)
 }
 
@@ -164,7 +164,6 @@ func (l *Ledger) Tick(now time.Duration) {
 		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
-		a.promise(a.pledges.Mean)
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
 	for _, g := range l.gates {
@@ -250,17 +249,6 @@ func (a *account) sample(now time.Duration) {
 		a.trend += ((a.util-was)/dt - a.trend) * weight(now-a.before, trendTime)
 	}
 	a.judge()
-	others := max(a.used-max(a.promised[0], a.promised[1]), 0)
-	switch {
-	case a.known:
-		a.others = max(a.excess.least(), 0)
-	case !a.seen:
-		a.others = others
-	default:
-		a.others += (others - a.others) * weight(now-a.before, othersTime)
-	}
-	a.seen = true
-	a.promised[1], a.promised[0] = a.promised[0], 0
 }
 
 // inUse is what is in use now, as far as is known.
@@ -322,18 +310,12 @@ func (m *lowest) shift(by float64) {
 // least is 0 before the first sample.
 func (m *lowest) least() float64 { return m.min }
 
-// How long the trend and the others are averaged over.
-const (
-	trendTime  = 100 * time.Millisecond
-	othersTime = time.Second
-)
+// trendTime is how long the trend is averaged over.
+const trendTime = 100 * time.Millisecond
 
 // weight is how much of a moving average over the time of the given length a sample makes
 // up that stands for dt.
 func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
-
-// promise notes what is promised to admitted tasks now.
-func (a *account) promise(sum float64) { a.promised[0] = max(a.promised[0], sum) }
 
 // judge sets utilisation and state.
 func (a *account) judge() {

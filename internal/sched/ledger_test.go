@@ -381,6 +381,62 @@ func TestWhatIsKnownToBeHeld(t *testing.T) {
 	}
 }
 
+// What is counted is in use now, whatever it was before; beside it counts what those inside may yet take, and no more.
+func TestWhatTasksInsideMayYetTake(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		ahead    int     // tasks of which it is known where they are, of 30 inside
+		yet      float64 // what these may yet take
+		observed []float64
+		left     int // since then
+		came     int
+		room     int
+	}{
+		{name: "nobody knows where they are", observed: []float64{60}, room: 10},
+		{name: "all are yet to take it", ahead: 30, yet: 30, observed: []float64{60}, room: 10},
+		{name: "no one takes any more", ahead: 30, observed: []float64{60}, room: 40},
+		{name: "half of them", ahead: 20, yet: 5, observed: []float64{60}, room: 25},
+		{name: "others than those inside", ahead: 40, yet: 10, observed: []float64{60}, room: 30},
+		{name: "more was in use before", ahead: 30, observed: []float64{99, 99, 99, 60}, room: 40},
+		{name: "less was in use before", ahead: 30, observed: []float64{0, 0, 0, 60}, room: 40},
+		{name: "ten have left since", ahead: 30, yet: 30, observed: []float64{60}, left: 10, room: 20},
+		{name: "ten have come since", ahead: 30, yet: 15, observed: []float64{60}, came: 10, room: 15},
+		{name: "as many have left as have come", ahead: 30, observed: []float64{60}, left: 10, came: 10, room: 40},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := NewLedger()
+			files := mustAdd(t, l, Spec{Name: "files", Limit: 100, Kind: Kept})
+			g := l.NewGate("requests")
+			g.window = Knee{Start: 1000}
+			come := func(n int) {
+				for range n {
+					if !g.admit(0, g.share(0)) {
+						t.Fatal("there is no room")
+					}
+				}
+			}
+			come(30)
+			g.SetDemand([]Moments{{Mean: 1}})
+			for i, v := range c.observed {
+				l.Ahead(c.ahead, []float64{c.yet})
+				l.Observe(time.Duration(i+1)*step, files, v)
+				l.Tick(time.Duration(i+1) * step)
+			}
+			for range c.left {
+				g.finished(g.share(0))
+			}
+			come(c.came)
+			l.mu.Lock()
+			l.recount()
+			room := g.room(g.given())
+			l.mu.Unlock()
+			if room += int(g.share(0).credit.Load()); room != c.room {
+				t.Errorf("there is room for %d more, want %d", room, c.room)
+			}
+		})
+	}
+}
+
 // If the collector is busy although much of the given limit is free, less load would not
 // help: it collects at twice what is reachable, wherever that is.
 func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {

@@ -44,6 +44,8 @@ type Line struct {
 	streak  int // windows in a row in which it grew, or, below 0, did not
 
 	pace pace
+
+	atDoor bool // fixed: those inside have been seen to become more and more, so it takes less to be sure
 }
 
 // A LineState is what a Line has found out.
@@ -81,6 +83,8 @@ const (
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
+	// usefulLeast is how many may wait in any case, for the sake of those that have had less let in (engine, fairLookBack).
+	usefulLeast = 64
 	// overload is over if no more than one of this many had to be refused in a window.
 	fewRefused = 50
 	// longestWait is what nobody waits longer than: by then the client is gone.
@@ -134,7 +138,16 @@ func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 	if refusing >= atOnce*q.Starting() {
 		return false
 	}
-	return q.state == Overloaded && waited > q.TooLong() && waiting > q.keep || waited > longestWait
+	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait
+}
+
+// useful is how many may wait in an overload: twice what is served before one has waited too long. As the newest go
+// first, one with more behind it is not served in time, and its client had better know at once.
+func (q *Line) useful() int {
+	if q.pace.mean <= 0 {
+		return math.MaxInt
+	}
+	return int(2*float64(q.TooLong())/q.pace.mean) + usefulLeast
 }
 
 // Admitted says that one was let in; the argument is how many still wait.
@@ -183,6 +196,9 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		}
 	case Growing:
 		allowed := patience
+		if q.atDoor {
+			allowed = soonPatience
+		}
 		switch {
 		case tight:
 			allowed = 0

@@ -27,6 +27,7 @@ type memoryServer struct {
 	now      time.Duration
 	tick     time.Duration
 	inUse    float64
+	holding  int     // tasks that have taken what they take
 	most     float64 // the most that was ever in use
 	late     float64 // share of hold after which memory is taken
 	low      int     // the fewest inside since record, as of the ticks
@@ -95,6 +96,7 @@ func (m *memoryServer) run(d time.Duration) {
 		if m.tick <= m.now {
 			m.tick += time.Millisecond
 			if m.now%(10*time.Millisecond) < time.Millisecond {
+				m.ledger.Ahead(m.holding, nil)
 				m.ledger.Observe(m.now, m.memory, m.inUse+m.others)
 				m.ledger.Tick(m.now)
 			}
@@ -108,7 +110,7 @@ func (m *memoryServer) run(d time.Duration) {
 			e := heap.Pop(&m.events).(event)
 			m.now = e.at
 			if e.take {
-				m.use(e.size)
+				m.use(1, e.size)
 				continue
 			}
 			m.finish(e)
@@ -118,7 +120,8 @@ func (m *memoryServer) run(d time.Duration) {
 	}
 }
 
-func (m *memoryServer) use(size float64) {
+func (m *memoryServer) use(tasks int, size float64) {
+	m.holding += tasks
 	m.inUse += size
 	m.most = max(m.most, m.inUse+m.others)
 }
@@ -126,7 +129,7 @@ func (m *memoryServer) use(size float64) {
 func (m *memoryServer) finish(e event) {
 	l := m.loops[e.loop]
 	l.admission.Finished(m.now, 1)
-	m.use(-e.size)
+	m.use(-1, -e.size)
 	if e.since >= m.record {
 		m.latency = append(m.latency, m.now-e.since)
 	}
@@ -146,7 +149,7 @@ func (m *memoryServer) admit(i int) {
 		hold := (0.9 + 0.2*m.rng.Float64()) * float64(m.hold)
 		e := event{at: m.now + time.Duration(m.late*hold), loop: i, client: c.client, since: c.since, size: size, take: true}
 		if m.late == 0 {
-			m.use(size)
+			m.use(1, size)
 		} else {
 			heap.Push(&m.events, e)
 		}

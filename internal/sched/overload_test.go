@@ -477,3 +477,33 @@ func TestNobodyIsRefusedUnlessRefusalsAreOn(t *testing.T) {
 		t.Errorf("counted %d admitted and %d refused, want %d and 0", r.Admitted, r.Refused, len(w.done))
 	}
 }
+
+// In an overload only as many wait as may yet be served in time; at a door it takes half a second to be sure of it.
+func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
+	for _, atDoor := range []bool{false, true} {
+		q := Line{atDoor: atDoor}
+		now, waiting, overloaded, most := time.Duration(0), 0, time.Duration(0), 0
+		for ; now < 4*time.Second; now += 10 * time.Millisecond { // 1,200 come in a second, of which 100 are served
+			waiting += 12
+			q.Look(now, waiting, false)
+			q.Admitted(now, waiting)
+			waiting--
+			if q.State() == Overloaded && overloaded == 0 {
+				overloaded = now
+			}
+			for q.Refuses(20*time.Millisecond, waiting, 0) { // less than TooLong
+				q.Refused()
+				waiting--
+			}
+			if q.State() == Overloaded { // until a trial
+				most = waiting
+			}
+		}
+		if q.TooLong() < 50*time.Millisecond || most > 100 {
+			t.Errorf("at a door %v: %d wait, one may wait %v; want few, as ten are served in a tenth of a second", atDoor, most, q.TooLong())
+		}
+		if soon := overloaded < time.Second; soon != atDoor {
+			t.Errorf("at a door %v: overloaded after %v", atDoor, overloaded)
+		}
+	}
+}

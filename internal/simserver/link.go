@@ -17,8 +17,11 @@ type Path struct {
 	Rate    int           // bytes a second that the client takes; 0: as fast as can be
 	InRoom  int           // bytes of the server's receive buffer; 0: 128 KiB
 	OutRoom int           // bytes of the server's send buffer; 0: 256 KiB
+	Segment int           // bytes that are sent at once to a client with a small window; 0: 1,460
 	Host    byte          // of the address that the client has; 0: each connection comes from another
 }
+
+const segment = 1460
 
 // An end is what a client hears of its connection, on the conductor and without
 // World.mu held.
@@ -92,7 +95,10 @@ func (l *Link) syn() {
 		w.post(w.now()+time.Second<<(l.tries-1), l.syn)
 		return
 	}
-	s := &socket{n: w.Net, link: l, port: l.port, inRoom: 128 << 10, outRoom: 256 << 10}
+	s := &socket{n: w.Net, link: l, port: l.port, inRoom: 128 << 10, outRoom: 256 << 10, segment: segment}
+	if l.path.Segment > 0 {
+		s.segment = l.path.Segment
+	}
 	if l.path.InRoom > 0 {
 		s.inRoom = l.path.InRoom
 	}

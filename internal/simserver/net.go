@@ -20,6 +20,7 @@ const (
 	costPoll   = time.Microsecond
 	costSmall  = 300 * time.Nanosecond
 	costKiB    = 100 * time.Nanosecond // copied
+	costTiny   = 800 * time.Nanosecond // a segment, where these are tiny
 )
 
 // firstFD is above all descriptors that a real process has, so that a system call that
@@ -148,6 +149,9 @@ func (n *Network) SetOption(fd, level, option, value int) syscall.Errno {
 	case *listener:
 		x.options[[2]int{level, option}] = value
 	case *socket:
+		if option == unix.TCP_NOTSENT_LOWAT {
+			x.outRoom = min(x.outRoom, value)
+		}
 	default:
 		return unix.EBADF
 	}
@@ -157,8 +161,13 @@ func (n *Network) SetOption(fd, level, option, value int) syscall.Errno {
 func (n *Network) Option(fd, level, option int) (int, syscall.Errno) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	if l, ok := n.fds[fd].(*listener); ok {
-		return l.options[[2]int{level, option}], 0
+	switch x := n.fds[fd].(type) {
+	case *listener:
+		return x.options[[2]int{level, option}], 0
+	case *socket:
+		if option == unix.TCP_MAXSEG {
+			return x.segment, 0
+		}
 	}
 	return 0, unix.EBADF
 }

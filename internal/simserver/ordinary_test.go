@@ -26,6 +26,7 @@ type row struct {
 	play    func(s *Server, from time.Duration) (until time.Duration)
 	adapted bool // hello by net/http, through knot.AdaptHTTP
 	long    bool // takes seconds
+	files   bool // there is a folder of files
 }
 
 var ordinary = []row{
@@ -54,6 +55,14 @@ var ordinary = []row{
 		slow.Rate = 500_000
 		s.Clients.ClosedLoop(&Habit{Path: slow, Make: asks("z1000000")}, 300, 0, from+time.Millisecond)
 		return from + time.Millisecond
+	}},
+	// A segment of 128 bytes costs as much as one of 1,460: the send buffer is not to be filled with them.
+	{name: "3,000 slow readers with windows of 256 bytes beside others", files: true, play: func(s *Server, from time.Duration) time.Duration {
+		slow := lan
+		slow.Rate, slow.Segment = 100_000, 128
+		s.Clients.OpenLoop(&Habit{Path: slow, Make: func() *Request { return &Request{Path: "/large", Want: fileSize} }}, 1000, from+3*time.Second)
+		s.Clients.ClosedLoop(&Habit{Path: lan, Make: asks("w50"), KeepAlive: true, Think: 5 * time.Millisecond}, 8, 0, from+3*time.Second)
+		return from + 3*time.Second
 	}},
 	{name: "uploads: 100 at once", play: func(s *Server, from time.Duration) time.Duration {
 		slow := lan
@@ -143,10 +152,17 @@ func stopped(d time.Duration) func(*Server, time.Duration) time.Duration {
 }
 
 func (x row) run(t *testing.T, scheduler string) *Result {
+	folder := ""
+	if x.files {
+		folder = t.TempDir()
+	}
 	cfg := Config{Seed: 1, Scheduler: scheduler, Patience: time.Minute, MayRefuse: true}
+	var mix *Mix
+	cfg.Done = func() { mix.close() }
 	cfg.Handler = func(w *World) knot.Handler {
-		m, err := newMix(w, "", 1)
+		m, err := newMix(w, folder, 1)
 		testenv.Must(t, err)
+		mix = m
 		if x.adapted {
 			return knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") }))
 		}

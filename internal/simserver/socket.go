@@ -26,6 +26,7 @@ type socket struct {
 
 	out     []byte // sent and not taken by the client yet
 	outRoom int
+	segment int  // bytes
 	noSpace bool // a send found too little room
 	outEnd  bool // the server has sent its last byte
 	moving  bool // a delivery is under way
@@ -146,6 +147,9 @@ func (s *socket) take(b []byte) { s.out = append(s.out, b...) }
 func (s *socket) sent(n int) {
 	s.n.inUse += n
 	s.n.w.charge(costSend + time.Duration(n)*costKiB/1024)
+	if s.segment < segment {
+		s.n.w.charge(time.Duration(n/s.segment) * costTiny)
+	}
 	s.link.deliverLater()
 }
 

@@ -44,10 +44,35 @@ func (s *Steering) learn() {
 			demand := slices.Clone(p.Peak)
 			demand[s.memory] = atMost(demand[s.memory], most)
 			s.gate(i).SetDemand(demand)
+			s.counts = s.counts || slices.ContainsFunc(s.sources, func(x source) bool { return demand[x.id].Mean > 0 })
 			expected = max(expected, demand[s.memory].Mean)
 		}
 	}
 	s.cfg.Graph.Expect(uint64(expected))
+}
+
+// lookAhead tells the ledger what tasks inside may yet take of what is counted, from where they are. Of a node from
+// where hardly any has gone on yet that is not known.
+func (s *Steering) lookAhead() {
+	if !s.counts {
+		return
+	}
+	predictions, entrances := s.predicted(), s.cfg.Graph.Entrances()
+	tasks, yet := 0, make([]float64, s.resources())
+	s.cfg.Graph.At(func(w recorder.Waiting) {
+		if int(w.Node) >= len(predictions) {
+			return
+		}
+		p := &predictions[w.Node]
+		if _, is := entrances[w.Node]; is || !p.Inside || p.Steps < learntSteps {
+			return
+		}
+		tasks += int(w.Tasks)
+		for r, d := range p.Peak {
+			yet[r] += float64(w.Tasks) * d.Likely()
+		}
+	})
+	s.ledger.Ahead(tasks, yet)
 }
 
 // atMost is d, of something that is never more than most. Where tasks go round and none has been seen to come

@@ -195,6 +195,7 @@ func totalSteps(rt *engine.Runtime) (n uint64) {
 
 // tick is the regular work.
 func (s *Steering) tick(now time.Duration, steps uint64, readings []probe.Reading) {
+	s.lookAhead()
 	err := s.observe(now, readings)
 	for _, src := range s.sources {
 		s.ledger.Observe(now, src.id, float64(max(src.resource.InUse(), 0)))

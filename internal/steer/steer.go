@@ -71,6 +71,7 @@ type Steering struct {
 	limits     map[sched.ResourceID]float64 // as they were last set
 	learnt     time.Duration                // when the graph was last looked at
 	flows      uint64                       // and how many steps the loops had made
+	counts     bool                         // tasks inside take what is counted
 	complained bool
 	self       *selfWatch
 	refusals   refusalLog
