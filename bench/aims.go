@@ -36,6 +36,15 @@ var aims = map[string][]report.Aim{
 		ratio("cpu-per-request", "knot", "gnet", 1, 1, 16),
 		ratio("cpu-per-request", "knot-http", "net-http", 0.75, 1),
 	),
+	"files": slices.Concat(
+		ratio("cpu-per-request", "knot", "nginx", 0.9, 0), ratio("cpu-per-request", "knot", "lighttpd", 0.95, 0),
+		ratio("cpu-per-request", "knot", "nginx", 1, 1, 16, 100, 10<<10), ratio("cpu-per-request", "knot", "lighttpd", 1, 1, 16, 100, 10<<10),
+	),
+	"tls": slices.Concat(
+		ratio("cpu-per-request", "knot", "nginx", 1.1, tlsKeptAlive), ratio("cpu-per-request", "knot", "nginx", 1.11, tlsHandshakes),
+		limit("bytes-per-conn", "knot", 12<<10, tlsIdleConns),
+	),
+	"http2": ratio("rps", "knot-http", "net-http", 1.3, 1, 16),
 	"proxy": ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
 	"native": slices.Concat(
 		limit("p99-channel", "knot", 10, 1), limit("p99-sleep", "knot", 10, 1),

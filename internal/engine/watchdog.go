@@ -23,6 +23,7 @@ type watchdog struct {
 	hurry  chan struct{} // a detached task wants its loop, which is held; capacity 1
 
 	seen     []sighting   // private to the goroutine
+	looked   time.Time    // private to the goroutine: when it looked last; zero: it has dozed since
 	reported atomic.Int64 // when the last report was made, loop clock
 	muted    atomic.Int64 // reports not made since then
 	overruns atomic.Uint64
@@ -93,6 +94,7 @@ func (w *watchdog) run() {
 			continue
 		case <-tick.C:
 		}
+		w.forgive(time.Now(), interval)
 		busy, detached := w.look()
 		if detached {
 			w.chase()
@@ -105,8 +107,21 @@ func (w *watchdog) run() {
 		if !w.doze(interval) {
 			return
 		}
+		w.looked = time.Time{}
 		tick.Reset(interval)
 	}
+}
+
+// forgive takes away the time in which this goroutine, too, did not get a processor, as where a
+// container has used up its share: steps that were under way then were not at work. processDelay
+// knows of that time only what passes after a step was found unfinished.
+func (w *watchdog) forgive(now time.Time, interval time.Duration) {
+	if late := now.Sub(w.looked) - interval; !w.looked.IsZero() && late >= w.rt.cfg.HoldLimit {
+		for i := range w.seen {
+			w.seen[i].since = w.seen[i].since.Add(late)
+		}
+	}
+	w.looked = now
 }
 
 // look checks every loop. It reports whether one has not slept since the last look, and whether a

@@ -189,3 +189,29 @@ func TestDeadlockCheck(t *testing.T) {
 	c.Close()
 	stuck.Join()
 }
+
+func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
+	const interval, limit = 5 * time.Millisecond, 10 * time.Millisecond
+	start := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name        string
+		looked      time.Duration // after start; -1: it has dozed
+		now, counts time.Duration // when it looks, and how long the step then seems to last
+	}{
+		{"in time", 0, 5 * time.Millisecond, 5 * time.Millisecond},
+		{"a little late, as beside a step that computes on the only P", 0, 14 * time.Millisecond, 14 * time.Millisecond},
+		{"a container whose share was used up", 0, 85 * time.Millisecond, 5 * time.Millisecond},
+		{"late the second time", 5 * time.Millisecond, 90 * time.Millisecond, 10 * time.Millisecond},
+		{"after a doze", -1, 85 * time.Millisecond, 85 * time.Millisecond},
+	} {
+		w := &watchdog{rt: &Runtime{cfg: Config{HoldLimit: limit}}, seen: []sighting{{since: start}}}
+		if c.looked >= 0 {
+			w.looked = start.Add(c.looked)
+		}
+		now := start.Add(c.now)
+		w.forgive(now, interval)
+		if got := now.Sub(w.seen[0].since); got != c.counts || !w.looked.Equal(now) {
+			t.Errorf("%s: the step seems to last %v, want %v", c.name, got, c.counts)
+		}
+	}
+}
