@@ -38,7 +38,8 @@ func TestTenMegabyteHead(t *testing.T) {
 		}
 		io.Copy(io.Discard, p.r)
 		runtime.ReadMemStats(&after)
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+		// What is dropped comes in thousands of pieces, each of which may start a task.
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 5<<20 {
 			t.Errorf("%d bytes allocated", grown)
 		}
 	})
