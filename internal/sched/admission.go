@@ -54,8 +54,9 @@ type Admission struct {
 	piles []Pile
 	doors []entrance // of the piles, without gates
 
-	admitted, deferred uint64
-	refused            [causes]atomic.Uint64 // changed by the loop only
+	// Changed by the loop only.
+	admitted, deferred atomic.Uint64
+	refused            [causes]atomic.Uint64
 }
 
 // An entrance is one loop's view of a Gate. Loop-private.
@@ -168,7 +169,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 		e.gate.moves(now)
 	}
 	if e.gate != nil {
-		a.admitted++
+		a.admitted.Add(1)
 	}
 	e.line.Admitted(now, q.Waiting-1)
 	if e.line.Newest(q.Front) {
@@ -186,7 +187,7 @@ func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
 	}
 	if !e.deferred {
 		e.deferred = true
-		a.deferred++
+		a.deferred.Add(1)
 		e.progress = max(e.progress, now-q.Oldest)
 	}
 	if a.refuse && (e.stuck || q.Oldest >= stuckAfter && now-e.progress >= stuckAfter) {
@@ -223,10 +224,10 @@ func (a *Admission) Refused(c Cause) uint64 { return a.refused[c].Load() }
 // Causes are all there are.
 func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait, CausePile} }
 
-// Report adds the counters to r.
+// Report adds the counters to r. It may be called from any goroutine.
 func (a *Admission) Report(r *Report) {
-	r.Admitted += a.admitted
-	r.Deferred += a.deferred
+	r.Admitted += a.admitted.Load()
+	r.Deferred += a.deferred.Load()
 	for i := range a.refused {
 		r.Refused += a.refused[i].Load()
 	}

@@ -31,13 +31,10 @@ func (s *Steering) Explain() *bgraph.Sched {
 			side.loop.TellPolicy()
 			var r sched.Report
 			side.policy.Report(&r)
-			if side.admission != nil {
-				side.admission.Report(&r)
-			}
 			mu.Lock()
 			defer mu.Unlock()
 			if !closed {
-				s.addReport(out, side.loop.Index(), &r)
+				s.addNodes(out, side.loop.Index(), r.Nodes)
 			}
 			answered <- struct{}{}
 		}) {
@@ -57,8 +54,14 @@ wait:
 	mu.Lock()
 	defer mu.Unlock()
 	closed = true
+	var r sched.Report // of what does not depend on whether a loop answers: counters never fall
+	for _, side := range sides {
+		if side.admission != nil {
+			side.admission.Report(&r)
+		}
+	}
+	out.Admitted, out.Deferred, out.Refused = r.Admitted, r.Deferred, r.Refused
 	if s.ledger != nil {
-		var r sched.Report
 		s.ledger.Report(&r)
 		for _, x := range r.Resources {
 			out.Resources = append(out.Resources, bgraph.SchedResource{
@@ -77,14 +80,11 @@ wait:
 	return out
 }
 
-func (s *Steering) addReport(out *bgraph.Sched, loop int, r *sched.Report) {
-	out.Admitted += r.Admitted
-	out.Deferred += r.Deferred
-	out.Refused += r.Refused
+func (s *Steering) addNodes(out *bgraph.Sched, loop int, nodes []sched.NodeReport) {
 	if s.cfg.Graph == nil {
 		return
 	}
-	for _, n := range r.Nodes {
+	for _, n := range nodes {
 		out.Nodes = append(out.Nodes, bgraph.SchedNode{
 			Key: s.cfg.Graph.Key(n.Node), Loop: loop, Priority: n.Priority,
 			Tickets: n.Tickets, Pass: n.Pass, Ready: n.Ready, Held: n.Held,

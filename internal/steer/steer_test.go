@@ -316,15 +316,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A loop that is stuck does not keep others from explaining themselves.
+// A loop that is stuck does not keep others from explaining themselves, and counters don't fall.
 func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	rt, s := steered(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
+	gate, err := engine.NewEntrance("stuck")
+	testenv.Must(t, err)
+	const admitted = 5
+	for range admitted {
+		rt.Go(func() { testenv.Check(t, gate.Enter()); gate.Leave() }).Join()
+	}
 	stuck, free := make(chan struct{}), make(chan struct{})
 	rt.Go(func() { close(stuck); <-free })
 	<-stuck
-	if got := s.Explain(); got.Policy != Resource || len(got.Nodes) != 0 {
-		t.Errorf("explained %+v; want the policy alone", got)
+	if got := s.Explain(); got.Policy != Resource || len(got.Nodes) != 0 || got.Admitted != admitted {
+		t.Errorf("explained %+v; want the policy and %d admitted", got, admitted)
 	}
 	close(free)
 }
