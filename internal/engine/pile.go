@@ -227,9 +227,13 @@ func (l *Loop) Watch(n NodeID) {
 	if l.bottlenecks == nil || len(l.piles) == MaxPiles {
 		return
 	}
+	watched := func(q *pile) bool { return q.node == n }
+	if slices.ContainsFunc(l.piles, func(q *pile) bool { return watched(q) && q.point == nil }) {
+		return // all of it
+	}
 	p := &pile{node: n, quiet: l.now}
 	p.point = l.mostOn(p)
-	if p.point == nil && slices.ContainsFunc(l.piles, func(q *pile) bool { return q.node == n }) {
+	if p.point == nil && slices.ContainsFunc(l.piles, watched) {
 		return
 	}
 	p.door.index = doorIndex + len(l.piles)
@@ -242,12 +246,17 @@ func (l *Loop) Watch(n NodeID) {
 	l.piles = append(l.piles, p)
 }
 
-// mostOn is what more than half of the tasks at p wait for that are in no pile yet; nil: no such thing.
+// lookedAt is how many tasks mostOn looks at: it is asked ten times a second while a node grows, and there
+// may be a million tasks.
+const lookedAt = 1 << 14
+
+// mostOn is what more than half of the tasks at p wait for that are in no pile yet, as far as the tasks
+// that were made last tell; nil: no such thing.
 func (l *Loop) mostOn(p *pile) WaitPoint {
 	var most WaitPoint
 	votes, on, all := 0, 0, 0 // Boyer and Moore's majority vote, then a count
 	each := func(do func(WaitPoint)) {
-		for t := l.tasks; t != nil; t = t.allNext {
+		for t, left := l.tasks, lookedAt; t != nil && left > 0; t, left = t.allNext, left-1 {
 			if t.state == stateParked && p.has(t) && !slices.ContainsFunc(l.piles, func(q *pile) bool { return q.has(t) }) {
 				do(t.on)
 			}

@@ -144,7 +144,7 @@ func (p *paged[T]) add(init func(*T)) *T {
 		pages = *d
 	}
 	if n%pageSize == 0 {
-		pages = append(pages[:len(pages):len(pages)], new([pageSize]T)) // readers hold the old one
+		pages = append(pages, new([pageSize]T)) // readers hold shorter slices, maybe of the same array
 		p.pages.Store(&pages)
 	}
 	v := &pages[n/pageSize][n%pageSize]

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -31,5 +32,28 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	}
 	if got := new(bgraph.Times).Estimate(5); got != 0 {
 		t.Errorf("estimate of nothing: %v", got)
+	}
+}
+
+// There is a note for each task, and there may be a million of them: what a list takes to grow must not
+// grow with the square of its length.
+func TestLongListsGrowInLinearTime(t *testing.T) {
+	allocated := func(n int) uint64 {
+		var p paged[uint64]
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			p.add(func(*uint64) {})
+		}
+		runtime.ReadMemStats(&after)
+		sum := 0
+		p.each(func(*uint64) { sum++ })
+		if sum != n {
+			t.Errorf("%d elements, want %d", sum, n)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if a, b := allocated(100_000), allocated(400_000); b > 8*a {
+		t.Errorf("%d bytes for 100,000 elements, %d for four times as many", a, b)
 	}
 }
