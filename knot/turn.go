@@ -25,8 +25,8 @@ func (x *Ctx) run() (v verdict) {
 	return v
 }
 
-// lastRead is how long a request may take to be read that had to wait to be let in until a deadline
-// passed: it is there already. The server's clock is a coarse one.
+// lastRead is how long a request may take to be read that is refused as its deadline has passed
+// while it waited: it is there already. The server's clock is a coarse one.
 const lastRead = 2 * time.Second
 
 // turn reads what is there and serves it, and goes on while a request is
@@ -34,13 +34,12 @@ const lastRead = 2 * time.Second
 func (x *Ctx) turn() verdict {
 	c := x.c
 	n, err := c.nc.Read(x.in)
-	if n == 0 && c.refused && timedOut(err) && !c.lingering {
-		// A deadline that is set while a connection rests passed while its request waited to be let in, or
-		// while the process stood still: it rests no longer.
-		c.setRead(c.srv.clock.now() + int64(lastRead))
-		if n, err = c.nc.Read(x.in); n > 0 {
-			c.enter()
+	if n == 0 && c.refused && timedOut(err) { // a deadline passed while it waited to be let in
+		if !c.lingering && c.overslept() {
+			c.enter() // not its own: armIdle had left an earlier one alone
 		}
+		c.setRead(c.srv.clock.now() + int64(lastRead))
+		n, err = c.nc.Read(x.in)
 	}
 	if c.lingering {
 		return lingerRead(n, err)
