@@ -18,10 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/task"
 )

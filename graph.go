@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
-
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/task"
 )
 

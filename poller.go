@@ -6,12 +6,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
-
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
 )

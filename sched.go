@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/ressched"
 )

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 )
 

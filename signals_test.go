@@ -15,13 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )

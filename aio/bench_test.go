@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/poller"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 

@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 

@@ -57,7 +57,7 @@ func runAdmissionMemory(r *run) error {
 	if err := r.addShareOfBest(); err != nil {
 		return err
 	}
-	r.note("%d producers of %d KiB each, who take %v an item and the processor, and %d consumers, who take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",
+	r.note("%d producers of %d KiB each, which take %v an item and the processor, and %d consumers, which take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",
 		memoryProducers, memoryBuffer>>10, produceTime, memoryConsumers, consumeTime, memoryConsumers/consumeTime.Seconds(), admissionLimit>>20, admissionCap>>20)
 	r.note("x is the producers that may produce at a time, by a semaphore, under fifo (fixed-limit); 0: all. ops-of-best is in percent of the best fixed limit")
 	r.note("capriccio: an item enters through a ressched.Entrance and leaves when it was consumed; -declared: a ressched.Resource counts the buffers' bytes, limit unknown; -undeclared: nothing but the memory limit is known")

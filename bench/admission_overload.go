@@ -170,7 +170,7 @@ func memoryRows(d spans, at loadAt) []row {
 	}
 	const limited = "GOMEMLIMIT=512MiB"
 	return []row{
-		// Its capacity is that of clients who take most of the memory: of the time that a
+		// Its capacity is that of clients that take most of the memory: of the time that a
 		// request is held, most is that of large ones.
 		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(56, sec,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},

@@ -20,11 +20,10 @@ import (
 
 	exptrace "golang.org/x/exp/trace"
 
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
-
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
+	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
 // runGoTrace reads traces with our reader, up to the text of the graph, with go tool

@@ -21,7 +21,7 @@ const (
 	cacheFileBytes = 4 << 10
 	cacheParts     = 16
 	cacheTasks     = 64 // a loop
-	cacheAsked     = 64 // requests between two yields, as if of so many connections
+	cacheAsked     = 64 // requests between two yields, as if each was of another connection
 )
 
 // A cachePart maps paths to contents, the last used first. It belongs to a loop, or to whoever holds mu.

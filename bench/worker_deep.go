@@ -165,25 +165,27 @@ func runDeepClient(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	const atATime = 16
 	var config *tls.Config
 	if *withTLS {
 		// The handshake's cost on this side is not what is measured.
 		config = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	}
-	held := make([]net.Conn, *conns)
-	errs := make([]error, atATime)
-	var wg sync.WaitGroup
-	for first := range atATime {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := first; i < *conns && errs[first] == nil; i += atATime {
-				held[i], errs[first] = deepExchange(*addr, i, config)
+	return hold(out, *conns, func(i int) (net.Conn, error) { return deepExchange(*addr, i, config) })
+}
+
+// hold opens n connections, some at a time, says "holding", and keeps them until its standard input ends.
+func hold[Conn any](out io.Writer, n int, open func(i int) (Conn, error)) error {
+	const atATime = 16
+	held, errs := make([]Conn, n), make([]error, atATime)
+	var clients sync.WaitGroup
+	for first := range errs {
+		clients.Go(func() {
+			for i := first; i < n && errs[first] == nil; i += atATime {
+				held[i], errs[first] = open(i)
 			}
-		}()
+		})
 	}
-	wg.Wait()
+	clients.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

@@ -11,12 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"

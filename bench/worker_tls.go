@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,21 +99,5 @@ func runTLSHold(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	held, errs := make([]*tlsConn, *conns), make([]error, tlsClients)
-	var clients sync.WaitGroup
-	for first := range errs {
-		clients.Go(func() {
-			for i := first; i < *conns && errs[first] == nil; i += tlsClients {
-				held[i], errs[first] = askTLS(*addr, nil)
-			}
-		})
-	}
-	clients.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "holding")
-	_, err := io.Copy(io.Discard, os.Stdin)
-	runtime.KeepAlive(held)
-	return err
+	return hold(out, *conns, func(int) (*tlsConn, error) { return askTLS(*addr, nil) })
 }

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )

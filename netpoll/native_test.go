@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

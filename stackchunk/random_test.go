@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/internal/sim/programs"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )

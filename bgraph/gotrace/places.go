@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // maxFrames is how many frames of a stack are kept. The trace has at most 128.

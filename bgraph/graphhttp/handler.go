@@ -17,12 +17,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/task"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Handler serves the graph of the program, see Default, over HTTP, for people and for

@@ -16,15 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
-	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/task"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // ask gets target from a handler of the given snapshots, one after the other.

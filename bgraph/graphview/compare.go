@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // A Comparison sets two snapshots side by side, of different runs or even programs:

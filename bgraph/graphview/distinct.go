@@ -4,9 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // distinctNames are the names of the nodes. Where several nodes have the same, because

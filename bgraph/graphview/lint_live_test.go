@@ -5,13 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // Checks of graphs of goroutines only.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // A longRun is an edge whose steps are, or once were, far longer than those of the

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // TextOptions say how WriteText writes. The zero value is useful.

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // What only graphs of goroutines have, as text.

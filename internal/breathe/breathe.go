@@ -16,7 +16,7 @@ var inHand atomic.Int32
 // loops is how many loops let others have a turn.
 var loops atomic.Int32
 
-// AddLoops says that so many more loops call Turn.
+// AddLoops is told how many loops have begun, or, if negative, ended to call Turn.
 func AddLoops(n int) { loops.Add(int32(n)) }
 
 // Turn is called by a loop once a turn.

@@ -8,5 +8,5 @@ func canBarrier() bool { return false }
 func barrier() {}
 
 // quickLocks reports whether what is free is locked without the guard. Here the guard of what plain goroutines
-// use is better shared from the start: who comes later may have to wait for the loop that owns it.
+// use is better shared from the start: whatever comes later may have to wait for the loop that owns it.
 const quickLocks = false

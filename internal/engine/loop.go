@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
-
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 

@@ -164,3 +164,34 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		}
 	})
 }
+
+// Of very many tasks only the newest are looked at: then all of the node is watched, once.
+func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
+	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
+		var lock Mutex
+		var open, wg WaitGroup
+		open.Add(1)
+		lock.Lock()
+		start := func(n int, wait func()) {
+			wg.Add(n)
+			for range n {
+				Go(func() {
+					defer wg.Done()
+					wait()
+				})
+			}
+			look()
+		}
+		start(20, func() { lock.Lock(); lock.Unlock() })
+		start(lookedAt, open.Wait)
+		for range 2 {
+			l.Watch(NodeID(ReasonMutex))
+			if len(l.piles) != 1 || l.piles[0].waiting != 20 || l.piles[0].point != nil {
+				t.Errorf("%d piles, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.piles), l.piles[0].waiting, l.piles[0].point)
+			}
+		}
+		lock.Unlock()
+		open.Done()
+		wg.Wait()
+	})
+}

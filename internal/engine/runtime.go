@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
-
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 

@@ -88,15 +88,21 @@ func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	s.waiting, s.longest = max(waiting, 0), max(longest, 0)
 }
 
+// stageNamed is the stage of that name, nil if there is none. The caller holds stages.mu.
+func stageNamed(name string) *Stage {
+	if i := slices.IndexFunc(stages.all, func(s *Stage) bool { return s.name == name && name != "" }); i >= 0 {
+		return stages.all[i]
+	}
+	return nil
+}
+
 // StageThresholds returns what SetThresholds was called with for the stage of that name, 0 if
 // there is none. For schedulers.
 func StageThresholds(name string) (waiting int, longest time.Duration) {
 	stages.mu.Lock()
 	defer stages.mu.Unlock()
-	for _, s := range stages.all {
-		if s.name == name && name != "" {
-			return s.waiting, s.longest
-		}
+	if s := stageNamed(name); s != nil {
+		return s.waiting, s.longest
 	}
 	return 0, 0
 }
@@ -121,10 +127,8 @@ func OrderStages(order []*Stage) error {
 func StageRank(name string) int {
 	stages.mu.Lock()
 	defer stages.mu.Unlock()
-	for _, s := range stages.all {
-		if s.name == name && name != "" {
-			return s.rank
-		}
+	if s := stageNamed(name); s != nil {
+		return s.rank
 	}
 	return 0
 }

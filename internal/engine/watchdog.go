@@ -22,10 +22,11 @@ type watchdog struct {
 	dozing atomic.Bool
 	hurry  chan struct{} // a detached task wants its loop, which is held; capacity 1
 
-	seen     []sighting   // private to the goroutine
-	looked   time.Time    // private to the goroutine: when it looked last; zero: it has dozed since
-	reported atomic.Int64 // when the last report was made, loop clock
-	muted    atomic.Int64 // reports not made since then
+	seen     []sighting    // private to the goroutine
+	looked   time.Time     // private to the goroutine: when it looked last; zero: it has dozed since
+	interval time.Duration // between two looks; fixed
+	reported atomic.Int64  // when the last report was made, loop clock
+	muted    atomic.Int64  // reports not made since then
 	overruns atomic.Uint64
 
 	deadlock string    // private to the goroutine: the last one reported
@@ -79,11 +80,11 @@ func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 
 func (w *watchdog) run() {
 	defer close(w.done)
-	interval := max(w.rt.cfg.HoldLimit/2, minWatch)
-	if after := w.rt.cfg.DetachAfter; w.detaches() && after < interval {
-		interval = max(after, minWatch)
+	w.interval = max(w.rt.cfg.HoldLimit/2, minWatch)
+	if after := w.rt.cfg.DetachAfter; w.detaches() && after < w.interval {
+		w.interval = max(after, minWatch)
 	}
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -94,8 +95,7 @@ func (w *watchdog) run() {
 			continue
 		case <-tick.C:
 		}
-		w.forgive(time.Now(), interval)
-		busy, detached := w.look()
+		busy, detached := w.look(time.Now())
 		if detached {
 			w.chase()
 		}
@@ -104,19 +104,19 @@ func (w *watchdog) run() {
 			continue
 		}
 		tick.Stop()
-		if !w.doze(interval) {
+		if !w.doze(w.interval) {
 			return
 		}
 		w.looked = time.Time{}
-		tick.Reset(interval)
+		tick.Reset(w.interval)
 	}
 }
 
 // forgive takes away the time in which this goroutine, too, did not get a processor, as where a
 // container has used up its share: steps that were under way then were not at work. processDelay
 // knows of that time only what passes after a step was found unfinished.
-func (w *watchdog) forgive(now time.Time, interval time.Duration) {
-	if late := now.Sub(w.looked) - interval; !w.looked.IsZero() && late >= w.rt.cfg.HoldLimit {
+func (w *watchdog) forgive(now time.Time) {
+	if late := now.Sub(w.looked) - w.interval; !w.looked.IsZero() && late >= w.rt.cfg.HoldLimit {
 		for i := range w.seen {
 			w.seen[i].since = w.seen[i].since.Add(late)
 		}
@@ -126,8 +126,8 @@ func (w *watchdog) forgive(now time.Time, interval time.Duration) {
 
 // look checks every loop. It reports whether one has not slept since the last look, and whether a
 // task was detached.
-func (w *watchdog) look() (busy, detached bool) {
-	now := time.Now()
+func (w *watchdog) look(now time.Time) (busy, detached bool) {
+	w.forgive(now)
 	for i, l := range w.rt.loops {
 		s := &w.seen[i]
 		step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))

@@ -86,13 +86,13 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	l := rt.Loop(0)
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
-	w.look()
-	if busy, _ := w.look(); busy {
+	w.look(time.Now())
+	if busy, _ := w.look(time.Now()); busy {
 		t.Error("a sleeping loop counts as busy")
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.sleeping.Store(false) // as a sender does before it wakes the poller
-	if busy, _ := w.look(); !busy {
+	if busy, _ := w.look(time.Now()); !busy {
 		t.Error("a loop that is being woken does not count as busy")
 	}
 	if l.overrun.Load() != 0 || len(log) != 0 {
@@ -204,12 +204,12 @@ func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
 		{"late the second time", 5 * time.Millisecond, 90 * time.Millisecond, 10 * time.Millisecond},
 		{"after a doze", -1, 85 * time.Millisecond, 85 * time.Millisecond},
 	} {
-		w := &watchdog{rt: &Runtime{cfg: Config{HoldLimit: limit}}, seen: []sighting{{since: start}}}
+		w := &watchdog{rt: &Runtime{cfg: Config{HoldLimit: limit}}, interval: interval, seen: []sighting{{since: start}}}
 		if c.looked >= 0 {
 			w.looked = start.Add(c.looked)
 		}
 		now := start.Add(c.now)
-		w.forgive(now, interval)
+		w.look(now)
 		if got := now.Sub(w.seen[0].since); got != c.counts || !w.looked.Equal(now) {
 			t.Errorf("%s: the step seems to last %v, want %v", c.name, got, c.counts)
 		}

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/fromc"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/stackchunk"

@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 

@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers

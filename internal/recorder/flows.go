@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/internal/sim/programs"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

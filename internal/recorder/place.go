@@ -15,10 +15,8 @@ import (
 	"sync"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // maxPath is how many frames of a call path are kept, and count for its key.

@@ -10,12 +10,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"

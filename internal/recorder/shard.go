@@ -11,7 +11,6 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )

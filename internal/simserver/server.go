@@ -18,14 +18,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/poller"
-
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"

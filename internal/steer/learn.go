@@ -4,10 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sched"
 )
 

@@ -5,10 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // BenchmarkOrderInACohort has tasks pass three stages again and again. In each a task

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/capriccio-go/capriccio/internal/recorder"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A pileKey is a node on one loop.

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
-
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 )

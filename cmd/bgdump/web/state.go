@@ -10,10 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/funcname"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // The types of the answer to /api/state; see the package comment.
