@@ -132,8 +132,10 @@ func (t *fileTable) get(loop int, r *cacheRequest) ([]byte, error) {
 	if err := t.asked[owner].Send(r); err != nil {
 		return nil, err
 	}
-	_, err := r.done.Recv()
-	return r.body, err
+	if _, err := r.done.Recv(); err != nil {
+		return nil, err // the owner may still write r.body
+	}
+	return r.body, nil
 }
 
 // measureCache has the tasks of j.x loops ask for files by Zipf's law.
@@ -167,6 +169,7 @@ func measureCache(way string) metricFunc {
 						body, err := t.get(loop, r)
 						if err != nil || len(body) != cacheFileBytes {
 							missed.Add(1)
+							return // an owner may still have r
 						}
 						sum := byte(0)
 						for at := 0; at < len(body); at += 64 {
