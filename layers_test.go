@@ -52,7 +52,7 @@ var layers = map[string]string{
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine",
 	"ressched/probe":                 "golang.org/x/sys/unix",
-	"knot":                           ". internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot":                           ". internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/proxy":                     "knot internal/engine task netpoll",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",

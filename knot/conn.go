@@ -59,6 +59,7 @@ type conn struct {
 	srv    *Server
 	again  func()  // resume, made once
 	stream *stream // nc, if that is one: then the server has not admitted it
+	h2     *h2Conn // that speaks HTTP/2 on it; guarded by srv.mu
 	next   *conn   // guarded by srv.mu
 	prev   *conn   // guarded by srv.mu
 
@@ -204,7 +205,7 @@ func (c *conn) end(answered bool) {
 // finish closes the connection for good. Called once, by its task.
 func (c *conn) finish() {
 	if c.stream != nil {
-		c.stream.torn = true
+		c.stream.end()
 		return
 	}
 	if s := secureOf(c.nc); s != nil {

@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -38,28 +37,18 @@ func (x *Ctx) ReadyBody() (body []byte, ok bool) {
 }
 
 // A GoneWatch is what WhenGone needs until Stop. The zero value is ready.
-type GoneWatch struct {
-	peer peerWatch
-	off  func() bool // of a request of HTTP/2
-}
+type GoneWatch struct{ peer peerWatch }
 
 // WhenGone has fn called when the client has closed the connection, or its sending side, and for a request
 // of HTTP/2 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
 // neither park nor block. Call w.Stop before the handler returns.
 func (x *Ctx) WhenGone(w *GoneWatch, fn func()) {
-	if w.off = nil; x.c.stream != nil {
-		w.off = context.AfterFunc(x.c.stream.r.Context(), fn)
-		return
-	}
 	w.peer.start(x.c.nc, fn)
 }
 
 // Stop ends it. It reports whether fn has not been called and will not be; if not, a call may be under
 // way, and w must not be used again.
 func (w *GoneWatch) Stop() bool {
-	if w.off != nil {
-		return w.off()
-	}
 	return w.peer.stop()
 }
 

@@ -49,6 +49,7 @@ func (s *Server) Sockets() (files []*os.File, err error) {
 func (s *Server) handOver(ctx context.Context) error {
 	s.handing.Store(true) // before stopping: nobody is to take it for a shutdown
 	s.stopping.Store(true)
+	s.farewell()
 	offload(func() {
 		for _, ln := range s.tracked() {
 			ln.Close()

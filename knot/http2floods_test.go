@@ -23,7 +23,7 @@ import (
 func TestHTTP2Floods(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan bool)
-	sv := startServer(t, &Server{H2C: true, MaxHead: 16 << 10, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	sv := startServer(t, &Server{H2C: true, MaxHead: 16 << 10, Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/wait" {
 			return
 		}

@@ -2,295 +2,386 @@ package knot
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/textproto"
+	"os"
 	"strconv"
 	"time"
 
-	"github.com/capriccio-go/capriccio/task"
+	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A stream is one request of HTTP/2, to the rest of the package a connection of HTTP/1.1 on which
-// one request comes. Only the goroutine of the request touches it.
+// one request comes. Fields without a word are guarded by mu of its connection.
 type stream struct {
-	w http.ResponseWriter
-	r *http.Request
+	h    *h2Conn // fixed
+	id   uint32  // fixed
+	conn conn    // of the request's task
 
-	head    []byte // of the request, what has not been read yet
-	chunked bool   // so is the body
-	ended   bool   // the body has been read to its end
-	broken  bool   // ... or as far as it came
-	rest    []byte // of a chunk
+	head     []byte // of the request, what has not been read yet
+	tooLarge bool   // ... of which it is not worth while to read more; fixed
+	headOnly bool   // it is a HEAD; fixed
+	chunked  bool   // so is the body, to its reader; fixed
+	length   int64  // that of the body as the head says, or -1; fixed
 
-	parts  responseParts
-	torn   bool // the response can't be completed
-	status int  // of a response that a handler of net/http sent; 0: the response went through parts
+	body       []byte // what has come, from at on not read yet
+	at         int
+	bodySize   int64  // all that has come
+	trailer    []byte // lines behind it
+	received   bool   // it has come to its end
+	framing    []byte // of chunks, what has not been read yet
+	chunk      int    // bytes left of a chunk
+	told       bool   // the last chunk has been put into framing
+	recvWindow int64
+	credit     int64 // bytes read of which the client has not been told
+	sendWindow int64
+	sent       bool // the response has been sent to its end
+	done       bool // the handler has returned
+	dropped    bool // reset, or the connection has ended
+	parts      responseParts
+	hangup     *func() // nil: nobody wants to know
+
+	reader, writer  *engine.Waiter // that wait; nil: none
+	readBy, writeBy time.Time
+	timer           *time.Timer // wakes both
+	timerAt         time.Time
 }
 
-// serveStream is what net/http calls for a request.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
-	if c, ok := r.Context().Value(framedKey{}).(*framedConn); ok && r.TLS == nil {
-		r.TLS = c.tls
+var (
+	errReset = errors.New("knot: the client has reset the request, or is gone")
+	errParts = errors.New("knot: a response that is none")
+)
+
+// newStream is called by the reader for the head that it has received.
+func newStream(h *h2Conn, text []byte) *stream {
+	d, c := &h.head, h.c
+	st := &stream{
+		h: h, id: h.last, head: text, tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
+		received: d.ends, recvWindow: h.limits.window, sendWindow: h.newWindow,
 	}
-	st := &stream{w: w, r: r, chunked: r.ContentLength < 0}
+	if h.srv.AccessLog != nil {
+		st.conn.remote = c.remoteHost()
+	}
+	c.facts()
 	st.parts.st = st
-	st.head = st.requestHead()
-	c := &conn{nc: st, srv: s, stream: st}
-	x := s.borrow(c)
-	returned := false
-	defer func() {
-		if !returned { // runtime.Goexit: net/http would leave the stream open
-			panic(http.ErrAbortHandler)
-		}
-	}()
-	x.run()
-	returned = true
-	giveBack(x)
-	if st.torn || st.status == 0 && !st.parts.complete() {
-		panic(http.ErrAbortHandler) // resets the stream
-	}
+	st.conn.nc, st.conn.srv, st.conn.stream, st.conn.known = st, h.srv, st, c.known
+	return st
 }
 
-// requestHead is the head of the request as HTTP/1.1 has it.
-func (st *stream) requestHead() []byte {
-	r := st.r
-	b := append(make([]byte, 0, 512), r.Method...)
-	b = append(append(append(b, ' '), r.RequestURI...), " HTTP/1.1\r\nHost: "...)
-	b = append(append(b, r.Host...), "\r\n"...)
-	for name, values := range r.Header {
-		if name == "Content-Length" || name == "Host" || name == "Transfer-Encoding" {
-			continue
-		}
-		for _, v := range values {
-			b = appendField(b, name, v)
-		}
+// serve is the task of the request.
+func (st *stream) serve() {
+	h, c := st.h, &st.conn
+	if h.srv.Priority == nil {
+		c.enter() // before anything else: it was started through the entrance
 	}
-	switch {
-	case st.chunked:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	case r.ContentLength > 0:
-		b = append(strconv.AppendInt(append(b, "Content-Length: "...), r.ContentLength, 10), "\r\n"...)
-	}
-	return append(b, "\r\n"...)
-}
-
-// Read implements net.Conn: the head, then the body, framed as the head says.
-func (st *stream) Read(p []byte) (int, error) {
-	switch {
-	case len(st.head) > 0:
-		n := copy(p, st.head)
-		st.head = st.head[n:]
-		return n, nil
-	case len(st.rest) > 0:
-		n := copy(p, st.rest)
-		st.rest = st.rest[n:]
-		return n, nil
-	case st.ended:
-		return 0, io.EOF
-	case !st.chunked:
-		n, err := st.readBody(p)
-		if n > 0 {
-			err = nil // it shows again
-		}
-		return n, err
-	}
-	const framing = len("ffffffff\r\n\r\n")
-	n, err := 0, error(nil)
-	if len(p) > 2*framing {
-		n, err = st.readBody(p[framing:])
-		if n > 0 {
-			size := fmt.Sprintf("%x\r\n", n)
-			copy(p, size)
-			copy(p[len(size):], p[framing:framing+n])
-			n += len(size)
-			st.rest = append(st.rest[:0], "\r\n"...)
-		}
+	h.mu.Lock()
+	h.starting--
+	h.mu.Unlock()
+	x := h.srv.borrow(c)
+	x.closing = true // no other request follows
+	if st.tooLarge {
+		x.refuse(headTooLarge)
+		x.flush()
 	} else {
-		one := make([]byte, 256)
-		if n, err = st.readBody(one); n > 0 {
-			chunk := append(fmt.Appendf(nil, "%x\r\n", n), one[:n]...)
-			st.rest = append(chunk, "\r\n"...)
-			n = copy(p, st.rest)
-			st.rest = st.rest[n:]
-		}
+		x.run()
 	}
-	if err == io.EOF && !st.broken {
-		st.ended, err = true, nil
-		st.rest = append(st.rest, "0\r\n"...)
-		for name, values := range st.r.Trailer {
-			for _, v := range values {
-				st.rest = appendField(st.rest, name, v)
-			}
-		}
-		st.rest = append(st.rest, "\r\n"...)
-		if n == 0 {
-			return st.Read(p)
-		}
-	}
-	if n > 0 {
-		err = nil // it shows again
-	}
-	return n, err
+	giveBack(x)
+	c.leave()
+	st.end()
 }
 
-// readBody reads from the body. One that is cut off, or not as long as it should be, ends, as a
-// connection would.
-func (st *stream) readBody(p []byte) (int, error) {
-	n, err := st.r.Body.Read(p)
-	if err != nil && err != io.EOF && !timedOut(err) {
-		st.broken = true
-		return n, io.EOF
+// end is called once, when the handler has returned, or its goroutine ends.
+func (st *stream) end() {
+	h := st.h
+	h.mu.Lock()
+	st.done = true
+	if st.timer != nil {
+		st.timer.Stop()
 	}
-	return n, err
+	if !st.dropped {
+		delete(h.streams, st.id)
+		switch {
+		case !st.sent: // it can't be completed
+			h.frames.WriteRSTStream(st.id, http2.ErrCodeInternal)
+		case !st.received: // nor is the rest of the request wanted (RFC 9113, 8.1)
+			h.frames.WriteRSTStream(st.id, http2.ErrCodeNo)
+		}
+		h.give(nil, int64(len(st.body)-st.at))
+		st.body = nil
+	}
+	if h.handlers--; h.handlers == 0 {
+		h.idleSince = h.srv.clock.now()
+	}
+	h.kick()
+	last := h.ended && h.handlers == 0
+	h.unlock()
+	if last {
+		h.forget()
+	}
+}
+
+// drop ends the stream, which is not among those of the connection any more, before its response was complete.
+// It needs mu.
+func (st *stream) drop() {
+	h := st.h
+	st.dropped = true
+	h.give(nil, int64(len(st.body)-st.at))
+	st.body, st.at, st.chunk = nil, 0, 0
+	st.wake(&st.reader)
+	st.wake(&st.writer)
+	if st.hangup != nil {
+		h.gone = append(h.gone, *st.hangup)
+		st.hangup = nil
+	}
+}
+
+// give counts bytes that have been received and used: the client may send as many more, on st too if that
+// is not nil. It needs mu.
+func (h *h2Conn) give(st *stream, n int64) {
+	if h.credit += n; h.credit >= h.limits.connWindow/4 {
+		h.frames.WriteWindowUpdate(0, uint32(h.credit))
+		h.recvWindow += h.credit
+		h.credit = 0
+	}
+	if st == nil || st.received {
+		return
+	}
+	if st.credit += n; st.credit >= h.limits.window/4 {
+		h.frames.WriteWindowUpdate(st.id, uint32(st.credit))
+		st.recvWindow += st.credit
+		st.credit = 0
+	}
+}
+
+// wake needs mu.
+func (st *stream) wake(slot **engine.Waiter) {
+	if w := *slot; w != nil {
+		*slot = nil
+		w.Wake()
+	}
+}
+
+// wait waits until somebody wakes slot, or by has passed: then it returns an error. It needs mu,
+// which it leaves meanwhile.
+func (st *stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) error {
+	if !by.IsZero() {
+		left := time.Until(by)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		switch {
+		case st.timer == nil:
+			st.timer = time.AfterFunc(left, st.expire)
+			st.timerAt = by
+		case st.timerAt.IsZero() || by.Before(st.timerAt):
+			st.timer.Reset(left)
+			st.timerAt = by
+		}
+	}
+	w := engine.Self()
+	*slot = w
+	st.h.unlock()
+	w.Wait(why, nil)
+	w.Release()
+	st.h.mu.Lock()
+	return nil
+}
+
+func (st *stream) expire() {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	st.timerAt = time.Time{}
+	st.wake(&st.reader)
+	st.wake(&st.writer)
+}
+
+// Read implements net.Conn: the head, then the body, framed as the head says. One that is cut off
+// ends, as a connection would.
+func (st *stream) Read(p []byte) (int, error) {
+	h := st.h
+	h.mu.Lock()
+	defer h.unlock()
+	for {
+		if n := st.take(p); n > 0 || len(p) == 0 {
+			h.kick()
+			return n, nil
+		}
+		if st.dropped || st.told || st.received && !st.chunked {
+			return 0, io.EOF
+		}
+		if err := st.wait(&st.reader, engine.ReasonRead, st.readBy); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take is Read without a wait. It needs mu.
+func (st *stream) take(p []byte) (n int) {
+	for n < len(p) {
+		switch here := st.body[st.at:]; {
+		case len(st.head) > 0:
+			m := copy(p[n:], st.head)
+			st.head = st.head[m:]
+			n += m
+		case len(st.framing) > 0:
+			m := copy(p[n:], st.framing)
+			st.framing = st.framing[m:]
+			n += m
+		case len(here) > 0 && st.chunked && st.chunk == 0:
+			st.chunk = len(here)
+			st.framing = fmt.Appendf(nil, "%x\r\n", len(here))
+		case len(here) > 0:
+			if st.chunked {
+				here = here[:st.chunk]
+			}
+			m := copy(p[n:], here)
+			n += m
+			if st.at += m; st.at == len(st.body) {
+				st.body, st.at = st.body[:0], 0
+			}
+			if st.chunked {
+				if st.chunk -= m; st.chunk == 0 {
+					st.framing = append(st.framing, "\r\n"...)
+				}
+			}
+			st.h.give(st, int64(m))
+		case st.chunked && st.received && !st.told && !st.dropped:
+			st.told = true
+			st.framing = append(append(append(st.framing, "0\r\n"...), st.trailer...), "\r\n"...)
+		default:
+			return n
+		}
+	}
+	return n
 }
 
 // Write implements net.Conn: it takes a response of HTTP/1.1 apart.
 func (st *stream) Write(p []byte) (int, error) {
-	if err := st.parts.write(p); err != nil {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	err := st.parts.write(p)
+	st.h.kick()
+	if err != nil {
 		return 0, err
 	}
-	if !st.parts.complete() && st.parts.phase != partsHead {
-		// More is going to come, and it may take its time.
-		if err := http.NewResponseController(st.w).Flush(); err != nil {
-			return 0, err
+	return len(p), nil
+}
+
+// WriteBuffers is Write for several pieces.
+func (st *stream) WriteBuffers(all *net.Buffers) (total int64, err error) {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	for len(*all) > 0 && err == nil {
+		if err = st.parts.write((*all)[0]); err == nil {
+			total += int64(len((*all)[0]))
+			*all = (*all)[1:]
 		}
 	}
-	return len(p), nil
+	st.h.kick()
+	return total, err
+}
+
+// sendHead sends the head of a response, or the trailer. It needs mu.
+func (st *stream) sendHead(status int, text []byte, ends bool) error {
+	if st.dropped || st.h.over {
+		return errReset
+	}
+	st.h.sendHead(st.id, status, text, ends)
+	st.sent = ends
+	return nil
+}
+
+// sendData sends a part of the body; it waits while the client does not want more. It needs mu.
+func (st *stream) sendData(p []byte, ends bool) error {
+	h := st.h
+	for {
+		room := h2OutMost - len(h.out)
+		switch n := min(int64(len(p)), st.sendWindow, h.sendWindow, int64(room), h2FrameSize); {
+		case st.dropped || h.over:
+			return errReset
+		case len(p) == 0 && !ends:
+			return nil
+		case n > 0 || len(p) == 0:
+			n = max(n, 0)
+			st.sent = ends && n == int64(len(p))
+			h.data(st.id, p[:n], st.sent)
+			h.use()
+			h.sendWindow -= n
+			st.sendWindow -= n
+			if p = p[n:]; len(p) == 0 {
+				return nil
+			}
+			continue
+		case !h.writing && len(h.out) > 0:
+			h.flush()
+			continue
+		}
+		if err := st.wait(&st.writer, engine.ReasonWrite, st.writeBy); err != nil {
+			return err
+		}
+	}
 }
 
 // Close implements net.Conn.
 func (st *stream) Close() error { return nil }
 
-func (st *stream) LocalAddr() net.Addr {
-	addr, _ := st.r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return addr
-}
+func (st *stream) LocalAddr() net.Addr { return st.h.c.nc.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (st *stream) RemoteAddr() net.Addr { return textAddr(st.r.RemoteAddr) }
+func (st *stream) RemoteAddr() net.Addr { return st.h.c.nc.RemoteAddr() }
 
-// A textAddr is an address of TCP that has been written out.
-type textAddr string
-
-func (a textAddr) Network() string { return "tcp" }
-func (a textAddr) String() string  { return string(a) }
-
-// ConnectionState is that of the connection.
-func (st *stream) ConnectionState() tls.ConnectionState {
-	if st.r.TLS == nil {
-		return tls.ConnectionState{}
-	}
-	return *st.r.TLS
-}
+// Client is that of the connection.
+func (st *stream) Client() uint32 { return st.h.c.client() }
 
 func (st *stream) SetDeadline(t time.Time) error {
-	return errors.Join(st.SetReadDeadline(t), st.SetWriteDeadline(t))
+	st.SetReadDeadline(t)
+	return st.SetWriteDeadline(t)
 }
 
 func (st *stream) SetReadDeadline(t time.Time) error {
-	if st.r.ContentLength == 0 {
-		return nil // nothing will be read
-	}
-	return http.NewResponseController(st.w).SetReadDeadline(t)
-}
-
-func (st *stream) SetWriteDeadline(t time.Time) error {
-	return http.NewResponseController(st.w).SetWriteDeadline(t)
-}
-
-// serveHTTP is AdaptHTTP for a request that net/http has brought: it has all that h wants.
-func (st *stream) serveHTTP(x *Ctx, d *describedServer, h http.Handler) error {
-	r := st.r.WithContext(context.WithValue(st.r.Context(), http.ServerContextKey, d.std))
-	if r.ContentLength < 0 {
-		r.Body = http.MaxBytesReader(st.w, r.Body, x.srv.limits.maxBody)
-	}
-	w := &streamWriter{ResponseWriter: st.w}
-	returned := false
-	defer func() {
-		if v := any(nil); !returned {
-			if v = recover(); v == nil {
-				st.torn = true
-				return // runtime.Goexit
-			}
-			if st.torn = v == http.ErrAbortHandler || w.status != 0; v != http.ErrAbortHandler {
-				x.logRequest("handler panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
-			}
-			if !st.torn {
-				http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-			}
-		}
-		if w.status == 0 {
-			w.status = http.StatusOK
-		}
-		st.status = w.status
-		x.resp.status, x.resp.written, x.resp.phase = w.status, w.written, respDone
-		x.body = body{}
-	}()
-	h.ServeHTTP(w, r)
-	returned = true
-	mark(r.Pattern)
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	st.readBy = t
+	st.wake(&st.reader)
 	return nil
 }
 
-// A streamWriter notes what a handler of net/http answers. It has what that of HTTP/2 in net/http has.
-type streamWriter struct {
-	http.ResponseWriter
-	status  int
-	written int64
+func (st *stream) SetWriteDeadline(t time.Time) error {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	st.writeBy = t
+	st.wake(&st.writer)
+	return nil
 }
 
-// Unwrap is for http.ResponseController.
-func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *streamWriter) WriteHeader(code int) {
-	if w.status == 0 && code >= 200 {
-		w.status = code
+// OnHangup is that of netpoll.Conn: the request is reset, or the connection ends.
+func (st *stream) OnHangup(fn *func()) bool {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	was := st.hangup != nil
+	switch st.hangup = fn; {
+	case fn == nil:
+		return was
+	case st.dropped:
+		st.h.gone, st.hangup = append(st.h.gone, *fn), nil
 	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *streamWriter) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	n, err := w.ResponseWriter.Write(p)
-	w.written += int64(n)
-	return n, err
-}
-
-func (w *streamWriter) WriteString(s string) (int, error) { return w.Write(viewBytes(s)) }
-
-func (w *streamWriter) Flush() { http.NewResponseController(w.ResponseWriter).Flush() }
-
-// CloseNotify implements http.CloseNotifier.
-func (w *streamWriter) CloseNotify() <-chan bool {
-	//lint:ignore SA1019 programs use it
-	return w.ResponseWriter.(http.CloseNotifier).CloseNotify()
-}
-
-// Push implements http.Pusher.
-func (w *streamWriter) Push(target string, opts *http.PushOptions) error {
-	if p, ok := w.ResponseWriter.(http.Pusher); ok {
-		return p.Push(target, opts)
-	}
-	return http.ErrNotSupported
+	return true
 }
 
 // responseParts takes a response apart that Ctx has written:
 //
-//	head ─→ fixed | size ─→ chunk ─→ chunkEnd ─→ size ... ─→ trailer | rest ─→ done
+//	head ─→ fixed | size ─→ chunk ─→ chunkEnd ─→ size ... ─→ trailer ─→ done
 //	 ↑────┘ informational
 type responseParts struct {
-	st    *stream
-	phase partsPhase
-	line  []byte // of a head, or a line of framing, what has come
-	left  int64  // bytes of the body, or the chunk
+	st      *stream
+	phase   partsPhase
+	line    []byte // of a head, or a line of framing, what has come
+	left    int64  // bytes of the body, or the chunk
+	trailer []byte
 }
 
 type partsPhase uint8
@@ -302,40 +393,40 @@ const (
 	partsChunk
 	partsChunkEnd
 	partsTrailer
-	partsRest // until the end
 	partsDone
 )
-
-func (r *responseParts) complete() bool { return r.phase == partsDone || r.phase == partsRest }
-
-var errParts = errors.New("knot: a response that is none")
 
 func (r *responseParts) write(p []byte) error {
 	for len(p) > 0 {
 		switch r.phase {
 		case partsHead:
-			r.line = append(r.line, p...)
-			end := bytes.Index(r.line, []byte("\r\n\r\n"))
+			text := p
+			if len(r.line) > 0 {
+				r.line = append(r.line, p...)
+				text = r.line
+			}
+			end := bytes.Index(text, []byte("\r\n\r\n"))
 			if end < 0 {
+				if len(r.line) == 0 {
+					r.line = append(r.line, p...)
+				}
 				return nil
 			}
-			p = bytes.Clone(r.line[end+4:])
-			if err := r.head(r.line[:end+2]); err != nil {
+			p = p[len(p)-(len(text)-end-4):]
+			if err := r.head(text[:end+2]); err != nil {
 				return err
 			}
 			r.line = r.line[:0]
-		case partsFixed, partsChunk, partsRest:
-			n := len(p)
-			if r.phase != partsRest {
-				n = int(min(int64(n), r.left))
-			}
-			if _, err := r.st.w.Write(p[:n]); err != nil {
+		case partsFixed, partsChunk:
+			n := int(min(int64(len(p)), r.left))
+			r.left -= int64(n)
+			if err := r.st.sendData(p[:n], r.left == 0 && r.phase == partsFixed); err != nil {
 				return err
 			}
 			p = p[n:]
-			if r.left -= int64(n); r.left == 0 && r.phase == partsFixed {
+			if r.left == 0 && r.phase == partsFixed {
 				r.phase = partsDone
-			} else if r.left == 0 && r.phase == partsChunk {
+			} else if r.left == 0 {
 				r.phase = partsChunkEnd
 			}
 		case partsDone:
@@ -372,13 +463,15 @@ func (r *responseParts) framing(line []byte) error {
 			r.phase = partsTrailer
 		}
 	case partsTrailer:
-		if len(line) == 0 {
-			r.phase = partsDone
-			return nil
+		if len(line) > 0 {
+			r.trailer = append(append(r.trailer, line...), "\r\n"...)
+			break
 		}
-		if name, value, ok := bytes.Cut(line, []byte(": ")); ok {
-			r.st.w.Header().Add(http.TrailerPrefix+string(name), string(value))
+		r.phase = partsDone
+		if len(r.trailer) == 0 {
+			return r.st.sendData(nil, true)
 		}
+		return r.st.sendHead(0, r.trailer, true)
 	}
 	return nil
 }
@@ -389,45 +482,39 @@ func (r *responseParts) head(text []byte) error {
 		return errParts
 	}
 	status, err := strconv.Atoi(string(text[9:12]))
-	if err != nil {
+	if err != nil || status < 100 {
 		return errParts
 	}
-	if status == http.StatusContinue { // net/http does that by itself
-		return nil
+	r.phase = partsDone
+	if status < 200 {
+		r.phase = partsHead
+	} else if !bodyless(status) && !r.st.headOnly {
+		if r.phase, err = r.bodyOf(text); err != nil {
+			return err
+		}
 	}
-	header := r.st.w.Header()
-	length := int64(-1)
+	return r.st.sendHead(status, text, r.phase == partsDone)
+}
+
+// bodyOf says how the body begins that follows.
+func (r *responseParts) bodyOf(text []byte) (partsPhase, error) {
 	_, text, _ = bytes.Cut(text, []byte("\r\n"))
-	r.phase = partsRest
 	for len(text) > 0 {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\r\n"))
-		name, value, _ := bytes.Cut(line, []byte(": "))
-		switch key := textproto.CanonicalMIMEHeaderKey(string(name)); key {
-		case "Connection", "Upgrade", "Keep-Alive": // are of the connection (RFC 9113, 8.2.2)
-		case "Transfer-Encoding":
-			r.phase = partsSize
-		case "Content-Length":
-			if length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-				return errParts
+		switch name, value, _ := bytes.Cut(line, []byte(": ")); {
+		case tokenIs(name, "transfer-encoding"):
+			return partsSize, nil
+		case tokenIs(name, "content-length"):
+			length, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil || length < 0 {
+				return partsDone, errParts
 			}
-			header[key] = []string{string(value)}
-		default:
-			header[key] = append(header[key], string(value))
+			if r.left = length; length > 0 {
+				return partsFixed, nil
+			}
+			return partsDone, nil
 		}
 	}
-	if header["Content-Type"] == nil {
-		header["Content-Type"] = nil // or it would be guessed
-	}
-	if r.phase != partsSize && length >= 0 {
-		r.phase, r.left = partsFixed, length
-	}
-	if r.phase == partsFixed && length == 0 || bodyless(status) || r.st.r.Method == http.MethodHead {
-		r.phase = partsDone
-	}
-	if status < 200 {
-		r.phase = partsHead
-	}
-	r.st.w.WriteHeader(status)
-	return nil
+	return partsDone, nil
 }

@@ -60,9 +60,6 @@ func AdaptHTTP(h http.Handler) Handler {
 			d = describe(x.srv, h)
 			likeness.Store(d)
 		}
-		if x.c.stream != nil {
-			return x.c.stream.serveHTTP(x, d, h)
-		}
 		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: engine.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
 		if err := e.request(); err != nil {
 			e.ctx.end()
@@ -208,7 +205,7 @@ type exchangeOf struct {
 
 // run calls the handler; there is no result.
 func (x exchangeOf) run() struct{} {
-	x.h.ServeHTTP(x.exchange, &x.r)
+	x.h.ServeHTTP(x.writer(), &x.r)
 	return struct{}{}
 }
 

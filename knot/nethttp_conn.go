@@ -157,6 +157,30 @@ func (e *exchange) peerGone() {
 	e.left = true
 }
 
+// A framedWriter is what of an exchange a handler of net/http gets for a request of HTTP/2, which has
+// no connection to take over.
+type framedWriter struct{ responseWriter }
+
+type responseWriter interface {
+	http.ResponseWriter
+	http.Flusher
+	http.CloseNotifier //lint:ignore SA1019 programs use it
+	io.StringWriter
+	io.ReaderFrom
+	FlushError() error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+	EnableFullDuplex() error
+}
+
+// writer is what the handler gets. It is called before that.
+func (e *exchange) writer() http.ResponseWriter {
+	if e.r.ProtoMajor == 2 {
+		return framedWriter{e}
+	}
+	return e
+}
+
 // Hijack implements http.Hijacker: the connection is the caller's from now on, without
 // deadlines, and so is the task until the handler returns. The server's buffers are given
 // back, the request counts as done for the admission, and Shutdown does not wait for it.

@@ -29,7 +29,7 @@ func (n *nativeRoutes) run(e *exchange, h http.Handler) {
 	left := &n.left[e.x.kind%nativeRoutesMax]
 	if n.marked.Load() > 0 && left.Load() > 0 {
 		began := time.Now()
-		offloadHTTP(h, e, &e.r)
+		offloadHTTP(h, e.writer(), &e.r)
 		if time.Since(began) < nativeShort && left.Add(-1) == 0 {
 			n.marked.Add(-1)
 		}

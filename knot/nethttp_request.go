@@ -31,8 +31,12 @@ func (e *exchange) request() error {
 	}
 	r.ProtoMajor, r.ProtoMinor = 1, int(x.head.minor)
 	r.Proto = protoText(r.ProtoMinor)
+	framed := x.c.stream != nil
+	if framed {
+		r.ProtoMajor, r.ProtoMinor, r.Proto = 2, 0, "HTTP/2.0"
+	}
 	r.ContentLength, r.Body = x.ContentLength(), http.NoBody
-	r.Close = !x.head.persistent()
+	r.Close = !framed && !x.head.persistent()
 	if r.ContentLength != 0 {
 		r.Body = (*requestBody)(e)
 		if b := &x.body; b.chunked || b.left > int64(x.w-x.r) {
@@ -43,7 +47,7 @@ func (e *exchange) request() error {
 		}
 	}
 	r.Header = x.headerOf(text)
-	if x.head.hasCoding {
+	if x.head.hasCoding && !framed {
 		r.TransferEncoding = []string{"chunked"}
 	}
 	if v := r.Header["Pragma"]; len(v) > 0 && v[0] == "no-cache" && r.Header["Cache-Control"] == nil {

@@ -151,7 +151,6 @@ type Server struct {
 	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
 	overload  int64                     // clock reading of the last report; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
-	h2        *http2Server              // nil before the first connection of HTTP/2; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
 	ctx       context.Context           // fixed by once
 	cancel    context.CancelFunc        // fixed by once
@@ -161,6 +160,7 @@ type Server struct {
 type limits struct {
 	head                        headLimits
 	idle, headTime, body, write time.Duration
+	h2                          h2Limits
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
 	linger                      time.Duration // for how long what still comes is dropped, after the last answer
 	rest                        time.Duration // after so long between requests a connection may have to make room
@@ -230,6 +230,7 @@ func (s *Server) ready() {
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
 		}
+		s.limits.h2 = s.http2Limits()
 		s.handler = s.Handler
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }

@@ -21,14 +21,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.ready()
 	s.stopping.Store(true)
 	s.closeIdle()
-	s.mu.Lock()
-	h2 := s.h2
-	s.mu.Unlock()
+	s.farewell()
 	var err error
 	offload(func() {
-		polite, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go h2.shutdown(polite, s.limits.farewell)
 		for _, ln := range s.tracked() {
 			s.drain(ctx, ln)
 		}
@@ -155,12 +150,10 @@ func (s *Server) abort() {
 	for c := s.first; c != nil; c = c.next {
 		all = append(all, c)
 	}
-	h2 := s.h2
 	s.mu.Unlock()
 	for _, ln := range s.tracked() {
 		ln.Close()
 	}
-	defer h2.close()
 	for _, c := range all {
 		c.nc.Close()
 	}

@@ -124,7 +124,7 @@ func (c *conn) shake(secure *secureConn) bool {
 			c.finish()
 			return false
 		}
-		s.giveHTTP2(c, secure.tls.Load(), nil)
+		s.serveHTTP2(c, nil)
 		return false
 	}
 	return true

@@ -142,7 +142,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		default:
 			if x.beginsHTTP2(f) {
 				x.gone = true
-				x.srv.giveHTTP2(x.c, x.c.nc, bytes.Clone(x.in[x.r:x.w]))
+				x.srv.serveHTTP2(x.c, bytes.Clone(x.in[x.r:x.w]))
 				return turnGone
 			}
 			x.refuse(f)

@@ -1,0 +1,353 @@
+package knot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"golang.org/x/net/http2"
+)
+
+// The frames that a client sends. All of this is the reader's.
+
+const (
+	// h2Patience is how many frames without use a client may send: those that bring no request any further, ask for
+	// answers, or take back what was asked for. What is of use gives it back. A client that has used
+	// it up is sent away (CVE-2019-9512, -9515, -9518, CVE-2023-44487).
+	h2Patience = 1000
+	// h2HeadFrames is how many frames a head may come in.
+	h2HeadFrames = 128
+)
+
+// nuisance counts a frame against the client's patience, and reports whether there is some left. It needs mu.
+func (h *h2Conn) nuisance() error {
+	if h.patience--; h.patience < 0 {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	return nil
+}
+
+// use gives patience back. It needs mu.
+func (h *h2Conn) use() { h.patience = min(h.patience+1, h2Patience) }
+
+func streamError(id uint32, code http2.ErrCode) error {
+	return http2.StreamError{StreamID: id, Code: code}
+}
+
+// frame reads a frame and deals with it. It returns false when nothing more can be read.
+func (h *h2Conn) frame() bool {
+	err := h.greet()
+	var fh http2.FrameHeader
+	var f http2.Frame
+	if err == nil {
+		fh, err = h.in.frames.ReadFrameHeader()
+	}
+	if err == nil && fh.Length > h.limits.frame {
+		err = http2.ErrFrameTooLarge
+	}
+	if err == nil {
+		f, err = h.in.frames.ReadFrameForHeader(fh)
+	}
+	if err == nil {
+		if !h.settled && fh.Type != http2.FrameSettings {
+			err = http2.ConnectionError(http2.ErrCodeProtocol)
+		} else {
+			h.settled = true
+			h.mu.Lock()
+			err = h.dispatch(f)
+			h.unlock()
+		}
+	}
+	if err == nil || h.deaf {
+		return true
+	}
+	var broken http2.ConnectionError
+	var torn http2.StreamError
+	switch {
+	case errors.As(err, &torn) && (fh.Type == http2.FrameHeaders || fh.Type == http2.FrameContinuation) && f == nil:
+		h.fail(torn.Code) // its header block has not been decoded
+	case errors.As(err, &torn):
+		h.mu.Lock()
+		h.limits.count("stream_" + torn.Code.String())
+		if st := h.streams[torn.StreamID]; st != nil {
+			delete(h.streams, torn.StreamID)
+			st.drop()
+		}
+		h.frames.WriteRSTStream(torn.StreamID, torn.Code)
+		err = h.nuisance()
+		h.unlock()
+		if err != nil {
+			h.fail(http2.ErrCodeEnhanceYourCalm)
+		}
+	case errors.As(err, &broken):
+		h.fail(http2.ErrCode(broken))
+	case errors.Is(err, http2.ErrFrameTooLarge):
+		h.fail(http2.ErrCodeFrameSize)
+	case h.in.err != nil: // of the connection
+		return false
+	default: // too short for what its flags say
+		h.fail(http2.ErrCodeFrameSize)
+	}
+	return true
+}
+
+// greet reads the preface (RFC 9113, 3.4).
+func (h *h2Conn) greet() error {
+	if h.greeted {
+		return nil
+	}
+	var got [len(http2.ClientPreface)]byte
+	if _, err := io.ReadFull(h.in, got[:]); err != nil {
+		return err
+	}
+	if string(got[:]) != http2.ClientPreface {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	h.greeted = true
+	return nil
+}
+
+// dispatch needs mu.
+func (h *h2Conn) dispatch(f http2.Frame) error {
+	if !h.control() { // it asks and does not read the answers
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	switch f := f.(type) {
+	case *http2.DataFrame:
+		return h.dataFrame(f)
+	case *http2.HeadersFrame:
+		return h.headersFrame(f)
+	case *http2.ContinuationFrame:
+		return h.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	case *http2.SettingsFrame:
+		return h.settingsFrame(f)
+	case *http2.WindowUpdateFrame:
+		return h.windowFrame(f)
+	case *http2.PingFrame:
+		switch {
+		case !f.IsAck():
+			h.frames.WritePing(true, f.Data)
+			return h.nuisance()
+		case f.Data == farewellPing && h.leaving:
+			h.close()
+		}
+	case *http2.RSTStreamFrame:
+		if f.StreamID > h.last {
+			return http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+		if st := h.streams[f.StreamID]; st != nil {
+			delete(h.streams, f.StreamID)
+			st.drop()
+		}
+		return h.nuisance()
+	case *http2.PushPromiseFrame:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case *http2.GoAwayFrame: // what it has asked for is answered
+	default:
+		return h.nuisance()
+	}
+	return nil
+}
+
+// of finds the stream that a frame is about; nil: it is closed. It needs mu.
+func (h *h2Conn) of(id uint32) (*stream, error) {
+	if id > h.last || id%2 == 0 {
+		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return h.streams[id], nil
+}
+
+func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	err := f.ForeachSetting(func(s http2.Setting) error {
+		if err := s.Valid(); err != nil {
+			return err
+		}
+		switch s.ID {
+		case http2.SettingHeaderTableSize:
+			h.enc.SetMaxDynamicTableSize(min(s.Val, h.limits.encoderTable))
+			h.lastHead = h.lastHead[:0]
+		case http2.SettingInitialWindowSize:
+			more := int64(s.Val) - h.newWindow
+			h.newWindow = int64(s.Val)
+			for _, st := range h.streams {
+				if st.sendWindow += more; st.sendWindow > largestID {
+					return http2.ConnectionError(http2.ErrCodeFlowControl)
+				}
+			}
+			h.wakeWriters()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.frames.WriteSettingsAck()
+	return h.nuisance()
+}
+
+func (h *h2Conn) windowFrame(f *http2.WindowUpdateFrame) error {
+	if f.StreamID == 0 {
+		if h.sendWindow += int64(f.Increment); h.sendWindow > largestID {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		h.wakeWriters()
+		return nil
+	}
+	st, err := h.of(f.StreamID)
+	if st == nil {
+		return err
+	}
+	if st.sendWindow += int64(f.Increment); st.sendWindow > largestID {
+		return streamError(f.StreamID, http2.ErrCodeFlowControl)
+	}
+	st.wake(&st.writer)
+	return nil
+}
+
+func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
+	st, err := h.of(f.StreamID)
+	if err != nil {
+		return err
+	}
+	size, data := int64(f.Length), f.Data()
+	if h.recvWindow -= size; h.recvWindow < 0 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	if st == nil || st.received {
+		h.give(nil, size)
+		if h.closing && st == nil {
+			return h.nuisance()
+		}
+		return streamError(f.StreamID, http2.ErrCodeStreamClosed)
+	}
+	if st.recvWindow -= size; st.recvWindow < 0 {
+		h.give(nil, size)
+		return streamError(f.StreamID, http2.ErrCodeFlowControl)
+	}
+	h.give(st, size-int64(len(data)))
+	st.body = append(st.body, data...)
+	st.bodySize += int64(len(data))
+	switch ends := f.StreamEnded(); {
+	case st.length >= 0 && (st.bodySize > st.length || ends && st.bodySize != st.length):
+		return streamError(f.StreamID, http2.ErrCodeProtocol)
+	case ends:
+		st.received = true
+	case len(data) == 0:
+		return h.nuisance()
+	}
+	h.use()
+	st.wake(&st.reader)
+	return nil
+}
+
+func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
+	id := f.StreamID
+	d := &h.head
+	d.reset(id, f.StreamEnded(), h.srv.limits.head.size)
+	switch st := h.streams[id]; {
+	case id%2 == 0:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case st != nil:
+		d.trailer = true
+	case id <= h.last:
+		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	default:
+		h.last = id
+	}
+	return h.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+}
+
+// fragment takes a piece of a header block.
+func (h *h2Conn) fragment(b []byte, ends bool) error {
+	d := &h.head
+	d.frames++
+	d.bytes += len(b)
+	if d.bytes > 2*d.most+h2FrameSize || d.frames > h2HeadFrames {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	whole := ends && d.frames == 1 && !d.trailer
+	if whole && d.ends && len(h.block) > 0 && bytes.Equal(b, h.block) {
+		return h.request(h.text)
+	}
+	if _, err := h.dec.Write(b); err != nil {
+		return http2.ConnectionError(http2.ErrCodeCompression)
+	}
+	if !ends {
+		h.block = h.block[:0]
+		return nil
+	}
+	if err := h.dec.Close(); err != nil {
+		return http2.ConnectionError(http2.ErrCodeCompression)
+	}
+	if d.trailer {
+		h.block = h.block[:0]
+		return h.trailer()
+	}
+	text := d.request()
+	if h.block = h.block[:0]; whole && d.ends && text != nil && !d.over && changesNothing(b) {
+		h.block, h.text = append(h.block, b...), text
+	}
+	return h.request(text)
+}
+
+// changesNothing reports whether a header block has only fields that the decoder knows, each in one byte
+// (RFC 7541, 6.1): then it means the same as long as no other block comes that has not.
+func changesNothing(block []byte) bool {
+	for _, b := range block {
+		if b <= 0x80 || b == 0xff {
+			return false
+		}
+	}
+	return len(block) <= 128
+}
+
+// trailer ends a request with the header lines that have come after its body.
+func (h *h2Conn) trailer() error {
+	d := &h.head
+	id := d.id
+	d.id = 0
+	st := h.streams[id]
+	switch {
+	case st == nil: // it has been answered
+		return nil
+	case st.received:
+		return streamError(id, http2.ErrCodeStreamClosed)
+	case !d.ends, d.bad, d.pseudo != 0, st.length >= 0 && st.bodySize != st.length:
+		return streamError(id, http2.ErrCodeProtocol)
+	}
+	if !d.over {
+		st.trailer = bytes.Clone(d.text)
+	}
+	st.received = true
+	st.wake(&st.reader)
+	return nil
+}
+
+// request begins to serve the request whose head is text; nil: it is malformed.
+func (h *h2Conn) request(text []byte) error {
+	d := &h.head
+	id := d.id
+	d.id = 0
+	switch {
+	case h.closing: // the client has been told that it will not be served
+		return h.nuisance()
+	case text == nil:
+		return streamError(id, http2.ErrCodeProtocol)
+	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
+		return streamError(id, http2.ErrCodeRefusedStream)
+	}
+	h.use()
+	st := newStream(h, text)
+	h.streams[id] = st
+	h.handlers++
+	h.starting++
+	e := requests
+	if h.srv.Priority != nil {
+		e = nil
+	}
+	h.start(e, st.serve)
+	return nil
+}

@@ -1,0 +1,243 @@
+package knot
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// What a connection of HTTP/2 sends. Frames are gathered, and whoever has made one writes what there is.
+
+const (
+	// h2OutMost is how many bytes are gathered before requests wait with more.
+	h2OutMost = 64 << 10
+	// h2ControlMost bounds what is gathered besides, answers to PING and the like.
+	h2ControlMost = 64 << 10
+)
+
+// An h2Output is the part of an h2Conn that is about this. Guarded by its mu.
+type h2Output struct {
+	out, spare []byte // gathered; nil: borrowed when needed
+	writing    bool   // somebody writes
+	scheduled  bool   // ... or is about to
+	failed     bool   // because of an error, see fail
+	over       bool   // nothing can be written any more
+	frames     *http2.Framer
+
+	enc     *hpack.Encoder
+	encoded bytes.Buffer
+	// The last head, and what it became, if that has not changed, and does not change, what the encoder knows.
+	lastHead, lastBlock []byte
+}
+
+var h2Outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
+
+// room makes sure that there is a buffer.
+func (o *h2Output) room() {
+	if o.out == nil {
+		o.out = *h2Outs.Get().(*[]byte)
+		bufferBytes.Acquire(outSize)
+	}
+}
+
+// release gives a buffer back.
+func (o *h2Output) release(b []byte) {
+	if b == nil {
+		return
+	}
+	bufferBytes.Release(outSize)
+	if cap(b) <= 2*h2OutMost {
+		b = b[:0]
+		h2Outs.Put(&b)
+	}
+}
+
+// Write implements io.Writer, for the Framer.
+func (o *h2Output) Write(p []byte) (int, error) {
+	if !o.over {
+		o.room()
+		o.out = append(o.out, p...)
+	}
+	return len(p), nil
+}
+
+// data appends a frame: the Framer would copy p twice.
+func (o *h2Output) data(id uint32, p []byte, ends bool) {
+	o.room()
+	flags := byte(0)
+	if ends {
+		flags = byte(http2.FlagDataEndStream)
+	}
+	n := len(p)
+	o.out = append(o.out, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), flags, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	o.out = append(o.out, p...)
+}
+
+// kick sees to it that what has been gathered is written: at once, but for requests that are about
+// to be served and will add to it. It needs mu, and may leave it meanwhile; then it parks.
+func (h *h2Conn) kick() {
+	switch {
+	case h.writing || h.over:
+	case h.starting == 0:
+		h.flush()
+	case !h.scheduled && len(h.out) > 0:
+		h.scheduled = true
+		h.start(nil, h.later)
+	}
+}
+
+// flushLater is a task.
+func (h *h2Conn) flushLater() {
+	yield()
+	h.mu.Lock()
+	defer h.unlock()
+	h.scheduled = false
+	if !h.writing && !h.over {
+		h.flush()
+	}
+}
+
+// flush is for who finds that nobody is writing.
+func (h *h2Conn) flush() {
+	h.writing = true
+	for !h.over && len(h.out) > 0 {
+		b := h.out
+		h.out, h.spare = h.spare, nil
+		h.unlock()
+		h.c.armWrite(h.limits.write)
+		_, err := h.c.nc.Write(b)
+		h.mu.Lock()
+		if err != nil {
+			h.release(b)
+			h.broken()
+			break
+		}
+		h.spare = b[:0]
+		h.wakeWriters()
+	}
+	if !h.over && !h.shut && (h.failed || h.closing && h.handlers == 0) {
+		h.shutDown()
+	}
+	if len(h.out) == 0 {
+		h.release(h.out)
+		h.out = nil
+	}
+	h.release(h.spare)
+	h.spare = nil
+	h.writing = false
+}
+
+// broken ends the connection when it can't be written to any more.
+func (h *h2Conn) broken() {
+	h.breakOff()
+	h.c.nc.Close()
+}
+
+// shutDown ends our side. The client may still be sending, and a reset would overtake what it has not read.
+func (h *h2Conn) shutDown() {
+	h.shut = true
+	h.lingerBy = h.srv.clock.now() + int64(h.srv.limits.linger)
+	half, ok := h.c.nc.(interface{ CloseWrite() error })
+	if ok {
+		h.unlock()
+		ok = half.CloseWrite() == nil
+		h.mu.Lock()
+	}
+	if !ok {
+		h.broken()
+		return
+	}
+	h.c.setRead(h.lingerBy)
+}
+
+// wakeWriters lets requests go on that wait to send. It needs mu.
+func (h *h2Conn) wakeWriters() {
+	for _, st := range h.streams {
+		st.wake(&st.writer)
+	}
+}
+
+// control is called after a frame has been gathered that a client can have us send. It needs mu, and reports
+// whether the client reads such frames.
+func (h *h2Conn) control() bool { return len(h.out) < h2OutMost+h2ControlMost }
+
+// sendHead sends the header lines in text, each with its CR LF, as one block: a response if status is
+// not 0, else a trailer. It needs mu.
+func (h *h2Conn) sendHead(id uint32, status int, text []byte, ends bool) {
+	block := h.lastBlock
+	if status == 0 || len(text) == 0 || !bytes.Equal(text, h.lastHead) {
+		block = h.encode(status, text)
+	}
+	const most = h2FrameSize
+	first := block[:min(len(block), most)]
+	h.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: ends, EndHeaders: len(first) == len(block)})
+	for rest := block[len(first):]; len(rest) > 0; {
+		piece := rest[:min(len(rest), most)]
+		rest = rest[len(piece):]
+		h.frames.WriteContinuation(id, len(rest) == 0, piece)
+	}
+}
+
+// encode makes a header block of a head: the status line, if there is a status, and header lines.
+func (h *h2Conn) encode(status int, text []byte) []byte {
+	h.encoded.Reset()
+	steady := true // it changes nothing of what the encoder knows
+	field := func(name, value string) {
+		at := h.encoded.Len()
+		h.enc.WriteField(hpack.HeaderField{Name: name, Value: value})
+		// RFC 7541, 6.2.1 and 6.3: a literal that is indexed, a change of the table's size
+		first := h.encoded.Bytes()[at]
+		steady = steady && first&0xc0 != 0x40 && first&0xe0 != 0x20
+	}
+	rest := text
+	if status != 0 {
+		field(":status", statusTexts[status])
+		_, rest, _ = bytes.Cut(text, []byte("\r\n"))
+	}
+	for len(rest) > 0 {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch lower := lowerName(name); lower {
+		case "connection", "upgrade", "keep-alive", "proxy-connection", "transfer-encoding": // RFC 9113, 8.2.2
+		default:
+			field(lower, string(value))
+		}
+	}
+	if h.lastHead = h.lastHead[:0]; steady && status != 0 && len(text) < 1024 {
+		h.lastHead = append(h.lastHead, text...)
+		h.lastBlock = append(h.lastBlock[:0], h.encoded.Bytes()...)
+	}
+	return h.encoded.Bytes()
+}
+
+// statusTexts are the statuses as they are sent.
+var statusTexts = func() (all [widestStatus + 1]string) {
+	for i := range all {
+		all[i] = string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)})
+	}
+	return all
+}()
+
+// lowerNames leads from the names of common header lines to what HTTP/2 makes of them.
+var lowerNames = func() map[string]string {
+	all := make(map[string]string)
+	for _, name := range []string{
+		"Date", "Server", "Content-Type", "Content-Length", "Last-Modified", "Etag", "ETag", "Cache-Control", "Vary",
+		"Accept-Ranges", "Content-Range", "Content-Encoding", "Location", "Connection", "Transfer-Encoding", "Trailer",
+		"Set-Cookie", "X-Content-Type-Options", "Grpc-Status", "Grpc-Message", "Retry-After", "Link",
+	} {
+		all[name] = strings.ToLower(name)
+	}
+	return all
+}()
+
+func lowerName(name []byte) string {
+	if lower, ok := lowerNames[string(name)]; ok {
+		return lower
+	}
+	return strings.ToLower(string(name))
+}
