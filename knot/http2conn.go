@@ -36,6 +36,7 @@ type h2Conn struct {
 	head    h2Head
 	greeted bool   // the preface has come
 	settled bool   // ... and SETTINGS
+	begin   func() // a request that has come, to be started without mu
 	deaf    bool   // an error has ended the connection
 	block   []byte // that of the last request, if no other can change what it means
 	text    []byte // the head that block stands for
@@ -117,7 +118,7 @@ func (h *h2Conn) unlock() {
 	}
 }
 
-// start has fn run as a task of the connection's loop, through e if that is not nil.
+// start has fn run as a task of the connection's loop, through e if that is not nil. The caller must not have mu.
 func (h *h2Conn) start(e *ressched.Entrance, fn func()) {
 	if h.starts == nil || !h.starts.StartAt(e, fn) {
 		spawnApart(fn)

@@ -56,6 +56,10 @@ func (h *h2Conn) frame() bool {
 			h.mu.Lock()
 			err = h.dispatch(f)
 			h.unlock()
+			if run := h.begin; run != nil {
+				h.begin = nil
+				h.startRequest(run)
+			}
 		}
 	}
 	if err == nil || h.deaf {
@@ -344,10 +348,14 @@ func (h *h2Conn) request(text []byte) error {
 	h.streams[id] = st
 	h.handlers++
 	h.starting++
+	h.begin = st.serve
+	return nil
+}
+
+func (h *h2Conn) startRequest(run func()) {
 	e := requests
 	if h.srv.Priority != nil {
 		e = nil
 	}
-	h.start(e, st.serve)
-	return nil
+	h.start(e, run)
 }

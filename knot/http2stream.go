@@ -80,7 +80,13 @@ func (st *stream) serve() {
 	}
 	h.mu.Lock()
 	h.starting--
+	dropped := st.dropped // while it waited
 	h.mu.Unlock()
+	if dropped {
+		c.leave()
+		st.end()
+		return
+	}
 	x := h.srv.borrow(c)
 	x.closing = true // no other request follows
 	if st.tooLarge {

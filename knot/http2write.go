@@ -85,7 +85,9 @@ func (h *h2Conn) kick() {
 		h.flush()
 	case !h.scheduled && len(h.out) > 0:
 		h.scheduled = true
-		h.start(nil, h.later)
+		if h.starts == nil || !h.starts.StartAt(nil, h.later) {
+			go h.later() // a task that has waited natively must not come back to its loop with mu
+		}
 	}
 }
 
@@ -130,10 +132,12 @@ func (h *h2Conn) flush() {
 	h.writing = false
 }
 
-// broken ends the connection when it can't be written to any more.
+// broken ends the connection when it can't be written to any more. It needs mu, and leaves it meanwhile.
 func (h *h2Conn) broken() {
 	h.breakOff()
+	h.unlock()
 	h.c.nc.Close()
+	h.mu.Lock()
 }
 
 // shutDown ends our side. The client may still be sending, and a reset would overtake what it has not read.

@@ -1,0 +1,210 @@
+package knot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// plainHTTP2 is a client of net/http that speaks HTTP/2 without TLS.
+func plainHTTP2(t *testing.T) *http.Client {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: p}, Timeout: time.Minute}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// TestHTTP2Admission: requests of HTTP/2 pass the same entrance as others, each by itself.
+func TestHTTP2Admission(t *testing.T) {
+	d := &doorman{room: 2}
+	addr := guarded(t, d, &Server{H2C: true, Handler: func(x *Ctx) error {
+		for range 10 {
+			task.Yield()
+		}
+		return x.SendString(200, "text/plain", "done")
+	}})
+	client := plainHTTP2(t)
+	for i := range 9 {
+		want := 200
+		if i%3 == 0 {
+			want = 503
+		}
+		d.closed.Store(want == 503)
+		resp, err := client.Get("http://" + addr)
+		testenv.Must(t, err)
+		resp.Body.Close()
+		if after := resp.Header.Get("Retry-After"); resp.StatusCode != want || (want == 503) != (after != "") || resp.ProtoMajor != 2 {
+			t.Errorf("request %d: %s %d, Retry-After %q, want %d", i, resp.Proto, resp.StatusCode, after, want)
+		}
+	}
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			resp, err := client.Get("http://" + addr)
+			if err != nil || resp.StatusCode != 200 {
+				t.Errorf("%v, %v", resp, err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	all.Wait()
+}
+
+// TestHTTP2Windows: bodies larger than any window come whole both ways, on several requests at a time.
+func TestHTTP2Windows(t *testing.T) {
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = echoHandler
+		s.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: firstWindow, MaxReceiveBufferPerStream: firstWindow}
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				body := io.Reader(bytes.NewReader(sent))
+				if i%2 == 0 {
+					body = io.MultiReader(body) // of a length that nobody knows
+				}
+				resp, err := client.Post(url+"/echo", "", body)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, sent) {
+					t.Errorf("%d bytes came back, %v", len(got), err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestHTTP2Trailers: and early hints.
+func TestHTTP2Trailers(t *testing.T) {
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, hijacks := w.(http.Hijacker); hijacks || r.Proto != "HTTP/2.0" || r.TransferEncoding != nil {
+				http.Error(w, fmt.Sprint(hijacks, r.Proto, r.TransferEncoding), 500)
+				return
+			}
+			w.Header().Set("Link", "</a>")
+			w.WriteHeader(http.StatusEarlyHints)
+			io.Copy(io.Discard, r.Body)
+			w.Header().Set("Trailer", "X-Sum")
+			io.WriteString(w, "body")
+			w.Header().Set("X-Sum", r.Trailer.Get("X-Asked"))
+			w.Header().Set(http.TrailerPrefix+"X-More", "more")
+		}))
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		r, _ := http.NewRequest("POST", url, io.MultiReader(bytes.NewReader(make([]byte, 100))))
+		r.Trailer = http.Header{"X-Asked": {"sum"}}
+		early := ""
+		r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			early += fmt.Sprint(code, h.Get("Link"))
+			return nil
+		}}))
+		resp, err := client.Do(r)
+		testenv.Must(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != "200body<nil>summore103</a>" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestHTTP2Silence: what becomes of clients that say nothing, or do not read.
+func TestHTTP2Silence(t *testing.T) {
+	const short = 20 * time.Millisecond
+	get := func(p *framePeer, path string) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
+	}
+	for name, c := range map[string]struct {
+		s    *Server
+		do   func(p *framePeer)
+		want []string // verdicts
+	}{
+		"no request":            {&Server{HeadTimeout: short}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
+		"no further request":    {&Server{IdleTimeout: short}, func(p *framePeer) { get(p, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
+		"no answer to a ping":   {&Server{HeadTimeout: -1, IdleTimeout: -1, HTTP2: &http.HTTP2Config{SendPingTimeout: short, PingTimeout: short}}, func(p *framePeer) {}, []string{"end"}},
+		"a window that is shut": {&Server{WriteTimeout: short}, func(p *framePeer) { p.narrow(0); get(p, "/large") }, []string{"200", "reset INTERNAL_ERROR"}},
+		"a body that stops": {&Server{BodyTimeout: short}, func(p *framePeer) {
+			p.open("content-length", "5")
+			p.WriteData(1, false, []byte("x"))
+		}, []string{"408"}},
+		"too large a head": {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
+	} {
+		everyMode(t, func(t *testing.T, start func(*Server) *served) {
+			s := &Server{H2C: true, Handler: echoHandler, HeadTimeout: c.s.HeadTimeout, IdleTimeout: c.s.IdleTimeout, WriteTimeout: c.s.WriteTimeout, BodyTimeout: c.s.BodyTimeout, MaxHead: c.s.MaxHead, HTTP2: c.s.HTTP2}
+			p := start(s).frames(wholePre)
+			p.WriteSettings()
+			c.do(p)
+			for _, want := range c.want {
+				if got := p.verdict(); got != want {
+					t.Errorf("%s: %s, want %s", name, got, want)
+				}
+			}
+			p.nc.Close()
+		})
+	}
+	// One whose windows are wide, and who reads nothing at all, loses the connection.
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{H2C: true, Handler: echoHandler, WriteTimeout: short})
+		p := sv.frames(wholePre)
+		p.narrow(1<<31 - 1)
+		p.WriteWindowUpdate(0, 1<<30)
+		for i := range uint32(50) {
+			p.headers(2*i+1, p.head(":method", "GET", ":scheme", "http", ":path", "/large", ":authority", "h"), wholeHead)
+		}
+		var got [1]byte
+		io.ReadFull(p.nc, got[:]) // it has been taken up
+		for sv.Conns() > 0 {
+			runtime.Gosched()
+		}
+	})
+}
+
+// FuzzHTTP2: whatever frames come, in whatever pieces, the connection comes to its end and nothing is left.
+func FuzzHTTP2(f *testing.F) {
+	var script bytes.Buffer
+	p := &framePeer{Framer: http2.NewFramer(&script, nil)}
+	p.enc = hpack.NewEncoder(&p.block)
+	p.WriteSettings()
+	p.headers(1, p.get("cookie", "a=b"), wholeHead)
+	p.headers(3, p.post("content-length", "3"), 0)
+	p.WriteContinuation(3, true, nil)
+	p.WriteData(3, true, []byte("abc"))
+	p.WritePing(false, [8]byte{})
+	p.headers(5, p.post(), endsHeaders)
+	p.WriteData(5, false, []byte("abc"))
+	p.WriteWindowUpdate(5, 1000)
+	p.headers(5, p.head("x", "y"), wholeHead)
+	p.WriteRSTStream(5, http2.ErrCodeCancel)
+	p.WriteGoAway(0, http2.ErrCodeNo, nil)
+	f.Add(script.Bytes(), 7)
+	f.Fuzz(func(t *testing.T, b []byte, step int) {
+		s := &Server{H2C: true, Handler: echoHandler, ErrorLog: quietLog()}
+		nc := newScriptConn([]byte(wholePre), b, max(1, step))
+		nc.discard = true
+		s.ServeConn(nc)
+		for s.Conns() > 0 {
+			runtime.Gosched()
+		}
+		s.Close()
+	})
+}
