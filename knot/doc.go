@@ -6,8 +6,8 @@
 // a new task starts when bytes arrive. All requests that stand complete in the
 // read buffer are answered in order and their responses leave in one write.
 //
-// HTTP/2 is spoken by net/http's server on the same connections (docs/http2.md), with a
-// goroutine for each request. Otherwise the package never starts one per request; it never writes into what a
+// HTTP/2 is spoken on the same connections (docs/http2.md), with a task for each request. The package
+// never starts a goroutine per request; it never writes into what a
 // handler may keep, and never guesses the framing of a message: what RFC 9112
 // calls an error is answered with an error and the connection is closed.
 //

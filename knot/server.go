@@ -53,7 +53,7 @@ type Server struct {
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
 	// HTTP2 bounds what clients of HTTP/2 may do. nil: DefaultMaxStreams requests at a time on
-	// a connection, the rest as in net/http, timeouts by WriteTimeout. HTTP/2 is served over TLS
+	// a connection, windows of 1 MB, timeouts by WriteTimeout. HTTP/2 is served over TLS
 	// unless NextProtos of TLS leaves "h2" out.
 	HTTP2 *http.HTTP2Config
 	// H2C has the server speak HTTP/2 without TLS too, with clients that begin with it
