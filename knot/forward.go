@@ -197,7 +197,8 @@ func (b *BodyApart) Read(p []byte) (int, error) {
 	return (*bodyReader)(b.y).Read(p)
 }
 
-// Trailer returns the lines of the trailer, each with its CR LF. It is for who has read io.EOF.
+// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF. It
+// may park.
 func (b *BodyApart) Trailer() []byte {
 	b.reading.Lock()
 	defer b.reading.Unlock()
