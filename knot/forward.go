@@ -102,7 +102,8 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 }
 
 // SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
-// request: with the Content-Length that SetContentLength has declared, or none.
+// request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
+// response has begun. It may park.
 func (x *Ctx) SendHead() error {
 	if x.resp.phase != respOpen {
 		return ErrSent

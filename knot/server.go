@@ -278,7 +278,7 @@ func giveBack(x *Ctx) {
 
 // ServeConn serves one connection and owns it from now on. It returns when the
 // connection is closed or, if nc has OnReadable, when it rests for the first
-// time. Call it in the connection's own task or goroutine.
+// time. Call it in the connection's own task or goroutine. It parks.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.ready()
 	if s.stopping.Load() {
