@@ -50,6 +50,7 @@ func (c *secureConn) handshake() error {
 	}
 	var err error
 	stackchunk.Call(handshakeStack, func() { err = t.HandshakeContext(context.Background()) })
+	shedTLS(t, 0)
 	return err
 }
 
@@ -141,6 +142,9 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		c.early = false
 		spawnApart(fn)
 		return nil
+	}
+	if t := c.tls.Load(); t != nil {
+		shedTLS(t, tlsKept)
 	}
 	if ok && e != nil {
 		return at.OnReadableAt(e, fn)
