@@ -118,7 +118,9 @@ func secureOf(nc net.Conn) *secureConn {
 
 // waiting reports whether a Read would find something without one of the connection below.
 // It is for the connection's task.
-func (c *secureConn) waiting() bool { return c.more || c.record.whole() }
+func (c *secureConn) waiting() bool {
+	return c.more && mayHoldMore(c.tls.Load()) || c.record.whole()
+}
 
 // A restingConn is a secureConn above a connection that can rest.
 type restingConn struct{ *secureConn }

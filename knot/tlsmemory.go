@@ -65,3 +65,10 @@ func shedTLS(t *tls.Conn, most int) {
 		*hand = bytes.Buffer{}
 	}
 }
+
+// mayHoldMore reports whether t may have taken more out of a record than it has handed over. It is for
+// the connection's task.
+func mayHoldMore(t *tls.Conn) bool {
+	at := tlsInput
+	return !at.usable || (*bytes.Reader)(unsafe.Add(unsafe.Pointer(t), at.input)).Len() > 0
+}

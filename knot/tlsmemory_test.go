@@ -70,10 +70,11 @@ func TestTLSInputIsLetGo(t *testing.T) {
 	}
 }
 
-// TestTLSConnectionsRestWithoutInput: shedTLS is called where a connection begins to rest.
+// TestTLSConnectionsRestWithoutInput: shedTLS is called where a connection begins to rest, and one does that whose
+// last Read has ended where its record does.
 func TestTLSConnectionsRestWithoutInput(t *testing.T) {
 	ca := newTestCA(t)
-	sv := startServer(t, &Server{TLS: ca.config(t), Handler: echoHandler}, 1)
+	sv := startServer(t, &Server{TLS: ca.config(t), Handler: echoHandler, IdleTimeout: time.Hour, HeadTimeout: time.Hour, BodyTimeout: time.Hour}, 1)
 	for range 5 {
 		nc, r := sv.dialTLS(ca.client())
 		io.WriteString(nc, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 40000\r\n\r\n"+strings.Repeat("x", 40000))
