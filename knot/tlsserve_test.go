@@ -420,8 +420,17 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 		defer raw.Close()
 		fresh, freshIn := tls.Client(raw, ca.client()), bufio.NewReader(raw)
 		freshIn.Reset(fresh)
-		holder, _ := sv.dialTLS(ca.client())
-		old, oldIn := sv.dialTLS(ca.client())
+		holder, err := tls.Dial("tcp", sv.addr, ca.client())
+		if err != nil {
+			return err // it took longer than the limit
+		}
+		defer holder.Close()
+		old, err := tls.Dial("tcp", sv.addr, ca.client())
+		if err != nil {
+			return err
+		}
+		defer old.Close()
+		oldIn := bufio.NewReader(old)
 		const ask = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 		io.WriteString(old, ask)
 		served := func(r *bufio.Reader) error {
