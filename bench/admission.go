@@ -309,7 +309,7 @@ func (s *site) killedBy(signal syscall.Signal, err error) bool {
 	if err != nil { // it may take a moment to be seen
 		select {
 		case <-s.child.Ended():
-		case <-time.After(time.Second):
+		case <-time.After(10 * time.Second): // of a machine that stands still, too
 		}
 	}
 	return s.child.KilledBy() == signal

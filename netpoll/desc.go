@@ -49,6 +49,7 @@ const (
 	flagLoose                    // events do not come through the loop, see loose.go; changed with mu held
 	flagPlainReads               // a plain goroutine waits to read
 	flagPlainWrites              // a plain goroutine waits to write
+	flagMeasured                 // the size of its segments was looked at, see spare
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any

@@ -271,6 +271,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		m.trail(g, pieceReady, m.now, 0)
 		g.at.leave()
 		if !g.known {
+			g.start.used(g.ran)
 			g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
 		}
 	}
