@@ -80,7 +80,10 @@ func (c *Cond) Wait() {
 
 // WaitContext is Wait, but returns early, c.L locked, with an error if ctx ends or the calling
 // task is cancelled. The error is that of the context that ended.
-func (c *Cond) WaitContext(ctx context.Context) error { return (*engine.Cond)(c).WaitContext(ctx) }
+func (c *Cond) WaitContext(ctx context.Context) error {
+	m, _ := c.L.(*Mutex)
+	return (*engine.Cond)(c).WaitContextWith(ctx, (*engine.Mutex)(m))
+}
 
 // Signal wakes the one that has waited longest, if there is one. The caller may but
 // need not hold c.L. It never parks.
