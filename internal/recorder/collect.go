@@ -198,8 +198,8 @@ func (c *collector) addNode(loop int, from *node) {
 	n.Peak += l.Peak
 	n.Arrivals += l.Arrivals
 	n.Departures += l.Departures
-	addTimes(&n.Wait, &st.wait, &from.wait)
-	addTimes(&n.Ready, &st.ready, &from.ready)
+	addTimes(&n.Wait, &st.wait)
+	addTimes(&n.Ready, &st.ready)
 	if l.Arrivals > 0 {
 		n.Loops = append(n.Loops, l)
 	}
@@ -244,36 +244,30 @@ func (c *collector) addEdge(from *edge) uint64 {
 	addMoments(&e.Heap.Recent, st.heap, float64(e.Heap.Steps), float64(st.heapN))
 	e.Heap.Steps += st.heapN
 	e.Heap.Sum += int64(st.heapSum)
-	addTimes(&e.CPU, &st.cpu, &from.cpu)
+	addTimes(&e.CPU, &st.cpu)
 	e.Count += steps
 	e.Overruns += st.overruns
 	return steps
 }
 
-// addTimes adds what s and h have measured to t.
-func addTimes(t *bgraph.Times, s *timesStats, h *histogram) {
+// addTimes adds what s has measured to t.
+func addTimes(t *bgraph.Times, s *timesStats) {
 	t.Count += s.count
 	t.Sum = bgraph.Nanos(min(uint64(t.Sum)+min(s.sum, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber))
 	t.Max = max(t.Max, bgraph.Nanos(min(s.max, bgraph.MaxDumpNumber)))
 	t.First += s.first
 	t.FirstSum = min(t.FirstSum, bgraph.MaxDumpNumber-bgraph.Nanos(s.firstSum)) + bgraph.Nanos(s.firstSum)
-	w := h.Load()
-	if w == nil {
-		return
+	last := len(s.fine)
+	for last > 0 && s.fine[last-1] == 0 {
+		last--
 	}
-	counts := make([]uint64, len(w.counts))
-	coro.CopyWords(unsafe.Pointer(&counts[0]), unsafe.Pointer(&w.counts[0]), uintptr(len(counts)))
-	for len(counts) > 0 && counts[len(counts)-1] == 0 {
-		counts = counts[:len(counts)-1]
-	}
-	last := w.from + len(counts)
 	if more := last - len(t.Fine); more > 0 {
 		t.Fine = append(t.Fine, make([]uint64, more)...)
 		t.Hist = append(t.Hist, make(bgraph.Histogram, (last+bgraph.FineParts-1)/bgraph.FineParts-len(t.Hist))...)
 	}
-	for i, n := range counts {
-		t.Fine[w.from+i] += n
-		t.Hist[(w.from+i)/bgraph.FineParts] += n
+	for i, n := range s.fine[:last] {
+		t.Fine[i] += n
+		t.Hist[i/bgraph.FineParts] += n
 	}
 }
 

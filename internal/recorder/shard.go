@@ -207,7 +207,7 @@ func (s *shard) endStep(o *note, e *edge) {
 		o.timed = false
 		s.tally.Now = coro.Cycles()
 		ns := s.nanos(s.tally.Now - o.Since)
-		e.stats.cpu.add(ns, o.first, &e.cpu)
+		e.stats.cpu.add(ns, o.first)
 		e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	}
 	if o.heap != 0 {
@@ -307,13 +307,11 @@ func (s *shard) endWait(o *note) {
 	}
 	since := o.Since
 	if o.State == engine.SeatReady {
-		n := nodeOf(o.At)
-		n.stats.wait.add(s.nanos(o.ready-since), o.first, &n.wait)
+		nodeOf(o.At).stats.wait.add(s.nanos(o.ready-since), o.first)
 		since = o.ready
 	}
 	if o.State != engine.SeatFree {
-		n := nodeOf(o.At)
-		n.stats.ready.add(s.nanos(now-since), o.first, &n.ready)
+		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {

@@ -19,10 +19,10 @@ import (
 type timesStats struct {
 	count, sum, max uint64
 	first, firstSum uint64 // of count and sum: those before sampling set in
+	fine            [bgraph.FineParts * bgraph.Buckets]uint64
 }
 
-// add counts a duration, which belongs into the histogram h.
-func (s *timesStats) add(ns uint64, isFirst bool, h *histogram) {
+func (s *timesStats) add(ns uint64, isFirst bool) {
 	s.count++
 	if isFirst {
 		s.first++
@@ -34,45 +34,7 @@ func (s *timesStats) add(ns uint64, isFirst bool, h *histogram) {
 	if ns > s.max {
 		s.max = ns
 	}
-	h.add(bgraph.FineOf(bgraph.Nanos(ns)))
-}
-
-// A histogram counts durations by position in bgraph.Times.Fine. Its loop adds, anyone may read.
-type histogram struct{ atomic.Pointer[window] } // nil: empty
-
-// A window is the part of a histogram that is needed: what is measured at one place is mostly of the
-// same order.
-type window struct {
-	from   int      // position of the first
-	counts []uint64 // read by others, word by word
-}
-
-// windowStep is what the bounds of a window are multiples of.
-const windowStep = 8
-
-func (h *histogram) add(position int) {
-	w := h.Load()
-	if w == nil || uint(position-w.from) >= uint(len(w.counts)) {
-		w = h.grow(w, position)
-	}
-	w.counts[position-w.from]++
-}
-
-// grow makes a window that has the position, too. Readers may still look at the old one.
-//
-//go:noinline
-func (h *histogram) grow(old *window, position int) *window {
-	from := position &^ (windowStep - 1)
-	end := from + windowStep
-	if old != nil {
-		from, end = min(from, old.from), max(end, old.from+len(old.counts))
-	}
-	w := &window{from: from, counts: make([]uint64, end-from)}
-	if old != nil {
-		copy(w.counts[old.from-from:], old.counts)
-	}
-	h.Store(w)
-	return w
+	s.fine[bgraph.FineOf(bgraph.Nanos(ns))]++
 }
 
 // momentsStats are exponentially weighted moments.
@@ -142,7 +104,6 @@ func read[T any](to, from *T) {
 type node struct {
 	engine.Spot           // first, see nodeOf; read by others but for Out
 	stats       nodeStats // read by others
-	wait, ready histogram
 
 	entrance bool // tasks come in here
 }
@@ -150,9 +111,8 @@ type node struct {
 // An edge is one loop's part in an edge of the graph. Fields without a remark are
 // loop-private.
 type edge struct {
-	engine.Hop           // first, see edgeOf; Count is read by others
-	stats      edgeStats // read by others
-	cpu        histogram
+	engine.Hop                                                      // first, see edgeOf; Count is read by others
+	stats      edgeStats                                            // read by others
 	from, to   engine.NodeID                                        // fixed
 	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }

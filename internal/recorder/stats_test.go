@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"reflect"
 	"runtime"
 	"testing"
 
@@ -12,15 +11,14 @@ import (
 // both times the count.
 func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	var s timesStats
-	var h histogram
 	for range 64 {
-		s.add(1_000_000, true, &h)
+		s.add(1_000_000, true)
 	}
 	for range 50 {
-		s.add(1_000, false, &h)
+		s.add(1_000, false)
 	}
 	var times bgraph.Times
-	addTimes(&times, &s, &h)
+	addTimes(&times, &s)
 	const n = 64 + 1000
 	if got, want := times.Estimate(n), float64(64*1_000_000+1000*1_000); got != want {
 		t.Errorf("estimate %v, want %v", got, want)
@@ -34,45 +32,6 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	}
 	if got := new(bgraph.Times).Estimate(5); got != 0 {
 		t.Errorf("estimate of nothing: %v", got)
-	}
-}
-
-// A histogram takes memory for what is measured only, and tells the same as a plain one.
-func TestHistogramsGrowWhereNeeded(t *testing.T) {
-	for _, c := range []struct {
-		ns    []uint64
-		words int // of the histogram
-	}{
-		{nil, 0},
-		{[]uint64{0}, 8},
-		{[]uint64{1000, 900}, 8},
-		{[]uint64{1000, 1100, 900}, 16},
-		{[]uint64{1000, 100_000}, 40},
-		{[]uint64{100_000, 1000, 1 << 50}, 112},
-		{[]uint64{1 << 50, 0, 1000}, 128},
-	} {
-		var s timesStats
-		var h histogram
-		var got, want bgraph.Times
-		for _, ns := range c.ns {
-			s.add(ns, false, &h)
-			want.Add(bgraph.Nanos(ns))
-		}
-		addTimes(&got, &s, &h)
-		addTimes(&got, &s, &h)
-		for _, ns := range c.ns {
-			want.Add(bgraph.Nanos(ns))
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: %+v, want %+v", c.ns, got, want)
-		}
-		words := 0
-		if w := h.Load(); w != nil {
-			words = len(w.counts)
-		}
-		if words != c.words {
-			t.Errorf("%v: %d words, want %d", c.ns, words, c.words)
-		}
 	}
 }
 
