@@ -215,7 +215,7 @@ func load(t *testing.T, addr string, stop <-chan struct{}, answers *atomic.Int64
 		return
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc.SetDeadline(time.Now().Add(10 * time.Minute)) // ten dumps may take long
 	sent, got := make([]byte, 100), make([]byte, 100)
 	for i := 0; ; i++ {
 		select {

@@ -275,12 +275,11 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	var watch *memoryWatch
 	if r.needs.watch > 0 {
-		if watch, err = watchMemory(s.child, r.needs.watch); err != nil {
+		if s.watch, err = watchMemory(s.child, r.needs.watch); err != nil {
 			return nil, nil, err
 		}
-		defer watch.end()
+		defer s.watch.end()
 	}
 	others := s.watchCore()
 	switch l := r.load.(type) {
@@ -310,21 +309,41 @@ func (s *site) killedBy(signal syscall.Signal, err error) bool {
 	if err != nil { // it may take a moment to be seen
 		select {
 		case <-s.child.Ended():
-		case <-time.After(time.Second):
+		case <-time.After(10 * time.Second): // of a machine that stands still, too
 		}
 	}
 	return s.child.KilledBy() == signal
 }
 
-// runClient runs a client of ours on the client core, and acts on the server meanwhile.
+// runClient runs a client of ours, and acts on the server meanwhile.
 func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, span time.Duration, acts []act) (*admissionResult, error) {
+	return m.runLoad(ctx, kind, spec, span, func(ctx context.Context, ended <-chan struct{}) error {
+		began := time.Now()
+		for _, a := range acts {
+			select {
+			case <-time.After(time.Until(began.Add(a.at))):
+			case <-ended: // there is nothing to wait for
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			if err := a.do(m, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// runLoad runs a client of ours on the client core, which takes about span, and something beside it
+// from when it begins on until it has ended; beside may be nil.
+func (r *run) runLoad(ctx context.Context, kind string, spec any, span time.Duration, beside func(ctx context.Context, ended <-chan struct{}) error) (*admissionResult, error) {
 	ctx, cancel := within(ctx, span+afterAll)
 	defer cancel()
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(m.ownClient("admission", kind, "-spec="+string(text)))
+	client, err := proc.Start(r.ownClient("admission", kind, "-spec="+string(text)))
 	if err != nil {
 		return nil, err
 	}
@@ -332,14 +351,8 @@ func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, 
 	if line, err := client.Line(ctx); err != nil || line != admissionBegins {
 		return nil, fmt.Errorf("client said %q: %w", line, err)
 	}
-	began := time.Now()
-	for _, a := range acts {
-		select {
-		case <-time.After(time.Until(began.Add(a.at))):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if err := a.do(m, s); err != nil {
+	if beside != nil {
+		if err := beside(ctx, client.Ended()); err != nil {
 			return nil, err
 		}
 	}

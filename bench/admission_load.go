@@ -97,6 +97,9 @@ func (m *matrix) spec(s *site, r row, e *extent, seed int) (kind string, spec an
 	case closedLoad:
 		closed := closedSpec(s.addr, l.classes, l.clients, seed)
 		closed.Warm, closed.For, closed.Patient = l.warm, l.span, l.patient
+		if r.needs.counted {
+			closed.PIDs = s.pids()
+		}
 		return "closed", closed, l.warm + l.span
 	}
 	panic(fmt.Sprintf("row %s has a load of type %T", r.name, r.load))
@@ -222,16 +225,34 @@ func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, 
 	if clients != capacityClients { // they take turns, or long
 		span *= 3
 	}
+	now, err := untilServed(span, func(span time.Duration) (float64, error) {
+		return m.capacityOf(ctx, plain, n, mix, clients, span)
+	})
+	if err != nil {
+		return 0, err
+	}
+	k.at = time.Now()
+	k.last = append(k.last, now)
+	k.last = k.last[max(0, len(k.last)-3):]
+	return report.Median(k.last), nil
+}
+
+// capacityAttempts are made, each four times as long as the one before, as the kernel may
+// let a server wait for longer than one takes when the machine has much else to do.
+const capacityAttempts = 4
+
+// capacityClients keep a server busy without letting it queue for long.
+const capacityClients = 16
+
+// untilServed measures for longer and longer until something was served.
+func untilServed(span time.Duration, measure func(time.Duration) (float64, error)) (float64, error) {
 	for range capacityAttempts {
-		now, err := m.capacityOf(ctx, plain, n, mix, clients, span)
+		now, err := measure(span)
 		if err != nil {
 			return 0, fmt.Errorf("capacity: %w", err)
 		}
 		if now > 0 {
-			k.at = time.Now()
-			k.last = append(k.last, now)
-			k.last = k.last[max(0, len(k.last)-3):]
-			return report.Median(k.last), nil
+			return now, nil
 		}
 		span *= 4
 	}
@@ -244,13 +265,27 @@ func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs,
 	if err != nil {
 		return 0, err
 	}
+	now, err := m.served(ctx, s, mix, clients, span)
+	return now, errors.Join(err, s.close())
+}
+
+// served is what a server answers in a second to clients of a closed loop.
+func (m *matrix) served(ctx context.Context, s *site, mix []class, clients int, span time.Duration) (float64, error) {
 	spec := closedSpec(s.addr, mix, clients, 1)
-	spec.Warm, spec.For, spec.Target = span/4, span, time.Hour
+	spec.Warm, spec.For = span/4, span
 	seen, err := m.runClient(ctx, s, "closed", spec, 2*span, nil)
-	if err := errors.Join(err, s.close()); err != nil {
+	if err != nil {
 		return 0, err
 	}
-	return float64(seen.All.Served) / seen.Span.Seconds(), nil
+	return seen.rate(seen.All.Served), nil
+}
+
+// rate is a number of requests a second.
+func (a *admissionResult) rate(n int) float64 { return float64(n) / a.Span.Seconds() }
+
+// percent is a processor time as a share of the time measured.
+func (a *admissionResult) percent(used time.Duration) float64 {
+	return 100 * used.Seconds() / a.Span.Seconds()
 }
 
 // oracleLimits are those that the oracle may choose from.
@@ -364,9 +399,9 @@ func (r *row) furtherSamples(s *site, seen *admissionResult, e extent) []sample 
 	if seen.All.Served > 0 && seen.All.P99 > 0 {
 		samples = append(samples, sample{"p99", "ms", e.x, milliseconds(seen.All.P99)})
 	}
-	if seen.Busy > 0 {
+	if seen.Usage.Client > 0 {
 		samples = append(samples,
-			sample{"client-busy", "%", e.x, seen.Busy},
+			sample{"client-busy", "%", e.x, seen.percent(seen.Usage.Client)},
 			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)})
 	}
 	if s.others >= 0 {

@@ -51,6 +51,19 @@ type site struct {
 	beside []*proc.Child     // what acts have started
 	others float64           // what else ran on the server core meanwhile, %; negative if not known
 	dead   bool              // it was killed for the memory that it took
+	watch  *memoryWatch      // nil if nobody watches its memory
+
+	peak    int64 // bytes that its group has used at most, once it is closed
+	peakErr error // why that is not known
+}
+
+// pids are the processes that serve.
+func (s *site) pids() []int {
+	pids := []int{s.child.PID()}
+	for _, child := range s.beside {
+		pids = append(pids, child.PID())
+	}
+	return pids
 }
 
 func (s *site) close() error {
@@ -60,6 +73,7 @@ func (s *site) close() error {
 	}
 	var failed []error
 	if s.group != nil {
+		s.peak, s.peakErr = s.group.Peak()
 		failed = append(failed, s.group.Close())
 	}
 	if s.quota != nil {
@@ -77,6 +91,8 @@ type needs struct {
 	watch       int64   // resident bytes beyond which it is killed, where there is no cgroup
 	quota       float64 // share of the core, by a CPU cgroup
 	addr        string  // to listen on; "": any
+	descriptors int     // limit of open descriptors; 0: as it is
+	counted     bool    // see chores.NewFlags
 }
 
 // admissionSystem is one of them.
@@ -119,7 +135,7 @@ func (m *matrix) ours(name string, env []string) admissionSystem {
 // program is a system that is one program, which takes the flags of chores.NewFlags.
 func (m *matrix) program(name, family, path string, env []string, args ...string) admissionSystem {
 	return admissionSystem{name, family, func(ctx context.Context, n needs) (*site, error) {
-		flags := flagPairs("steps", m.steps, "root", m.root, "limit", n.limit, "prioritized", n.prioritized)
+		flags := flagPairs("steps", m.steps, "root", m.root, "limit", n.limit, "prioritized", n.prioritized, "counted", n.counted)
 		if n.addr != "" {
 			flags = append(flags, "-addr="+n.addr)
 		}
@@ -153,7 +169,7 @@ func (s *site) watchCore() func() float64 {
 	}
 }
 
-// startSite starts a program in the groups that it needs: from its first instruction on, as
+// startSite starts a program in the groups, and with the limit, that it needs: from its first instruction on, as
 // it may look at their limits when it starts.
 func startSite(ctx context.Context, name string, command proc.Command, n needs) (s *site, err error) {
 	s = &site{}
@@ -168,21 +184,25 @@ func startSite(ctx context.Context, name string, command proc.Command, n needs) 
 			err = errors.Join(err, s.quota.Close())
 		}
 	}()
-	var groups []string
+	script := ""
+	if n.descriptors > 0 {
+		script = fmt.Sprintf("ulimit -n %d && ", n.descriptors)
+	}
 	if n.memory > 0 {
 		if s.group, err = proc.NewMemoryGroup(n.memory); err != nil {
 			return nil, err
 		}
-		groups = append(groups, s.group.Dir())
+		script += goInto(s.group.Dir())
 	}
 	if n.quota > 0 {
 		if s.quota, err = proc.NewCPUGroup(n.quota); err != nil {
 			return nil, err
 		}
-		groups = append(groups, s.quota.Dir())
+		script += goInto(s.quota.Dir())
 	}
-	if len(groups) > 0 {
-		command = inGroups(command, groups)
+	if script != "" {
+		command.Args = slices.Concat([]string{"-c", script + `exec "$0" "$@"`, command.Path}, command.Args)
+		command.Path = "/bin/sh"
 	}
 	if s.server, err = startCommand(ctx, name, command); err != nil {
 		return nil, err
@@ -190,16 +210,8 @@ func startSite(ctx context.Context, name string, command proc.Command, n needs) 
 	return s, nil
 }
 
-// inGroups has a shell go into cgroups and then become the command.
-func inGroups(command proc.Command, dirs []string) proc.Command {
-	script := ""
-	for _, dir := range dirs {
-		script += "echo $$ >" + dir + "/cgroup.procs && "
-	}
-	command.Args = slices.Concat([]string{"-c", script + `exec "$0" "$@"`, command.Path}, command.Args)
-	command.Path = "/bin/sh"
-	return command
-}
+// goInto has a shell go into a cgroup.
+func goInto(dir string) string { return "echo $$ >" + dir + "/cgroup.procs && " }
 
 // admissionNginx serves files, and the text of HelloPath, with a limit of connections
 // that is chosen by hand to be far above what any row of files has.

@@ -66,6 +66,12 @@ var aims = map[string][]report.Aim{
 		limit("bytes-per-node", "capriccio-traced", 2048, 1000), limit("bytes-per-edge", "capriccio-traced", 512, 1000),
 		limit("dump", "capriccio-traced", 100, 1000), limit("stall", "capriccio-traced", 1000, 1000),
 	),
+	"gotrace": slices.Concat(
+		limit("speed-channels", "gotrace", 25, 0), limit("speed-net-http", "gotrace", 25, 0),
+		limit("events-channels", "gotrace", 4.5, 0), limit("events-net-http", "gotrace", 4.5, 0),
+		limit("resident-share-channels", "gotrace", 100, 0), limit("resident-share-net-http", "gotrace", 100, 0),
+		limit("shown-500k", "gotrace", 4, 0),
+	),
 	"truth": slices.Concat(
 		limit("count-error", "gotrace", 0.5, 10, 100, 1000), limit("wait-error", "gotrace", 0.5, 1000),
 		limit("cpu-error", "gotrace", 3, 100), limit("cpu-error", "gotrace", 20, 10), limit("cpu-error", "capriccio", 10, 10, 100),

@@ -51,13 +51,12 @@ func runGoTrace(r *run) error {
 		if err != nil {
 			return err
 		}
-		size := &counting{r: in}
-		f.events, err = decodeTrace(size)
+		err = f.decode(in)
 		in.Close()
 		if err != nil {
 			return err
 		}
-		p := point{metric: metric, x: float64(size.n) / 1e6}
+		p := point{metric: metric}
 		points, of[p] = append(points, p), f
 	}
 	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
@@ -69,27 +68,37 @@ func runGoTrace(r *run) error {
 			if err != nil {
 				return nil, err
 			}
-			return append(traceSamples(p, cmd, wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(of[p].events) / 1e6 / seconds(cmd)}), nil
+			f := of[p]
+			samples := append(traceSamples(p, f, cmd, wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(f.events) / 1e6 / seconds(cmd)})
+			if how.system == "gotrace" {
+				samples = append(samples, sample{"resident-share-" + p.metric, "%", p.x, 100 * peak / (64 + 2*float64(f.generation)/1e6)})
+			}
+			if how.system == "gotrace" && requests > 0 && p.metric == "net-http" {
+				samples = append(samples, sample{"shown-500k", "s", p.x, wall.Seconds() * 500_000 / float64(requests)})
+			}
+			return samples, nil
 		}})
 	}
 	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		return firstPage(ctx, of[p].path, p)
+		return firstPage(ctx, of[p], p)
 	}}
 	if err := r.measure(points, append(contenders, tool), time.Second); err != nil {
 		return err
 	}
 	for _, p := range points {
-		r.note("%s: %d events in %.1f MB", p.metric, of[p].events, p.x)
+		f := of[p]
+		r.note("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6)
 	}
-	r.note("x is the size of the trace in MB; channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; gotraceui is not here: it is a window, which builds only with the headers of a desktop", span, requests)
-	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "MB of trace", Bars: true}}
+	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; gotraceui is not here: it is a window, which builds only with the headers of a desktop", span, requests)
+	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}}
 	return nil
 }
 
 // A tracedFile is a trace and what is in it.
 type tracedFile struct {
-	path   string
-	events int
+	path             string
+	events           int
+	size, generation int64 // bytes of all, and of the largest generation
 }
 
 // traceServer writes a trace of a server of net/http in this process, which another one keeps busy,
@@ -157,8 +166,7 @@ func readTraceWorker(args []string, _ io.Writer) error {
 	}
 	defer f.Close()
 	if args[0] == "decode" {
-		_, err := decodeTrace(f)
-		return err
+		return new(tracedFile).decode(f)
 	}
 	s, err := gotrace.Read(f, gotrace.Options{})
 	if err != nil {
@@ -167,17 +175,25 @@ func readTraceWorker(args []string, _ io.Writer) error {
 	return graphview.WriteText(io.Discard, s, graphview.TextOptions{})
 }
 
-func decodeTrace(f io.Reader) (events int, err error) {
-	r, err := exptrace.NewReader(f)
+// decode counts what is in a trace. A generation is in memory as a whole before its first event comes,
+// which is a sync.
+func (f *tracedFile) decode(from io.Reader) error {
+	in := &counting{r: from}
+	r, err := exptrace.NewReader(in)
 	for err == nil {
-		if _, err = r.ReadEvent(); err == nil {
-			events++
+		var e exptrace.Event
+		if e, err = r.ReadEvent(); err != nil {
+			break
+		}
+		f.events++
+		if e.Kind() == exptrace.EventSync {
+			f.size, f.generation = in.n, max(f.generation, in.n-f.size)
 		}
 	}
 	if err == io.EOF {
 		err = nil
 	}
-	return events, err
+	return err
 }
 
 func seconds(cmd *exec.Cmd) float64 {
@@ -217,22 +233,22 @@ func runWatched(cmd *exec.Cmd) (wall time.Duration, peak float64, err error) {
 	return time.Since(began), stop(), err
 }
 
-func traceSamples(p point, cmd *exec.Cmd, wall time.Duration, peak float64) []sample {
+func traceSamples(p point, f tracedFile, cmd *exec.Cmd, wall time.Duration, peak float64) []sample {
 	cpu, name := seconds(cmd), "-"+p.metric
-	return []sample{{"cpu" + name, "s", p.x, cpu}, {"speed" + name, "MB/s", p.x, p.x / cpu}, {"resident" + name, "MB", p.x, peak}, {"wall" + name, "s", p.x, wall.Seconds()}}
+	return []sample{{"cpu" + name, "s", p.x, cpu}, {"speed" + name, "MB/s", p.x, float64(f.size) / 1e6 / cpu}, {"resident" + name, "MB", p.x, peak}, {"wall" + name, "s", p.x, wall.Seconds()}}
 }
 
 var toolAddress = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
 
 // firstPage runs go tool trace until it has answered.
-func firstPage(ctx context.Context, path string, p point) ([]sample, error) {
+func firstPage(ctx context.Context, f tracedFile, p point) ([]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tool, err := exec.CommandContext(ctx, "go", "tool", "-n", "trace").Output() // builds it, if need be
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(strings.TrimSpace(string(tool)), "-http=127.0.0.1:0", path)
+	cmd := exec.Command(strings.TrimSpace(string(tool)), "-http=127.0.0.1:0", f.path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(os.Environ(), "BROWSER=true") // opens nothing
 	said := &saidOnce{found: make(chan string, 1)}
@@ -259,7 +275,7 @@ func firstPage(ctx context.Context, path string, p point) ([]sample, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	return traceSamples(p, cmd, wall, peak), nil
+	return traceSamples(p, f, cmd, wall, peak), nil
 }
 
 // saidOnce looks for an address in what a program writes.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -65,11 +67,33 @@ func (r *run) nativeServer(system, flag string, env ...string) launcher {
 	}}
 }
 
+const noneAnswered = "no request was answered whose handler does not wait"
+
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
 func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		return samplesOf(ctx, d, r.ownClient(append([]string{"native-load"}, flagPairs("addr", s.addr, "pids", s.child.PID(), "x", p.x,
-			"mode", p.metric, "warm", d/4, "for", d-d/4)...)...))
+		clients, path := nativeClients, "/"+p.metric
+		if p.metric == manyMetric {
+			clients, path = manyClients, "/sleep"
+		}
+		spec := closedSpec(s.addr, []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
+		spec.PIDs, spec.Warm, spec.For = []int{s.child.PID()}, d/4, d-d/4
+		seen, err := r.runLoad(ctx, "closed", spec, d, nil)
+		if err != nil {
+			return nil, err
+		}
+		all, others := seen.All, seen.Classes[0]
+		if all.Failed > 0 || all.Refused > 0 {
+			return nil, fmt.Errorf("%d requests lost, %d refused", all.Failed, all.Refused)
+		}
+		if others.Served == 0 {
+			return nil, errors.New(noneAnswered)
+		}
+		return []sample{
+			{"rps-" + p.metric, "req/s", p.x, seen.rate(others.Served)},
+			{"p99-" + p.metric, "ms", p.x, milliseconds(others.P99)},
+			{"cpu-per-request-" + p.metric, "ns", p.x, float64(seen.Usage.Server) / float64(all.Served)},
+		}, nil
 	}
 }
 

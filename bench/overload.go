@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -15,64 +11,36 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// What the overload experiments share: the systems, each with the same handler; the
-// processes that they consist of; and the clients.
+// What the overload experiments share beside the servers and clients of the experiment admission.
 
-// defaultSched is the scheduling policy of the system "capriccio".
-const defaultSched = "resource"
+// waitsEnv has requests wait rather than be refused.
+const waitsEnv = capriccio.EnvOverload + "=wait"
 
-// overloaded is a server of an overload experiment. It may be several processes, all on
-// the server core.
-type overloaded struct {
-	*server             // the one that clients talk to
-	behind  *proc.Child // the one behind it; may be nil
+// memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
+const memlimitSystem = "net-http-memlimit"
+
+// newOverload is a matrix without rows: its systems and clients are wanted.
+func newOverload(r *run) (*matrix, error) {
+	steps, err := r.calibrateBurn()
+	return &matrix{run: r, steps: steps, seeds: rotation{}}, err
 }
 
-func (s *overloaded) close() {
-	s.child.Close()
-	if s.behind != nil {
-		s.behind.Close()
-	}
-}
-
-func (s *overloaded) pids() string {
-	pids := strconv.Itoa(s.child.PID())
-	if s.behind != nil {
-		pids += "," + strconv.Itoa(s.behind.PID())
-	}
-	return pids
-}
-
-// overloadSystem starts servers of one system, with flags of runServe and environment
-// variables.
-type overloadSystem struct {
-	name  string
-	start func(ctx context.Context, env []string, flags ...string) (*overloaded, error)
-}
-
-// overloadSystems are those of the named systems that there are here; the others are
-// skipped with the reason.
-func (r *run) overloadSystems(names ...string) ([]overloadSystem, error) {
-	var found []overloadSystem
+// contendersOf are those of the named systems that there are here; the others are skipped with
+// the reason.
+func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), names ...string) ([]contender, error) {
+	var found []contender
 	for _, name := range names {
-		start, err := r.overloadStarter(name)
-		if err == nil && name == "capriccio" {
-			// A build without this policy says so when it starts.
-			var s *overloaded
-			if s, err = start(r.ctx, nil); err == nil {
-				s.close()
-			} else if !strings.Contains(err.Error(), capriccio.EnvSched) {
-				return nil, err
-			}
-		}
+		system, err := m.overloadSystem(name)
 		if err != nil {
-			r.skip(name, err)
+			m.skip(name, err)
 			continue
 		}
-		found = append(found, overloadSystem{name, start})
+		found = append(found, contender{system: name, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			return measure(ctx, system, p)
+		}})
 	}
-	if r.ctx.Err() != nil {
-		return nil, context.Cause(r.ctx)
+	if m.ctx.Err() != nil {
+		return nil, context.Cause(m.ctx)
 	}
 	if len(found) == 0 {
 		return nil, errors.New("no server could be started")
@@ -80,38 +48,14 @@ func (r *run) overloadSystems(names ...string) ([]overloadSystem, error) {
 	return found, nil
 }
 
-type starter = func(ctx context.Context, env []string, flags ...string) (*overloaded, error)
-
-func (r *run) overloadStarter(name string) (starter, error) {
-	own := []string{workerCommand, "overload", "serve", "-kind"}
+func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
 	switch name {
-	case "capriccio":
-		return r.serverStarter(name, r.self, []string{capriccio.EnvSched + "=" + defaultSched}, append(own, "capriccio")...), nil
-	case "capriccio-fifo":
-		return r.serverStarter(name, r.self, []string{capriccio.EnvSched + "=fifo"}, append(own, "capriccio")...), nil
-	case "net-http", memlimitSystem:
-		return r.serverStarter(name, r.self, nil, append(own, "net-http")...), nil
-	case "failsafe-go":
-		path, err := r.buildPeer(name)
-		return r.serverStarter(name, path, nil), err
+	case memlimitSystem:
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
 	case "nginx":
-		path, err := findNginx()
-		return r.limitedStarter(path, r.serverStarter(name, r.self, nil, append(own, "net-http")...)), err
+		return m.limitedSystem()
 	}
-	return nil, fmt.Errorf("unknown system %q", name)
-}
-
-func (r *run) serverStarter(name, path string, ownEnv []string, ownFlags ...string) starter {
-	return func(ctx context.Context, env []string, flags ...string) (*overloaded, error) {
-		s, err := startCommand(ctx, name, proc.Command{
-			Path: path, Args: slices.Concat(ownFlags, flags), Core: serverCore,
-			Env: slices.Concat([]string{"GOMAXPROCS=1"}, ownEnv, env),
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &overloaded{server: s}, nil
-	}
+	return m.system(name)
 }
 
 // limitedConns is what nginx is told to let through at a time. It is chosen by hand for
@@ -138,38 +82,62 @@ const limitedConfig = nginxHead + `	error_log %[1]s/error.log crit;
 }
 `
 
-// limitedStarter puts nginx with a limit of requests under way before a server.
-func (r *run) limitedStarter(path string, behind starter) starter {
-	return func(ctx context.Context, env []string, flags ...string) (*overloaded, error) {
-		b, err := behind(ctx, env, flags...)
+// limitedSystem is nginx with a limit of requests under way before net/http.
+func (m *matrix) limitedSystem() (admissionSystem, error) {
+	behind, err := m.system("net-http")
+	if err != nil {
+		return behind, err
+	}
+	path, err := findNginx()
+	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
+		b, err := behind.start(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		s, err := startLimited(ctx, path, r.scratch, b.addr)
+		s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
+			return fmt.Sprintf(limitedConfig, dir, addr, b.addr, limitedConns)
+		})
 		if err != nil {
-			b.close()
-			return nil, err
+			return nil, errors.Join(err, b.close())
 		}
-		return &overloaded{server: s, behind: b.child}, nil
+		return &site{server: s, beside: append(b.beside, b.child)}, nil
+	}}, err
+}
+
+// open has clients of an open loop load a server.
+func (m *matrix) open(ctx context.Context, s *site, spec admissionOpen) (*admissionResult, error) {
+	spec.Addr, spec.PIDs = s.addr, s.pids()
+	spec.Patience, spec.Drain, spec.Target = patience, patience, latencyTarget
+	span := patience
+	for _, p := range spec.Phases {
+		span += p.For
+	}
+	return m.runClient(ctx, s, "open", spec, span, nil)
+}
+
+// outcome is what became of requests.
+func (a *admissionResult) outcome(x, goodput float64) []sample {
+	samples := []sample{{"goodput", "req/s", x, goodput}}
+	if a.All.Served > 0 {
+		samples = append(samples, sample{"p99", "ms", x, milliseconds(a.All.P99)})
+	}
+	return append(samples,
+		sample{"refused", "req/s", x, a.rate(a.All.Refused)},
+		sample{"lost", "req/s", x, a.rate(a.All.Failed + a.All.TimedOut)})
+}
+
+// usage is what was used meanwhile.
+func (a *admissionResult) usage(x float64) []sample {
+	return []sample{
+		{"cpu", "%", x, a.percent(a.Usage.Server)},
+		{"others", "%", x, a.percent(a.Usage.Others)},
+		{"client-busy", "%", x, a.percent(a.Usage.Client)},
 	}
 }
 
-func startLimited(ctx context.Context, path, scratch, behind string) (*server, error) {
-	return startNginxWith(ctx, path, scratch, func(dir, addr string) string {
-		return fmt.Sprintf(limitedConfig, dir, addr, behind, limitedConns)
-	})
-}
-
-// overloadClient runs a client on the client core to its end, which takes about span,
-// and returns the lines that it printed.
-func (r *run) overloadClient(ctx context.Context, s *overloaded, span time.Duration, kind string, flags ...string) ([]string, error) {
-	ctx, cancel := within(ctx, span+sampleTimeout)
-	defer cancel()
-	return proc.Output(ctx, r.clientCommand(s, kind, flags...))
-}
-
-func (r *run) clientCommand(s *overloaded, kind string, flags ...string) proc.Command {
-	return r.ownClient(slices.Concat([]string{"overload", kind, "-addr", s.addr, "-pids", s.pids()}, flags)...)
+// late is how late the client itself was.
+func (a *admissionResult) late(x float64) sample {
+	return sample{"client-late", "ms", x, milliseconds(a.All.Late)}
 }
 
 // value finds a metric among samples.
@@ -188,11 +156,13 @@ type counts struct {
 	acceptFails float64
 }
 
-// askCounts makes a server of runServe report.
-func (s *overloaded) askCounts(ctx context.Context) (counts, error) {
+// askCounts makes a server that counts report.
+func (s *site) askCounts(ctx context.Context) (counts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
-	s.child.Signal(syscall.SIGUSR1)
+	if err := s.order("counts"); err != nil {
+		return counts{}, err
+	}
 	line, err := s.child.Line(ctx)
 	if err != nil {
 		return counts{}, err
@@ -216,7 +186,7 @@ func flagPairs(pairs ...any) []string {
 // calibrateBurn returns how many steps of work take 1 ms on the server core.
 func (r *run) calibrateBurn() (int, error) {
 	samples, err := samplesOf(r.ctx, 0, proc.Command{
-		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "overload", "calibrate"},
+		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "admission", "calibrate"},
 	})
 	if err != nil {
 		return 0, err
@@ -231,38 +201,18 @@ type capacities map[string][]float64
 // capacityMemory is how many measurements are remembered: the machine's speed changes.
 const capacityMemory = 5
 
-// capacityAttempts are made, each four times as long as the one before, as the kernel may
-// let a server wait for longer than one takes when the machine has much else to do.
-const capacityAttempts = 4
-
-// capacityClients keep a server busy without letting it queue for long.
-const capacityClients = 16
-
 // measure lets a few clients ask as fast as they are answered, and returns the median of
 // the last measurements of this system.
-func (c capacities) measure(ctx context.Context, r *run, s *overloaded, span time.Duration) (float64, error) {
-	now := 0.0
-	for attempt := 0; now <= 0; attempt, span = attempt+1, 4*span {
-		if attempt == capacityAttempts {
-			return 0, errors.New("capacity: nothing was served")
-		}
-		lines, err := r.overloadClient(ctx, s, span, "closed",
-			flagPairs("clients", capacityClients, "warm", span/4, "for", span)...)
-		if err != nil {
-			return 0, fmt.Errorf("capacity: %w", err)
-		}
-		lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, " ") })
-		samples, err := parseSamples(lines)
-		if err != nil {
-			return 0, fmt.Errorf("capacity: %w", err)
-		}
-		if now, err = value(samples, "goodput"); err != nil {
-			return 0, err
-		}
+func (c capacities) measure(ctx context.Context, m *matrix, system string, s *site, path string, span time.Duration) (float64, error) {
+	now, err := untilServed(span, func(span time.Duration) (float64, error) {
+		return m.served(ctx, s, at(path), capacityClients, span)
+	})
+	if err != nil {
+		return 0, err
 	}
-	known := append(c[s.system], now)
-	c[s.system] = known[max(0, len(known)-capacityMemory):]
-	return report.Median(c[s.system]), nil
+	known := append(c[system], now)
+	c[system] = known[max(0, len(known)-capacityMemory):]
+	return report.Median(c[system]), nil
 }
 
 // rotation numbers the samples of each point and system: the nth of every system gets the

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -14,9 +12,6 @@ import (
 
 // groupLimit is what a server and the kernel's memory for it may take, as in a container.
 const groupLimit = 512 << 20
-
-// memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
-const memlimitSystem = "net-http-memlimit"
 
 // runOverloadCgroup is overload-memory as it comes to a container: a memory cgroup has the
 // limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
@@ -28,16 +23,10 @@ func runOverloadCgroup(r *run) error {
 	if err := group.Close(); err != nil {
 		return err
 	}
-	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+	m := &matrix{run: r}
+	contenders, err := m.contendersOf(m.groupSample, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 	if err != nil {
 		return err
-	}
-	var contenders []contender
-	for _, system := range systems {
-		contenders = append(contenders, contender{system: system.name,
-			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-				return r.groupSample(ctx, system, p)
-			}})
 	}
 	if err := r.measure(pointsAt("hold", memoryMain...), contenders, time.Second); err != nil {
 		return err
@@ -49,37 +38,17 @@ func runOverloadCgroup(r *run) error {
 	return nil
 }
 
-func (r *run) groupSample(ctx context.Context, system overloadSystem, p point) (samples []sample, err error) {
-	group, err := proc.NewMemoryGroup(groupLimit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, group.Close()) }()
-	var env []string
+func (m *matrix) groupSample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	n := needs{counted: true, memory: groupLimit, watch: memoryCap, env: []string{waitsEnv}}
 	if system.name == memlimitSystem {
-		env = []string{"GOMEMLIMIT=" + strconv.Itoa(groupLimit*9/10)}
+		n.env = append(n.env, "GOMEMLIMIT="+strconv.Itoa(groupLimit*9/10))
 	}
-	s, err := system.start(ctx, env, flagPairs("allocate", memoryHeld, "hold", 50*time.Millisecond, "waits", true, "group", group.Dir())...)
+	samples, s, err := m.memoryLoad(ctx, system, n, m.memoryShape(system, p))
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	if samples, err = r.memoryLoad(ctx, s, system.name, p, false); err != nil {
-		return nil, err
+	if s.peakErr != nil {
+		return nil, fmt.Errorf("the most that the group has used: %w", s.peakErr)
 	}
-	most, err := group.Peak()
-	if err != nil {
-		return nil, fmt.Errorf("the most that the group has used: %w", err)
-	}
-	return append(samples, sample{"group-mb", "MiB", p.x, float64(most) / (1 << 20)}), nil
-}
-
-// killed reports whether the server was killed, which may take a moment to be seen.
-func (s *overloaded) killed() bool {
-	select {
-	case <-s.child.Ended():
-		return s.child.KilledBy() == syscall.SIGKILL
-	case <-time.After(time.Second):
-		return false
-	}
+	return append(samples, sample{"group-mb", "MiB", p.x, float64(s.peak) / (1 << 20)}), nil
 }

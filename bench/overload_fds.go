@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -17,20 +21,16 @@ const (
 
 // runOverloadFDs has many clients connect to servers that may only have few connections.
 func runOverloadFDs(r *run) error {
-	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http")
-	if err != nil {
-		return err
-	}
 	jam, limit := 2*time.Second, 20*time.Second
 	if r.quick {
 		jam, limit = time.Second, 10*time.Second
 	}
-	var contenders []contender
-	for _, system := range systems {
-		contenders = append(contenders, contender{system: system.name,
-			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-				return r.fdsSample(ctx, system, p, jam, limit)
-			}})
+	m := &matrix{run: r}
+	contenders, err := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+		return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
+	}, "capriccio", "capriccio-fifo", "net-http")
+	if err != nil {
+		return err
 	}
 	if err := r.measure([]point{{metric: "clients", x: fdsClients}}, contenders, time.Second); err != nil {
 		return err
@@ -48,17 +48,33 @@ func runOverloadFDs(r *run) error {
 	return nil
 }
 
-func (r *run) fdsSample(ctx context.Context, system overloadSystem, p point, jam, limit time.Duration) ([]sample, error) {
-	s, err := system.start(ctx, nil, flagPairs("descriptors", fdsLimit, "waits", true)...)
+func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point, descriptors int, jam, limit time.Duration) (samples []sample, err error) {
+	s, err := system.start(ctx, needs{counted: true, descriptors: descriptors, env: []string{waitsEnv}})
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	samples, err := samplesOf(ctx, limit, r.clientCommand(s, "crowd", flagPairs("clients", int(p.x), "x", p.x,
-		"jam", jam, "keep", fdsKeep, "limit", limit)...))
+	defer func() { err = errors.Join(err, s.close()) }()
+	addr, err := netip.ParseAddrPort(s.addr)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := m.runClient(ctx, s, "crowd", load.CrowdConfig{
+		Target:  load.Target{Addr: addr, PIDs: s.pids(), Core: serverCore},
+		Request: []byte(class{path: chores.HelloPath}.text()), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit,
+	}, limit, nil)
 	if err != nil {
 		return nil, err
 	}
 	counted, err := s.askCounts(ctx)
-	return append(samples, sample{"accept-errors", "1", p.x, counted.acceptFails}), err
+	all := seen.All
+	return []sample{
+		{"served", "%", p.x, share(all.Served, int(p.x))},
+		{"refused", "%", p.x, share(all.Refused, int(p.x))},
+		{"lost", "%", p.x, share(all.Failed, int(p.x))},
+		{"all-served", "s", p.x, seen.Took.Seconds()},
+		{"p99", "ms", p.x, milliseconds(all.P99)},
+		{"cpu-jammed", "%", p.x, 100 * seen.Jam.Server.Seconds() / (jam / 2).Seconds()},
+		{"cpu-per-client", "µs", p.x, seen.Usage.Server.Seconds() * 1e6 / p.x},
+		{"accept-errors", "1", p.x, counted.acceptFails},
+	}, err
 }

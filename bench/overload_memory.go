@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -32,11 +31,11 @@ var (
 
 // runOverloadMemory has many clients ask for something that takes memory.
 func runOverloadMemory(r *run) error {
-	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http")
+	m := &matrix{run: r}
+	all, err := m.contendersOf(m.memorySample, "capriccio", "capriccio-fifo", "net-http")
 	if err != nil {
 		return err
 	}
-	all := r.memoryContenders(systems)
 	first := all[:1]
 	type part struct {
 		metric     string
@@ -79,17 +78,6 @@ func runOverloadMemory(r *run) error {
 	return nil
 }
 
-func (r *run) memoryContenders(systems []overloadSystem) []contender {
-	var contenders []contender
-	for _, system := range systems {
-		contenders = append(contenders, contender{system: system.name,
-			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-				return r.memorySample(ctx, system, p)
-			}})
-	}
-	return contenders
-}
-
 // memoryTimes are how long to load a server before measuring, and how long to measure.
 // With many clients each waits long for its turn, and several turns are to be seen; a
 // quick run only has the time for that with our own system.
@@ -117,101 +105,77 @@ func memoryTimes(quick bool, system string, p point) (warm, span time.Duration) 
 }
 
 // memorySample starts a server afresh and keeps an eye on it while clients load it.
-func (r *run) memorySample(ctx context.Context, system overloadSystem, p point) ([]sample, error) {
-	hold, suffix, patient, waits := 50*time.Millisecond, "", false, true
+func (m *matrix) memorySample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	shape, suffix := m.memoryShape(system, p), ""
+	n := needs{counted: true, watch: memoryCap, env: []string{"GOMEMLIMIT=" + memoryLimit}}
 	switch p.metric {
 	case "hold" + longSuffix:
-		hold, suffix = time.Second, longSuffix
+		shape.hold, suffix = time.Second, longSuffix
 	case "hold" + retrySuffix:
-		suffix, patient, waits = retrySuffix, true, false
+		shape.patient, suffix = true, retrySuffix
 	}
-	s, err := system.start(ctx, []string{"GOMEMLIMIT=" + memoryLimit},
-		flagPairs("allocate", memoryHeld, "hold", hold, "waits", waits)...)
-	if err != nil {
-		return nil, err
+	if !shape.patient {
+		n.env = append(n.env, waitsEnv)
 	}
-	defer s.close()
-	samples, err := r.memoryLoad(ctx, s, system.name, p, patient)
+	samples, _, err := m.memoryLoad(ctx, system, n, shape)
 	for i := range samples {
 		samples[i].metric += suffix
 	}
 	return samples, err
 }
 
-// memoryLoad has clients load a server and watches how much memory it takes.
-func (r *run) memoryLoad(ctx context.Context, s *overloaded, system string, p point, patient bool) ([]sample, error) {
-	watch, err := watchMemory(s.child, memoryCap)
-	if err != nil {
-		return nil, err
-	}
-	defer watch.end()
-	warm, span := memoryTimes(r.quick, system, p)
-	client, err := proc.Start(r.clientCommand(s, "closed", flagPairs("clients", int(p.x), "x", p.x,
-		"warm", warm, "for", span, "patient", patient)...))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	limit := warm + span + sampleTimeout
-	ctx, cancel := within(ctx, limit)
-	defer cancel()
-	samples, err := closedSamples(ctx, s, client, watch)
-	killed := watch.killed.Load() || err != nil && s.killed()
-	if killed {
-		samples, err = []sample{{"goodput", "req/s", p.x, 0}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	samples = append(samples, fairness(samples, p.x, warm+span)...)
-	samples = append(samples,
-		sample{"rss-mb", "MiB", p.x, float64(watch.most.Load()) / (1 << 20)},
-		sample{"killed", "1", p.x, 0})
-	if killed {
-		samples[len(samples)-1].value = 1
-	}
-	for i := range samples {
-		samples[i].x = p.x
-	}
-	return samples, nil
+// memoryShape is a closed loop of requests that hold memory.
+type memoryShape struct {
+	clients    float64
+	hold       time.Duration
+	warm, span time.Duration
+	patient    bool // clients do as Retry-After says
 }
 
-// closedSamples follows a closed loop: what it prints, and what the server counts in the
-// time that is measured.
-func closedSamples(ctx context.Context, s *overloaded, client *proc.Child, watch *memoryWatch) ([]sample, error) {
+func (m *matrix) memoryShape(system admissionSystem, p point) memoryShape {
+	s := memoryShape{clients: p.x, hold: 50 * time.Millisecond}
+	s.warm, s.span = memoryTimes(m.quick, system.name, p)
+	return s
+}
+
+// memoryLoad has clients load a server and watches how much memory it takes. The server is closed
+// when it returns.
+func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs, shape memoryShape) ([]sample, *site, error) {
+	x, measured := shape.clients, shape.warm+shape.span
 	var before, after counts
-	var lines []string
-	for line := ""; line != closedEnd; {
-		var err error
-		if line, err = client.Line(ctx); err != nil {
-			return nil, err
-		}
-		switch line {
-		case closedBegins:
-			watch.most.Store(0)
+	r := row{overload: true, needs: n, load: closedLoad{
+		classes: at(fmt.Sprintf("/do?alloc=%d&sleep=%v", memoryHeld, shape.hold)), clients: int(x),
+		warm: shape.warm, span: shape.span, patient: shape.patient,
+	}}
+	r.acts = []act{
+		{shape.warm, func(m *matrix, s *site) (err error) {
+			s.watch.most.Store(0)
 			before, err = s.askCounts(ctx)
-		case closedEnds:
+			return err
+		}},
+		{measured, func(m *matrix, s *site) (err error) {
 			after, err = s.askCounts(ctx)
-		case closedGone:
-			return nil, errors.New("the server is gone")
-		case closedEnd:
-		default:
-			lines = append(lines, line)
-		}
-		if err != nil {
-			return nil, err
-		}
+			return err
+		}},
 	}
-	samples, err := parseSamples(lines)
+	seen, s, err := m.loaded(ctx, system, r, &extent{}, 1)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	share := 0.0
-	if all := after.all - before.all; all > 0 {
-		share = 100 * (after.gc - before.gc) / all
+	samples, killed := []sample{{"goodput", "req/s", x, 0}}, 1.0
+	if !s.dead {
+		killed = 0
+		gc := 0.0
+		if all := after.all - before.all; all > 0 {
+			gc = 100 * (after.gc - before.gc) / all
+		}
+		samples = append(seen.outcome(x, seen.rate(seen.All.Served)), sample{"longest", "ms", x, milliseconds(seen.Longest)})
+		samples = append(append(samples, seen.usage(x)...), sample{"gc-share", "%", x, gc})
+		samples = append(samples, fairness(samples, x, measured)...)
 	}
-	samples = append(samples, sample{"gc-share", "%", samples[0].x, share})
-	return samples, nil
+	return append(samples,
+		sample{"rss-mb", "MiB", x, float64(s.watch.most.Load()) / (1 << 20)},
+		sample{"killed", "1", x, killed}), s, nil
 }
 
 // fairness compares the 99th percentile with the mean that Little's law gives. There is

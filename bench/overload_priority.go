@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -19,24 +20,13 @@ const (
 
 // runPriority puts a spike of unimportant requests beside important ones.
 func runPriority(r *run) error {
-	burn, err := r.calibrateBurn()
+	w, err := newWeb(r)
 	if err != nil {
 		return err
 	}
-	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http", "failsafe-go")
+	contenders, err := w.contendersOf(w.prioritySample, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
 	if err != nil {
 		return err
-	}
-	w := &web{run: r, webTimes: webFull, burn: strconv.Itoa(burn), known: capacities{}, seeds: rotation{}}
-	if r.quick {
-		w.webTimes = webQuick
-	}
-	var contenders []contender
-	for _, system := range systems {
-		contenders = append(contenders, contender{system: system.name,
-			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-				return w.prioritySample(ctx, system, p)
-			}})
 	}
 	if err := r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second); err != nil {
 		return err
@@ -45,7 +35,7 @@ func runPriority(r *run) error {
 		urgentLoad, leisurelyLoad, spike, urgent, leisurely)
 	r.note("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
 		patience, latencyTarget, latencyTarget)
-	r.note("the handler computes for 1 ms of CPU: %s steps of a loop; capacity is measured just before", w.burn)
+	r.note("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps)
 	r.note("failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities")
 	r.env.Notes = slices.Compact(r.env.Notes)
 	r.charts = []report.Chart{
@@ -56,13 +46,14 @@ func runPriority(r *run) error {
 }
 
 // prioritySample measures long enough to see one failure in a thousand.
-func (w *web) prioritySample(ctx context.Context, system overloadSystem, p point) ([]sample, error) {
-	s, err := system.start(ctx, nil, flagPairs("burn", w.burn, "prioritized", true)...)
+func (w *web) prioritySample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
+	s, err := system.start(ctx, needs{counted: true, prioritized: true})
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	capacity, err := w.known.measure(ctx, w.run, s, w.capacity)
+	defer func() { err = errors.Join(err, s.close()) }()
+	const path = "/do?cpu=1ms"
+	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +64,27 @@ func (w *web) prioritySample(ctx context.Context, system overloadSystem, p point
 	case w.quick:
 		warm, span = 300*time.Millisecond, 4*time.Second
 	}
-	return w.client(ctx, s, warm+span+patience, "priority", "x", p.x, "seed", w.seeds.next(system.name, p),
-		"urgent", urgentLoad*capacity, "leisurely", p.x*leisurelyLoad*capacity, "leisurely-before", leisurelyLoad*capacity,
-		"warm", warm, "for", span)
+	seen, err := w.open(ctx, s, admissionOpen{
+		Requests: []string{class{path: path, urgency: urgent}.text(), class{path: path, urgency: leisurely}.text()},
+		Phases: []load.Phase{
+			{For: warm, Rates: []float64{urgentLoad * capacity, leisurelyLoad * capacity}},
+			{For: span, Rates: []float64{urgentLoad * capacity, p.x * leisurelyLoad * capacity}},
+		},
+		From: warm, Seed: uint64(w.seeds.next(system.name, p)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	high, low := seen.Classes[0], seen.Classes[1]
+	samples = []sample{
+		{"success", "%", p.x, share(high.Served, high.Due)},
+		{"success-in-time", "%", p.x, share(high.InTime, high.Due)},
+		{"success-low", "%", p.x, share(low.Served, low.Due)},
+	}
+	if high.Served > 0 {
+		samples = append(samples, sample{"p99", "ms", p.x, milliseconds(high.P99)})
+	}
+	samples = append(samples,
+		sample{"goodput", "req/s", p.x, seen.rate(seen.All.InTime)}, sample{"refused", "req/s", p.x, seen.rate(seen.All.Refused)})
+	return append(append(samples, seen.usage(p.x)...), seen.late(p.x)), nil
 }

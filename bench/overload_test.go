@@ -5,31 +5,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// serverOf starts a server of one of our systems, or one that needs no building.
-func serverOf(t *testing.T, r *run, system string, env []string, pairs ...any) *overloaded {
+// overloadOf is a matrix whose work is short, and one of its systems.
+func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 	t.Helper()
 	needTwoCores(t)
-	start, err := r.overloadStarter(system)
+	m := &matrix{run: testRun(t, true), steps: 1000, seeds: rotation{}}
+	system, err := m.overloadSystem(name)
 	if err != nil {
 		t.Skip(err)
 	}
-	s, err := start(t.Context(), env, flagPairs(pairs...)...)
+	return m, system
+}
+
+// serverOf starts a server that ends with the test.
+func serverOf(t *testing.T, system admissionSystem, n needs) *site {
+	t.Helper()
+	s, err := system.start(t.Context(), n)
 	testenv.Must(t, err)
-	t.Cleanup(s.close)
+	t.Cleanup(func() { testenv.Must(t, s.close()) })
 	return s
+}
+
+// hasAll reports the metrics that samples lack.
+func hasAll(samples []sample, metrics ...string) error {
+	var missing []error
+	for _, metric := range metrics {
+		_, err := value(samples, metric)
+		missing = append(missing, err)
+	}
+	return errors.Join(missing...)
 }
 
 // givenTime measures for longer and longer until there is something to see, as a machine
@@ -47,150 +63,120 @@ func givenTime(t *testing.T, measure func(time.Duration) error) {
 	}
 }
 
-var overloadServers = []string{"capriccio", "capriccio-fifo", "net-http", "nginx"}
-
-func TestOverloadServersAnswer(t *testing.T) {
-	for _, system := range overloadServers {
-		t.Run(system, func(t *testing.T) {
-			s := serverOf(t, testRun(t, true), system, nil, "burn", 1000, "pause", time.Millisecond)
-			response, err := http.Get("http://" + s.addr)
-			testenv.Must(t, err)
-			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			if err != nil || response.StatusCode != 200 || string(body) != servedBody {
-				t.Errorf("%s: %q, %v", response.Status, body, err)
-			}
-		})
-	}
-}
-
-func TestOverloadClientsPrintWhatTheDriverReads(t *testing.T) {
-	r := testRun(t, true)
-	s := serverOf(t, r, "capriccio-fifo", nil, "burn", 1000)
-	givenTime(t, func(d time.Duration) error {
-		capacity, err := capacities{}.measure(t.Context(), r, s, d)
-		if err == nil && capacity < 100 {
-			err = fmt.Errorf("capacity %v", capacity)
-		}
-		return err
-	})
-	for kind, c := range map[string]struct {
-		pairs func(d time.Duration) []any
-		want  []string
-	}{
-		"load": {func(d time.Duration) []any {
-			return []any{"rate", 1000, "warm", d, "for", d}
-		}, []string{"goodput", "p99", "refused", "lost", "cpu", "others", "client-late"}},
-		"step": {func(d time.Duration) []any {
-			return []any{"low", 500, "high", 1000, "lead", d, "high-for", d, "low-for", d}
-		}, []string{"settle-ms", "recover-ms"}},
-		"priority": {func(d time.Duration) []any {
-			return []any{"urgent", 1000, "leisurely", 1000, "leisurely-before", 100, "warm", d, "for", d}
-		}, []string{"success", "success-in-time", "success-low", "p99", "goodput"}},
-		"crowd": {func(d time.Duration) []any {
-			return []any{"clients", 20, "jam", d, "keep", time.Millisecond, "limit", 30 * time.Second}
-		}, []string{"served", "all-served", "cpu-jammed"}},
-	} {
-		t.Run(kind, func(t *testing.T) {
+// Each experiment measures every system that is there without building, and gives every metric.
+func TestOverloadSamplesHaveEveryMetric(t *testing.T) {
+	usage := []string{"goodput", "p99", "refused", "cpu", "others", "client-busy", "client-late"}
+	for _, name := range []string{"capriccio", "capriccio-fifo", "net-http", memlimitSystem, "nginx"} {
+		t.Run(name, func(t *testing.T) {
+			m, system := overloadOf(t, name)
+			times := webTimes{lead: 50 * ms, highFor: 100 * ms, lowFor: 100 * ms, steps: 1}
 			givenTime(t, func(d time.Duration) error {
-				lines, err := r.overloadClient(t.Context(), s, d, kind, flagPairs(append(c.pairs(d), "x", 2.5)...)...)
-				testenv.Must(t, err)
-				samples, err := parseSamples(lines)
-				testenv.Must(t, err)
-				for _, one := range samples {
-					if one.x != 2.5 {
-						t.Fatalf("%+v, want x 2.5", one)
+				times.capacity, times.warm, times.span = d, d, d
+				w := &web{matrix: m, webTimes: times, known: capacities{}}
+				for point, metrics := range map[point][]string{
+					{metric: "load", x: 0.5}: append(usage, "goodput-share", "lost", "capacity"),
+					{metric: "step", x: 1.4}: {"settle-ms", "recover-ms", "step-p99-before", "step-p99-top"},
+				} {
+					samples, err := w.sample(t.Context(), system, point)
+					if err == nil {
+						err = hasAll(samples, metrics...)
+					}
+					if err != nil {
+						return err
 					}
 				}
-				var missing []error
-				for _, metric := range c.want {
-					_, err := value(samples, metric)
-					missing = append(missing, err)
-				}
-				return errors.Join(missing...)
+				return nil
 			})
 		})
 	}
 }
 
+func TestPrioritySampleHasEveryMetric(t *testing.T) {
+	m, system := overloadOf(t, "capriccio")
+	w := &web{matrix: m, webTimes: webTimes{capacity: 50 * ms}, known: capacities{}}
+	givenTime(t, func(time.Duration) error {
+		samples, err := w.prioritySample(t.Context(), system, point{metric: "spike", x: 1})
+		if err != nil {
+			return err
+		}
+		return hasAll(samples, "success", "success-in-time", "success-low", "p99", "goodput", "refused", "cpu", "client-late")
+	})
+}
+
 func TestServerReportsItsCounts(t *testing.T) {
-	r := testRun(t, true)
-	for _, system := range []string{"capriccio-fifo", "net-http"} {
-		s := serverOf(t, r, system, []string{"GOGC=1"}, "allocate", 1<<18)
+	for _, name := range []string{"capriccio-fifo", "net-http"} {
+		m, system := overloadOf(t, name)
+		s := serverOf(t, system, needs{counted: true, env: []string{"GOGC=1"}})
 		before, err := s.askCounts(t.Context())
 		testenv.Must(t, err)
-		if _, err := (capacities{}).measure(t.Context(), r, s, 200*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		_, err = capacities{}.measure(t.Context(), m, name, s, "/do?alloc=262144", 200*ms)
+		testenv.Must(t, err)
 		after, err := s.askCounts(t.Context())
 		if err != nil || after.gc <= before.gc || after.all-before.all < after.gc-before.gc {
-			t.Errorf("%s: from %+v to %+v, %v: want the collector to have worked", system, before, after, err)
+			t.Errorf("%s: from %+v to %+v, %v: want the collector to have worked", name, before, after, err)
 		}
 	}
 }
 
 func TestServerOutOfDescriptorsCountsFailures(t *testing.T) {
-	r := testRun(t, true)
-	for _, system := range []string{"capriccio-fifo", "net-http"} {
-		s := serverOf(t, r, system, nil, "descriptors", 32, "waits", true)
-		if _, err := r.overloadClient(t.Context(), s, time.Second, "crowd", flagPairs("clients", 100, "jam", 100*time.Millisecond,
-			"keep", time.Millisecond, "limit", time.Minute)...); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.askCounts(t.Context()); err != nil || got.acceptFails < 1 {
-			t.Errorf("%s: %+v, %v; want failures", system, got, err)
-		}
+	for _, name := range []string{"capriccio-fifo", "net-http"} {
+		m, system := overloadOf(t, name)
+		givenTime(t, func(d time.Duration) error {
+			samples, err := m.fdsSample(t.Context(), system, point{x: 100}, 32, d, time.Minute)
+			fails, none := value(samples, "accept-errors")
+			err = errors.Join(err, none, hasAll(samples, "served", "all-served", "cpu-jammed", "cpu-per-client"))
+			if err == nil && fails < 1 {
+				err = fmt.Errorf("%s: %+v; want failures", name, samples)
+			}
+			return err
+		})
 	}
 }
 
 // A server that takes too much memory is killed, and that is a result.
 func TestServerThatTakesTooMuchIsKilled(t *testing.T) {
-	r := testRun(t, true)
-	s := serverOf(t, r, "net-http", nil, "allocate", 1<<20, "hold", time.Minute)
-	watch, err := watchMemory(s.child, 200<<20)
+	m, system := overloadOf(t, "net-http")
+	n := needs{counted: true, watch: 200 << 20}
+	samples, s, err := m.memoryLoad(t.Context(), system, n, memoryShape{clients: 1000, hold: time.Minute, span: time.Minute})
 	testenv.Must(t, err)
-	defer watch.end()
-	lines, err := r.overloadClient(t.Context(), s, time.Second, "closed", flagPairs("clients", 1000, "for", time.Minute)...)
-	if err != nil || !slices.Contains(lines, closedGone) || slices.Contains(lines, closedEnd) {
-		t.Errorf("client says %q, %v, want %q", lines, err, closedGone)
-	}
-	if !watch.killed.Load() || watch.most.Load() <= 200<<20 {
-		t.Errorf("killed: %v with %d bytes", watch.killed.Load(), watch.most.Load())
+	goodput, none := value(samples, "goodput")
+	killed, missing := value(samples, "killed")
+	if none != nil || missing != nil || goodput != 0 || killed != 1 || s.watch.most.Load() <= 200<<20 {
+		t.Errorf("got %+v with %d bytes", samples, s.watch.most.Load())
 	}
 }
 
 func TestMemorySampleHasEveryMetric(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t, true)
-	start, err := r.overloadStarter("capriccio-fifo")
-	testenv.Must(t, err)
-	samples, err := r.memorySample(t.Context(), overloadSystem{"capriccio-fifo", start}, point{metric: "hold" + retrySuffix, x: 8})
-	testenv.Must(t, err)
-	for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest", "refused"} {
-		if _, err := value(samples, metric+retrySuffix); err != nil {
-			t.Error(err)
+	m, system := overloadOf(t, "capriccio-fifo")
+	givenTime(t, func(time.Duration) error {
+		samples, err := m.memorySample(t.Context(), system, point{metric: "hold" + retrySuffix, x: 8})
+		for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest", "refused", "lost", "cpu"} {
+			err = errors.Join(err, hasAll(samples, metric+retrySuffix))
 		}
-	}
+		return err
+	})
 }
 
 func TestGroupSample(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t, true)
 	group, err := proc.NewMemoryGroup(groupLimit)
 	if err != nil {
 		t.Skip(err)
 	}
 	testenv.Must(t, group.Close())
-	start, err := r.overloadStarter("net-http")
-	testenv.Must(t, err)
-	samples, err := r.groupSample(t.Context(), overloadSystem{"net-http", start}, point{metric: "hold", x: 8})
-	testenv.Must(t, err)
-	goodput, none := value(samples, "goodput")
-	most, unknown := value(samples, "group-mb")
-	killed, missing := value(samples, "killed")
-	if none != nil || unknown != nil || missing != nil || goodput <= 0 || most <= 8 || killed != 0 {
-		t.Errorf("got %+v", samples)
-	}
+	m, system := overloadOf(t, "net-http")
+	givenTime(t, func(time.Duration) error {
+		samples, err := m.groupSample(t.Context(), system, point{metric: "hold", x: 8})
+		if err != nil {
+			return err
+		}
+		goodput, none := value(samples, "goodput")
+		most, unknown := value(samples, "group-mb")
+		killed, missing := value(samples, "killed")
+		if none != nil || unknown != nil || missing != nil || goodput <= 0 || most <= 8 || killed != 0 {
+			return fmt.Errorf("got %+v", samples)
+		}
+		return nil
+	})
 }
 
 // A process that has ended before anybody could look at it was not killed.
@@ -212,8 +198,8 @@ func TestKilledServersAreKnown(t *testing.T) {
 		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore})
 		testenv.Must(t, err)
 		<-child.Ended()
-		s := &overloaded{server: &server{child: child}}
-		if got := s.killed(); got != want {
+		s := &site{server: &server{child: child}}
+		if got := s.killedBy(syscall.SIGKILL, io.EOF); got != want {
 			t.Errorf("%s: killed is %v, want %v", command, got, want)
 		}
 		child.Close()
@@ -247,24 +233,18 @@ func TestMemoryIsReadInBytes(t *testing.T) {
 	}
 }
 
-// A build that lacks the scheduler says so, and the others are measured.
-func TestUnknownSchedulerIsSkippedWithTheReason(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t, true)
-	start := r.serverStarter("capriccio", r.self, []string{capriccio.EnvSched + "=none"}, workerCommand, "overload", "serve")
-	if _, err := start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), capriccio.EnvSched) {
-		t.Errorf("got %v, want an error that names %s", err, capriccio.EnvSched)
-	}
-	if _, err := r.overloadSystems("nobody"); err == nil || r.env.Skipped["nobody"] == "" {
-		t.Errorf("got %v, skipped %v", err, r.env.Skipped)
+func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
+	m := &matrix{run: testRun(t, true)}
+	if _, err := m.contendersOf(nil, "nobody"); err == nil || m.env.Skipped["nobody"] == "" {
+		t.Errorf("got %v, skipped %v", err, m.env.Skipped)
 	}
 }
 
 func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
-	r := testRun(t, true)
-	s := serverOf(t, r, "capriccio-fifo", nil, "burn", 1000)
+	m, system := overloadOf(t, "capriccio-fifo")
+	s := serverOf(t, system, needs{counted: true})
 	known := capacities{"capriccio-fifo": {1e9, 2e9, 3e9, 4e9, 5e9}}
-	got, err := known.measure(t.Context(), r, s, 10*time.Millisecond)
+	got, err := known.measure(t.Context(), m, "capriccio-fifo", s, "/do?cpu=1ms", 10*ms)
 	if err != nil || got != 3e9 || len(known["capriccio-fifo"]) != capacityMemory {
 		t.Errorf("got %v of %v, %v", got, known, err)
 	}
@@ -279,16 +259,16 @@ func TestSeedsFollowTheRound(t *testing.T) {
 	}
 }
 
-func TestOverloadWorkersRefuseNonsense(t *testing.T) {
+func TestAdmissionWorkersRefuseNonsense(t *testing.T) {
 	for _, line := range []string{
-		"", "fly", "serve -kind apache", "serve -burn x", "load -addr nowhere -pids 1", "load -addr 127.0.0.1:1 -pids x",
-		"closed -clients 0 -addr 127.0.0.1:1 -pids 1", "crowd -jam 0s -addr 127.0.0.1:1 -pids 1", "step -count x", "priority -urgent x",
+		"", "fly", "knot -steps x", "net-http -counted=x", "open -spec {}", `open -spec {"Addr":"127.0.0.1:1","Phases":1}`,
+		`closed -spec {"Addr":"127.0.0.1:1"}`, `crowd -spec {"Addr":"127.0.0.1:1"}`, "people -spec x",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		self, err := os.Executable()
 		testenv.Must(t, err)
 		_, err = proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore,
-			Args: slices.Concat([]string{workerCommand, "overload"}, strings.Fields(line))})
+			Args: slices.Concat([]string{workerCommand, "admission"}, strings.Fields(line))})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "status 1") {
 			t.Errorf("%q: got %v, want an end with status 1", line, err)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -46,32 +48,37 @@ var (
 
 // web is overload-web.
 type web struct {
-	*run
+	*matrix
 	webTimes
-	burn  string
 	known capacities
-	seeds rotation
+}
+
+func newWeb(r *run) (*web, error) {
+	m, err := newOverload(r)
+	w := &web{matrix: m, webTimes: webFull, known: capacities{}}
+	if r.quick {
+		w.webTimes = webQuick
+	}
+	return w, err
 }
 
 // runOverloadWeb offers servers whose handler takes 1 ms of CPU multiples of what they
 // can do, and measures what clients get of it.
 func runOverloadWeb(r *run) error {
-	burn, err := r.calibrateBurn()
+	w, err := newWeb(r)
 	if err != nil {
 		return err
 	}
-	systems, err := r.overloadSystems("capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	contenders, err := w.contendersOf(w.sample, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
 	if err != nil {
 		return err
 	}
-	w := &web{run: r, webTimes: webFull, burn: strconv.Itoa(burn), known: capacities{}, seeds: rotation{}}
 	main, others := webLoads, []float64(nil)
 	if r.quick {
-		w.webTimes, main, others = webQuick, webMainLoads, webOtherLoads
+		main, others = webMainLoads, webOtherLoads
 	}
-	contenders := w.contenders(systems)
-	stepTime := time.Duration(len(systems)) * (w.lead + w.capacity + time.Duration(w.steps)*(w.highFor+w.lowFor))
-	otherTime := time.Duration(len(others)) * (w.capacity + w.warm + w.span)
+	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
+	otherTime := time.Duration(len(others)) * (w.webTimes.capacity + w.warm + w.span)
 	r.reserved = stepTime + otherTime
 	if err := r.measure(pointsAt("load", main...), contenders, w.span); err != nil {
 		return err
@@ -95,59 +102,53 @@ func runOverloadWeb(r *run) error {
 	return nil
 }
 
-func (w *web) contenders(systems []overloadSystem) []contender {
-	var contenders []contender
-	for _, system := range systems {
-		contenders = append(contenders, contender{system: system.name,
-			sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-				return w.sample(ctx, system, p)
-			}})
-	}
-	return contenders
-}
-
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
 // then loads it.
-func (w *web) sample(ctx context.Context, system overloadSystem, p point) ([]sample, error) {
-	pause, suffix := time.Duration(0), ""
+func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
+	path, suffix := "/do?cpu=1ms", ""
 	if p.metric == "load"+waitsSuffix {
-		pause, suffix = webPause, waitsSuffix
+		path, suffix = fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause), waitsSuffix
 	}
-	s, err := system.start(ctx, nil, flagPairs("burn", w.burn, "pause", pause)...)
+	s, err := system.start(ctx, needs{counted: true})
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	capacity, err := w.known.measure(ctx, w.run, s, w.capacity)
+	defer func() { err = errors.Join(err, s.close()) }()
+	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
 	if err != nil {
 		return nil, err
 	}
-	seed := w.seeds.next(system.name, p)
+	spec := admissionOpen{Requests: []string{class{path: path}.text()}, Seed: uint64(w.seeds.next(system.name, p))}
 	if p.metric == "step" {
-		span := w.lead + time.Duration(w.steps)*(w.highFor+w.lowFor)
-		return w.client(ctx, s, span, "step", "x", p.x, "seed", seed, "low", stepLow*capacity, "high", p.x*capacity,
-			"lead", w.lead, "high-for", w.highFor, "low-for", w.lowFor, "count", w.steps)
+		spec.Steps = &load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}
+		spec.Phases = spec.Steps.Phases(stepLow*capacity, p.x*capacity)
+		seen, err := w.open(ctx, s, spec)
+		if err != nil {
+			return nil, err
+		}
+		return []sample{
+			{"settle-ms", "ms", p.x, milliseconds(seen.Steps.Settle)},
+			{"recover-ms", "ms", p.x, milliseconds(seen.Steps.Recover)},
+			{"step-p99-before", "ms", p.x, milliseconds(seen.Steps.Before)},
+			{"step-p99-top", "ms", p.x, milliseconds(seen.Steps.Top)},
+		}, nil
 	}
-	samples, err := w.client(ctx, s, w.warm+w.span, "load", "x", p.x, "seed", seed,
-		"rate", p.x*capacity, "warm", w.warm, "for", w.span)
+	spec.From, spec.Phases = w.warm, []load.Phase{{For: w.warm + w.span, Rates: []float64{p.x * capacity}}}
+	seen, err := w.open(ctx, s, spec)
 	if err != nil {
 		return nil, err
 	}
-	goodput, err := value(samples, "goodput")
-	samples = append(samples, sample{"capacity", "req/s", p.x, capacity})
-	samples = slices.Insert(samples, 1, sample{"goodput-share", "%", p.x, 100 * goodput / capacity})
+	goodput := seen.rate(seen.All.InTime)
+	samples = slices.Insert(seen.outcome(p.x, goodput), 1, sample{"goodput-share", "%", p.x, 100 * goodput / capacity})
+	samples = append(append(samples, seen.usage(p.x)...), seen.late(p.x), sample{"capacity", "req/s", p.x, capacity})
 	for i := range samples {
 		samples[i].metric += suffix
 	}
-	return samples, err
-}
-
-func (w *web) client(ctx context.Context, s *overloaded, span time.Duration, kind string, pairs ...any) ([]sample, error) {
-	return samplesOf(ctx, span, w.clientCommand(s, kind, flagPairs(pairs...)...))
+	return samples, nil
 }
 
 func (w *web) remarks() {
-	w.note("the handler computes for 1 ms of CPU: %s steps of a loop, the same for all, counted and not timed", w.burn)
+	w.note("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps)
 	w.note("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
 		"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget)
 	w.note("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+

@@ -13,7 +13,7 @@ import (
 
 // schedulers are the systems of the experiment and the policy of each.
 var schedulers = []struct{ system, policy string }{
-	{"capriccio", defaultSched},
+	{"capriccio", "resource"},
 	{"capriccio-cohort", "cohort"},
 	{"capriccio-fifo", "fifo"},
 }

@@ -14,9 +14,8 @@ import (
 
 // What bigstack is made of.
 const (
-	bigCalls   = 10      // of each task, of a function with a frame of bigFrameBytes
-	bigCap     = 4 << 30 // resident bytes beyond which a process is killed
-	bigTimeout = 15 * time.Second
+	bigCalls = 10      // of each task, of a function with a frame of bigFrameBytes
+	bigCap   = 4 << 30 // resident bytes beyond which a process is killed
 )
 
 // runBigStack is the program of section 3.5 of the Capriccio paper: many tasks, each of which
@@ -57,7 +56,7 @@ func (r *run) bigContender(system string) contender {
 
 // bigSample runs the program in a process of its own and keeps an eye on it.
 func (r *run) bigSample(ctx context.Context, system string, tasks int) (samples []sample, killed bool, err error) {
-	ctx, cancel := within(ctx, bigTimeout)
+	ctx, cancel := within(ctx, sampleTimeout)
 	defer cancel()
 	child, err := proc.Start(proc.Command{
 		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"},

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -16,15 +18,17 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// admissionWorkers are the processes of the experiment admission.
+// admissionWorkers are the processes of the experiments admission, overload-* and priority.
 var admissionWorkers = map[string]func(args []string, out io.Writer) error{
 	"knot": runChoresKnot,
 	"net-http": func(args []string, out io.Writer) error {
 		return chores.RunHTTP(args, out, chores.Limits{})
 	},
-	"open":   runAdmissionOpen,
-	"closed": runAdmissionClosed,
-	"people": runAdmissionPeople,
+	"open":      runAdmissionOpen,
+	"closed":    runAdmissionClosed,
+	"crowd":     runAdmissionCrowd,
+	"people":    runAdmissionPeople,
+	"calibrate": runCalibrate,
 }
 
 func runAdmissionWorker(args []string, out io.Writer) error {
@@ -50,12 +54,21 @@ func runChoresKnot(args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	rt, err := capriccio.New(capriccio.WithLoops(1))
+	host := taskHost(f)
+	host.Out = out
+	server := &knot.Server{}
+	listen := netpoll.ListenConfig{ReusePort: true}
+	options := []capriccio.Option{capriccio.WithLoops(1)}
+	if f.Counted {
+		quiet := slog.New(slog.DiscardHandler)
+		options = append(options, capriccio.WithLogger(quiet))
+		server.MaxConns, server.ErrorLog = -1, quiet
+		listen.Log = slog.New(failCounter{&host.AcceptFails})
+	}
+	rt, err := capriccio.New(options...)
 	if err != nil {
 		return err
 	}
-	host := taskHost(f)
-	server := &knot.Server{}
 	if server.Handler, err = knotChores(f, host); err != nil {
 		return err
 	}
@@ -64,7 +77,7 @@ func runChoresKnot(args []string, out io.Writer) error {
 	}
 	failed := make(chan error, 3)
 	rt.Go(func() {
-		ln, err := netpoll.ListenConfig{ReusePort: true}.Listen(context.Background(), "tcp", f.Addr)
+		ln, err := listen.Listen(context.Background(), "tcp", f.Addr)
 		if err != nil {
 			failed <- err
 			return
@@ -79,6 +92,49 @@ func runChoresKnot(args []string, out io.Writer) error {
 	})
 	go func() { failed <- host.Obey() }()
 	return <-failed
+}
+
+// The priorities of RFC 9218 go from u=0, the most urgent, to u=7; tasks' from the
+// least urgent up.
+const (
+	urgent    = "u=1"
+	leisurely = "u=6"
+)
+
+func taskPriority(header string) int {
+	switch header {
+	case urgent:
+		return 8
+	case leisurely:
+		return -8
+	}
+	return 0
+}
+
+// failCounter counts what netpoll logs of accepts that failed.
+type failCounter struct{ count *atomic.Int64 }
+
+func (f failCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (f failCounter) WithAttrs([]slog.Attr) slog.Handler       { return f }
+func (f failCounter) WithGroup(string) slog.Handler            { return f }
+func (f failCounter) Handle(_ context.Context, r slog.Record) error {
+	f.count.Add(1)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "unreported" {
+			f.count.Add(a.Value.Int64())
+		}
+		return true
+	})
+	return nil
+}
+
+// runCalibrate prints how many steps of work take 1 ms of CPU time, undisturbed. Every
+// server is then given the same number: work that is counted in steps, not by a clock,
+// stays the same however often the thread is interrupted.
+func runCalibrate(_ []string, out io.Writer) error {
+	warm()
+	fmt.Fprintln(out, "steps count 1", calibrateWork(int(time.Millisecond)))
+	return nil
 }
 
 // taskHost is the host of tasks.

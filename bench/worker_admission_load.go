@@ -13,14 +13,24 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/people"
 )
 
-// The client processes of the experiment admission. Each is told what to do as JSON and
+// The client processes of the experiments admission, overload-* and priority. Each is told what to do as JSON and
 // prints admissionBegins when it begins, then one admissionResult as JSON.
 
 const admissionBegins = "begins"
 
+const (
+	// latencyTarget is how soon a response must be there to count as goodput.
+	latencyTarget = 100 * time.Millisecond
+	// patience is how long clients of the open loops wait before they give up.
+	patience = time.Second
+)
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
 // admissionOpen is what an open loop is told.
 type admissionOpen struct {
 	Addr     string
+	PIDs     []int // of the server, if its CPU time is wanted
 	Requests []string
 	Sources  [][4]byte
 	Phases   []load.Phase
@@ -36,6 +46,7 @@ type admissionOpen struct {
 // admissionClosed is what a closed loop is told.
 type admissionClosed struct {
 	Addr     string
+	PIDs     []int // of the server, if the CPU time is wanted
 	Requests []string
 	Weights  []float64
 	Clients  int
@@ -60,7 +71,10 @@ type admissionResult struct {
 	Bytes   int64         // of bodies; people only
 	Windows []window      // from the beginning of the run on; open loops only
 	Steps   load.StepTimes
-	Busy    float64 // how much of its core the client used, %; open loops only
+	Usage   load.Usage    // open loops, closed ones that know PIDs, crowds
+	Longest time.Duration // that any request has waited; closed loops only
+	Jam     load.Usage    // in the second half of the jam; crowds only
+	Took    time.Duration // until all were served; crowds only
 }
 
 // window is what became of the first attempts that were due in windowTime.
@@ -104,7 +118,7 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 		return err
 	}
 	cfg := load.OpenConfig{
-		Target: load.Target{Addr: addr, Core: serverCore}, Phases: spec.Phases, From: spec.From, Patience: spec.Patience,
+		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Phases: spec.Phases, From: spec.From, Patience: spec.Patience,
 		Drain: spec.Drain, Conns: load.MaxConns, Seed: spec.Seed, Sources: spec.Sources, Retries: spec.Retries,
 	}
 	for _, text := range spec.Requests {
@@ -121,7 +135,7 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 	}
 	r := admissionResult{Windows: make([]window, total/windowTime+1)}
 	r.count(seen.Outcomes, len(spec.Requests), spec.From, total, spec.Target)
-	r.Busy = 100 * seen.Usage.Client.Seconds() / (seen.To - seen.From).Seconds()
+	r.Usage = seen.Usage
 	for i := range seen.Outcomes {
 		o := &seen.Outcomes[i]
 		if o.Tries > 0 || o.Scheduled >= total {
@@ -150,7 +164,7 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 		return err
 	}
 	cfg := load.ClosedConfig{
-		Target: load.Target{Addr: addr, Core: serverCore}, Clients: spec.Clients,
+		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Clients: spec.Clients,
 		Warm: spec.Warm, For: spec.For, Patient: spec.Patient, Seed: spec.Seed,
 	}
 	for i, text := range spec.Requests {
@@ -161,6 +175,10 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	r := admissionResult{Longest: load.Longest(seen.Outcomes, seen.From, seen.To)}
+	if len(spec.PIDs) > 0 {
+		r.Usage = seen.Usage
+	}
 	// A closed loop is judged by what it gets, not by what it asks.
 	for i := range seen.Outcomes {
 		if o := &seen.Outcomes[i]; o.Fate != load.Pending && o.Done >= seen.From && o.Done < seen.To {
@@ -169,8 +187,23 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 			o.Scheduled = -1
 		}
 	}
-	var r admissionResult
 	r.count(seen.Outcomes, len(spec.Requests), seen.From, seen.To, spec.Target)
+	return r.print(out)
+}
+
+func runAdmissionCrowd(args []string, out io.Writer) error {
+	var cfg load.CrowdConfig
+	if err := readSpec("crowd", args, &cfg); err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1)
+	fmt.Fprintln(out, admissionBegins)
+	seen, err := load.Crowd(cfg)
+	if err != nil {
+		return err
+	}
+	r := admissionResult{Usage: seen.All, Jam: seen.Jam, Took: seen.Took}
+	r.count(seen.Outcomes, 0, 0, cfg.Limit+time.Second, time.Hour)
 	return r.print(out)
 }
 

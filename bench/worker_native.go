@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -100,42 +98,6 @@ func runNativeServer(args []string, out io.Writer) error {
 		})
 	}
 	return untilInputEnds(failed)
-}
-
-const noneAnswered = "no request was answered whose handler does not wait"
-
-// runNativeLoad is its client: a closed loop.
-func runNativeLoad(args []string, out io.Writer) error {
-	f := newLoadFlags("native-load", out)
-	mode := f.String("mode", "", "how handlers wait")
-	target, err := f.target(args)
-	if err != nil {
-		return err
-	}
-	request := func(path string) []byte { return fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path) }
-	clients, path := nativeClients, *mode
-	if *mode == manyMetric {
-		clients, path = manyClients, "sleep"
-	}
-	result, err := load.Closed(load.ClosedConfig{
-		Target: target, Clients: clients, Warm: f.warm, For: f.span, Seed: f.seed,
-		Mix: []load.Share{{Request: request(""), Weight: 100 - f.x}, {Request: request(path), Weight: f.x}},
-	})
-	if err != nil {
-		return err
-	}
-	all := load.Summarise(result.Outcomes, -1, result.From, result.To, time.Hour)
-	others := load.Summarise(result.Outcomes, 0, result.From, result.To, time.Hour)
-	if all.Lost > 0 || all.Refused > 0 {
-		return fmt.Errorf("%v requests a second lost, %v refused", all.Lost, all.Refused)
-	}
-	if others.Responses == 0 {
-		return errors.New(noneAnswered)
-	}
-	f.emit("rps-"+*mode, "req/s", others.Served)
-	f.emit("p99-"+*mode, "ms", milliseconds(others.P99))
-	f.emit("cpu-per-request-"+*mode, "ns", float64(result.Usage.Server)/float64(all.Responses))
-	return nil
 }
 
 // runLockedRead has many tasks, or goroutines, hold one sync.Mutex across a write and a read.

@@ -56,6 +56,7 @@ var changes = []struct {
 	{"peak is -1", func(s *Snapshot) { s.Nodes[1].Peak = -1 }},
 	{"arrivals is", func(s *Snapshot) { s.Nodes[1].Arrivals = 1<<62 + 1 }},
 	{"departures is", func(s *Snapshot) { s.Nodes[1].Departures = 1<<62 + 1 }},
+	{"cpu_ns is -1", func(s *Snapshot) { s.Starts = []Start{{CPU: -1}} }},
 	{"oldest is -1", func(s *Snapshot) { s.Nodes[1].Oldest = -1 }},
 	{"wait: count is", func(s *Snapshot) { s.Nodes[1].Wait.Count = 1<<62 + 1 }},
 	{"wait: sum is -1", func(s *Snapshot) { s.Nodes[1].Wait.Sum = -1 }},

@@ -38,6 +38,7 @@ type Start struct {
 	Ended    uint64 `json:"ended"`            // in Span
 	Now      int64  `json:"now"`              // at its end
 	Oldest   Nanos  `json:"oldest"`           // how long the oldest has lived, as far as is known
+	CPU      Nanos  `json:"cpu_ns,omitempty"` // time on a P in Span
 	Life     Times  `json:"life"`             // of those that were created and ended in Span
 	Leaked   uint64 `json:"leaked,omitempty"` // of those there at the end, if the Go runtime told: nothing can wake them
 }
@@ -117,7 +118,7 @@ func (s *Snapshot) checkTrace() error {
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
-			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkCount("leaked", st.Leaked))
+			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkNumber("cpu_ns", st.CPU), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
 		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), MaxPath))
@@ -184,6 +185,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 		addNumber(&to.Now, from.Now)
 		addCount(&to.Leaked, from.Leaked)
 		to.Oldest = max(to.Oldest, from.Oldest)
+		to.CPU = addNanos(to.CPU, from.CPU)
 		to.Life.merge(&from.Life)
 	}
 	for i := range b.Spans {

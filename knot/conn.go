@@ -75,6 +75,7 @@ type conn struct {
 	lingering       bool
 	inside          bool // has entered, see enter
 	refused         bool // was not let in
+	extended        bool // see extend
 	unshaken        bool // waits for its TLS handshake
 }
 
@@ -254,6 +255,19 @@ func (c *conn) overslept() bool {
 	return true
 }
 
+// extend handles a read deadline that passed while a request waited to be let in, and reports whether
+// it may go on waiting. A first deadline was for the request to come, which it has, and may have been
+// close, or gone by while the process stood still; so there is another one, as for a connection that
+// begins to rest. A second is the end.
+func (c *conn) extend() bool {
+	if c.extended {
+		return false
+	}
+	c.extended, c.readBy = true, 0
+	c.since.Store(int64(time.Since(c.srv.clock.base))) // the clock may have stood still too
+	return true
+}
+
 func (c *conn) setRead(by int64) {
 	c.readBy = by
 	c.nc.SetReadDeadline(c.srv.clock.at(by))
@@ -314,14 +328,18 @@ func lingerRead(n int, err error) verdict {
 	return turnRest
 }
 
+// lastRead is how long a record of TLS may take to be read of which a part is there.
+const lastRead = 2 * time.Second
+
 // late reads what there is although a read has met its deadline: it may have come in time,
 // while the process stood still.
-func (c *conn) late(b []byte) int {
-	now, ok := c.nc.(interface{ ReadNow(b []byte) (int, error) })
-	if !ok {
-		return 0
+func (c *conn) late(b []byte) (n int) {
+	if now, ok := c.nc.(interface{ ReadNow(b []byte) (int, error) }); ok {
+		n, _ = now.ReadNow(b) // an error shows again in the next read
+	} else if c.unread() {
+		c.setRead(int64(time.Since(c.srv.clock.base) + lastRead))
+		n, _ = c.nc.Read(b)
 	}
-	n, _ := now.ReadNow(b) // an error shows again in the next read
 	if n > 0 {
 		c.clearRead()
 	}

@@ -6,6 +6,9 @@ import "sync/atomic"
 type entryPages struct {
 	x *Ctx
 	e *entry
+
+	upTo  int64 // all from the beginning to here was seen in memory since began
+	began int64 // reading of the clock
 }
 
 // ReadAt implements io.ReaderAt as far as SendFile needs it.
@@ -20,8 +23,13 @@ func (p *entryPages) Resident(off, n int64) int64 {
 		return n
 	}
 	have := e.slow().Resident(off, n)
-	if have == n && n == e.length {
-		e.seen.Store(now)
+	if off == 0 {
+		p.upTo, p.began = 0, now
+	}
+	if off <= p.upTo && off+have > p.upTo {
+		if p.upTo = off + have; p.upTo >= e.length {
+			e.seen.Store(p.began)
+		}
 	}
 	return have
 }

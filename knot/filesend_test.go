@@ -75,34 +75,54 @@ func TestResponseCutOffByTheDisk(t *testing.T) {
 	}
 }
 
-// TestPagesAreNotLookedForWhileAFileIsHot: what was in memory a moment ago is taken to be there.
+// TestPagesAreNotLookedForWhileAFileIsHot: what was in memory a moment ago is taken to be there, also if it was looked
+// for piece by piece, in order and without a gap. The moment is that of the first piece.
 func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 	const size = 100_000
-	path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
-	file, err := aio.Open(path)
-	testenv.Must(t, err)
-	defer file.Close()
-	server := &Server{}
-	server.ready()
-	server.clock.close() // it stands where the test sets it
-	const first = 1
-	server.clock.passed.Store(first)
-	x := newCtx()
-	x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
-	e := &entry{length: size}
-	e.file.Store(file)
-	p := entryPages{x: x, e: e}
-	if n := p.Resident(0, size); n != size {
-		t.Skipf("%d of %d bytes just written are in memory here", n, size)
-	}
-	testenv.Must(t, os.Truncate(path, 10))
-	for _, step := range []struct {
-		after time.Duration
-		hot   bool
-	}{{0, true}, {seenFor - 1, true}, {seenFor, false}} {
-		server.clock.passed.Store(first + int64(step.after))
-		if n := p.Resident(0, size); (n == size) != step.hot {
-			t.Errorf("%v after it was seen in memory %d bytes count as in memory, want all: %v", step.after, n, step.hot)
-		}
+	for _, test := range []struct {
+		name string
+		hot  bool
+		ask  func(p *entryPages, clock func(time.Duration)) bool // reports whether all was in memory
+	}{
+		{"at once", true, func(p *entryPages, _ func(time.Duration)) bool { return p.Resident(0, size) == size }},
+		{"in pieces, some of them twice", true, func(p *entryPages, clock func(time.Duration)) bool {
+			whole := p.Resident(0, size/2) == size/2
+			clock(seenFor / 2)
+			return whole && p.Resident(size/4, size/2) == size/2 && p.Resident(3*size/4, size/4) == size/4
+		}},
+		{"with a gap", false, func(p *entryPages, _ func(time.Duration)) bool {
+			return p.Resident(0, size/4) == size/4 && p.Resident(size/2, size/2) == size/2
+		}},
+		{"not from the beginning", false, func(p *entryPages, _ func(time.Duration)) bool { return p.Resident(1, size-1) == size-1 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
+			file, err := aio.Open(path)
+			testenv.Must(t, err)
+			defer file.Close()
+			server := &Server{}
+			server.ready()
+			server.clock.close() // it stands where the test sets it
+			clock := func(after time.Duration) { server.clock.passed.Store(1 + int64(after)) }
+			clock(0)
+			x := newCtx()
+			x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
+			e := &entry{length: size}
+			e.file.Store(file)
+			p := entryPages{x: x, e: e}
+			if !test.ask(&p, clock) {
+				t.Skip("what was just written is not in memory here")
+			}
+			testenv.Must(t, os.Truncate(path, 10))
+			for _, step := range []struct {
+				after time.Duration
+				hot   bool
+			}{{0, test.hot}, {seenFor - 1, test.hot}, {seenFor, false}} {
+				clock(step.after)
+				if n := p.Resident(0, size); (n == size) != step.hot {
+					t.Errorf("%v after it was seen in memory %d bytes count as in memory, want all: %v", step.after, n, step.hot)
+				}
+			}
+		})
 	}
 }

@@ -91,7 +91,8 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 }
 
 // SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
-// request: with the Content-Length that SetContentLength has declared, or none.
+// request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
+// response has begun. It may park.
 func (x *Ctx) SendHead() error {
 	if x.resp.phase != respOpen {
 		return ErrSent
@@ -186,7 +187,8 @@ func (b *BodyApart) Read(p []byte) (int, error) {
 	return (*bodyReader)(b.y).Read(p)
 }
 
-// Trailer returns the lines of the trailer, each with its CR LF. It is for who has read io.EOF.
+// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF. It
+// may park.
 func (b *BodyApart) Trailer() []byte {
 	b.reading.Lock()
 	defer b.reading.Unlock()

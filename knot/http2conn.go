@@ -366,10 +366,7 @@ func (in *h2Input) read() error {
 	h := in.h
 	n, err := h.c.nc.Read(in.buf[:])
 	if n == 0 && timedOut(err) {
-		h.mu.Lock()
-		n = h.c.late(in.buf[:])
-		h.mu.Unlock()
-		if n == 0 {
+		if n = h.c.late(in.buf[:]); n == 0 {
 			if in.r, in.w = 0, 0; h.overslept() {
 				return nil
 			}

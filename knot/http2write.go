@@ -154,7 +154,7 @@ func (h *h2Conn) shutDown() {
 		h.broken()
 		return
 	}
-	h.c.setRead(h.lingerBy)
+	h.c.nc.SetReadDeadline(h.srv.clock.at(h.lingerBy)) // readBy is the reader's
 }
 
 // wakeWriters lets requests go on that wait to send. It needs mu.

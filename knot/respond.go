@@ -132,7 +132,9 @@ func appendField(dst []byte, name, value string) []byte {
 
 // Send is the whole response in one call: head and body leave in one write.
 // It allocates nothing and keeps no reference to body. ctype "" sends no
-// Content-Type. It may park.
+// Content-Type. The error is ErrSent if a response has begun, ErrNoBody for a body that the status
+// does not allow, else what writing met. It panics with a status that SetStatus does not take. It
+// may park.
 func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	x.SetStatus(status)
 	r := &x.resp
@@ -154,13 +156,13 @@ func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	return x.emit(body)
 }
 
-// SendString is Send for a string.
+// SendString is Send for a string. It may park.
 func (x *Ctx) SendString(status int, ctype string, body string) error {
 	return x.Send(status, ctype, viewBytes(body))
 }
 
 // SendError sends the page for a status, of Server.ErrorPage or the standard one, keeping the
-// headers added so far; returning a Status from the handler drops them instead.
+// headers added so far; returning a Status from the handler drops them instead. It may park.
 func (x *Ctx) SendError(status int) error {
 	if pages := x.srv.ErrorPage; pages != nil && !bodyless(status) {
 		if ctype, page := pages(x, status); page != nil {
@@ -172,14 +174,16 @@ func (x *Ctx) SendError(status int) error {
 	return x.Send(status, errorPageType, page)
 }
 
-// Redirect sends the client to location with a 3xx status.
+// Redirect sends the client to location with a 3xx status and the page for it. It may park.
 func (x *Ctx) Redirect(status int, location string) error {
 	x.AddHeader("Location", location)
 	return x.SendError(status)
 }
 
 // Write adds to the response body. Up to 16 KiB are held back; a longer body
-// is streamed, chunked unless SetContentLength was called. It may park.
+// is streamed, chunked unless SetContentLength was called. The error is ErrSent after a whole
+// response, ErrTooLong for more than was declared, ErrNoBody for a body that the status does not
+// allow, else what writing met. It may park.
 func (x *Ctx) Write(p []byte) (int, error) {
 	r := &x.resp
 	if r.phase == respDone {
@@ -210,7 +214,7 @@ func (x *Ctx) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteString is Write for a string.
+// WriteString is Write for a string. It may park.
 func (x *Ctx) WriteString(s string) (int, error) { return x.Write(viewBytes(s)) }
 
 // Flush sends what has been written so far. It may park.

@@ -34,9 +34,9 @@ const (
 	DefaultMaxDrain        = 256 << 10
 )
 
-// Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value of each field but
-// Handler is its default, and a negative limit means none where that makes
-// sense. Fields must not be changed once the server has been started.
+// Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value is ready and answers every
+// request with 404; the zero value of each field is its default. Fields must not be changed
+// once the server has been started.
 type Server struct {
 	// Addr is the TCP address that ListenAndServe listens on; default
 	// DefaultAddr.
@@ -73,45 +73,50 @@ type Server struct {
 	// the server does not change what it returns.
 	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
 
-	// IdleTimeout is how long a connection may wait for its next request. It
-	// is then closed without a word. Negative: for ever.
+	// IdleTimeout is how long a connection may wait for its next request. It is then closed
+	// without a word. Default: DefaultIdleTimeout. Negative: for ever.
 	IdleTimeout time.Duration
-	// HeadTimeout is how long a request head may take from its first byte, and
-	// a new connection until its first byte. 408. Negative: for ever.
+	// HeadTimeout is how long a request head may take from its first byte, and a new connection
+	// until its first byte; one that takes longer gets 408. Default: DefaultHeadTimeout.
+	// Negative: for ever.
 	HeadTimeout time.Duration
-	// BodyTimeout is how long a client may stop in the middle of a request
-	// body (it is noticed after half of it at the earliest). 408. Negative:
-	// for ever.
+	// BodyTimeout is how long a client may stop in the middle of a request body (it is noticed
+	// after half of it at the earliest); then it gets 408. Default: DefaultBodyTimeout.
+	// Negative: for ever.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long one write of a response may be held up by a
-	// client that does not read (noticed after twice as long at the latest).
-	// The connection is closed. Negative: for ever.
+	// WriteTimeout is how long one write of a response may be held up by a client that does not
+	// read (noticed after twice as long at the latest). The connection is closed then. Default:
+	// DefaultWriteTimeout. Negative: for ever.
 	WriteTimeout time.Duration
 
 	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of
-	// clients that have connected, when it is told to stop, see Shutdown. Negative: not at
-	// all.
+	// clients that have connected, when it is told to stop, see Shutdown. Default:
+	// DefaultShutdownTimeout. Negative: it does not wait.
 	ShutdownTimeout time.Duration
 
 	// Timed says that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
-	// MaxConns is how many connections are served at a time. For a further one a connection is closed
-	// that has waited for a request for a second; if there is none, the new one gets 503 and is closed. Default: DefaultMaxConns, or what the limit on open
-	// descriptors leaves (getrlimit(2)) if that is less. Negative: no limit.
+	// MaxConns is how many connections are served at a time. For a further one a connection is
+	// closed that has waited for a request for a second; if there is none, the new one gets 503
+	// and is closed. Default: DefaultMaxConns, or what the limit on open descriptors leaves
+	// (getrlimit(2)) if that is less. Negative: no limit.
 	MaxConns int
-	// MaxRequestLine is the length of a request line in bytes. 414.
+	// MaxRequestLine is how long a request line may be, in bytes; a longer one gets 414. 0 or
+	// less: DefaultMaxRequestLine.
 	MaxRequestLine int
-	// MaxHead is the size of a request head in bytes. 431.
+	// MaxHead is how large a request head may be, in bytes; a larger one gets 431. 0 or less:
+	// DefaultMaxHead.
 	MaxHead int
-	// MaxFields is the number of header lines. 431.
+	// MaxFields is how many header lines a request may have; one with more gets 431. 0 or less:
+	// DefaultMaxFields.
 	MaxFields int
-	// MaxBody is the size of a request body in bytes. 413. Negative: no limit. Chunked
-	// framing is not counted here, but has a limit of its own: 16 bytes for each chunk,
-	// twice what the chunk carries, and 16 KiB more for all.
+	// MaxBody is how large a request body may be, in bytes; a larger one gets 413. Default:
+	// DefaultMaxBody. Negative: no limit. Chunked framing is not counted here, but has a limit of
+	// its own: 16 bytes for each chunk, twice what the chunk carries, and 16 KiB more for all.
 	MaxBody int64
-	// MaxDrain is how much of a body that the handler did not read is read and
-	// dropped to keep the connection, in bytes, chunked framing included. Negative:
+	// MaxDrain is how much of a body that the handler did not read is read and dropped to keep
+	// the connection, in bytes, chunked framing included. Default: DefaultMaxDrain. Negative:
 	// nothing.
 	MaxDrain int64
 
@@ -274,7 +279,7 @@ func giveBack(x *Ctx) {
 
 // ServeConn serves one connection and owns it from now on. It returns when the
 // connection is closed or, if nc has OnReadable, when it rests for the first
-// time. Call it in the connection's own task or goroutine.
+// time. Call it in the connection's own task or goroutine. It parks.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.ready()
 	if s.stopping.Load() {

@@ -58,7 +58,8 @@ func startKnot(t *testing.T, program, root string, files int, args []string) *kn
 		k.cmd = exec.Command(shell, append([]string{"-c", script, program}, args...)...)
 	}
 	// Here every answer is looked at, and a machine that stands still for a moment is overloaded.
-	k.cmd.Env = append(os.Environ(), capriccio.EnvOverload+"=wait")
+	// It has as many loops as awaitFiles takes it to have.
+	k.cmd.Env = append(os.Environ(), capriccio.EnvOverload+"=wait", fmt.Sprint("GOMAXPROCS=", runtime.GOMAXPROCS(0)))
 	r, w := io.Pipe()
 	k.cmd.Stdout, k.cmd.Stderr = w, k.stderr
 	testenv.Must(t, k.cmd.Start())

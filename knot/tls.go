@@ -89,7 +89,7 @@ func (c *conn) greet() {
 // shake does the handshake. It returns false if the connection is closed, or somebody else's.
 func (c *conn) shake(secure *secureConn) bool {
 	s := c.srv
-	if at, ok := c.waiter.(readableAt); ok && at.Ended() || !c.awakeNew() {
+	if at, ok := c.waiter.(readableAt); ok && at.Ended() && !c.overdue() || !c.awakeNew() {
 		c.finish()
 		return false
 	}
@@ -130,6 +130,11 @@ func (c *conn) shake(secure *secureConn) bool {
 	return true
 }
 
+// overdue reports whether the read deadline has passed although something has come, in time or not.
+func (c *conn) overdue() bool {
+	return c.readBy != 0 && int64(time.Since(c.srv.clock.base)) >= c.readBy && c.unread()
+}
+
 // awakeNew is awake for a connection that has not had its handshake.
 func (c *conn) awakeNew() bool {
 	return c.waiter == nil || c.state.CompareAndSwap(connFresh, connActive)
@@ -152,8 +157,17 @@ var internalError = []byte{21, 3, 1, 0, 2, 2, 80}
 // refuseShake closes c as cheaply as can be. The hello is taken first, as closing with unread
 // input resets the connection, and the reset may overtake the alert.
 func (c *conn) refuseShake(secure *secureConn) {
+	err := secure.record.fill()
+	if timedOut(err) && c.overdue() {
+		if c.extend() {
+			c.rest()
+			return
+		}
+		c.setRead(int64(time.Since(c.srv.clock.base) + lastRead))
+		err = secure.record.fill()
+	}
 	defer c.finish()
-	if secure.record.fill() == nil {
+	if err == nil {
 		c.armWrite(c.srv.limits.write)
 		secure.raw.Write(internalError)
 	}

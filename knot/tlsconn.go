@@ -50,6 +50,7 @@ func (c *secureConn) handshake() error {
 	}
 	var err error
 	stackchunk.Call(handshakeStack, func() { err = t.HandshakeContext(context.Background()) })
+	shedTLS(t, 0)
 	return err
 }
 
@@ -117,7 +118,9 @@ func secureOf(nc net.Conn) *secureConn {
 
 // waiting reports whether a Read would find something without one of the connection below.
 // It is for the connection's task.
-func (c *secureConn) waiting() bool { return c.more || c.record.whole() }
+func (c *secureConn) waiting() bool {
+	return c.more && mayHoldMore(c.tls.Load()) || c.record.whole()
+}
 
 // A restingConn is a secureConn above a connection that can rest.
 type restingConn struct{ *secureConn }
@@ -141,6 +144,9 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		c.early = false
 		spawnApart(fn)
 		return nil
+	}
+	if t := c.tls.Load(); t != nil {
+		shedTLS(t, tlsKept)
 	}
 	if ok && e != nil {
 		return at.OnReadableAt(e, fn)

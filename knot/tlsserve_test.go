@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -387,6 +388,83 @@ func TestTLSSlowHandshake(t *testing.T) {
 				t.Errorf("%q: %v", begin, err)
 			}
 		}
+	})
+}
+
+// TestTLSWhileTheLoopStandsStill: a hello and a request are served that come in time, though their deadlines have
+// passed when the loop looks.
+func TestTLSWhileTheLoopStandsStill(t *testing.T) {
+	ca := newTestCA(t)
+	patiently(t, 200*time.Millisecond, func(limit time.Duration) error {
+		holds, release := make(chan bool, 1), make(chan bool)
+		let := sync.OnceFunc(func() { close(release) })
+		defer let()
+		sv := &served{t: t, addr: guarded(t, &doorman{room: 9}, &Server{
+			TLS: ca.config(t), HeadTimeout: limit, IdleTimeout: limit,
+			Handler: func(x *Ctx) error {
+				if x.Path() == "/hold" {
+					holds <- true
+					for done := false; !done; {
+						select {
+						case <-release:
+							done = true
+						default: // a receive would be a wait, and the loop go on
+						}
+					}
+				}
+				return x.SendString(200, "text/plain", "served")
+			},
+		})}
+		raw, err := net.Dial("tcp", sv.addr)
+		testenv.Must(t, err)
+		defer raw.Close()
+		fresh, freshIn := tls.Client(raw, ca.client()), bufio.NewReader(raw)
+		freshIn.Reset(fresh)
+		holder, err := tls.Dial("tcp", sv.addr, ca.client())
+		if err != nil {
+			return err // it took longer than the limit
+		}
+		defer holder.Close()
+		old, err := tls.Dial("tcp", sv.addr, ca.client())
+		if err != nil {
+			return err
+		}
+		defer old.Close()
+		oldIn := bufio.NewReader(old)
+		const ask = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+		io.WriteString(old, ask)
+		served := func(r *bufio.Reader) error {
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				return err
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || string(body) != "served" {
+				return fmt.Errorf("%v, %q, %v", resp.Status, body, err)
+			}
+			return nil
+		}
+		if err := served(oldIn); err != nil {
+			return err
+		}
+		io.WriteString(holder, "GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+		select {
+		case <-holds:
+		case <-time.After(10 * limit):
+			return errors.New("the loop was not held: the connection's time was over before")
+		}
+		io.WriteString(old, ask)
+		shaken := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(fresh, ask)
+			shaken <- err
+		}()
+		<-time.After(2 * limit)
+		let()
+		if err := <-shaken; err != nil {
+			return fmt.Errorf("the hello: %w", err)
+		}
+		return errors.Join(served(freshIn), served(oldIn))
 	})
 }
 

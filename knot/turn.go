@@ -25,22 +25,11 @@ func (x *Ctx) run() (v verdict) {
 	return v
 }
 
-// lastRead is how long a request may take to be read that is refused as its deadline has passed
-// while it waited: it is there already. The server's clock is a coarse one.
-const lastRead = 2 * time.Second
-
 // turn reads what is there and serves it, and goes on while a request is
 // incomplete.
 func (x *Ctx) turn() verdict {
 	c := x.c
 	n, err := c.nc.Read(x.in)
-	if n == 0 && c.refused && timedOut(err) { // a deadline passed while it waited to be let in
-		if !c.lingering && c.overslept() {
-			c.enter() // not its own: armIdle had left an earlier one alone
-		}
-		c.setRead(c.srv.clock.now() + int64(lastRead))
-		n, err = c.nc.Read(x.in)
-	}
 	if c.lingering {
 		return lingerRead(n, err)
 	}
@@ -48,7 +37,7 @@ func (x *Ctx) turn() verdict {
 		return turnClose
 	}
 	if n == 0 && timedOut(err) {
-		if c.overslept() {
+		if c.refused && c.extend() || !c.refused && c.overslept() {
 			return turnRest
 		}
 		n = c.late(x.in)
@@ -56,6 +45,7 @@ func (x *Ctx) turn() verdict {
 	if n == 0 {
 		return turnClose
 	}
+	c.extended = false
 	if x.srv.Priority == nil && !c.inside && !c.refused {
 		c.enter()
 	}

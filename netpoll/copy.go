@@ -61,7 +61,7 @@ var iovecPool = sync.Pool{New: func() any { s := make([]unix.Iovec, 0, 16); retu
 // know this method; it calls Write for each buffer.)
 func (c *Conn) WriteBuffers(bufs *net.Buffers) (int64, error) {
 	n, err := c.d.sendBuffers(bufs)
-	c.d.pace(c.d.own(), int(n))
+	c.d.pace(c.d.ownToWrite(), int(n))
 	if err != nil {
 		return n, c.opError("writev", "writev", err)
 	}
@@ -86,7 +86,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 		clear((*vecs)[:cap(*vecs)])
 		iovecPool.Put(vecs)
 	}()
-	own := d.own()
+	own := d.ownToWrite()
 	var total int64
 	for {
 		var size int

@@ -49,6 +49,7 @@ const (
 	flagLoose                    // events do not come through the loop, see loose.go; changed with mu held
 	flagPlainReads               // a plain goroutine waits to read
 	flagPlainWrites              // a plain goroutine waits to write
+	flagMeasured                 // the size of its segments was looked at, see spare
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -127,9 +128,15 @@ func (d *desc) init(fd int, k kind, l *engine.Loop, writable bool) error {
 }
 
 // own reports whether the caller runs on d's loop, where it can't overlap the poller that
-// serves d.
+// serves d. A task that is away after a native wait comes back for that.
 func (d *desc) own() bool {
 	return engine.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
+}
+
+// ownToWrite is own for what mostly need not wait: a task that is away stays so, and comes back
+// when it has to wait. Libraries write a request, and then wait natively for its answer.
+func (d *desc) ownToWrite() bool {
+	return d.loop.Runs() && d.flags.Load()&flagLoose == 0
 }
 
 // exhausted is slot.exhausted for a slot of d. If d has got loose since own was found out, an
@@ -247,6 +254,9 @@ func (d *desc) failed(expired uint32) error {
 // task that is unwound while it is parked (the runtime is closing) must not stay published,
 // and then gives up the lock of held, if that is not 0.
 func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held side) error {
+	if !own {
+		engine.CurrentLoop() // see ownToWrite
+	}
 	w := engine.Self() // of a task: nothing to Release
 	if w.Loop() == nil {
 		return d.waitPlain(w, s, expired, why)
@@ -379,8 +389,8 @@ func (d *desc) receive(b []byte) (n int, err error) {
 func (d *desc) pace(own bool, n int) {
 	if own {
 		d.loop.Pace(n)
-	} else if l := engine.CurrentLoop(); l != nil {
-		l.Pace(n)
+	} else {
+		engine.Pace(n)
 	}
 }
 
@@ -434,7 +444,7 @@ func (d *desc) send(b []byte) (sent int, err error) {
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
 	}
-	own := d.own()
+	own := d.ownToWrite()
 	n := 0 // of the last call
 	for {
 		if err = d.failed(flagWriteExpired); err != nil {
@@ -510,7 +520,9 @@ func (d *desc) attemptLocked(sd side, why engine.Reason, try func() syscall.Errn
 	if sd == writeSide {
 		s, expired = &d.write, flagWriteExpired
 	}
-	own = d.own()
+	if own = d.ownToWrite(); sd == readSide {
+		own = d.own()
+	}
 	for {
 		// Before each attempt: an event that came with the end makes one worthwhile.
 		if err := d.failed(expired); err != nil {

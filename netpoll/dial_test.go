@@ -60,21 +60,6 @@ func boundAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.(*unix.SockaddrInet4).Port))
 }
 
-// fullListener returns the address of a listener whose queue is full and stays so:
-// connecting to it takes as long as one lets it.
-func fullListener(t *testing.T) string {
-	ln, err := ListenConfig{Backlog: 1}.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { ln.Close() })
-	for range 4 {
-		fd, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
-		must(t, err)
-		t.Cleanup(func() { unix.Close(fd) })
-		unix.Connect(fd, &unix.SockaddrInet4{Port: int(ln.local.port), Addr: ln.local.ip.As4()})
-	}
-	return ln.Addr().String()
-}
-
 func TestDialTimeout(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		address := fullListener(t)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestDialerLocalAddress(t *testing.T) {
@@ -112,13 +113,30 @@ func silent(t *testing.T) sockaddr {
 	must(t, unix.Listen(fd, 1))
 	sa, err = localOf(int32(fd))
 	must(t, err)
-	for { // until one is not answered
-		c, err := net.DialTimeout("tcp", sa.String(), 50*time.Millisecond)
-		if err != nil {
-			return sa
-		}
-		t.Cleanup(func() { c.Close() })
+	var queued []int
+	for range 4 {
+		c, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
+		must(t, err)
+		t.Cleanup(func() { unix.Close(c) })
+		unix.Connect(c, &unix.SockaddrInet4{Port: int(sa.port), Addr: sa.ip.As4()})
+		queued = append(queued, c)
 	}
+	testenv.Until(t, "two connections, which are more than the backlog", func() bool {
+		connected := 0
+		for _, c := range queued {
+			if _, err := unix.Getpeername(c); err == nil {
+				connected++
+			}
+		}
+		return connected >= 2
+	})
+	return sa
+}
+
+// fullListener is silent as text.
+func fullListener(t *testing.T) string {
+	sa := silent(t)
+	return sa.String()
 }
 
 // The addresses of the other IP version have their turn when the first ones do not answer, or fail.

@@ -50,12 +50,14 @@ type ListenConfig struct {
 	// (SO_REUSEPORT, socket(7)). Serve does not need it.
 	ReusePort bool
 	// DrainLimit is how long Serve takes at most when the context of its task has ended; 0: 10 s;
-	// negative: it returns at once, and the listener stays open. It lets no new client in (see Drain), serves those that have
-	// connected, and waits for their handlers. A Read that finds nothing for half a second fails
-	// then, with os.ErrDeadlineExceeded, whatever deadline is set: so ends a handler that waits
-	// for a next request. Connections whose handlers are left at the end are closed.
+	// negative: it returns at once, and the listener stays open. It lets no new client in (see
+	// Drain), serves those that have connected, and waits for their handlers. A Read that finds
+	// nothing for half a second fails then, with os.ErrDeadlineExceeded, whatever deadline is set:
+	// so ends a handler that waits for a next request. Connections whose handlers are left at the
+	// end are closed.
 	DrainLimit time.Duration
-	// Log receives reports of accept failures, at most one a second; nil: where the runtime's own reports go (capriccio.WithLogger).
+	// Log receives reports of accept failures, at most one a second; nil: where the runtime's own
+	// reports go (capriccio.WithLogger).
 	Log *slog.Logger
 }
 
@@ -172,8 +174,8 @@ func (ln *Listener) removeFile() {
 	}
 }
 
-// SetUnlinkOnClose reports whether Close removes the file of a unix socket; by default it
-// does.
+// SetUnlinkOnClose sets whether Close removes the file of a unix socket; by default it does. It
+// never parks.
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

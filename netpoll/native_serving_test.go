@@ -3,6 +3,8 @@
 package netpoll_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -94,6 +96,53 @@ func TestHTTPClientInTasks(t *testing.T) {
 		}
 		for _, x := range tasks {
 			x.Join()
+		}
+	})
+}
+
+// A task that is away writes where it is, and comes back when it has to wait for that: the end
+// of its context then ends the wait.
+func TestWritesOfADetachedTask(t *testing.T) {
+	writes := map[string]func(net.Conn, []byte) error{
+		"Write": func(c net.Conn, b []byte) error { _, err := c.Write(b); return err },
+		"WriteBuffers": func(c net.Conn, b []byte) error {
+			_, err := c.(*netpoll.Conn).WriteBuffers(&net.Buffers{b})
+			return err
+		},
+	}
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		l := rt.Loop(0)
+		peer, err := net.Listen("tcp", "127.0.0.1:0")
+		testenv.Must(t, err)
+		defer peer.Close()
+		for name, write := range writes {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			waiter, _ := rt.Spawn(engine.Options{Loop: l, Context: ctx}, func() {
+				c, err := netpoll.Dial("tcp", peer.Addr().String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				end := make(chan bool)
+				engine.GoOn(l, func() { close(end) })
+				<-end
+				if err := write(c, make([]byte, 10)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if l.Runs() {
+					t.Errorf("%s: a write that need not wait has brought the task back", name)
+				}
+				time.AfterFunc(time.Millisecond, cancel)
+				for err == nil { // nobody reads
+					err = write(c, make([]byte, 1<<20))
+				}
+				if !errors.Is(err, context.Canceled) || !l.Runs() {
+					t.Errorf("%s: a write that waits ended with %v, on the loop: %v", name, err, l.Runs())
+				}
+			})
+			waiter.Join()
 		}
 	})
 }

@@ -303,6 +303,12 @@ func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 			if !errors.Is(err, os.ErrDeadlineExceeded) || n > 256<<10 {
 				t.Errorf("%s: %d bytes were taken, %v; want few, and the deadline's error", send.name, n, err)
 			}
+			const other = 1 << 20
+			must(t, setOption(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, other))
+			c.d.spare(4 << 20)
+			if now, err := option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); now != other {
+				t.Errorf("%s: the segments were looked at again, %v", send.name, err)
+			}
 			c.Close()
 			unix.Close(fd)
 		}

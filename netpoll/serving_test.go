@@ -22,7 +22,7 @@ func TestServeDrains(t *testing.T) {
 }
 
 func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
-	ln, err := Listen(network, testAddress(t, network))
+	ln, err := ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	working, release := make(chan bool, 10), engine.NewChan[bool](0)

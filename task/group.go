@@ -7,31 +7,31 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Group is a set of tasks that work on parts of one thing, after the example of
+// A Group is a set of tasks that work on parts of one thing, like a Group of
 // golang.org/x/sync/errgroup. The zero value is a group without limit and context,
 // ready to use. It must not be copied after first use.
 type Group engine.Group
 
 // SetLimit allows at most n tasks of the group at a time; a negative n means any
-// number. It must not be called while the group has tasks.
+// number, and 0 that none ever starts. It must not be called while the group has tasks. It never parks.
 func (g *Group) SetLimit(n int) { (*engine.Group)(g).SetLimit(n) }
 
 // Go runs fn as a task of the group. It parks while there are as many tasks as
 // SetLimit allows; if the calling task is cancelled meanwhile, fn does not run and the
-// error counts as one of the group.
+// error counts as one of the group; so does ErrShutdown once the runtime has been shut down.
 func (g *Group) Go(fn func() error) { (*engine.Group)(g).Go(fn) }
 
-// TryGo is Go if that is possible without waiting, and reports whether it was.
+// TryGo is Go if that is possible without waiting, and reports whether it was. It never parks.
 func (g *Group) TryGo(fn func() error) bool { return (*engine.Group)(g).TryGo(fn) }
 
 // Wait parks until all tasks of the group have ended and returns the first error of
-// any. It does not end early when the calling task is cancelled: tasks of the same
-// context are cancelled too.
+// any; a panic and runtime.Goexit count as one. It does not end early when the calling task is
+// cancelled: tasks of the same context are cancelled too.
 func (g *Group) Wait() error { return (*engine.Group)(g).Wait() }
 
 // NewGroup returns a group whose tasks run under a context made from ctx. The context
 // ends, which cancels the tasks, when the first of them returns an error or panics,
-// or when Wait returns.
+// or when Wait returns. It never parks.
 func NewGroup(ctx context.Context) (*Group, context.Context) {
 	g, under := engine.NewGroup(ctx)
 	return (*Group)(g), under
@@ -41,10 +41,10 @@ func NewGroup(ctx context.Context) (*Group, context.Context) {
 // in a package variable.
 type Local[T any] engine.Local[T]
 
-// Get returns the calling task's value. On a plain goroutine it is the initial one.
+// Get returns the calling task's value. On a plain goroutine it is the initial one. It never parks.
 func (v *Local[T]) Get() T { return (*engine.Local[T])(v).Get() }
 
-// Set sets the calling task's value. It panics on a plain goroutine.
+// Set sets the calling task's value. It panics on a plain goroutine, and never parks.
 func (v *Local[T]) Set(x T) { (*engine.Local[T])(v).Set(x) }
 
 // NewLocal returns a Local whose value is initial in a task that has not set it.
@@ -64,10 +64,10 @@ func (p *PerLoop[T]) Get() *T { return (*engine.PerLoop[T])(p).Get() }
 type Timer engine.Timer
 
 // Stop prevents the function from being run. It returns false if it has been started
-// or stopped before.
+// or stopped before. It never parks.
 func (a *Timer) Stop() bool { return (*engine.Timer)(a).Stop() }
 
 // AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
 // that is a plain goroutine, on a loop of the Default runtime, without which it
-// panics. It never parks.
+// panics. With d ≤ 0 that is as soon as the loop gets to it. The resolution is about 66 µs. It never parks.
 func AfterFunc(d time.Duration, fn func()) *Timer { return (*Timer)(engine.AfterFunc(d, fn)) }

@@ -9,26 +9,28 @@ import (
 // A Runtime is a set of loops and the tasks on them. It is made by capriccio.New and capriccio.Run.
 type Runtime engine.Runtime
 
-// Detaches reports whether loops are taken from tasks that wait natively, after a
-// millisecond. That takes membarrier(2), a Go release whose goroutines can be looked at, and loops that are not
-// locked to threads; it is not done under the race detector.
+// Detaches reports whether loops are taken from tasks that wait natively, after a millisecond
+// (docs/native-waits.md). That takes membarrier(2), a Go release whose goroutines can be looked at,
+// and loops that are not locked to threads; it is not done under the race detector. It never
+// parks.
 func (rt *Runtime) Detaches() bool { return (*engine.Runtime)(rt).Detaches() }
 
-// Close is Shutdown without waiting for the tasks to end by themselves.
+// Close is Shutdown without waiting for the tasks to end by themselves: it takes twice the grace
+// time at most.
 func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 
-// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
-// cancels those that are left (their waits return ErrShutdown) and waits for
-// the grace time, 1 s by default (capriccio.WithGrace); then it makes every wait end its task, running its deferred functions,
-// as runtime.Goexit does, and waits for that time once more; at last it ends the loops
-// and closes the pollers. So it returns at the latest twice the grace time after ctx has
-// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
-// that never wait and those whose offloaded function still runs, with their loops; the
-// error says how many there are, and where. It must be called on a plain
-// goroutine. Later calls wait for the first and return the same.
+// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels
+// those that are left (their waits return ErrShutdown) and waits for the grace time, 1 s by
+// default (capriccio.WithGrace); then it makes every wait end its task, running its deferred
+// functions, as runtime.Goexit does, and waits for that time once more; at last it ends the
+// loops and closes the pollers. So it returns at the latest twice the grace time after ctx has
+// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks that
+// never wait and those whose offloaded function still runs, with their loops; the error says
+// how many there are, and where. It must be called on a plain goroutine; in a task it only
+// returns an error. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error { return (*engine.Runtime)(rt).Shutdown(ctx) }
 
-// Spawn is like the function Spawn, on this runtime.
+// Spawn is like the function Spawn, on this runtime. It never parks.
 func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
 	to, err := o.on((*engine.Runtime)(rt))
 	if err != nil {
@@ -41,13 +43,13 @@ func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
 	return (*Task)(t), err
 }
 
-// Go is like the function Go, on this runtime.
+// Go is like the function Go, on this runtime. It never parks.
 func (rt *Runtime) Go(fn func()) *Task { return (*Task)((*engine.Runtime)(rt).Go(fn)) }
 
 // Loops is the number of loops.
 func (rt *Runtime) Loops() int { return (*engine.Runtime)(rt).Loops() }
 
-// Context ends, with cause ErrShutdown, when a shutdown cancels the tasks.
+// Context returns the context that ends, with cause ErrShutdown, when a shutdown cancels the tasks.
 func (rt *Runtime) Context() context.Context { return (*engine.Runtime)(rt).Context() }
 
 // Run runs main as a task under ctx: the waits of main, and of the tasks that it
@@ -59,7 +61,7 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 }
 
 // Overruns is the number of steps that took longer than the limit of the
-// watchdog, see capriccio.WithHoldLimit.
+// watchdog, see capriccio.WithHoldLimit. It never parks.
 func (rt *Runtime) Overruns() uint64 { return (*engine.Runtime)(rt).Overruns() }
 
 // Detached is how often a loop went on without a task that waited natively, see Detaches. It never

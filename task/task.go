@@ -8,8 +8,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Task is one cooperative thread of control. It is made by Go or Spawn; there is no
-// other use of the zero value.
+// A Task is one cooperative thread of control (Capriccio, section 2). It is made by Go or Spawn;
+// the zero value is of no use.
 type Task engine.Task
 
 // ID is a number that no other task of the runtime has had.
@@ -72,8 +72,9 @@ func (o *Options) on(rt *engine.Runtime) (engine.Options, error) {
 	return to, nil
 }
 
-// Spawn is Go with options. It parks as little as Go does. It returns ErrShutdown, and a task that has ended, if the
-// runtime has been shut down, and an error and no task if there is no runtime.
+// Spawn is Go with options. It never parks. It returns ErrShutdown, and a task that has ended, if
+// the runtime has been shut down; an error and no task if there is no runtime, or if
+// Options.OnLoop returned a loop that there is not.
 func Spawn(o Options, fn func()) (*Task, error) {
 	if o.NoHandle && o.Name == "" && o.OnLoop == nil && o.Context == nil && o.Priority == 0 {
 		return nil, engine.Start(fn)
@@ -98,13 +99,14 @@ func Spawn(o Options, fn func()) (*Task, error) {
 // ends when the runtime shuts down. On a plain goroutine it is context.Background.
 func Context() context.Context { return engine.Context() }
 
-// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
-// block natively: a system call, a Go channel, cgo, a library that does its own I/O.
-// It parks, and does not end early when the task is cancelled or the runtime shut down,
-// because fn may be using the caller's variables and buffers; only what has not begun when
-// the runtime is shut down is never run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn
-// waits for its turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a *PanicError. fn is not
-// part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
+// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may block
+// natively: a system call, a Go channel, cgo, a library that does its own I/O. It parks, and does
+// not end early when the task is cancelled or the runtime shut down, because fn may be using the
+// caller's variables and buffers; only what has not begun when the runtime is shut down is never
+// run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn waits for its
+// turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a
+// *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just
+// calls fn.
 func Offload(fn func()) { engine.Offload(fn) }
 
 // OffloadContext is Offload for an fn that can end early: the context that it is given ends with
@@ -116,7 +118,7 @@ func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) err
 }
 
 // Sleep parks the caller for at least d. It returns early, with the context's error,
-// if the calling task is cancelled. d ≤ 0 only yields. On a plain goroutine it is
+// if the calling task is cancelled, before or meanwhile. d ≤ 0 only yields. On a plain goroutine it is
 // time.Sleep and returns nil. The resolution is about 66 µs.
 func Sleep(d time.Duration) error { return engine.Sleep(d) }
 
@@ -126,7 +128,7 @@ func Sleep(d time.Duration) error { return engine.Sleep(d) }
 func Yield() { engine.Yield() }
 
 // Await parks until ctx ends and returns its error, or, if that comes first, the error
-// of the calling task's own context.
+// of the calling task's own context. On a plain goroutine it waits for ctx alone.
 func Await(ctx context.Context) error { return engine.Await(ctx) }
 
 // Under calls fn with ctx as the innermost context of the calling task: waits in fn end
@@ -142,10 +144,10 @@ func Under(ctx context.Context, fn func() error) error { return engine.Under(ctx
 func Shield(ctx context.Context, fn func() error) error { return engine.Shield(ctx, fn) }
 
 // Err returns nil as long as the calling task is not cancelled, then the error that
-// every wait that can fail returns at once. It is nil on a plain goroutine.
+// every wait that can fail returns at once. It is nil on a plain goroutine. It never parks.
 func Err() error { return engine.Err() }
 
 // PanicStack is debug.Stack for a deferred function that has recovered v on the calling
 // task: with the parts of the stack that v has crossed on stack chunks before it, which are
-// gone by then.
+// gone by then (package stackchunk). It never parks.
 func PanicStack(v any) []byte { return engine.PanicStack(v) }

@@ -30,7 +30,9 @@ func NewTicker(every time.Duration) *Ticker {
 	return t
 }
 
-// Reset makes the next tick come after every from now, and then each after the same time.
+// Reset makes the next tick come when every has passed from now, and then each after the same
+// time; from then on it ticks on the caller's loop, as in NewTicker. A tick that C holds already
+// stays there. It panics if every is not more than 0. It never parks.
 func (t *Ticker) Reset(every time.Duration) {
 	if every <= 0 {
 		panic(fmt.Sprintf("task: a Ticker with %v between ticks; want more than 0", every))
@@ -44,7 +46,7 @@ func (t *Ticker) Reset(every time.Duration) {
 	t.next = engine.After((*engine.Timer)(t.timer).Now(), every)
 }
 
-// Stop ends the ticks. C is not closed: a task that waits for it goes on waiting.
+// Stop ends the ticks. C is not closed: a task that waits for it goes on waiting. It never parks.
 func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -97,7 +97,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 	switch {
 	case to == trace.GoNotExist:
 		m.end(g, e)
-		m.all.remove(id)
+		m.all.remove(id, g)
 	case to == trace.GoSyscall:
 		g.account(m.now)
 		if m.isReply(g, st.Stack) {
@@ -163,8 +163,8 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 		m.left++
 		return nil
 	}
-	g := &goroutine{born: m.first, proc: trace.NoProc}
-	m.all.byID[id] = g
+	g := m.all.add(id)
+	g.born, g.proc = m.first, trace.NoProc
 	if from == trace.GoNotExist {
 		g.start = m.started(st.Stack, true)
 		g.start.Created++
@@ -271,6 +271,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		m.trail(g, pieceReady, m.now, 0)
 		g.at.leave()
 		if !g.known {
+			g.start.used(g.ran)
 			g.ran, g.parts, g.sampled, g.known = 0, bgraph.Parts{}, g.sampled[:0], g.at.Key > bgraph.KeyStart
 		}
 	}

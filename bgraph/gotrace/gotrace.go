@@ -15,6 +15,7 @@
 package gotrace
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -102,7 +103,7 @@ func (m *model) readAll(in io.Reader) (err error) {
 			err = fmt.Errorf("invalid trace: %v", p)
 		}
 	}()
-	r, err := trace.NewReader(in)
+	r, err := trace.NewReader(&batches{in: bufio.NewReader(in)})
 	if err != nil {
 		return err
 	}

@@ -337,6 +337,7 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 			}
 		}
 	}
+	g.start.used(g.ran)
 	g.ran, g.parts, g.known, g.sampled = 0, bgraph.Parts{}, true, g.sampled[:0]
 }
 
@@ -471,6 +472,7 @@ func (m *model) finish() {
 			m.collector += g.ran
 		}
 		st := g.start
+		st.used(g.ran)
 		st.Now++
 		st.Oldest = max(st.Oldest, bgraph.Nanos(m.now.Sub(g.born)))
 		if st.system || !g.waits() {

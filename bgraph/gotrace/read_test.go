@@ -12,20 +12,26 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-var smallTrace = sync.OnceValue(func() []byte {
+var (
+	smallTrace = sync.OnceValue(func() []byte { return traceOf(300) })
+	longTrace  = sync.OnceValue(func() []byte { return traceOf(15_000) }) // has full batches
+)
+
+// traceOf is a trace of two goroutines that pass values; nil if none can be taken.
+func traceOf(rounds int) []byte {
 	var b bytes.Buffer
 	if trace.Start(&b) != nil {
 		return nil
 	}
 	ping, pong := make(chan int), make(chan int)
 	var wg sync.WaitGroup
-	wg.Go(func() { pinger(ping, pong, 300) })
+	wg.Go(func() { pinger(ping, pong, rounds) })
 	wg.Go(func() { ponger(ping, pong) })
 	wg.Wait()
 	runtime.GC()
 	trace.Stop()
 	return b.Bytes()
-})
+}
 
 // Whatever is cut off or broken: what came before is shown with a note, or it is an error.
 func TestBrokenTraces(t *testing.T) {

@@ -205,8 +205,9 @@ func waitsForCollector(of trace.Stack) bool {
 
 // goroutines are those alive, by id. The few that run at a time are found without the map.
 type goroutines struct {
-	byID map[trace.GoID]*goroutine
-	near [256]struct {
+	byID  map[trace.GoID]*goroutine
+	ended []*goroutine // to be used again
+	near  [256]struct {
 		id trace.GoID
 		g  *goroutine // nil: empty
 	}
@@ -226,8 +227,21 @@ func (a *goroutines) get(id trace.GoID) *goroutine {
 	return at.g
 }
 
-func (a *goroutines) remove(id trace.GoID) {
+func (a *goroutines) add(id trace.GoID) *goroutine {
+	var g *goroutine
+	if last := len(a.ended) - 1; last >= 0 {
+		g, a.ended = a.ended[last], a.ended[:last]
+		*g = goroutine{sampled: g.sampled[:0]}
+	} else {
+		g = new(goroutine)
+	}
+	a.byID[id] = g
+	return g
+}
+
+func (a *goroutines) remove(id trace.GoID, g *goroutine) {
 	delete(a.byID, id)
+	a.ended = append(a.ended, g)
 	if at := &a.near[uint64(id)%uint64(len(a.near))]; at.id == id {
 		at.g = nil
 	}

@@ -2,6 +2,7 @@ package gotrace
 
 import (
 	"strings"
+	"time"
 
 	"golang.org/x/exp/trace"
 
@@ -17,6 +18,11 @@ type start struct {
 	system  bool  // of the Go runtime itself
 	gc      bool  // a worker of the collector
 	running *node // nil: not needed yet
+}
+
+// used counts CPU time of a goroutine that began there.
+func (s *start) used(d time.Duration) {
+	s.CPU = min(s.CPU+min(max(bgraph.Nanos(d), 0), bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
 }
 
 // started returns what is known of goroutines that begin at the outermost frame of stack.

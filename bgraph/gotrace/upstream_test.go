@@ -139,7 +139,6 @@ func TestGoFuzzData(t *testing.T) {
 // batchEnds are the offsets in a trace of Go 1.22 or newer at which a batch of events ends.
 func batchEnds(t *testing.T, data []byte) (ends []int) {
 	t.Helper()
-	const eventBatch = 1
 	for at := 16; at < len(data); {
 		typ := data[at]
 		at++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // What to look at first: what looks wrong, and where most time goes.
@@ -74,14 +75,18 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 			say("CPU: %s of it %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
 		}
 	}
+	if most, used := mostUsing(s); most != nil && most.Function != "" {
+		say("CPU: %s of it in goroutines that began in %s", percentText(ratio(float64(most.CPU), used)), funcname.Short(most.Function))
+	}
 	if all > 0 && float64(s.CollectorCPU) >= 2*firstShare*all {
 		say("collector: %s of CPU, besides %s of the %s", durationText(s.CollectorCPU), durationText(nanosOf(all)), wordsOf(s).tasks)
 	}
 	var most, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		// Those that have been there all the time say nothing: listeners, workers with nothing to do.
-		if (n.Departures > 0 && n.Now > 0 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
+		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
+		// a single one, which waits for its next turn.
+		if (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}
 		if n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {

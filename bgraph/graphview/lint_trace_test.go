@@ -174,7 +174,7 @@ func TestPruned(t *testing.T) {
 		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "write", Label: "rare", Arrivals: 1}, bgraph.Node{Key: 102, Reason: "accept", Label: "idle", Now: 1})
 		s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1})
 	})
-	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare ones, which -prune 0 shows"}} {
+	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare one, which -prune 0 shows"}} {
 		var b bytes.Buffer
 		testenv.Must(t, WriteText(&b, s, TextOptions{Prune: share}))
 		for _, text := range want {

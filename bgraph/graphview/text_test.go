@@ -341,7 +341,7 @@ func TestMeansAreOfAllWaits(t *testing.T) {
 	}
 	const count = 64 + 64*20
 	s := &bgraph.Snapshot{Span: 1e9,
-		Nodes: []bgraph.Node{{Key: lock, Reason: "mutex", Label: "lock", Now: 1, Departures: count, Wait: times(1e9, 0)}, {Key: read, Reason: "read"}},
+		Nodes: []bgraph.Node{{Key: lock, Reason: "mutex", Label: "lock", Now: 2, Departures: count, Wait: times(1e9, 0)}, {Key: read, Reason: "read"}},
 		Edges: []bgraph.Edge{{From: lock, To: read, Count: count, CPU: times(21e6, 0)}},
 	}
 	d := Layout(s, DrawOptions{})

@@ -90,7 +90,7 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 		fmt.Fprintf(b, "  … and %s more\n", countText(rest))
 	}
 	if t.rare > 0 {
-		fmt.Fprintf(b, "  … and %s rare ones, which -prune 0 shows\n", countText(t.rare))
+		fmt.Fprintf(b, "  … and %s, which -prune 0 shows\n", plural(t.rare, "rare one"))
 	}
 }
 

@@ -116,16 +116,32 @@ func ShortWaker(w *bgraph.Waker) string {
 }
 
 func startTable(s *bgraph.Snapshot) *textTable[[]string] {
-	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " life", " oldest", " leaked")}
+	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " CPU", " life", " oldest", " leaked")}
 	leaked := slices.ContainsFunc(s.Starts, func(st bgraph.Start) bool { return st.Leaked > 0 })
+	_, all := mostUsing(s)
 	for i := range s.Starts {
 		st := &s.Starts[i]
+		cpu := ""
+		if all > 0 {
+			cpu = percentText(ratio(float64(st.CPU), all))
+		}
 		t.rows = append(t.rows, []string{
-			cmp.Or(funcname.Short(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)),
+			cmp.Or(funcname.Short(st.Function), "not known"), countText(st.Now), rateText(perSecond(s, st.Created)), rateText(perSecond(s, st.Ended)), cpu,
 			durationText(st.Life.Mean()), durationText(st.Oldest), leakedText(st, leaked),
 		})
 	}
 	return t
+}
+
+// mostUsing is where the goroutines began that used most CPU time, nil if that is not known, and what all have used.
+func mostUsing(s *bgraph.Snapshot) (most *bgraph.Start, all float64) {
+	for i := range s.Starts {
+		st := &s.Starts[i]
+		if all += float64(st.CPU); st.CPU > 0 && (most == nil || st.CPU > most.CPU) {
+			most = st
+		}
+	}
+	return most, all
 }
 
 // leakedText is "" for all if nothing is known of any.

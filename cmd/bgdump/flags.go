@@ -19,7 +19,6 @@ type mode string
 
 const (
 	modeText   mode = "text" // a table; it has no flag
-	modeTop    mode = "top"
 	modeDOT    mode = "dot"
 	modeSVG    mode = "svg"
 	modeJSON   mode = "json"
@@ -70,18 +69,18 @@ var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
 	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
 	return map[string][]mode{
-		"sort":     {modeText, modeTop},
+		"sort":     {modeText},
 		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages}, drawn...),
 		"merge":    append([]mode{}, written...),
 		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
-		"focus":    append([]mode{modeTop, modeHTTP}, written...),
-		"ignore":   append([]mode{modeTop, modeHTTP}, written...),
+		"focus":    append([]mode{modeHTTP}, written...),
+		"ignore":   append([]mode{modeHTTP}, written...),
 		"metric":   {modeFolded},
 		"color":    drawn,
 		"seconds":  written,
 		"o":        written,
-		"interval": {modeTop, modeRecord, modeHTTP},
+		"interval": {modeRecord, modeHTTP},
 		"keep":     {modeRecord},
 	}
 }()
@@ -97,7 +96,6 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		mode mode
 		text string
 	}{
-		{modeTop, "show a table on the whole terminal and refresh it every -interval, until q is pressed"},
 		{modeDOT, "write the graph in the language of Graphviz"},
 		{modeSVG, "write a drawing of the graph, for browsers"},
 		{modeJSON, "write everything that is known as JSON; with -lint, the findings"},
@@ -122,7 +120,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.metric, "metric", "cpu", "what -folded counts, a `metric`: cpu, wait, ready, count or heap")
 	flags.StringVar(&set.color, "color", "cpu", "what the `colours` of a drawing mean: cpu or wait")
 	flags.Func("seconds", "take two snapshots this `number` of seconds apart and show what happened between them", setSeconds(&set.seconds))
-	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -top and -http, and 10s with -record")
+	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -http, and 10s with -record")
 	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
 	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
@@ -258,7 +256,7 @@ func (set *settings) checkValues() error {
 		return errors.New("-merge wants two sources or more")
 	case n > maxSources:
 		return fmt.Errorf("%d sources; want one, two to compare, or up to %d to add up", n, maxSources)
-	case n >= 2 && slices.Contains([]mode{modeTop, modeRecord, modeHTTP}, set.mode):
+	case n >= 2 && slices.Contains([]mode{modeRecord, modeHTTP}, set.mode):
 		return fmt.Errorf("-%s takes one source, not %d", set.mode, n)
 	case n >= 2 && set.seconds != 0:
 		return errors.New("-seconds takes one source")
@@ -306,9 +304,6 @@ const minInterval = 100 * time.Millisecond
 // checkSort says which columns there are.
 func (set *settings) checkSort() error {
 	known := graphview.Columns()
-	if set.mode == modeTop {
-		known = topColumnNames()
-	}
 	if set.sort != "" && !slices.Contains(known, strings.TrimPrefix(set.sort, "-")) {
 		return fmt.Errorf("-sort %q; want one of %s; a minus in front reverses the order", set.sort, strings.Join(known, ", "))
 	}

@@ -49,25 +49,25 @@ func TestWrongCommandLines(t *testing.T) {
 		"":                                   "say what to look at",
 		"-colour cpu x":                      "flag provided but not defined: -colour",
 		"-svg -dot x":                        "-dot and -svg exclude each other",
-		"-top -http :1 x":                    "-http and -top exclude each other",
+		"-svg -http :1 x":                    "-http and -svg exclude each other",
 		"-lint -svg x":                       "-lint and -svg exclude each other",
 		"-json -lint -svg x":                 "exclude each other",
 		"-stacks -svg x":                     "-stacks has no meaning with -svg; it is for tables",
-		"-sort now -lint x":                  "-sort has no meaning with -lint; it is for tables and with -top",
+		"-sort now -lint x":                  "-sort has no meaning with -lint; it is for tables",
 		"-metric wait x":                     "-metric has no meaning without one of them; it is with -folded",
 		"-color wait -folded x":              "-color has no meaning with -folded; it is with -dot, -svg",
 		"-keep 3 x":                          "-keep has no meaning",
-		"-o f -top x":                        "-o has no meaning with -top",
+		"-o f -http :0 x":                    "-o has no meaning with -http",
 		"-seconds 3 -record d x":             "-seconds has no meaning with -record",
 		"-focus a -record d x":               "-focus has no meaning with -record",
 		"-interval 1s x":                     "-interval has no meaning",
-		"-interval 1ms -top x":               "want at least 100ms",
-		"-interval -1s -top x":               "want at least 100ms",
+		"-interval 1ms -http :0 x":           "want at least 100ms",
+		"-interval -1s -http :0 x":           "want at least 100ms",
 		"-focus ( x":                         "error parsing regexp",
 		"-seconds 0 x":                       "want more than 0",
 		"-seconds soon x":                    "want a number of seconds",
 		"-seconds 3 x y":                     "-seconds takes one source",
-		"-top x y":                           "-top takes one source",
+		"-http :0 x y":                       "-http takes one source",
 		"-record d x y":                      "-record takes one source",
 		"x x":                                "both sources are the same",
 		"-limit -1 x":                        "-limit -1 is negative",
@@ -76,7 +76,6 @@ func TestWrongCommandLines(t *testing.T) {
 		"-folded -metric time x":             "want cpu, wait, ready, count or heap",
 		"-svg -color red x":                  "want cpu or wait",
 		"-sort size x":                       `-sort "size"; want one of node, now`,
-		"-top -sort peak x":                  `-sort "peak"; want one of now, arrivals`,
 		"no-such-file":                       "there is no file no-such-file; a source is",
 		"no/such/file":                       "there is no file no/such/file",
 		"0":                                  "0 is not the id of a process",
@@ -84,15 +83,14 @@ func TestWrongCommandLines(t *testing.T) {
 		"ftp://h/":                           "want a URL that begins with http:// or https://",
 		"http://":                            "want a URL with a host",
 		"http://h:port":                      "this is not a URL",
-		"-top testdata/shop.bgraph":          "-top needs a running program or a folder",
 		"-seconds 1 testdata/shop.bgraph":    "-seconds needs a running program or a folder",
 		"-record d testdata/shop.bgraph":     "-record needs a running program",
 		"-http nowhere testdata/shop.bgraph": "want an address like :8000",
 		"-merge a":                           "-merge wants two sources or more",
 		"a b c a":                            "a is there twice",
 		"-merge testdata/shop.bgraph ../../bgraph/gotrace/testdata/go1.26.trace": "one is a graph of tasks",
-		"-top a b c": "-top takes one source, not 3",
-		"testdata":   "the folder testdata has no recordings",
+		"-http :0 a b c": "-http takes one source, not 3",
+		"testdata":       "the folder testdata has no recordings",
 	} {
 		t.Run(args, func(t *testing.T) { command(t, strings.Fields(args)...).fails(t, want) })
 	}
@@ -118,14 +116,14 @@ func TestFlagsMayStandBehindTheSource(t *testing.T) {
 }
 
 func TestDefaultsDependOnTheMode(t *testing.T) {
-	for args, want := range map[string]time.Duration{"-top 1": time.Second, "-record d 1": 10 * time.Second, "-http :0 1": time.Second, "-top -interval 3s 1": 3 * time.Second} {
+	for args, want := range map[string]time.Duration{"-record d 1": 10 * time.Second, "-http :0 1": time.Second, "-http :0 -interval 3s 1": 3 * time.Second} {
 		set, err := parse(strings.Fields(args), nil)
 		noErr(t, err)
 		if set.interval != want {
 			t.Errorf("%s: interval %s, want %s", args, set.interval, want)
 		}
 	}
-	for args, want := range map[string]mode{"1": modeText, "-top=false 1": modeText, "-svg 1": modeSVG, "-lint -json 1": modeLint, "-json 1": modeJSON} {
+	for args, want := range map[string]mode{"1": modeText, "-svg=false 1": modeText, "-svg 1": modeSVG, "-lint -json 1": modeLint, "-json 1": modeJSON} {
 		set, err := parse(strings.Fields(args), nil)
 		noErr(t, err)
 		if set.mode != want || set.json != (args == "-lint -json 1") {

@@ -32,7 +32,7 @@ A SOURCE is one of these:
   before.bgraph            a file that bgdump -dump wrote, or the program itself
                            when it got the signal SIGUSR2
   recordings/              a folder that bgdump -record filled: its last dump;
-                           with -top and -http, all of them, one after the other
+                           with -http, all of them, one after the other
   -                        the standard input
 
 For example:
@@ -43,7 +43,7 @@ For example:
   bgdump -lint trace.out               exits with 1 if something looks wrong
   bgdump -md trace.out                 the same for an issue
   bgdump 4711                          tables of all places where tasks wait
-  bgdump -top 4711                     the same live, like top; ? shows its keys
+  watch bgdump -seconds 1 4711         the same live, second by second
   bgdump -lint 4711                    say what looks wrong, and what to do
   bgdump -http :8000 4711              a page to look around in, for a browser
   bgdump -seconds 10 -sort wait 4711   only what happens in the next 10 seconds
@@ -82,7 +82,7 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "top http lint stages md svg dot folded pprof json tasks regions dump record"},
+	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json tasks regions dump record"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
 	{"How to do it", "o merge probe interval keep timeout cpu version"},
 }

@@ -23,13 +23,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	resized := make(chan os.Signal, 1)
-	notifyResized(resized)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], &surroundings{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		clock: systemClock{}, kernel: systemKernel(), resized: resized, suspend: suspend,
+		clock: systemClock{}, kernel: systemKernel(),
 	}))
 }
 
@@ -39,8 +37,6 @@ type surroundings struct {
 	stdout, stderr io.Writer
 	clock          clock
 	kernel         *kernel
-	resized        <-chan os.Signal // the terminal has another size
-	suspend        func()           // stops the process until it is told to go on
 }
 
 // Exit codes.
@@ -99,8 +95,6 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 		return exitFailed, err
 	}
 	switch set.mode {
-	case modeTop:
-		return exitOK, runTop(ctx, set, src, sur)
 	case modeRecord:
 		r := &recorder{src: src, dir: set.record, interval: set.interval, keep: set.keep, sur: sur}
 		return exitOK, r.run(ctx)
@@ -118,8 +112,6 @@ func suits(src source, set *settings) error {
 		return nil
 	case set.seconds != 0:
 		return fmt.Errorf("-seconds needs a running program or a folder of recordings; %s does not change", src.Name())
-	case set.mode == modeTop:
-		return fmt.Errorf("-top needs a running program or a folder of recordings; %s does not change", src.Name())
 	case set.mode == modeRecord:
 		return fmt.Errorf("-record needs a running program: the id of its process or its URL")
 	}

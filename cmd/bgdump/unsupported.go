@@ -12,8 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
-// What is left out where there is no Linux: processes, which are asked by way of /proc, and
-// the table that fills a terminal. Files, traces and URLs are the same everywhere.
+// What is left out where there is no Linux: processes, which are asked by way of /proc. Files, traces and URLs are the same everywhere.
 
 type kernel struct{}
 
@@ -36,10 +35,6 @@ func (*processSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	return nil, errors.New("a process can be asked by its id on Linux only; name the URL of its admin address, or a file")
 }
 
-func runTop(context.Context, *settings, source, *surroundings) error {
-	return errors.New("-top works on Linux only; -http :8000 shows the same in a browser")
-}
-
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -50,7 +45,3 @@ func isTerminal(w io.Writer) bool {
 }
 
 func terminalWidth(io.Writer) int { return 0 }
-
-func suspend() {}
-
-func notifyResized(chan<- os.Signal) {}

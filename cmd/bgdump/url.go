@@ -64,7 +64,7 @@ func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 	out := &urlSource{name: u.Redacted(), clock: sur.clock, timeout: set.timeout, stderr: sur.stderr, o: set.tracing(), cpu: set.cpu,
 		tracing: usualTracing, transport: http.DefaultTransport.(*http.Transport).Clone()}
 	out.client = &http.Client{Transport: out.transport}
-	if set.mode == modeHTTP || set.mode == modeTop || set.mode == modeRecord {
+	if set.mode == modeHTTP || set.mode == modeRecord {
 		out.tracing, out.pause = liveTracing, livePause
 	}
 	if set.seconds > 0 {

@@ -19,6 +19,7 @@ type grantPolicy struct {
 	node   NodeID // of the last Next
 	left   int
 	grants int
+	passed []NodeID // for which PassOver was called
 }
 
 func (p *grantPolicy) NewestFirst() bool { return p.newest }
@@ -65,6 +66,11 @@ func (p *grantPolicy) Granted(n NodeID, taken, came int) {
 	if taken > 0 {
 		p.grants++
 	}
+}
+
+func (p *grantPolicy) PassOver(n NodeID) {
+	p.closed("PassOver")
+	p.passed = append(p.passed, n)
 }
 
 // inCohorts makes the policies of a runtime grantPolicies, and every reason a node.

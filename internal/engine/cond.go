@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -15,7 +17,7 @@ import (
 type Cond struct {
 	L       sync.Locker
 	g       guard
-	waiters waiterList // guarded by g
+	waiters waiterList // guarded by g, but for a look at its head, see awaited
 }
 
 // NewCond returns a Cond with lock l.
@@ -42,6 +44,7 @@ func (c *Cond) WaitWith(m *Mutex) {
 		return
 	}
 	t := l.current()
+	l.waitsAgain()
 	c.g.enter(l)
 	c.waiters.push(&t.wait)
 	c.g.exit(l)
@@ -56,15 +59,31 @@ func (c *Cond) WaitWith(m *Mutex) {
 	if !m.lockQuick(l) {
 		m.lockOn(l)
 	}
+	l.idleReturn = l.switches
 }
 
 // WaitContext is Wait, but returns early, c.L locked, with an error if ctx ends or the calling
 // task is cancelled.
 func (c *Cond) WaitContext(ctx context.Context) error {
-	if ctx.Done() == nil {
-		return c.waitUntil(ctx)
+	m, _ := c.L.(*Mutex)
+	return c.WaitContextWith(ctx, m)
+}
+
+// WaitContextWith is to WaitContext what WaitWith is to Wait.
+func (c *Cond) WaitContextWith(ctx context.Context, m *Mutex) (err error) {
+	l := here()
+	if m != nil && l != nil {
+		l.waitsAgain()
 	}
-	return waitUnder(ctx, c.waitUntil)
+	if ctx.Done() == nil {
+		err = c.waitUntil(ctx)
+	} else {
+		err = waitUnder(ctx, c.waitUntil)
+	}
+	if m != nil && l != nil && err == nil {
+		l.idleReturn = l.switches
+	}
+	return err
 }
 
 // waitUntil is WaitContext; ctx ends the wait of a plain goroutine.
@@ -89,6 +108,19 @@ func (c *Cond) enqueue() *Waiter {
 // Signal wakes the one that has waited longest, if there is one. The caller may but
 // need not hold c.L.
 func (c *Cond) Signal() {
+	if c.awaited() {
+		c.signal()
+	}
+}
+
+// awaited reports whether somebody waits. It looks from outside of the guard: a Wait that the caller can know
+// of has unlocked L since it came in, and the caller has learnt of it through L or something like it.
+func (c *Cond) awaited() bool {
+	return !quickLocks || atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&c.waiters.head))) != nil
+}
+
+//go:noinline
+func (c *Cond) signal() {
 	l := c.g.owner.Load()
 	if l == nil || l != soleLoop.Load() || !coro.RunsFree(&l.curG) || !c.g.hold(l) {
 		l = here()
@@ -110,6 +142,9 @@ func (c *Cond) Signal() {
 
 // Broadcast wakes all that wait.
 func (c *Cond) Broadcast() {
+	if !c.awaited() {
+		return
+	}
 	l := here()
 	c.g.enter(l)
 	all := c.waiters.takeAll()

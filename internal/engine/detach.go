@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -173,36 +174,49 @@ func Outside[A, R any](fn func(A) R, a A) R {
 	return fn(a)
 }
 
-// chaseFor is how long the watchdog goes on to look for tasks that wait where others have waited
-// for long, after it has found one. Where all tasks of a loop want one lock they come one after the
-// other; at one in DetachAfter thousands would take seconds.
-const chaseFor = 100 * time.Microsecond
+// After it has found a task that waits, and when one wants its loop back, the watchdog goes on to look
+// for tasks that wait where others have waited for long: where all tasks of a loop want one lock they
+// come one after the other, and at one in DetachAfter thousands would take seconds.
+const (
+	chaseSpin = 50 * time.Microsecond  // how long it looks all the time, after the last it has found
+	chaseFor  = 2 * time.Millisecond   // and at all
+	chaseNap  = 100 * time.Microsecond // between two looks then
+)
 
 // chase detaches tasks as soon as they wait at slow places. It is called when one has been
 // detached, and when one that is wants its loop back.
 func (w *watchdog) chase() {
-	for until := time.Now().Add(chaseFor); time.Now().Before(until); {
+	procs := runtime.GOMAXPROCS(0)
+	for last := time.Now(); ; {
 		runtime.Gosched()
-		awake := false
+		awake := 0
 		for _, l := range w.rt.loops {
 			if l.sleeping.Load() {
 				continue
 			}
-			awake = true
+			awake++
 			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
 			if l.runsTask() && w.detach(l, step, true) {
-				until = time.Now().Add(chaseFor)
+				last = time.Now()
 			}
-		}
-		if !awake { // a task that comes back while one waits sees to it that this begins again
-			return
 		}
 		select {
 		case <-w.stop:
 			return
 		case <-w.hurry:
-			until = time.Now().Add(chaseFor)
+			last = time.Now()
 		default:
+		}
+		since := time.Since(last)
+		switch {
+		case awake == 0: // a task that comes back while one waits sees to it that this begins again
+			return
+		case since < chaseSpin:
+		case awake >= procs || since >= chaseFor: // a nap would keep a processor from them
+			return
+		default:
+			nap := syscall.NsecToTimespec(int64(chaseNap)) // time.Sleep takes a millisecond on an idle processor
+			syscall.Nanosleep(&nap, nil)
 		}
 	}
 }

@@ -224,7 +224,9 @@ func (l *Loop) runReady() {
 	if l.charging {
 		l.endStep()
 	}
-	l.stats.noteTurn(int(l.switches-before), cyclesBetween(l.turnStart, coro.Cycles()))
+	steps := int(l.switches - before)
+	l.stats.noteTurn(steps, cyclesBetween(l.turnStart, coro.Cycles()))
+	l.noteForNothing(steps)
 }
 
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs

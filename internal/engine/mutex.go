@@ -122,6 +122,7 @@ func (m *Mutex) tryTake(l *Loop) bool {
 	}
 	if l != nil {
 		m.owner = l.cur
+		l.idleReturn = 0
 	}
 	return true
 }

@@ -32,6 +32,14 @@ func (l *Loop) Pace(n int) {
 	}
 }
 
+// Pace is Loop.Pace for the loop that the caller runs on. On a goroutine, and in a task that is away
+// from its loop, there is nothing to do.
+func Pace(n int) {
+	if l := here(); l != nil {
+		l.Pace(n)
+	}
+}
+
 //go:noinline
 func (l *Loop) paceSlow() {
 	p := &l.pace

@@ -77,6 +77,13 @@ func (l *Loop) handOverSlow(t *Task) *coro.Party {
 // if it is the turn of the loop's own goroutine.
 func (l *Loop) pick() *Task {
 	l.burn()
+	if l.passOver {
+		l.passOver = false
+		l.endGrant()
+		if l.cohorts != nil {
+			l.cohorts.PassOver(l.chargeNode)
+		}
+	}
 	g := &l.grant
 	if g.open && l.budget&budgetCheck == 0 {
 		l.checkTime()
@@ -140,7 +147,13 @@ func (l *Loop) takeAt(n NodeID) *Task {
 			return t
 		}
 	}
-	return q.take()
+	t := q.take()
+	if l.taskCount > coldTasks { // as handOver does
+		if t1 := q.head; t1 != nil && t1.worker != nil && t1.next != nil && t1.next.worker != nil {
+			lookAhead(t1.next.worker, t1.worker)
+		}
+	}
+	return t
 }
 
 // checkTime ends the grant if its time is over, and the turn if that is.

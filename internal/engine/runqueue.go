@@ -38,6 +38,10 @@ type runQueue struct {
 	fuel       int        // steps that handOver may take at granted
 	fueled     int        // what fuel was at first
 	granted    *nodeQueue // of grant.node; valid while fuel is not 0
+	idleReturn uint64     // switches when a task came back from a Cond, see waitsAgain; 0: it has done something since
+	forNothing int        // tasks that were woken for nothing in this turn
+	inVain     bool       // many were in the last
+	passOver   bool       // the last step was one of a task woken for nothing, and the policy is yet to be told
 
 	charging   bool   // steps are running that Policy.Charge is yet to be told of
 	chargeNode NodeID // at which they were taken
@@ -85,6 +89,7 @@ func (fifo) Tick(time.Duration)       {}
 func (fifo) NewestFirst() bool        { return false }
 func (fifo) Grant() (int, uint64)     { return math.MaxInt, math.MaxUint64 }
 func (fifo) Granted(NodeID, int, int) {}
+func (fifo) PassOver(NodeID)          {}
 
 // setPolicy makes the policy of l; with nil it is fifo.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
@@ -130,13 +135,37 @@ func (l *Loop) shortRound() bool {
 	return l.full >= briskBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
 }
 
+// waitsAgain is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
+// from one in this step, and has neither unlocked that Mutex since nor woken anybody, it was woken for
+// nothing: another has been faster. Those that were woken beside it will most likely find no more. They are at
+// its node, so that of another is to have its turn: of tasks that wait for the former's progress, say.
+func (l *Loop) waitsAgain() {
+	if l.idleReturn == l.switches {
+		l.forNothing++
+		if !l.single {
+			l.burn()
+			l.passOver = true
+		}
+	}
+}
+
+// noteForNothing is called when a turn of so many steps ends. If many tasks were woken for nothing, they are so
+// for ever in the order in which they became ready: what one does in a step makes many ready, of which
+// again only the first finds something to do.
+func (l *Loop) noteForNothing(steps int) {
+	l.inVain = l.forNothing >= minForNothing && l.forNothing*8 > steps
+	l.forNothing = 0
+}
+
+const minForNothing = 8
+
 // chooseOrder is called when a turn begins. As long as the policy does not mind, and a round is short, tasks
 // run first in, first out.
 func (l *Loop) chooseOrder() {
 	if l.lenient == nil {
 		return
 	}
-	anyOrder := l.shortRound() && !anyStage() && l.lenient.AnyOrder()
+	anyOrder := l.shortRound() && !(l.single && l.inVain) && !anyStage() && l.lenient.AnyOrder()
 	switch {
 	case anyOrder == l.single:
 	case !anyOrder:
@@ -155,10 +184,11 @@ func (l *Loop) TellPolicy() {
 	}
 }
 
-// toOneNode has the policy forget all tasks, which then are at one node.
+// toOneNode has the policy forget all tasks, which then are at one node, taken from theirs by turns.
 func (l *Loop) toOneNode() {
 	all := &l.nodes[NodeStart]
 	starts := l.queued
+	var from []*nodeQueue
 	for n := range l.nodes {
 		q := &l.nodes[n]
 		if q.n == 0 {
@@ -166,9 +196,19 @@ func (l *Loop) toOneNode() {
 		}
 		l.policy.Gone(NodeID(n), q.n)
 		starts -= q.n
-		for q != all && q.n > 0 {
-			all.push(q.take())
+		if q != all {
+			from = append(from, q)
 		}
+	}
+	for len(from) > 0 {
+		left := from[:0]
+		for _, q := range from {
+			all.push(q.take())
+			if q.n > 0 {
+				left = append(left, q)
+			}
+		}
+		from = left
 	}
 	l.policy.Gone(NodeStart, starts)
 	l.single, l.policy, l.cohorts = true, fifo{}, fifo{}

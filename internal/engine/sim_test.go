@@ -111,6 +111,8 @@ func (p *randomCohorts) Grant() (int, uint64) {
 	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
 }
 
+func (p *randomCohorts) PassOver(engine.NodeID) {}
+
 func (p *randomCohorts) Granted(n engine.NodeID, taken, came int) {
 	if n != p.node {
 		p.t.Errorf("the grant was of node %d, not %d", p.node, n)

@@ -12,8 +12,7 @@ import (
 )
 
 func TestStageLetsOneInAtATime(t *testing.T) {
-	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
-	testenv.Must(t, err)
+	s := newStage(t)
 	for _, loops := range []int{1, 2, 8} {
 		rt := newRuntime(t, loops)
 		inside, most, done := 0, 0, 0
@@ -41,14 +40,10 @@ func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
 	if _, err := NewStage(""); err == nil {
 		t.Error("a stage without name")
 	}
-	name := fmt.Sprintf("%s %d", t.Name(), len(StageNames()))
-	if _, err := NewStage(name); err != nil {
-		t.Fatal(err)
-	}
+	name := newStage(t).name
 	if _, err := NewStage(name); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("the same name again: %v", err)
 	}
-	defer func(all []*Stage) { stages.all = all }(stages.all)
 	for i := len(StageNames()); i < MaxStages; i++ {
 		if _, err := NewStage(fmt.Sprint("filling up ", i)); err != nil {
 			t.Fatal(err)
@@ -59,8 +54,14 @@ func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// newStage makes a stage for one test: what others see may depend on whether there are any.
 func newStage(t *testing.T) *Stage {
-	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(StageNames())))
+	before := stages.all
+	t.Cleanup(func() {
+		stages.all = before
+		stages.any.Store(len(before) > 0)
+	})
+	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(before)))
 	testenv.Must(t, err)
 	return s
 }

@@ -208,6 +208,7 @@ func (w *Waiter) wakeFrom(l *Loop) {
 // notify delivers a Wake to t, a task of l, on l.
 func (l *Loop) notify(t *Task) {
 	t.notified = true
+	l.idleReturn = 0
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
 			if l.backlog() == 0 { // t runs next

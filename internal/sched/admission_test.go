@@ -124,6 +124,7 @@ func TestHeldUp(t *testing.T) {
 		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 210 * ms, until: 2100 * ms, most: 10},
 		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 360 * ms, until: 2380 * ms, most: 10},
 		{name: "one leaves afterwards", demand: 10, to: 250 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
+		{name: "one leaves and nobody asks any more", demand: 10, to: 230 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
 		{name: "the window still grows", to: 1900 * ms, most: 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {

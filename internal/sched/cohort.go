@@ -85,6 +85,7 @@ type cohortNode struct {
 	crowd   int    // ready tasks above which it is put in between; 0: none
 	rank    int    // see CohortConfig.Rank
 	turns   Turns
+	herd    herd
 	prev    int32 // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
@@ -179,7 +180,7 @@ func (c *Cohort) Grant() (tasks int, cycles uint64) {
 	switch {
 	case c.crowds || c.clock >= until: // with a crowd Next is to see every Ready
 		return 0, 0
-	case c.first == noNode && !c.inBetween && nd.claim == nil: // it would be chosen again
+	case c.first == noNode && !c.inBetween && nd.claim == nil && nd.herd.limit == 0: // it would be chosen again
 		r.left = aloneTasks
 	default:
 		r.left = min(r.left, nd.ready)
@@ -199,6 +200,14 @@ func (c *Cohort) Granted(n Node, taken, came int) {
 		c.vacate(n)
 	} else {
 		c.appear(nd)
+	}
+}
+
+// PassOver is part of Cohorts.
+func (c *Cohort) PassOver(n Node) {
+	if r := &c.current; r.on && r.node == n {
+		r.left = 0
+		c.nodes[n].herd.inVain()
 	}
 }
 
@@ -318,7 +327,7 @@ func (c *Cohort) find(place int) int {
 
 // begin makes all tasks that are at n now the current cohort.
 func (c *Cohort) begin(n Node) {
-	left := c.nodes[n].ready
+	left := c.nodes[n].herd.begin(c.nodes[n].ready)
 	if c.cfg.Size > 0 {
 		left = min(left, c.cfg.Size)
 	}

@@ -167,6 +167,9 @@ func (l *Ledger) Tick(now time.Duration) {
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
 	for _, g := range l.gates {
+		if g.full != 0 && g.room(g.given()) > 0 {
+			g.full = 0
+		}
 		heldUp = heldUp || g.heldUp(now)
 	}
 	l.tight.Store(tight)

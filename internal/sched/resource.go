@@ -54,6 +54,7 @@ type Resource struct {
 	current Node
 	left    int // tasks of the cohort
 	loans   []loan
+	passed  bool // current is not to be next
 	until   uint64
 	pending uint64 // cycles that current has used and is yet to be charged for
 	clock   uint64 // cycles charged in all
@@ -86,6 +87,7 @@ type resourceNode struct {
 	due      time.Duration // if held: when one task runs nevertheless; noTime: it was not held since it ran
 	priority float64
 	claim    *Claim
+	herd     herd
 	turns    Turns
 }
 
@@ -174,7 +176,7 @@ func (p *Resource) Grant() (tasks int, cycles uint64) {
 	switch {
 	case p.clock >= p.until:
 		return 0, 0
-	case p.stride.Parts() == 1 && !nd.gated && nd.where == active: // it would be chosen again
+	case p.stride.Parts() == 1 && nd.herd.limit == 0 && !nd.gated && nd.where == active: // it would be chosen again
 		p.left = aloneTasks
 	default:
 		p.left = min(p.left, nd.ready)
@@ -188,6 +190,15 @@ func (p *Resource) Granted(n Node, taken, came int) {
 	nd.ready += came - taken
 	nd.turns.Ran += uint64(taken)
 	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
+}
+
+// PassOver is part of Cohorts.
+func (p *Resource) PassOver(n Node) {
+	if n == p.current && int(n) < len(p.nodes) {
+		p.endCohort()
+		p.passed = true
+		p.nodes[n].herd.inVain()
+	}
 }
 
 // Charge is part of Policy.
@@ -271,17 +282,32 @@ func (p *Resource) lookAtLedger() (changed bool) {
 	return changed
 }
 
+// alternates reports whether tasks are woken for nothing at current and at the node that would be next without
+// it. Most likely these wait for each other's progress: as many of one are to run as of the other.
+func (p *Resource) alternates() bool {
+	n := p.current
+	if int(n) >= len(p.nodes) || p.nodes[n].herd.limit == 0 || p.nodes[n].where != active {
+		return false
+	}
+	other, ok := p.stride.Other(n)
+	return ok && p.nodes[other].herd.limit > 0
+}
+
 // choose begins the next cohort.
 func (p *Resource) choose() (Node, bool) {
 	p.settle()
 	p.endCohort()
+	if p.passed || p.alternates() {
+		p.passed = false
+		p.stride.PassOver(p.current)
+	}
 	for {
 		n, ok := p.stride.Min()
 		if !ok {
 			return 0, false
 		}
 		nd := &p.nodes[n]
-		size := min(nd.ready, p.cfg.Size)
+		size := nd.herd.begin(min(nd.ready, p.cfg.Size))
 		if nd.gated {
 			if size = p.mayRun(n, size); size == 0 {
 				p.stride.Leave(n)

@@ -90,6 +90,27 @@ func (s *Stride) Leave(n Node) {
 	}
 }
 
+// Other is Min without n, which takes part.
+func (s *Stride) Other(n Node) (other Node, ok bool) {
+	least := noKey
+	for i := len(s.nodes) + int(n); i > 1; i >>= 1 {
+		least = min(least, s.tree[i^1])
+	}
+	return Node(least & (MaxNodes - 1)), least != noKey
+}
+
+// PassOver has n, if it takes part, go behind Other, if there is one: it loses what it was owed.
+func (s *Stride) PassOver(n Node) {
+	if int(n) >= len(s.nodes) || !s.takesPart(n) {
+		return
+	}
+	if other, ok := s.Other(n); ok && s.nodes[n].pass <= s.nodes[other].pass {
+		nd := &s.nodes[n]
+		nd.pass, nd.rest = s.nodes[other].pass+1, 0
+		s.set(n, nd.pass<<nodeBits|uint64(n))
+	}
+}
+
 // Min is the node with the lowest pass; of several, that with the lowest number. ok is
 // false if no node takes part.
 func (s *Stride) Min() (n Node, ok bool) {

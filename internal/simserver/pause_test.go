@@ -42,6 +42,29 @@ func TestWhatComesWhileTheProcessIsStoppedIsServed(t *testing.T) {
 	}
 }
 
+// The time that a connection may rest ends with the next request: one that comes shortly before, and has
+// to wait until after it to be let in, is served.
+func TestWhatComesAtTheEndOfARestIsServed(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	c := &script{}
+	r := onMix(t, Config{Seed: 1, Change: func(k *knot.Server) { k.IdleTimeout = limit }}, 1, func(s *Server, _ *Mix) time.Duration {
+		s.Clients.open++
+		c.link, c.open = s.Connect(port, lan, c), &s.Clients.open
+		ask := func() { c.got = ""; c.link.Send([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")) }
+		s.After(10*time.Millisecond, ask)
+		// The clock that deadlines are set by is one of 50 ms.
+		for range 5 {
+			s.After(140*time.Millisecond, func() { s.Clients.Once(&Habit{Path: lan, Make: asks("w30000")}, nil) })
+		}
+		s.After(150*time.Millisecond, ask)
+		return s.Now() + 3*time.Second
+	})
+	r.check(t, 1)
+	if len(c.got) < 12 || c.got[9:12] != "200" {
+		t.Errorf("the answer was %q", c.got)
+	}
+}
+
 // A script is a client that a test leads by the hand.
 type script struct {
 	link *Link

@@ -296,7 +296,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("%d requests to one that is well again", n)
 	}
 
-	c.Check = &Check{Path: "/well", Every: time.Millisecond, Rise: 2}
+	c.Check = &Check{Path: "/well", Every: time.Millisecond, Timeout: time.Hour, Rise: 2}
 	c.MaxFails = -1
 	f = serve(t, c, 1)
 	f.p.Start()

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/url"
 	"runtime"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,6 +88,9 @@ type Host struct {
 	Limit int64
 	Yield func()
 
+	Out         io.Writer    // where the order "counts" is answered
+	AcceptFails atomic.Int64 // accepts that failed
+
 	backend  atomic.Int64 // nanoseconds that a worker takes
 	inside   atomic.Int64
 	releases uint64 // guarded by Mu
@@ -98,17 +102,36 @@ const (
 	BackendTime    = 5 * time.Millisecond
 )
 
-// Order takes a line that the driver writes to a server's standard input.
+// Order takes a line that the driver writes to a server's standard input. "backend DURATION" is
+// how long a worker takes from now on. "counts" makes the server print what it has counted since
+// its start: the collector's CPU seconds and all, and accepts that failed.
 func (h *Host) Order(line string) error {
 	what, value, _ := strings.Cut(line, " ")
-	if what != "backend" {
-		return fmt.Errorf("chores: order %q, want \"backend DURATION\"", line)
+	switch what {
+	case "counts":
+		gc, all := collectorTime()
+		_, err := fmt.Fprintf(h.Out, "counts %.6f %.6f %d\n", gc, all, h.AcceptFails.Load())
+		return err
+	case "backend":
+		d, err := time.ParseDuration(value)
+		if err == nil {
+			h.backend.Store(int64(d))
+		}
+		return err
 	}
-	d, err := time.ParseDuration(value)
-	if err == nil {
-		h.backend.Store(int64(d))
+	return fmt.Errorf("chores: order %q, want \"backend DURATION\" or \"counts\"", line)
+}
+
+// collectorTime reads the CPU time of the collector and of all there is, in seconds, without idle
+// time that the collector used; the runtime brings both up to date when a collection ends.
+func collectorTime() (gc, all float64) {
+	samples := []metrics.Sample{
+		{Name: "/cpu/classes/gc/total:cpu-seconds"},
+		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/cpu/classes/total:cpu-seconds"},
 	}
-	return err
+	metrics.Read(samples)
+	return samples[0].Value.Float64() - samples[1].Value.Float64(), samples[2].Value.Float64()
 }
 
 // Serve does the chore that a request asks for.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +28,7 @@ type Flags struct {
 	Addr        string
 	Prioritized bool
 	Limit       int64
+	Counted     bool
 }
 
 // NewFlags makes the flags; parse them before use.
@@ -37,6 +39,7 @@ func NewFlags(name string) *Flags {
 	f.StringVar(&f.Addr, "addr", "127.0.0.1:0", "address to listen on, with SO_REUSEPORT")
 	f.BoolVar(&f.Prioritized, "prioritized", false, "look at the Priority header")
 	f.Int64Var(&f.Limit, "limit", 0, "requests inside at a time; others are refused; 0: all")
+	f.BoolVar(&f.Counted, "counted", false, "count accepts that fail, for the order \"counts\", and log nothing; no limit of connections")
 	return f
 }
 
@@ -161,7 +164,11 @@ func RunHTTP(args []string, out io.Writer, limits Limits) error {
 		return err
 	}
 	host := NewHost(f)
+	host.Out = out
 	server := &http.Server{Handler: Handler(host, f.Root)}
+	if f.Counted {
+		server.ErrorLog = log.New(failLines{host}, "", 0)
+	}
 	if limits.Handler != nil {
 		server.Handler = limits.Handler(server.Handler, f.Prioritized)
 	}
@@ -186,6 +193,16 @@ func RunHTTP(args []string, out io.Writer, limits Limits) error {
 		failed <- server.Shutdown(ctx)
 	})
 	return <-failed
+}
+
+// failLines counts what net/http logs of accepts that failed.
+type failLines struct{ host *Host }
+
+func (f failLines) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "Accept error") {
+		f.host.AcceptFails.Add(1)
+	}
+	return len(p), nil
 }
 
 // OnTerm calls stop on SIGTERM, with a context that gives it 10 s.

@@ -90,7 +90,7 @@ func newClient(addr netip.AddrPort, limit int, t traffic) (*client, error) {
 	}
 	runtime.LockOSThread()
 	// Else the kernel lets a timeout run 50 µs longer to save a wake-up. It matters
-	// little, and what it does is measured: see Summary.Late.
+	// little, and what it does is measured: see Tally.Late.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return &client{addr: addr, base: time.Now(), epoll: epoll, limit: limit, traffic: t, pools: make([]pool, 1)}, nil
 }

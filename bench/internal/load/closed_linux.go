@@ -14,8 +14,7 @@ import (
 // request when the one before is answered.
 type ClosedConfig struct {
 	Target
-	Request []byte
-	Mix     []Share       // if any: each request is one of these, drawn by lot, in place of Request
+	Mix     []Share       // each request is one of these, drawn by lot
 	Clients int           // connections
 	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
 	For     time.Duration // measured
@@ -23,8 +22,6 @@ type ClosedConfig struct {
 	// by lot, so that they do not all come back together. The others ask again at once.
 	Patient bool
 	Seed    uint64
-	// Measuring, if not nil, is called when measuring begins and when it ends.
-	Measuring func(begins bool)
 }
 
 // Share is a request and how often it comes, beside the others.
@@ -69,8 +66,9 @@ type closed struct {
 
 // Closed runs a closed loop.
 func Closed(cfg ClosedConfig) (ClosedResult, error) {
-	if cfg.Clients < 1 || cfg.For <= 0 || cfg.Warm < 0 {
-		return ClosedResult{}, fmt.Errorf("load: %d clients (at least 1), %v (more than 0) after %v", cfg.Clients, cfg.For, cfg.Warm)
+	if cfg.Clients < 1 || cfg.For <= 0 || cfg.Warm < 0 || len(cfg.Mix) == 0 {
+		return ClosedResult{}, fmt.Errorf("load: %d clients (at least 1), %v (more than 0) after %v, %d requests (at least 1)",
+			cfg.Clients, cfg.For, cfg.Warm, len(cfg.Mix))
 	}
 	o := &closed{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 2)), outcomes: make([]Outcome, 0, 1<<20)}
 	var err error
@@ -84,9 +82,6 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	if err := o.c.drive(cfg.Warm); err != nil {
 		return ClosedResult{}, err
 	}
-	if cfg.Measuring != nil {
-		cfg.Measuring(true)
-	}
 	before, err := cfg.usage()
 	if err != nil {
 		return ClosedResult{}, err
@@ -99,9 +94,6 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	after, err := cfg.usage()
 	if err != nil {
 		return ClosedResult{}, err
-	}
-	if cfg.Measuring != nil {
-		cfg.Measuring(false)
 	}
 	result.Usage = after.since(before)
 	result.Outcomes = o.outcomes
@@ -128,12 +120,9 @@ func (o *closed) due(now time.Duration) (time.Duration, error) {
 // ask sends a client's request on any idle connection: they are all the same.
 func (o *closed) ask(now time.Duration) error {
 	tag := int32(len(o.outcomes))
-	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now})
-	text := o.cfg.Request
-	if len(o.cfg.Mix) > 0 {
-		class := o.draw()
-		o.outcomes[tag].Class, text = uint8(class), o.cfg.Mix[class].Request
-	}
+	class := o.draw()
+	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now, Class: uint8(class)})
+	text := o.cfg.Mix[class].Request
 	if i, ok := o.c.take(0); ok {
 		return o.c.request(i, text, tag)
 	}

@@ -16,7 +16,7 @@ import (
 
 func closedTo(addr netip.AddrPort) ClosedConfig {
 	return ClosedConfig{
-		Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Request: plain, Clients: 5, For: 50 * ms, Seed: 1,
+		Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Mix: []Share{{plain, 1}}, Clients: 5, For: 50 * ms, Seed: 1,
 	}
 }
 
@@ -65,16 +65,12 @@ func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
 			}
 			requests.add(-1)
 		}))
-		var calls []bool
-		cfg.Warm, cfg.For, cfg.Measuring = 20*ms, d, func(begins bool) { calls = append(calls, begins) }
+		cfg.Warm, cfg.For = 20*ms, d
 		got, err := Closed(cfg)
 		testenv.Must(t, err)
 		n := fates(got.Outcomes)
 		if requests.seen() > 5 || n[Pending] > 5 || n[Served]+n[Pending] != len(got.Outcomes) {
 			t.Fatalf("%d requests at a time, fates %v, want at most 5 under way and the rest served", requests.seen(), n)
-		}
-		if len(calls) != 2 || !calls[0] || calls[1] {
-			t.Fatalf("measuring was announced %v", calls)
 		}
 		if got.To-got.From < d || got.Usage.Server <= 0 {
 			t.Fatalf("measured from %v to %v, CPU time %v", got.From, got.To, got.Usage)
@@ -132,6 +128,7 @@ func TestServerThatIsGoneEndsTheLoop(t *testing.T) {
 		func(c *ClosedConfig) { c.Clients = MaxConns + 1 },
 		func(c *ClosedConfig) { c.For = 0 },
 		func(c *ClosedConfig) { c.Warm = -1 },
+		func(c *ClosedConfig) { c.Mix = nil },
 	} {
 		cfg := closedTo(addr)
 		change(&cfg)

@@ -43,7 +43,7 @@ const (
 // for something at a time. Silence is counted in waits, not timed: this process may be
 // stopped together with the server.
 const (
-	silenceLimit = 5 * time.Second
+	silenceLimit = time.Minute
 	emptyWait    = 100 * time.Millisecond
 )
 

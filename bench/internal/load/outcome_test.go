@@ -7,55 +7,18 @@ import (
 
 const ms = time.Millisecond
 
-func TestSummaryCountsEachRequestWhereItBelongs(t *testing.T) {
+func TestLongestCountsThoseWhoStillWait(t *testing.T) {
 	all := []Outcome{
-		{Scheduled: 90 * ms, Sent: 90 * ms, Done: 110 * ms, Fate: Served},   // due before the window
-		{Scheduled: 100 * ms, Sent: 101 * ms, Done: 105 * ms, Fate: Served}, // early in it
-		{Scheduled: 120 * ms, Sent: 120 * ms, Done: 180 * ms, Fate: Served}, // too late for the target
-		{Scheduled: 130 * ms, Sent: 130 * ms, Done: 131 * ms, Fate: Refused},
-		{Scheduled: 140 * ms, Sent: 140 * ms, Done: 150 * ms, Fate: Lost},
-		{Scheduled: 140 * ms, Sent: 140 * ms, Done: 150 * ms, Fate: Abandoned},
-		{Scheduled: 140 * ms, Sent: 140 * ms, Done: 140 * ms, Fate: Unsent},
-		{Scheduled: 150 * ms, Sent: 150 * ms},                               // not answered
-		{Scheduled: 190 * ms, Sent: 190 * ms, Done: 200 * ms, Fate: Served}, // answered after the window
-		{Scheduled: 150 * ms, Sent: 150 * ms, Done: 151 * ms, Fate: Served, Class: 1},
+		{Scheduled: 10 * ms, Done: 99 * ms, Fate: Served},    // done before the time
+		{Scheduled: 120 * ms, Done: 180 * ms, Fate: Refused}, // in it
+		{Scheduled: 150 * ms, Done: 400 * ms, Fate: Served},  // after it
+		{Scheduled: 30 * ms, Fate: Unsent},
 	}
-	got := Summarise(all, 0, 100*ms, 200*ms, 50*ms)
-	want := Summary{
-		Offered: 80, Goodput: 20, Served: 30, Refused: 10, Lost: 30,
-		P50: 20 * ms, P99: 60 * ms, Late: 1 * ms, Longest: 60 * ms, Responses: 3,
+	if got := Longest(all, 100*ms, 200*ms); got != 60*ms {
+		t.Errorf("longest wait is %v, want 60 ms", got)
 	}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if got := Summarise(all, -1, 100*ms, 200*ms, 50*ms); got.Goodput != 30 {
-		t.Errorf("goodput of all classes is %v, want 30", got.Goodput)
-	}
-	starved := append(all, Outcome{Scheduled: 10 * ms, Sent: 10 * ms})
-	if got := Summarise(starved, -1, 100*ms, 200*ms, 50*ms); got.Longest != 190*ms {
-		t.Errorf("longest wait is %v, want 190 ms", got.Longest)
-	}
-	if got := Summarise(nil, -1, 0, time.Second, 0); got != (Summary{}) {
-		t.Errorf("of nothing: %+v", got)
-	}
-}
-
-func TestSuccessShareCountsWhatWasDue(t *testing.T) {
-	all := []Outcome{
-		{Scheduled: 0, Done: 10 * ms, Fate: Served},
-		{Scheduled: 100 * ms, Done: 150 * ms, Fate: Served},
-		{Scheduled: 199 * ms, Done: 240 * ms, Fate: Served}, // due in the time, answered later
-		{Scheduled: 120 * ms, Done: 190 * ms, Fate: Served}, // beyond the limit
-		{Scheduled: 120 * ms, Done: 121 * ms, Fate: Refused},
-		{Scheduled: 130 * ms},
-		{Scheduled: 140 * ms, Done: 141 * ms, Fate: Served, Class: 1},
-		{Scheduled: 200 * ms, Done: 201 * ms, Fate: Served},
-	}
-	if got := SuccessShare(all, 0, 100*ms, 200*ms, 50*ms); got != 2.0/5 {
-		t.Errorf("got %v, want 2/5", got)
-	}
-	if got := SuccessShare(all, 2, 100*ms, 200*ms, 50*ms); got != 0 {
-		t.Errorf("of nothing: %v", got)
+	if got := Longest(append(all, Outcome{Scheduled: 10 * ms}), 100*ms, 200*ms); got != 190*ms {
+		t.Errorf("with one that is never served %v, want 190 ms", got)
 	}
 }
 

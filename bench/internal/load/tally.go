@@ -3,7 +3,7 @@ package load
 import "time"
 
 // Tally counts what became of the requests of a class that were due in a time. It is what
-// the client processes of the experiment admission print, as JSON.
+// client processes print, as JSON.
 type Tally struct {
 	Due      int // in the time; Again not counted
 	Again    int // attempts after the first

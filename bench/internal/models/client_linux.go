@@ -56,9 +56,9 @@ func Load(path string, p Protocol, conns int, warm, length time.Duration, seed u
 	done, events := 0, make([]unix.EpollEvent, 256)
 	began, counting := time.Now(), false
 	for {
-		n, err := unix.EpollWait(epoll, events, 5000)
+		n, err := unix.EpollWait(epoll, events, 60_000)
 		if n == 0 && err == nil {
-			return 0, fmt.Errorf("no response for 5 s")
+			return 0, fmt.Errorf("no response for a minute")
 		}
 		for _, e := range events[:max(n, 0)] {
 			c := clients[e.Fd]

@@ -121,11 +121,8 @@ func (g *group) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// Dir is the group's folder, for JoinGroup.
+// Dir is the group's folder.
 func (g *group) Dir() string { return g.dir }
-
-// JoinGroup moves the calling process into the group with that folder.
-func JoinGroup(dir string) error { return (&group{dir}).Add(os.Getpid()) }
 
 // Bytes is what the group uses, files' pages included.
 func (g *MemoryGroup) Bytes() (int64, error) {

@@ -2,9 +2,7 @@ package proc
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -50,18 +48,6 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	testenv.Must(t, g.Close())
 	if _, err := os.Stat(g.dir); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
-	}
-}
-
-func TestProcessJoinsAGroup(t *testing.T) {
-	dir := t.TempDir()
-	testenv.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o666))
-	testenv.Must(t, JoinGroup(dir))
-	if got, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || string(got) != strconv.Itoa(os.Getpid()) {
-		t.Errorf("wrote %q, %v", got, err)
-	}
-	if err := JoinGroup(filepath.Join(dir, "missing")); err == nil {
-		t.Error("joined a group that there is not")
 	}
 }
 

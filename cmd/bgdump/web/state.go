@@ -43,7 +43,7 @@ type stateJSON struct {
 	Overruns  int               `json:"overruns,omitempty"`
 	Reports   []reportJSON      `json:"reports,omitempty"`
 	Sched     *schedJSON        `json:"sched,omitempty"`
-	Starts    [][7]any          `json:"starts,omitempty"`
+	Starts    [][8]any          `json:"starts,omitempty"`
 	Spans     [][6]any          `json:"spans,omitempty"`
 	Pauses    *[4]int64         `json:"pauses,omitempty"`
 }
@@ -229,7 +229,7 @@ func (out *stateJSON) traced(s *bgraph.Snapshot) {
 	}
 	for i := range s.Starts[:min(len(s.Starts), mostStarts)] {
 		st := &s.Starts[i]
-		out.Starts = append(out.Starts, [7]any{clean(cmp.Or(funcname.Short(st.Function), "not known"), 300), st.Now, st.Created, st.Ended, st.Life.Mean(), st.Oldest, st.Leaked})
+		out.Starts = append(out.Starts, [8]any{clean(cmp.Or(funcname.Short(st.Function), "not known"), 300), st.Now, st.Created, st.Ended, st.Life.Mean(), st.Oldest, st.Leaked, st.CPU})
 	}
 	for i := range s.Spans[:min(len(s.Spans), mostStarts)] {
 		sp := &s.Spans[i]

@@ -72,8 +72,8 @@ export class Runtime {
 
   starts(graph) {
     const each = n => rate(graph.seconds ? n / graph.seconds : 0);
-    return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['Mean life', true], ['Oldest', true], ['Leaked', true]],
-      (graph.state.starts || []).map(([name, now, created, ended, life, oldest, leaked]) => [named(name), count(now), each(created), each(ended), duration(life), duration(oldest), count(leaked)])));
+    return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['CPU', true], ['Mean life', true], ['Oldest', true], ['Leaked', true]],
+      (graph.state.starts || []).map(([name, now, created, ended, life, oldest, leaked, cpu]) => [named(name), count(now), each(created), each(ended), duration(cpu), duration(life), duration(oldest), count(leaked)])));
   }
 
   spans(state) {

@@ -1,0 +1,118 @@
+package sched
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// A cohort of a node at which a task was woken for nothing is one task, then two, and so on, until it is as
+// large as any again.
+func TestHerdGrowsAgain(t *testing.T) {
+	var h herd
+	if got := h.begin(1000); got != 1000 {
+		t.Errorf("a cohort of %d tasks although none was woken for nothing", got)
+	}
+	for range 2 {
+		h.inVain()
+		for limit := 1; limit < herdEnd; limit *= 2 {
+			for range herdTrials {
+				if got := h.begin(1000); got != limit {
+					t.Fatalf("a cohort of %d tasks, want %d", got, limit)
+				}
+				if got := h; got.begin(0) != 0 {
+					t.Fatal("a cohort of more tasks than are ready")
+				}
+			}
+		}
+		if got := h.begin(1000); got != 1000 {
+			t.Fatalf("a cohort of %d tasks after all these", got)
+		}
+		h.begin(1000)
+	}
+}
+
+// A node that is passed over is not the next one, unless it is the only one; and it runs as soon as its turn
+// comes again.
+func TestPassOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    Cohorts
+		want []Node // order of the rest
+	}{
+		"cohort":   {NewCohort(CohortConfig{}), []Node{2, 1, 1}},
+		"resource": {NewResource(ResourceConfig{}), []Node{2, 1, 1}},
+	} {
+		ready(c.p, 1, 1, 1, 2)
+		if n, _ := c.p.Next(); n != 1 {
+			t.Fatalf("%s: node %d is first, want 1", name, n)
+		}
+		c.p.PassOver(7) // it was not there that a task was taken
+		c.p.PassOver(1)
+		if got := order(c.p, 0); !slices.Equal(got, c.want) {
+			t.Errorf("%s: order %v after node 1 was passed over, want %v", name, got, c.want)
+		}
+		ready(c.p, 1, 1)
+		c.p.Next()
+		c.p.PassOver(1)
+		if got := order(c.p, 0); !slices.Equal(got, []Node{1}) {
+			t.Errorf("%s: order %v where there is no other node", name, got)
+		}
+	}
+}
+
+// Two nodes at which tasks are woken for nothing run in turn, whatever their tickets.
+func TestHerdsAlternate(t *testing.T) {
+	p := NewResource(ResourceConfig{})
+	for range 20 {
+		ready(p, 1, 2, 3)
+	}
+	p.stride.SetTickets(1, 100*DefaultTickets)
+	for seen := 0; seen != 0b110; {
+		n, _ := p.Next()
+		if n < 3 {
+			p.PassOver(n)
+			seen |= 1 << n
+		}
+		p.Charge(n, 1000)
+	}
+	var got []Node
+	for range 20 {
+		n, _ := p.Next()
+		p.Charge(n, map[Node]uint64{1: 1, 2: 1000, 3: 1_000_000}[n])
+		got = append(got, n)
+	}
+	for i := range got[1:] {
+		if got[i] == got[i+1] {
+			t.Fatalf("order %v, want no node twice in a row", got)
+		}
+	}
+}
+
+// Other is the node that would be next if n left, and PassOver puts n right behind it.
+func TestStrideOtherAndPassOver(t *testing.T) {
+	var s Stride
+	s.PassOver(3)
+	s.Join(0)
+	s.PassOver(0)
+	if _, ok := s.Other(0); ok {
+		t.Error("there is another node besides the only one")
+	}
+	passes := []uint64{500, 100, 900, math.MaxUint64, 100}
+	for n := range passes {
+		s.Join(Node(n))
+	}
+	for n, cycles := range passes {
+		s.Charge(Node(n), cycles)
+		s.PassOver(Node(n + 20)) // takes no part
+	}
+	for _, c := range []struct{ over, other, next Node }{{1, 4, 4}, {4, 1, 1}, {2, 1, 1}, {1, 4, 4}} {
+		other, ok := s.Other(c.over)
+		s.PassOver(c.over)
+		if next, _ := s.Min(); other != c.other || next != c.next || !ok {
+			t.Errorf("besides %d the next is %d, %v, and after it was passed over it is %d; want %d and %d", c.over, other, ok, next, c.other, c.next)
+		}
+	}
+	if s.Pass(2) < s.Pass(0) || s.Pass(1)-s.Pass(4) != 1 {
+		t.Error("a node that was behind, or is just behind, is elsewhere now")
+	}
+}

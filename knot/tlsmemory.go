@@ -1,0 +1,74 @@
+package knot
+
+import (
+	"bytes"
+	"crypto/tls"
+	"reflect"
+	"sync"
+	"unsafe"
+)
+
+// tlsKept is how large an input buffer may stay with a connection over TLS that rests, in bytes:
+// the requests of most clients fit, and need no new one each time.
+const tlsKept = 2 << 10
+
+// tlsInput is where the buffers of a tls.Conn are, as offsets. crypto/tls never gives them back: a
+// handshake leaves 4 KB in them, an upload 17 KB. usable is false where a release of Go has other
+// fields; then they stay.
+var tlsInput = findTLSInput(reflect.TypeFor[tls.Conn]())
+
+type tlsInputAt struct {
+	mutex, raw, input, hand uintptr
+	usable                  bool
+}
+
+func findTLSInput(conn reflect.Type) (at tlsInputAt) {
+	at.usable = true
+	find := func(in reflect.Type, name string, want reflect.Type) (f reflect.StructField) {
+		f, ok := in.FieldByName(name)
+		if !ok || len(f.Index) != 1 || want != nil && f.Type != want {
+			at.usable = false
+		}
+		return f
+	}
+	at.raw = find(conn, "rawInput", reflect.TypeFor[bytes.Buffer]()).Offset
+	at.input = find(conn, "input", reflect.TypeFor[bytes.Reader]()).Offset
+	at.hand = find(conn, "hand", reflect.TypeFor[bytes.Buffer]()).Offset
+	half := find(conn, "in", nil)
+	if !at.usable || half.Type.Kind() != reflect.Struct {
+		return tlsInputAt{}
+	}
+	at.mutex = half.Offset + find(half.Type, "Mutex", reflect.TypeFor[sync.Mutex]()).Offset
+	return at
+}
+
+// shedTLS lets go of the buffers of t that are larger than most bytes and empty. It takes the lock
+// under which t reads, and leaves alone what is being read. Nothing refers to them then: crypto/tls
+// itself uses the memory again for the next record (see ADR 0045).
+func shedTLS(t *tls.Conn, most int) {
+	at := tlsInput
+	if !at.usable {
+		return
+	}
+	base := unsafe.Pointer(t)
+	mu := (*sync.Mutex)(unsafe.Add(base, at.mutex))
+	if !mu.TryLock() {
+		return
+	}
+	defer mu.Unlock()
+	raw, input := (*bytes.Buffer)(unsafe.Add(base, at.raw)), (*bytes.Reader)(unsafe.Add(base, at.input))
+	if raw.Len() == 0 && input.Len() == 0 && raw.Cap() > most {
+		*raw = bytes.Buffer{}
+		input.Reset(nil) // it is a view of raw
+	}
+	if hand := (*bytes.Buffer)(unsafe.Add(base, at.hand)); hand.Len() == 0 && hand.Cap() > most {
+		*hand = bytes.Buffer{}
+	}
+}
+
+// mayHoldMore reports whether t may have taken more out of a record than it has handed over. It is for
+// the connection's task.
+func mayHoldMore(t *tls.Conn) bool {
+	at := tlsInput
+	return !at.usable || (*bytes.Reader)(unsafe.Add(unsafe.Pointer(t), at.input)).Len() > 0
+}

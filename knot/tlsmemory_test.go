@@ -1,0 +1,131 @@
+package knot
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// heldByTLS is the capacity of the input buffers of a connection that rests, in bytes; -1 if it reads.
+func heldByTLS(t *tls.Conn) int {
+	at, base := tlsInput, unsafe.Pointer(t)
+	mu := (*sync.Mutex)(unsafe.Add(base, at.mutex))
+	if !mu.TryLock() {
+		return -1
+	}
+	defer mu.Unlock()
+	raw, hand := (*bytes.Buffer)(unsafe.Add(base, at.raw)), (*bytes.Buffer)(unsafe.Add(base, at.hand))
+	return max(raw.Cap(), int((*bytes.Reader)(unsafe.Add(base, at.input)).Size())) + hand.Cap()
+}
+
+// TestTLSInputIsLetGo: after a handshake nothing is held, after a request what such a one needs, and after an
+// upload what a usual request needs. What has come and not been read stays.
+func TestTLSInputIsLetGo(t *testing.T) {
+	if !tlsInput.usable {
+		t.Fatal("crypto/tls of this release has other fields: look at shedTLS again")
+	}
+	ca := newTestCA(t)
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	client, config := tls.Client(far, ca.client()), ca.config(t).Clone()
+	config.SessionTicketsDisabled = true // nobody reads them
+	server := newSecureConn(near, config)
+	said := make(chan error, 1)
+	go func() { said <- client.Handshake() }()
+	if err := server.handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-said; err != nil {
+		t.Fatal(err)
+	}
+	secure := server.tls.Load()
+	if held := heldByTLS(secure); held != 0 {
+		t.Errorf("%d bytes after the handshake, want none", held)
+	}
+	for _, size := range []int{200, 16 << 10, 900, 16 << 10} {
+		sent := strings.Repeat("x", size)
+		go func() { _, err := io.WriteString(client, sent); said <- err }()
+		got := make([]byte, size)
+		io.ReadFull(server, got[:size/2])
+		shedTLS(secure, 0)
+		if _, err := io.ReadFull(server, got[size/2:]); err != nil || string(got) != sent {
+			t.Fatalf("%d bytes: %v, or what has come was let go of", size, err)
+		}
+		if err := <-said; err != nil {
+			t.Fatal(err)
+		}
+		shedTLS(secure, tlsKept)
+		if held := heldByTLS(secure); held > tlsKept || size < 1000 && held == 0 {
+			t.Errorf("%d bytes after %d were read, want at most %d, and what a small request needs", held, size, tlsKept)
+		}
+	}
+}
+
+// TestTLSConnectionsRestWithoutInput: shedTLS is called where a connection begins to rest, and one does that whose
+// last Read has ended where its record does.
+func TestTLSConnectionsRestWithoutInput(t *testing.T) {
+	ca := newTestCA(t)
+	sv := startServer(t, &Server{TLS: ca.config(t), Handler: echoHandler, IdleTimeout: time.Hour, HeadTimeout: time.Hour, BodyTimeout: time.Hour}, 1)
+	for range 5 {
+		nc, r := sv.dialTLS(ca.client())
+		io.WriteString(nc, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 40000\r\n\r\n"+strings.Repeat("x", 40000))
+		wantBody(t, r, strings.Repeat("x", 40000))
+	}
+	held := func() (most int) { // -1: one still reads
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		for c := sv.first; c != nil; c = c.next {
+			one := heldByTLS(secureOf(c.nc).tls.Load())
+			if one < 0 {
+				return one
+			}
+			most = max(most, one)
+		}
+		return most
+	}
+	for begin, most := time.Now(), held(); most < 0 || most > tlsKept; most = held() { // a connection rests a moment after its answer
+		runtime.Gosched()
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("a connection holds %d bytes, want at most %d", most, tlsKept)
+		}
+	}
+}
+
+func TestOtherTLSFieldsAreLeftAlone(t *testing.T) {
+	type half struct{ sync.Mutex }
+	for _, conn := range []any{
+		struct{}{},
+		struct {
+			in             half
+			rawInput, hand bytes.Buffer
+		}{},
+		struct {
+			in             half
+			rawInput, hand []byte
+			input          bytes.Reader
+		}{},
+		struct {
+			in             *half
+			rawInput, hand bytes.Buffer
+			input          bytes.Reader
+		}{},
+		struct {
+			in             struct{ mu sync.Mutex }
+			rawInput, hand bytes.Buffer
+			input          bytes.Reader
+		}{},
+	} {
+		if at := findTLSInput(reflect.TypeOf(conn)); at.usable {
+			t.Errorf("%T: usable", conn)
+		}
+	}
+}
