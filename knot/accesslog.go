@@ -128,7 +128,12 @@ func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 	b = append(b, ' ')
 	b = append(b, now.log...)
 	b = append(b, ` "`...)
-	b = appendLogText(b, x.requestLine())
+	line := x.requestLine()
+	if before, ok := bytes.CutSuffix(line, []byte("HTTP/1.1")); ok && x.c.stream != nil {
+		b = append(appendLogText(b, before), "HTTP/2.0"...)
+	} else {
+		b = appendLogText(b, line)
+	}
 	b = append(b, `" `...)
 	b = strconv.AppendInt(b, int64(x.resp.status), 10)
 	b = append(b, ' ')

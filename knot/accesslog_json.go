@@ -17,8 +17,11 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	if x.head.size > 0 {
 		b = appendJSONField(b, "method", viewBytes(x.Method()))
 		b = appendJSONField(b, "target", x.head.target.of(x.headBytes()))
-		b = append(b, `,"proto":"HTTP/1.`...)
-		b = append(b, '0'+x.head.minor, '"')
+		proto := protoText(int(x.head.minor))
+		if x.c.stream != nil {
+			proto = "HTTP/2.0"
+		}
+		b = append(append(append(b, `,"proto":"`...), proto...), '"')
 		b = appendJSONField(b, "host", x.HostBytes())
 	} else { // it could not be parsed
 		b = appendJSONField(b, "line", x.requestLine())

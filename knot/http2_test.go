@@ -271,23 +271,31 @@ func TestHTTP2Shutdown(t *testing.T) {
 	})
 }
 
-// TestHTTP2AccessLog: a line for each request.
+// TestHTTP2AccessLog: a line for each request, which says that it came by HTTP/2.
 func TestHTTP2AccessLog(t *testing.T) {
-	var log lockedBuffer
-	eachHTTP2(t, func(s *Server) {
-		s.Handler = AdaptHTTP(sampleMux())
-		s.AccessLog = NewAccessLog(&log, LogCommon)
-	}, func(t *testing.T, sv *served, client *http.Client, url string) {
-		for _, path := range []string{"/hello", "/missing"} {
-			responseText(client.Get(url + path))
-		}
-		sv.AccessLog.Flush()
-		for _, want := range []string{"127.0.0.1 - - ", `"GET /missing HTTP/`, " 404 "} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("there is no %q in\n%s", want, log.String())
+	for _, c := range []struct {
+		format LogFormat
+		want   []string
+	}{
+		{LogCommon, []string{"127.0.0.1 - - ", `"GET /missing HTTP/2.0" 404 `}},
+		{LogJSON, []string{`"target":"/missing","proto":"HTTP/2.0",`, `"status":404`}},
+	} {
+		var log lockedBuffer
+		eachHTTP2(t, func(s *Server) {
+			s.Handler = AdaptHTTP(sampleMux())
+			s.AccessLog = NewAccessLog(&log, c.format)
+		}, func(t *testing.T, sv *served, client *http.Client, url string) {
+			for _, path := range []string{"/hello", "/missing"} {
+				responseText(client.Get(url + path))
 			}
-		}
-	})
+			sv.AccessLog.Flush()
+			for _, want := range c.want {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("there is no %q in\n%s", want, log.String())
+				}
+			}
+		})
+	}
 }
 
 // TestHTTP2OnlyWhereItIsWanted: without H2C the preface is refused, and NextProtos is kept to.

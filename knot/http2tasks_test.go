@@ -208,3 +208,37 @@ func FuzzHTTP2(f *testing.F) {
 		s.Close()
 	})
 }
+
+// TestHTTP2CloseEndsReads: a handler that closes the body may wait for the goroutine that reads it, though the
+// client sends no more, as grpc-go does.
+func TestHTTP2CloseEndsReads(t *testing.T) {
+	eachHTTP2(t, func(s *Server) {
+		s.BodyTimeout = -1
+		s.Handler = adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begun, read := make(chan struct{}), make(chan error)
+			go func() {
+				io.ReadFull(r.Body, make([]byte, 1))
+				close(begun)
+				_, err := io.Copy(io.Discard, r.Body)
+				read <- err
+			}()
+			<-begun
+			w.WriteHeader(200)
+			w.(http.Flusher).Flush() // meanwhile the other one mostly comes to wait
+			r.Body.Close()
+			fmt.Fprint(w, <-read)
+		}))
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		for range 10 {
+			body, more := io.Pipe()
+			go more.Write([]byte("a"))
+			resp, err := client.Post(url, "", body)
+			testenv.Must(t, err)
+			if got, err := io.ReadAll(resp.Body); string(got) != http.ErrBodyReadAfterClose.Error() || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			resp.Body.Close()
+			more.Close()
+		}
+	})
+}

@@ -33,13 +33,18 @@ func (e *exchange) stopReading() {
 	if e.reading.TryLock() {
 		return
 	}
+	e.endReads()
+	e.reading.Lock()
+}
+
+// endReads has every Read of the body fail from now on, one that is under way too.
+func (e *exchange) endReads() {
 	e.control.Lock()
+	defer e.control.Unlock()
 	if !e.over { // else it is not ours any more
 		e.stopped = true
 		e.nc.SetReadDeadline(long)
 	}
-	e.control.Unlock()
-	e.reading.Lock()
 }
 
 func (e *exchange) stoppedReading() bool {

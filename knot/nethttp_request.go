@@ -236,8 +236,12 @@ func plainError(err error, maxBody int64) error {
 }
 
 // Close does not read what is left: the server does, if it is not too much. Nor does it
-// wait for a Read that another goroutine is in; that one ends when the handler returns.
+// wait for a Read that another goroutine is in; that one ends when the handler returns, and
+// for a request of HTTP/2 at once, since handlers (of gRPC) wait for it after Close.
 func (b *requestBody) Close() error {
 	b.closed.Store(true)
+	if e := (*exchange)(b); e.r.ProtoMajor == 2 {
+		e.endReads()
+	}
 	return nil
 }

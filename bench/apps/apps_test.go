@@ -38,7 +38,7 @@ func serve(t *testing.T, loops int, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &knot.Server{Handler: knot.AdaptHTTP(h)}
+	server := &knot.Server{Handler: knot.AdaptHTTP(h), H2C: true}
 	ended := make(chan error, 1)
 	rt.Go(func() { ended <- server.Serve(ln) })
 	t.Cleanup(func() {
