@@ -89,7 +89,7 @@ func runGoTrace(r *run) error {
 		f := of[p]
 		r.note("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6)
 	}
-	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; gotraceui is not here: it is a window, which builds only with the headers of a desktop", span, requests)
+	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests)
 	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}}
 	return nil
 }
