@@ -271,7 +271,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 	})
 }
 
-// TestHTTP2AccessLog: a line for each request, which says that it came by HTTP/2.
+// TestHTTP2AccessLog: a line for each request, with HTTP/2.0 as its protocol.
 func TestHTTP2AccessLog(t *testing.T) {
 	for _, c := range []struct {
 		format LogFormat

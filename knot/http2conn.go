@@ -13,8 +13,8 @@ import (
 )
 
 // An h2Conn is a connection of HTTP/2. Its frames are read by one task at a time, the reader, of which there is
-// none while nothing comes; each request is a task of its own; and who has something to send sends
-// it, with what others have, unless somebody is sending already (http2write.go).
+// none while nothing comes; each request is a task of its own; and a task that has something to
+// send sends it, with what others have, unless one is sending already (http2write.go).
 //
 //	open ─→ leaving ─→ closing ─→ shut ─→ over
 //	  └────────┴──────────┴─── an error ──↗

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -51,10 +50,7 @@ type stream struct {
 	timerAt         time.Time
 }
 
-var (
-	errReset = errors.New("knot: the client has reset the request, or is gone")
-	errParts = errors.New("knot: a response that is none")
-)
+var errReset = errors.New("knot: the client has reset the request, or is gone")
 
 // newStream is called by the reader for the head that it has received.
 func newStream(h *h2Conn, text []byte) *stream {
@@ -349,18 +345,19 @@ func (st *stream) SetDeadline(t time.Time) error {
 }
 
 func (st *stream) SetReadDeadline(t time.Time) error {
-	st.h.mu.Lock()
-	defer st.h.unlock()
-	st.readBy = t
-	st.wake(&st.reader)
-	return nil
+	return st.setDeadline(&st.readBy, &st.reader, t)
 }
 
 func (st *stream) SetWriteDeadline(t time.Time) error {
+	return st.setDeadline(&st.writeBy, &st.writer, t)
+}
+
+// setDeadline wakes the one that waits, which looks at the deadline again.
+func (st *stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) error {
 	st.h.mu.Lock()
 	defer st.h.unlock()
-	st.writeBy = t
-	st.wake(&st.writer)
+	*by = t
+	st.wake(slot)
 	return nil
 }
 
@@ -376,151 +373,4 @@ func (st *stream) OnHangup(fn *func()) bool {
 		st.h.gone, st.hangup = append(st.h.gone, *fn), nil
 	}
 	return true
-}
-
-// responseParts takes a response apart that Ctx has written:
-//
-//	head ─→ fixed | size ─→ chunk ─→ chunkEnd ─→ size ... ─→ trailer ─→ done
-//	 ↑────┘ informational
-type responseParts struct {
-	st      *stream
-	phase   partsPhase
-	line    []byte // of a head, or a line of framing, what has come
-	left    int64  // bytes of the body, or the chunk
-	trailer []byte
-}
-
-type partsPhase uint8
-
-const (
-	partsHead partsPhase = iota
-	partsFixed
-	partsSize
-	partsChunk
-	partsChunkEnd
-	partsTrailer
-	partsDone
-)
-
-func (r *responseParts) write(p []byte) error {
-	for len(p) > 0 {
-		switch r.phase {
-		case partsHead:
-			text := p
-			if len(r.line) > 0 {
-				r.line = append(r.line, p...)
-				text = r.line
-			}
-			end := bytes.Index(text, []byte("\r\n\r\n"))
-			if end < 0 {
-				if len(r.line) == 0 {
-					r.line = append(r.line, p...)
-				}
-				return nil
-			}
-			p = p[len(p)-(len(text)-end-4):]
-			if err := r.head(text[:end+2]); err != nil {
-				return err
-			}
-			r.line = r.line[:0]
-		case partsFixed, partsChunk:
-			n := int(min(int64(len(p)), r.left))
-			r.left -= int64(n)
-			if err := r.st.sendData(p[:n], r.left == 0 && r.phase == partsFixed); err != nil {
-				return err
-			}
-			p = p[n:]
-			if r.left == 0 && r.phase == partsFixed {
-				r.phase = partsDone
-			} else if r.left == 0 {
-				r.phase = partsChunkEnd
-			}
-		case partsDone:
-			return errParts
-		default:
-			i := bytes.IndexByte(p, '\n')
-			if i < 0 {
-				r.line = append(r.line, p...)
-				return nil
-			}
-			r.line = append(r.line, p[:i+1]...)
-			p = p[i+1:]
-			if err := r.framing(bytes.TrimSuffix(r.line, []byte("\r\n"))); err != nil {
-				return err
-			}
-			r.line = r.line[:0]
-		}
-	}
-	return nil
-}
-
-// framing takes a line of chunked framing.
-func (r *responseParts) framing(line []byte) error {
-	switch r.phase {
-	case partsChunkEnd:
-		r.phase = partsSize
-	case partsSize:
-		size, f := chunkSize(line)
-		if f != nil {
-			return f
-		}
-		r.left, r.phase = size, partsChunk
-		if size == 0 {
-			r.phase = partsTrailer
-		}
-	case partsTrailer:
-		if len(line) > 0 {
-			r.trailer = append(append(r.trailer, line...), "\r\n"...)
-			break
-		}
-		r.phase = partsDone
-		if len(r.trailer) == 0 {
-			return r.st.sendData(nil, true)
-		}
-		return r.st.sendHead(0, r.trailer, true)
-	}
-	return nil
-}
-
-// head takes the head of a response, with a CR LF behind each line.
-func (r *responseParts) head(text []byte) error {
-	if len(text) < len("HTTP/1.1 200") {
-		return errParts
-	}
-	status, err := strconv.Atoi(string(text[9:12]))
-	if err != nil || status < 100 {
-		return errParts
-	}
-	r.phase = partsDone
-	if status < 200 {
-		r.phase = partsHead
-	} else if !bodyless(status) && !r.st.headOnly {
-		if r.phase, err = r.bodyOf(text); err != nil {
-			return err
-		}
-	}
-	return r.st.sendHead(status, text, r.phase == partsDone)
-}
-
-// bodyOf says how the body begins that follows.
-func (r *responseParts) bodyOf(text []byte) (partsPhase, error) {
-	_, text, _ = bytes.Cut(text, []byte("\r\n"))
-	for len(text) > 0 {
-		var line []byte
-		line, text, _ = bytes.Cut(text, []byte("\r\n"))
-		switch name, value, _ := bytes.Cut(line, []byte(": ")); {
-		case tokenIs(name, "transfer-encoding"):
-			return partsSize, nil
-		case tokenIs(name, "content-length"):
-			length, err := strconv.ParseInt(string(value), 10, 64)
-			if err != nil || length < 0 {
-				return partsDone, errParts
-			}
-			if r.left = length; length > 0 {
-				return partsFixed, nil
-			}
-			return partsDone, nil
-		}
-	}
-	return partsDone, nil
 }

@@ -162,7 +162,7 @@ func TestHTTP2Silence(t *testing.T) {
 			p.nc.Close()
 		})
 	}
-	// One whose windows are wide, and who reads nothing at all, loses the connection.
+	// One whose windows are wide, and that reads nothing at all, loses the connection.
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{H2C: true, Handler: echoHandler, WriteTimeout: short})
 		p := sv.frames(wholePre)

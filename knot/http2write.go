@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// What a connection of HTTP/2 sends. Frames are gathered, and whoever has made one writes what there is.
+// What a connection of HTTP/2 sends. Frames are gathered, and the task that has made one writes what there is.
 
 const (
 	// h2OutMost is how many bytes are gathered before requests wait with more.
@@ -102,7 +102,7 @@ func (h *h2Conn) flushLater() {
 	}
 }
 
-// flush is for who finds that nobody is writing.
+// flush writes what has been gathered. It is called when nobody is writing.
 func (h *h2Conn) flush() {
 	h.writing = true
 	for !h.over && len(h.out) > 0 {

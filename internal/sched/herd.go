@@ -13,7 +13,7 @@ const (
 	herdEnd    = 64 // tasks
 )
 
-// begin returns how many of so many ready tasks are to be a cohort.
+// begin returns how many of the ready tasks are to be a cohort.
 func (h *herd) begin(ready int) int {
 	if h.limit == 0 {
 		return ready
