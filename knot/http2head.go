@@ -16,8 +16,8 @@ type h2Head struct {
 	trailer bool   // it is behind the body
 	frames  int
 	block   []byte // all frames, if there are several: the decoder would keep for ever what it saves of them
-	size    int // of the lines
-	most    int // ... which is allowed
+	size    int    // of the lines
+	most    int    // ... which is allowed
 
 	pseudo                          uint8 // those that have come
 	plain                           bool  // a line that is none of them has
