@@ -266,3 +266,32 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 		t.Errorf("%d, %d, %d and %d bytes are kept", cap(d.text), cap(d.cookie), cap(d.block), cap(h.text))
 	}
 }
+
+// A writeHook is a connection that does something during each write.
+type writeHook struct {
+	*scriptConn
+	hook func()
+}
+
+func (c writeHook) Write(p []byte) (int, error) {
+	c.hook()
+	return len(p), nil
+}
+
+// TestHTTP2ForgetsOnce: the client leaves while the end of its last request is being written.
+func TestHTTP2ForgetsOnce(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	c, other := &conn{srv: s}, &conn{srv: s}
+	s.enlist(other)
+	s.enlist(c)
+	var h *h2Conn
+	c.nc = writeHook{newScriptConn(nil, nil, 1), func() { h.end() }}
+	h = newH2Conn(c, nil)
+	st := &stream{h: h, id: 1}
+	h.streams[1], h.handlers = st, 1
+	st.end()
+	if s.Conns() != 1 || s.first != other {
+		t.Errorf("%d connections left, the other is known: %v", s.Conns(), s.first == other)
+	}
+}
