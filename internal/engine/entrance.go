@@ -127,6 +127,7 @@ type doors struct {
 	lines   []*line       // at the entrances, by index
 	piles   []*pile       // nodes that are watched; nil: none
 	piledAt time.Duration // when the piles were last looked at
+	addedAt time.Duration // when a node with one was last looked at for another
 }
 
 // isOpen reports whether everybody is let in, without being asked: there is no Admission, and nobody has to wait

@@ -122,20 +122,19 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
 
-// Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
+// Piled says how it is at the pile with that number, and returns how many may wait there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
 // wait: those that would are refused at once. Others may be what they wait for.
-func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
+func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
 		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
-	p.Update(now, waiting, departed, waited, out)
-	if departed > 0 {
+	p.Update(now, q)
+	if q.Departed > 0 {
 		door.progress, door.stuck = now, false
 	}
-	if waiting > 0 && a.heldUp() {
+	if q.Waiting > 0 && a.heldUp() {
 		return -1
 	}
 	return p.Limit()
