@@ -11,20 +11,18 @@ import (
 // which kinds of work come there, and how many may wait at a time. Those that would be too many
 // wait in the door, a line as at an entrance. Loop-private.
 //
-//	                    most wait for one thing
-//	node to be watched ─────────────────────────▶ that thing, a lock of many
-//	        │
-//	        │ else          of most it is known what work they do, and most do
-//	        ▼               the same                           something else
-//	      unclear ──────────────────────────▶ that kind of work       │
-//	        │                                         ▲               ▼
-//	        ╰─────────────────────────────────────────┼──────▶ the whole node
-//	                                                  ╰───────────────╯
-//	                                             most do the same, no limit yet
+//	node to be watched ── most wait for one thing ──▶ that thing, a lock of many
+//	       │
+//	       ▼
+//	    unclear ── it is known what more than half do ──▶ the whole node
+//	       │                                                    │
+//	       ╰────── and most of these do the same ───────────────┤ as long as there is no limit
+//	                                                            ▼
+//	                                                  that kind of work
 //
-// One kind is watched by itself as a quick one and one that sleeps look like a pile together: there
-// are ever more tasks, they wait ever longer on average, and no more go on, as most of these are quick.
-// And if one kind piles up, as what it asks for is slow, the others are not to be limited with it.
+// A quick kind and one that sleeps look like a pile if they are taken together: tasks become ever more, wait
+// ever longer on average, and no more go on, as most of these are quick. And if one kind piles up, as what
+// it asks for is slow, the others are not to be limited with it.
 //
 // Those that wait there when the limit is set are mostly too late to be of use, and may be the work of
 // seconds. They are not counted, and those that come later go first (turnOf).

@@ -19,7 +19,8 @@ import (
 //
 // All three signs are needed. Where tasks only wait for time to pass, or for each other, they pile up
 // too, but do not wait longer the more they are. Where many come at once they wait longer, but
-// do not become more.
+// do not become more. And all three may be chance where tasks overtake each other, as they do if each
+// waits for a time of its own: there more of each is asked for than where tasks go on in turn.
 //
 // By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
@@ -35,7 +36,7 @@ type Pile struct {
 	first    int // waiting then
 	departed int
 	waited   time.Duration
-	quickest time.Duration
+	quickest time.Duration // that one of them waited
 	was      pileWindow
 	inTurn   int // windows in a row in which they went on in turn
 	streak   int
