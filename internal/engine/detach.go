@@ -134,7 +134,7 @@ func comeBack() *Loop {
 	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {
 		if d := detachmentOf(g); d != nil {
 			d.comeBack()
-			return d.l
+			return here() // it may have locked its thread meanwhile
 		}
 	}
 	return nil
