@@ -20,7 +20,7 @@ type watchdog struct {
 	done   chan struct{}
 	kick   chan struct{} // a loop has woken up; capacity 1
 	dozing atomic.Bool
-	hurry  chan struct{} // a detached task wants its loop, which is held; capacity 1
+	hurry  chan struct{}       // a detached task wants its loop, which is held; capacity 1
 	now    func() time.Time    // fixed: time.Now, but for tests
 	nap    func(time.Duration) // fixed
 
