@@ -51,7 +51,7 @@ func waitNatively(mode string) {
 		mu.Lock()
 		time.AfterFunc(nativeWait, mu.Unlock)
 		mu.Lock()
-		mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
+		mu.Unlock()
 	}
 }
 
