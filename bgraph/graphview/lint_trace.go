@@ -26,11 +26,14 @@ const (
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
 	stoppedLimit = 10 * time.Millisecond // a time
+	stoppedShare = 0.02                  // of the time, from which on it is more than a remark: the kernel may stop a thread once
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
 	pingRate     = 1_000 // steps a second
 	pingMoves    = 0.5   // to another P in a step
 	pingStep     = 20 * time.Microsecond
+	moveCost     = 5 * time.Microsecond // to wake a thread and fill the caches of another processor, at a guess
+	moveShare    = 0.05                 // of the time of all Ps, from which on it is more than a remark
 	handRate     = 100_000 // steps a second that each begin with a value handed over
 	handStep     = 2 * time.Microsecond
 	handShare    = 0.05 // of the time of all Ps
@@ -52,7 +55,7 @@ func (l *linter) trace() {
 		e := &l.s.Edges[i]
 		assist += e.Parts.Assist
 		calls := ratio(float64(e.Parts.Calls), float64(e.Count))
-		if !l.pingPong(e) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
+		if !l.pingPong(e, room) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
 			handed = e
 		}
 		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
@@ -74,7 +77,7 @@ func (l *linter) trace() {
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
 		l.add(float64(t.Max), Finding{
-			Severity: SeverityWarning, Check: CheckStopped,
+			Severity: severityIf(float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),
 			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
 		})
@@ -107,19 +110,27 @@ func (l *linter) trace() {
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
 // Go runtime woke a thread, and the caches of the other processor were cold.
-func (l *linter) pingPong(e *bgraph.Edge) bool {
+func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
 	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
 	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
 		return false
 	}
 	l.add(rate*moves, Finding{
-		Severity: SeverityWarning, Check: CheckPingPong, Node: e.From, To: e.To,
+		Severity: severityIf(float64(e.Parts.Moves)*float64(moveCost) >= moveShare*room), Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
 		Advice: handAdvice,
 	})
 	return true
+}
+
+// severityIf is that of what matters only if there is much of it.
+func severityIf(much bool) string {
+	if much {
+		return SeverityWarning
+	}
+	return SeverityInfo
 }
 
 const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."

@@ -131,6 +131,27 @@ func TestLintTraces(t *testing.T) {
 	}
 }
 
+// What a healthy server under little load has, too, is but a remark.
+func TestLittleOfItIsARemark(t *testing.T) {
+	for check, change := range map[string]func(s *bgraph.Snapshot, much uint64){
+		CheckStopped: func(s *bgraph.Snapshot, much uint64) { s.Stopped.Add(bgraph.Nanos(15*time.Millisecond) * bgraph.Nanos(much)) },
+		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
+			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
+			e := &s.Edges[0]
+			e.CPU = s.Starts[0].Life
+			e.Count, e.Parts.Moves = e.Count*4*much, 6000*much
+			e.CPU.Count = e.Count
+		},
+	} {
+		for much, severity := range map[uint64]string{1: SeverityInfo, 4: SeverityWarning} {
+			found := Lint(traced(func(s *bgraph.Snapshot) { change(s, much) }))
+			if len(found) != 1 || found[0].Check != check || found[0].Severity != severity {
+				t.Errorf("%s, %d times as much: want %s, got %+v", check, much, severity, found)
+			}
+		}
+	}
+}
+
 // Findings of a trace speak of goroutines, and give no advice that only tasks can follow.
 func TestLintWordsOfTraces(t *testing.T) {
 	sc := sick()
@@ -225,6 +246,22 @@ func TestNamesAreToldApart(t *testing.T) {
 	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c", 14: "system call main.open"} {
 		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
 			t.Errorf("%v is %q; want … %s", k, names[k], want)
+		}
+	}
+}
+
+// One in a hundred is said of a hundred and more.
+func TestLateAmongFew(t *testing.T) {
+	for times, want := range map[int]bool{22: false, 200: true} {
+		s := traced(func(s *bgraph.Snapshot) {
+			for range times {
+				s.Nodes[0].Ready.Add(bgraph.Nanos(30 * time.Millisecond))
+			}
+		})
+		var b bytes.Buffer
+		testenv.Must(t, WriteText(&b, s, TextOptions{}))
+		if got := strings.Contains(b.String(), "ready, but not running: 1 in 100"); got != want {
+			t.Errorf("%d times: named %v\n%.800s", times, got, b.String())
 		}
 	}
 }
