@@ -134,7 +134,9 @@ func TestLintTraces(t *testing.T) {
 // What a healthy server under little load has, too, is but a remark.
 func TestLittleOfItIsARemark(t *testing.T) {
 	for check, change := range map[string]func(s *bgraph.Snapshot, much uint64){
-		CheckStopped: func(s *bgraph.Snapshot, much uint64) { s.Stopped.Add(bgraph.Nanos(15*time.Millisecond) * bgraph.Nanos(much)) },
+		CheckStopped: func(s *bgraph.Snapshot, much uint64) {
+			s.Stopped.Add(bgraph.Nanos(15*time.Millisecond) * bgraph.Nanos(much))
+		},
 		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			e := &s.Edges[0]
@@ -262,6 +264,35 @@ func TestLateAmongFew(t *testing.T) {
 		testenv.Must(t, WriteText(&b, s, TextOptions{}))
 		if got := strings.Contains(b.String(), "ready, but not running: 1 in 100"); got != want {
 			t.Errorf("%d times: named %v\n%.800s", times, got, b.String())
+		}
+	}
+}
+
+// If the kernel took the processors away, what takes long is no fault of the program's; that it did is
+// said at the top.
+func TestLintOfAStalledProgram(t *testing.T) {
+	slow := func(s *bgraph.Snapshot) {
+		s.Edges[0].Parts.Assist = 10e6
+		s.Stopped.Add(bgraph.Nanos(200 * time.Millisecond))
+	}
+	for stalls, severity := range map[int]string{0: SeverityWarning, 1: SeverityInfo} {
+		s := traced(slow)
+		for range stalls {
+			s.Stalled.Add(bgraph.Nanos(300 * time.Millisecond))
+		}
+		found := Lint(s)
+		told := 0
+		for _, f := range found {
+			if f.Check == CheckStalled {
+				told++
+			} else if f.Severity != severity {
+				t.Errorf("stalled %d times: %+v", stalls, f)
+			}
+		}
+		var b bytes.Buffer
+		testenv.Must(t, WriteText(&b, s, TextOptions{}))
+		if told != stalls || len(found) != 2+stalls || strings.Contains(b.String(), "300ms of the CPU time may be the kernel's: 1 time a") != (stalls > 0) {
+			t.Errorf("stalled %d times: %+v\n%.500s", stalls, found, b.String())
 		}
 	}
 }
