@@ -162,6 +162,37 @@ func TestOnceThatPanics(t *testing.T) {
 	})
 }
 
+func TestSemaphoreAdmitsItsUnits(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		const size = 10
+		s := NewSemaphore(size)
+		var in atomic.Int64
+		everyone(t, rt, 12, func(i int) {
+			for k := range 100 {
+				n := int64((i*k)%size) + 1
+				if k%4 == 0 {
+					if !s.TryAcquire(n) {
+						continue
+					}
+				} else if err := s.Acquire(n); err != nil {
+					t.Error(err)
+				}
+				if got := in.Add(n); got > size {
+					t.Errorf("%d units taken", got)
+				}
+				if k%3 == 0 {
+					Yield()
+				}
+				in.Add(-n)
+				s.Release(n)
+			}
+		})
+		if !s.TryAcquire(size) {
+			t.Error("units were lost")
+		}
+	})
+}
+
 func TestSemaphoreMisuse(t *testing.T) {
 	s := NewSemaphore(2)
 	if s.Acquire(3) == nil || s.Acquire(-1) == nil || s.TryAcquire(3) || s.TryAcquire(-1) {

@@ -95,6 +95,43 @@ func TestLockIsNotEndedByCancellation(t *testing.T) {
 	testenv.Check(t, k.Join())
 }
 
+func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var rw RWMutex
+		var readers, writers atomic.Int32
+		value := 0 // guarded by rw
+		everyone(t, rt, 12, func(i int) {
+			for k := range 150 {
+				if (i+k)%5 == 0 {
+					rw.Lock()
+					if n := writers.Add(1); n != 1 || readers.Load() != 0 {
+						t.Errorf("%d writers, %d readers", n, readers.Load())
+					}
+					value++
+					if k%3 == 0 {
+						Yield()
+					}
+					writers.Add(-1)
+					rw.Unlock()
+					continue
+				}
+				l := rw.RLocker()
+				l.Lock()
+				readers.Add(1)
+				before := value
+				if k%3 == 0 {
+					Yield()
+				}
+				if value != before || writers.Load() != 0 {
+					t.Error("written while read")
+				}
+				readers.Add(-1)
+				l.Unlock()
+			}
+		})
+	})
+}
+
 func TestRWMutexReadersAreInAtOnce(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		var rw RWMutex
