@@ -29,6 +29,7 @@ type shard struct {
 	nodes  paged[node]     // read by others
 	edges  paged[edge]     // read by others
 	notes  paged[note]     // read by others
+	blocks paged[block]    // read by others
 
 	crossed   hashTable[crossing] // by what tells them apart
 	crossings paged[crossing]     // read by others
@@ -130,6 +131,9 @@ func (s *shard) nanos(cycles uint64) uint64 {
 // Turn implements engine.Observer.
 func (s *shard) Turn() {
 	breathe.Turn()
+	s.blocks.reserve(pageSize)
+	s.notes.reserve(pageSize)
+	s.edges.reserve(pageSize / 4)
 	s.tally.Turn = coro.Cycles()
 	s.tally.Now = s.tally.Turn
 	if s.loop.Moves() != s.tally.Moves {
@@ -207,7 +211,8 @@ func (s *shard) endStep(o *note, e *edge) {
 		o.timed = false
 		s.tally.Now = coro.Cycles()
 		ns := s.nanos(s.tally.Now - o.Since)
-		e.stats.cpu.add(ns, o.first)
+		s.blocks.reserve(1)
+		s.measured(&e.stats.cpu, ns, o.first)
 		e.stats.recent.add(float64(ns), e.stats.cpu.count)
 	}
 	if o.heap != 0 {
@@ -306,12 +311,13 @@ func (s *shard) endWait(o *note) {
 		now = coro.Cycles()
 	}
 	since := o.Since
+	s.blocks.reserve(2)
 	if o.State == engine.SeatReady {
-		nodeOf(o.At).stats.wait.add(s.nanos(o.ready-since), o.first)
+		s.measured(&nodeOf(o.At).stats.wait, s.nanos(o.ready-since), o.first)
 		since = o.ready
 	}
 	if o.State != engine.SeatFree {
-		nodeOf(o.At).stats.ready.add(s.nanos(now-since), o.first)
+		s.measured(&nodeOf(o.At).stats.ready, s.nanos(now-since), o.first)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {

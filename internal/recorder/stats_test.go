@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -10,15 +11,18 @@ import (
 // The first durations are slow, those of the sample fast: the estimate is not the mean of
 // both times the count.
 func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
-	var s timesStats
+	var s shard
+	var stats timesStats
 	for range 64 {
-		s.add(1_000_000, true)
+		s.blocks.reserve(1)
+		s.measured(&stats, 1_000_000, true)
 	}
 	for range 50 {
-		s.add(1_000, false)
+		s.blocks.reserve(1)
+		s.measured(&stats, 1_000, false)
 	}
 	var times bgraph.Times
-	addTimes(&times, &s)
+	s.addTimes(&times, &stats)
 	const n = 64 + 1000
 	if got, want := times.Estimate(n), float64(64*1_000_000+1000*1_000); got != want {
 		t.Errorf("estimate %v, want %v", got, want)
@@ -32,6 +36,59 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	}
 	if got := new(bgraph.Times).Estimate(5); got != 0 {
 		t.Errorf("estimate of nothing: %v", got)
+	}
+}
+
+// A histogram takes memory for what is measured only, and tells the same as a plain one.
+func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
+	var s shard
+	before := int64(0)
+	for _, c := range []struct {
+		ns     []uint64
+		blocks int64
+	}{
+		{nil, 0},
+		{[]uint64{0}, 1},
+		{[]uint64{1000, 1100, 600}, 2},
+		{[]uint64{1000, 100_000}, 2},
+		{[]uint64{100_000, 1000, 1 << 50, 0, 100_000}, 4},
+	} {
+		var stats timesStats
+		var got, want bgraph.Times
+		for _, ns := range c.ns {
+			s.blocks.reserve(1)
+			s.measured(&stats, ns, false)
+		}
+		for range 2 { // two loops' parts
+			s.addTimes(&got, &stats)
+			for _, ns := range c.ns {
+				want.Add(bgraph.Nanos(ns))
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: %+v, want %+v", c.ns, got, want)
+		}
+		if n := s.blocks.n.Load() - before; n != c.blocks {
+			t.Errorf("%v: %d blocks, want %d", c.ns, n, c.blocks)
+		}
+		before = s.blocks.n.Load()
+	}
+}
+
+// Waits take what they need from pages that the loop's own goroutine has made: to make one takes more stack
+// than a task has.
+func TestWhatWaitsTakeIsReserved(t *testing.T) {
+	var p paged[block]
+	for n := range 3 * int64(pageSize) {
+		p.reserve(pageSize)
+		if left := p.room - n; left < pageSize || left > 2*pageSize {
+			t.Fatalf("with %d elements there is room for %d", n, left)
+		}
+		pages := len(*p.pages.Load())
+		p.add(func(*block) {})
+		if len(*p.pages.Load()) != pages {
+			t.Fatalf("element %d has taken a page", n)
+		}
 	}
 }
 
