@@ -130,10 +130,11 @@ func runMemoryWorker(args []string, out io.Writer) error {
 		fmt.Fprintf(out, "consumed items %d %d\n", *limit, m.consumed.Load()-consumed)
 	}
 	rate := float64(m.consumed.Load()-consumed) / time.Since(start).Seconds()
-	fmt.Fprintf(out, "ops ops/s %d %.6g\n", *limit, rate)
+	emit := emitAt(out, *limit)
+	emit("ops", "ops/s", rate)
 	used, available := readGCTime().since(gc)
-	fmt.Fprintf(out, "gc-share %% %d %.6g\n", *limit, 100*used)
-	fmt.Fprintf(out, "gc-of-core %% %d %.6g\n", *limit, 100*available)
+	emit("gc-share", "%", 100*used)
+	emit("gc-of-core", "%", 100*available)
 	return nil
 }
 
