@@ -113,7 +113,8 @@ func (r *run) lockedReads() error {
 
 func (r *run) lockedReader(system, addr string, env ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		return samplesOf(ctx, 0, proc.Command{
+		// The worker ends itself if it hangs: how long it takes depends on the machine.
+		return samplesOf(ctx, time.Hour, proc.Command{
 			Path: r.self, Core: serverCore, Env: append(env, "GOMAXPROCS=1"),
 			Args: append([]string{workerCommand, "locked-read"}, flagPairs("addr", addr, "tasks", p.x, "goroutines", system == "goroutine")...),
 		})
