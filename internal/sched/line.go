@@ -85,6 +85,9 @@ const (
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
+	// A line of more work than this may stand just because clients have no connections left, or can't connect, so
+	// it has stopped growing only when it has stood for as long as it grew.
+	longLine = time.Second
 	// usefulLeast is how many may wait in any case, for the sake of those that have had less let in (engine, fairLookBack).
 	usefulLeast = 64
 	// overload is over if no more than one of this many had to be refused in a window.
@@ -224,7 +227,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 			allowed = trialPatience
 		}
 		switch {
-		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || now-q.grew >= q.grew-q.since):
+		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || work <= longLine || now-q.grew >= q.grew-q.since):
 			q.enter(Calm, now)
 			q.pause, q.ended = 0, 0
 		case now-q.since >= allowed && q.streak >= 0:

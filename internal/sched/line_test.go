@@ -20,10 +20,11 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 	}
 }
 
-// grownLine is one that has grown for half a second, with ten served in the time in which twenty come.
-func grownLine() (q *Line, now time.Duration, waiting int) {
+// grownLine is one that has grown for half a second to so many with a millisecond of work each: while one is served
+// two come.
+func grownLine(length int) (q *Line, now time.Duration, waiting int) {
 	q = &Line{}
-	for waiting = 200; now < 500*time.Millisecond; now += time.Millisecond {
+	for waiting = length - 500; now < 500*time.Millisecond; now += time.Millisecond {
 		waiting++
 		q.Look(now, waiting, false)
 		q.Admitted(now, waiting)
@@ -35,10 +36,12 @@ func grownLine() (q *Line, now time.Duration, waiting int) {
 // has stopped growing when it has stood for as long, or gets shorter.
 func TestALineThatStandsMayStillGrow(t *testing.T) {
 	for _, x := range []struct {
+		length   int
 		fewer    int // after each that is served
 		from, to time.Duration
-	}{{0, 400 * time.Millisecond, 700 * time.Millisecond}, {1, 100 * time.Millisecond, 250 * time.Millisecond}} {
-		q, now, waiting := grownLine()
+	}{{2000, 0, 400 * time.Millisecond, 700 * time.Millisecond}, {2000, 1, 100 * time.Millisecond, 250 * time.Millisecond},
+		{900, 0, 100 * time.Millisecond, 250 * time.Millisecond}} {
+		q, now, waiting := grownLine(x.length)
 		if q.State() != Growing {
 			t.Fatalf("a line that has grown for %v is %v", now, q.State())
 		}
@@ -49,7 +52,7 @@ func TestALineThatStandsMayStillGrow(t *testing.T) {
 			q.Admitted(now, waiting)
 		}
 		if took := now - began; q.State() != Calm || took < x.from || took > x.to {
-			t.Errorf("a line that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.fewer, q.State(), took, x.from, x.to)
+			t.Errorf("a line of %d that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.length, x.fewer, q.State(), took, x.from, x.to)
 		}
 	}
 }
@@ -57,8 +60,8 @@ func TestALineThatStandsMayStillGrow(t *testing.T) {
 // Those whose clients have gone do not hold up others, once these are not behind them.
 func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
 	var calm Line
-	growing, _, _ := grownLine()
-	q, now, waiting := grownLine()
+	growing, _, _ := grownLine(2000)
+	q, now, waiting := grownLine(2000)
 	for ; q.State() == Growing; now += time.Millisecond {
 		waiting++
 		q.Look(now, waiting, false)
