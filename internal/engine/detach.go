@@ -134,7 +134,7 @@ func comeBack() *Loop {
 	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {
 		if d := detachmentOf(g); d != nil {
 			d.comeBack()
-			return d.l
+			return here() // it may have locked its thread meanwhile
 		}
 	}
 	return nil
@@ -184,10 +184,9 @@ const (
 )
 
 // chase detaches tasks as soon as they wait at slow places. It is called when one has been
-// detached, and when one that is wants its loop back.
-func (w *watchdog) chase() {
-	procs := runtime.GOMAXPROCS(0)
-	for last := time.Now(); ; {
+// detached, and when one that is wants its loop back. procs is how many processors there are.
+func (w *watchdog) chase(procs int) {
+	for last := w.now(); ; {
 		runtime.Gosched()
 		awake := 0
 		for _, l := range w.rt.loops {
@@ -197,17 +196,17 @@ func (w *watchdog) chase() {
 			awake++
 			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
 			if l.runsTask() && w.detach(l, step, true) {
-				last = time.Now()
+				last = w.now()
 			}
 		}
 		select {
 		case <-w.stop:
 			return
 		case <-w.hurry:
-			last = time.Now()
+			last = w.now()
 		default:
 		}
-		since := time.Since(last)
+		since := w.now().Sub(last)
 		switch {
 		case awake == 0: // a task that comes back while one waits sees to it that this begins again
 			return
@@ -215,10 +214,15 @@ func (w *watchdog) chase() {
 		case awake >= procs || since >= chaseFor: // a nap would keep a processor from them
 			return
 		default:
-			nap := syscall.NsecToTimespec(int64(chaseNap)) // time.Sleep takes a millisecond on an idle processor
-			syscall.Nanosleep(&nap, nil)
+			w.nap(chaseNap)
 		}
 	}
+}
+
+// napFor is time.Sleep, which takes a millisecond on an idle processor.
+func napFor(d time.Duration) {
+	nap := syscall.NsecToTimespec(int64(d))
+	syscall.Nanosleep(&nap, nil)
 }
 
 // detach takes l from the task of that step if it waits natively; with slow only where tasks
