@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -17,21 +18,28 @@ const (
 	missedName = "missed"
 )
 
-// reportCommand writes the tables and plots of a document from kept results. Of each experiment
-// the newest full run on each kind of processor counts, or, without one, the newest quick run.
+// reportCommand writes the tables and plots of a document from kept results and from those that it
+// was made from before, which stay beside its plots. Of each experiment the newest full run on each
+// kind of processor counts, or, without one, the newest quick run.
 func reportCommand(from, document string, out io.Writer) error {
-	reports, err := findReports(from)
-	if err != nil {
-		return err
-	}
 	data, err := os.ReadFile(document)
 	if err != nil {
 		return err
 	}
 	text, plots := string(data), strings.TrimSuffix(filepath.Base(document), filepath.Ext(document))
-	if err := os.MkdirAll(filepath.Join(filepath.Dir(document), plots), 0o777); err != nil {
+	shown := filepath.Join(filepath.Dir(document), plots, "data")
+	if err := os.MkdirAll(shown, 0o777); err != nil {
 		return err
 	}
+	reports, err := findReports(from)
+	if err != nil {
+		return err
+	}
+	before, err := keptReports(shown)
+	if err != nil {
+		return err
+	}
+	reports = append(reports, before...)
 	var used []*report.Report
 	for _, e := range experiments {
 		best := newest(e.name, reports)
@@ -40,6 +48,11 @@ func reportCommand(from, document string, out io.Writer) error {
 		}
 		if text, err = reportBlock(text, e, best, document, plots); err != nil {
 			return err
+		}
+		for i, r := range best {
+			if err := writeFile(filepath.Join(shown, nthName(e.name, i)+".json"), r.WriteJSON); err != nil {
+				return err
+			}
 		}
 		for _, r := range best {
 			fmt.Fprintf(out, "%s: of %s, on %s\n", e.name, r.Env.Time, r.Env.CPU)
@@ -62,7 +75,7 @@ func reportCommand(from, document string, out io.Writer) error {
 	return os.WriteFile(document, []byte(text), 0o666)
 }
 
-// newest are the reports of an experiment that count, one for each kind of processor.
+// newest are the reports of an experiment that count, one for each kind of processor, the newest first.
 func newest(name string, reports []*report.Report) []*report.Report {
 	var best []*report.Report
 	for _, r := range reports {
@@ -79,16 +92,24 @@ func newest(name string, reports []*report.Report) []*report.Report {
 			best[i] = r
 		}
 	}
+	slices.SortStableFunc(best, func(a, b *report.Report) int { return strings.Compare(b.Env.Time, a.Env.Time) })
 	return best
+}
+
+// nthName is the name of the i-th file of an experiment, the first of which has no number.
+func nthName(name string, i int) string {
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
 // reportBlock writes one experiment's part of a document, and its pictures, of which plots is the folder.
 func reportBlock(text string, e experiment, reports []*report.Report, document, plots string) (string, error) {
 	var block strings.Builder
 	for i, r := range reports {
-		picture := filepath.Join(plots, e.name+".svg")
+		picture := filepath.Join(plots, nthName(e.name, i)+".svg")
 		if i > 0 {
-			picture = filepath.Join(plots, fmt.Sprintf("%s-%d.svg", e.name, i+1))
 			block.WriteString("\n")
 		}
 		path := filepath.Join(filepath.Dir(document), picture)

@@ -91,6 +91,7 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 	h := newH2Conn(c, prefix)
 	s.mu.Lock()
 	c.h2 = h
+	c.state.Store(connFresh)
 	s.mu.Unlock()
 	if s.stopping.Load() { // or Shutdown finds it
 		h.leave()

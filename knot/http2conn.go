@@ -38,6 +38,7 @@ type h2Conn struct {
 	settled bool   // ... and SETTINGS
 	begin   func() // a request that has come, to be started without mu
 	deaf    bool   // an error has ended the connection
+	headBy  int64  // when the head that is coming must have come, on the server's clock; 0: none is, or it may take for ever
 	block   []byte // that of the last request, if no other can change what it means
 	text    []byte // the head that block stands for
 
@@ -263,12 +264,21 @@ func (h *h2Conn) close() {
 	h.kick()
 }
 
+// expel closes a connection that has no request and that makeRoom has chosen.
+func (h *h2Conn) expel() {
+	h.mu.Lock()
+	h.close()
+	h.breakOff()
+	h.unlock()
+	h.c.nc.Close()
+}
+
 // due is when there is something to do though nothing has come; 0: never. It needs mu.
 func (h *h2Conn) due() int64 {
 	if h.shut {
 		return h.lingerBy
 	}
-	due := int64(0)
+	due := h.headBy
 	least := func(at int64, d time.Duration) {
 		if d > 0 && (due == 0 || at+int64(d) < due) {
 			due = at + int64(d)
@@ -323,6 +333,8 @@ func (h *h2Conn) overslept() bool {
 			return false
 		}
 	case h.pinged != 0 && passed(h.pinged, h.limits.pingWait):
+		return false
+	case h.headBy != 0 && now >= h.headBy:
 		return false
 	case h.handlers == 0 && passed(h.idleSince, h.idleLimit()):
 		h.close()
@@ -381,7 +393,11 @@ func (in *h2Input) read() error {
 		return err
 	}
 	h.mu.Lock()
-	h.heard, h.pinged = h.srv.clock.now(), 0
+	now := h.srv.clock.now()
+	if past := (now - h.heard) / h2Forgives; past > 0 {
+		h.use(int(min(past, h2Patience)))
+	}
+	h.heard, h.pinged = now, 0
 	shut := h.shut
 	h.mu.Unlock()
 	if shut || h.deaf {

@@ -18,13 +18,102 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// TestHTTP2Floods: what clients did to bring servers down. Each ends with its connection, and other
-// clients are served meanwhile.
+// floods are what clients did to bring servers down, each a frame or two at a time. Each ends with its connection.
+var floods = map[string]func(p *framePeer, i int) error{
+	"rapid reset": func(p *framePeer, i int) error {
+		p.ask(i, "/wait")
+		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
+	},
+	"rapid reset of what is done at once": func(p *framePeer, i int) error {
+		p.ask(i, "/")
+		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
+	},
+	"rapid reset by the server": func(p *framePeer, i int) error {
+		p.ask(i, "/wait")
+		return p.WriteWindowUpdate(uint32(2*i+1), 0)
+	},
+	"streams beyond the limit": func(p *framePeer, i int) error { return p.ask(i, "/wait") },
+	"continuation": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.headers(1, p.get(), 0)
+		}
+		return p.WriteContinuation(1, false, p.head(fmt.Sprintf("x%d", i), strings.Repeat("y", 1000)))
+	},
+	"empty continuation": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.headers(1, p.get(), 0)
+		}
+		return p.WriteContinuation(1, false, nil)
+	},
+	"settings":              func(p *framePeer, i int) error { return p.WriteSettings() },
+	"many settings at once": func(p *framePeer, i int) error { return p.WriteSettings(make([]http2.Setting, 100)...) },
+	"settings ack":          func(p *framePeer, i int) error { return p.WriteSettingsAck() },
+	"ping":                  func(p *framePeer, i int) error { return p.WritePing(false, [8]byte{}) },
+	"ping ack":              func(p *framePeer, i int) error { return p.WritePing(true, [8]byte{}) },
+	"goaway":                func(p *framePeer, i int) error { return p.WriteGoAway(0, http2.ErrCodeNo, nil) },
+	"priority":              func(p *framePeer, i int) error { return p.WritePriority(1, http2.PriorityParam{Weight: 1}) },
+	"unknown":               func(p *framePeer, i int) error { return p.WriteRawFrame(99, 0, 0, nil) },
+	"empty data": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.open()
+		}
+		return p.WriteData(1, false, nil)
+	},
+	"data that nobody wants": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.answered()
+		}
+		return p.WriteData(1, false, []byte("x"))
+	},
+	"a window for nothing": func(p *framePeer, i int) error { return p.WriteWindowUpdate(0, 1) },
+	"windows of one byte": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			for n := range 50 {
+				p.ask(n, "/large")
+			}
+		}
+		return p.WriteWindowUpdate(uint32(i%50)*2+1, 1)
+	},
+	"heads like bombs": func(p *framePeer, i int) error { // of 1 byte each, 1 KB when decoded
+		if i == 0 {
+			p.headers(1, p.get("x", strings.Repeat("y", 1000)), wholeHead)
+			return nil
+		}
+		p.headers(uint32(2*i+1), append(p.get(), bytes.Repeat([]byte{0x80 | 62}, 10_000)...), wholeHead)
+		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
+	},
+}
+
+func (p *framePeer) ask(i int, path string) error {
+	p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
+	return nil
+}
+
+// calm waits until the server says something about the connection as a whole, or refuses.
+func (p *framePeer) calm() string {
+	for {
+		if v := p.verdict(); v == "end" || strings.HasPrefix(v, "away") {
+			return v
+		}
+	}
+}
+
+// TestHTTP2Floods: the server sends away who floods it, and serves others meanwhile.
 func TestHTTP2Floods(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan bool)
+	large := bytes.Repeat([]byte("x"), 1<<20)
 	sv := startServer(t, &Server{H2C: true, MaxHead: 16 << 10, Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/wait" {
+		switch r.URL.Path {
+		case "/large":
+			w.Write(large)
+			return
+		case "/echo":
+			io.Copy(w, r.Body)
+			return
+		case "/wait":
+		default:
 			return
 		}
 		for n := running.Add(1); ; {
@@ -36,72 +125,174 @@ func TestHTTP2Floods(t *testing.T) {
 		<-release
 		running.Add(-1)
 	}))}, 1)
-	floods := map[string]func(p *framePeer, i int) error{
-		"rapid reset": func(p *framePeer, i int) error {
-			id := uint32(2*i + 1)
-			p.headers(id, p.head(":method", "GET", ":scheme", "http", ":path", "/wait", ":authority", "h"), wholeHead)
-			return p.WriteRSTStream(id, http2.ErrCodeCancel)
-		},
-		"continuation": func(p *framePeer, i int) error {
-			if i == 0 {
-				p.headers(1, p.get(), 0)
-			}
-			return p.WriteContinuation(1, false, p.head(fmt.Sprintf("x%d", i), strings.Repeat("y", 1000)))
-		},
-		"streams beyond the limit": func(p *framePeer, i int) error {
-			p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", "/wait", ":authority", "h"), wholeHead)
-			return nil
-		},
+	other := func(name string) {
+		p := sv.frames(wholePre)
+		p.WriteSettings()
+		p.ask(0, "/")
+		if got := p.verdict(); got != "200" {
+			t.Errorf("%s: another client got %s", name, got)
+		}
+		p.nc.Close()
 	}
-	const unread = "pings whose answers nobody reads"
-	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
-	floods[unread] = func(p *framePeer, i int) error { _, err := p.nc.Write(pings); return err }
 	for name, flood := range floods {
 		p := sv.frames(wholePre)
 		p.WriteSettings()
-		heard := make(chan string, 1)
-		go func() {
-			if name == unread {
-				return
+		said := make(chan string, 1)
+		begun := flood(p, 0) // which may read
+		go func() { said <- p.calm() }()
+		const most = 20_000
+		for i := 1; i < most && begun == nil; i++ {
+			if begun = flood(p, i); i == 500 {
+				other(name)
 			}
-			for {
-				v := p.verdict()
-				if v != "reset REFUSED_STREAM" && v != "200" || name == "streams beyond the limit" {
-					heard <- v
-					return
-				}
+			if len(said) > 0 {
+				break
 			}
-		}()
-		said := ""
-		for i := 0; said == "" && i < 200_000; i++ {
-			err := flood(p, i)
-			select {
-			case said = <-heard:
-			default:
-				if err != nil && name == unread {
-					said = err.Error()
-				} else if err != nil {
-					said = <-heard
-				}
+			if i == most-1 {
+				t.Errorf("%s: %d frames are too few", name, most)
+				p.nc.Close()
 			}
 		}
-		if said == "" {
-			t.Errorf("%s: nothing was said", name)
+		if got := <-said; got != "away ENHANCE_YOUR_CALM" {
+			t.Errorf("%s: %s", name, got)
 		}
-		t.Log(name, said)
 		p.nc.Close()
-		other := sv.frames(wholePre)
-		other.WriteSettings()
-		other.headers(1, other.get(), wholeHead)
-		if got := other.verdict(); got != "200" {
-			t.Errorf("%s: another client got %s", name, got)
-		}
-		other.nc.Close()
+		other(name)
 	}
-	if n := most.Load(); n > 2*DefaultMaxStreams {
-		t.Errorf("%d handlers at a time of two connections", n)
+	if n := most.Load(); n > 4*DefaultMaxStreams {
+		t.Errorf("%d handlers at a time of four connections", n)
 	}
 	close(release)
+	// One that does not read what it has asked for is not read from either.
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
+	for i := 0; ; i++ {
+		if _, err := p.nc.Write(pings); err != nil {
+			break
+		}
+		if i == 100_000 {
+			t.Fatal("pings whose answers nobody reads are read")
+		}
+	}
+}
+
+// TestHTTP2Patience: what clients do in earnest does not count against them, however much of it there is.
+func TestHTTP2Patience(t *testing.T) {
+	sv := startServer(t, &Server{H2C: true, MaxBody: 10, Handler: echoHandler}, 1)
+	const much = 3 * h2Patience
+	fresh := func() *framePeer {
+		p := sv.frames(wholePre)
+		p.WriteSettings()
+		return p
+	}
+	p := fresh() // a client that widens its windows often
+	for i, sent := 0, 0; sent < much; i++ {
+		p.ask(i, "/large")
+		for p.ended = false; !p.ended; {
+			v := p.verdict()
+			var size int
+			if n, _ := fmt.Sscanf(v, "data %d", &size); n == 0 && v != "200" {
+				t.Fatalf("after %d updates of windows: %s", sent, v)
+			}
+			for left := size; left > 0; left -= 4 << 10 {
+				p.WriteWindowUpdate(0, uint32(min(left, 4<<10)))
+				p.WriteWindowUpdate(uint32(2*i+1), uint32(min(left, 4<<10)))
+				sent += 2
+			}
+		}
+	}
+	p = fresh() // uploads that are refused while they are on their way
+	go func() {
+		block := make([]byte, 4<<10)
+		for i := range much / 50 {
+			p.headers(uint32(2*i+1), p.post("content-length", "1000000"), endsHeaders)
+			for range 50 {
+				p.WriteData(uint32(2*i+1), false, block)
+			}
+		}
+	}()
+	for refused := 0; refused < much/50; {
+		switch v := p.verdict(); v {
+		case "413":
+			refused++
+		case "end", "away ENHANCE_YOUR_CALM":
+			t.Fatalf("after %d uploads: %s", refused, v)
+		}
+	}
+	p = fresh() // asks now and then whether the server is there, for a long time
+	p.answered()
+	for range 5 {
+		for range h2Patience * 4 / 5 {
+			p.WritePing(false, [8]byte{})
+			if v := p.verdict(); v != "ping" {
+				t.Fatal(v)
+			}
+		}
+		sv.mu.Lock()
+		h := sv.first.h2
+		sv.mu.Unlock()
+		h.mu.Lock()
+		h.heard -= int64(time.Minute)
+		h.mu.Unlock()
+	}
+}
+
+// TestHTTP2MakesRoom: a connection without a request makes room for a new one, and is told so; one with a request does not.
+func TestHTTP2MakesRoom(t *testing.T) {
+	ca := newTestCA(t)
+	for _, secure := range []bool{false, true} {
+		everyMode(t, func(t *testing.T, start func(*Server) *served) {
+			entered, leave := make(chan bool), make(chan bool)
+			s := &Server{H2C: true, MaxConns: 2, Handler: func(x *Ctx) error {
+				if x.Path() == "/slow" {
+					offload(func() { entered <- true; <-leave })
+				}
+				return x.SendString(200, "text/plain", "done")
+			}}
+			if secure {
+				s.TLS = ca.config(t)
+			}
+			s.ready()
+			s.limits.rest = 0
+			sv := start(s)
+			asked := func(path string) *framePeer {
+				p := sv.frames(wholePre)
+				p.WriteSettings()
+				p.ask(0, path)
+				return p
+			}
+			busy := asked("/slow")
+			<-entered
+			served := func() *framePeer { // that before is not at rest, or gone, at once
+				for {
+					p := asked("/")
+					if p.verdict() == "200" {
+						return p
+					}
+					p.nc.Close()
+				}
+			}
+			last := served()
+			for range 3 {
+				next := served()
+				if got := last.calm(); got != "away NO_ERROR" {
+					t.Error(got)
+				}
+				if got := last.calm(); got != "end" {
+					t.Error(got)
+				}
+				last = next
+			}
+			close(leave)
+			if got := busy.verdict(); got != "200" {
+				t.Error("the request under way: ", got)
+			}
+			if got := sv.Stats().Evicted; got < 3 {
+				t.Errorf("%d connections were closed to make room, want at least 3", got)
+			}
+		})
+	}
 }
 
 // TestHTTP2Farewell: a stop is announced by a GOAWAY that names no stream. What the client sends before it can know is served,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -12,9 +13,15 @@ import (
 
 const (
 	// h2Patience is how many frames without use a client may send: those that bring no request any further, ask for
-	// answers, or take back what was asked for. What is of use gives it back. A client that has used
-	// it up is sent away (CVE-2019-9512, -9515, -9518, CVE-2023-44487).
+	// answers, or take back what was asked for. Content, answers that were wanted to the end, and time
+	// give it back. A client that has used it up is sent away (CVE-2019-9511, -9512, -9515, -9518, CVE-2023-44487).
 	h2Patience = 1000
+	// h2Forgives is after how long one such frame is forgotten, in nanoseconds.
+	h2Forgives = int64(50 * time.Millisecond)
+	// h2Refresh is for how many bytes of content a client may send one WINDOW_UPDATE.
+	h2Refresh = 1 << 10
+	// h2Settings is how many settings one frame may have: the window of each stream follows each of them.
+	h2Settings = 32
 	// h2HeadFrames is how many frames a head may come in.
 	h2HeadFrames = 128
 )
@@ -27,8 +34,8 @@ func (h *h2Conn) nuisance() error {
 	return nil
 }
 
-// use gives patience back. It needs mu.
-func (h *h2Conn) use() { h.patience = min(h.patience+1, h2Patience) }
+// use gives patience back for n frames. It needs mu.
+func (h *h2Conn) use(n int) { h.patience = min(h.patience+n, h2Patience) }
 
 func streamError(id uint32, code http2.ErrCode) error {
 	return http2.StreamError{StreamID: id, Code: code}
@@ -134,6 +141,8 @@ func (h *h2Conn) dispatch(f http2.Frame) error {
 			return h.nuisance()
 		case f.Data == farewellPing && h.leaving:
 			h.close()
+		default:
+			return h.nuisance()
 		}
 	case *http2.RSTStreamFrame:
 		if f.StreamID > h.last {
@@ -146,8 +155,7 @@ func (h *h2Conn) dispatch(f http2.Frame) error {
 		return h.nuisance()
 	case *http2.PushPromiseFrame:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	case *http2.GoAwayFrame: // what it has asked for is answered
-	default:
+	default: // a GOAWAY too: what it has asked for is answered
 		return h.nuisance()
 	}
 	return nil
@@ -163,7 +171,10 @@ func (h *h2Conn) of(id uint32) (*stream, error) {
 
 func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
 	if f.IsAck() {
-		return nil
+		return h.nuisance()
+	}
+	if f.NumSettings() > h2Settings {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	err := f.ForeachSetting(func(s http2.Setting) error {
 		if err := s.Valid(); err != nil {
@@ -194,14 +205,20 @@ func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
 
 func (h *h2Conn) windowFrame(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
+		was := h.sendWindow
 		if h.sendWindow += int64(f.Increment); h.sendWindow > largestID {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		h.wakeWriters()
-		return nil
+		if was <= 0 {
+			h.wakeWriters()
+		}
+		return h.nuisance()
 	}
 	st, err := h.of(f.StreamID)
-	if st == nil {
+	if err == nil {
+		err = h.nuisance()
+	}
+	if st == nil || err != nil {
 		return err
 	}
 	if st.sendWindow += int64(f.Increment); st.sendWindow > largestID {
@@ -222,8 +239,12 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 	}
 	if st == nil || st.received {
 		h.give(nil, size)
-		if h.closing && st == nil {
+		switch {
+		case h.closing && st == nil:
 			return h.nuisance()
+		case st == nil && size >= h2InFlight: // it may not know yet that it need not send the rest
+			h.frames.WriteRSTStream(f.StreamID, http2.ErrCodeStreamClosed)
+			return nil
 		}
 		return streamError(f.StreamID, http2.ErrCodeStreamClosed)
 	}
@@ -242,10 +263,14 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 	case len(data) == 0:
 		return h.nuisance()
 	}
-	h.use()
+	h.use(1)
 	st.wake(&st.reader)
 	return nil
 }
+
+// h2InFlight is the least size of content of which a client may send as much as it likes that nobody wants
+// any more, in bytes.
+const h2InFlight = 1 << 10
 
 func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 	id := f.StreamID
@@ -260,6 +285,10 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	default:
 		h.last = id
+	}
+	if limit := h.srv.limits.headTime; limit > 0 && !f.HeadersEnded() {
+		h.headBy = h.srv.clock.now() + int64(limit)
+		h.arm()
 	}
 	return h.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
@@ -283,6 +312,7 @@ func (h *h2Conn) fragment(b []byte, ends bool) error {
 		h.block = h.block[:0]
 		return nil
 	}
+	h.headBy = 0
 	if err := h.dec.Close(); err != nil {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
@@ -343,7 +373,9 @@ func (h *h2Conn) request(text []byte) error {
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
-	h.use()
+	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room
+		return nil
+	}
 	st := newStream(h, text)
 	h.streams[id] = st
 	h.handlers++

@@ -111,12 +111,16 @@ func (st *stream) end() {
 			h.frames.WriteRSTStream(st.id, http2.ErrCodeInternal)
 		case !st.received: // nor is the rest of the request wanted (RFC 9113, 8.1)
 			h.frames.WriteRSTStream(st.id, http2.ErrCodeNo)
+		default:
+			h.use(1)
 		}
 		h.give(nil, int64(len(st.body)-st.at))
 		st.body = nil
 	}
 	if h.handlers--; h.handlers == 0 {
 		h.idleSince = h.srv.clock.now()
+		h.c.since.Store(h.idleSince)
+		h.c.state.Store(connIdle)
 	}
 	h.kick()
 	last := h.ended && h.handlers == 0
@@ -309,9 +313,12 @@ func (st *stream) sendData(p []byte, ends bool) error {
 			return nil
 		case n > 0 || len(p) == 0:
 			n = max(n, 0)
-			st.sent = ends && n == int64(len(p))
+			whole := n == int64(len(p))
+			st.sent = ends && whole
 			h.data(st.id, p[:n], st.sent)
-			h.use()
+			if h.use(int(n / h2Refresh)); whole { // a client that lets little pass at a time earns nothing
+				h.use(1)
+			}
 			h.sendWindow -= n
 			st.sendWindow -= n
 			if p = p[n:]; len(p) == 0 {

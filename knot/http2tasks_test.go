@@ -147,6 +147,9 @@ func TestHTTP2Silence(t *testing.T) {
 			p.open("content-length", "5")
 			p.WriteData(1, false, []byte("x"))
 		}, []string{"408"}},
+		"a head that stops": {&Server{HeadTimeout: short}, func(p *framePeer) {
+			p.headers(3, p.get(), 0)
+		}, []string{"end"}},
 		"too large a head": {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
 	} {
 		everyMode(t, func(t *testing.T, start func(*Server) *served) {

@@ -367,8 +367,13 @@ func (s *Server) makeRoom() bool {
 		if was <= connIdle && !unread(c.nc) && c.state.CompareAndSwap(was, connClosed) {
 			s.mu.Lock()
 			s.evicted++
+			h := c.h2
 			s.mu.Unlock()
-			c.nc.Close() // its task, which that wakes, does the rest
+			if h != nil {
+				h.start(nil, h.expel)
+			} else {
+				c.nc.Close() // its task, which that wakes, does the rest
+			}
 			return true
 		}
 	}

@@ -101,12 +101,12 @@ func (s *Server) drain(ctx context.Context, ln net.Listener) {
 }
 
 // closeIdle closes the connections that wait for another request, but not those on which one
-// has come and is about to be read.
+// has come and is about to be read, nor those of HTTP/2, see farewell.
 func (s *Server) closeIdle() {
 	s.mu.Lock()
 	var idle []*conn
 	for c := s.first; c != nil; c = c.next {
-		if c.state.Load() == connIdle {
+		if c.state.Load() == connIdle && c.h2 == nil {
 			idle = append(idle, c)
 		}
 	}

@@ -4,21 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -29,72 +20,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
-
-// A testCA signs certificates.
-type testCA struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-	next int64
-}
-
-func newTestCA(t *testing.T) *testCA {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testenv.Must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	testenv.Must(t, err)
-	ca := &testCA{key: key, pool: x509.NewCertPool(), next: 2}
-	if ca.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	ca.pool.AddCert(ca.cert)
-	return ca
-}
-
-// pem makes a certificate for names, and its key.
-func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testenv.Must(t, err)
-	ca.next++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(ca.next), Subject: pkix.Name{CommonName: names[0]},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: names, IPAddresses: []net.IP{{127, 0, 0, 1}},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key)
-	testenv.Must(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	testenv.Must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
-
-// files writes a certificate and its key.
-func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePair {
-	t.Helper()
-	p := CertificatePair{filepath.Join(dir, names[0]+".crt"), filepath.Join(dir, names[0]+".key")}
-	cert, key := ca.pem(t, names...)
-	for name, content := range map[string][]byte{p.Cert: cert, p.Key: key} {
-		testenv.Must(t, os.WriteFile(name, content, 0o600))
-	}
-	return p
-}
-
-func (ca *testCA) config(t *testing.T) *tls.Config {
-	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}})
-	testenv.Must(t, err)
-	return k.Config()
-}
-
-func (ca *testCA) client() *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: "knot.test"} }
 
 // dialTLS connects a client with its handshake done.
 func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
@@ -525,8 +450,4 @@ func (c *pieceConn) Read(p []byte) (int, error) {
 	n := copy(p[:min(len(p), c.piece)], c.rest)
 	c.rest = c.rest[n:]
 	return n, nil
-}
-
-func pemOf(ca *testCA) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,4 +75,49 @@ func (c *fakeClock) set(to time.Time) {
 func noErr(t *testing.T, err error) {
 	t.Helper()
 	testenv.Must(t, err)
+}
+
+// A result is what a command did.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+// command runs bgdump with a clock that stands still and an empty standard input.
+func command(t *testing.T, args ...string) result {
+	t.Helper()
+	return commandIn(t, context.Background(), &surroundings{stdin: strings.NewReader(""), clock: newFakeClock()}, args...)
+}
+
+func commandIn(t *testing.T, ctx context.Context, sur *surroundings, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if sur.stdout == nil {
+		sur.stdout = &out
+	}
+	sur.stderr = &errOut
+	code := run(ctx, args, sur)
+	return result{code, out.String(), errOut.String()}
+}
+
+// ok fails the test if the command did.
+func (r result) ok(t *testing.T) string {
+	t.Helper()
+	if r.code != exitOK || r.errOut != "" {
+		t.Fatalf("exit code %d, errors:\n%s\noutput:\n%s", r.code, r.errOut, r.out)
+	}
+	return r.out
+}
+
+// fails fails the test if the command did not, or if it says anything but all of want.
+func (r result) fails(t *testing.T, want ...string) {
+	t.Helper()
+	if r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.errOut, "bgdump: ") {
+		t.Errorf("exit code %d, errors:\n%s\noutput:\n%s", r.code, r.errOut, r.out)
+	}
+	for _, w := range want {
+		if !strings.Contains(r.errOut, w) {
+			t.Errorf("the error is\n%s\nwant it to say %q", r.errOut, w)
+		}
+	}
 }

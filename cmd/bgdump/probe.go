@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,34 +18,33 @@ const (
 
 // probe looks for net/http/pprof at the addresses where a process listens and this machine
 // itself is let in, and returns the first that has it.
-func probe(ctx context.Context, pid int, k *kernel) (*url.URL, error) {
-	addrs, err := k.listening(pid)
+func probe(ctx context.Context, pid int, sur *surroundings) (*url.URL, error) {
+	addrs, err := sur.kernel.listening(pid)
 	if err != nil {
 		return nil, fmt.Errorf("process %d: where it listens is not known: %w", pid, err)
 	}
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("process %d listens on no loopback address", pid)
 	}
-	client := &http.Client{Timeout: probeWithin, Transport: &http.Transport{DisableKeepAlives: true}, // and no proxy
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	addrs = addrs[:min(len(addrs), mostProbed)]
-	for _, addr := range addrs {
+	var almost error // there may be more to it
+	for _, addr := range addrs[:min(len(addrs), mostProbed)] {
 		u := &url.URL{Scheme: "http", Host: addr, Path: profilePath}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("cmdline").String(), nil)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			continue // it speaks something else there
-		}
-		resp.Body.Close()
-		if resp.StatusCode == http.StatusOK && mediaType(resp) == "text/plain" {
+		src := newURLSource(u, sur, &settings{timeout: probeWithin})
+		src.transport.Proxy, src.transport.DisableKeepAlives = nil, true
+		src.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		err := src.findTraces(ctx, u)
+		var bad badAnswer
+		switch {
+		case err == nil:
 			return u, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case almost == nil && errors.As(err, &bad) && !bad.missing:
+			almost = fmt.Errorf("process %d, at %s: %w", pid, addr, err)
 		}
+	}
+	if almost != nil {
+		return nil, almost
 	}
 	return nil, fmt.Errorf(`process %d does not serve net/http/pprof where it listens (%s). Add these lines to it:
     import "net/http"

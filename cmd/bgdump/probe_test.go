@@ -4,9 +4,9 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/pprof"
 	"os"
 	"strings"
 	"testing"
@@ -14,25 +14,29 @@ import (
 
 // This process listens with two servers, of which one has net/http/pprof.
 func TestProbe(t *testing.T) {
+	sur := &surroundings{clock: systemClock{}, kernel: systemKernel(), stderr: io.Discard}
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	if _, err := probe(t.Context(), os.Getpid(), systemKernel()); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
+	if _, err := probe(t.Context(), os.Getpid(), sur); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
 		t.Errorf("got %v; want an error with the address that was asked, and what to add", err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	profiled := httptest.NewServer(mux)
+	partial := httptest.NewServer(newProfiled("/debug/pprof/cmdline", ""))
+	defer partial.Close()
+	if _, err := probe(t.Context(), os.Getpid(), sur); err == nil || !strings.Contains(err.Error(), partial.Listener.Addr().String()) || !strings.Contains(err.Error(), "serves profiles but no execution trace") {
+		t.Errorf("got %v; want an error that names what is missing", err)
+	}
+	profiled := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
 	defer profiled.Close()
-	u, err := probe(t.Context(), os.Getpid(), systemKernel())
+	u, err := probe(t.Context(), os.Getpid(), sur)
 	if err != nil || u.Host != profiled.Listener.Addr().String() || u.Path != profilePath {
 		t.Errorf("found %v, %v; want %s", u, err, profiled.URL)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := probe(ctx, os.Getpid(), systemKernel()); err == nil {
+	if _, err := probe(ctx, os.Getpid(), sur); err == nil {
 		t.Error("goes on after the end")
 	}
-	if _, err := probe(t.Context(), 1<<22+1, systemKernel()); err == nil || !strings.Contains(err.Error(), "not known") {
+	if _, err := probe(t.Context(), 1<<22+1, sur); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("of no process: %v", err)
 	}
 }

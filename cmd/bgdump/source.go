@@ -60,7 +60,7 @@ func openSource(arg string, sur *surroundings, set *settings) (source, error) {
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
 		if set.probe {
-			u, err := probe(context.Background(), int(pid), sur.kernel)
+			u, err := probe(context.Background(), int(pid), sur)
 			if err != nil {
 				return nil, err
 			}
@@ -82,6 +82,8 @@ func openSource(arg string, sur *surroundings, set *settings) (source, error) {
 		return nil, fmt.Errorf("there is no file %s", printable(arg))
 	case err != nil:
 		return nil, err
+	case info.Mode()&fs.ModeSocket != 0:
+		return newSocketSource(arg, sur, set), nil
 	case info.IsDir():
 		return openFolder(arg, sur.clock, step)
 	}

@@ -47,7 +47,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	testenv.Must(t, err)
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
-	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s")
+	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s", "-h2c")
 	out, err := c.StdoutPipe()
 	testenv.Must(t, err)
 	errorLog, logged, err := os.Pipe() // more than one process writes to it
@@ -66,11 +66,21 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	}
 	go io.Copy(io.Discard, lines)
 	stop := make(chan struct{})
-	answers, failed := make(chan struct{}), make(chan struct{}, 4)
+	answers, failed := make(chan struct{}), make(chan struct{}, 8)
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	shared := &http.Client{Transport: &http.Transport{Protocols: plain}}
+	defer shared.CloseIdleConnections()
 	var clients sync.WaitGroup
-	for range 4 {
+	for i := range 8 {
 		clients.Go(func() {
-			if err := askUntil(stop, addr, answers); err != nil {
+			ask := askUntil
+			if i%2 == 1 {
+				ask = func(stop chan struct{}, addr string, answers chan<- struct{}) error {
+					return askHTTP2Until(shared, stop, addr, answers)
+				}
+			}
+			if err := ask(stop, addr, answers); err != nil {
 				t.Error(err)
 				failed <- struct{}{}
 			}
@@ -122,6 +132,29 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 		t.Error("somebody still listens")
 	}
 	t.Logf("processes %v", pids)
+}
+
+// askHTTP2Until is askUntil with a client that shares its connection, and by itself takes another.
+func askHTTP2Until(client *http.Client, stop chan struct{}, addr string, answers chan<- struct{}) error {
+	for {
+		resp, err := client.Get("http://" + addr + "/")
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 {
+			return fmt.Errorf("HTTP/2: %v, %w", resp, err)
+		}
+		select {
+		case answers <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // askUntil asks again and again on one connection, and takes another when the server says that it

@@ -86,19 +86,17 @@ type collector struct {
 // add adds what a loop has learned, and returns how many steps that were.
 func (c *collector) add(loop int, sh *shard) (steps uint64) {
 	// Edges first: so that no edge lacks its node.
-	sh.edges.each(func(e *edge) { steps += c.addEdge(e); c.pause.Take() })
-	sh.nodes.each(func(n *node) { c.addNode(loop, n); c.pause.Take() })
+	sh.edges.each(func(e *edge) { steps += c.addEdge(sh, e); c.pause.Take() })
+	sh.nodes.each(func(n *node) { c.addNode(loop, sh, n); c.pause.Take() })
 	lost := count(&sh.lost)
 	c.lostEdges += lost
 	now := coro.Cycles()
 	sh.notes.each(func(o *note) {
-		var words [3]uint64
-		coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(o), 3)
-		if words[0] != engine.SeatWaiting {
-			return
-		}
-		if n := c.nodes[engine.NodeID(words[1])]; n != nil && words[2] != 0 {
-			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[2])))
+		var words [2]uint64
+		read(&words, (*[2]uint64)(unsafe.Pointer(o)))
+		state, at := engine.SeatOf(words[0])
+		if n := c.nodes[at]; n != nil && state == engine.SeatWaiting && words[1] != 0 {
+			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[1])))
 		}
 	})
 	return steps + lost
@@ -180,7 +178,7 @@ func (c *collector) place(id engine.NodeID) *place {
 	return c.places[id]
 }
 
-func (c *collector) addNode(loop int, from *node) {
+func (c *collector) addNode(loop int, sh *shard, from *node) {
 	var st nodeStats
 	read(&st, &from.stats)
 	var counts [3]uint64 // as in engine.Spot
@@ -198,8 +196,8 @@ func (c *collector) addNode(loop int, from *node) {
 	n.Peak += l.Peak
 	n.Arrivals += l.Arrivals
 	n.Departures += l.Departures
-	addTimes(&n.Wait, &st.wait)
-	addTimes(&n.Ready, &st.ready)
+	sh.addTimes(&n.Wait, &st.wait)
+	sh.addTimes(&n.Ready, &st.ready)
 	if l.Arrivals > 0 {
 		n.Loops = append(n.Loops, l)
 	}
@@ -208,7 +206,7 @@ func (c *collector) addNode(loop int, from *node) {
 // count is how often an edge was taken.
 func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.Count))) }
 
-func (c *collector) addEdge(from *edge) uint64 {
+func (c *collector) addEdge(sh *shard, from *edge) uint64 {
 	var st edgeStats
 	read(&st, &from.stats)
 	steps := count(from)
@@ -244,30 +242,40 @@ func (c *collector) addEdge(from *edge) uint64 {
 	addMoments(&e.Heap.Recent, st.heap, float64(e.Heap.Steps), float64(st.heapN))
 	e.Heap.Steps += st.heapN
 	e.Heap.Sum += int64(st.heapSum)
-	addTimes(&e.CPU, &st.cpu)
+	sh.addTimes(&e.CPU, &st.cpu)
 	e.Count += steps
 	e.Overruns += st.overruns
 	return steps
 }
 
-// addTimes adds what s has measured to t.
-func addTimes(t *bgraph.Times, s *timesStats) {
-	t.Count += s.count
-	t.Sum = bgraph.Nanos(min(uint64(t.Sum)+min(s.sum, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber))
-	t.Max = max(t.Max, bgraph.Nanos(min(s.max, bgraph.MaxDumpNumber)))
-	t.First += s.first
-	t.FirstSum = min(t.FirstSum, bgraph.MaxDumpNumber-bgraph.Nanos(s.firstSum)) + bgraph.Nanos(s.firstSum)
-	last := len(s.fine)
-	for last > 0 && s.fine[last-1] == 0 {
-		last--
+// addTimes adds what t has measured to to.
+func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
+	to.Count += t.count
+	to.Sum = bgraph.Nanos(min(uint64(to.Sum)+min(t.sum, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber))
+	to.Max = max(to.Max, bgraph.Nanos(min(t.max, bgraph.MaxDumpNumber)))
+	to.First += t.first
+	to.FirstSum = min(to.FirstSum, bgraph.MaxDumpNumber-bgraph.Nanos(t.firstSum)) + bgraph.Nanos(t.firstSum)
+	var fine [bgraph.FineParts * bgraph.Buckets]uint64
+	last := 0
+	for i, number := range t.fine {
+		if number == 0 {
+			continue
+		}
+		counts := (*block)(fine[i*blockSize:])
+		read(counts, s.blocks.at(int64(number-1)))
+		for k, n := range counts {
+			if n != 0 {
+				last = i*blockSize + k + 1
+			}
+		}
 	}
-	if more := last - len(t.Fine); more > 0 {
-		t.Fine = append(t.Fine, make([]uint64, more)...)
-		t.Hist = append(t.Hist, make(bgraph.Histogram, (last+bgraph.FineParts-1)/bgraph.FineParts-len(t.Hist))...)
+	if more := last - len(to.Fine); more > 0 {
+		to.Fine = append(to.Fine, make([]uint64, more)...)
+		to.Hist = append(to.Hist, make(bgraph.Histogram, (last+bgraph.FineParts-1)/bgraph.FineParts-len(to.Hist))...)
 	}
-	for i, n := range s.fine[:last] {
-		t.Fine[i] += n
-		t.Hist[i/bgraph.FineParts] += n
+	for i, n := range fine[:last] {
+		to.Fine[i] += n
+		to.Hist[i/bgraph.FineParts] += n
 	}
 }
 

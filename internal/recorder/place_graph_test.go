@@ -183,11 +183,14 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 }
 
 func TestMemoryOfNodesAndEdges(t *testing.T) {
-	if n := recorder.SizeOfNode; n > 2400 {
-		t.Errorf("a node takes %d bytes for each loop, want at most 2400", n)
+	if n := recorder.SizeOfNode; n > 1024 {
+		t.Errorf("a node takes %d bytes for each loop, want at most 1024", n)
 	}
-	if n := recorder.SizeOfEdge; n > 1280 {
-		t.Errorf("an edge takes %d bytes for each loop, want at most 1280", n)
+	if n := recorder.SizeOfEdge; n > 640 {
+		t.Errorf("an edge takes %d bytes for each loop, want at most 640", n)
+	}
+	if n := recorder.SizeOfNote; n != 64 {
+		t.Errorf("a note has %d bytes, want one line of the cache, 64", n)
 	}
 	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
 		t.Errorf("a Frame has %d bytes", n)

@@ -19,22 +19,43 @@ import (
 type timesStats struct {
 	count, sum, max uint64
 	first, firstSum uint64 // of count and sum: those before sampling set in
-	fine            [bgraph.FineParts * bgraph.Buckets]uint64
+
+	// The histogram, whose parts are those of bgraph.Times.Fine, in blocks: what is measured at one place is mostly of
+	// the same order, so it needs few. Each is 1 + the number of one of the shard's, or 0: there is nothing in it.
+	fine [bgraph.FineParts * bgraph.Buckets / blockSize]uint32
 }
 
-func (s *timesStats) add(ns uint64, isFirst bool) {
-	s.count++
+// A block is a part of a histogram: of two octaves, and one cache line.
+type block [blockSize]uint64
+
+const blockSize = 8
+
+// measured adds a duration that was measured of o's task to t. There must be room for a block. It calls nothing, so it takes no stack that a task
+// that waits might not have.
+func (s *shard) measured(t *timesStats, ns uint64, o *note) {
+	n := uint64(o.counts)
+	t.add(ns, n, o.first)
+	i := bgraph.FineOf(bgraph.Nanos(ns))
+	number := &t.fine[i/blockSize]
+	if *number == 0 {
+		*number = uint32(s.blocks.n.Add(1))
+	}
+	s.blocks.at(int64(*number - 1))[i%blockSize] += n
+}
+
+func (s *timesStats) add(ns, n uint64, isFirst bool) {
+	s.count += n
+	sum := min(ns, bgraph.MaxDumpNumber/sparingFactor) * n
 	if isFirst {
 		s.first++
-		s.firstSum = min(s.firstSum+min(ns, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
+		s.firstSum = min(s.firstSum+sum, bgraph.MaxDumpNumber)
 	}
 	if s.sum < bgraph.MaxDumpNumber { // 146 years: reached by many tasks that wait
-		s.sum += min(ns, bgraph.MaxDumpNumber)
+		s.sum += sum
 	}
 	if ns > s.max {
 		s.max = ns
 	}
-	s.fine[bgraph.FineOf(bgraph.Nanos(ns))]++
 }
 
 // momentsStats are exponentially weighted moments.
@@ -131,25 +152,39 @@ func edgeOf(h *engine.Hop) *edge  { return (*edge)(unsafe.Pointer(h)) }
 type paged[T any] struct {
 	pages atomic.Pointer[[]*[pageSize]T]
 	n     atomic.Int64
+	room  int64 // elements that fit into the pages; loop-private
 }
 
 const pageSize = 32
 
 // add adds an element, which init makes before others see it.
 func (p *paged[T]) add(init func(*T)) *T {
+	p.reserve(1)
 	n := p.n.Load()
+	v := p.at(n)
+	init(v)
+	p.n.Store(n + 1)
+	return v
+}
+
+func (p *paged[T]) at(i int64) *T { return &(*p.pages.Load())[i/pageSize][i%pageSize] }
+
+// reserve makes room for k elements, at most pageSize. A task has less stack than that takes, so its loop sees to it.
+func (p *paged[T]) reserve(k int64) {
+	if p.n.Load()+k > p.room {
+		p.addPage()
+	}
+}
+
+//go:noinline
+func (p *paged[T]) addPage() {
 	var pages []*[pageSize]T
 	if d := p.pages.Load(); d != nil {
 		pages = *d
 	}
-	if n%pageSize == 0 {
-		pages = append(pages, new([pageSize]T)) // readers hold shorter slices, maybe of the same array
-		p.pages.Store(&pages)
-	}
-	v := &pages[n/pageSize][n%pageSize]
-	init(v)
-	p.n.Store(n + 1)
-	return v
+	pages = append(pages, new([pageSize]T)) // readers hold shorter slices, maybe of the same array
+	p.pages.Store(&pages)
+	p.room += pageSize
 }
 
 // each calls fn for the elements.

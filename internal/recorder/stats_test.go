@@ -1,24 +1,31 @@
 package recorder
 
 import (
+	"reflect"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The first durations are slow, those of the sample fast: the estimate is not the mean of
 // both times the count.
 func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
-	var s timesStats
+	var s shard
+	var stats timesStats
 	for range 64 {
-		s.add(1_000_000, true)
+		s.blocks.reserve(1)
+		s.measured(&stats, 1_000_000, &note{first: true, counts: 1})
 	}
 	for range 50 {
-		s.add(1_000, false)
+		s.blocks.reserve(1)
+		s.measured(&stats, 1_000, &note{counts: 1})
 	}
 	var times bgraph.Times
-	addTimes(&times, &s)
+	s.addTimes(&times, &stats)
 	const n = 64 + 1000
 	if got, want := times.Estimate(n), float64(64*1_000_000+1000*1_000); got != want {
 		t.Errorf("estimate %v, want %v", got, want)
@@ -32,6 +39,93 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	}
 	if got := new(bgraph.Times).Estimate(5); got != 0 {
 		t.Errorf("estimate of nothing: %v", got)
+	}
+}
+
+// Where steps are tiny fewer waits are timed, and each counts for more: all together as many as one in Sampling.
+func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
+	const waits = 400_000
+	for _, c := range []struct {
+		tiny, step uint64 // cycles
+		every      int    // waits to one that is timed
+	}{
+		{400, 399, 80},
+		{400, 400, 20},
+		{0, 100, 20}, // Config.Sampling was given
+	} {
+		s := shard{g: &Graph{cfg: bgraph.Config{Sampling: 20}, tinyStep: c.tiny}, tally: new(engine.Tally), random: 1, samples: 1}
+		now := new(atomic.Uint64)
+		coro.SimulateCycles(now)
+		var stats timesStats
+		timed := 0
+		for range waits {
+			now.Add(c.step)
+			if n := s.due(); n > 0 {
+				timed++
+				s.blocks.reserve(1)
+				s.measured(&stats, c.step, &note{counts: n})
+			}
+		}
+		coro.SimulateCycles(nil)
+		if n := waits / c.every; timed < n*9/10 || timed > n*11/10 {
+			t.Errorf("steps of %d cycles: %d waits of %d were timed, want about one in %d", c.step, timed, waits, c.every)
+		}
+		if n := uint64(waits / 20); stats.count < n*9/10 || stats.count > n*11/10 || stats.sum != stats.count*c.step {
+			t.Errorf("steps of %d cycles: what was timed counts as %d samples of %d cycles, want about one wait in 20", c.step, stats.count, stats.sum)
+		}
+	}
+}
+
+// A histogram takes memory for what is measured only, and tells the same as a plain one.
+func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
+	var s shard
+	before := int64(0)
+	for _, c := range []struct {
+		ns     []uint64
+		blocks int64
+	}{
+		{nil, 0},
+		{[]uint64{0}, 1},
+		{[]uint64{1000, 1100, 600}, 2},
+		{[]uint64{1000, 100_000}, 2},
+		{[]uint64{100_000, 1000, 1 << 50, 0, 100_000}, 4},
+	} {
+		var stats timesStats
+		var got, want bgraph.Times
+		for _, ns := range c.ns {
+			s.blocks.reserve(1)
+			s.measured(&stats, ns, &note{counts: 1})
+		}
+		for range 2 { // two loops' parts
+			s.addTimes(&got, &stats)
+			for _, ns := range c.ns {
+				want.Add(bgraph.Nanos(ns))
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: %+v, want %+v", c.ns, got, want)
+		}
+		if n := s.blocks.n.Load() - before; n != c.blocks {
+			t.Errorf("%v: %d blocks, want %d", c.ns, n, c.blocks)
+		}
+		before = s.blocks.n.Load()
+	}
+}
+
+// Waits take what they need from pages that the loop's own goroutine has made: to make one takes more stack
+// than a task has.
+func TestWhatWaitsTakeIsReserved(t *testing.T) {
+	var p paged[block]
+	for n := range 3 * int64(pageSize) {
+		p.reserve(pageSize)
+		if left := p.room - n; left < pageSize || left > 2*pageSize {
+			t.Fatalf("with %d elements there is room for %d", n, left)
+		}
+		pages := len(*p.pages.Load())
+		p.add(func(*block) {})
+		if len(*p.pages.Load()) != pages {
+			t.Fatalf("element %d has taken a page", n)
+		}
 	}
 }
 

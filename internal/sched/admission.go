@@ -101,7 +101,7 @@ func (a *Admission) Gate(n Node) *Gate {
 // is from any zero. At a node that is no entrance all are admitted, and not counted.
 func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 	if a.Gate(n) == nil {
-		return Admit
+		return unasked(q)
 	}
 	e := &a.entrances[n]
 	return a.next(now, e, q, e.gate.ledger.tight.Load())
@@ -111,13 +111,21 @@ func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 // Piled.
 func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
-		return Admit
+		return unasked(q)
 	}
 	door := &a.doors[pile]
 	if a.heldUp() || a.piles[pile].Limit() == 0 {
 		door.stuck = a.refuse && a.heldUp()
 	}
 	return a.next(now, door, q, false)
+}
+
+// unasked is the verdict where all are admitted.
+func unasked(q Queue) Verdict {
+	if q.Left {
+		return Refuse
+	}
+	return Admit
 }
 
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
@@ -144,7 +152,10 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)
-	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
+	if q.Left && e.line.LetsGo(q.Refusing) {
+		return Refuse
+	}
+	if a.refuse && !q.Left && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
 		cause := CauseLine
 		switch {
 		case e.gate == nil:
