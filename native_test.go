@@ -3,8 +3,13 @@ package capriccio_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,4 +102,90 @@ func TestOthersDoNotWaitForNativeWaits(t *testing.T) {
 		return nil
 	})
 	check(t, err)
+}
+
+// What ties a task to its thread, or runs beside all tasks, with all defaults: it works, or panics with a
+// sentence, and the loop goes on.
+func TestTiedTasksWithAllDefaults(t *testing.T) {
+	// meets has a task wait natively for another one of its loop, between two calls.
+	meets := func(before, then func()) func() error {
+		return func() error {
+			c := make(chan bool)
+			waits := task.Go(func() { before(); <-c; then() })
+			task.Go(func() { close(c) })
+			return waits.Join()
+		}
+	}
+	finalizer := func() error {
+		var mu task.Mutex
+		c := task.NewChan[bool](0)
+		done := make(chan error, 1)
+		var begun atomic.Bool
+		mu.Lock()
+		runtime.SetFinalizer(new([64]byte), func(*[64]byte) {
+			begun.Store(true)
+			mu.Lock()
+			mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
+			task.Yield()
+			_, err := c.Recv()
+			done <- errors.Join(err, task.Sleep(time.Microsecond))
+		})
+		for !begun.Load() {
+			runtime.GC()
+			task.Yield()
+		}
+		mu.Unlock()
+		if err := c.Send(true); err != nil {
+			return err
+		}
+		return <-done
+	}
+	for _, c := range []struct {
+		name, panics string
+		do           func() error
+	}{
+		{"a thread locked over a native wait", "", meets(runtime.LockOSThread, func() { runtime.UnlockOSThread(); task.Sleep(time.Microsecond) })},
+		{"a thread locked until the end", "", meets(runtime.LockOSThread, func() {})},
+		{"a wait with the thread locked over a native wait", "LockOSThread", meets(runtime.LockOSThread, func() { task.Sleep(time.Hour) })},
+		{"a finalizer that waits", "", finalizer},
+		{"an iterator that waits", "", func() error {
+			c := task.NewChan[int](0)
+			task.Go(func() { c.Send(1) })
+			next, stop := iter.Pull(func(yield func(int) bool) {
+				v, _ := c.Recv()
+				task.Sleep(time.Microsecond)
+				yield(v)
+			})
+			defer stop()
+			if v, ok := next(); v != 1 || !ok {
+				return fmt.Errorf("pulled %d, %v", v, ok)
+			}
+			return nil
+		}},
+		{"a native wait for an iterator's task", "", func() error {
+			next, stop := iter.Pull(func(yield func(int) bool) { task.Yield(); yield(1) })
+			defer stop()
+			return meets(func() {}, func() { next() })()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got error
+			err := capriccio.Run(context.Background(), func(context.Context) error {
+				if !engine.CurrentLoop().Runtime().Detaches() {
+					return errStays
+				}
+				got = task.Go(func() {
+					if err := c.do(); err != nil {
+						panic(err)
+					}
+				}).Join()
+				return task.Go(task.Yield).Join() // the loop goes on
+			}, capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) {}))
+			check(t, err)
+			var p *task.PanicError
+			if c.panics == "" && got != nil || c.panics != "" && (!errors.As(got, &p) || !strings.Contains(p.Error(), c.panics)) {
+				t.Errorf("%v; want a panic that names %q", got, c.panics)
+			}
+		})
+	}
 }

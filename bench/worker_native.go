@@ -51,7 +51,7 @@ func waitNatively(mode string) {
 		mu.Lock()
 		time.AfterFunc(nativeWait, mu.Unlock)
 		mu.Lock()
-		mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
+		mu.Unlock()
 	}
 }
 
@@ -65,20 +65,14 @@ func runNativeServer(args []string, out io.Writer) error {
 		return err
 	}
 	failed := make(chan error, 2)
-	serve := func(ln net.Listener, err error, serve func(net.Listener) error) {
-		if err == nil {
-			fmt.Fprintln(out, "listening", ln.Addr())
-			err = serve(ln)
-		}
-		failed <- err
-	}
 	if *http1 {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			waitNatively(strings.TrimPrefix(r.URL.Path, "/"))
 			io.WriteString(w, "Hello, World!")
 		})}
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		go serve(ln, err, server.Serve)
+		if err := serveOnGoroutines(out, failed, server.Serve); err != nil {
+			return err
+		}
 	} else {
 		options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
 		if *holding {
@@ -88,14 +82,10 @@ func runNativeServer(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		server := &knot.Server{Handler: func(x *knot.Ctx) error {
+		serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
 			waitNatively(strings.TrimPrefix(x.Path(), "/"))
 			return x.SendString(200, "text/plain", "Hello, World!")
-		}}
-		rt.Go(func() {
-			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-			serve(ln, err, server.Serve)
-		})
+		}}, out, failed)
 	}
 	return untilInputEnds(failed)
 }
@@ -122,11 +112,20 @@ func runLockedRead(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s µs %d %.6g\n", lockedMetric, *tasks, float64(took.Microseconds())/float64(*tasks*lockedRounds))
+	emitAt(out, *tasks)(lockedMetric, "µs", float64(took.Microseconds())/float64(*tasks*lockedRounds))
 	return nil
 }
 
-const lockedRounds = 4 // times that each has the lock
+const (
+	lockedRounds = 4                // times that each has the lock
+	lockedStall  = 30 * time.Second // without an exchange: it hangs
+)
+
+// untilStalled returns how to tell of progress. If none is told of for limit, stalled is called.
+func untilStalled(limit time.Duration, stalled func()) (progress, end func()) {
+	timer := time.AfterFunc(limit, stalled)
+	return func() { timer.Reset(limit) }, func() { timer.Stop() }
+}
 
 func lockedReads(tasks int, all interface {
 	Go(func())
@@ -140,9 +139,12 @@ func lockedReads(tasks int, all interface {
 	var mu sync.Mutex
 	var failed error // guarded by mu
 	request, answer := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), make([]byte, 512)
+	progress, end := untilStalled(lockedStall, func() { panic(fmt.Sprintf("no exchange for %v", lockedStall)) })
+	defer end()
 	exchange := func() {
 		mu.Lock()
 		defer mu.Unlock()
+		progress()
 		if _, err := c.Write(request); err != nil {
 			failed = err
 			return

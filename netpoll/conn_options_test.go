@@ -127,37 +127,3 @@ func TestWriteBuffers(t *testing.T) {
 		}
 	})
 }
-
-func TestCopy(t *testing.T) {
-	both(t, func(t *testing.T) {
-		c1, s1 := connPair(t, "tcp")
-		c2, s2 := connPair(t, "unix")
-		want := pattern(3 << 20)
-		relay := spawn(func() {
-			n, err := io.Copy(c2, s1) // WriteTo of s1
-			must(t, err)
-			if n != int64(len(want)) {
-				t.Errorf("relayed %d bytes, want %d", n, len(want))
-			}
-			must(t, c2.CloseWrite())
-		})
-		writer := spawn(func() {
-			n, err := io.Copy(c1, struct{ io.Reader }{bytes.NewReader(want)}) // ReadFrom of c1
-			must(t, err)
-			if n != int64(len(want)) {
-				t.Errorf("copied %d bytes, want %d", n, len(want))
-			}
-			must(t, c1.CloseWrite())
-		})
-		got, err := io.ReadAll(s2)
-		must(t, err)
-		must(t, relay())
-		must(t, writer())
-		if !bytes.Equal(got, want) {
-			t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
-		}
-		for _, c := range []*Conn{c1, s1, c2, s2} {
-			must(t, c.Close())
-		}
-	})
-}

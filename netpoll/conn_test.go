@@ -3,7 +3,6 @@
 package netpoll
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -35,47 +34,6 @@ func both(t *testing.T, f func(t *testing.T)) {
 		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { f(t) }) })
 		t.Run("goroutines", f)
 	})
-}
-
-func TestEcho(t *testing.T) {
-	both(t, func(t *testing.T) {
-		for _, network := range networks("tcp", "tcp6", "unix") {
-			echo(t, network)
-		}
-	})
-}
-
-// echo sends a megabyte to and fro, reading while it writes.
-func echo(t *testing.T, network string) {
-	c, s := connPair(t, network)
-	defer c.Close()
-	defer s.Close()
-	server := spawn(func() {
-		buf := make([]byte, 10_000)
-		for {
-			n, err := s.Read(buf)
-			if err == io.EOF {
-				break
-			}
-			must(t, err)
-			_, err = s.Write(buf[:n])
-			must(t, err)
-		}
-		must(t, s.CloseWrite())
-	})
-	want := pattern(1 << 20)
-	writer := spawn(func() {
-		_, err := c.Write(want)
-		must(t, err)
-		must(t, c.CloseWrite())
-	})
-	got, err := io.ReadAll(c)
-	must(t, err)
-	must(t, writer())
-	must(t, server())
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got %d bytes back that differ from the %d sent", network, len(got), len(want))
-	}
 }
 
 func pattern(n int) []byte {

@@ -304,8 +304,8 @@ func TestMessages(t *testing.T) {
 		}
 		_, _, err = c.(*PacketConn).WriteMsg([]byte("x"), nil, netip.AddrPort{})
 		must(t, err)
-		if n, _, _, from, err := b.ReadMsgAddr(make([]byte, 4), nil); n != 1 || from.String() != c.LocalAddr().String() || err != nil {
-			t.Errorf("ReadMsgAddr: %d, %v, %v", n, from, err)
+		if n, _, _, from, err := b.ReadMsg(make([]byte, 4), nil); n != 1 || from.String() != c.LocalAddr().String() || err != nil {
+			t.Errorf("ReadMsg: %d, %v, %v", n, from, err)
 		}
 		passDescriptor(t)
 	})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -367,12 +366,6 @@ func TestWriteToNoAddress(t *testing.T) {
 			note("to a nil address: an error %v", err != nil)
 			_, err = c.WriteTo([]byte("x"), (*net.UnixAddr)(nil))
 			note("to a nil address: an error %v", err != nil)
-			if theirs, ok := c.(*net.UDPConn); ok {
-				_, err = theirs.WriteToUDPAddrPort([]byte("x"), netip.AddrPort{})
-			} else {
-				_, err = c.(*PacketConn).WriteToAddrPort([]byte("x"), netip.AddrPort{})
-			}
-			note("to no AddrPort: an error %v", err != nil)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -352,45 +350,4 @@ func serveEndsWithContext(t *testing.T, rt *engine.Runtime) {
 	must(t, err)
 	must(t, c.Close())
 	must(t, ln.Close())
-}
-
-func TestHTTPServer(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		body := string(pattern(200_000))
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			got, err := io.ReadAll(r.Body)
-			testenv.Check(t, err)
-			io.WriteString(w, string(got)+body)
-		})}
-		done := make(chan error)
-		go func() { done <- server.Serve(ln) }()
-		// The client's connections are ours too.
-		client := &http.Client{Transport: &http.Transport{DialContext: DialContext, MaxIdleConnsPerHost: 4}}
-		var clients sync.WaitGroup
-		for i := range 4 {
-			clients.Add(1)
-			go func() {
-				defer clients.Done()
-				for range 10 {
-					send := strings.Repeat("x", i*1000)
-					resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(send))
-					must(t, err)
-					got, err := io.ReadAll(resp.Body)
-					must(t, err)
-					resp.Body.Close()
-					if string(got) != send+body {
-						t.Errorf("got %d bytes that differ from the %d expected", len(got), len(send)+len(body))
-					}
-				}
-			}()
-		}
-		clients.Wait()
-		client.CloseIdleConnections()
-		must(t, server.Shutdown(context.Background()))
-		if err := <-done; err != http.ErrServerClosed {
-			t.Errorf("Serve returned %v", err)
-		}
-	})
 }

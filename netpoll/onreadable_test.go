@@ -99,50 +99,6 @@ func TestOnReadableWhileReading(t *testing.T) {
 	})
 }
 
-// A handler that gives its task back between requests: the chain of registrations.
-func TestOnReadableChain(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		const requests = 200
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		served := rt.Go(func() {
-			Serve(ln, func(c *Conn) {
-				buf := make([]byte, 10)
-				var turn func()
-				turn = func() {
-					n, err := c.Read(buf)
-					if err == nil {
-						_, err = c.Write(buf[:n])
-					}
-					if err == nil {
-						err = c.OnReadable(turn)
-					}
-					if err != nil {
-						c.Close()
-					}
-				}
-				turn()
-			})
-		})
-		c, err := Dial("tcp", ln.Addr().String())
-		must(t, err)
-		for i := range requests {
-			want := byte(i)
-			_, err := c.Write([]byte{want})
-			must(t, err)
-			var got [1]byte
-			_, err = io.ReadFull(c, got[:])
-			must(t, err)
-			if got[0] != want {
-				t.Fatalf("request %d was answered with %d", want, got[0])
-			}
-		}
-		must(t, c.Close())
-		must(t, ln.Close())
-		must(t, served.Join())
-	})
-}
-
 // A registration that is pending when the runtime closes must not leave anything.
 func TestOnReadableAtShutdown(t *testing.T) {
 	for _, s := range settings() {

@@ -5,7 +5,6 @@ package netpoll
 import (
 	"context"
 	"net"
-	"net/netip"
 	"syscall"
 	"time"
 
@@ -165,89 +164,60 @@ func (c *PacketConn) Write(b []byte) (int, error) {
 }
 
 // ReadFrom implements net.PacketConn: it receives one datagram and cuts off what does
-// not fit into b (recvfrom(2)). It parks.
+// not fit into b (recvmsg(2)). It parks.
 func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
-	n, from, err := c.receiveFrom(b)
+	n, _, _, from, err := c.receive(b, nil)
 	if err != nil {
 		return n, nil, err
 	}
 	return n, from.addr(c.network), nil
 }
 
-// ReadFromAddrPort is ReadFrom for UDP without an allocation. It parks.
-func (c *PacketConn) ReadFromAddrPort(b []byte) (int, netip.AddrPort, error) {
-	n, from, err := c.receiveFrom(b)
-	if err != nil {
-		return n, netip.AddrPort{}, err
-	}
-	return n, from.addrPort(), nil
-}
-
-func (c *PacketConn) receiveFrom(b []byte) (int, sockaddr, error) {
-	var (
-		rsa   unix.RawSockaddrAny
-		n     int
-		salen uint32
-	)
-	err := c.d.attempt(readSide, engine.ReasonRead, func() (e syscall.Errno) {
-		n, salen, e = sysRecvFrom(c.d.fd, b, &rsa)
-		return e
-	})
-	if err != nil {
-		return 0, sockaddr{}, c.opError("read", "recvfrom", c.RemoteAddr(), err)
-	}
-	return n, decode(&rsa, salen), nil
-}
-
-// WriteTo implements net.PacketConn: it sends b as one datagram (sendto(2)). It parks
+// WriteTo implements net.PacketConn: it sends b as one datagram (sendmsg(2)). It parks
 // while the socket's buffer, or for unixgram the receiver's queue, is full.
 func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	switch a := addr.(type) {
 	case *net.UDPAddr:
 		if a != nil {
 			sa := ipSockaddr(a.AddrPort())
-			return c.sendTo(b, &sa)
+			return c.send("sendto", b, nil, &sa)
 		}
 	case *net.UnixAddr:
 		if a != nil {
 			sa := unixSockaddr(a.Name)
-			return c.sendTo(b, &sa)
+			return c.send("sendto", b, nil, &sa)
 		}
 	}
 	return 0, c.opError("write", "", addr, unix.EINVAL)
 }
 
-// WriteToAddrPort is WriteTo for UDP without an allocation. It parks.
-func (c *PacketConn) WriteToAddrPort(b []byte, addr netip.AddrPort) (int, error) {
-	if !addr.Addr().IsValid() { // in a UDPAddr, but not here, that is this machine
-		return 0, c.opError("write", "", nil, unix.EINVAL)
-	}
-	sa := ipSockaddr(addr)
-	return c.sendTo(b, &sa)
-}
-
-func (c *PacketConn) sendTo(b []byte, sa *sockaddr) (int, error) {
+// send sends b as one datagram, to the peer if sa is nil.
+func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
-	err := error(unix.EINVAL)
-	if c.remote.family != 0 {
-		return 0, c.opError("write", "", sa.addr(c.network), net.ErrWriteToConnected)
+	var to net.Addr = c.RemoteAddr()
+	var err error
+	if sa != nil {
+		to = sa.addr(c.network)
+		if c.remote.family != 0 {
+			return 0, c.opError("write", "", to, net.ErrWriteToConnected)
+		}
+		err = unix.EINVAL
+		if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
+			salen, err = sa.encode(&rsa, c.family)
+		}
 	}
-	if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
-		salen, err = sa.encode(&rsa, c.family)
-	}
-	if err != nil {
-		return 0, c.opError("write", "sendto", sa.addr(c.network), err)
-	}
-	if c.family == unix.AF_UNIX {
+	switch {
+	case err != nil:
+	case c.family == unix.AF_UNIX && sa != nil:
 		err = c.sendUnix(b, &rsa, salen)
-	} else {
+	default:
 		err = c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
-			return sysSendTo(c.d.fd, b, &rsa, salen)
+			return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
 		})
 	}
 	if err != nil {
-		return 0, c.opError("write", "sendto", sa.addr(c.network), err)
+		return 0, c.opError("write", call, to, err)
 	}
 	return len(b), nil
 }
@@ -258,7 +228,7 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		full := false
 		err := c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
-			e := sysSendTo(c.d.fd, b, rsa, salen)
+			e := sysSendMsgTo(c.d.fd, b, nil, rsa, salen)
 			if full = e == unix.EAGAIN; full {
 				return 0
 			}

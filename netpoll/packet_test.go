@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -85,28 +84,24 @@ func TestUnixgramFullQueue(t *testing.T) {
 	})
 }
 
-func TestAddrPortPackets(t *testing.T) {
+func TestMappedPacketsAndErrors(t *testing.T) {
 	withEpoll(t)
 	a, err := ListenPacket("udp", "127.0.0.1:0")
 	must(t, err)
 	b, err := ListenPacket("udp", ":0") // both versions: IPv4 addresses are mapped
 	must(t, err)
-	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), b.local.port)
+	defer b.Close()
 	buf := make([]byte, 10)
-	round := func() {
-		_, err = a.WriteToAddrPort([]byte("hi"), to)
-		must(t, err)
-		n, from, err := b.ReadFromAddrPort(buf)
-		must(t, err)
-		if string(buf[:n]) != "hi" || from.String() != a.LocalAddr().String() {
-			t.Errorf("got %q from %v, want \"hi\" from %v", buf[:n], from, a.LocalAddr())
-		}
-		_, err = b.WriteToAddrPort(buf[:n], from)
-		must(t, err)
-		_, _, err = a.ReadFromAddrPort(buf)
-		must(t, err)
+	_, _, err = a.WriteMsg([]byte("hi"), nil, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), b.local.port))
+	must(t, err)
+	n, _, _, from, err := b.ReadMsg(buf, nil)
+	if string(buf[:n]) != "hi" || from.String() != a.LocalAddr().String() || err != nil {
+		t.Errorf("got %q from %v, %v, want \"hi\" from %v", buf[:n], from, err, a.LocalAddr())
 	}
-	round()
+	_, _, err = b.WriteMsg(buf[:n], nil, from)
+	must(t, err)
+	_, _, err = a.ReadFrom(buf)
+	must(t, err)
 	if _, err := a.WriteTo(nil, &net.TCPAddr{}); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("WriteTo of a TCP address: %v, want EINVAL", err)
 	}
@@ -116,15 +111,13 @@ func TestAddrPortPackets(t *testing.T) {
 	if _, err := a.WriteTo(nil, &net.UDPAddr{IP: net.IPv6loopback, Port: 1}); err == nil {
 		t.Error("an IPv4 socket sent to an IPv6 address")
 	}
-	if _, err := a.WriteToAddrPort(make([]byte, 1<<17), to); !errors.Is(err, unix.EMSGSIZE) {
+	if _, err := a.WriteTo(make([]byte, 1<<17), a.LocalAddr()); !errors.Is(err, unix.EMSGSIZE) {
 		t.Errorf("a datagram of 128 KiB: %v, want EMSGSIZE", err)
 	}
 	if _, err := ListenPacket("tcp", "127.0.0.1:0"); !errors.Is(err, net.UnknownNetworkError("tcp")) {
 		t.Errorf("ListenPacket of tcp: %v", err)
 	}
-	for _, c := range []io.Closer{a, b} {
-		must(t, c.Close())
-	}
+	must(t, a.Close())
 }
 
 func TestUnixgramFile(t *testing.T) {

@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"math"
-	"net"
 	"net/netip"
 	"syscall"
 	"unsafe"
@@ -17,23 +16,14 @@ import (
 // ReadMsg receives one datagram with its ancillary data, and what it is cut off by: flags are those
 // of recvmsg(2), MSG_TRUNC and so on. addr is the zero value for a unix socket. It parks.
 func (c *PacketConn) ReadMsg(b, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
-	n, oobn, flags, from, err := c.receiveMsg(b, oob)
+	n, oobn, flags, from, err := c.receive(b, oob)
 	if err == nil && c.family != unix.AF_UNIX {
 		addr = from.addrPort()
 	}
 	return n, oobn, flags, addr, err
 }
 
-// ReadMsgAddr is ReadMsg with the address as package net has it; nil if there is none.
-func (c *PacketConn) ReadMsgAddr(b, oob []byte) (n, oobn, flags int, addr net.Addr, err error) {
-	n, oobn, flags, from, err := c.receiveMsg(b, oob)
-	if err == nil {
-		addr = from.addr(c.network)
-	}
-	return n, oobn, flags, addr, err
-}
-
-func (c *PacketConn) receiveMsg(b, oob []byte) (n, oobn, flags int, from sockaddr, err error) {
+func (c *PacketConn) receive(b, oob []byte) (n, oobn, flags int, from sockaddr, err error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
 	err = c.d.attempt(readSide, engine.ReasonRead, func() (e syscall.Errno) {
@@ -41,7 +31,11 @@ func (c *PacketConn) receiveMsg(b, oob []byte) (n, oobn, flags int, from sockadd
 		return e
 	})
 	if err != nil {
-		return 0, 0, 0, sockaddr{}, c.opError("read", "recvmsg", c.RemoteAddr(), err)
+		call := "recvfrom"
+		if oob != nil {
+			call = "recvmsg"
+		}
+		return 0, 0, 0, sockaddr{}, c.opError("read", call, c.RemoteAddr(), err)
 	}
 	return n, oobn, flags, decode(&rsa, salen), nil
 }
@@ -49,29 +43,15 @@ func (c *PacketConn) receiveMsg(b, oob []byte) (n, oobn, flags int, from sockadd
 // WriteMsg sends b as one datagram with ancillary data to addr, or, with the zero value, to the peer
 // of a connected socket (sendmsg(2)). It parks.
 func (c *PacketConn) WriteMsg(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
-	var rsa unix.RawSockaddrAny
-	var salen uint32
-	var to net.Addr = c.RemoteAddr()
+	var to *sockaddr
 	if addr.IsValid() {
 		sa := ipSockaddr(addr)
-		to = sa.addr(c.network)
-		if c.remote.family != 0 {
-			return 0, 0, c.opError("write", "", to, net.ErrWriteToConnected)
-		}
-		if c.family == unix.AF_UNIX {
-			return 0, 0, c.opError("write", "", to, unix.EINVAL)
-		}
-		if salen, err = sa.encode(&rsa, c.family); err != nil {
-			return 0, 0, c.opError("write", "sendmsg", to, err)
-		}
+		to = &sa
 	}
-	err = c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
-		return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
-	})
-	if err != nil {
-		return 0, 0, c.opError("write", "sendmsg", to, err)
+	if n, err = c.send("sendmsg", b, oob, to); err != nil {
+		return 0, 0, err
 	}
-	return len(b), len(oob), nil
+	return n, len(oob), nil
 }
 
 // SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).

@@ -114,36 +114,6 @@ func sysWrite(fd int32, b []byte, raw bool) (int, syscall.Errno) {
 	}
 }
 
-// sysRecvFrom and sysSendTo carry one datagram and its address.
-
-func sysRecvFrom(fd int32, b []byte, rsa *unix.RawSockaddrAny) (n int, salen uint32, e syscall.Errno) {
-	for {
-		salen = unix.SizeofSockaddrAny
-		r, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT,
-			uintptr(unsafe.Pointer(rsa)), uintptr(unsafe.Pointer(&salen)))
-		if e == 0 {
-			raceRead(b, int(r))
-			return int(r), salen, 0
-		}
-		if e != unix.EINTR {
-			return 0, 0, e
-		}
-	}
-}
-
-func sysSendTo(fd int32, b []byte, rsa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
-	raceWrite(b)
-	for {
-		_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
-			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(rsa)), uintptr(salen))
-		if e != unix.EINTR {
-			return e
-		}
-	}
-}
-
 func sysAccept(fd int32, rsa *unix.RawSockaddrAny) (nfd int32, salen uint32, e syscall.Errno) {
 	for {
 		var r uintptr

@@ -147,6 +147,9 @@ func (l *linter) add(weight float64, f Finding) {
 		f.Name = l.place(f.Node, f.To)
 	}
 	f.Message, f.Advice = l.w.fill(f.Message), l.w.fill(cmp.Or(l.w.advice[f.Check], f.Advice))
+	if stalledFor(l.s) && slices.Contains(timedChecks, f.Check) {
+		f.Severity = SeverityInfo
+	}
 	l.found = append(l.found, graded{f, weight})
 }
 
@@ -179,6 +182,7 @@ func (l *linter) sorted() []Finding {
 	}
 	slices.SortStableFunc(kept, func(a, b Finding) int {
 		return cmp.Or(severityRank[a.Severity]-severityRank[b.Severity],
+			strings.Index(b.Check, CheckStalled)-strings.Index(a.Check, CheckStalled), // why others were found
 			strings.Compare(a.Name, b.Name), strings.Compare(a.Check, b.Check))
 	})
 	return kept

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"reflect"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,49 +10,17 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A holdNode is a policy that holds back what has waited for ReasonRead, as it may if that takes
-// from what is scarce, and takes the rest first come, first served.
-type holdNode struct {
-	rt    *Runtime
-	until time.Duration
-	ready []NodeID
-}
-
 const (
 	heldNode = NodeID(ReasonRead)
 	heldFor  = 5 * time.Second
 )
 
-func (p *holdNode) Ready(n NodeID) { p.ready = append(p.ready, n) }
-
-func (p *holdNode) Gone(n NodeID, k int) {
-	for range k {
-		i := slices.Index(p.ready, n)
-		p.ready = slices.Delete(p.ready, i, i+1)
-	}
-}
-
-func (p *holdNode) Next() (NodeID, bool) {
-	for i, n := range p.ready {
-		if n != heldNode || p.rt.clock.Now() >= p.until {
-			p.ready = slices.Delete(p.ready, i, i+1)
-			return n, true
-		}
-	}
-	return 0, false
-}
-
-func (p *holdNode) Charge(NodeID, uint64) {}
-func (p *holdNode) Tick(time.Duration)    {}
-
 // holdingRuntime has loops that hold back what has waited for ReasonRead for heldFor.
 func holdingRuntime(t *testing.T, loops int) *Runtime {
-	policies := make([]*holdNode, loops)
 	rt, _ := newSimRuntime(t, loops, true, func(c *Config) {
 		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
 		c.NewPolicy = func(l *Loop) Policy {
-			policies[l.Index()] = &holdNode{rt: l.rt, until: heldFor}
-			return policies[l.Index()]
+			return &withholder{may: func(n NodeID, _ int) bool { return n != heldNode || l.rt.clock.Now() >= heldFor }}
 		}
 	})
 	return rt

@@ -1,43 +1,10 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-func TestChanCarriesEveryValueOnce(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		for _, capacity := range []int{0, 1, 7} {
-			c := NewChan[int](capacity)
-			const n, each = 12, 100
-			var mu sync.Mutex
-			seen := map[int]int{}
-			everyone(t, rt, n, func(i int) {
-				for k := range each {
-					if i/3%2 == 0 {
-						testenv.Check(t, c.Send(i*each+k))
-						continue
-					}
-					v, err := c.Recv()
-					testenv.Check(t, err)
-					mu.Lock()
-					seen[v]++
-					mu.Unlock()
-				}
-			})
-			if len(seen) != n/2*each || c.Len() != 0 {
-				t.Errorf("capacity %d: %d values seen, want %d; %d left", capacity, len(seen), n/2*each, c.Len())
-			}
-		}
-	})
-}
 
 func TestChanIsFirstInFirstOut(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
@@ -158,112 +125,6 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 		}
 		if closed.Load() != 12 {
 			t.Errorf("%d woken", closed.Load())
-		}
-	})
-}
-
-// Values that meet a cancellation go over or stay: none is lost, none doubled.
-func TestChanCancelRacesWithTheOtherEnd(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		rnd := newRand(t)
-		began := time.Now()
-		for round := range 150 {
-			if round > 10 && time.Since(began) > 3*time.Second { // one processor gives the loops long turns
-				break
-			}
-			c := NewChan[int](round % 2)
-			ctx, cancel := context.WithCancel(context.Background())
-			var sent, received atomic.Int32
-			spawn := func(l int, fn func()) *Task {
-				k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(l % rt.Loops())}, fn)
-				return k
-			}
-			tasks := []*Task{
-				spawn(0, func() {
-					for c.Send(1) == nil {
-						sent.Add(1)
-					}
-				}),
-				spawn(1, func() {
-					for {
-						if _, err := c.Recv(); err != nil {
-							if !errors.Is(err, context.Canceled) {
-								t.Error(err)
-							}
-							return
-						}
-						received.Add(1)
-					}
-				}),
-			}
-			for range rnd.IntN(20) {
-				runtime.Gosched()
-			}
-			cancel()
-			for _, k := range tasks {
-				testenv.Check(t, k.Join())
-			}
-			if sent.Load() != received.Load()+int32(c.Len()) {
-				t.Fatalf("%d sent, %d received, %d left", sent.Load(), received.Load(), c.Len())
-			}
-			if ok, _ := c.TrySend(0); ok && c.Cap() == 0 {
-				t.Fatal("a receiver that has gone is still in the queue")
-			}
-		}
-	})
-}
-
-// The sieve of Eratosthenes as a chain of tasks, one filter each.
-func TestSieve(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		numbers := NewChan[int](1)
-		var primes []int
-		k := rt.Go(func() {
-			Go(func() {
-				for i := 2; numbers.Send(i) == nil; i++ {
-				}
-			})
-			from := numbers
-			for len(primes) < 60 {
-				p, err := from.Recv()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				primes = append(primes, p)
-				in, out := from, NewChan[int](0)
-				Go(func() {
-					for {
-						n, err := in.Recv()
-						if err != nil || n%p != 0 && out.Send(n) != nil {
-							return
-						}
-					}
-				})
-				from = out
-			}
-		})
-		k.Join()
-		if len(primes) < 60 || primes[59] != 281 {
-			t.Errorf("primes %v, want 60 up to 281", primes)
-		}
-	})
-}
-
-func TestRecvInTimeOrNot(t *testing.T) {
-	rt, clock := newSimRuntime(t, 1, true)
-	run(t, rt, func() {
-		c := NewChan[int](0)
-		ctx, cancel := context.WithCancel(context.Background())
-		defer AfterFunc(time.Second, cancel).Stop()
-		Under(ctx, func() error {
-			if _, err := c.Recv(); !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			return nil
-		})
-		if clock.Now() < time.Second {
-			t.Errorf("after %v", clock.Now())
 		}
 	})
 }

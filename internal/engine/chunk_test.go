@@ -55,6 +55,7 @@ func TestAHoldOnAChunkThatGoesOnIsReported(t *testing.T) {
 	k.Join()
 }
 
+// A deafObserver knows one node and does nothing; others are made of it.
 type deafObserver struct{}
 
 func (deafObserver) Turn()                               {}
@@ -65,11 +66,10 @@ func (deafObserver) Finished(*Task)                      {}
 
 // A noteObserver checks that the note of a task is its own wherever it runs.
 type noteObserver struct {
+	deafObserver
 	t     *testing.T
 	notes map[*Task]*Seat
 }
-
-func (o *noteObserver) Turn() {}
 
 func (o *noteObserver) check(k *Task) {
 	if o.notes[k] == nil {
@@ -93,7 +93,7 @@ func (o *noteObserver) Finished(k *Task)                          { o.check(k) }
 func TestNotesOfTasksOnChunks(t *testing.T) {
 	needChunks(t)
 	rt := newRuntime(t, 1, func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return &noteObserver{t, map[*Task]*Seat{}} }
+		c.NewObserver = func(*Loop) Observer { return &noteObserver{t: t, notes: map[*Task]*Seat{}} }
 	})
 	run(t, rt, func() {
 		var all WaitGroup

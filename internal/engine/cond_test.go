@@ -110,85 +110,6 @@ func TestCondWakesInOrder(t *testing.T) {
 	}
 }
 
-// A bounded buffer with two conditions: every item comes through once.
-func TestProducersAndConsumers(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		var mu Mutex
-		full, empty := NewCond(&mu), NewCond(&mu)
-		var buf []int // guarded by mu
-		seen := map[int]int{}
-		const each, n = 50, 12
-		everyone(t, rt, n, func(i int) {
-			for k := range each {
-				mu.Lock()
-				if i/3%2 == 0 {
-					for len(buf) == 3 {
-						full.Wait()
-					}
-					buf = append(buf, i*each+k)
-					empty.Signal()
-				} else {
-					for len(buf) == 0 {
-						empty.Wait()
-					}
-					seen[buf[0]]++
-					buf = buf[1:]
-					full.Signal()
-				}
-				mu.Unlock()
-			}
-		})
-		if len(seen) != n/2*each || len(buf) != 0 {
-			t.Errorf("%d items seen, want %d; %d left", len(seen), n/2*each, len(buf))
-		}
-	})
-}
-
-// A signal that meets a cancellation is not lost: it is passed on or was not taken.
-func TestWaitCancelRacesWithSignal(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		rnd := newRand(t)
-		for range 100 {
-			var mu Mutex
-			c := NewCond(&mu)
-			woken, refused := 0, 0 // guarded by mu
-			ctx, cancel := context.WithCancel(context.Background())
-			var tasks []*Task
-			for i := range 2 {
-				k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(i % rt.Loops())}, func() {
-					mu.Lock()
-					defer mu.Unlock()
-					if err := c.WaitContext(context.Background()); err == nil {
-						woken++
-					} else if errors.Is(err, context.Canceled) {
-						refused++
-					}
-				})
-				tasks = append(tasks, k)
-			}
-			waitParked(t, rt, 2, ReasonCond)
-			var signals sync.WaitGroup
-			signals.Go(func() {
-				if rnd.IntN(2) == 0 {
-					runtime.Gosched()
-				}
-				c.Signal()
-			})
-			cancel()
-			signals.Wait()
-			for _, k := range tasks {
-				k.Join()
-			}
-			if woken > 1 || woken+refused != 2 {
-				t.Fatalf("%d woken by one signal, %d refused", woken, refused)
-			}
-			if !mu.TryLock() {
-				t.Fatal("the lock was lost")
-			}
-		}
-	})
-}
-
 func TestWaitGroupWaitsForAll(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		for range 20 {
@@ -226,21 +147,6 @@ func TestWaitGroupMisuseAndReuse(t *testing.T) {
 			wg.Go(func() { n++ })
 			wg.Go(func() { panic("boom") }) // still counts as done
 			wg.Wait()
-		}
-	})
-}
-
-func TestOnceRunsOnce(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		for range 30 {
-			var o Once
-			n := 0
-			everyone(t, rt, 9, func(int) {
-				o.Do(func() { Yield(); n++; Yield() })
-				if n != 1 {
-					t.Errorf("Do came back with the function run %d times", n)
-				}
-			})
 		}
 	})
 }

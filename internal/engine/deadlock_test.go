@@ -154,13 +154,10 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 }
 
 // overrunKeeper is an observer that keeps the stacks of long steps.
-type overrunKeeper struct{ stacks chan string }
-
-func (overrunKeeper) Turn()                               {}
-func (overrunKeeper) Parked(*Task, Reason, uint64) NodeID { return NodeStart }
-func (overrunKeeper) Ready(*Task)                         {}
-func (overrunKeeper) Resumed(*Task)                       {}
-func (overrunKeeper) Finished(*Task)                      {}
+type overrunKeeper struct {
+	deafObserver
+	stacks chan string
+}
 
 func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) {
 	if strings.Contains(stack, "engine.hold(") { // a report that is left out has none
@@ -173,7 +170,7 @@ func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) 
 
 // TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
 func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
-	log, keeper := make(records, 100), overrunKeeper{make(chan string, 1)}
+	log, keeper := make(records, 100), overrunKeeper{stacks: make(chan string, 1)}
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
 		c.NewObserver = func(*Loop) Observer { return keeper }
 	})

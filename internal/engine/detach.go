@@ -3,7 +3,6 @@ package engine
 import (
 	"math"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -134,7 +133,7 @@ func comeBack() *Loop {
 	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {
 		if d := detachmentOf(g); d != nil {
 			d.comeBack()
-			return d.l
+			return here() // it may have locked its thread meanwhile
 		}
 	}
 	return nil
@@ -184,10 +183,9 @@ const (
 )
 
 // chase detaches tasks as soon as they wait at slow places. It is called when one has been
-// detached, and when one that is wants its loop back.
-func (w *watchdog) chase() {
-	procs := runtime.GOMAXPROCS(0)
-	for last := time.Now(); ; {
+// detached, and when one that is wants its loop back. procs is how many processors there are.
+func (w *watchdog) chase(procs int) {
+	for last := w.now(); ; {
 		runtime.Gosched()
 		awake := 0
 		for _, l := range w.rt.loops {
@@ -197,17 +195,17 @@ func (w *watchdog) chase() {
 			awake++
 			step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
 			if l.runsTask() && w.detach(l, step, true) {
-				last = time.Now()
+				last = w.now()
 			}
 		}
 		select {
 		case <-w.stop:
 			return
 		case <-w.hurry:
-			last = time.Now()
+			last = w.now()
 		default:
 		}
-		since := time.Since(last)
+		since := w.now().Sub(last)
 		switch {
 		case awake == 0: // a task that comes back while one waits sees to it that this begins again
 			return
@@ -215,10 +213,15 @@ func (w *watchdog) chase() {
 		case awake >= procs || since >= chaseFor: // a nap would keep a processor from them
 			return
 		default:
-			nap := syscall.NsecToTimespec(int64(chaseNap)) // time.Sleep takes a millisecond on an idle processor
-			syscall.Nanosleep(&nap, nil)
+			w.nap(chaseNap)
 		}
 	}
+}
+
+// napFor is time.Sleep, which takes a millisecond on an idle processor.
+func napFor(d time.Duration) {
+	nap := syscall.NsecToTimespec(int64(d))
+	syscall.Nanosleep(&nap, nil)
 }
 
 // detach takes l from the task of that step if it waits natively; with slow only where tasks
@@ -383,170 +386,4 @@ func (rt *Runtime) Detaches() bool { return rt.cfg.HoldLimit >= 0 && rt.watch.de
 // detachable reports whether tasks of l can be detached.
 func (l *Loop) detachable() bool {
 	return l.rt.cfg.DetachAfter >= 0 && !l.hub && !l.lockThread && canBarrier() && coro.CanStack()
-}
-
-// A nativePlace is a call path that ends in a native wait.
-type nativePlace struct {
-	print uint64
-	pcs   []uintptr // innermost first
-	name  string    // of the program's function that waits
-	told  atomic.Bool
-	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
-}
-
-// Of a slow place's waits more are long than short.
-const (
-	longWait = 200 * time.Microsecond // some ten times what a detachment costs
-	maxScore = 16
-)
-
-// ended notes how long the task was away that waited at p.
-func (p *nativePlace) ended(away time.Duration) {
-	if score := p.score.Load(); away >= longWait {
-		p.score.Store(min(score+1, maxScore))
-	} else {
-		p.score.Store(max(score-1, -maxScore))
-	}
-}
-
-// nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to
-// the watchdog.
-type nativePlaces struct {
-	known map[uint64]*nativePlace
-	pcs   [maxNativeFrames]uintptr
-	again [maxNativeFrames]uintptr
-}
-
-const (
-	maxNativeFrames = 256
-	maxNativePlaces = 4096 // with more, all are forgotten
-)
-
-// look returns the place where g waits outside of the runtime, nil if it does not.
-func (p *nativePlaces) look(g uintptr) *nativePlace {
-	n := coro.Stack(g, p.pcs[:], p.again[:])
-	if n == 0 {
-		return nil
-	}
-	print := uint64(0xcbf29ce484222325)
-	for _, pc := range p.pcs[:n] {
-		print = (print + uint64(pc)) * 0x9e3779b97f4a7c15
-	}
-	print ^= print >> 32
-	if at, ok := p.known[print]; ok {
-		return at
-	}
-	if p.known == nil || len(p.known) >= maxNativePlaces {
-		p.known = make(map[uint64]*nativePlace)
-	}
-	at := judge(p.pcs[:n])
-	if at != nil {
-		at.print = print
-	}
-	p.known[print] = at
-	return at
-}
-
-const module = "github.com/capriccio-go/capriccio/"
-
-// ours are the packages of the runtime, whose frames must not be left in the middle.
-var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "flow", "knot", "internal/"}
-
-// judge reports whether a stack, innermost frame first, is that of a native wait outside of the
-// runtime.
-func judge(pcs []uintptr) *nativePlace {
-	frames := runtime.CallersFrames(pcs)
-	waits := false // a function that waits, and not one that allocates, say, was called
-	at := &nativePlace{}
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		name := f.Function
-		switch {
-		case name == "":
-			return nil
-		case !waits && strings.HasPrefix(name, "runtime."):
-			if nativeWaits[name] {
-				waits = true
-			} else if !partOfWait(name) {
-				return nil
-			}
-		case !waits:
-			if !nativeWaits[name] && !inSystem(name) {
-				return nil
-			}
-			waits = true
-		}
-		if rest, ok := strings.CutPrefix(name, module); ok && isOurs(rest) {
-			if !callsOut(rest) {
-				return nil
-			}
-			if at.name == "" {
-				return nil
-			}
-			for partOfWait(runtime.FuncForPC(pcs[0] - 1).Name()) {
-				pcs = pcs[1:]
-			}
-			at.pcs = append([]uintptr(nil), pcs...)
-			return at
-		}
-		if waits && at.name == "" && !systems(name) {
-			at.name = name
-		}
-	}
-	return nil
-}
-
-func isOurs(name string) bool {
-	for _, p := range ours {
-		if strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") {
-			return true
-		}
-	}
-	return false
-}
-
-// callsOut reports whether a function of these packages calls the program's code, and comes back to the
-// loop when that returns, or does nothing any more but return to one that does.
-func callsOut(name string) bool {
-	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run":
-		return true
-	}
-	return strings.HasPrefix(name, "internal/engine.Outside[")
-}
-
-// nativeWaits are the functions by which a program waits for other goroutines, or for the time.
-var nativeWaits = map[string]bool{
-	"runtime.chanrecv1": true, "runtime.chanrecv2": true, "runtime.chansend1": true, "runtime.selectgo": true,
-	"runtime.block": true, "runtime.cgocall": true,
-	"time.Sleep": true, "internal/poll.runtime_pollWait": true,
-	"sync.runtime_Semacquire": true, "sync.runtime_SemacquireMutex": true, "sync.runtime_SemacquireRWMutex": true,
-	"sync.runtime_SemacquireRWMutexR": true, "sync.runtime_SemacquireWaitGroup": true, "sync.runtime_notifyListWait": true,
-	"internal/sync.runtime_SemacquireMutex": true, "internal/poll.runtime_Semacquire": true,
-}
-
-// partOfWait are the functions of the Go runtime that those are made of.
-func partOfWait(name string) bool {
-	switch name {
-	case "runtime.gopark", "runtime.goparkunlock", "runtime.chanrecv", "runtime.chansend", "runtime.semacquire1",
-		"runtime.netpollblock", "runtime.timeSleep", "runtime.mcall", "runtime.asmcgocall", "runtime.entersyscall", "runtime.reentersyscall":
-		return true
-	}
-	return false
-}
-
-// inSystem reports whether a goroutine that waits below name is in a system call.
-func inSystem(name string) bool {
-	return strings.HasPrefix(name, "syscall.") || strings.HasPrefix(name, "internal/runtime/syscall.") || strings.HasPrefix(name, "golang.org/x/sys/unix.")
-}
-
-// systems are packages that do not say much about where a program waits.
-func systems(name string) bool {
-	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."} {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
 }

@@ -9,34 +9,38 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A withholder lets nobody run but every few Ticks.
+// A withholder lets those run that may, first come, first served.
 type withholder struct {
-	FIFO  []NodeID
+	ready []NodeID
 	ticks int
-	every int
+	may   func(n NodeID, ticks int) bool
 }
 
-func (p *withholder) Ready(n NodeID)        { p.FIFO = append(p.FIFO, n) }
+func (p *withholder) Ready(n NodeID)        { p.ready = append(p.ready, n) }
 func (p *withholder) Charge(NodeID, uint64) {}
 func (p *withholder) Tick(time.Duration)    { p.ticks++ }
 func (p *withholder) Gone(n NodeID, k int) {
 	for ; k > 0; k-- {
-		i := slices.Index(p.FIFO, n)
-		p.FIFO = slices.Delete(p.FIFO, i, i+1)
+		i := slices.Index(p.ready, n)
+		p.ready = slices.Delete(p.ready, i, i+1)
 	}
 }
 func (p *withholder) Next() (NodeID, bool) {
-	if p.ticks%p.every != 0 {
-		return 0, false
+	for i, n := range p.ready {
+		if p.may(n, p.ticks) {
+			p.ready = slices.Delete(p.ready, i, i+1)
+			return n, true
+		}
 	}
-	n := p.FIFO[0]
-	p.FIFO = p.FIFO[1:]
-	return n, true
+	return 0, false
 }
+
+// seldom is one Tick of seven.
+func seldom(_ NodeID, ticks int) bool { return ticks%7 == 0 }
 
 func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 7} }
+		c.NewPolicy = func(*Loop) Policy { return &withholder{may: seldom} }
 	})
 	ran := 0
 	inTasks(rt, 100, func(int) {
@@ -52,7 +56,7 @@ func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 // Nothing is held back in a shutdown.
 func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy { return &withholder{every: 1 << 40, ticks: 1} }
+		c.NewPolicy = func(*Loop) Policy { return &withholder{may: func(NodeID, int) bool { return false }} }
 	})
 	ended := 0
 	for range 10 {
@@ -88,10 +92,10 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 			}
 			l.detached.Add(away)
 			tasks := []*Task{Go(enter), Go(enter)}
-			l.StartAt(e, 0, nil, enter)
+			l.StartAt(e, 0, 0, nil, enter)
 			var left Ticket
 			var refused error
-			l.StartAt(e, 0, &left, func() { refused = e.Enter() })
+			l.StartAt(e, 0, 0, &left, func() { refused = e.Enter() })
 			left.GiveUp()
 			Sleep(time.Second)
 			if full := away >= limit-limit/4; full != errors.Is(refused, ErrRefused) {

@@ -96,30 +96,6 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	testenv.Check(t, k.Join())
 }
 
-func TestJoinCancelRacesWithTheEnd(t *testing.T) {
-	rt := newRuntime(t, 2)
-	rnd := newRand(t)
-	for range 200 {
-		ctx, cancel := context.WithCancel(context.Background())
-		k := GoOn(rt.Loop(0), func() { Yield() })
-		delay := rnd.IntN(5)
-		j := goWith(Options{Context: ctx}, func() {
-			if err := k.Join(); err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			if err := Sleep(0); err != nil && ctx.Err() == nil {
-				t.Error("a stray wake:", err)
-			}
-		})
-		for range delay {
-			runtime.Gosched()
-		}
-		cancel()
-		testenv.Check(t, j.Join())
-		k.Join()
-	}
-}
-
 func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		first := errors.New("first")
@@ -138,20 +114,6 @@ func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
 		}
 		body()
 		run(t, rt, body)
-	})
-}
-
-func TestGroupWithoutErrors(t *testing.T) {
-	rt := newRuntime(t, 2)
-	run(t, rt, func() {
-		var n atomic.Int32
-		var g Group
-		for range 20 {
-			g.Go(func() error { Yield(); n.Add(1); return nil })
-		}
-		if err := g.Wait(); err != nil || n.Load() != 20 {
-			t.Errorf("%v, %d ran", err, n.Load())
-		}
 	})
 }
 

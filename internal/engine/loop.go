@@ -266,6 +266,12 @@ func (l *Loop) Aside(fn func()) {
 //
 //go:noinline
 func (l *Loop) runAside() {
+	if coro.Running(&l.curG)&coro.ThreadLocked != 0 { // it has come back so, and can't be switched away from
+		fn := l.aside
+		l.aside = nil
+		fn()
+		return
+	}
 	g := l.curG
 	l.curG = l.g
 	coro.Switch(&l.cur.worker.Party, &l.party)

@@ -2,41 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-func TestMutexExcludes(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		var mu Mutex
-		count := 0 // guarded by mu; the race detector looks too
-		everyone(t, rt, 12, func(i int) {
-			for k := range 300 {
-				if k%10 == 9 {
-					for !mu.TryLock() {
-						Yield()
-					}
-				} else {
-					mu.Lock()
-				}
-				n := count
-				if (i+k)%16 == 0 {
-					Yield()
-				}
-				count = n + 1
-				mu.Unlock()
-			}
-		})
-		if count != 12*300 {
-			t.Errorf("count %d, want %d", count, 12*300)
-		}
-	})
-}
 
 func TestMutexMisuse(t *testing.T) {
 	var mu Mutex
@@ -102,58 +73,6 @@ func TestMutexStarvesNobody(t *testing.T) {
 		})
 		stop.Store(true)
 		hog.Join()
-	})
-}
-
-func TestLockContextRacesWithTheGrant(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		rnd := newRand(t)
-		var mu Mutex
-		inside := 0 // guarded by mu
-		var got, refused atomic.Int32
-		for range 150 {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			gone := errors.New("gone")
-			mu.Lock()
-			var tasks []*Task
-			for i := range 3 {
-				k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(i % rt.Loops())}, func() {
-					if err := mu.LockContext(context.Background()); err != nil {
-						if !errors.Is(err, gone) {
-							t.Error(err)
-						}
-						refused.Add(1)
-						return
-					}
-					if inside++; inside != 1 {
-						t.Errorf("%d inside", inside)
-					}
-					inside--
-					got.Add(1)
-					mu.Unlock()
-				})
-				tasks = append(tasks, k)
-			}
-			for range rnd.IntN(6) {
-				runtime.Gosched()
-			}
-			if rnd.IntN(2) == 0 {
-				go cancel(gone)
-				mu.Unlock()
-			} else {
-				cancel(gone)
-				mu.Unlock()
-			}
-			for _, k := range tasks {
-				testenv.Check(t, k.Join())
-			}
-			if !mu.TryLock() {
-				t.Fatal("the lock was lost")
-			}
-			mu.Unlock()
-			cancel(gone)
-		}
-		t.Logf("%d got it, %d did not", got.Load(), refused.Load())
 	})
 }
 
@@ -293,30 +212,6 @@ func TestWritersAndReadersDoNotStarve(t *testing.T) {
 			k.Join()
 		}
 	})
-}
-
-// The bias of a lock towards one loop is given up while tasks of that loop use it.
-func TestGuardChangesHandsUnderLoad(t *testing.T) {
-	for _, n := range []int{2, 8} {
-		rt := newRuntime(t, n)
-		for round := range 60 {
-			var mu Mutex
-			count := 0
-			everyone(t, rt, 2*n, func(i int) {
-				for range round % 7 * i { // come at different times
-					Yield()
-				}
-				for range 20 {
-					mu.Lock()
-					count++
-					mu.Unlock()
-				}
-			})
-			if count != 2*n*20 {
-				t.Fatalf("count %d, want %d", count, 2*n*20)
-			}
-		}
-	}
 }
 
 // Several objects are biased towards a loop that ends before others use them.

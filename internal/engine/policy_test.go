@@ -61,6 +61,7 @@ func (p *nodePolicy) Charge(n NodeID, cycles uint64) { p.charged[n]++ }
 //
 //	Resumed (Parked Ready? Resumed)* Finished, without Ready after a yield
 type reasonObserver struct {
+	deafObserver
 	t      *testing.T
 	state  map[*Task]string
 	counts map[string]int
@@ -88,8 +89,6 @@ func (o *reasonObserver) Parked(k *Task, why Reason, fingerprint uint64) NodeID 
 	}
 	return NodeID(why)
 }
-func (o *reasonObserver) Turn() {}
-
 func (o *reasonObserver) Ready(k *Task)   { o.move(k, "ready", "parked") }
 func (o *reasonObserver) Resumed(k *Task) { o.move(k, "resumed", "", "ready") }
 func (o *reasonObserver) Finished(k *Task) {

@@ -4,6 +4,7 @@ import "testing"
 
 // A seatObserver gives seats, lets the loop note waits by itself, and counts what it is told.
 type seatObserver struct {
+	deafObserver
 	l      *Loop
 	start  Spot
 	at     Spot
@@ -11,8 +12,6 @@ type seatObserver struct {
 	parked int
 }
 
-func (o *seatObserver) Turn()       {}
-func (o *seatObserver) Ready(*Task) {}
 func (o *seatObserver) Parked(t *Task, why Reason, print uint64) NodeID {
 	o.parked++
 	if why == ReasonYield && o.hop.Print == 0 {
@@ -27,7 +26,6 @@ func (o *seatObserver) Resumed(t *Task) {
 		t.SetSeat(&Seat{At: &o.start})
 	}
 }
-func (o *seatObserver) Finished(*Task) {}
 
 // A loop notes by itself that a task waits once more where it has waited; but of what has another
 // label, has moved resources, or is another place, the observer is told.

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,47 +180,6 @@ func TestSelectCancelled(t *testing.T) {
 	if _, ok, _ := b.TryRecv(); ok {
 		t.Error("the Select that was cancelled still sends")
 	}
-}
-
-func TestSelectCancelRacesWithService(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		rnd := newRand(t)
-		for range 150 {
-			a, b := NewChan[int](0), NewChan[int](1)
-			ctx, cancel := context.WithCancel(context.Background())
-			var got, gave atomic.Int32
-			k, _ := rt.Spawn(Options{Context: ctx, Loop: rt.Loop(rt.Loops() - 1)}, func() {
-				for {
-					if i, err := Select(a.RecvCase(nil), b.RecvCase(nil)); err != nil {
-						if i != -1 {
-							t.Error(i, err)
-						}
-						return
-					}
-					got.Add(1)
-				}
-			})
-			var others sync.WaitGroup
-			for _, c := range []*Chan[int]{a, b} {
-				others.Go(func() {
-					for range 10 {
-						if ok, _ := c.TrySend(1); ok {
-							gave.Add(1)
-						}
-					}
-				})
-			}
-			for range rnd.IntN(10) {
-				runtime.Gosched()
-			}
-			cancel()
-			k.Join()
-			others.Wait()
-			if gave.Load() != got.Load()+int32(b.Len()) {
-				t.Fatalf("%d sent, %d received, %d left", gave.Load(), got.Load(), b.Len())
-			}
-		}
-	})
 }
 
 // A Case may stand in a Select twice, and in several at once.

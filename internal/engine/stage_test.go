@@ -68,14 +68,11 @@ func newStage(t *testing.T) *Stage {
 
 // readyCount counts how often the task of a name has become ready. Loop-private.
 type readyCount struct {
+	deafObserver
 	name  string
 	count int
 }
 
-func (r *readyCount) Parked(*Task, Reason, uint64) NodeID { return 1 }
-func (r *readyCount) Turn()                               {}
-func (r *readyCount) Resumed(*Task)                       {}
-func (r *readyCount) Finished(*Task)                      {}
 func (r *readyCount) Ready(t *Task) {
 	if t.Name() == r.name {
 		r.count++

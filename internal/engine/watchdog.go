@@ -20,7 +20,9 @@ type watchdog struct {
 	done   chan struct{}
 	kick   chan struct{} // a loop has woken up; capacity 1
 	dozing atomic.Bool
-	hurry  chan struct{} // a detached task wants its loop, which is held; capacity 1
+	hurry  chan struct{}       // a detached task wants its loop, which is held; capacity 1
+	now    func() time.Time    // fixed: time.Now, but for tests
+	nap    func(time.Duration) // fixed
 
 	seen     []sighting    // private to the goroutine
 	looked   time.Time     // private to the goroutine: when it looked last; zero: it has dozed since
@@ -61,7 +63,7 @@ const (
 )
 
 func startWatchdog(rt *Runtime) *watchdog {
-	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), seen: make([]sighting, len(rt.loops))}
+	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), now: time.Now, nap: napFor, seen: make([]sighting, len(rt.loops))}
 	if rt.cfg.HoldLimit < 0 {
 		close(w.done)
 		return w
@@ -91,13 +93,13 @@ func (w *watchdog) run() {
 		case <-w.stop:
 			return
 		case <-w.hurry:
-			w.chase()
+			w.chase(runtime.GOMAXPROCS(0))
 			continue
 		case <-tick.C:
 		}
 		busy, detached := w.look(time.Now())
 		if detached {
-			w.chase()
+			w.chase(runtime.GOMAXPROCS(0))
 		}
 		if busy {
 			w.lookBusy(time.Now())

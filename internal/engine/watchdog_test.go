@@ -101,6 +101,51 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	l.poller.Wake()
 }
 
+// How long the watchdog goes on to look for tasks that wait, by a clock that moves a microsecond at each
+// look: all the time at first, then with naps while a processor is free.
+func TestHowLongTheSearchGoesOn(t *testing.T) {
+	rt := newRuntime(t, 1, holdLimit(-1))
+	l := rt.Loop(0)
+	waitFor(t, "the loop sleeps", l.sleeping.Load)
+	const look = time.Microsecond
+	for _, c := range []struct {
+		name             string
+		sleeping         bool
+		procs, hurryNaps int // naps after each of which a task wants its loop back
+		stop             bool
+		least, most      time.Duration
+		naps             bool
+	}{
+		{name: "a processor is free", procs: 2, least: chaseFor, most: chaseFor + chaseNap + 10*look, naps: true},
+		{name: "none is free", procs: 1, least: chaseSpin, most: chaseSpin + 10*look},
+		{name: "all loops sleep", sleeping: true, procs: 2, most: 10 * look},
+		{name: "the runtime ends", procs: 2, stop: true, most: 10 * look},
+		{name: "tasks want their loop back", procs: 2, hurryNaps: 5, least: chaseFor + 5*(chaseSpin+chaseNap), most: chaseFor + 7*(chaseSpin+chaseNap), naps: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			start := time.Now()
+			now, naps := start, 0
+			w := &watchdog{rt: rt, stop: make(chan struct{}), hurry: make(chan struct{}, 1)}
+			w.now = func() time.Time { now = now.Add(look); return now }
+			w.nap = func(d time.Duration) {
+				now = now.Add(d)
+				if naps++; naps <= c.hurryNaps {
+					w.hurry <- struct{}{}
+				}
+			}
+			if c.stop {
+				close(w.stop)
+			}
+			l.sleeping.Store(c.sleeping)
+			defer l.sleeping.Store(true)
+			w.chase(c.procs)
+			if took := now.Sub(start); took < c.least || took > c.most || c.naps != (naps > 0) {
+				t.Errorf("it took %v with %d naps; want %v to %v", took, naps, c.least, c.most)
+			}
+		})
+	}
+}
+
 func TestTinyHoldLimit(t *testing.T) {
 	rt := newRuntime(t, 1, holdLimit(1))
 	run(t, rt, Yield)

@@ -112,6 +112,31 @@ func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 	}
 }
 
+// A task that is away from its loop, since it has waited natively, comes back inside of such a function: the
+// wait is refused there as well, and what needs none works.
+func TestATaskComesBackInAFunctionCalledFromC(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		rt := newRuntime(t, loops)
+		if !rt.Detaches() {
+			t.Skip("nothing is detached here, see Runtime.Detaches")
+		}
+		for name, fn := range map[string]func(){"waits": func() { engine.Sleep(time.Hour) }, "does not wait": func() { engine.Context() }} {
+			c := make(chan bool)
+			k := engine.GoOn(rt.Loop(0), func() {
+				<-c
+				fromc.Call(fn)
+				engine.Yield()
+			})
+			engine.GoOn(rt.Loop(0), func() { close(c) })
+			err := k.Join()
+			var p *engine.PanicError
+			if refused := errors.As(err, &p) && strings.Contains(p.Error(), "cgo"); refused != (name == "waits") {
+				t.Errorf("%s: Join returned %v", name, err)
+			}
+		}
+	}
+}
+
 // A lock that is handed over by another thread in the moment in which the wait for it is
 // refused is held afterwards, or was not given.
 func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {

@@ -8,7 +8,7 @@ package uring
 // fill it in; fields that have several meanings are named after the first.
 type SubmissionQueueEntry struct {
 	OpCode      uint8
-	Flags       uint8  // SqeIOLink and the like
+	Flags       uint8  // SqeAsync and the like
 	IoPrio      uint16 // also the flags of receive, send and accept
 	Fd          int32
 	Off         uint64 // also a second address
@@ -18,7 +18,7 @@ type SubmissionQueueEntry struct {
 	UserData    uint64 // comes back in the completion
 	BufIG       uint16 // index of a registered buffer, or group of provided ones
 	Personality uint16
-	SpliceFdIn  int32 // also the slot in the table of registered files, plus one
+	SpliceFdIn  int32 // also a length
 	Addr3       uint64
 	_           uint64
 }
@@ -32,15 +32,10 @@ type CompletionQueueEvent struct {
 
 // Flags of every entry.
 const (
-	SqeFixedFile      uint8 = 1 << 0 // Fd is a slot in the table of registered files
-	SqeIOLink         uint8 = 1 << 2 // the next begins when this one has succeeded
 	SqeAsync          uint8 = 1 << 4 // do not try on the caller's thread first
 	SqeBufferSelect   uint8 = 1 << 5 // take a buffer of group BufIG
 	SqeCQESkipSuccess uint8 = 1 << 6 // no completion if it succeeds
 )
-
-// FileIndexAlloc asks for any free slot in the table of registered files.
-const FileIndexAlloc uint32 = 1<<32 - 1
 
 // Flags of io_uring_setup(2).
 const (
@@ -58,11 +53,8 @@ const (
 const (
 	OpNop         uint8 = 0
 	OpReadv       uint8 = 1
-	OpWritev      uint8 = 2
 	OpFsync       uint8 = 3
 	OpPollAdd     uint8 = 6
-	OpSendmsg     uint8 = 9
-	OpRecvmsg     uint8 = 10
 	OpTimeout     uint8 = 11
 	OpAccept      uint8 = 13
 	OpAsyncCancel uint8 = 14
@@ -71,13 +63,11 @@ const (
 	OpStatx       uint8 = 21
 	OpRead        uint8 = 22
 	OpWrite       uint8 = 23
-	OpSend        uint8 = 26
 	OpRecv        uint8 = 27
 	OpOpenat2     uint8 = 28
 	OpRenameat    uint8 = 35
 	OpUnlinkat    uint8 = 36
 	OpMkdirat     uint8 = 37
-	OpMsgRing     uint8 = 40
 )
 
 // Flags of polls.
@@ -130,10 +120,6 @@ const (
 
 // Operations of io_uring_register(2).
 const (
-	RegisterFiles       uint32 = 2
-	UnregisterFiles     uint32 = 3
-	RegisterFilesUpdate uint32 = 6
-	RegisterProbe       uint32 = 8
 	RegisterEnableRings uint32 = 12
 	RegisterRingFDs     uint32 = 20
 	UnregisterRingFDs   uint32 = 21

@@ -19,8 +19,6 @@ type (
 	SubmissionQueueEntry = giouring.SubmissionQueueEntry
 	CompletionQueueEvent = giouring.CompletionQueueEvent
 	BufAndRing           = giouring.BufAndRing
-	Probe                = giouring.Probe
-	ProbeOp              = giouring.ProbeOp
 )
 
 // NewRing makes a Ring for QueueInit.

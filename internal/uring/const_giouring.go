@@ -6,8 +6,6 @@ import "github.com/pawelgaczynski/giouring"
 
 // The constants of abi.go, by their names there.
 const (
-	SqeFixedFile              = giouring.SqeFixedFile
-	SqeIOLink                 = giouring.SqeIOLink
 	SqeAsync                  = giouring.SqeAsync
 	SqeBufferSelect           = giouring.SqeBufferSelect
 	SetupCQSize               = giouring.SetupCQSize
@@ -20,11 +18,8 @@ const (
 	SetupDeferTaskrun         = giouring.SetupDeferTaskrun
 	OpNop                     = giouring.OpNop
 	OpReadv                   = giouring.OpReadv
-	OpWritev                  = giouring.OpWritev
 	OpFsync                   = giouring.OpFsync
 	OpPollAdd                 = giouring.OpPollAdd
-	OpSendmsg                 = giouring.OpSendmsg
-	OpRecvmsg                 = giouring.OpRecvmsg
 	OpTimeout                 = giouring.OpTimeout
 	OpAccept                  = giouring.OpAccept
 	OpAsyncCancel             = giouring.OpAsyncCancel
@@ -33,13 +28,11 @@ const (
 	OpStatx                   = giouring.OpStatx
 	OpRead                    = giouring.OpRead
 	OpWrite                   = giouring.OpWrite
-	OpSend                    = giouring.OpSend
 	OpRecv                    = giouring.OpRecv
 	OpOpenat2                 = giouring.OpOpenat2
 	OpRenameat                = giouring.OpRenameat
 	OpUnlinkat                = giouring.OpUnlinkat
 	OpMkdirat                 = giouring.OpMkdirat
-	OpMsgRing                 = giouring.OpMsgRing
 	PollAddMulti              = giouring.PollAddMulti
 	AsyncCancelAll            = giouring.AsyncCancelAll
 	AsyncCancelAny            = giouring.AsyncCancelAny
@@ -58,16 +51,11 @@ const (
 	FeatFastPoll              = giouring.FeatFastPoll
 	FeatExtArg                = giouring.FeatExtArg
 	FeatRegRegRing            = giouring.FeatRegRegRing
-	RegisterFiles             = giouring.RegisterFiles
-	UnregisterFiles           = giouring.UnregisterFiles
-	RegisterFilesUpdate       = giouring.RegisterFilesUpdate
-	RegisterProbe             = giouring.RegisterProbe
 	RegisterEnableRings       = giouring.RegisterEnableRings
 	RegisterRingFDs           = giouring.RegisterRingFDs
 	UnregisterRingFDs         = giouring.UnregisterRingFDs
 	RegisterPbufRing          = giouring.RegisterPbufRing
 	UnregisterPbufRing        = giouring.UnregisterPbufRing
 	RegisterUseRegisteredRing = giouring.RegisterUseRegisteredRing
-	FileIndexAlloc            = giouring.FileIndexAlloc
 	AcceptMultishot           = giouring.AcceptMultishot
 )

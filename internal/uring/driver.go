@@ -39,7 +39,6 @@ type Driver struct {
 
 	ring      *Ring
 	table     table
-	supported [4]uint64 // bit set of operations
 	bufRings  []bufRing
 	events    []event // taken out of the completion queue, not completed yet
 	before    []func()
@@ -101,10 +100,6 @@ func (d *Driver) Pending() int {
 // cancellations count too.
 func (d *Driver) InFlight() int { return d.table.used }
 
-// Supports reports whether the kernel knows the operation (OpRead and so on). It knows
-// nothing of flags.
-func (d *Driver) Supports(op uint8) bool { return d.supported[op/64]&(1<<(op%64)) != 0 }
-
 // Entry returns the next free entry, cleared; if the queue is full it is handed over
 // first. Fill it in and Track it before the next call of a method. An entry that is not
 // tracked completes unnoticed: Close does not wait for it, so it must not point to memory.
@@ -128,24 +123,6 @@ func (d *Driver) entry() (*SubmissionQueueEntry, error) {
 	}
 	*sqe = SubmissionQueueEntry{}
 	return sqe, nil
-}
-
-// Reserve makes room for n entries, so that a chain of links is handed over in one piece.
-// Errors: ErrFull, which n larger than the queue always gets; ErrClosed.
-func (d *Driver) Reserve(n int) error {
-	if d.closed {
-		return ErrClosed
-	}
-	if int(d.ring.SQSpaceLeft()) >= n {
-		return nil
-	}
-	if err := d.submit(); err != nil {
-		return err
-	}
-	if int(d.ring.SQSpaceLeft()) < n {
-		return ErrFull
-	}
-	return nil
 }
 
 // Track gives the entry a token, after Prepare: c gets its completions and is referenced

@@ -117,49 +117,6 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// The place of a request is used again; a late completion for it, here a message from
-// another ring, and a late Cancel do not meet the new one.
-func TestStaleToken(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
-		if !d.Supports(OpMsgRing) {
-			t.Skip("no messages between rings: they came with Linux 5.18")
-		}
-		p := pipe(t)
-		poll := func(r *record) Token {
-			e, err := d.Entry()
-			must(t, err)
-			e.PreparePollAdd(p[0], unix.POLLIN)
-			return d.Track(e, r)
-		}
-		var old, r record
-		stale := poll(&old)
-		must(t, d.Cancel(stale))
-		until(t, d, func() bool { return d.InFlight() == 0 })
-		token := poll(&r)
-		for range 2 { // another place was given back later
-			if uint32(token) != uint32(stale) {
-				token = poll(&r)
-			}
-		}
-		if uint32(token) != uint32(stale) || token == stale {
-			t.Fatalf("tokens %#x and %#x; want the same place, another generation", stale, token)
-		}
-		must(t, d.Flush())
-		other, err := NewDriver(Config{Entries: 8})
-		must(t, err)
-		var sent record
-		request(t, other, &sent, func(e *SubmissionQueueEntry) { e.PrepareMsgRing(d.Fd(), 5, uint64(stale), 0) })
-		must(t, other.Close())
-		must(t, d.Cancel(stale))
-		until(t, d, func() bool { return d.Stats().Stale == 1 })
-		if sent.res[0] != 0 || len(old.res) != 1 || len(r.res) != 0 {
-			t.Errorf("message %v, old request %v, new request %v; want 0, one completion, none", sent.res, old.res, r.res)
-		}
-		must(t, d.Cancel(token))
-		until(t, d, r.done)
-	})
-}
-
 // A signal to a thread of the kernel may come too early: of this many, some do.
 func TestCancelOfWhatAThreadDoes(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {

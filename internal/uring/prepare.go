@@ -10,7 +10,7 @@ func (entry *SubmissionQueueEntry) prepare(op uint8, fd int, addr uintptr, lengt
 	*entry = SubmissionQueueEntry{OpCode: op, Fd: int32(fd), Addr: uint64(addr), Len: length, Off: offset}
 }
 
-// SetFlags sets flags such as SqeIOLink, replacing those set before.
+// SetFlags sets flags such as SqeAsync, replacing those set before.
 func (entry *SubmissionQueueEntry) SetFlags(flags uint32) { entry.Flags = uint8(flags) }
 
 // PrepareNop does nothing, and completes.
@@ -37,12 +37,6 @@ func (entry *SubmissionQueueEntry) PrepareRecv(fd int, buf uintptr, length uint3
 func (entry *SubmissionQueueEntry) PrepareRecvMultishot(fd int, addr uintptr, length uint32, flags int) {
 	entry.PrepareRecv(fd, addr, length, flags)
 	entry.IoPrio |= RecvMultishot
-}
-
-// PrepareSend is send(2). With MSG_WAITALL the kernel goes on after a short send.
-func (entry *SubmissionQueueEntry) PrepareSend(fd int, addr uintptr, length uint32, flags int) {
-	entry.prepare(OpSend, fd, addr, length, 0)
-	entry.OpcodeFlags = uint32(flags)
 }
 
 // PrepareAccept is accept4(2). addr and addrLen are addresses, or 0.
@@ -73,14 +67,4 @@ func (entry *SubmissionQueueEntry) PreparePollMultishot(fd int, pollMask uint32)
 func (entry *SubmissionQueueEntry) PrepareCancel64(userData uint64, flags int) {
 	entry.prepare(OpAsyncCancel, -1, uintptr(userData), 0, 0)
 	entry.OpcodeFlags = uint32(flags)
-}
-
-// PrepareClose is close(2).
-func (entry *SubmissionQueueEntry) PrepareClose(fd int) { entry.prepare(OpClose, fd, 0, 0, 0) }
-
-// PrepareMsgRing puts a completion into the ring with descriptor fd: data becomes its
-// UserData, length its Res. Linux 5.18.
-func (entry *SubmissionQueueEntry) PrepareMsgRing(fd int, length uint32, data uint64, flags uint32) {
-	entry.prepare(OpMsgRing, fd, 0, length, data)
-	entry.OpcodeFlags = flags
 }

@@ -38,9 +38,6 @@ func (ring *Ring) CQReady() uint32 {
 	return atomic.LoadUint32(ring.cq.tail) - atomic.LoadUint32(ring.cq.head)
 }
 
-// CQHasOverflow says that the kernel holds completions that the queue had no room for.
-func (ring *Ring) CQHasOverflow() bool { return atomic.LoadUint32(ring.sq.flags)&SQCQOverflow != 0 }
-
 // needsEnter says that completions come only if the kernel is asked: those that the queue
 // had no room for, and those that wait for their thread.
 func (ring *Ring) needsEnter() bool {
@@ -99,15 +96,6 @@ func (ring *Ring) WaitCQETimeout(ts *syscall.Timespec) (*CompletionQueueEvent, e
 
 // WaitCQE waits for a completion, handing nothing over.
 func (ring *Ring) WaitCQE() (*CompletionQueueEvent, error) { return ring.wait(0, 1, nil, nil) }
-
-// PeekCQE returns the first completion; EAGAIN: there is none.
-func (ring *Ring) PeekCQE() (*CompletionQueueEvent, error) {
-	cqe, err := ring.wait(0, 0, nil, nil)
-	if cqe == nil && err == nil {
-		err = unix.EAGAIN
-	}
-	return cqe, err
-}
 
 func (ring *Ring) wait(submit, waitNr uint32, ts *syscall.Timespec, sigmask *unix.Sigset_t) (*CompletionQueueEvent, error) {
 	var err error

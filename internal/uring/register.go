@@ -36,43 +36,6 @@ func (ring *Ring) UnregisterRingFd() (uint, error) {
 	return ring.register(UnregisterRingFDs, unsafe.Pointer(update), 1)
 }
 
-// UnregisterFiles gives up the table of registered files.
-func (ring *Ring) UnregisterFiles() (uint, error) { return ring.register(UnregisterFiles, nil, 0) }
-
-// RegisterProbe asks what the kernel can do; nrOps is the number of operations to ask for.
-func (ring *Ring) RegisterProbe(probe *Probe, nrOps int) (uint, error) {
-	return ring.register(RegisterProbe, unsafe.Pointer(probe), uint32(nrOps))
-}
-
-// A Probe is the kernel's answer to RegisterProbe.
-type Probe struct {
-	LastOp uint8
-	OpsLen uint8
-	_      uint16
-	_      [3]uint32
-	Ops    [256]ProbeOp
-}
-
-// A ProbeOp tells of one operation.
-type ProbeOp struct {
-	Op    uint8
-	_     uint8
-	Flags uint16
-	_     uint32
-}
-
-// IsSupported reports whether the kernel knows the operation.
-func (p Probe) IsSupported(op uint8) bool { return op < p.OpsLen && p.Ops[op].Flags&1 != 0 }
-
-// GetProbeRing is RegisterProbe for all operations.
-func (ring *Ring) GetProbeRing() (*Probe, error) {
-	p := new(Probe)
-	if _, err := ring.RegisterProbe(p, len(p.Ops)); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 // SetupBufRing makes an empty ring of provided buffers under the number bgid, with room
 // for nentries, a power of two. flags must be 0. EINVAL: the kernel does not know it (it
 // came with Linux 5.19); EEXIST: the number is in use.

@@ -17,9 +17,6 @@ func TestRing(t *testing.T) {
 	ring, err := CreateRing(8)
 	must(t, err)
 	defer ring.QueueExit()
-	if _, err := ring.PeekCQE(); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("PeekCQE of an empty ring: %v, want EAGAIN", err)
-	}
 	if n, err := ring.Submit(); n != 0 || err != nil {
 		t.Errorf("Submit of nothing: %d, %v", n, err)
 	}
@@ -40,8 +37,8 @@ func TestRing(t *testing.T) {
 	}
 	n, err := ring.SubmitAndWait(3)
 	must(t, err)
-	if n != 8 || ring.SQReady() != 0 || ring.CQReady() != 8 || ring.CQHasOverflow() {
-		t.Errorf("submitted %d, ready %d, completed %d, overflow %v; want 8, 0, 8, false", n, ring.SQReady(), ring.CQReady(), ring.CQHasOverflow())
+	if n != 8 || ring.SQReady() != 0 || ring.CQReady() != 8 {
+		t.Errorf("submitted %d, ready %d, completed %d; want 8, 0, 8", n, ring.SQReady(), ring.CQReady())
 	}
 	cqe, err := ring.WaitCQE()
 	must(t, err)

@@ -5,7 +5,6 @@ package uring
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"syscall"
 	"time"
@@ -70,7 +69,7 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{
+	return &Driver{
 		ring:      ring,
 		limit:     int(cfg.Completions),
 		closeWait: cfg.CloseTimeout,
@@ -78,9 +77,7 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 		keeps:     cfg.Cooperative,
 		deferred:  flags&SetupRDisabled != 0,
 		events:    make([]event, 0, batchSize),
-	}
-	d.probe()
-	return d, nil
+	}, nil
 }
 
 // attempts lists the flags to set up a ring with, best first, each with the kernel that
@@ -151,17 +148,6 @@ func (e *setupError) Error() string {
 		return text + ": it must be Linux 5.11 or later"
 	}
 	return text
-}
-
-// probe asks which operations there are; without an answer, which Linux 5.6 gives, those
-// of Linux 5.11 are taken for granted.
-func (d *Driver) probe() {
-	p, err := d.ring.GetProbeRing()
-	for op := range math.MaxUint8 + 1 {
-		if err == nil && p.IsSupported(uint8(op)) || err != nil && op <= int(OpUnlinkat) {
-			d.supported[op/64] |= 1 << (op % 64)
-		}
-	}
 }
 
 // enable starts a ring whose issuer is the thread that runs now.

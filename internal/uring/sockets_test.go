@@ -8,15 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestSendAndReceive(t *testing.T) {
-	d := newTestDriver(t, Config{})
-	p := socketpair(t)
-	w := &record{buf: []byte("some bytes")}
-	want(t, "send", result(t, d, w, func(e *SubmissionQueueEntry) { e.PrepareSend(p[1], address(w.buf), 10, 0) }), 10)
-	r := &record{buf: make([]byte, 4)}
-	want(t, "recv", result(t, d, r, func(e *SubmissionQueueEntry) { e.PrepareRecv(p[0], address(r.buf), 4, 0) }), 4)
-}
-
 // Each receive of a multishot takes a provided buffer; without one left it ends with
 // ENOBUFS, and no byte is lost.
 func TestProvidedBuffers(t *testing.T) {
