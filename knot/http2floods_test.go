@@ -202,21 +202,24 @@ func TestHTTP2Patience(t *testing.T) {
 			}
 		}
 	}
-	p = fresh() // uploads that are refused while they are on their way
+	up := fresh() // uploads that are refused while they are on their way
+	window := make(chan bool, 2)
 	go func() {
 		block := make([]byte, 4<<10)
 		for i := range much / 50 {
-			p.headers(uint32(2*i+1), p.post("content-length", "1000000"), endsHeaders)
+			window <- true
+			up.headers(uint32(2*i+1), up.post("content-length", "1000000"), endsHeaders)
 			for range 50 {
-				p.WriteData(uint32(2*i+1), false, block)
+				up.WriteData(uint32(2*i+1), false, block)
 			}
 		}
 	}()
 	for refused := 0; refused < much/50; {
-		switch v := p.verdict(); v {
+		switch v := up.verdict(); v {
 		case "413":
 			refused++
-		case "end", "away ENHANCE_YOUR_CALM":
+			<-window
+		case "end", "away ENHANCE_YOUR_CALM", "away FLOW_CONTROL_ERROR":
 			t.Fatalf("after %d uploads: %s", refused, v)
 		}
 	}
