@@ -262,21 +262,7 @@ func (c *Conn) SetLinger(sec int) error {
 	})
 }
 
-// SetKeepAlive switches keep-alive messages on (the default) or off.
-func (c *Conn) SetKeepAlive(on bool) error {
-	return c.setOption(unix.SOL_SOCKET, unix.SO_KEEPALIVE, boolInt(on))
-}
-
-// SetKeepAlivePeriod sets the idle time before the first keep-alive message and the
-// interval between them; whole seconds, rounded up.
-func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
-	if err := c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(d)); err != nil {
-		return err
-	}
-	return c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
-}
-
-// SetKeepAliveConfig sets all of it; zero fields mean package net's defaults (15 s,
+// SetKeepAliveConfig switches keep-alive messages on or off and says when they are sent; zero fields mean package net's defaults (15 s,
 // 15 s, 9), negative ones leave the setting alone.
 func (c *Conn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 	return c.control("set", "", func(fd int) error { return setKeepAlive(fd, config) })
