@@ -138,10 +138,8 @@ func (m *matrix) measureRows(contenders []contender) error {
 		rounds = 1
 	}
 	var points []point
-	byName := map[string]*row{}
 	for i := range m.rows {
 		r := &m.rows[i]
-		byName[r.name] = r
 		if r.fit != nil {
 			if err := r.fit(); err != nil {
 				m.skip(r.name, err)

@@ -362,16 +362,14 @@ func TestKnotAnswersTheLoad(t *testing.T) {
 
 func TestNginxAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
-	path, err := findNginx()
-	if err != nil {
-		t.Skip(err)
-	}
 	r := testRun(t, true)
-	s, err := startNginx(t.Context(), path, r.scratch)
-	testenv.Must(t, err)
-	defer s.child.Close()
-	if _, err := r.load(t.Context(), s, 2, 1, 0, 5*time.Millisecond); err != nil {
-		t.Error(err)
+	for _, l := range r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) }) {
+		s, err := l.start(t.Context())
+		testenv.Must(t, err)
+		defer s.child.Close()
+		if _, err := r.load(t.Context(), s, 2, 1, 0, 5*time.Millisecond); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -38,18 +37,9 @@ func (r *run) caseServers() ([]launcher, error) {
 	}
 	var found []launcher
 	for _, kind := range []string{"knot", "knot-net-http", "net-http"} {
-		found = append(found, launcher{kind, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, kind, r.self, workerCommand, "cases", kind, root)
-		}})
+		found = append(found, r.own(kind, nil, "cases", kind, root))
 	}
-	path, err := findNginx()
-	if err != nil {
-		r.skip("nginx", err)
-		return found, nil
-	}
-	return append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
-		return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string { return fmt.Sprintf(nginxCases, dir, addr, root) })
-	}}), nil
+	return append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxCases, dir, addr, root) })...), nil
 }
 
 const nginxCases = nginxHead + `	server {
@@ -96,12 +86,9 @@ func runCases(args []string, out io.Writer) error {
 	}}
 	switch kind {
 	case "net-http":
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return http.Serve(ln, mux) }); err != nil {
 			return err
 		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		go func() { failed <- http.Serve(ln, mux) }()
 		return untilInputEnds(failed)
 	case "knot-net-http":
 		server.Handler = knot.AdaptHTTP(mux)

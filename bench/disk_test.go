@@ -74,7 +74,7 @@ func measureReads(t *testing.T, metric string, blocks int64, read readFunc, slee
 	t.Helper()
 	var out strings.Builder
 	d := &diskReads{misses: 100, once: metric == readsBuffered, buffers: make([]byte, diskBlock)}
-	d.opened(nil, read, 0, blocks*diskBlock)
+	d.miss = diskFile{read, int(blocks)}
 	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, out: &out}, goSpawn, func(time.Duration) { sleep() })
 	testenv.Must(t, err)
 	samples, err := parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n"))

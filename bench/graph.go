@@ -59,25 +59,12 @@ func runGraphOverhead(r *run) error {
 
 // graphServers loads Knot with and without a graph.
 func (r *run) graphServers() error {
-	var launchers []launcher
-	for _, way := range []struct {
-		system string
-		args   []string
-	}{{knotBare, []string{"-bare"}}, {"knot-traced", []string{"-graph"}}} {
-		launchers = append(launchers, launcher{way.system, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, way.system, r.self, slices.Concat([]string{workerCommand, "knot"}, way.args)...)
-		}})
-	}
-	servers, err := r.startAll(launchers)
+	servers, err := r.startAll([]launcher{r.own(knotBare, nil, "knot", "-bare"), r.own("knot-traced", nil, "knot", "-graph")})
 	if err != nil {
 		return err
 	}
 	defer closeAll(servers)
-	var contenders []contender
-	for _, s := range servers {
-		contenders = append(contenders, contender{system: s.system, sample: r.loadSample(s)})
-	}
-	if err := r.measure([]point{{metric: "depth", x: 1}, {metric: "depth", x: helloPipeline}}, contenders, 2*time.Second); err != nil {
+	if err := r.measure(pointsAt("depth", 1, helloPipeline), serving(servers, r.loadSample), 2*time.Second); err != nil {
 		return err
 	}
 	for _, s := range servers {

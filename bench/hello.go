@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -19,17 +18,14 @@ const (
 // runHello loads each server with small requests: plain and pipelined on 64
 // connections, then plain on 1, 8 and 64.
 func runHello(r *run) error {
-	servers, err := r.startAll(append(r.launchers(), r.knotOn("uring"), r.knotOn("epoll"), launcher{knotBare, func(ctx context.Context) (*server, error) {
-		return startServer(ctx, knotBare, r.self, workerCommand, "knot", "-bare")
-	}}))
+	knotOn := func(poller string) launcher {
+		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
+	}
+	servers, err := r.startAll(append(r.launchers(), knotOn("uring"), knotOn("epoll"), r.own(knotBare, nil, "knot", "-bare")))
 	if err != nil {
 		return err
 	}
 	defer closeAll(servers)
-	contenders := make([]contender, len(servers))
-	for i, s := range servers {
-		contenders[i] = contender{system: s.system, sample: r.loadSample(s)}
-	}
 	points := []point{
 		{metric: "depth", x: 1},
 		{metric: "depth", x: helloPipeline},
@@ -37,7 +33,7 @@ func runHello(r *run) error {
 		{metric: "conns", x: 8},
 	}
 	r.reserved = tracedBudget
-	if err := r.measure(points, contenders, 2*time.Second); err != nil {
+	if err := r.measure(points, serving(servers, r.loadSample), 2*time.Second); err != nil {
 		return err
 	}
 	r.countSystemCalls(servers)
@@ -54,17 +50,6 @@ func runHello(r *run) error {
 		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
 	}
 	return nil
-}
-
-// knotOn is Knot with a poller.
-func (r *run) knotOn(poller string) launcher {
-	system := "knot-" + poller
-	return launcher{system, func(ctx context.Context) (*server, error) {
-		return startCommand(ctx, system, proc.Command{
-			Path: r.self, Core: serverCore, Args: []string{workerCommand, "knot"},
-			Env: []string{"GOMAXPROCS=1", capriccio.EnvPoller + "=" + poller},
-		})
-	}}
 }
 
 // startAll starts the servers; one that does not start is left out.
@@ -95,7 +80,7 @@ func closeAll(servers []*server) {
 }
 
 // loadSample loads one server for a while from the client core.
-func (r *run) loadSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
+func (r *run) loadSample(s *server) sampler {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		conns, depth := helloConns, int(p.x)
 		if p.metric == "conns" {

@@ -17,13 +17,7 @@ const idleConns = 19_000
 // has made one request and is kept alive.
 func runIdleConns(r *run) error {
 	var contenders []contender
-	parked := launcher{"capriccio-task", func(ctx context.Context) (*server, error) {
-		return startServer(ctx, "capriccio-task", r.self, workerCommand, "task-server")
-	}}
-	upgraded := launcher{"knot-upgraded", func(ctx context.Context) (*server, error) {
-		return startServer(ctx, "knot-upgraded", r.self, workerCommand, "knot", "-upgraded")
-	}}
-	for _, l := range append(r.launchers(), parked, upgraded) {
+	for _, l := range append(r.launchers(), r.own("capriccio-task", nil, "task-server"), r.own("knot-upgraded", nil, "knot", "-upgraded")) {
 		contenders = append(contenders, contender{
 			system: l.system,
 			sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
@@ -61,27 +55,7 @@ func (r *run) idleSample(ctx context.Context, l launcher, conns int, settle time
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(proc.Command{
-		Path: r.self, Core: clientCore,
-		Args: []string{workerCommand, "hold", "-addr", s.addr, "-conns", strconv.Itoa(conns)},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	began := time.Now()
-	opening, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("connections not open after %v", sampleTimeout))
-	defer cancel()
-	if _, err := client.Line(opening); err != nil {
-		return nil, err
-	}
-	opened := time.Since(began)
-	select {
-	case <-time.After(settle / 2):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	after, err := proc.Memory(s.child.PID())
+	after, opened, err := r.holding(ctx, s, conns, settle/2, "hold")
 	if err != nil {
 		return nil, err
 	}
@@ -91,4 +65,28 @@ func (r *run) idleSample(ctx context.Context, l launcher, conns int, settle time
 		{"process-bytes", "B", x, float64(after)},
 		{"open-and-request", "µs", x, float64(opened.Microseconds()) / x},
 	}, nil
+}
+
+// holding has a worker hold connections to a server, and returns what the server's process holds, after letting it
+// settle, and how long it took to open them.
+func (r *run) holding(ctx context.Context, s *server, conns int, settle time.Duration, worker string) (bytes int64, opened time.Duration, err error) {
+	client, err := proc.Start(r.ownClient(worker, "-addr", s.addr, "-conns", strconv.Itoa(conns)))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer client.Close()
+	began := time.Now()
+	opening, cancel := within(ctx, sampleTimeout)
+	defer cancel()
+	if _, err := client.Line(opening); err != nil {
+		return 0, 0, fmt.Errorf("opening connections: %w", err)
+	}
+	opened = time.Since(began)
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return 0, 0, context.Cause(ctx)
+	}
+	bytes, err = proc.Memory(s.child.PID())
+	return bytes, opened, err
 }

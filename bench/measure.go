@@ -37,13 +37,23 @@ type sample struct {
 	value  float64
 }
 
-// contender is one system. Its sample function measures one point once, for
-// about the given time.
+// sampler measures one point once, for about the given time.
+type sampler = func(ctx context.Context, p point, d time.Duration) ([]sample, error)
+
+// contender is one system.
 type contender struct {
 	system string
-	sample func(ctx context.Context, p point, d time.Duration) ([]sample, error)
+	sample sampler
 	// lacks tells why the contender sits a point out; nil or "" if it does not.
 	lacks func(p point) string
+}
+
+// serving are contenders that are running servers.
+func serving(servers []*server, sample func(*server) sampler) (all []contender) {
+	for _, s := range servers {
+		all = append(all, contender{system: s.system, sample: sample(s)})
+	}
+	return all
 }
 
 // step is one sample of the plan.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -24,17 +23,13 @@ const (
 // mutex, a sync.Cond, time.Sleep.
 func runNative(r *run) error {
 	servers, err := r.startAll([]launcher{
-		r.nativeServer("knot", ""), r.nativeServer("knot-uring", "", capriccio.EnvPoller+"=uring"),
-		r.nativeServer("knot-holding", "-holding"), r.nativeServer("net-http", "-http"),
+		r.own("knot", nil, "native"), r.own("knot-uring", []string{capriccio.EnvPoller + "=uring"}, "native"),
+		r.own("knot-holding", nil, "native", "-holding"), r.own("net-http", nil, "native", "-http"),
 	})
 	if err != nil {
 		return err
 	}
 	defer closeAll(servers)
-	var contenders []contender
-	for _, s := range servers {
-		contenders = append(contenders, contender{system: s.system, sample: r.nativeSample(s)})
-	}
 	// Without blockers one mode is like the other.
 	points := []point{{metric: "sleep", x: 0}, {metric: manyMetric, x: 0}, {metric: manyMetric, x: 1}}
 	for _, mode := range nativeModes {
@@ -43,7 +38,7 @@ func runNative(r *run) error {
 	if r.quick {
 		r.reserved = quickBudget / 4
 	}
-	if err := r.measure(points, contenders, 2*time.Second); err != nil {
+	if err := r.measure(points, serving(servers, r.nativeSample), 2*time.Second); err != nil {
 		return err
 	}
 	if err := r.lockedReads(); err != nil {
@@ -59,18 +54,10 @@ func runNative(r *run) error {
 	return nil
 }
 
-// nativeServer starts a worker native, with a flag or none.
-func (r *run) nativeServer(system, flag string, env ...string) launcher {
-	return launcher{system, func(ctx context.Context) (*server, error) {
-		args := append([]string{workerCommand, "native"}, strings.Fields(flag)...)
-		return startCommand(ctx, system, proc.Command{Path: r.self, Core: serverCore, Args: args, Env: append(env, "GOMAXPROCS=1")})
-	}}
-}
-
 const noneAnswered = "no request was answered whose handler does not wait"
 
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
-func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration) ([]sample, error) {
+func (r *run) nativeSample(s *server) sampler {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		clients, path := nativeClients, "/"+p.metric
 		if p.metric == manyMetric {
@@ -100,7 +87,7 @@ func (r *run) nativeSample(s *server) func(context.Context, point, time.Duration
 // lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.
 func (r *run) lockedReads() error {
 	r.reserved = 0
-	echo, err := startCommand(r.ctx, "echo", proc.Command{Path: r.self, Core: clientCore, Args: []string{workerCommand, "native", "-http"}, Env: []string{"GOMAXPROCS=1"}})
+	echo, err := startCommand(r.ctx, "echo", r.ownClient("native", "-http"))
 	if err != nil {
 		return err
 	}

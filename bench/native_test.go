@@ -13,7 +13,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
 	for _, flag := range []string{"", "-holding", "-http"} {
-		s, err := r.nativeServer("native"+flag, flag).start(t.Context())
+		s, err := r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context())
 		testenv.Must(t, err)
 		for _, mode := range append(nativeModes[:len(nativeModes):len(nativeModes)], manyMetric) {
 			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)

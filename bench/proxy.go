@@ -12,27 +12,12 @@ import (
 
 // startProxies starts reverse proxies before one backend on the client's core. The caller closes all.
 func (r *run) startProxies() (backend *server, proxies []*server, err error) {
-	backend, err = startCommand(r.ctx, "backend", proc.Command{
-		Path: r.self, Core: clientCore, Args: []string{workerCommand, "knot", "-patient"}, Env: []string{"GOMAXPROCS=1"},
-	})
+	backend, err = startCommand(r.ctx, "backend", r.ownClient("knot", "-patient"))
 	if err != nil {
 		return nil, nil, err
 	}
-	launchers := []launcher{
-		{"knot", func(ctx context.Context) (*server, error) {
-			return startServer(ctx, "knot", r.self, workerCommand, "knot", "-proxy", backend.addr)
-		}},
-		{"net-http", func(ctx context.Context) (*server, error) {
-			return startServer(ctx, "net-http", r.self, workerCommand, "reverse-proxy", backend.addr)
-		}},
-	}
-	if path, err := findNginx(); err != nil {
-		r.skip("nginx", err)
-	} else {
-		launchers = append(launchers, launcher{"nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })
-		}})
-	}
+	launchers := []launcher{r.own("knot", nil, "knot", "-proxy", backend.addr), r.own("net-http", nil, "reverse-proxy", backend.addr)}
+	launchers = append(launchers, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })...)
 	if proxies, err = r.startAll(launchers); err != nil {
 		backend.child.Close()
 	}
@@ -46,12 +31,8 @@ func runProxy(r *run) error {
 		return err
 	}
 	defer closeAll(append(servers, backend))
-	contenders := make([]contender, len(servers))
-	for i, s := range servers {
-		contenders[i] = contender{system: s.system, sample: r.loadSample(s)}
-	}
 	r.reserved = tracedBudget
-	if err := r.measure([]point{{metric: "depth", x: 1}, {metric: "conns", x: 1}, {metric: "conns", x: 8}}, contenders, 2*time.Second); err != nil {
+	if err := r.measure([]point{{metric: "depth", x: 1}, {metric: "conns", x: 1}, {metric: "conns", x: 8}}, serving(servers, r.loadSample), 2*time.Second); err != nil {
 		return err
 	}
 	r.countSystemCalls(servers)
@@ -94,12 +75,11 @@ func runSlowBackend(r *run) error {
 		return err
 	}
 	defer closeAll(append(servers, backend))
-	var contenders []contender
-	for _, s := range servers {
-		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+	contenders := serving(servers, func(s *server) sampler {
+		return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 			if p.x > 0 {
-				waiting, err := proc.Start(proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "fetch",
-					"-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-conns", strconv.Itoa(int(p.x)), "-for", (d + sampleTimeout).String(), slowPath[1:] + "=13"}})
+				waiting, err := proc.Start(r.ownClient("fetch", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()),
+					"-conns", strconv.Itoa(int(p.x)), "-for", (d + sampleTimeout).String(), slowPath[1:]+"=13"))
 				if err != nil {
 					return nil, err
 				}
@@ -110,8 +90,8 @@ func runSlowBackend(r *run) error {
 				samples[i].x = p.x
 			}
 			return samples, err
-		}})
-	}
+		}
+	})
 	err = r.measure([]point{{metric: "slow"}, {metric: "slow", x: slowClients}}, contenders, 2*time.Second)
 	r.note("16 clients ask for a small response while x others wait for one that takes the backend %v; latencies are of the 16", slowAnswer)
 	r.charts = []report.Chart{{Title: "p99 beside a slow route", Metric: "p99", XLabel: "clients that wait for it", Bars: true}}

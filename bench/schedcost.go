@@ -67,25 +67,18 @@ func withPolicy(system, policy, self string) contender {
 func (r *run) schedServers() error {
 	var launchers []launcher
 	for _, s := range schedulers {
-		launchers = append(launchers, launcher{s.system, func(ctx context.Context) (*server, error) {
-			return startCommand(ctx, s.system, proc.Command{
-				Path: r.self, Core: serverCore, Args: []string{workerCommand, "knot", "-patient"},
-				Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + s.policy, capriccio.EnvGraph + "=on"},
-			})
-		}})
+		launchers = append(launchers, r.own(s.system, []string{capriccio.EnvSched + "=" + s.policy, capriccio.EnvGraph + "=on"}, "knot", "-patient"))
 	}
 	servers, err := r.startAll(launchers)
 	if err != nil {
 		return err
 	}
 	defer closeAll(servers)
-	var contenders []contender
-	for _, s := range servers {
+	return r.measure(pointsAt("depth", 1, helloPipeline), serving(servers, func(s *server) sampler {
 		load := r.loadSample(s)
-		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 			samples, err := load(ctx, p, d)
 			return slices.DeleteFunc(samples, func(one sample) bool { return strings.HasSuffix(one.metric, connsSuffix) }), err
-		}})
-	}
-	return r.measure([]point{{metric: "depth", x: 1}, {metric: "depth", x: helloPipeline}}, contenders, 2*time.Second)
+		}
+	}), 2*time.Second)
 }

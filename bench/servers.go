@@ -36,34 +36,63 @@ const serverStart = 30 * time.Second
 // launchers are ours and the servers that this machine can build or has; the
 // others are skipped with the reason.
 func (r *run) launchers() []launcher {
-	found := []launcher{{"knot", func(ctx context.Context) (*server, error) {
-		return startServer(ctx, "knot", r.self, workerCommand, "knot")
-	}}, {"knot-http", func(ctx context.Context) (*server, error) {
-		return startServer(ctx, "knot-http", r.self, workerCommand, "knot", "-http")
-	}}}
+	found := []launcher{r.own("knot", nil, "knot"), r.own("knot-http", nil, "knot", "-http")}
 	for _, peer := range []string{"net-http", "fasthttp", "gnet"} {
-		path, err := r.buildPeer(peer)
-		if err != nil {
-			r.skip(peer, err)
-			continue
-		}
-		found = append(found, launcher{peer, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, peer, path)
-		}})
+		found = append(found, r.peer(peer)...)
 	}
+	return append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) })...)
+}
+
+// own is a server that is a worker of this program, with more in its environment.
+func (r *run) own(system string, env []string, args ...string) launcher {
+	return programServer(system, env, r.self, append([]string{workerCommand}, args...)...)
+}
+
+// programServer is a server on the server core that prints "listening ADDRESS" when it is ready.
+func programServer(system string, env []string, path string, args ...string) launcher {
+	return launcher{system, func(ctx context.Context) (*server, error) {
+		return startCommand(ctx, system, proc.Command{Path: path, Args: args, Core: serverCore, Env: append([]string{"GOMAXPROCS=1"}, env...)})
+	}}
+}
+
+// peer is a program of the peers' module; there is none where it can't be built.
+func (r *run) peer(name string, args ...string) []launcher {
+	path, err := r.buildPeer(name)
+	if err != nil {
+		r.skip(name, err)
+		return nil
+	}
+	return []launcher{programServer(name, nil, path, args...)}
+}
+
+// nginx is nginx with a configuration, see startNginxWith; there is none where it is not installed.
+func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
 	path, err := findNginx()
 	if err != nil {
 		r.skip("nginx", err)
-		return found
+		return nil
 	}
-	return append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
-		return startNginx(ctx, path, r.scratch)
-	}})
+	return []launcher{{system, func(ctx context.Context) (*server, error) { return startNginxWith(ctx, path, r.scratch, configure) }}}
 }
 
-// startServer starts a server that prints "listening ADDRESS" when it is ready.
+// lighttpd is likewise, before the files below root, with more in its configuration.
+func (r *run) lighttpd(root, more string) []launcher {
+	path, err := findProgram("lighttpd")
+	if err != nil {
+		r.skip("lighttpd", err)
+		return nil
+	}
+	return []launcher{{"lighttpd", func(ctx context.Context) (*server, error) {
+		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
+			host, port, _ := net.SplitHostPort(addr)
+			return fmt.Sprintf(lighttpdConfig, host, port, root, dir) + more
+		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, r.scratch)
+	}}}
+}
+
+// startServer starts what programServer describes.
 func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
-	return startCommand(ctx, system, proc.Command{Path: path, Args: args, Core: serverCore, Env: []string{"GOMAXPROCS=1"}})
+	return programServer(system, nil, path, args...).start(ctx)
 }
 
 func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
@@ -158,10 +187,6 @@ const nginxConfig = nginxHead + `	default_type text/plain;
 	}
 }
 `
-
-func startNginx(ctx context.Context, path, scratch string) (*server, error) {
-	return startNginxWith(ctx, path, scratch, func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) })
-}
 
 // startNginxWith starts nginx with the given configuration, which gets a folder to keep
 // everything in and the address to listen on.

@@ -35,25 +35,18 @@ const nginxWarmFiles = nginxHead + `	default_type text/plain;
 func (r *run) fileServers(root, pem string) []launcher {
 	var found []launcher
 	for _, kind := range []string{"knot", "net-http"} {
-		found = append(found, launcher{kind, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, kind, r.self, workerCommand, "files", "-kind", kind, "-root", root, "-tls", pem)
-		}})
+		found = append(found, r.own(kind, nil, "files", "-kind", kind, "-root", root, "-tls", pem))
 	}
 	forNginx, forLighttpd := "", ""
 	if pem != "" {
 		forNginx = fmt.Sprintf(" ssl; ssl_protocols TLSv1.3; ssl_certificate %[1]s; ssl_certificate_key %[1]s", pem)
 		forLighttpd = fmt.Sprintf("server.modules = ( \"mod_openssl\" )\nssl.engine = \"enable\"\nssl.pemfile = \"%s\"\n", pem)
 	}
-	if path, err := findNginx(); err != nil {
-		r.skip("nginx", err)
-	} else {
-		found = append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(nginxWarmFiles, dir, addr, root, forNginx)
-			})
-		}})
+	found = append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxWarmFiles, dir, addr, root, forNginx) })...)
+	if pem == "" {
+		found = append(found, r.peer("fasthttp", "-root", root)...)
 	}
-	return append(found, r.lightPeers(root, forLighttpd)...)
+	return append(found, r.lighttpd(root, forLighttpd)...)
 }
 
 // mixFiles is how many files the mix has, of 0.6 to 32 KB, the small ones more often.
@@ -124,9 +117,8 @@ func (r *run) compareServers(launchers []launcher, points []point, client func(c
 		return err
 	}
 	defer closeAll(servers)
-	var contenders []contender
-	for _, s := range servers {
-		contenders = append(contenders, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+	return r.measure(points, serving(servers, func(s *server) sampler {
+		return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 			lines, err := client(ctx, s, p, d)
 			if err != nil {
 				return nil, err
@@ -136,16 +128,15 @@ func (r *run) compareServers(launchers []launcher, points []point, client func(c
 				samples[i].x = p.x
 			}
 			return samples, err
-		}})
-	}
-	return r.measure(points, contenders, 2*time.Second)
+		}
+	}), 2*time.Second)
 }
 
 // client runs a worker on the client's core, for about d.
 func (r *run) client(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
 	ctx, cancel := within(ctx, d+sampleTimeout)
 	defer cancel()
-	return proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand}, args...)})
+	return proc.Output(ctx, r.ownClient(args...))
 }
 
 // The loads of the experiment tls.
@@ -197,29 +188,11 @@ func (r *run) idleTLS(ctx context.Context, l launcher, conns int, settle time.Du
 		return nil, err
 	}
 	defer s.child.Close()
-	hold := func(n int) (int64, error) { // what the process holds with n connections
-		client, err := proc.Start(proc.Command{Path: r.self, Core: clientCore, Args: []string{workerCommand, "tls-hold", "-addr", s.addr, "-conns", strconv.Itoa(n)}})
-		if err != nil {
-			return 0, err
-		}
-		defer client.Close()
-		opening, cancel := within(ctx, 2*sampleTimeout)
-		defer cancel()
-		if _, err := client.Line(opening); err != nil {
-			return 0, err
-		}
-		select {
-		case <-time.After(settle):
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-		return proc.Memory(s.child.PID())
-	}
-	before, err := hold(50)
+	before, _, err := r.holding(ctx, s, 50, settle, "tls-hold")
 	if err != nil {
 		return nil, err
 	}
-	after, err := hold(conns)
+	after, _, err := r.holding(ctx, s, conns, settle, "tls-hold")
 	return []sample{{"bytes-per-conn", "B", float64(conns), float64(after-before) / float64(conns-50)}}, err
 }
 
@@ -245,26 +218,10 @@ func runHTTP2(r *run) error {
 		r.skip("http2", err)
 		return nil
 	}
-	own := func(system string, more ...string) launcher {
-		return launcher{system, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, system, r.self, append([]string{workerCommand, "knot"}, more...)...)
-		}}
-	}
-	launchers := []launcher{own("knot"), own("knot-http", "-http")}
-	if path, err := r.buildPeer("net-http"); err != nil {
-		r.skip("net-http", err)
-	} else {
-		launchers = append(launchers, launcher{"net-http", func(ctx context.Context) (*server, error) { return startServer(ctx, "net-http", path) }})
-	}
-	if path, err := findNginx(); err != nil {
-		r.skip("nginx", err)
-	} else {
-		launchers = append(launchers, launcher{"nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, r.scratch, func(dir, addr string) string {
-				return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
-			})
-		}})
-	}
+	launchers := append([]launcher{r.own("knot", nil, "knot"), r.own("knot-http", nil, "knot", "-http")}, r.peer("net-http")...)
+	launchers = append(launchers, r.nginx("nginx", func(dir, addr string) string {
+		return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
+	})...)
 	const conns = 8
 	err = r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -107,13 +108,13 @@ func TestTaskServerAnswersTheLoad(t *testing.T) {
 func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t, true)
-	s, err := r.knotOn("epoll").start(t.Context())
+	s, err := r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context())
 	testenv.Must(t, err)
 	defer s.child.Close()
 	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	if s, err := r.knotOn("pigeon").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
+	if s, err := r.own("knot", []string{capriccio.EnvPoller + "=pigeon"}, "knot").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
 		t.Errorf("got %v, %v", s, err)
 	}
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -42,21 +40,13 @@ func runWebSupport(r *run) error {
 	if r.asked > 0 {
 		shape.rounds = r.asked
 	}
-	group, err := proc.NewMemoryGroup(shape.limit)
-	if err != nil {
-		r.skip("web-support", err)
-		return nil
-	}
-	if err := group.Close(); err != nil {
-		return err
-	}
-	c := &cold{run: r, tree: newWebTree(shape.folders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: shape.limit}
-	if err := c.tree.write(r.ctx, c.root); err != nil {
+	c, err := newCold(r, "web-support", newWebTree(shape.folders), shape.limit)
+	if c == nil {
 		return err
 	}
 	var pages []string
 	for range responders {
-		s, err := startCommand(r.ctx, "responder", proc.Command{Path: r.self, Core: serverCore, Args: []string{workerCommand, "fcgi"}, Env: []string{"GOMAXPROCS=1"}})
+		s, err := r.own("responder", nil, "fcgi").start(r.ctx)
 		if err != nil {
 			return err
 		}
@@ -89,35 +79,16 @@ func runWebSupport(r *run) error {
 
 // supportServers are the servers before the responders.
 func (c *cold) supportServers(pages []string) []launcher {
-	found := []launcher{{"knot", func(ctx context.Context) (*server, error) {
-		return startCommand(ctx, "knot", proc.Command{Path: c.self, Core: serverCore, Env: []string{"GOMAXPROCS=1", "CAPRICCIO_GRAPH=on", "CAPRICCIO_OVERLOAD=wait"},
-			Args: []string{workerCommand, "files", "-kind", "knot", "-root", c.root, "-fastcgi", strings.Join(pages, ",")}})
-	}}}
-	if path, err := findNginx(); err != nil {
-		c.skip("nginx", err)
-	} else {
-		found = append(found, launcher{"nginx", func(ctx context.Context) (*server, error) {
-			return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(nginxSupport, dir, addr, c.root, strings.Join(pages, "; server "))
-			})
-		}})
+	found := []launcher{c.files("knot", []string{capriccio.EnvGraph + "=on", waitsEnv}, "-kind", "knot", "-fastcgi", strings.Join(pages, ","))}
+	found = append(found, c.nginx("nginx", func(dir, addr string) string {
+		return fmt.Sprintf(nginxSupport, dir, addr, c.root, strings.Join(pages, "; server "))
+	})...)
+	responders := "server.modules = ( \"mod_fastcgi\" )\nfastcgi.server = ( \".php\" => (\n"
+	for _, page := range pages {
+		host, port, _ := net.SplitHostPort(page)
+		responders += fmt.Sprintf("( \"host\" => \"%s\", \"port\" => %s, \"check-local\" => \"disable\" ),\n", host, port)
 	}
-	path, err := findProgram("lighttpd")
-	if err != nil {
-		c.skip("lighttpd", err)
-		return found
-	}
-	return append(found, launcher{"lighttpd", func(ctx context.Context) (*server, error) {
-		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
-			host, port, _ := net.SplitHostPort(addr)
-			config := fmt.Sprintf(lighttpdConfig, host, port, c.root, dir) + "server.modules = ( \"mod_fastcgi\" )\nfastcgi.server = ( \".php\" => (\n"
-			for _, page := range pages {
-				host, port, _ := net.SplitHostPort(page)
-				config += fmt.Sprintf("( \"host\" => \"%s\", \"port\" => %s, \"check-local\" => \"disable\" ),\n", host, port)
-			}
-			return config + ") )\n"
-		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, c.scratch)
-	}})
+	return append(found, c.lighttpd(c.root, responders+") )\n")...)
 }
 
 // nginxSupport is nginxFilesConfig with pages by FastCGI.

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -79,29 +76,17 @@ func runWebSurge(r *run) error {
 	}
 	tree := newSurgeTree(folders)
 	limit := max(tree.bytes()/5, 64_000_000) // room for the server itself
-	group, err := proc.NewMemoryGroup(limit)
-	if err != nil {
-		r.skip("web-surge", err)
-		return nil
-	}
-	if err := group.Close(); err != nil {
+	c, err := newCold(r, "web-surge", tree, limit, "surge", true)
+	if c == nil {
 		return err
 	}
-	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit, more: []any{"surge", true}}
-	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
-	if err := tree.write(r.ctx, c.root); err != nil {
-		return err
+	servers := []launcher{
+		c.files("knot", []string{capriccio.EnvSched + "=fifo"}, "-kind", "knot"),
+		c.files("knot-cohorts", []string{capriccio.EnvSched + "=cohort"}, "-kind", "knot"),
+		c.files("net-http-256", nil, "-kind", "net-http", "-most", "256"),
 	}
-	own := func(system, sched string, args ...string) contender {
-		return c.contender(system, func(ctx context.Context) (*server, error) {
-			return startCommand(ctx, system, proc.Command{Path: c.self, Args: append([]string{workerCommand, "files", "-root", c.root}, args...),
-				Core: serverCore, Env: []string{"GOMAXPROCS=1", "CAPRICCIO_SCHED=" + sched}})
-		})
-	}
-	contenders := []contender{own("knot", "fifo", "-kind", "knot"), own("knot-cohorts", "cohort", "-kind", "knot"),
-		own("net-http-256", "", "-kind", "net-http", "-most", "256")}
-	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
-	if err := r.measure(pointsAt("surge", users...), contenders, length); err != nil {
+	servers = append(servers, c.nginxFiles("nginx", "aio threads;")...)
+	if err := r.measure(pointsAt("surge", users...), c.contenders(servers), length); err != nil {
 		return err
 	}
 	misses, err := openCacheMisses()

@@ -47,28 +47,23 @@ func runVod(r *run) error {
 	}
 	for range shape.rounds {
 		for _, rate := range shape.rates {
+			var servers []launcher
 			for _, by := range []string{"flow", "task", "goroutine"} {
 				system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
-				start := func(ctx context.Context) (*server, error) {
-					return startServer(ctx, system, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
-						"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String())
-				}
-				if err := r.mostPlayers(system, start, rate, shape); err != nil {
-					r.fail(system, fmt.Sprintf("%s at %v Mbit/s", system, rate), err)
-				}
+				servers = append(servers, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
+					"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
 			}
-			if nginx, err := findNginx(); err != nil {
-				r.skip("nginx", err)
-			} else if err := r.mostPlayers("nginx", func(ctx context.Context) (*server, error) {
-				return startNginxWith(ctx, nginx, r.scratch, func(dir, addr string) string {
-					bytes := rate * 1e6 / 8
-					// A tenth more than is played: it counts in whole seconds.
-					option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
-						int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
-					return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
-				})
-			}, rate, shape); err != nil {
-				r.fail("nginx", "nginx", err)
+			servers = append(servers, r.nginx("nginx", func(dir, addr string) string {
+				bytes := rate * 1e6 / 8
+				// A tenth more than is played: it counts in whole seconds.
+				option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
+					int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
+				return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
+			})...)
+			for _, l := range servers {
+				if err := r.mostPlayers(l.system, l.start, rate, shape); err != nil {
+					r.fail(l.system, fmt.Sprintf("%s at %v Mbit/s", l.system, rate), err)
+				}
 			}
 		}
 	}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -27,40 +24,23 @@ func runWeb(r *run) error {
 	if r.quick && r.asked == 0 {
 		r.asked = 1 // of three rounds each sample would be over before a server has warmed up
 	}
-	group, err := proc.NewMemoryGroup(limit)
-	if err != nil {
-		r.skip("web", err)
-		return nil
-	}
-	if err := group.Close(); err != nil {
+	c, err := newCold(r, "web", newWebTree(folders), limit, "per-conn", perConnection, "pause", betweenRequests)
+	if c == nil {
 		return err
 	}
-	c := &cold{run: r, tree: newWebTree(folders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit,
-		more: []any{"per-conn", perConnection, "pause", betweenRequests}}
-	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", c.tree.files(), c.tree.bytes()/1e6, c.root)
-	if err := c.tree.write(r.ctx, c.root); err != nil {
-		return err
+	servers := []launcher{
+		c.files("knot", nil, "-kind", "knot"), c.files("knot-no-cache", nil, "-kind", "knot", "-cache", "-1"),
+		c.files("knot-direct", nil, "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
+		c.files("knot-net-http", nil, "-kind", "adapted"), c.files("net-http", nil, "-kind", "net-http"),
 	}
-	own := func(system string, args ...string) contender {
-		return c.contender(system, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, system, c.self, append([]string{workerCommand, "files", "-root", c.root}, args...)...)
-		})
-	}
-	contenders := []contender{
-		own("knot", "-kind", "knot"), own("knot-no-cache", "-kind", "knot", "-cache", "-1"),
-		own("knot-direct", "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
-		own("knot-net-http", "-kind", "adapted"), own("net-http", "-kind", "net-http"),
-	}
-	contenders = append(contenders, c.webPeers()...)
+	servers = append(servers, c.webPeers()...)
 	if path, err := r.buildCommand("examples/flowweb"); err != nil {
 		r.skip("capriccio-flow", err)
 	} else {
-		contenders = append(contenders, c.contender("capriccio-flow", func(ctx context.Context) (*server, error) {
-			return startServer(ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", c.root)
-		}))
+		servers = append(servers, programServer("capriccio-flow", nil, path, "-addr", "127.0.0.1:0", "-root", c.root))
 	}
-	contenders = append(contenders, c.nginx("nginx", "aio threads;")...)
-	if err := r.measure(pointsAt("web", clients...), contenders, length); err != nil {
+	servers = append(servers, c.nginxFiles("nginx", "aio threads;")...)
+	if err := r.measure(pointsAt("web", clients...), c.contenders(servers), length); err != nil {
 		return err
 	}
 	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -44,22 +45,12 @@ type cold struct {
 
 // runWebCold has servers send files of which most are not in memory.
 func runWebCold(r *run) error {
-	// A group first: without one there is no need to write the files.
-	group, err := proc.NewMemoryGroup(coldLimit)
-	if err != nil {
-		r.skip("web-cold", err)
-		return nil
-	}
-	if err := group.Close(); err != nil {
-		return err
-	}
-	c := &cold{run: r, tree: newWebTree(coldFolders), root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: coldLimit}
-	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", c.tree.files(), c.tree.bytes()/1e6, c.root)
-	if err := c.tree.write(r.ctx, c.root); err != nil {
+	c, err := newCold(r, "web-cold", newWebTree(coldFolders), coldLimit)
+	if c == nil {
 		return err
 	}
 	points := []point{{metric: "cold", x: coldClients}}
-	if err := r.measure(points, c.contenders(), 4*time.Second); err != nil {
+	if err := r.measure(points, c.contenders(c.coldServers()), 4*time.Second); err != nil {
 		return err
 	}
 	r.note("x: clients of a closed loop, on core %d; %d files of %d MB in all, drawn as in SPECweb99's static part; the server and the pages it reads may have %d MB (memory cgroup)",
@@ -75,38 +66,50 @@ func runWebCold(r *run) error {
 	return nil
 }
 
-func (c *cold) contenders() []contender {
-	own := func(system string) contender {
-		return c.contender(system, func(ctx context.Context) (*server, error) {
-			return startServer(ctx, system, c.self, workerCommand, "files", "-kind", system, "-root", c.root)
-		})
-	}
-	found := []contender{own("knot"), own("net-http")}
-	found = append(found, c.nginx("nginx-sendfile", "")...)
-	return append(found, c.nginx("nginx-threads", "aio threads;")...)
-}
-
-// nginx sends the files with an option of its configuration; there is none where nginx is not installed.
-func (c *cold) nginx(system, option string) []contender {
-	path, err := findNginx()
+// newCold writes a tree. It is nil, and that is noted, where no memory group can be made.
+func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any) (*cold, error) {
+	group, err := proc.NewMemoryGroup(limit)
 	if err != nil {
-		c.skip("nginx", err)
-		return nil
+		r.skip(experiment, err)
+		return nil, nil
 	}
-	return []contender{c.contender(system, func(ctx context.Context) (*server, error) {
-		return startNginxWith(ctx, path, c.scratch, func(dir, addr string) string {
-			return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option)
-		})
-	})}
+	if err := group.Close(); err != nil {
+		return nil, err
+	}
+	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit, more: more}
+	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
+	if err := tree.write(r.ctx, c.root); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-func (c *cold) contender(system string, start func(context.Context) (*server, error)) contender {
-	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		if err := c.tree.uncache(c.root); err != nil {
-			return nil, err
-		}
-		return c.sample(ctx, start, int(p.x), c.seeds.next(system, p), d)
-	}}
+func (c *cold) coldServers() []launcher {
+	found := []launcher{c.files("knot", nil, "-kind", "knot"), c.files("net-http", nil, "-kind", "net-http")}
+	return slices.Concat(found, c.nginxFiles("nginx-sendfile", ""), c.nginxFiles("nginx-threads", "aio threads;"))
+}
+
+// files is a worker that serves the files.
+func (c *cold) files(system string, env []string, args ...string) launcher {
+	return c.own(system, env, append([]string{"files", "-root", c.root}, args...)...)
+}
+
+// nginxFiles sends the files with an option of its configuration.
+func (c *cold) nginxFiles(system, option string) []launcher {
+	return c.nginx(system, func(dir, addr string) string { return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option) })
+}
+
+// contenders start a server for each sample, with no file in memory.
+func (c *cold) contenders(launchers []launcher) (all []contender) {
+	for _, l := range launchers {
+		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			if err := c.tree.uncache(c.root); err != nil {
+				return nil, err
+			}
+			return c.sample(ctx, l.start, int(p.x), c.seeds.next(l.system, p), d)
+		}})
+	}
+	return all
 }
 
 // sample starts a server in a memory group of its own and has clients ask it.

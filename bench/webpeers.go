@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 )
 
@@ -53,38 +52,10 @@ Require all granted
 // apacheModules is where Debian's package has them.
 const apacheModules = "/usr/lib/apache2/modules"
 
-// lightPeers are fasthttp and lighttpd, before the files below root, as far as this machine has or can
-// build them. lighttpd has more in its configuration; fasthttp is left out if there is more.
-func (r *run) lightPeers(root, more string) (found []launcher) {
-	if more == "" {
-		if path, err := r.buildPeer("fasthttp"); err != nil {
-			r.skip("fasthttp", err)
-		} else {
-			found = append(found, launcher{"fasthttp", func(ctx context.Context) (*server, error) {
-				return startServer(ctx, "fasthttp", path, "-root", root)
-			}})
-		}
-	}
-	path, err := findProgram("lighttpd")
-	if err != nil {
-		r.skip("lighttpd", err)
-		return found
-	}
-	return append(found, launcher{"lighttpd", func(ctx context.Context) (*server, error) {
-		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
-			host, port, _ := net.SplitHostPort(addr)
-			return fmt.Sprintf(lighttpdConfig, host, port, root, dir) + more
-		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, r.scratch)
-	}})
-}
-
 // webPeers are the servers of files besides nginx that this machine has or can build; the others
 // are skipped with the reason.
-func (c *cold) webPeers() []contender {
-	var found []contender
-	for _, l := range c.lightPeers(c.root, "") {
-		found = append(found, c.contender(l.system, l.start))
-	}
+func (c *cold) webPeers() []launcher {
+	found := append(c.peer("fasthttp", "-root", c.root), c.lighttpd(c.root, "")...)
 	path, err := findProgram("apache2")
 	if err == nil {
 		_, err = os.Stat(apacheModules + "/mod_mpm_event.so")
@@ -93,7 +64,7 @@ func (c *cold) webPeers() []contender {
 		c.skip("apache-event", err)
 		return found
 	}
-	return append(found, c.contender("apache-event", func(ctx context.Context) (*server, error) {
+	return append(found, launcher{"apache-event", func(ctx context.Context) (*server, error) {
 		user := ""
 		if os.Geteuid() == 0 { // as which it serves nothing
 			user = "User www-data\nGroup www-data"
@@ -104,5 +75,5 @@ func (c *cold) webPeers() []contender {
 		return startConfigured(ctx, configured{system: "apache-event", path: path, configure: func(dir, addr string) string {
 			return fmt.Sprintf(apacheConfig, addr, c.root, dir, user, apacheModules)
 		}, args: func(_, config string) []string { return []string{"-X", "-f", config} }}, c.scratch)
-	}))
+	}})
 }

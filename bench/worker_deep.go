@@ -53,12 +53,18 @@ func runDeepServer(args []string, out io.Writer) error {
 	switch *kind {
 	case "capriccio":
 		s.call = func(f func()) { stackchunk.Call(deepNeed, f) }
-		if err := s.onTasks(out, failed); err != nil {
+		rt, err := oneLoop()
+		if err != nil {
 			return err
 		}
+		serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
+			return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
+		})
 	case "goroutine":
 		s.call = func(f func()) { f() }
-		if err := s.onGoroutines(out, failed); err != nil {
+		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error {
+			return acceptAll(ln, func(c net.Conn) { go s.serve(c) })
+		}); err != nil {
 			return err
 		}
 	default:
@@ -66,27 +72,6 @@ func runDeepServer(args []string, out io.Writer) error {
 	}
 	reportMemory(out)
 	return untilInputEnds(failed)
-}
-
-func (s *deepServer) onTasks(out io.Writer, failed chan<- error) error {
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
-	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
-		return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
-	})
-	return nil
-}
-
-func (s *deepServer) onGoroutines(out io.Writer, failed chan<- error) error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "listening", ln.Addr())
-	go func() { failed <- acceptAll(ln, func(c net.Conn) { go s.serve(c) }) }()
-	return nil
 }
 
 // serve is the handler. What goes deep stands beyond the checkpoint, the waiting before it.

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
 )
 
@@ -71,11 +75,6 @@ func (d *diskReads) largeFlags() int {
 		return os.O_RDONLY
 	}
 	return os.O_RDONLY | unix.O_DIRECT
-}
-
-// opened says what was opened: the small file is nil if nothing is to be read from it.
-func (d *diskReads) opened(small, large io.ReaderAt, smallBytes, largeBytes int64) {
-	d.hit, d.miss = diskFile{small, int(smallBytes / diskBlock)}, diskFile{large, int(largeBytes / diskBlock)}
 }
 
 // looked is how many reads a reader makes between two at whose result it looks: whether
@@ -197,31 +196,62 @@ func (d *diskReads) look() (l diskLook, err error) {
 	return l, err
 }
 
-// goDisk reads with goroutines and os.File.
-func goDisk(j job, d *diskReads) error {
-	large, err := os.OpenFile(d.large, d.largeFlags(), 0)
+// openDisk opens the files by open, and tells the kernel that blocks of the large one are drawn by lot, so that
+// it reads no others. The small one is not opened if nothing is to be read from it.
+func openDisk[F interface {
+	io.ReaderAt
+	syscall.Conn
+	Stat() (fs.FileInfo, error)
+}](d *diskReads, open func(path string, flags int, mode fs.FileMode) (F, error)) error {
+	large, err := open(d.large, d.largeFlags(), 0)
 	if err != nil {
 		return err
 	}
-	largeInfo, err := large.Stat()
+	info, err := large.Stat()
 	if err != nil {
 		return err
 	}
-	if err := unix.Fadvise(int(large.Fd()), 0, 0, unix.FADV_RANDOM); err != nil {
-		return fmt.Errorf("fadvise: %w", err)
+	d.miss = diskFile{large, int(info.Size() / diskBlock)}
+	raw, err := large.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = unix.Fadvise(int(fd), 0, 0, unix.FADV_RANDOM) }); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("fadvise: %w", failed)
 	}
 	if d.misses == 100 {
-		d.opened(nil, large, 0, largeInfo.Size())
-		return d.measure(j, goSpawn, time.Sleep)
+		return nil
 	}
-	small, err := os.Open(d.small)
+	small, err := open(d.small, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
-	smallInfo, err := small.Stat()
-	if err != nil {
+	if info, err = small.Stat(); err == nil {
+		d.hit = diskFile{small, int(info.Size() / diskBlock)}
+	}
+	return err
+}
+
+// goDisk reads with goroutines and os.File.
+func goDisk(j job, d *diskReads) error {
+	if err := openDisk(d, os.OpenFile); err != nil {
 		return err
 	}
-	d.opened(small, large, smallInfo.Size(), largeInfo.Size())
 	return d.measure(j, goSpawn, time.Sleep)
+}
+
+// taskDisk reads with tasks and package aio.
+func taskDisk(j job, d *diskReads) error {
+	return onOneLoop(func(j job) error {
+		if err := openDisk(d, aio.OpenFile); err != nil {
+			return err
+		}
+		var cut error
+		err := d.measure(j, taskSpawn, func(d time.Duration) { cut = errors.Join(cut, task.Sleep(d)) })
+		return errors.Join(err, cut)
+	})(j)
 }

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"net/netip"
-	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -43,41 +42,40 @@ func runFileServer(args []string, out io.Writer) error {
 	}
 	debug.SetMemoryLimit(*memory)
 	failed := make(chan error, 2)
+	handler := http.FileServer(http.Dir(*root))
+	server := &knot.Server{}
+	var err error
 	switch *kind {
 	case "direct":
-		rt, err := oneLoop()
-		if err != nil {
-			return err
-		}
 		d := &directFiles{root: *root, room: *cache, kept: map[string]*list.Element{}}
-		serveKnot(rt, &knot.Server{Handler: d.serve}, out, failed)
+		server.Handler = d.serve
 	case "knot":
-		if err := serveFilesByKnot(*root, *pages, *pem, *cache, out, failed); err != nil {
+		if server, err = filesByKnot(*root, *pages, *pem, *cache); err != nil {
 			return err
 		}
 	case "adapted":
-		if err := serveAdapted(*root, out, failed); err != nil {
-			return err
-		}
+		server.Handler = knot.AdaptHTTP(handler)
 	case "net-http":
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(out, "listening", ln.Addr())
-		handler := http.FileServer(http.Dir(*root))
 		if *most > 0 {
 			handler = atMost(*most, handler)
 		}
-		go func() {
+		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error {
 			if *pem != "" {
-				failed <- http.ServeTLS(ln, handler, *pem, *pem)
+				return http.ServeTLS(ln, handler, *pem, *pem)
 			}
-			failed <- http.Serve(ln, handler)
-		}()
+			return http.Serve(ln, handler)
+		}); err != nil {
+			return err
+		}
+		return untilInputEnds(failed)
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
+	rt, err := oneLoop()
+	if err != nil {
+		return err
+	}
+	serveKnot(rt, server, out, failed)
 	return untilInputEnds(failed)
 }
 
@@ -91,27 +89,23 @@ func atMost(n int, handler http.Handler) http.Handler {
 	})
 }
 
-func serveFilesByKnot(root, pages, pem string, cache int64, out io.Writer, failed chan<- error) error {
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
+func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
 	files, err := knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	server := &knot.Server{Handler: files.Serve}
 	if pem != "" {
 		keys, err := knot.LoadTLS(knot.TLSFiles{Pairs: []knot.CertificatePair{{Cert: pem, Key: pem}}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		server.TLS = keys.Config()
 	}
 	if pages != "" {
 		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		server.Handler = func(x *knot.Ctx) error {
 			if strings.HasSuffix(x.Path(), ".php") {
@@ -120,8 +114,7 @@ func serveFilesByKnot(root, pages, pem string, cache int64, out io.Writer, faile
 			return files.Serve(x)
 		}
 	}
-	serveKnot(rt, server, out, failed)
-	return nil
+	return server, nil
 }
 
 // supportPage is how long a page of runResponder is, in bytes.
@@ -129,12 +122,7 @@ const supportPage = 12 << 10
 
 // runResponder makes pages for other servers, by FastCGI. It ends with its standard input.
 func runResponder(_ []string, out io.Writer) error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "listening", ln.Addr())
-	go fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := make([]byte, 0, supportPage+sha256.Size)
 		for sum := sha256.Sum256([]byte(r.URL.Path)); len(page) < supportPage; sum = sha256.Sum256(page) { // 2 MB hashed in all
 			page = append(page, sum[:]...)
@@ -142,9 +130,12 @@ func runResponder(_ []string, out io.Writer) error {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Length", strconv.Itoa(supportPage))
 		w.Write(page[:supportPage])
-	}))
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	})
+	failed := make(chan error, 2)
+	if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return fcgi.Serve(ln, handler) }); err != nil {
+		return err
+	}
+	return untilInputEnds(failed)
 }
 
 // supportUsers fetch a page of supportFiles files and one made by FastCGI, then think.
@@ -163,16 +154,6 @@ func (u *supportUsers) think(user int) time.Duration {
 	}
 	u.left[user] = supportFiles
 	return time.Duration(min(u.random.ExpFloat64(), 10) * float64(time.Second))
-}
-
-// serveAdapted serves the files with the handler of net/http, unmodified, on Knot.
-func serveAdapted(root string, out io.Writer, failed chan<- error) error {
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
-	serveKnot(rt, &knot.Server{Handler: knot.AdaptHTTP(http.FileServer(http.Dir(root)))}, out, failed)
-	return nil
 }
 
 func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan<- error) {

@@ -51,7 +51,7 @@ func waitNatively(mode string) {
 		mu.Lock()
 		time.AfterFunc(nativeWait, mu.Unlock)
 		mu.Lock()
-		mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
+		mu.Unlock()
 	}
 }
 
@@ -65,20 +65,14 @@ func runNativeServer(args []string, out io.Writer) error {
 		return err
 	}
 	failed := make(chan error, 2)
-	serve := func(ln net.Listener, err error, serve func(net.Listener) error) {
-		if err == nil {
-			fmt.Fprintln(out, "listening", ln.Addr())
-			err = serve(ln)
-		}
-		failed <- err
-	}
 	if *http1 {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			waitNatively(strings.TrimPrefix(r.URL.Path, "/"))
 			io.WriteString(w, "Hello, World!")
 		})}
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		go serve(ln, err, server.Serve)
+		if err := serveOnGoroutines(out, failed, server.Serve); err != nil {
+			return err
+		}
 	} else {
 		options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
 		if *holding {
@@ -88,14 +82,10 @@ func runNativeServer(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		server := &knot.Server{Handler: func(x *knot.Ctx) error {
+		serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
 			waitNatively(strings.TrimPrefix(x.Path(), "/"))
 			return x.SendString(200, "text/plain", "Hello, World!")
-		}}
-		rt.Go(func() {
-			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-			serve(ln, err, server.Serve)
-		})
+		}}, out, failed)
 	}
 	return untilInputEnds(failed)
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
@@ -24,19 +22,16 @@ func proxyTo(addr string) (knot.Handler, error) {
 
 // runReverseProxy is the standard library's proxy, to the address that is its argument. It ends with its standard input.
 func runReverseProxy(args []string, out io.Writer) error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
 	backend := &url.URL{Scheme: "http", Host: args[0]}
 	handler := &httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(backend); p.SetXForwarded() },
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true},
 	}
-	fmt.Fprintln(out, "listening", ln.Addr())
-	go http.Serve(ln, handler)
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	failed := make(chan error, 2)
+	if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return http.Serve(ln, handler) }); err != nil {
+		return err
+	}
+	return untilInputEnds(failed)
 }
 
 // serveUpgraded answers as a program does that has been given the connection, and waits without a task.

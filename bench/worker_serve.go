@@ -22,6 +22,17 @@ func untilInputEnds(failed chan error) error {
 	return <-failed
 }
 
+// serveOnGoroutines listens, and serves on goroutines of its own.
+func serveOnGoroutines(out io.Writer, failed chan<- error, serve func(net.Listener) error) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "listening", ln.Addr())
+	go func() { failed <- serve(ln) }()
+	return nil
+}
+
 // serveInTask has a task of rt listen, and then serve.
 func serveInTask(rt *task.Runtime, out io.Writer, failed chan<- error, serve func(*netpoll.Listener) error) {
 	rt.Go(func() {

@@ -38,6 +38,7 @@ type Snapshot struct {
 
 	// Only graphs of goroutines have these.
 	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
+	Stalled     Times    `json:"stalled,omitzero"`     // times when goroutines ran for so long that the kernel must have taken their processor
 	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
 	Starts      []Start  `json:"starts,omitempty"`     // goroutines by where they began
 	Spans       []Span   `json:"spans,omitempty"`      // regions and tasks by name

@@ -96,6 +96,7 @@ type Parts struct {
 // eachTimes calls fn for the Times of s that are not of nodes and edges.
 func (s *Snapshot) eachTimes(fn func(what string, t *Times)) {
 	fn("stopped", &s.Stopped)
+	fn("stalled", &s.Stalled)
 	fn("collections", &s.Collections)
 	for i := range s.Starts {
 		fn("life", &s.Starts[i].Life)
@@ -170,6 +171,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 	s.ProcessCPU = addNanos(s.ProcessCPU, b.ProcessCPU)
 	s.CollectorCPU = addNanos(s.CollectorCPU, b.CollectorCPU)
 	s.Stopped.merge(&b.Stopped)
+	s.Stalled.merge(&b.Stalled)
 	s.Collections.merge(&b.Collections)
 	for i := range b.Starts {
 		from := &b.Starts[i]

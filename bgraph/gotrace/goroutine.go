@@ -45,12 +45,20 @@ const (
 	stateCalling
 )
 
+// stalled is from when on it was not the goroutine that ran: the Go runtime looks every 10 ms, at times
+// every 20, and preempts what has run for 10.
+const stalled = 30 * time.Millisecond
+
 // account adds the time since the state began to what it belongs to, and begins anew.
-func (g *goroutine) account(now trace.Time) {
+func (m *model) account(g *goroutine) {
+	now := m.now
 	d := max(now.Sub(g.since), 0)
 	switch {
 	case g.state == stateRunning:
 		g.ran += d
+		if d >= stalled && g.start.Function != "" && !g.start.system {
+			m.stalled.Add(bgraph.Nanos(d))
+		}
 		if g.assisting {
 			g.parts.Assist += bgraph.Nanos(d)
 		}
@@ -99,7 +107,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 		m.end(g, e)
 		m.all.remove(id, g)
 	case to == trace.GoSyscall:
-		g.account(m.now)
+		m.account(g)
 		if m.isReply(g, st.Stack) {
 			m.reply(g, e, st.Stack)
 		}
@@ -121,7 +129,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 		if g.state == stateRunning && m.now.Sub(g.since) >= longStep/2 && !g.start.system {
 			m.sample(g, st.Stack) // the Go runtime looks every 10 ms, as a profile does
 		}
-		g.account(m.now)
+		m.account(g)
 		g.folded = true
 		g.set(to, m.now)
 	case to == trace.GoRunning:
@@ -205,7 +213,7 @@ func (m *model) find(g *goroutine, st *trace.StateTransition) {
 
 // block begins a wait.
 func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
-	g.account(m.now)
+	m.account(g)
 	if g.start.Function == "" {
 		m.learn(g, st.Reason, st.Stack)
 	}
@@ -237,7 +245,7 @@ func (m *model) arrive(g *goroutine, n *node, p trace.ProcID, until trace.Time) 
 // wake ends a wait.
 func (m *model) wake(g *goroutine, e *trace.Event) {
 	if g.folded {
-		g.account(m.now)
+		m.account(g)
 		g.set(trace.GoRunnable, m.now)
 		return
 	}
@@ -262,7 +270,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		g.proc = p
 	}
 	if g.folded {
-		g.account(m.now)
+		m.account(g)
 		g.folded = false
 	} else if g.state == stateReady && !g.start.system {
 		if g.timed {

@@ -64,8 +64,11 @@ func (s *script) goes(g trace.GoID, at time.Duration, times int, stays bool, tur
 				s.change(at, p, g, g, trace.GoSyscall, trace.GoRunning, "")
 				at += each
 			}
-			if u.calls == 0 {
-				at += u.run
+			for left := u.run; u.calls == 0 && left > 0; left -= 10 * ms {
+				if at += min(left, 10*ms); left > 10*ms { // as the Go runtime does
+					s.change(at, p, g, g, trace.GoRunning, trace.GoRunnable, "preempted", append(strings.Fields(u.function), "main.start")...)
+					s.change(at, p, none, g, trace.GoRunnable, trace.GoRunning, "")
+				}
 			}
 			s.change(at, p, g, g, trace.GoRunning, trace.GoWaiting, u.reason, append(strings.Fields(u.function), "main.start")...)
 			if stays && i == times-1 && j == len(turns)-1 {

@@ -42,6 +42,7 @@ type model struct {
 	overflow    bgraph.Overflow
 	left        uint64 // goroutines beyond the limit
 	stopped     bgraph.Times
+	stalled     bgraph.Times
 	collections bgraph.Times
 	collector   time.Duration // by workers of the collector
 	open        map[string]trace.Time
@@ -225,7 +226,7 @@ func (m *model) rangeEvent(e *trace.Event) {
 	begin := e.Kind() != trace.EventRangeEnd
 	if r.Name == "GC mark assist" {
 		if g := m.all.get(e.Goroutine()); g != nil {
-			g.account(m.now)
+			m.account(g)
 			g.assisting = begin
 		}
 		return
@@ -320,7 +321,7 @@ func (m *model) sample(g *goroutine, of trace.Stack) {
 // step counts a step and what its time went into.
 func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 	from := g.at
-	g.account(m.now)
+	m.account(g)
 	if g.start.gc {
 		m.collector += g.ran
 	}
@@ -349,7 +350,7 @@ const longStep = 10 * time.Millisecond
 func (m *model) unfinished() {
 	for _, id := range slices.Sorted(maps.Keys(m.all.byID)) {
 		g := m.all.byID[id]
-		if g.account(m.now); g.start.system || g.waits() || g.ran < longStep {
+		if m.account(g); g.start.system || g.waits() || g.ran < longStep {
 			continue
 		}
 		to := m.running(g.start)
@@ -412,7 +413,7 @@ func remember(m bgraph.Moments, v float64, n uint64) bgraph.Moments {
 func (m *model) snapshot() *bgraph.Snapshot {
 	s := &bgraph.Snapshot{
 		Kind: bgraph.KindGoroutines, Program: bgraph.Program{Name: clean(m.o.Name), Go: ""}, Sampling: 1,
-		Span: bgraph.Nanos(max(m.now.Sub(m.first), 0)), Overflow: m.overflow, Stopped: m.stopped, Collections: m.collections, Notes: m.notes,
+		Span: bgraph.Nanos(max(m.now.Sub(m.first), 0)), Overflow: m.overflow, Stopped: m.stopped, Stalled: m.stalled, Collections: m.collections, Notes: m.notes,
 	}
 	if !m.wall.IsZero() {
 		s.Taken = m.wall.Add(m.now.Sub(m.wallAt)).UTC()
@@ -467,7 +468,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 func (m *model) finish() {
 	m.unfinished()
 	for _, g := range m.all.byID {
-		g.account(m.now)
+		m.account(g)
 		if g.start.gc {
 			m.collector += g.ran
 		}

@@ -301,3 +301,27 @@ func TestLimitsOfLists(t *testing.T) {
 		t.Errorf("%d starts, %d goroutines; want %d at most, %d", len(got.Starts), begun, bgraph.MaxStarts, many)
 	}
 }
+
+// A goroutine that runs for longer than the Go runtime lets one run has lost its processor to the
+// kernel; one that is preempted, or is of the runtime itself, has not.
+func TestStalls(t *testing.T) {
+	s := newStream(t)
+	turn := func(id trace.GoID, at, d time.Duration, function string) time.Duration {
+		s.change(at, none, id, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+		s.change(at+d, id, id, trace.GoRunning, trace.GoRunnable, "preempted", stackOf(function))
+		return at + d
+	}
+	for id, function := range []string{"main.work", "runtime.gcBgMarkWorker"} {
+		id := trace.GoID(id + 1)
+		s.change(0, none, id, trace.GoNotExist, trace.GoRunnable, "", stackOf(function))
+		at := time.Millisecond
+		for range 10 {
+			at = turn(id, at, 20*time.Millisecond, function)
+		}
+		at = turn(id, at, 50*time.Millisecond, function)
+		turn(id, at, 70*time.Millisecond, function)
+	}
+	if got := s.m.snapshot().Stalled; got.Count != 2 || got.Sum != bgraph.Nanos(120*time.Millisecond) {
+		t.Errorf("stalled %d times for %v; want 2 and 120 ms", got.Count, got.Sum)
+	}
+}

@@ -14,13 +14,14 @@ import (
 // What to look at first: what looks wrong, and where most time goes.
 
 const (
-	firstLines = 20 // before the tables, with those that say what program it is
-	firstFacts = 9
-	firstSteps = 2    // edges that use most CPU
-	firstShare = 0.05 // of all CPU, from which on they are named
-	firstInUse = 0.8  // of the limit of a resource, from which on it is named
-	firstIdle  = 100  // tasks that none has left, from which on they are named
-	firstReady = bgraph.Nanos(time.Millisecond)
+	firstLines  = 20 // before the tables, with those that say what program it is
+	firstFacts  = 9
+	firstSteps  = 2    // edges that use most CPU
+	firstShare  = 0.05 // of all CPU, from which on they are named
+	firstInUse  = 0.8  // of the limit of a resource, from which on it is named
+	firstIdle   = 100  // tasks that none has left, from which on they are named
+	firstReady  = bgraph.Nanos(time.Millisecond)
+	firstEnough = 100 // times that something was ready, to speak of one in a hundred
 )
 
 // writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
@@ -89,7 +90,7 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 		if (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}
-		if n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
+		if n.Ready.Count >= firstEnough && n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
 			latest = n
 		}
 	}

@@ -147,6 +147,9 @@ func (l *linter) add(weight float64, f Finding) {
 		f.Name = l.place(f.Node, f.To)
 	}
 	f.Message, f.Advice = l.w.fill(f.Message), l.w.fill(cmp.Or(l.w.advice[f.Check], f.Advice))
+	if stalledFor(l.s) && slices.Contains(timedChecks, f.Check) {
+		f.Severity = SeverityInfo
+	}
 	l.found = append(l.found, graded{f, weight})
 }
 

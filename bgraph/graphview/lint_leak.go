@@ -3,10 +3,12 @@ package graphview
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/scc"
 )
 
 const (
@@ -192,10 +194,21 @@ func (l *linter) cycles() []cycle {
 	for i := range f.out {
 		slices.SortStableFunc(f.out[i], func(a, b arc) int { return cmp.Compare(b.left, a.left) })
 	}
-	for _, part := range components(f.out) {
+	for _, part := range scc.Of(len(f.out), f.leadsTo) {
 		f.takeApart(part, len(l.s.Resources))
 	}
 	return f.cycles
+}
+
+// leadsTo yields the nodes to which edges lead from n.
+func (f *flow) leadsTo(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, a := range f.out[n] {
+			if !yield(a.to) {
+				return
+			}
+		}
+	}
 }
 
 // takeApart finds the cycles within a strongly connected component.
@@ -280,56 +293,4 @@ func (f *flow) busiest(n int, within map[int]bool) (best *arc) {
 		}
 	}
 	return best
-}
-
-// components are the strongly connected components of a graph (Tarjan's algorithm,
-// without recursion).
-func components(out [][]arc) (parts [][]int) {
-	index := make([]int, len(out)) // 0: not visited
-	low := make([]int, len(out))
-	on := make([]bool, len(out))
-	var stack []int
-	next := 1
-	type frame struct{ n, arc int }
-	for root := range out {
-		if index[root] != 0 {
-			continue
-		}
-		calls := []frame{{root, 0}}
-		for len(calls) > 0 {
-			c := &calls[len(calls)-1]
-			n := c.n
-			if c.arc == 0 {
-				index[n], low[n] = next, next
-				next++
-				stack, on[n] = append(stack, n), true
-			}
-			if c.arc < len(out[n]) {
-				to := out[n][c.arc].to
-				c.arc++
-				switch {
-				case index[to] == 0:
-					calls = append(calls, frame{to, 0})
-				case on[to]:
-					low[n] = min(low[n], index[to])
-				}
-				continue
-			}
-			if low[n] == index[n] {
-				var part []int
-				for last := -1; last != n; {
-					last = stack[len(stack)-1]
-					stack, on[last] = stack[:len(stack)-1], false
-					part = append(part, last)
-				}
-				parts = append(parts, part)
-			}
-			calls = calls[:len(calls)-1]
-			if len(calls) > 0 {
-				parent := calls[len(calls)-1].n
-				low[parent] = min(low[parent], low[n])
-			}
-		}
-	}
-	return parts
 }

@@ -154,49 +154,6 @@ func TestCyclesEndInTime(t *testing.T) {
 	}
 }
 
-func TestComponentsAgainstReachability(t *testing.T) {
-	for seed := range int64(300) {
-		r := rand.New(rand.NewSource(seed))
-		n := 1 + r.Intn(12)
-		out := make([][]arc, n)
-		reach := make([][]bool, n)
-		for i := range n {
-			reach[i] = make([]bool, n)
-			reach[i][i] = true
-		}
-		for range r.Intn(2 * n) {
-			a, b := r.Intn(n), r.Intn(n)
-			out[a] = append(out[a], arc{to: b})
-			reach[a][b] = true
-		}
-		for k := range n {
-			for i := range n {
-				for j := range n {
-					reach[i][j] = reach[i][j] || reach[i][k] && reach[k][j]
-				}
-			}
-		}
-		part := make([]int, n)
-		total := 0
-		for i, p := range components(out) {
-			total += len(p)
-			for _, k := range p {
-				part[k] = i
-			}
-		}
-		if total != n {
-			t.Fatalf("seed %d: %d nodes in components, want %d", seed, total, n)
-		}
-		for i := range n {
-			for j := range n {
-				if same := reach[i][j] && reach[j][i]; same != (part[i] == part[j]) {
-					t.Fatalf("seed %d: nodes %d and %d: in one component %v, want %v", seed, i, j, !same, same)
-				}
-			}
-		}
-	}
-}
-
 func TestCycleNamesStayShort(t *testing.T) {
 	s := &bgraph.Snapshot{}
 	c := &cycle{}

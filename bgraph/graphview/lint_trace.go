@@ -15,6 +15,7 @@ const (
 	CheckSystemCalls = "system-calls" // steps spend much time in many short system calls
 	CheckAssist      = "assist"       // steps help the collector
 	CheckStopped     = "stopped"      // the world was stopped for long
+	CheckStalled     = "stalled"      // the kernel took processors away
 	CheckChurn       = "churn"        // goroutines that live for a moment
 	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
 	CheckGrowing     = "growing"      // goroutines begin and do not end
@@ -26,12 +27,15 @@ const (
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
 	stoppedLimit = 10 * time.Millisecond // a time
+	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
 	pingRate     = 1_000 // steps a second
 	pingMoves    = 0.5   // to another P in a step
 	pingStep     = 20 * time.Microsecond
-	handRate     = 100_000 // steps a second that each begin with a value handed over
+	moveCost     = 5 * time.Microsecond // to wake a thread and fill the caches of another processor, at a guess
+	moveShare    = 0.05                 // of the time of all Ps, from which on it is more than a remark
+	handRate     = 100_000              // steps a second that each begin with a value handed over
 	handStep     = 2 * time.Microsecond
 	handShare    = 0.05 // of the time of all Ps
 	unfairFactor = 100  // times the usual wait
@@ -52,7 +56,7 @@ func (l *linter) trace() {
 		e := &l.s.Edges[i]
 		assist += e.Parts.Assist
 		calls := ratio(float64(e.Parts.Calls), float64(e.Count))
-		if !l.pingPong(e) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
+		if !l.pingPong(e, room) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
 			handed = e
 		}
 		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
@@ -74,9 +78,17 @@ func (l *linter) trace() {
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
 		l.add(float64(t.Max), Finding{
-			Severity: SeverityWarning, Check: CheckStopped,
+			Severity: severityIf(float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),
 			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
+		})
+	}
+	if t := &l.s.Stalled; stalledFor(l.s) {
+		l.add(float64(t.Sum), Finding{
+			Severity: SeverityInfo, Check: CheckStalled,
+			Message: fmt.Sprintf("%s a goroutine had a P for 30 ms or longer, at most %v, all together %v, though the Go runtime preempts what runs for 10 ms: the kernel had taken the processor. That time counts as CPU time of steps, and others wait for locks, the collector and their turn meanwhile.",
+				plural(int(t.Count), "time"), t.Max, t.Sum),
+			Advice: "Look for a limit of CPU time (cpu.max of the container: nr_throttled in its cpu.stat) that is below GOMAXPROCS, and for other programs on the machine. Only a loop that cannot be preempted, of assembly, looks the same.",
 		})
 	}
 	for i := range l.s.Nodes {
@@ -107,19 +119,35 @@ func (l *linter) trace() {
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
 // Go runtime woke a thread, and the caches of the other processor were cold.
-func (l *linter) pingPong(e *bgraph.Edge) bool {
+func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
 	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
 	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
 		return false
 	}
 	l.add(rate*moves, Finding{
-		Severity: SeverityWarning, Check: CheckPingPong, Node: e.From, To: e.To,
+		Severity: severityIf(float64(e.Parts.Moves)*float64(moveCost) >= moveShare*room), Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
 			e.MeanCPU(), rateText(rate*moves), ShortWaker(&n.Wakers[0])),
 		Advice: handAdvice,
 	})
 	return true
+}
+
+// timedChecks are those that find what the kernel did, if it has taken processors away.
+var timedChecks = []string{CheckLongStep, CheckConvoy, CheckStarvation, CheckSaturated, CheckUnbalanced, CheckAssist, CheckStopped, CheckUnfair}
+
+// stalledFor reports whether the kernel took so much of the time that CPU times mean little.
+func stalledFor(s *bgraph.Snapshot) bool {
+	return s.Stalled.Sum > 0 && float64(s.Stalled.Sum) >= stoppedShare*float64(s.Span)
+}
+
+// severityIf is that of what matters only if there is much of it.
+func severityIf(much bool) string {
+	if much {
+		return SeverityWarning
+	}
+	return SeverityInfo
 }
 
 const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."

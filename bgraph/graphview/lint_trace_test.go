@@ -131,6 +131,29 @@ func TestLintTraces(t *testing.T) {
 	}
 }
 
+// What a healthy server under little load has, too, is but a remark.
+func TestLittleOfItIsARemark(t *testing.T) {
+	for check, change := range map[string]func(s *bgraph.Snapshot, much uint64){
+		CheckStopped: func(s *bgraph.Snapshot, much uint64) {
+			s.Stopped.Add(bgraph.Nanos(15*time.Millisecond) * bgraph.Nanos(much))
+		},
+		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
+			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
+			e := &s.Edges[0]
+			e.CPU = s.Starts[0].Life
+			e.Count, e.Parts.Moves = e.Count*4*much, 6000*much
+			e.CPU.Count = e.Count
+		},
+	} {
+		for much, severity := range map[uint64]string{1: SeverityInfo, 4: SeverityWarning} {
+			found := Lint(traced(func(s *bgraph.Snapshot) { change(s, much) }))
+			if len(found) != 1 || found[0].Check != check || found[0].Severity != severity {
+				t.Errorf("%s, %d times as much: want %s, got %+v", check, much, severity, found)
+			}
+		}
+	}
+}
+
 // Findings of a trace speak of goroutines, and give no advice that only tasks can follow.
 func TestLintWordsOfTraces(t *testing.T) {
 	sc := sick()
@@ -225,6 +248,51 @@ func TestNamesAreToldApart(t *testing.T) {
 	for k, want := range map[bgraph.Key]string{10: "via main.x", 11: "via main.y", 12: "via main.b", 13: "via main.c", 14: "system call main.open"} {
 		if !strings.HasSuffix(names[k], want) || strings.Contains(names[k], "#") {
 			t.Errorf("%v is %q; want … %s", k, names[k], want)
+		}
+	}
+}
+
+// One in a hundred is said of a hundred and more.
+func TestLateAmongFew(t *testing.T) {
+	for times, want := range map[int]bool{22: false, 200: true} {
+		s := traced(func(s *bgraph.Snapshot) {
+			for range times {
+				s.Nodes[0].Ready.Add(bgraph.Nanos(30 * time.Millisecond))
+			}
+		})
+		var b bytes.Buffer
+		testenv.Must(t, WriteText(&b, s, TextOptions{}))
+		if got := strings.Contains(b.String(), "ready, but not running: 1 in 100"); got != want {
+			t.Errorf("%d times: named %v\n%.800s", times, got, b.String())
+		}
+	}
+}
+
+// If the kernel took the processors away, what takes long is no fault of the program's; that it did is
+// said at the top.
+func TestLintOfAStalledProgram(t *testing.T) {
+	slow := func(s *bgraph.Snapshot) {
+		s.Edges[0].Parts.Assist = 10e6
+		s.Stopped.Add(bgraph.Nanos(200 * time.Millisecond))
+	}
+	for stalls, severity := range map[int]string{0: SeverityWarning, 1: SeverityInfo} {
+		s := traced(slow)
+		for range stalls {
+			s.Stalled.Add(bgraph.Nanos(300 * time.Millisecond))
+		}
+		found := Lint(s)
+		told := 0
+		for _, f := range found {
+			if f.Check == CheckStalled {
+				told++
+			} else if f.Severity != severity {
+				t.Errorf("stalled %d times: %+v", stalls, f)
+			}
+		}
+		var b bytes.Buffer
+		testenv.Must(t, WriteText(&b, s, TextOptions{}))
+		if told != stalls || len(found) != 2+stalls || strings.Contains(b.String(), "300ms of the CPU time may be the kernel's: 1 time a") != (stalls > 0) {
+			t.Errorf("stalled %d times: %+v\n%.500s", stalls, found, b.String())
 		}
 	}
 }

@@ -28,9 +28,12 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	if len(s.Loops) > 0 && s.Span > 0 {
 		second += fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), "P"))
 	}
-	third := fmt.Sprintf("collections %s, %s of CPU by their workers; the world stopped %s times, %s at most",
-		countText(s.Collections.Count), durationText(s.CollectorCPU), countText(s.Stopped.Count), durationText(s.Stopped.Max))
+	third := fmt.Sprintf("collections %s, %s of CPU by their workers; the world stopped %s, %s at most",
+		countText(s.Collections.Count), durationText(s.CollectorCPU), plural(int(s.Stopped.Count), "time"), durationText(s.Stopped.Max))
 	lines := []string{first, second, third}
+	if stalledFor(s) {
+		lines = append(lines, fmt.Sprintf("%s of the CPU time may be the kernel's: %s a goroutine had a P for 30 ms or more", durationText(s.Stalled.Sum), plural(int(s.Stalled.Count), "time")))
+	}
 	lines = append(lines, s.Notes...)
 	if o := &s.Overflow; o.Nodes > 0 || o.Edges > 0 {
 		lines = append(lines, fmt.Sprintf("no room for %s waits (at most %s nodes) and %s steps (at most %s edges)",

@@ -4,7 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 const usage = `Bgdump shows where the goroutines or tasks of a Go program wait, what they do
@@ -93,30 +94,6 @@ func writeHelp(w io.Writer, flags *flag.FlagSet) {
 	fmt.Fprint(w, usage)
 	for _, group := range helpGroups {
 		fmt.Fprintf(w, "\n%s:\n\n", group.title)
-		for name := range strings.FieldsSeq(group.flags) {
-			writeFlag(w, flags.Lookup(name))
-		}
+		flaghelp.Write(w, flags, group.flags)
 	}
-}
-
-// writeFlag explains a flag beside its name, in lines of 80 columns.
-func writeFlag(w io.Writer, f *flag.Flag) {
-	const indent, width = 23, 80
-	value, text := flag.UnquoteUsage(f)
-	head := "  -" + f.Name
-	if value != "" {
-		head += " " + strings.ToUpper(value)
-	}
-	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
-		text += " (default " + f.DefValue + ")"
-	}
-	line := fmt.Sprintf("%-*s", indent-1, head)
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width {
-			fmt.Fprintln(w, line)
-			line = strings.Repeat(" ", indent-1)
-		}
-		line += " " + word
-	}
-	fmt.Fprintln(w, line)
 }

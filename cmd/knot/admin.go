@@ -128,7 +128,7 @@ var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
 <li><a href="readyz">whether it wants new requests</a>, and in which state its resources are; <a href="healthz">whether it is alive</a>
 <li><a href="debug/pprof/">profiles</a> of the Go runtime: CPU, memory, goroutines
 </ul>
-<p>For a live view: <code>bgdump -top http://{{.Host}}</code>
+<p>For a live view: <code>bgdump -http :8000 http://{{.Host}}</code>
 <p>The files that it keeps (<a href="debug/files">as JSON</a>):</p>
 <table>
 {{range .Rows}}<tr><td>{{.Name}}<td align="right">{{.Value}}<td>{{.Note}}

@@ -76,7 +76,7 @@ func TestAdminPages(t *testing.T) {
 	page := url[1] + "/"
 	code, index := ask(page, "")
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
-	if code != 200 || len(links) != 6 || !strings.Contains(index, "bgdump -top "+url[1]) {
+	if code != 200 || len(links) != 6 || !strings.Contains(index, "bgdump -http :8000 "+url[1]) {
 		t.Errorf("index: %d, %s", code, index)
 	}
 	for _, link := range append(links, []string{"", "debug/pprof/cmdline"}, []string{"", "debug/pprof/heap"}) {

@@ -211,7 +211,7 @@ func (set *settings) tell(r *rewriting) {
 	fmt.Fprintf(w, "%s: %d checkpoints at %d calls%s; at most %s of stack between two\n",
 		p.Package, len(r.result.Calls), p.CallSites, share, p.Longest+r.result.Slack)
 	if p.Longest > p.MaxPath {
-		fmt.Fprintf(w, "that is more than -maxpath %s, as some paths lead through code that can't have checkpoints; stackplan report lists them\n", size{&p.MaxPath})
+		fmt.Fprintf(w, "that is more than -maxpath %s, as some paths lead through code that can't have checkpoints; stackplan report lists them\n", p.MaxPath)
 	}
 	if !set.verbose {
 		return

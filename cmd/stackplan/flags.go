@@ -48,34 +48,12 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
-// size is a flag whose value is a number of bytes.
-type size struct{ to *plan.Bytes }
-
-func (s size) String() string {
-	if s.to == nil {
-		return ""
-	}
-	if n := *s.to; n > 0 && n%1024 == 0 {
-		return fmt.Sprintf("%dKB", n/1024)
-	}
-	return fmt.Sprintf("%dB", *s.to)
-}
-
-func (s size) Set(text string) error {
-	b, err := plan.ParseBytes(text)
-	if err != nil {
-		return errors.New("want a size like 512B, 2KB or 1MB")
-	}
-	*s.to = b
-	return nil
-}
-
 // flags are those of one command.
 func (set *settings) flags(c command) *flag.FlagSet {
 	all := flag.NewFlagSet("", flag.ContinueOnError)
 	set.maxPath, set.minChunk = 2<<10, 4<<10
-	all.Var(size{&set.maxPath}, "maxpath", "how much stack may be used from one checkpoint to the next, a `size`")
-	all.Var(size{&set.minChunk}, "minchunk", "the least `size` of a chunk of stack")
+	all.Var(&set.maxPath, "maxpath", "how much stack may be used from one checkpoint to the next, a `size`")
+	all.Var(&set.minChunk, "minchunk", "the least `size` of a chunk of stack")
 	all.BoolVar(&set.json, "json", false, "write JSON")
 	all.StringVar(&set.sweep, "sweep", "", "draw how many calls are checkpoints for many values of -maxpath, to this SVG `file`")
 	all.StringVar(&set.out, "o", "", "write to this `file`")
@@ -96,6 +74,7 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	for name := range strings.FieldsSeq(c.flags) {
 		f := all.Lookup(name)
 		own.Var(f.Value, f.Name, f.Usage)
+		own.Lookup(name).DefValue = strings.ReplaceAll(f.DefValue, " ", "") // sizes, as they are given
 	}
 	return own
 }
@@ -155,7 +134,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, command, error) 
 func (set *settings) check(flags *flag.FlagSet) error {
 	switch {
 	case set.maxPath < 256 && flags.Lookup("maxpath") != nil:
-		return fmt.Errorf("-maxpath %s is less than a checkpoint itself may take; want at least 256B", size{&set.maxPath})
+		return fmt.Errorf("-maxpath %s is less than a checkpoint itself may take; want at least 256B", set.maxPath)
 	case set.minChunk > 64<<20:
 		return fmt.Errorf("-minchunk %s; want at most 64MB", set.minChunk)
 	case len(set.goFlags) > 0 && set.command != "build" && set.command != "test":

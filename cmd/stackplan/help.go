@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 const usage = `Stackplan finds out how much stack the tasks of a Go program need, and builds the
@@ -97,29 +99,5 @@ func commandNames() string {
 // writeCommandHelp explains one command.
 func writeCommandHelp(w io.Writer, c command, flags *flag.FlagSet) {
 	fmt.Fprintf(w, "%s\n\nUsage:\n\n  stackplan %s [flags] %s\n\nFlags:\n\n", c.about, c.name, c.args)
-	for name := range strings.FieldsSeq(c.flags) {
-		writeFlag(w, flags.Lookup(name))
-	}
-}
-
-// writeFlag explains a flag beside its name, in lines of 80 columns.
-func writeFlag(w io.Writer, f *flag.Flag) {
-	const indent, width = 23, 80
-	value, text := flag.UnquoteUsage(f)
-	head := "  -" + f.Name
-	if value != "" {
-		head += " " + strings.ToUpper(value)
-	}
-	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" {
-		text += " (default " + f.DefValue + ")"
-	}
-	line := fmt.Sprintf("%-*s", indent-1, head)
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width {
-			fmt.Fprintln(w, line)
-			line = strings.Repeat(" ", indent-1)
-		}
-		line += " " + word
-	}
-	fmt.Fprintln(w, line)
+	flaghelp.Write(w, flags, c.flags)
 }

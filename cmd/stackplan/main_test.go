@@ -43,7 +43,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}{
 		{"", "report, build, test, static"},
 		{"frobnicate", `"frobnicate" is no command`},
-		{"build -maxpath 2GiB ./x", "want a size like 512B, 2KB or 1MB"},
+		{"build -maxpath 2GiB ./x", "want one like 512B, 2KB or 1MB"},
 		{"build -maxpath 12 ./x", "at least 256B"},
 		{"build -minchunk 1000MB ./x", "at most 64MB"},
 		{"build -sweep x.svg ./x", "not defined: -sweep"},

@@ -28,7 +28,7 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 	if t1 == nil {
 		q.tail = nil
 	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
-		coro.LookAhead(&t2.worker.Party, &t1.worker.Party, t2.worker.g, t1.worker.g)
+		lookAhead(t2.worker, t1.worker)
 	}
 	next.next = nil
 	q.n--

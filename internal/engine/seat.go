@@ -22,16 +22,19 @@ type Tally struct {
 //	           │  ╰───────── yield ─────────▲
 //	           ╰──────▶ waiting ────────────╯
 type Seat struct {
-	State  uint64 // SeatFree, ...
-	ID     uint64 // of At
+	State  uint8  // SeatFree, ...
+	Attend bool   // the observer is to be told of all that it does
+	ID     NodeID // of At
 	Since  uint64 // cycles: when it began to wait, to be ready, or to run
 	At     *Spot  // where it waits or last waited
-	Attend bool   // the observer is to be told of all that it does
 }
+
+// SeatOf takes apart the first word of a Seat, which others may have read while the loop wrote it.
+func SeatOf(word uint64) (state uint8, at NodeID) { return uint8(word), NodeID(word >> 32) }
 
 // States of a Seat.
 const (
-	SeatFree = iota
+	SeatFree uint8 = iota
 	SeatRunning
 	SeatWaiting
 	SeatReady
@@ -65,7 +68,7 @@ func (y *Tally) arrive(s *Seat, h *Hop) NodeID {
 	if here := to.Arrivals - to.Departures; here > to.Peak {
 		to.Peak = here
 	}
-	s.State, s.ID, s.Since = SeatWaiting, uint64(to.ID), y.Turn
+	s.State, s.ID, s.Since = SeatWaiting, to.ID, y.Turn
 	return to.ID
 }
 

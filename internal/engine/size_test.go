@@ -10,6 +10,9 @@ func TestTasksAreSmall(t *testing.T) {
 	if s := unsafe.Sizeof(Task{}); s > 128 {
 		t.Errorf("a Task has %d bytes, want at most 128, a size class of the allocator", s)
 	}
+	if at := unsafe.Offsetof(Task{}.loop); at != 64 {
+		t.Errorf("what a step touches of a Task takes %d bytes, want one line of the cache, 64", at)
+	}
 	if s := unsafe.Sizeof(worker{}); s > 64 {
 		t.Errorf("a worker has %d bytes, want at most 64", s)
 	}

@@ -46,11 +46,11 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, one of which runs at a time.
 type Task struct {
-	wait      Waiter    // its one wait at a time
-	loop      *Loop     // fixed once started
-	worker    *worker   // nil before the start and after the end
-	next      *Task     // in a run queue
-	on        WaitPoint // what it waits for while parked, or nil
+	// What a step and a wait touch, in one line of the processor's cache.
+
+	wait      Waiter  // its one wait at a time
+	worker    *worker // nil before the start and after the end
+	next      *Task   // in a run queue
 	state     taskState
 	why       Reason
 	notified  bool         // woken since it last parked; see Waiter
@@ -61,7 +61,10 @@ type Task struct {
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
 	awaited   atomic.Int32 // see awaited.go
 	node      NodeID
-	fn        func() // what it runs
+
+	loop *Loop     // fixed once started
+	on   WaitPoint // what it waits for while parked, or nil
+	fn   func()    // what it runs
 
 	allPrev, allNext *Task // in Loop.tasks
 	ext              atomic.Pointer[extension]

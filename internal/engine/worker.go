@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"unsafe"
+
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -33,8 +35,11 @@ type crew struct {
 	spares    int
 }
 
-// lookAhead is coro.LookAhead.
-func lookAhead(soon, next *worker) { coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g) }
+// lookAhead is coro.LookAhead, for the seat too.
+func lookAhead(soon, next *worker) {
+	coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g)
+	coro.Prefetch(unsafe.Pointer(soon.seat))
+}
 
 func (l *Loop) newWorker() *worker {
 	w := new(worker)

@@ -92,13 +92,11 @@ func (c *collector) add(loop int, sh *shard) (steps uint64) {
 	c.lostEdges += lost
 	now := coro.Cycles()
 	sh.notes.each(func(o *note) {
-		var words [3]uint64
-		coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(o), 3)
-		if words[0] != engine.SeatWaiting {
-			return
-		}
-		if n := c.nodes[engine.NodeID(words[1])]; n != nil && words[2] != 0 {
-			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[2])))
+		var words [2]uint64
+		read(&words, (*[2]uint64)(unsafe.Pointer(o)))
+		state, at := engine.SeatOf(words[0])
+		if n := c.nodes[at]; n != nil && state == engine.SeatWaiting && words[1] != 0 {
+			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[1])))
 		}
 	})
 	return steps + lost

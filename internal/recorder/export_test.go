@@ -8,3 +8,6 @@ const (
 	SizeOfNode = unsafe.Sizeof(node{}) + 8*unsafe.Sizeof(block{}) + 4*unsafe.Sizeof(hashSlot[node]{}) + unsafe.Sizeof(uintptr(0))
 	SizeOfEdge = unsafe.Sizeof(edge{}) + 4*unsafe.Sizeof(block{}) + 4*unsafe.Sizeof(hashSlot[edge]{})
 )
+
+// SizeOfNote is what one task takes, in bytes.
+const SizeOfNote = unsafe.Sizeof(note{})

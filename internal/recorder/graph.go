@@ -37,6 +37,10 @@ type Graph struct {
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
 	heapGap uint64 // cycles between two tasks that are metered
 
+	// tinyStep is the cycles below which a step is tiny, see nextSamples; 0: none is, as Config.Sampling was given, or
+	// as it is a simulation, where steps take no time.
+	tinyStep uint64
+
 	expected atomic.Uint64 // see Expect
 
 	before usage // when the graph was begun
@@ -68,6 +72,12 @@ const (
 
 const scaleBits = 32
 
+// Steps that take less than this, on average, are timed so much more seldom.
+const (
+	tinyStep      = 400 * time.Nanosecond
+	sparingFactor = 4
+)
+
 // Bounds of Config.MaxNodes and Config.MaxEdges.
 const (
 	mostNodes = 1 << 16
@@ -81,6 +91,7 @@ func New(cfg bgraph.Config) *Graph {
 			*v = d
 		}
 	}
+	sparing := cfg.Sampling == 0 && !coro.Simulated()
 	orDefault(&cfg.Sampling, defaultSampling)
 	orDefault(&cfg.HeapEvery, defaultHeapEvery)
 	orDefault(&cfg.MaxNodes, defaultMaxNodes)
@@ -104,6 +115,9 @@ func New(cfg bgraph.Config) *Graph {
 			idEnd:      {key: bgraph.KeyEnd, reason: "end"},
 			idOverflow: {key: bgraph.KeyOverflow, reason: "overflow"},
 		},
+	}
+	if sparing {
+		g.tinyStep = uint64(coro.CyclesPerSecond() * tinyStep.Seconds())
 	}
 	return g
 }

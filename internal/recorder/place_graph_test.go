@@ -189,6 +189,9 @@ func TestMemoryOfNodesAndEdges(t *testing.T) {
 	if n := recorder.SizeOfEdge; n > 640 {
 		t.Errorf("an edge takes %d bytes for each loop, want at most 640", n)
 	}
+	if n := recorder.SizeOfNote; n != 64 {
+		t.Errorf("a note has %d bytes, want one line of the cache, 64", n)
+	}
 	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
 		t.Errorf("a Frame has %d bytes", n)
 	}

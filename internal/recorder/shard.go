@@ -38,9 +38,13 @@ type shard struct {
 	free   *note // notes to use again
 	lost   edge  // stands for the edges that found no room; read by others
 	tally  *engine.Tally
-	heapIn int    // timed waits until one measures the heap
-	random uint64 // state of the generator
-	heap   [1]metrics.Sample
+	heapIn int // timed waits until one measures the heap
+
+	samples uint8  // as how many the next timed wait counts, see nextSamples
+	timedAt uint64 // cycles when one was last chosen
+	drawn   int    // waits from there to the next
+	random  uint64 // state of the generator
+	heap    [1]metrics.Sample
 	// The heap is yet to be read, aside, for a step of that note that begins, or ends along an edge; see readHeap.
 	reading struct {
 		o      *note
@@ -59,18 +63,19 @@ type shard struct {
 
 // A note is what a shard knows about one task. The loop writes it; others read the
 // words. It is reused when the task has ended.
+//
+// It is one line of the processor's cache.
 type note struct {
-	engine.Seat        // first, see noteOf
-	ready       uint64 // cycles when it became ready; only if timed
-	heap        uint64 // bytes allocated when its step began; 0: not measured
+	engine.Seat // first, see noteOf; At of a note in shard.free is the next there
 	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
 	measured, timed bool
-	first           bool // if timed: because its node had hardly been met
-
-	metered uint64 // steps yet to be measured of what it has come in for
-	holds   uint64 // what it counts as in shard.meter; 0: not at all
-	held    uint64 // bytes allocated since it came in
-	next    *note  // in free
+	first           bool   // if timed: because its node had hardly been met
+	counts          uint8  // if timed: as how many samples
+	metered         uint8  // steps yet to be measured of what it has come in for
+	ready           uint64 // cycles when it became ready; only if timed
+	heap            uint64 // bytes allocated when its step began; 0: not measured
+	holds           uint64 // what it counts as in shard.meter; 0: not at all
+	held            uint64 // bytes allocated since it came in
 }
 
 func noteOf(t *engine.Task) *note { return (*note)(unsafe.Pointer(t.Seat())) }
@@ -84,7 +89,7 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 		prints: newHashTable[node](6), pairs: newHashTable[edge](6), crossed: newHashTable[crossing](4),
 		heap:   [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
 		random: uint64(l.Index())*2 + 1, // any odd number will do
-		tally:  l.Tally(),
+		tally:  l.Tally(), samples: 1,
 	}
 	s.reading.read = func() { s.haveRead(s.reading.o, s.reading.e, s.reading.counts, s.allocated()) }
 	s.heapIn = s.draw(g.cfg.HeapEvery)
@@ -159,9 +164,9 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	if here := to.Arrivals - to.Departures; here > to.Peak {
 		to.Peak = here
 	}
-	o.State, o.At, o.ID, o.Since = engine.SeatWaiting, to, uint64(to.ID), s.tally.Turn
-	if due := s.due(); due || to.Arrivals <= learning {
-		s.time(o, to.Arrivals <= learning)
+	o.State, o.At, o.ID, o.Since = engine.SeatWaiting, to, to.ID, s.tally.Turn
+	if due := s.due(); due > 0 || to.Arrivals <= learning {
+		s.time(o, due, to.Arrivals <= learning)
 	} else if o.metered > 0 {
 		o.measured = true
 	}
@@ -178,23 +183,48 @@ func (s *shard) ended(o *note, h *engine.Hop) {
 	}
 }
 
-// due counts a wait, and reports whether it is to be timed: as chance has it.
-func (s *shard) due() bool {
+// due counts a wait. If it is to be timed, as chance has it, due returns how many samples it counts as, else 0.
+func (s *shard) due() uint8 {
 	if s.tally.Left > 0 {
 		s.tally.Left--
-		return false
+		return 0
 	}
-	s.tally.Left = s.draw(s.g.cfg.Sampling) - 1
-	return true
+	counts := s.samples
+	s.samples = s.nextSamples()
+	s.drawn = s.draw(int(s.samples) * s.g.cfg.Sampling)
+	s.tally.Left = s.drawn - 1
+	return counts
+}
+
+// nextSamples returns how many samples the next that is timed counts as. To time one takes as long as several of the
+// tiniest steps, and of those there are more than enough: where steps are tiny it is fewer, each of which counts more.
+func (s *shard) nextSamples() uint8 {
+	if s.g.tinyStep == 0 {
+		return 1
+	}
+	s.tally.Now = coro.Cycles()
+	took := s.tally.Now - s.timedAt
+	s.timedAt = s.tally.Now
+	if took < s.g.tinyStep*uint64(s.drawn) {
+		return sparingFactor
+	}
+	return 1
 }
 
 // time lets the wait that begins, and the step after it, be timed.
-func (s *shard) time(o *note, isFirst bool) {
-	o.measured, o.timed, o.first = true, true, isFirst
+func (s *shard) time(o *note, counts uint8, isFirst bool) {
+	o.timesNext(counts, isFirst)
 	if s.tally.Now == 0 {
 		s.tally.Now = coro.Cycles()
 	}
 	o.Since = s.tally.Now
+}
+
+func (o *note) timesNext(counts uint8, isFirst bool) {
+	if isFirst {
+		counts = 1
+	}
+	o.measured, o.timed, o.first, o.counts = true, true, isFirst, counts
 }
 
 // endStep records what the step along e, already counted, has changed about resources,
@@ -212,8 +242,8 @@ func (s *shard) endStep(o *note, e *edge) {
 		s.tally.Now = coro.Cycles()
 		ns := s.nanos(s.tally.Now - o.Since)
 		s.blocks.reserve(1)
-		s.measured(&e.stats.cpu, ns, o.first)
-		e.stats.recent.add(float64(ns), e.stats.cpu.count)
+		s.measured(&e.stats.cpu, ns, o)
+		e.stats.recent.add(float64(ns), e.stats.cpu.count/uint64(o.counts))
 	}
 	if o.heap != 0 {
 		s.readHeap(o, e)
@@ -313,11 +343,11 @@ func (s *shard) endWait(o *note) {
 	since := o.Since
 	s.blocks.reserve(2)
 	if o.State == engine.SeatReady {
-		s.measured(&nodeOf(o.At).stats.wait, s.nanos(o.ready-since), o.first)
+		s.measured(&nodeOf(o.At).stats.wait, s.nanos(o.ready-since), o)
 		since = o.ready
 	}
 	if o.State != engine.SeatFree {
-		s.measured(&nodeOf(o.At).stats.ready, s.nanos(now-since), o.first)
+		s.measured(&nodeOf(o.At).stats.ready, s.nanos(now-since), o)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
@@ -329,16 +359,16 @@ func (s *shard) endWait(o *note) {
 func (s *shard) begin(t *engine.Task) *note {
 	o := s.free
 	if o != nil {
-		s.free = o.next
+		s.free = (*note)(unsafe.Pointer(o.At))
 	} else {
 		o = s.notes.add(func(*note) {})
 	}
 	t.SetSeat(&o.Seat)
 	start := s.byID[idStart]
 	start.Arrivals++
-	*o = note{Seat: engine.Seat{At: &start.Spot, ID: uint64(idStart), Since: s.tally.Turn}}
-	if due := s.due(); due || start.Arrivals <= learning {
-		o.measured, o.timed, o.first = true, true, start.Arrivals <= learning
+	*o = note{Seat: engine.Seat{At: &start.Spot, ID: idStart, Since: s.tally.Turn}}
+	if due := s.due(); due > 0 || start.Arrivals <= learning {
+		o.timesNext(due, start.Arrivals <= learning)
 	}
 	o.Attend = o.measured
 	return o
@@ -353,7 +383,7 @@ func (s *shard) Finished(t *engine.Task) {
 	end.Arrivals++
 	end.Departures++
 	o.State = engine.SeatFree
-	o.next = s.free
+	o.At = (*engine.Spot)(unsafe.Pointer(s.free))
 	s.free = o
 }
 
@@ -455,10 +485,8 @@ func (s *shard) Overran(name string, lasted time.Duration, stack string, ended b
 	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
 	if !ended { // on another thread
 		s.notes.each(func(n *note) {
-			var words [2]uint64
-			coro.CopyWords(unsafe.Pointer(&words), unsafe.Pointer(n), 2)
-			if words[0] == engine.SeatRunning {
-				o.From = s.g.Key(engine.NodeID(words[1]))
+			if state, at := engine.SeatOf(coro.Peek(uintptr(unsafe.Pointer(n)))); state == engine.SeatRunning {
+				o.From = s.g.Key(at)
 			}
 		})
 		if o.From != 0 {

@@ -30,26 +30,28 @@ type block [blockSize]uint64
 
 const blockSize = 8
 
-// measured adds a duration to t. There must be room for a block. It calls nothing, so it takes no stack that a task
+// measured adds a duration that was measured of o's task to t. There must be room for a block. It calls nothing, so it takes no stack that a task
 // that waits might not have.
-func (s *shard) measured(t *timesStats, ns uint64, isFirst bool) {
-	t.add(ns, isFirst)
+func (s *shard) measured(t *timesStats, ns uint64, o *note) {
+	n := uint64(o.counts)
+	t.add(ns, n, o.first)
 	i := bgraph.FineOf(bgraph.Nanos(ns))
 	number := &t.fine[i/blockSize]
 	if *number == 0 {
 		*number = uint32(s.blocks.n.Add(1))
 	}
-	s.blocks.at(int64(*number - 1))[i%blockSize]++
+	s.blocks.at(int64(*number - 1))[i%blockSize] += n
 }
 
-func (s *timesStats) add(ns uint64, isFirst bool) {
-	s.count++
+func (s *timesStats) add(ns, n uint64, isFirst bool) {
+	s.count += n
+	sum := min(ns, bgraph.MaxDumpNumber/sparingFactor) * n
 	if isFirst {
 		s.first++
-		s.firstSum = min(s.firstSum+min(ns, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
+		s.firstSum = min(s.firstSum+sum, bgraph.MaxDumpNumber)
 	}
 	if s.sum < bgraph.MaxDumpNumber { // 146 years: reached by many tasks that wait
-		s.sum += min(ns, bgraph.MaxDumpNumber)
+		s.sum += sum
 	}
 	if ns > s.max {
 		s.max = ns

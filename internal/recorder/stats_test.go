@@ -3,9 +3,12 @@ package recorder
 import (
 	"reflect"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // The first durations are slow, those of the sample fast: the estimate is not the mean of
@@ -15,11 +18,11 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	var stats timesStats
 	for range 64 {
 		s.blocks.reserve(1)
-		s.measured(&stats, 1_000_000, true)
+		s.measured(&stats, 1_000_000, &note{first: true, counts: 1})
 	}
 	for range 50 {
 		s.blocks.reserve(1)
-		s.measured(&stats, 1_000, false)
+		s.measured(&stats, 1_000, &note{counts: 1})
 	}
 	var times bgraph.Times
 	s.addTimes(&times, &stats)
@@ -36,6 +39,40 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	}
 	if got := new(bgraph.Times).Estimate(5); got != 0 {
 		t.Errorf("estimate of nothing: %v", got)
+	}
+}
+
+// Where steps are tiny fewer waits are timed, and each counts for more: all together as many as one in Sampling.
+func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
+	const waits = 400_000
+	for _, c := range []struct {
+		tiny, step uint64 // cycles
+		every      int    // waits to one that is timed
+	}{
+		{400, 399, 80},
+		{400, 400, 20},
+		{0, 100, 20}, // Config.Sampling was given
+	} {
+		s := shard{g: &Graph{cfg: bgraph.Config{Sampling: 20}, tinyStep: c.tiny}, tally: new(engine.Tally), random: 1, samples: 1}
+		now := new(atomic.Uint64)
+		coro.SimulateCycles(now)
+		var stats timesStats
+		timed := 0
+		for range waits {
+			now.Add(c.step)
+			if n := s.due(); n > 0 {
+				timed++
+				s.blocks.reserve(1)
+				s.measured(&stats, c.step, &note{counts: n})
+			}
+		}
+		coro.SimulateCycles(nil)
+		if n := waits / c.every; timed < n*9/10 || timed > n*11/10 {
+			t.Errorf("steps of %d cycles: %d waits of %d were timed, want about one in %d", c.step, timed, waits, c.every)
+		}
+		if n := uint64(waits / 20); stats.count < n*9/10 || stats.count > n*11/10 || stats.sum != stats.count*c.step {
+			t.Errorf("steps of %d cycles: what was timed counts as %d samples of %d cycles, want about one wait in 20", c.step, stats.count, stats.sum)
+		}
 	}
 }
 
@@ -57,7 +94,7 @@ func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
 		var got, want bgraph.Times
 		for _, ns := range c.ns {
 			s.blocks.reserve(1)
-			s.measured(&stats, ns, false)
+			s.measured(&stats, ns, &note{counts: 1})
 		}
 		for range 2 { // two loops' parts
 			s.addTimes(&got, &stats)

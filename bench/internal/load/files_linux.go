@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"time"
 	"unsafe"
@@ -79,12 +78,10 @@ func (r *rests) Pop() any {
 
 // fetcher is one run of such clients. Everything in it is private to its goroutine.
 type fetcher struct {
+	watcher
 	cfg      FilesConfig
-	base     time.Time
 	conns    []fetch
-	epoll    int
 	buffer   [64 << 10]byte
-	events   [256]unix.EpollEvent
 	counting bool
 	result   FilesResult
 	latency  histogram
@@ -97,24 +94,21 @@ func Files(cfg FilesConfig) (FilesResult, error) {
 	if cfg.Conns < 1 || cfg.Conns > MaxConns || cfg.For <= 0 || cfg.Next == nil {
 		return FilesResult{}, fmt.Errorf("load: %d connections (1 to %d), %v (more than 0)", cfg.Conns, MaxConns, cfg.For)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	f := &fetcher{cfg: cfg, base: time.Now(), epoll: -1, conns: make([]fetch, 0, cfg.Conns)}
+	f := &fetcher{cfg: cfg, conns: make([]fetch, 0, cfg.Conns)}
+	if err := f.begin(); err != nil {
+		return FilesResult{}, err
+	}
 	defer f.close()
 	if err := f.open(); err != nil {
 		return FilesResult{}, err
 	}
-	if err := f.drive(cfg.Warm); err != nil {
+	if err := f.run(cfg.Warm); err != nil {
 		return FilesResult{}, fmt.Errorf("warm up: %w", err)
 	}
 	return f.measure()
 }
 
 func (f *fetcher) open() error {
-	var err error
-	if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll_create1: %w", err)
-	}
 	for i := range f.cfg.Conns {
 		f.conns = append(f.conns, fetch{fd: -1})
 		if err := f.connect(i); err != nil {
@@ -143,12 +137,8 @@ func (f *fetcher) connect(i int) error {
 		return fmt.Errorf("connection %d: %w", i+1, err)
 	}
 	c.fd, c.made = s, 0
-	if err := unix.SetNonblock(int(s), true); err != nil {
+	if err := f.add(s, i); err != nil {
 		return fmt.Errorf("connection %d: %w", i+1, err)
-	}
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
-	if err := unix.EpollCtl(f.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
-		return fmt.Errorf("epoll_ctl: %w", err)
 	}
 	return nil
 }
@@ -204,9 +194,7 @@ func (f *fetcher) close() {
 			f.conns[i].fd.close()
 		}
 	}
-	if f.epoll >= 0 {
-		unix.Close(f.epoll)
-	}
+	f.end()
 }
 
 func (f *fetcher) measure() (FilesResult, error) {
@@ -225,7 +213,7 @@ func (f *fetcher) measure() (FilesResult, error) {
 	}
 	start := f.now()
 	f.counting = true
-	if err := f.drive(f.cfg.For); err != nil {
+	if err := f.run(f.cfg.For); err != nil {
 		return FilesResult{}, err
 	}
 	end := f.now()
@@ -254,37 +242,12 @@ func (f *fetcher) measure() (FilesResult, error) {
 	return f.result, nil
 }
 
-func (f *fetcher) now() time.Duration { return time.Since(f.base) }
-
-// drive answers what comes in for the given time, and while measuring until there is a
+// run answers what comes in for the given time, and while measuring until there is a
 // response at least.
-func (f *fetcher) drive(span time.Duration) error {
-	now := f.now()
-	end, silent := now+span, time.Duration(0)
-	for now < end || f.counting && f.result.Requests == 0 {
-		wait, err := f.wake(now)
-		if err != nil {
-			return err
-		}
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(f.epoll),
-			uintptr(unsafe.Pointer(&f.events[0])), uintptr(len(f.events)), uintptr(max(wait.Milliseconds(), 1)), 0, 0)
-		if errno != 0 && errno != unix.EINTR {
-			return fmt.Errorf("epoll_wait: %w", errno)
-		}
-		now = f.now()
-		if errno == 0 && n > 0 {
-			silent = 0
-		} else if silent += wait; silent > silenceLimit {
-			return fmt.Errorf("load: no response for %v", silenceLimit)
-		}
-		for i := 0; errno == 0 && i < int(n); i++ {
-			c := &f.conns[f.events[i].Fd]
-			if err := f.receive(c, int(f.events[i].Fd)); err != nil {
-				return fmt.Errorf("connection %d: %w", f.events[i].Fd+1, err)
-			}
-		}
-	}
-	return nil
+func (f *fetcher) run(span time.Duration) error {
+	end := f.now() + span
+	return f.drive(func(now time.Duration) bool { return now >= end && (!f.counting || f.result.Requests > 0) }, f.wake,
+		func(i int) error { return f.receive(&f.conns[i], i) })
 }
 
 // receive reads until there is no more. Of a body only the length matters: what is longer
@@ -312,7 +275,7 @@ func (f *fetcher) receive(c *fetch, i int) error {
 		}
 		got := int64(n)
 		if !c.busy {
-			more, err := f.begin(c, f.buffer[:n])
+			more, err := f.head(c, f.buffer[:n])
 			if err != nil {
 				return err
 			}
@@ -334,8 +297,8 @@ func (f *fetcher) receive(c *fetch, i int) error {
 	}
 }
 
-// begin takes up the first bytes of a response, and returns how many of them are body.
-func (f *fetcher) begin(c *fetch, data []byte) (int64, error) {
+// head takes up the first bytes of a response, and returns how many of them are body.
+func (f *fetcher) head(c *fetch, data []byte) (int64, error) {
 	if len(c.head) > 0 {
 		c.head = append(c.head, data...)
 		data = c.head

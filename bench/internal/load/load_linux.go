@@ -56,17 +56,85 @@ type conn struct {
 
 // driver is one run of the load. Everything in it is private to its goroutine.
 type driver struct {
+	watcher
 	cfg      Config
-	base     time.Time
 	conns    []conn
-	epoll    int
 	batch    []byte // Depth requests
 	expected int    // bytes of responses to a batch
 	buffer   [64 << 10]byte
-	events   [256]unix.EpollEvent
 	counting bool
 	requests int64
 	latency  histogram
+}
+
+// watcher waits for what comes on numbered connections, and has the run's clock. Its goroutine keeps its thread
+// until it is closed.
+type watcher struct {
+	base   time.Time
+	epoll  int
+	events [256]unix.EpollEvent
+}
+
+func (w *watcher) begin() (err error) {
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	runtime.LockOSThread()
+	w.base = time.Now()
+	return nil
+}
+
+func (w *watcher) end() {
+	unix.Close(w.epoll)
+	runtime.UnlockOSThread()
+}
+
+// now reads the run's clock, which is cheaper than the time of day.
+func (w *watcher) now() time.Duration { return time.Since(w.base) }
+
+// add watches connection number i, which does not wait in its system calls any more. What has come is reported once
+// (edge triggered).
+func (w *watcher) add(s socket, i int) error {
+	if err := unix.SetNonblock(int(s), true); err != nil {
+		return err
+	}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
+	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// drive hands over what comes in until done reports true. due does what is due by the clock, and says how long it
+// is until there is more. Waiting is epoll_wait without the scheduler's part of a system call: nothing
+// else in this process has anything to do.
+func (w *watcher) drive(done func(now time.Duration) bool, due func(now time.Duration) (time.Duration, error), receive func(i int) error) error {
+	silent := time.Duration(0)
+	for now := w.now(); !done(now); now = w.now() {
+		wait, err := due(now)
+		if err != nil {
+			return err
+		}
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll),
+			uintptr(unsafe.Pointer(&w.events[0])), uintptr(len(w.events)), uintptr(max(wait.Milliseconds(), 1)), 0, 0)
+		switch {
+		case errno != 0 && errno != unix.EINTR:
+			return fmt.Errorf("epoll_wait: %w", errno)
+		case errno == 0 && n > 0:
+			silent = 0
+		default:
+			n = 0
+			if silent += wait; silent > silenceLimit {
+				return fmt.Errorf("load: no response for %v", silenceLimit)
+			}
+		}
+		for i := range int(n) {
+			if err := receive(int(w.events[i].Fd)); err != nil {
+				return fmt.Errorf("connection %d: %w", w.events[i].Fd+1, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Run opens the connections, keeps Depth requests under way on each, and
@@ -76,14 +144,15 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, fmt.Errorf("load: %d connections (1 to %d) of depth %d (1 to %d)",
 			cfg.Conns, MaxConns, cfg.Depth, MaxDepth)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	d := &driver{cfg: cfg, base: time.Now(), batch: []byte(strings.Repeat(Request, cfg.Depth)), epoll: -1}
+	d := &driver{cfg: cfg, batch: []byte(strings.Repeat(Request, cfg.Depth))}
+	if err := d.begin(); err != nil {
+		return Result{}, err
+	}
 	defer d.close()
 	if err := d.open(); err != nil {
 		return Result{}, err
 	}
-	if err := d.drive(cfg.Warm); err != nil {
+	if err := d.run(cfg.Warm); err != nil {
 		return Result{}, fmt.Errorf("warm up: %w", err)
 	}
 	return d.measure()
@@ -100,7 +169,7 @@ func (d *driver) measure() (Result, error) {
 	}
 	start := d.now()
 	d.counting = true
-	if err := d.drive(d.cfg.For); err != nil {
+	if err := d.run(d.cfg.For); err != nil {
 		return Result{}, err
 	}
 	elapsed := d.now() - start
@@ -121,10 +190,6 @@ func (d *driver) measure() (Result, error) {
 
 // open connects, has one exchange on each connection, and starts them all.
 func (d *driver) open() error {
-	var err error
-	if d.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll_create1: %w", err)
-	}
 	for i := range d.cfg.Conns {
 		s, err := connect(d.cfg.Addr, i)
 		if err != nil {
@@ -140,12 +205,8 @@ func (d *driver) open() error {
 		} else if d.expected != expected {
 			return fmt.Errorf("connection %d: response of %d bytes, before %d", i+1, length, d.expected/d.cfg.Depth)
 		}
-		if err := unix.SetNonblock(int(s), true); err != nil {
+		if err := d.add(s, i); err != nil {
 			return fmt.Errorf("connection %d: %w", i+1, err)
-		}
-		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
-		if err := unix.EpollCtl(d.epoll, unix.EPOLL_CTL_ADD, int(s), &event); err != nil {
-			return fmt.Errorf("epoll_ctl: %w", err)
 		}
 	}
 	for i := range d.conns {
@@ -160,48 +221,16 @@ func (d *driver) close() {
 	for i := range d.conns {
 		d.conns[i].fd.close()
 	}
-	if d.epoll >= 0 {
-		unix.Close(d.epoll)
-	}
+	d.end()
 }
 
-// now reads the run's clock, which is cheaper than the time of day.
-func (d *driver) now() time.Duration { return time.Since(d.base) }
-
-// drive answers what comes in for the given time; what is measured lasts until there is a
+// run answers what comes in for the given time; what is measured lasts until there is a
 // response at least, as a machine that has stalled may let a short time pass without.
-func (d *driver) drive(span time.Duration) error {
-	now := d.now()
-	end, silent := now+span, time.Duration(0)
-	for now < end || d.counting && d.requests == 0 {
-		n, errno := d.wait()
-		if errno != 0 && errno != unix.EINTR {
-			return fmt.Errorf("epoll_wait: %w", errno)
-		}
-		now = d.now()
-		if n > 0 {
-			silent = 0
-		} else if silent += emptyWait; silent > silenceLimit {
-			return fmt.Errorf("load: no response for %v", silenceLimit)
-		}
-		for i := range n {
-			if err := d.receive(&d.conns[d.events[i].Fd]); err != nil {
-				return fmt.Errorf("connection %d: %w", d.events[i].Fd+1, err)
-			}
-		}
-	}
-	return nil
-}
-
-// wait is epoll_wait without the scheduler's part of a system call: nothing
-// else in this process has anything to do.
-func (d *driver) wait() (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.epoll),
-		uintptr(unsafe.Pointer(&d.events[0])), uintptr(len(d.events)), uintptr(emptyWait.Milliseconds()), 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
+func (d *driver) run(span time.Duration) error {
+	end := d.now() + span
+	return d.drive(func(now time.Duration) bool { return now >= end && (!d.counting || d.requests > 0) },
+		func(time.Duration) (time.Duration, error) { return emptyWait, nil },
+		func(i int) error { return d.receive(&d.conns[i]) })
 }
 
 // receive reads what has come on a connection and sends the next requests when

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,39 +20,17 @@ const quotaPeriod = 100 * time.Millisecond
 
 // NewCPUGroup makes a group with a share in (0,1]. The error says why there can be none.
 func NewCPUGroup(share float64) (*CPUGroup, error) {
-	parents, err := parentsFor("cpu")
-	if err != nil {
-		return nil, err
-	}
-	var failed []error
-	for _, parent := range parents {
-		g, err := newCPUGroupIn(parent, share)
+	g, err := newGroup("cpu", func(dir string) error {
+		period := quotaPeriod.Microseconds()
+		quota := int64(share * float64(period))
+		err := os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.FormatInt(period, 10)), 0)
 		if err == nil {
-			return g, nil
+			err = os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(strconv.FormatInt(quota, 10)), 0)
 		}
-		failed = append(failed, err)
-	}
-	return nil, fmt.Errorf("no CPU cgroup to be had: %w", errors.Join(failed...))
-}
-
-func newCPUGroupIn(parent string, share float64) (*CPUGroup, error) {
-	dir, err := os.MkdirTemp(parent, "capriccio-bench-")
-	if err != nil {
-		return nil, err
-	}
-	period := quotaPeriod.Microseconds()
-	quota := int64(share * float64(period))
-	v1 := func() error {
-		if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.FormatInt(period, 10)), 0); err != nil {
-			return err
+		if err != nil {
+			err = os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", quota, period), 0)
 		}
-		return os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(strconv.FormatInt(quota, 10)), 0)
-	}
-	if err = v1(); err != nil {
-		err = os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", quota, period), 0)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
-	}
-	return &CPUGroup{group{dir}}, nil
+		return err
+	})
+	return &CPUGroup{g}, err
 }

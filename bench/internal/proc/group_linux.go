@@ -31,19 +31,36 @@ const (
 // NewMemoryGroup makes a group with a limit in bytes: below the caller's own, or else at the
 // top of the hierarchy. The error says why there can be none.
 func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
-	parents, err := parentsFor("memory")
+	g, err := newGroup("memory", func(dir string) (err error) {
+		for _, file := range []string{limitFileV1, limitFileV2} {
+			err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+				break
+			}
+		}
+		return err
+	})
+	return &MemoryGroup{g}, err
+}
+
+// newGroup makes a group of a controller, in the first folder where that can be limited.
+func newGroup(controller string, limit func(dir string) error) (group, error) {
+	parents, err := parentsFor(controller)
 	if err != nil {
-		return nil, err
+		return group{}, err
 	}
 	var failed []error
 	for _, parent := range parents {
-		g, err := newGroupIn(parent, limit)
+		dir, err := os.MkdirTemp(parent, "capriccio-bench-")
 		if err == nil {
-			return g, nil
+			if err = limit(dir); err == nil {
+				return group{dir}, nil
+			}
+			err = errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
 		}
 		failed = append(failed, err)
 	}
-	return nil, fmt.Errorf("no memory cgroup to be had: %w", errors.Join(failed...))
+	return group{}, fmt.Errorf("no %s cgroup to be had: %w", controller, errors.Join(failed...))
 }
 
 // parentsFor are the folders in which a group of a controller may be made, at least one.
@@ -96,24 +113,6 @@ func groupParents(own, mounts, controller string) []string {
 		parents = append(parents, f[1])
 	}
 	return parents
-}
-
-func newGroupIn(parent string, limit int64) (*MemoryGroup, error) {
-	dir, err := os.MkdirTemp(parent, "capriccio-bench-")
-	if err != nil {
-		return nil, err
-	}
-	g := &MemoryGroup{group{dir}}
-	for _, file := range []string{limitFileV1, limitFileV2} {
-		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
-	}
-	return g, nil
 }
 
 // Add moves a process into the group. What it has used before stays where it is.

@@ -15,7 +15,6 @@ type Claim struct {
 	System       string
 	X            float64
 	Over         string // system of the other value
-	OverMetric   string // "": Metric
 	OverX        float64
 	Published    float64
 }
@@ -41,23 +40,14 @@ func (r *Report) WriteClaims(w io.Writer, claims []Claim) error {
 }
 
 func (r *Report) judge(c Claim) (float64, string) {
-	row, ok := r.Find(c.System, c.Metric, c.X)
-	if !ok {
+	got, reached, known := r.result(Aim{Metric: c.Metric, System: c.System, X: c.X, Over: c.Over, OverX: c.OverX, Limit: c.Published})
+	switch {
+	case !known:
 		return math.NaN(), "not measured"
-	}
-	if c.Over == "" {
-		if better := float64(Direction(c.Metric, row.Unit)); better*row.Value < better*c.Published {
-			return row.Value, "**worse than published**"
-		}
-		return row.Value, "as good as published"
-	}
-	metric := c.OverMetric
-	if metric == "" {
-		metric = c.Metric
-	}
-	over, ok := r.Find(c.Over, metric, c.OverX)
-	if !ok || over.Value == 0 {
-		return math.NaN(), "not measured"
+	case c.Over == "" && reached:
+		return got, "as good as published"
+	case c.Over == "":
+		return got, "**worse than published**"
 	}
 	side := func(ratio float64) int {
 		switch {
@@ -68,9 +58,8 @@ func (r *Report) judge(c Claim) (float64, string) {
 		}
 		return 0
 	}
-	ratio := row.Value / over.Value
-	if side(ratio) != side(c.Published) {
-		return ratio, "**not as published**"
+	if side(got) != side(c.Published) {
+		return got, "**not as published**"
 	}
-	return ratio, "as published"
+	return got, "as published"
 }

@@ -1,5 +1,11 @@
 package plan
 
+import (
+	"iter"
+
+	"github.com/capriccio-go/capriccio/internal/scc"
+)
+
 // A cutting says which edges of a graph are not followed: those that have become
 // checkpoints, and those that had to be given up because a cycle holds no call that
 // can be one.
@@ -91,73 +97,37 @@ func (c *cutting) breakCycles(kind cycleKind) {
 }
 
 // components returns the number of each node's strongly connected component, -1 for
-// those in no cycle; nil if there is no cycle. It is Tarjan's algorithm without recursion.
+// those in no cycle; nil if there is no cycle.
 func (c *cutting) components() []int {
-	n := len(c.g.nodes)
-	index, low, comp := make([]int, n), make([]int, n), make([]int, n)
-	onStack := make([]bool, n)
-	for i := range comp {
-		comp[i] = -1
-	}
-	var stack []int
-	type frame struct{ node, edge int }
-	var path []frame
-	next, found := 1, 0
-	open := func(v int) {
-		index[v], low[v] = next, next
-		next++
-		stack = append(stack, v)
-		onStack[v] = true
-		path = append(path, frame{v, 0})
-	}
-	for root := range n {
-		if !c.reach[root] || index[root] != 0 {
-			continue
+	comp, found := make([]int, len(c.g.nodes)), 0
+	for _, part := range scc.Of(len(c.g.nodes), c.leadsTo) {
+		number := -1
+		if len(part) > 1 || c.reach[part[0]] && c.selfEdge(part[0]) {
+			number = found
+			found++
 		}
-		open(root)
-		for len(path) > 0 {
-			top := &path[len(path)-1]
-			v, out := top.node, c.g.nodes[top.node].out
-			if top.edge < len(out) {
-				e := &out[top.edge]
-				top.edge++
-				switch {
-				case !c.follows(v, e):
-				case index[e.to] == 0:
-					open(e.to)
-				case onStack[e.to]:
-					low[v] = min(low[v], index[e.to])
-				}
-				continue
-			}
-			path = path[:len(path)-1]
-			if len(path) > 0 {
-				low[path[len(path)-1].node] = min(low[path[len(path)-1].node], low[v])
-			}
-			if low[v] != index[v] {
-				continue
-			}
-			at := len(stack) - 1
-			for stack[at] != v {
-				at--
-			}
-			cyclic := len(stack)-at > 1 || c.selfEdge(v)
-			for _, m := range stack[at:] {
-				onStack[m] = false
-				if cyclic {
-					comp[m] = found
-				}
-			}
-			if cyclic {
-				found++
-			}
-			stack = stack[:at]
+		for _, v := range part {
+			comp[v] = number
 		}
 	}
 	if found == 0 {
 		return nil
 	}
 	return comp
+}
+
+// leadsTo yields what a node calls, as far as that counts.
+func (c *cutting) leadsTo(v int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if !c.reach[v] {
+			return
+		}
+		for i := range c.g.nodes[v].out {
+			if e := &c.g.nodes[v].out[i]; c.follows(v, e) && !yield(e.to) {
+				return
+			}
+		}
+	}
 }
 
 func (c *cutting) selfEdge(v int) bool {
