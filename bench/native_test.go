@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -34,4 +35,24 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 		}
 		s.child.Close()
 	}
+}
+
+// However slow the machine, what goes on is not taken for something that hangs; what does not, is.
+func TestOnlyWhatStandsStillHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalled := false
+		progress, end := untilStalled(time.Minute, func() { stalled = true })
+		for range 100 {
+			time.Sleep(59 * time.Second)
+			progress()
+		}
+		if synctest.Wait(); stalled {
+			t.Error("what goes on is taken for something that hangs")
+		}
+		time.Sleep(61 * time.Second)
+		if synctest.Wait(); !stalled {
+			t.Error("what stands still is not found")
+		}
+		end()
+	})
 }

@@ -112,11 +112,20 @@ func runLockedRead(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s µs %d %.6g\n", lockedMetric, *tasks, float64(took.Microseconds())/float64(*tasks*lockedRounds))
+	emitAt(out, *tasks)(lockedMetric, "µs", float64(took.Microseconds())/float64(*tasks*lockedRounds))
 	return nil
 }
 
-const lockedRounds = 4 // times that each has the lock
+const (
+	lockedRounds = 4                // times that each has the lock
+	lockedStall  = 30 * time.Second // without an exchange: it hangs
+)
+
+// untilStalled returns how to tell of progress. If none is told of for limit, stalled is called.
+func untilStalled(limit time.Duration, stalled func()) (progress, end func()) {
+	timer := time.AfterFunc(limit, stalled)
+	return func() { timer.Reset(limit) }, func() { timer.Stop() }
+}
 
 func lockedReads(tasks int, all interface {
 	Go(func())
@@ -130,9 +139,12 @@ func lockedReads(tasks int, all interface {
 	var mu sync.Mutex
 	var failed error // guarded by mu
 	request, answer := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), make([]byte, 512)
+	progress, end := untilStalled(lockedStall, func() { panic(fmt.Sprintf("no exchange for %v", lockedStall)) })
+	defer end()
 	exchange := func() {
 		mu.Lock()
 		defer mu.Unlock()
+		progress()
 		if _, err := c.Write(request); err != nil {
 			failed = err
 			return

@@ -139,7 +139,7 @@ func poolOfLoops(e *env) (*opened, error) {
 var kvLibraries = []library{
 	{name: "go-redis", about: "SET and GET, a pool of 100", server: "redis", tasks: 5000, ops: 4, open: openGoRedis},
 	{name: "redigo", about: "SET and GET, a pool of 100", server: "redis", tasks: 5000, ops: 4, open: openRedigo},
-	{name: "gomemcache", about: "Set and Get, 100 idle connections", server: "memcached", tasks: 1000, ops: 10, open: openMemcache},
+	{name: "gomemcache", about: "Set and Get, 100 idle connections", server: "memcached", tasks: 5000, ops: 2, open: openMemcache},
 	{name: "nats.go", about: "requests over one connection", server: "peers", tasks: 5000, ops: 4, open: openNATS},
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 var localLibraries = []library{
-	{name: "os/exec", about: "cat, with a pipe to it and one from it", local: true, tasks: 100, ops: 4, open: openExec},
-	{name: "archive/zip", about: "over a file of package aio", local: true, tasks: 500, ops: 10, open: openZip},
+	{name: "os/exec", about: "cat, with a pipe to it and one from it", local: true, tasks: 500, ops: 2, open: openExec},
+	{name: "archive/zip", about: "over a file of package aio", local: true, tasks: 5000, ops: 1, open: openZip},
 }
 
 func openExec(e *env) (*opened, error) {

@@ -67,7 +67,9 @@ func peers() {
 	listen("ssh", func(ln net.Listener) { each(ln, func(c net.Conn) { serveSSH(c, sshConfig) }) })
 
 	dns.HandleFunc(".", answerName)
-	listen("dns tcp", func(ln net.Listener) { (&dns.Server{Listener: ln, MaxTCPQueries: -1}).ActivateAndServe() })
+	listen("dns tcp", func(ln net.Listener) {
+		(&dns.Server{Listener: ln, MaxTCPQueries: -1, ReadTimeout: time.Hour, IdleTimeout: func() time.Duration { return time.Hour }}).ActivateAndServe()
+	})
 	packets := must(net.ListenPacket("udp", "127.0.0.1:0"))
 	addr["dns udp"] = packets.LocalAddr().String()
 	go (&dns.Server{PacketConn: packets}).ActivateAndServe()

@@ -21,12 +21,12 @@ import (
 
 var rpcLibraries = []library{
 	{name: "grpc-go client", about: "one connection", server: "peers", tasks: 5000, ops: 4, open: openGRPC},
-	{name: "grpc-go server", about: "server and client in the same process", tasks: 1000, ops: 10, open: openGRPCServer},
+	{name: "grpc-go server", about: "server and client in the same process", tasks: 5000, ops: 2, open: openGRPCServer},
 	{name: "net/rpc", about: "one connection", server: "peers", tasks: 5000, ops: 4, open: openRPC},
-	{name: "yamux", about: "a stream for each task, 10 sessions", server: "peers", tasks: 1000, ops: 10, open: openYamux},
-	{name: "x/crypto/ssh", about: "a command for each operation, 10 connections", server: "peers", tasks: 200, ops: 10, open: openSSH},
+	{name: "yamux", about: "a stream for each task, 10 sessions", server: "peers", tasks: 5000, ops: 2, open: openYamux},
+	{name: "x/crypto/ssh", about: "a command for each operation, 10 connections", server: "peers", tasks: 5000, ops: 1, open: openSSH},
 	{name: "miekg/dns UDP", about: "a socket for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) (*opened, error) { return openDNS(e, "udp") }},
-	{name: "miekg/dns TCP", about: "a connection for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) (*opened, error) { return openDNS(e, "tcp") }},
+	{name: "miekg/dns TCP", about: "a connection for each task", server: "peers", tasks: 5000, ops: 2, open: func(e *env) (*opened, error) { return openDNS(e, "tcp") }},
 }
 
 func (e *env) grpc(addr string, stop func()) (*opened, error) {

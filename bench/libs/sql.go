@@ -18,11 +18,11 @@ import (
 
 var sqlLibraries = []library{
 	{name: "pgx", about: "a connection for each task", server: "postgres", tasks: 100, ops: 100, open: openPgx},
-	{name: "pgx shared", about: "10 connections, a sync.Mutex for each", server: "postgres", tasks: 1000, ops: 10, open: openPgxShared},
+	{name: "pgx shared", about: "10 connections, a sync.Mutex for each", server: "postgres", tasks: 5000, ops: 2, open: openPgxShared},
 	{name: "pgxpool", about: "20 connections", server: "postgres", tasks: 5000, ops: 2, open: openPgxPool},
 	{name: "lib/pq", about: "through database/sql, 20 connections", server: "postgres", tasks: 5000, ops: 2, open: openPq},
 	{name: "go-sql-driver", about: "MariaDB through database/sql, 20 connections", server: "mysql", tasks: 5000, ops: 2, open: openMySQL},
-	{name: "modernc sqlite", about: "through database/sql, 4 connections, a file", local: true, tasks: 500, ops: 20, open: openSQLite},
+	{name: "modernc sqlite", about: "through database/sql, 4 connections, a file", local: true, tasks: 5000, ops: 2, open: openSQLite},
 }
 
 func (e *env) pgxConfig() (*pgx.ConnConfig, error) {

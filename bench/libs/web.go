@@ -18,14 +18,14 @@ import (
 
 var webLibraries = []library{
 	{name: "net/http client", about: "64 connections, the answer is 1 KB", server: "peers", tasks: 5000, ops: 4, open: openHTTP},
-	{name: "net/http server", about: "server and clients in the same process", tasks: 1000, ops: 10, open: openHTTPServer},
-	{name: "net/http TLS", about: "HTTP/2 as net/http does it", server: "peers", tasks: 1000, ops: 10, open: openHTTPS},
+	{name: "net/http server", about: "server and clients in the same process", tasks: 5000, ops: 2, open: openHTTPServer},
+	{name: "net/http TLS", about: "HTTP/2 as net/http does it", server: "peers", tasks: 5000, ops: 2, open: openHTTPS},
 	{name: "x/net/http2", about: "one connection without TLS", server: "peers", tasks: 5000, ops: 4, open: openHTTP2},
 	{name: "fasthttp client", about: "64 connections", server: "peers", tasks: 5000, ops: 4, open: openFastHTTP},
-	{name: "fasthttp server", about: "server and clients in the same process", tasks: 1000, ops: 10, open: openFastHTTPServer},
-	{name: "crypto/tls", about: "a connection for each task, one reads while one writes 64 KB", server: "peers", tasks: 200, ops: 20, open: openTLS},
-	{name: "gorilla/websocket", about: "a connection for each task", server: "peers", tasks: 1000, ops: 10, open: openGorilla},
-	{name: "coder/websocket", about: "a connection for each task", server: "peers", tasks: 1000, ops: 10, open: openCoder},
+	{name: "fasthttp server", about: "server and clients in the same process", tasks: 5000, ops: 2, open: openFastHTTPServer},
+	{name: "crypto/tls", about: "a connection for each task, one reads while one writes 64 KB", server: "peers", tasks: 2000, ops: 2, open: openTLS},
+	{name: "gorilla/websocket", about: "a connection for each task", server: "peers", tasks: 5000, ops: 2, open: openGorilla},
+	{name: "coder/websocket", about: "a connection for each task", server: "peers", tasks: 5000, ops: 2, open: openCoder},
 }
 
 // get asks for a page of 1 KB.

@@ -197,7 +197,9 @@ func TestLintOfTraces(t *testing.T) {
 		}},
 		{graphview.CheckStopped, "warning", "the program", func(s *script, faulty bool) {
 			s.goes(1, 0, 100, false, busy)
-			s.phase(2*ms, either(faulty, 20*ms, ms), 1, "stop-the-world (GC mark termination)")
+			for i := range time.Duration(2) {
+				s.phase((2+30*i)*ms, either(faulty, 20*ms, ms), 1, "stop-the-world (GC mark termination)")
+			}
 		}},
 		{graphview.CheckChurn, "info", "goroutines of main.work", func(s *script, faulty bool) {
 			s.goes(1, 0, 20, false, busy)

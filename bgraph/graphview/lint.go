@@ -182,6 +182,7 @@ func (l *linter) sorted() []Finding {
 	}
 	slices.SortStableFunc(kept, func(a, b Finding) int {
 		return cmp.Or(severityRank[a.Severity]-severityRank[b.Severity],
+			strings.Index(b.Check, CheckStalled)-strings.Index(a.Check, CheckStalled), // why others were found
 			strings.Compare(a.Name, b.Name), strings.Compare(a.Check, b.Check))
 	})
 	return kept

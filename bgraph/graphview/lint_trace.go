@@ -27,6 +27,7 @@ const (
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
 	stoppedLimit = 10 * time.Millisecond // a time
+	stoppedVery  = 10 * stoppedLimit     // if it was once: a thread may have had to wait for a processor
 	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
@@ -77,8 +78,9 @@ func (l *linter) trace() {
 		})
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
+		again := t.Sum-t.Max >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
 		l.add(float64(t.Max), Finding{
-			Severity: severityIf(float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
+			Severity: severityIf(again && float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),
 			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
 		})

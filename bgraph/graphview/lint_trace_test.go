@@ -135,7 +135,9 @@ func TestLintTraces(t *testing.T) {
 func TestLittleOfItIsARemark(t *testing.T) {
 	for check, change := range map[string]func(s *bgraph.Snapshot, much uint64){
 		CheckStopped: func(s *bgraph.Snapshot, much uint64) {
-			s.Stopped.Add(bgraph.Nanos(15*time.Millisecond) * bgraph.Nanos(much))
+			for range much {
+				s.Stopped.Add(bgraph.Nanos(30 * time.Millisecond))
+			}
 		},
 		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
@@ -281,6 +283,9 @@ func TestLintOfAStalledProgram(t *testing.T) {
 			s.Stalled.Add(bgraph.Nanos(300 * time.Millisecond))
 		}
 		found := Lint(s)
+		if stalls > 0 && found[0].Check != CheckStalled {
+			t.Errorf("stalled %d times, but first there is %+v", stalls, found[0])
+		}
 		told := 0
 		for _, f := range found {
 			if f.Check == CheckStalled {
