@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -77,15 +76,12 @@ func (r *run) memoryContender(system, scheduler string, flags []string) contende
 		limit := memoryWarmUp + d + memoryGrace
 		ctx, cancel := within(ctx, limit)
 		defer cancel()
-		command := proc.Command{
-			Path: r.self, Core: serverCore,
-			Args: slices.Concat([]string{workerCommand, "memory", "-for", d.String(), "-producers", strconv.Itoa(int(p.x))}, flags),
-			Env:  []string{"GOMAXPROCS=1", "GOMEMLIMIT=" + strconv.Itoa(admissionLimit)},
-		}
+		env := []string{"GOMEMLIMIT=" + strconv.Itoa(admissionLimit)}
 		if scheduler != "" {
-			command.Env = append(command.Env, capriccio.EnvSched+"="+scheduler)
+			env = append(env, capriccio.EnvSched+"="+scheduler)
 		}
-		return runBelowCap(ctx, command, admissionCap, p.x, d)
+		args := append([]string{"memory", "-for", d.String(), "-producers", strconv.Itoa(int(p.x))}, flags...)
+		return runBelowCap(ctx, r.ownOnServerCore(env, args...), admissionCap, p.x, d)
 	}}
 }
 

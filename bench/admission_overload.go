@@ -15,6 +15,10 @@ func times(name string, x float64) string { return fmt.Sprintf("%s-%gx", name, x
 func overloadRows(d spans) []row {
 	warm, span := d(500*ms, 1500*ms), d(sec, 4*sec)
 	at := func(x float64, classes ...class) openLoad {
+		warm := warm
+		if x >= 5 { // for the first second the client has to connect for nearly every request, and can't keep up
+			warm = 1500 * ms
+		}
 		return openLoad{
 			classes: classes, phases: []phase{{span: warm + span, times: x}}, from: warm,
 			patience: patience, drain: 300 * ms,

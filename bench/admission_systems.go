@@ -139,11 +139,7 @@ func (m *matrix) program(name, family, path string, env []string, args ...string
 		if n.addr != "" {
 			flags = append(flags, "-addr="+n.addr)
 		}
-		command := proc.Command{
-			Path: path, Args: slices.Concat(args, flags), Core: serverCore,
-			Env: slices.Concat([]string{"GOMAXPROCS=1"}, env, n.env),
-		}
-		return startSite(ctx, name, command, n)
+		return startSite(ctx, name, onCore(serverCore, slices.Concat(env, n.env), path, slices.Concat(args, flags)...), n)
 	}}
 }
 

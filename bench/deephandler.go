@@ -74,13 +74,12 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	withTLS := strings.HasSuffix(p.metric, realSuffix)
-	env, deep := []string{"GOMAXPROCS=1"}, strconv.FormatBool(withTLS)
+	var env []string
 	if !withTLS {
-		env = append(env, "GOGC=off")
+		env = []string{"GOGC=off"}
 	}
-	s, err := startCommand(ctx, system, proc.Command{
-		Path: r.self, Core: serverCore, Env: env, Args: []string{workerCommand, "deep", "-kind", system, "-tls=" + deep},
-	})
+	deep := strconv.FormatBool(withTLS)
+	s, err := r.own(system, env, "deep", "-kind", system, "-tls="+deep).start(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,11 +163,8 @@ func (r *run) diskContender(system string, files diskFiles, env []string, path s
 		if err := prepareFiles(job, files); err != nil {
 			return nil, err
 		}
-		lines, err := proc.Output(ctx, proc.Command{
-			Path: path, Core: serverCore, Env: append([]string{"GOMAXPROCS=1"}, env...),
-			Args: append(append([]string{}, args...), job.metric, strconv.Itoa(job.readers),
-				strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large),
-		})
+		lines, err := proc.Output(ctx, onCore(serverCore, env, path, append(slices.Clone(args), job.metric, strconv.Itoa(job.readers),
+			strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large)...))
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -101,9 +100,7 @@ func (r *run) lockedReads() error {
 func (r *run) lockedReader(system, addr string, env ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 		// The worker ends itself if it hangs: how long it takes depends on the machine.
-		return samplesOf(ctx, time.Hour, proc.Command{
-			Path: r.self, Core: serverCore, Env: append(env, "GOMAXPROCS=1"),
-			Args: append([]string{workerCommand, "locked-read"}, flagPairs("addr", addr, "tasks", p.x, "goroutines", system == "goroutine")...),
-		})
+		flags := flagPairs("addr", addr, "tasks", p.x, "goroutines", system == "goroutine")
+		return samplesOf(ctx, time.Hour, r.ownOnServerCore(env, append([]string{"locked-read"}, flags...)...))
 	}}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -185,9 +184,7 @@ func flagPairs(pairs ...any) []string {
 
 // calibrateBurn returns how many steps of work take 1 ms on the server core.
 func (r *run) calibrateBurn() (int, error) {
-	samples, err := samplesOf(r.ctx, 0, proc.Command{
-		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: []string{workerCommand, "admission", "calibrate"},
-	})
+	samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "admission", "calibrate"))
 	if err != nil {
 		return 0, err
 	}

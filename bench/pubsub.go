@@ -107,7 +107,7 @@ func (r *run) pubsubSamples(ctx context.Context, d time.Duration, args ...string
 }
 
 func (r *run) pubsubWorker(args ...string) proc.Command {
-	return proc.Command{Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand, "pubsub"}, args...)}
+	return r.ownOnServerCore(nil, append([]string{"pubsub"}, args...)...)
 }
 
 // addPubsubModel runs the model of caches.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -58,9 +57,7 @@ func runSchedCost(r *run) error {
 
 // withPolicy makes a contender that measures on a loop, or simulated loop, with a policy.
 func withPolicy(system, policy, self string) contender {
-	return measuredBy(system, proc.Command{
-		Path: self, Core: serverCore, Env: []string{"GOMAXPROCS=1", capriccio.EnvSched + "=" + policy}, Args: []string{workerCommand, "sched-cost"},
-	})
+	return measuredBy(system, onCore(serverCore, []string{capriccio.EnvSched + "=" + policy}, self, workerCommand, "sched-cost"))
 }
 
 // schedServers loads Knot under each policy.

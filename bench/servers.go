@@ -51,7 +51,7 @@ func (r *run) own(system string, env []string, args ...string) launcher {
 // programServer is a server on the server core that prints "listening ADDRESS" when it is ready.
 func programServer(system string, env []string, path string, args ...string) launcher {
 	return launcher{system, func(ctx context.Context) (*server, error) {
-		return startCommand(ctx, system, proc.Command{Path: path, Args: args, Core: serverCore, Env: append([]string{"GOMAXPROCS=1"}, env...)})
+		return startCommand(ctx, system, onCore(serverCore, env, path, args...))
 	}}
 }
 

@@ -58,10 +58,7 @@ func (r *run) bigContender(system string) contender {
 func (r *run) bigSample(ctx context.Context, system string, tasks int) (samples []sample, killed bool, err error) {
 	ctx, cancel := within(ctx, sampleTimeout)
 	defer cancel()
-	child, err := proc.Start(proc.Command{
-		Path: r.self, Core: serverCore, Env: []string{"GOMAXPROCS=1"},
-		Args: []string{workerCommand, "bigstack", "-kind", system, "-tasks", strconv.Itoa(tasks)},
-	})
+	child, err := proc.Start(r.ownOnServerCore(nil, "bigstack", "-kind", system, "-tasks", strconv.Itoa(tasks)))
 	if err != nil {
 		return nil, false, err
 	}

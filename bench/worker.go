@@ -85,12 +85,15 @@ type job struct {
 	x        int
 	duration time.Duration
 	work     int // nanoseconds an operation has to do besides
-	out      io.Writer
+	emit     emitter
 }
 
-// emit prints one sample, which sample lines parse.
-func (j job) emit(metric, unit string, value float64) {
-	fmt.Fprintf(j.out, "%s %s %d %.6g\n", metric, unit, j.x, value)
+// emitter prints one sample of a worker, which parseSamples reads.
+type emitter func(metric, unit string, value float64)
+
+// emitAt prints samples at x.
+func emitAt[X int | float64](out io.Writer, x X) emitter {
+	return func(metric, unit string, value float64) { fmt.Fprintf(out, "%s %s %v %.6g\n", metric, unit, x, value) }
 }
 
 // metricFunc measures one metric and emits it.
@@ -106,7 +109,7 @@ func measuring(metrics map[string]metricFunc) func([]string, io.Writer) error {
 		if err != nil {
 			return err
 		}
-		j.out = out
+		j.emit = emitAt(out, j.x)
 		name, _, _ := strings.Cut(j.metric, workInfix)
 		measure, ok := metrics[name]
 		if !ok {
@@ -140,7 +143,7 @@ func parseJob(args []string) (job, error) {
 // onServerCore makes a contender of a command that measures by itself: a worker
 // of this program or a C baseline. It runs on the server core alone.
 func onServerCore(system, path string, args ...string) contender {
-	return measuredBy(system, proc.Command{Path: path, Core: serverCore, Env: []string{"GOMAXPROCS=1"}, Args: args})
+	return measuredBy(system, onCore(serverCore, nil, path, args...))
 }
 
 // onBothCores is onServerCore for a worker of this program that needs a second core.
@@ -160,7 +163,17 @@ func measuredBy(system string, command proc.Command) contender {
 
 // ownClient is a worker of this program that loads a server from the client core.
 func (r *run) ownClient(args ...string) proc.Command {
-	return proc.Command{Path: r.self, Core: clientCore, Env: []string{"GOMAXPROCS=1"}, Args: append([]string{workerCommand}, args...)}
+	return onCore(clientCore, nil, r.self, append([]string{workerCommand}, args...)...)
+}
+
+// ownOnServerCore is a worker of this program on the server core, with more in its environment.
+func (r *run) ownOnServerCore(env []string, args ...string) proc.Command {
+	return onCore(serverCore, env, r.self, append([]string{workerCommand}, args...)...)
+}
+
+// onCore is a program that has one core, with more in its environment.
+func onCore(core int, env []string, path string, args ...string) proc.Command {
+	return proc.Command{Path: path, Core: core, Env: append([]string{"GOMAXPROCS=1"}, env...), Args: args}
 }
 
 // samplesOf runs a command to its end, which takes about span, and reads the samples that it prints.

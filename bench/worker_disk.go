@@ -28,7 +28,7 @@ func diskWorker(measure func(job, *diskReads) error) func([]string, io.Writer) e
 		if err != nil {
 			return err
 		}
-		j.out = out
+		j.emit = emitAt(out, j.x)
 		reads := &diskReads{small: args[4], large: args[5], misses: j.work}
 		switch {
 		case j.work > 100:

@@ -256,9 +256,7 @@ func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
 	if result.Elapsed <= 0 {
 		return errors.New("no time has passed")
 	}
-	emit := func(metric, unit string, value float64) {
-		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, cfg.Conns, value)
-	}
+	emit := emitAt(out, cfg.Conns)
 	seconds, requested := result.Elapsed.Seconds(), float64(result.Requests)
 	emit("rps", "req/s", requested/seconds)
 	emit("throughput", "MB/s", float64(result.Bytes)/1e6/seconds)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -70,15 +69,13 @@ func runPhases(args []string, out io.Writer) error {
 		return err
 	}
 	slices.Sort(latencies)
-	emit := func(metric, unit string, x, value float64) {
-		fmt.Fprintf(out, "%s %s %g %.6g\n", metric, unit, x, value)
-	}
-	emit("p50", "ms", 0, latencies[len(latencies)/2].Seconds()*1e3)
-	emit("p99", "ms", 0, latencies[len(latencies)*99/100].Seconds()*1e3)
-	emit("longest", "ms", 0, latencies[len(latencies)-1].Seconds()*1e3)
-	emit("cpu-per-request", "µs", 0, (used-cpu).Seconds()*1e6/float64(len(latencies)))
+	emit := emitAt(out, 0)
+	emit("p50", "ms", latencies[len(latencies)/2].Seconds()*1e3)
+	emit("p99", "ms", latencies[len(latencies)*99/100].Seconds()*1e3)
+	emit("longest", "ms", latencies[len(latencies)-1].Seconds()*1e3)
+	emit("cpu-per-request", "µs", (used-cpu).Seconds()*1e6/float64(len(latencies)))
 	for i, n := range bytes[:len(bytes)-1] {
-		emit("bandwidth", "Mbit/s", float64(i)*bin.Seconds(), float64(n)*8/1e6/bin.Seconds())
+		emitAt(out, float64(i)*bin.Seconds())("bandwidth", "Mbit/s", float64(n)*8/1e6/bin.Seconds())
 	}
 	return nil
 }

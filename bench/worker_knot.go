@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -95,7 +94,7 @@ func reportStep(g *recorder.Graph, out io.Writer) {
 				steps += s.Edges[i].Count
 				total += s.Edges[i].TotalCPU()
 			}
-			fmt.Fprintf(out, "step ns 1 %.6g\n", float64(total)/float64(max(steps, 1)))
+			emitAt(out, 1)("step", "ns", float64(total)/float64(max(steps, 1)))
 		}
 	}()
 }

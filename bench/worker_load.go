@@ -36,9 +36,7 @@ func runLoad(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	emit := func(metric, unit string, value float64) {
-		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, cfg.Depth, value)
-	}
+	emit := emitAt(out, cfg.Depth)
 	seconds := result.Elapsed.Seconds()
 	emit("rps", "req/s", float64(result.Requests)/seconds)
 	emit("p50", "µs", float64(result.P50)/1e3)

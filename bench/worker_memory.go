@@ -6,12 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -124,16 +124,17 @@ func runMemoryWorker(args []string, out io.Writer) error {
 	}
 	m.start()
 	time.Sleep(memoryWarmUp)
-	start, consumed, gc := time.Now(), m.consumed.Load(), readGCTime()
+	start, consumed, gc := time.Now(), m.consumed.Load(), chores.ReadCollectorTime()
 	for time.Since(start) < *wanted || m.consumed.Load() == consumed {
 		time.Sleep(20 * time.Millisecond)
 		fmt.Fprintf(out, "consumed items %d %d\n", *limit, m.consumed.Load()-consumed)
 	}
 	rate := float64(m.consumed.Load()-consumed) / time.Since(start).Seconds()
-	fmt.Fprintf(out, "ops ops/s %d %.6g\n", *limit, rate)
-	used, available := readGCTime().since(gc)
-	fmt.Fprintf(out, "gc-share %% %d %.6g\n", *limit, 100*used)
-	fmt.Fprintf(out, "gc-of-core %% %d %.6g\n", *limit, 100*available)
+	emit := emitAt(out, *limit)
+	emit("ops", "ops/s", rate)
+	used, available := collectorShares(gc)
+	emit("gc-share", "%", 100*used)
+	emit("gc-of-core", "%", 100*available)
 	return nil
 }
 
@@ -181,27 +182,13 @@ func (m *memoryProgram) onTasks(limit int, declare string) error {
 	return nil
 }
 
-// gcTime is the processor time of the garbage collector, without what it took while nobody
-// else wanted it, of the program with it, and all there was.
-type gcTime struct{ gc, used, all float64 }
-
-func readGCTime() gcTime {
-	s := []metrics.Sample{
-		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
-		{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"},
-	}
-	metrics.Read(s)
-	idle := s[1].Value.Float64()
-	all := s[2].Value.Float64()
-	return gcTime{s[0].Value.Float64() - idle, all - s[3].Value.Float64() - idle, all}
-}
-
-// since is the collector's share since then of the processor time that the program used, and of
-// all that there was.
-func (t gcTime) since(then gcTime) (used, available float64) {
-	if t.used <= then.used || t.all <= then.all {
+// collectorShares are the collector's shares since then of the processor time that the program
+// used, and of all that there was.
+func collectorShares(then chores.CollectorTime) (used, available float64) {
+	now := chores.ReadCollectorTime()
+	if now.Program <= then.Program || now.All <= then.All {
 		return 0, 0
 	}
-	gc := t.gc - then.gc
-	return gc / (t.used - then.used), gc / (t.all - then.all)
+	took := now.Collector - then.Collector
+	return took / (now.Program - then.Program), took / (now.All - then.All)
 }

@@ -122,9 +122,7 @@ func runModelLoad(args []string, out io.Writer) error {
 		return err
 	}
 	seconds := at[1].Sub(at[0]).Seconds()
-	emit := func(metric, unit string, value float64) {
-		fmt.Fprintf(out, "%s %s %d %.6g\n", metric, unit, *conns, value)
-	}
+	emit := emitAt(out, *conns)
 	emit("transactions", "1/s", float64(n)/seconds)
 	emit("cpu-per-transaction", "ns", float64(cpu[1]-cpu[0])/float64(max(n, 1)))
 	emit("switches-per-transaction", "1", float64(switches[1]-switches[0])/float64(max(n, 1)))

@@ -112,7 +112,7 @@ func runLockedRead(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s µs %d %.6g\n", lockedMetric, *tasks, float64(took.Microseconds())/float64(*tasks*lockedRounds))
+	emitAt(out, *tasks)(lockedMetric, "µs", float64(took.Microseconds())/float64(*tasks*lockedRounds))
 	return nil
 }
 

@@ -88,11 +88,12 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	}
 	r := <-p.over
 	if *byClients { // each has one event under way: Little's law
-		fmt.Fprintf(out, "response ms %d %.6g\n", *flight, float64(*flight)*r.took.Seconds()*1e3/float64(r.events))
+		emitAt(out, *flight)("response", "ms", float64(*flight)*r.took.Seconds()*1e3/float64(r.events))
 		return nil
 	}
-	fmt.Fprintf(out, "events events/s %d %.6g\n", *size, float64(r.events)/r.took.Seconds())
-	fmt.Fprintf(out, "cpu-per-event us %d %.6g\n", *size, r.cpu.Seconds()*1e6/float64(r.events))
+	emit := emitAt(out, *size)
+	emit("events", "events/s", float64(r.events)/r.took.Seconds())
+	emit("cpu-per-event", "us", r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
 }
 

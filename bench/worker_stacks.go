@@ -42,7 +42,7 @@ func runBigStackWorker(args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
 	}
-	fmt.Fprintf(out, "seconds s %d %.6g\n", *tasks, took.Seconds())
+	emitAt(out, *tasks)("seconds", "s", took.Seconds())
 	return nil
 }
 
@@ -107,25 +107,14 @@ const beyondBytes = 4 << 10
 
 // beyond renames what measureYield emits.
 func beyond(j job) job {
-	j.out = renamed{j.out, "yield ", "yield-beyond "}
-	return j
-}
-
-// renamed replaces the beginning of what is written to it.
-type renamed struct {
-	out      io.Writer
-	from, to string
-}
-
-func (r renamed) Write(p []byte) (int, error) {
-	if len(p) >= len(r.from) && string(p[:len(r.from)]) == r.from {
-		if _, err := io.WriteString(r.out, r.to); err != nil {
-			return 0, err
+	emit := j.emit
+	j.emit = func(metric, unit string, value float64) {
+		if metric == "yield" {
+			metric = "yield-beyond"
 		}
-		n, err := r.out.Write(p[len(r.from):])
-		return n + len(r.from), err
+		emit(metric, unit, value)
 	}
-	return r.out.Write(p)
+	return j
 }
 
 func yieldUntil(stop *atomic.Bool, yield func()) (n int64) {

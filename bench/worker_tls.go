@@ -85,8 +85,9 @@ func runTLSLoad(args []string, out io.Writer) error {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "rps req/s 0 %.6g\n", requests/took.Seconds())
-	fmt.Fprintf(out, "cpu-per-request µs 0 %.6g\n", float64((after-before).Nanoseconds())/1e3/max(requests, 1))
+	emit := emitAt(out, 0)
+	emit("rps", "req/s", requests/took.Seconds())
+	emit("cpu-per-request", "µs", float64((after-before).Nanoseconds())/1e3/max(requests, 1))
 	return nil
 }
 

@@ -59,9 +59,7 @@ func runPlayers(args []string, out io.Writer) error {
 		}
 		received += players[i].received
 	}
-	emit := func(metric, unit string, value float64) {
-		fmt.Fprintf(out, "%s %s %g %.6g\n", metric, unit, *rate, value)
-	}
+	emit := emitAt(out, *rate)
 	emit("starved", "1", float64(starved))
 	emit("cpu-per-client", "ms/s", (used-before).Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
 	emit("throughput", "MB/s", received/1e6/time.Since(began).Seconds())

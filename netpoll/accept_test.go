@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -173,4 +175,33 @@ func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
 	if !strings.Contains(log.String(), "accept fails for now") {
 		t.Errorf("the log says %q", log.String())
 	}
+}
+
+// What a client has sent while its connection waited to be accepted has waited for as long.
+func TestWaitBeforeAccept(t *testing.T) {
+	withEpoll(t)
+	ln, err := Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	c, err := Dial("tcp", ln.Addr().String())
+	must(t, err)
+	_, err = c.Write([]byte("x"))
+	must(t, err)
+	s, err := ln.AcceptConn()
+	must(t, err)
+	if !s.d.fresh || c.(*Conn).d.fresh {
+		t.Error("the accepted connection is not fresh, or the other one is")
+	}
+	const want = 20 * time.Millisecond
+	for began := time.Now(); sinceReceived(int(s.d.fd)) < want; {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("after %v the byte has been there for %v", time.Since(began), sinceReceived(int(s.d.fd)))
+		}
+		runtime.Gosched()
+	}
+	if got := sinceReceived(-1); got != 0 {
+		t.Errorf("of a descriptor that is none: %v, want 0", got)
+	}
+	must(t, s.Close())
+	must(t, c.Close())
+	must(t, ln.Close())
 }

@@ -152,7 +152,7 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 	case e == nil:
 		on.Start(fn)
 	default:
-		on.StartAt((*engine.Entrance)(e), c.d.client, nil, fn)
+		on.StartAt((*engine.Entrance)(e), c.d.client, 0, nil, fn)
 	}
 	return true
 }

@@ -87,6 +87,7 @@ type desc struct {
 	entrance    *engine.Entrance // where it comes in, nil: nowhere; owned like hook
 	client      uint32           // hash of the peer's address; constant
 	ended       bool             // the hook was started for another reason than bytes; loop-private
+	fresh       bool             // it has been accepted, and no hook has been started; owned like hook
 	ticket      engine.Ticket    // of the hook's task while it waits at the entrance; loop-private
 
 	mu        sync.Mutex // held for a few instructions, never while parked
@@ -200,7 +201,7 @@ func (d *desc) startHook(e *engine.Entrance, fn func()) {
 // start runs a hook as a new task of d's loop. Own loop only.
 func (d *desc) start(e *engine.Entrance, hook func()) {
 	if d.ended = e == nil; !d.ended {
-		d.loop.StartAt(e, d.client, &d.ticket, hook)
+		d.loop.StartAt(e, d.client, d.waited(e), &d.ticket, hook)
 		return
 	}
 	d.loop.Start(hook)

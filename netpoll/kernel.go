@@ -4,6 +4,7 @@ package netpoll
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,23 @@ func option(fd, level, option int) (int, error) {
 		return v, errnoErr(e)
 	}
 	return unix.GetsockoptInt(fd, level, option)
+}
+
+// sinceReceived is how long ago bytes came last on a TCP connection, 0 if that can't be known (tcp(7), TCP_INFO).
+// In a simulation it is the value of that option, in milliseconds.
+func sinceReceived(fd int) time.Duration {
+	if k := kernel.Net; k != nil {
+		ms, e := k.Option(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if e != 0 {
+			return 0
+		}
+		return time.Duration(ms) * time.Millisecond
+	}
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(info.Last_data_recv) * time.Millisecond
 }
 
 func shutdown(fd, how int) error {

@@ -127,6 +127,7 @@ type doors struct {
 	lines   []*line       // at the entrances, by index
 	piles   []*pile       // nodes that are watched; nil: none
 	piledAt time.Duration // when the piles were last looked at
+	addedAt time.Duration // when a node with one was last looked at for another
 }
 
 // isOpen reports whether everybody is let in, without being asked: there is no Admission, and nobody has to wait
@@ -138,7 +139,10 @@ func (l *Loop) verdict(entrance int, q Queue) Verdict {
 	if l.admission != nil {
 		return l.admission.Next(l.now, entrance, q)
 	}
-	if q.Full {
+	switch {
+	case q.Left:
+		return VerdictRefuse
+	case q.Full:
 		return VerdictDefer
 	}
 	return VerdictAdmit
@@ -212,8 +216,9 @@ func (k *Ticket) Hangup() {
 
 // StartAt is Start for a task that is going to call e.Enter before anything else. As long
 // as it is not its turn it is not started, and takes no more than a little memory. client is
-// what it is for EnterFrom; k, if not nil, stands for the task until it starts. It is called like Start.
-func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
+// what it is for EnterFrom, waited how long the work has waited before it came here; k, if not nil, stands
+// for the task until it starts. It is called like Start.
+func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Ticket, fn func()) {
 	t := l.newStart(fn)
 	if l.cancelAll || l.isOpen() {
 		l.enqueue(t)
@@ -227,15 +232,23 @@ func (l *Loop) StartAt(e *Entrance, client uint32, k *Ticket, fn func()) {
 			return
 		}
 	}
-	x := q.push(nil, t, client, l.now)
+	x := q.push(nil, t, client, l.now-waited, waited > 0)
 	if x.ticket = k; k != nil {
 		k.at = x
 	}
 }
 
+// InLine is how many wait at that entrance. It is called like Start.
+func (l *Loop) InLine(e *Entrance) int {
+	if e.index < len(l.lines) {
+		return l.lines[e.index].n
+	}
+	return 0
+}
+
 func (l *Loop) waitInLine(q *line, client uint32) error {
 	w := selfOn(l)
-	x := q.push(w, w.task, client, l.now)
+	x := q.push(w, w.task, client, l.now, false)
 	err := w.Wait(ReasonEntrance, x)
 	t := l.cur
 	v := x.verdict
@@ -265,17 +278,16 @@ func (l *Loop) serve(q *line) {
 	for q.n > 0 {
 		v := VerdictAdmit
 		oldest := q.oldest()
-		switch {
-		case l.cancelAll:
-		case oldest.gone && l.now-oldest.since > goneAfter:
-			v = VerdictRefuse
-			q.gone++
-		default:
+		if !l.cancelAll {
+			left := oldest.gone && l.now-oldest.since > goneAfter
 			v = l.verdict(q.index, Queue{
-				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().head.since,
-				Full: l.noRoom(q.index), Gone: q.gone,
+				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().oldest().since,
+				Full: l.noRoom(q.index), Gone: q.gone, Left: left,
 			})
 			q.gone = 0
+			if left && v == VerdictRefuse {
+				q.gone = 1
+			}
 		}
 		switch v {
 		case VerdictDefer:

@@ -25,6 +25,8 @@ type room struct {
 
 func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 	switch {
+	case q.Left:
+		return VerdictRefuse
 	case r.closed:
 		r.refusing = append(r.refusing, q.Refusing)
 		return VerdictRefuse
@@ -111,7 +113,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 		const tasks = 500
 		wg.Add(tasks)
 		for i := range tasks {
-			l.StartAt(e, 0, nil, func() {
+			l.StartAt(e, 0, 0, nil, func() {
 				defer wg.Done()
 				if i%7 == 0 {
 					return // it does not enter after all
@@ -156,7 +158,7 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 		var wg WaitGroup
 		wg.Add(10)
 		for range 10 {
-			CurrentLoop().StartAt(e, 0, nil, func() {
+			CurrentLoop().StartAt(e, 0, 0, nil, func() {
 				if err := e.Enter(); errors.Is(err, ErrRefused) {
 					refused++
 				}
@@ -186,7 +188,7 @@ func TestRefusalsUnderWay(t *testing.T) {
 			var wg WaitGroup
 			wg.Add(n)
 			for range n {
-				CurrentLoop().StartAt(e, 0, nil, func() {
+				CurrentLoop().StartAt(e, 0, 0, nil, func() {
 					e.Enter()
 					wg.Done()
 				})
@@ -205,7 +207,7 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 	started := 0
 	err := rt.Go(func() {
 		for range 10 {
-			CurrentLoop().StartAt(e, 0, nil, func() { started++ })
+			CurrentLoop().StartAt(e, 0, 0, nil, func() { started++ })
 		}
 	}).Join()
 	testenv.Must(t, err)
@@ -297,6 +299,39 @@ func TestTheNewestGoFirst(t *testing.T) {
 	}
 }
 
+// What has waited before it came to the line has its place as if it had waited in it.
+func TestWhatHasWaitedBefore(t *testing.T) {
+	for newest, want := range map[bool][]int{false: {4, 0, 1, 5, 2, 3}, true: {3, 2, 5, 1, 0, 4}} {
+		e := entrance(t, "test")
+		r := &room{size: 1, newest: newest}
+		rt, _ := withRoom(t, r)
+		var order []int
+		err := rt.Go(func() {
+			e.Enter()
+			l := CurrentLoop()
+			var wg WaitGroup
+			for i, waited := range []time.Duration{0, 0, 0, 0, 5 * time.Millisecond, 2 * time.Millisecond} {
+				if i == 2 {
+					Sleep(3 * time.Millisecond)
+				}
+				wg.Add(1)
+				l.StartAt(e, 0, waited, nil, func() {
+					e.Enter()
+					order = append(order, i)
+					e.Leave()
+					wg.Done()
+				})
+			}
+			e.Leave()
+			wg.Wait()
+		}).Join()
+		if err != nil || !slices.Equal(order, want) {
+			t.Errorf("newest %v: let in in the order %v, error %v; want %v", newest, order, err, want)
+		}
+		rt.Close()
+	}
+}
+
 // One that gives up is started and refused, at any place in the line, and so is one whose client
 // has gone for some time.
 func TestTickets(t *testing.T) {
@@ -313,7 +348,7 @@ func TestTickets(t *testing.T) {
 		wg.Add(n)
 		tickets := make([]Ticket, n)
 		for i := range n {
-			l.StartAt(e, 0, &tickets[i], func() {
+			l.StartAt(e, 0, 0, &tickets[i], func() {
 				if err := e.Enter(); errors.Is(err, ErrRefused) {
 					refused = append(refused, i)
 				} else {

@@ -92,10 +92,10 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 			}
 			l.detached.Add(away)
 			tasks := []*Task{Go(enter), Go(enter)}
-			l.StartAt(e, 0, nil, enter)
+			l.StartAt(e, 0, 0, nil, enter)
 			var left Ticket
 			var refused error
-			l.StartAt(e, 0, &left, func() { refused = e.Enter() })
+			l.StartAt(e, 0, 0, &left, func() { refused = e.Enter() })
 			left.GiveUp()
 			Sleep(time.Second)
 			if full := away >= limit-limit/4; full != errors.Is(refused, ErrRefused) {

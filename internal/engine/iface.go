@@ -143,6 +143,7 @@ type Queue struct {
 	Front    time.Duration // the same among the most important
 	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit
 	Gone     int           // clients that have left the line since Next was last asked about it
+	Left     bool          // the client of the one that has waited longest has gone, and only VerdictRefuse gets rid of it
 }
 
 // A Verdict is what an Admission decides.

@@ -21,8 +21,38 @@ type line struct {
 	shared   int                  // sum of shares
 }
 
-// A level is a list of tasks that are equally important, the oldest first.
-type level struct{ head, tail *inLine }
+// A level is the tasks that are equally important: those in the order in which they came here, and those
+// that had waited elsewhere before. Both lists have the oldest first.
+type level struct{ here, before list }
+
+// A list is of tasks in a line.
+type list struct{ head, tail *inLine }
+
+// list is the one that x is in, or is to be put into.
+func (v *level) list(x *inLine) *list {
+	if x.before {
+		return &v.before
+	}
+	return &v.here
+}
+
+// oldest is the one that has waited longest.
+func (v *level) oldest() *inLine {
+	x, y := v.here.head, v.before.head
+	if x == nil || y != nil && y.since < x.since {
+		return y
+	}
+	return x
+}
+
+// newest is the list with the one that has waited least, at its end.
+func (v *level) newest() *list {
+	x, y := v.here.tail, v.before.tail
+	if x == nil || y != nil && y.since > x.since {
+		return &v.before
+	}
+	return &v.here
+}
 
 // An inLine is a task in a line. It is what the task waits on.
 type inLine struct {
@@ -37,6 +67,7 @@ type inLine struct {
 	verdict    Verdict
 	queued     bool
 	gone       bool // see Ticket.Hangup
+	before     bool // it waited before it came here
 }
 
 const (
@@ -47,8 +78,8 @@ const (
 	maxFreeInLine = 1024
 )
 
-// push puts a task at the end of the line.
-func (q *line) push(w *Waiter, t *Task, client uint32, now time.Duration) *inLine {
+// push puts a task in the line that has waited since then, before it came here if before is set.
+func (q *line) push(w *Waiter, t *Task, client uint32, since time.Duration, before bool) *inLine {
 	x := q.free
 	if x != nil {
 		q.free = x.next
@@ -56,9 +87,9 @@ func (q *line) push(w *Waiter, t *Task, client uint32, now time.Duration) *inLin
 	} else {
 		x = new(inLine)
 	}
-	v := &q.levels[uint8(t.extra().priority+32)]
-	*x = inLine{line: q, w: w, t: t, client: client, level: uint8(t.extra().priority + 32), since: now, queued: true, prev: v.tail}
-	if v.tail == nil {
+	*x = inLine{line: q, w: w, t: t, client: client, level: uint8(t.extra().priority + 32), since: since, queued: true, before: before}
+	v := q.levels[x.level].list(x)
+	if x.prev = v.tail; v.tail == nil {
 		v.head = x
 		q.used |= 1 << x.level
 	} else {
@@ -71,7 +102,8 @@ func (q *line) push(w *Waiter, t *Task, client uint32, now time.Duration) *inLin
 
 // remove takes x out of the line.
 func (q *line) remove(x *inLine) {
-	v := &q.levels[x.level]
+	at := &q.levels[x.level]
+	v := at.list(x)
 	if x.prev == nil {
 		v.head = x.next
 	} else {
@@ -82,7 +114,7 @@ func (q *line) remove(x *inLine) {
 	} else {
 		x.next.prev = x.prev
 	}
-	if v.head == nil {
+	if at.oldest() == nil {
 		q.used &^= 1 << x.level
 	}
 	q.n--
@@ -117,9 +149,9 @@ func (q *line) starts(t *Task, v Verdict) {
 // are let in first, so it is hardly ever one of them.
 func (q *line) oldest() *inLine {
 	used := q.used
-	x := q.levels[bits.TrailingZeros64(used)].head
+	x := q.levels[bits.TrailingZeros64(used)].oldest()
 	for used &= used - 1; used != 0; used &= used - 1 {
-		if y := q.levels[bits.TrailingZeros64(used)].head; y.since < x.since {
+		if y := q.levels[bits.TrailingZeros64(used)].oldest(); y.since < x.since {
 			x = y
 		}
 	}
@@ -132,10 +164,10 @@ func (q *line) top() *level { return &q.levels[bits.Len64(q.used)-1] }
 // admittedFirst is, of those that matter most, the oldest; or the newest. If some of those that came
 // last are of clients that had clearly more let in lately than others, it is the oldest of the others.
 func (q *line) admittedFirst(newest bool) *inLine {
-	v := q.top()
 	if !newest {
-		return v.head
+		return q.top().oldest()
 	}
+	v := q.top().newest()
 	share := func(x *inLine) uint32 { return q.shares[x.client%clientShares] }
 	first, least := v.tail, share(v.tail)
 	for i := 1; i < fairLookBack && first.prev != nil; i++ {

@@ -1,86 +1,59 @@
 package engine
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 )
 
-// A pile is a node of the blocking graph that is watched, as tasks pile up there: how many wait,
+// A pile is what is watched of a node of the blocking graph, as tasks pile up there: how many wait,
 // which kinds of work come there, and how many may wait at a time. Those that would be too many
 // wait in the door, a line as at an entrance. Loop-private.
+//
+//	node to be watched ── most wait for one thing ──▶ that thing, a lock of many
+//	       │
+//	       ▼
+//	    unclear ── it is known what more than half do ──▶ the whole node
+//	       │                                                    │
+//	       ╰────── and most of these do the same ───────────────┤ as long as there is no limit
+//	                                                            ▼
+//	                                                  that kind of work
+//
+// A quick kind and one that sleeps look like a pile if they are taken together: tasks become ever more, wait
+// ever longer on average, and no more go on, as most of these are quick. And if one kind piles up, as what
+// it asks for is slow, the others are not to be limited with it.
 //
 // Those that wait there when the limit is set are mostly too late to be of use, and may be the work of
 // seconds. They are not counted, and those that come later go first (turnOf).
 type pile struct {
 	node     NodeID
 	point    WaitPoint // what of the node; nil: all
-	waiting  int       // tasks there
-	late     int       // of these, those that came before since
+	kind     uint32    // or the kind of work, or detail of one; 0: any
+	unclear  bool      // what to watch
+	most     uint32    // what most have lately been seen to do, as long as kind is 0
+	waiting  int       // tasks there that are watched
+	known    int       // tasks there of which it is known what they do
+	late     int       // of those that wait, those that came before since
 	since    time.Duration
 	turns    uint8 // tasks that have gone on
 	heading  int   // tasks that were let in at the door and have not got there yet
 	limit    int   // of both, without the late; 0: none, below 0: nobody may come
 	departed int   // since the last look
 	waited   time.Duration
+	quickest time.Duration
 	quiet    time.Duration // since when few wait
 	door     line
 	kinds    kinds
-}
-
-// kinds say of each kind of work how many of those tasks have come in, and how many have come to
-// the node. A kind has a place in each of two tables, so that it is hardly ever taken for another.
-type kinds [2][1 << kindBits]struct{ came, visited uint16 }
-
-func (k *kinds) each(kind uint32, do func(came, visited *uint16)) {
-	for i, m := range [...]uint32{0x9e3779b1, 0x85ebca6b} {
-		x := &k[i][kind*m>>(32-kindBits)]
-		do(&x.came, &x.visited)
-	}
-}
-
-// lead reports whether the task of x is likely to come to the node. What is known of the detail
-// counts more.
-func (k *kinds) lead(x *extension) bool {
-	likely, known := k.likely(x.detail)
-	if !known {
-		likely, _ = k.likely(x.kind)
-	}
-	return likely
-}
-
-func (k *kinds) likely(kind uint32) (likely, known bool) {
-	likely, known = true, true
-	k.each(kind, func(came, visited *uint16) {
-		likely = likely && *visited > 0 && 2*int(*visited) >= int(*came)
-		known = known && *came >= knownFrom
-	})
-	return likely, known
-}
-
-// goes notes that one of the kind was let in.
-func (k *kinds) goes(kind uint32) {
-	k.each(kind, func(came, visited *uint16) {
-		if *came++; *came == 1<<15 {
-			*came /= 2
-			*visited /= 2
-		}
-	})
-}
-
-// comes notes that one of the kind has come to the node.
-func (k *kinds) comes(kind uint32) {
-	k.each(kind, func(_, visited *uint16) { *visited = min(*visited+1, 1<<15) })
 }
 
 // MaxPiles is how many nodes a loop watches at most.
 const MaxPiles = 4
 
 const (
-	kindBits  = 10                    // of a place in a table of kinds
 	pileEvery = 10 * time.Millisecond // looks at piles
 	pileEnd   = 10 * time.Second      // a node where few wait for so long is not watched any more
 	pileFew   = 8
-	knownFrom = 4            // tasks of a kind
 	lateTurns = 16           // turns, of which the one that has waited longest gets one
 	doorIndex = MaxEntrances // index of the first door for an Admission, after the entrances
 )
@@ -88,11 +61,20 @@ const (
 // A Bottlenecks is an Admission that limits how many tasks wait at a node inside the program.
 type Bottlenecks interface {
 	Admission
-	// Piled says, every few milliseconds, how many tasks wait at a watched node, how many have gone
-	// on from there since, which had waited so long in all, and how many are kept out. It returns how
-	// many may wait there, 0 if any number, below 0 if nobody. Who waited there when the limit was set
-	// is not counted. Next is called with index MaxEntrances+pile for those that are kept out.
-	Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) (limit int)
+	// Piled says, every few milliseconds, how it is at a watched node. It returns how many may wait
+	// there, 0 if any number, below 0 if nobody. Next is called with index MaxEntrances+pile for those
+	// that are kept out.
+	Piled(now time.Duration, pile int, q PileQueue) (limit int)
+}
+
+// A PileQueue is what waits at a watched node.
+type PileQueue struct {
+	Afresh   bool          // what was said before was of something else
+	Waiting  int           // tasks there, without those that waited when the limit was set
+	Departed int           // tasks that have gone on since it was last said
+	Waited   time.Duration // by these in all
+	Quickest time.Duration // by one of these
+	Out      int           // tasks that are kept out
 }
 
 // As says what kind of work the calling task does, which e has let in: a number, like a hash of
@@ -115,7 +97,7 @@ func (e *Entrance) As(kind, detail uint32) error {
 
 func (l *Loop) passDoors(x *extension) error {
 	for i, p := range l.piles {
-		if p.limit == 0 || !p.kinds.lead(x) {
+		if p.limit == 0 || !p.leads(x) {
 			p.goes(x)
 			continue
 		}
@@ -128,6 +110,17 @@ func (l *Loop) passDoors(x *extension) error {
 		}
 	}
 	return nil
+}
+
+// leads reports whether the task of x is likely to come to where there is a limit.
+func (p *pile) leads(x *extension) bool {
+	return (p.limit < 0 || p.does(x)) && p.kinds.lead(x)
+}
+
+// does reports whether the task of x does what is watched, as far as is known: one of which nothing is
+// known counts as one of the most.
+func (p *pile) does(x *extension) bool {
+	return p.kind == 0 || x.kind == 0 || p.kind == x.kind || p.kind == x.detail
 }
 
 // room reports whether one more may come to the node.
@@ -159,16 +152,16 @@ func (l *Loop) headsNowhere(x *extension) {
 // pileUp is called when t begins to wait.
 func (l *Loop) pileUp(t *Task) {
 	for i, p := range l.piles {
-		if !p.has(t) {
+		if !p.at(t) {
 			continue
 		}
-		*t.worker.Stamp() = stamp(l.now)
-		p.waiting++
 		x := t.extra()
 		if x.kind != 0 {
 			p.kinds.comes(x.kind)
 			p.kinds.comes(x.detail)
 		}
+		*t.worker.Stamp() = stamp(l.now)
+		p.add(x)
 		if x.heading&(1<<i) != 0 {
 			x.heading &^= 1 << i
 			p.heading--
@@ -176,10 +169,39 @@ func (l *Loop) pileUp(t *Task) {
 	}
 }
 
+// add counts a task at p.
+func (p *pile) add(x *extension) {
+	if p.does(x) {
+		p.waiting++
+	}
+	if x.kind == 0 || !p.isAll() {
+		return
+	}
+	p.known++
+	kind, detail := p.kinds.waits(x, 1)
+	switch {
+	case 2*detail > p.known:
+		p.most = x.detail
+	case 2*kind > p.known && !p.isMost():
+		p.most = x.kind
+	}
+}
+
+// isMost reports whether p.most still is what most do.
+func (p *pile) isMost() bool { return p.most != 0 && 2*p.kinds.wait(p.most, 0) > p.known }
+
 // pileDown is called when the wait of t is over.
 func (l *Loop) pileDown(t *Task) {
 	for _, p := range l.piles {
-		if !p.has(t) || p.waiting == 0 {
+		if !p.at(t) {
+			continue
+		}
+		x := t.extra()
+		if x.kind != 0 && p.isAll() && p.known > 0 {
+			p.known--
+			p.kinds.waits(x, -1)
+		}
+		if p.waiting == 0 || !p.does(x) {
 			continue
 		}
 		p.waiting--
@@ -188,7 +210,9 @@ func (l *Loop) pileDown(t *Task) {
 		if at := *t.worker.Stamp(); p.late > 0 && int32(at-stamp(p.since)) < 0 {
 			p.late--
 		} else {
-			p.waited += time.Duration(stamp(l.now)-at) << stampBits
+			d := time.Duration(stamp(l.now)-at) << stampBits
+			p.waited += d
+			p.quickest = min(p.quickest, d)
 		}
 	}
 }
@@ -199,8 +223,11 @@ const stampBits = 16
 
 func stamp(t time.Duration) uint32 { return uint32(t >> stampBits) }
 
-// has reports whether t, which waits, does so at p.
-func (p *pile) has(t *Task) bool { return p.node == t.node && (p.point == nil || p.point == t.on) }
+// at reports whether t, which waits, does so where p is.
+func (p *pile) at(t *Task) bool { return p.node == t.node && (p.point == nil || p.point == t.on) }
+
+// has reports whether t, which waits, is of what is watched.
+func (p *pile) has(t *Task) bool { return p.at(t) && p.does(t.extra()) }
 
 // turnOf is the one whose turn it is of those that wait in q, nil if none does: the one that has waited
 // longest. Only while there are some that had to wait too long is it the newest that is served, in time, and
@@ -227,58 +254,99 @@ func (l *Loop) Watch(n NodeID) {
 	if l.bottlenecks == nil || len(l.piles) == MaxPiles {
 		return
 	}
-	watched := func(q *pile) bool { return q.node == n }
-	if slices.ContainsFunc(l.piles, func(q *pile) bool { return watched(q) && q.point == nil }) {
-		return // all of it
-	}
-	p := &pile{node: n, quiet: l.now}
-	p.point = l.mostOn(p)
-	if p.point == nil && slices.ContainsFunc(l.piles, watched) {
+	p := &pile{node: n, quiet: l.now, quickest: math.MaxInt64}
+	again := slices.ContainsFunc(l.piles, func(q *pile) bool { return q.node == n })
+	switch {
+	case !again:
+	case slices.ContainsFunc(l.piles, func(q *pile) bool { return q.node == n && q.isAll() }), l.now-l.addedAt < addEvery:
 		return
+	default:
+		l.addedAt = l.now
 	}
-	p.door.index = doorIndex + len(l.piles)
-	for t := l.tasks; t != nil; t = t.allNext {
-		if t.state == stateParked && p.has(t) {
-			*t.worker.Stamp() = stamp(l.now)
-			p.waiting++
+	p.point = majority(l, p, func(t *Task) WaitPoint { return t.on })
+	if p.point == nil && again {
+		p.kind = cmp.Or(majority(l, p, func(t *Task) uint32 { return t.extra().detail }), majority(l, p, func(t *Task) uint32 { return t.extra().kind }))
+		if p.kind == 0 {
+			return
 		}
 	}
+	p.unclear = p.isAll()
+	p.door.index = doorIndex + len(l.piles)
+	l.eachOf(p, math.MaxInt, func(t *Task) {
+		if !slices.ContainsFunc(l.piles, func(q *pile) bool { return q.at(t) }) {
+			*t.worker.Stamp() = stamp(l.now)
+		}
+		p.add(t.extra())
+	})
 	l.piles = append(l.piles, p)
 }
 
-// lookedAt is how many tasks mostOn looks at: it is asked ten times a second while a node grows, and there
-// may be a million tasks.
-const lookedAt = 1 << 14
+// isAll reports whether all of the node is watched.
+func (p *pile) isAll() bool { return p.point == nil && p.kind == 0 }
 
-// mostOn is what more than half of the tasks at p wait for that are in no pile yet, as far as the tasks
-// that were made last tell; nil: no such thing.
-func (l *Loop) mostOn(p *pile) WaitPoint {
-	var most WaitPoint
-	votes, on, all := 0, 0, 0 // Boyer and Moore's majority vote, then a count
-	each := func(do func(WaitPoint)) {
-		for t, left := l.tasks, lookedAt; t != nil && left > 0; t, left = t.allNext, left-1 {
-			if t.state == stateParked && p.has(t) && !slices.ContainsFunc(l.piles, func(q *pile) bool { return q.has(t) }) {
-				do(t.on)
-			}
+// eachOf calls do for each of the tasks that wait at p, as far as they are among the given number of tasks
+// that were made last.
+func (l *Loop) eachOf(p *pile, left int, do func(*Task)) {
+	for t := l.tasks; t != nil && left > 0; t, left = t.allNext, left-1 {
+		if t.state == stateParked && p.has(t) {
+			do(t)
 		}
 	}
-	each(func(w WaitPoint) {
+}
+
+const (
+	// lookedAt is how many tasks are looked at to see what most of them have in common: there may be a million.
+	lookedAt = 1 << 14
+	// addEvery is how often it is seen whether a node of which a part is watched has another one.
+	addEvery = 100 * time.Millisecond
+)
+
+// majority is what more than half of the tasks at p have in common that are in no pile yet; nil or 0: nothing.
+func majority[T comparable](l *Loop, p *pile, of func(*Task) T) (most T) {
+	votes, ayes, all := 0, 0, 0 // Boyer and Moore's majority vote, then a count
+	each := func(do func(T)) {
+		l.eachOf(p, lookedAt, func(t *Task) {
+			if !slices.ContainsFunc(l.piles, func(q *pile) bool { return q.has(t) }) {
+				do(of(t))
+			}
+		})
+	}
+	each(func(v T) {
 		if votes == 0 {
-			most = w
+			most = v
 		}
-		if votes--; w == most {
+		if votes--; v == most {
 			votes += 2
 		}
 	})
-	each(func(w WaitPoint) {
-		if all++; w == most {
-			on++
+	each(func(v T) {
+		if all++; v == most {
+			ayes++
 		}
 	})
-	if 2*on > all {
+	if 2*ayes > all {
 		return most
 	}
-	return nil
+	var none T
+	return none
+}
+
+// clarify finds out whether most of the tasks at p do the same, and reports whether what has been counted
+// is of no use, as it is not clear yet or only they count from now on.
+func (l *Loop) clarify(p *pile) (afresh bool) {
+	if !p.isAll() || p.limit > 0 {
+		return false
+	}
+	if 2*p.known <= p.waiting {
+		return p.unclear
+	}
+	afresh, p.unclear = p.unclear, false
+	if !p.isMost() {
+		return afresh
+	}
+	p.kind, p.waiting = p.most, 0
+	l.eachOf(p, math.MaxInt, func(*Task) { p.waiting++ })
+	return true
 }
 
 // lookAtPiles asks how many may wait at each pile, and lets those in for which there is room.
@@ -286,11 +354,14 @@ func (l *Loop) lookAtPiles() {
 	if l.now-l.piledAt >= pileEvery {
 		l.piledAt = l.now
 		for i, p := range l.piles {
-			limit := l.bottlenecks.Piled(l.now, i, p.waiting-p.late, p.departed, p.waited, p.door.n)
+			afresh := l.clarify(p)
+			limit := l.bottlenecks.Piled(l.now, i, PileQueue{
+				Afresh: afresh, Waiting: p.waiting - p.late, Departed: p.departed, Waited: p.waited, Quickest: p.quickest, Out: p.door.n,
+			})
 			if limit > 0 && p.limit == 0 {
 				p.since, p.late = l.now, p.waiting
 			}
-			p.limit, p.departed, p.waited = limit, 0, 0
+			p.limit, p.departed, p.waited, p.quickest = limit, 0, 0, math.MaxInt64
 			if p.waiting > pileFew || p.limit != 0 || p.door.n > 0 {
 				p.quiet = l.now
 			}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 type limiter struct {
 	limit   int
 	waiting []int // by pile, at the last look
+	afresh  bool  // likewise, of the first pile
 }
 
 func (*limiter) Next(_ time.Duration, _ int, q Queue) Verdict {
@@ -23,11 +25,14 @@ func (*limiter) Next(_ time.Duration, _ int, q Queue) Verdict {
 
 func (*limiter) Left(time.Duration, int) {}
 
-func (a *limiter) Piled(_ time.Duration, pile, waiting, _ int, _ time.Duration, _ int) int {
+func (a *limiter) Piled(_ time.Duration, pile int, q PileQueue) int {
 	for pile >= len(a.waiting) {
 		a.waiting = append(a.waiting, 0)
 	}
-	a.waiting[pile] = waiting
+	a.waiting[pile] = q.Waiting
+	if pile == 0 {
+		a.afresh = q.Afresh
+	}
 	return a.limit
 }
 
@@ -163,6 +168,92 @@ func TestALockOfManyThatLimits(t *testing.T) {
 			t.Errorf("%d had the first lock, want 60", got[0])
 		}
 	})
+}
+
+// Work of several kinds waits at the same place for things of its own. What most of it does is watched and
+// limited, as soon as it is known of more than half of it, and nothing else; of three kinds of which as many wait, all.
+func TestAKindOfWorkThatLimits(t *testing.T) {
+	e := entrance(t, "test")
+	type work struct{ kind, detail uint32 }
+	for name, x := range map[string]struct {
+		first, then []work // what piles up when the node is watched, and after that
+		kind        uint32 // what the first pile is
+		out         []work // who is kept out when there is a limit
+		in          []work // who is not
+	}{
+		"one of two":      {then: []work{{2, 2}, {2, 2}, {1, 1}}, kind: 2, out: []work{{2, 2}}, in: []work{{1, 1}}},
+		"a detail":        {then: []work{{7, 2}, {7, 2}, {7, 1}}, kind: 2, out: []work{{7, 2}}, in: []work{{7, 1}}},
+		"of many details": {then: []work{{7, 2}, {7, 3}, {7, 4}, {1, 1}}, kind: 7, out: []work{{7, 2}, {7, 5}}, in: []work{{1, 1}}},
+		"one of three":    {then: []work{{1, 1}, {2, 2}, {3, 3}}, kind: 0, out: []work{{1, 1}, {2, 2}, {3, 3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &limiter{}
+			withLimiter(t, a, func(l *Loop, look func()) {
+				var wg WaitGroup
+				var things []*WaitGroup // that tasks wait for, each for its own
+				waits := map[work]int{}
+				come := func(n int, all ...work) {
+					for range n {
+						for _, k := range all {
+							wg.Go(func() {
+								e.Enter()
+								defer e.Leave()
+								if err := e.As(k.kind, k.detail); err != nil {
+									t.Error(err)
+									return
+								}
+								waits[k]++
+								thing := new(WaitGroup)
+								thing.Add(1)
+								things = append(things, thing)
+								thing.Wait()
+							})
+						}
+					}
+					look()
+				}
+				come(9, work{1, 1}) // nothing is known of these
+				l.Watch(NodeID(ReasonWaitGroup))
+				look()
+				if p := l.piles[0]; !p.unclear || !a.afresh {
+					t.Errorf("unclear %v, afresh %v; want both, as nothing is known yet", p.unclear, a.afresh)
+				}
+				come(10, x.then...)
+				p := l.piles[0]
+				if p.kind != x.kind || p.unclear {
+					t.Errorf("kind %d is watched, unclear: %v; want %d, clear", p.kind, p.unclear, x.kind)
+				}
+				look()
+				if a.afresh {
+					t.Error("afresh although nothing has changed")
+				}
+				a.limit = 1
+				look()
+				before := maps.Clone(waits)
+				come(5, append(x.out, x.in...)...)
+				for _, k := range x.out {
+					if n := waits[k] - before[k]; n > 1 {
+						t.Errorf("%d of %v were let in, want 1 at most", n, k)
+					}
+				}
+				for _, k := range x.in {
+					if n := waits[k] - before[k]; n != 5 {
+						t.Errorf("%d of %v were let in, want all 5", n, k)
+					}
+				}
+				a.limit = 0
+				look()
+				for _, thing := range things {
+					thing.Done()
+				}
+				look()
+				if p.waiting != 0 || p.known != 0 && p.kind == 0 {
+					t.Errorf("%d wait and %d are known at the end, want 0", p.waiting, p.known)
+				}
+				wg.Wait()
+			})
+		})
+	}
 }
 
 // Of very many tasks only the newest are looked at: then all of the node is watched, once.

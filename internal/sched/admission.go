@@ -101,7 +101,7 @@ func (a *Admission) Gate(n Node) *Gate {
 // is from any zero. At a node that is no entrance all are admitted, and not counted.
 func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 	if a.Gate(n) == nil {
-		return Admit
+		return unasked(q)
 	}
 	e := &a.entrances[n]
 	return a.next(now, e, q, e.gate.ledger.tight.Load())
@@ -111,7 +111,7 @@ func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
 // Piled.
 func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
-		return Admit
+		return unasked(q)
 	}
 	door := &a.doors[pile]
 	if a.heldUp() || a.piles[pile].Limit() == 0 {
@@ -120,22 +120,29 @@ func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	return a.next(now, door, q, false)
 }
 
+// unasked is the verdict where all are admitted.
+func unasked(q Queue) Verdict {
+	if q.Left {
+		return Refuse
+	}
+	return Admit
+}
+
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
 
-// Piled says what Pile.Update is told of the pile with that number, and returns how many may wait
-// there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
+// Piled says how it is at the pile with that number, and returns how many may wait there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
 // wait: those that would are refused at once. Others may be what they wait for.
-func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
+func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
 		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
-	p.Update(now, waiting, departed, waited, out)
-	if departed > 0 {
+	p.Update(now, q)
+	if q.Departed > 0 {
 		door.progress, door.stuck = now, false
 	}
-	if waiting > 0 && a.heldUp() {
+	if q.Waiting > 0 && a.heldUp() {
 		return -1
 	}
 	return p.Limit()
@@ -145,7 +152,10 @@ func (a *Admission) Piled(now time.Duration, pile, waiting, departed int, waited
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, tight)
-	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
+	if q.Left && e.line.LetsGo(q.Refusing) {
+		return Refuse
+	}
+	if a.refuse && !q.Left && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
 		cause := CauseLine
 		switch {
 		case e.gate == nil:

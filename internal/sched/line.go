@@ -41,7 +41,9 @@ type Line struct {
 	served  int // since then
 	refused int
 	gone    int
-	streak  int // windows in a row in which it grew, or, below 0, did not
+	streak  int           // windows in a row in which it grew, or, below 0, did not
+	grew    time.Duration // growing: when the last of them ended
+	shrank  bool          // in the last window
 
 	pace pace
 
@@ -83,6 +85,9 @@ const (
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
+	// A line of more work than this may stand just because clients have no connections left, or can't connect, so
+	// it has stopped growing only when it has stood for as long as it grew.
+	longLine = time.Second
 	// usefulLeast is how many may wait in any case, for the sake of those that have had less let in (engine, fairLookBack).
 	usefulLeast = 64
 	// overload is over if no more than one of this many had to be refused in a window.
@@ -96,6 +101,8 @@ const (
 	// atOnce is how many that are refused may be under way to where they learn it, for each that may be under
 	// way from the line to its first step, and is behind them.
 	atOnce = 16
+	// goneAtOnce is the same for those whose clients have gone: each takes half as long again, and nobody waits for it.
+	goneAtOnce = 4
 
 	windowTime     = 10 * time.Millisecond // the least, and it has
 	windowServed   = 16                    // this many served, or
@@ -139,6 +146,18 @@ func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 		return false
 	}
 	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait
+}
+
+// LetsGo reports whether one that has waited longest, and whose client has gone, is to be let go now, while so many
+// that are refused are under way. As long as the oldest are served first it stands in the way of others.
+func (q *Line) LetsGo(refusing int) bool {
+	switch q.state {
+	case Calm:
+		return true
+	case Growing:
+		return refusing < goneAtOnce*q.Starting()
+	}
+	return refusing < atOnce*q.Starting()
 }
 
 // useful is how many may wait in an overload: twice what is served before one has waited too long. As the newest go
@@ -208,7 +227,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 			allowed = trialPatience
 		}
 		switch {
-		case q.streak <= -2 || work <= q.TooLong()/2:
+		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || work <= longLine || now-q.grew >= q.grew-q.since):
 			q.enter(Calm, now)
 			q.pause, q.ended = 0, 0
 		case now-q.since >= allowed && q.streak >= 0:
@@ -252,9 +271,11 @@ func (q *Line) measure(now time.Duration, waiting int) {
 		return
 	}
 	chance := math.Sqrt(float64(max(q.served, 1)) * q.pace.spread())
+	q.shrank = float64(-more) > chance
 	switch {
 	case float64(more) > windowSigma*chance+1, took > windowLongest && float64(more) > chance:
 		q.streak = max(q.streak, 0) + 1
+		q.grew = now
 	case more <= 0, took > windowLongest:
 		q.streak = min(q.streak, 0) - 1
 	default:

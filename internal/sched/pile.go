@@ -3,6 +3,8 @@ package sched
 import (
 	"math"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Pile finds out whether a node of the blocking graph inside the program, a lock or a
@@ -17,7 +19,8 @@ import (
 //
 // All three signs are needed. Where tasks only wait for time to pass, or for each other, they pile up
 // too, but do not wait longer the more they are. Where many come at once they wait longer, but
-// do not become more.
+// do not become more. And all three may be chance where tasks overtake each other, as they do if each
+// waits for a time of its own: there more of each is asked for than where tasks go on in turn.
 //
 // By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
@@ -33,7 +36,9 @@ type Pile struct {
 	first    int // waiting then
 	departed int
 	waited   time.Duration
+	quickest time.Duration // that one of them waited
 	was      pileWindow
+	inTurn   int // windows in a row in which they went on in turn
 	streak   int
 	// When the streak began: departures per second before, and how many waited.
 	ref        float64
@@ -54,17 +59,19 @@ type pileWindow struct {
 }
 
 const (
-	pileIdle   = time.Second
-	pileStuck  = 5 * time.Second
-	pileHold   = 2 * time.Second
-	pileLeast  = 2.0
-	pileSome   = 4    // departures that say something of a slow node
-	pileLost   = 0.8  // share of the rate that remains: the decrease was too much
-	pileFirst  = 0.6  // the same for the first, when the rate is not known so well
-	pileSame   = 1.25 // times the rate: no more go on than before
-	pileMore   = 1.5  // times those that wait: they have become more
-	pileLower  = 0.8
-	pileHigher = 1.1
+	pileIdle  = time.Second
+	pileStuck = 5 * time.Second
+	pileHold  = 2 * time.Second
+	pileLeast = 2.0
+	pileSome  = 4    // departures that say something of a slow node
+	pileLost  = 0.8  // share of the rate that remains: the decrease was too much
+	pileFirst = 0.6  // the same for the first, when the rate is not known so well
+	pileSame  = 1.25 // times the rate: no more go on than before
+	pileMore  = 1.5  // times those that wait: they have become more
+	// The same where they overtake each other.
+	pileOvertake = 4
+	pileLower    = 0.8
+	pileHigher   = 1.1
 )
 
 // Limit is how many tasks may wait at the node, 0 if any number.
@@ -75,26 +82,30 @@ func (p *Pile) Limit() int {
 	return int(math.Ceil(p.limit))
 }
 
-// Update is told how many wait at the node, how many have gone on since the last Update, which had
-// waited how long in all, and how many are kept out because of the limit.
-func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Duration, out int) {
+// Update is told how it is.
+func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
+	waiting := q.Waiting
+	if q.Afresh {
+		*p = Pile{}
+	}
 	if p.began == 0 {
 		p.open(now, waiting)
 		p.moved = now
 	}
-	p.departed += departed
-	p.waited += waited
-	if departed > 0 {
+	if q.Departed > 0 {
+		p.departed += q.Departed
+		p.waited += q.Waited
+		p.quickest = min(p.quickest, q.Quickest)
 		p.moved = now
 	}
-	if out > 0 {
+	if q.Out > 0 {
 		p.wanted = now
 	}
 	if p.limit > 0 && (now-p.wanted > pileIdle || now-p.moved > pileStuck) {
 		*p = Pile{}
 		return
 	}
-	if p.limit > 0 && out > 0 && waiting == 0 { // the node could do more than it is let
+	if p.limit > 0 && q.Out > 0 && waiting == 0 { // the node could do more than it is let
 		p.raise()
 		p.open(now, waiting)
 		return
@@ -123,18 +134,25 @@ func (p *Pile) Update(now time.Duration, waiting, departed int, waited time.Dura
 }
 
 func (p *Pile) open(now time.Duration, waiting int) {
-	p.began, p.first, p.departed, p.waited = now, waiting, 0, 0
+	p.began, p.first, p.departed, p.waited, p.quickest = now, waiting, 0, 0, math.MaxInt64
 }
 
 // short is how long tasks may wait, in seconds, where rate go on in a second.
 func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 
 // suspect looks for the three signs: in two windows one after the other, and that those that wait have
-// become half as many more since, but not those that go on. It reports whether the window is over.
+// become half as many more since, but not those that go on. Where tasks go on in turn the quickest has
+// waited for as long as it took for all those to come that wait now. Where they overtake each other, as
+// they do if each waits for a time of its own, the signs may be chance: then it takes four times as many.
+// It reports whether the window is over.
 func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
 	if !grew && more > 0 && now-p.began < windowLongest {
 		return false // it may yet turn out to have grown
+	}
+	p.inTurn++
+	if came := float64(p.departed+more) / (now - p.began).Seconds(); 2*p.quickest.Seconds()*came < float64(waiting) {
+		p.inTurn = 0
 	}
 	longer := w.wait > p.was.wait*1.05 && p.was.rate > 0 && w.rate > 0
 	if !grew || !longer || float64(waiting)/w.rate < short(w.rate) {
@@ -144,7 +162,11 @@ func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool 
 	if p.streak++; p.streak == 1 {
 		p.ref, p.refWaiting = p.was.rate, p.first
 	}
-	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < pileMore*float64(p.refWaiting) {
+	much := pileMore
+	if p.inTurn < 2 {
+		much = pileOvertake
+	}
+	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < much*float64(p.refWaiting) {
 		return true
 	}
 	p.wanted = now

@@ -1,10 +1,14 @@
 package sched
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A pileNode is a node where tasks wait: each for one of a number of servers, or, without
@@ -24,6 +28,7 @@ type pileNode struct {
 
 	departed int
 	waited   time.Duration
+	quickest time.Duration
 	done     int
 	limited  bool // at any time
 }
@@ -40,8 +45,8 @@ func (n *pileNode) run(d time.Duration, rate float64) {
 		}
 		n.move()
 		if n.now%pileTick == 0 {
-			n.pile.Update(n.now, n.inside(), n.departed, n.waited, len(n.outside))
-			n.departed, n.waited = 0, 0
+			n.pile.Update(n.now, engine.PileQueue{Waiting: n.inside(), Departed: n.departed, Waited: n.waited, Quickest: n.quickest, Out: len(n.outside)})
+			n.departed, n.waited, n.quickest = 0, 0, math.MaxInt64
 			if n.newest && !n.limited && n.pile.Limit() > 0 {
 				n.late = len(n.waiting)
 			}
@@ -63,8 +68,7 @@ func (n *pileNode) move() {
 		n.busy = n.busy[1:]
 		n.done++
 		if n.servers == 0 {
-			n.departed++
-			n.waited += n.now - n.began[0]
+			n.leave(n.began[0])
 			n.began = n.began[1:]
 		}
 	}
@@ -79,18 +83,23 @@ func (n *pileNode) move() {
 		n.waiting = append(n.waiting, n.now)
 	}
 	for n.servers > 0 && len(n.waiting) > 0 && len(n.busy) < n.servers {
-		n.departed++
 		next := 0
 		if n.late > 0 {
 			next = len(n.waiting) - 1
 			n.late = min(n.late, next)
 		}
-		n.waited += n.now - n.waiting[next]
+		n.leave(n.waiting[next])
 		n.waiting = slices.Delete(n.waiting, next, next+1)
 		until := n.now + n.service()
 		i, _ := slices.BinarySearch(n.busy, until)
 		n.busy = slices.Insert(n.busy, i, until)
 	}
+}
+
+func (n *pileNode) leave(since time.Duration) {
+	n.departed++
+	n.waited += n.now - since
+	n.quickest = min(n.quickest, n.now-since)
 }
 
 func TestALockThatLimitsIsFound(t *testing.T) {
@@ -149,6 +158,28 @@ func TestTasksThatSleepAreNoPile(t *testing.T) {
 		if n.limited {
 			t.Errorf("%s: taken for a bottleneck", name)
 		}
+	}
+}
+
+// Nor are they if for how long differs widely, and how many come: then more of them may wait longer than
+// before, and fewer go on, by chance.
+func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
+	found := 0
+	for seed := range uint64(testenv.Rounds(20, 100)) {
+		for _, rate := range []float64{50, 200, 1000} {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			n := &pileNode{service: func() time.Duration { return time.Duration(rng.ExpFloat64() * 3e9) }}
+			for n.now < 6*time.Second && !n.limited {
+				n.run(100*time.Millisecond, rate*(0.5+rng.Float64()))
+			}
+			if n.limited {
+				found++
+				t.Logf("seed %d, %v a second: taken for a bottleneck after %v", seed, rate, n.now)
+			}
+		}
+	}
+	if found > 0 {
+		t.Error(found, "were taken for a bottleneck")
 	}
 }
 

@@ -212,7 +212,7 @@ func (s *socket) arrived(b []byte) {
 	case s.closed:
 		s.link.lost(unix.ECONNRESET)
 	default:
-		s.in = append(s.in, b...)
+		s.in, s.inAt = append(s.in, b...), s.n.w.now()
 		s.n.inUse += len(b)
 		s.changed()
 	}

@@ -165,8 +165,11 @@ func (n *Network) Option(fd, level, option int) (int, syscall.Errno) {
 	case *listener:
 		return x.options[[2]int{level, option}], 0
 	case *socket:
-		if option == unix.TCP_MAXSEG {
+		switch option {
+		case unix.TCP_MAXSEG:
 			return x.segment, 0
+		case unix.TCP_INFO: // as netpoll asks for it
+			return int((n.w.now() - x.inAt) / time.Millisecond), 0
 		}
 	}
 	return 0, unix.EBADF

@@ -102,6 +102,21 @@ func TestOverloadWhoseClientsLeave(t *testing.T) {
 	want(t, share > 0.9, share, "of the capacity is answered within 100 ms;", r)
 }
 
+// Ten times as many requests of 200 µs as can be served, each on a new connection at first: more than can be
+// accepted, so that the oldest of those that wait for it are taken when it is too late for them.
+func TestOverloadOfCheapRequests(t *testing.T) {
+	const warm, lasts = 200 * time.Millisecond, 700 * time.Millisecond
+	all, good := 0, 0
+	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+		from := s.Now() + warm
+		s.Clients.OpenLoop(asking("w200", from, &all, &good), 50_000, from+lasts)
+		return from + lasts
+	})
+	r.check(t, 1)
+	share := float64(good) / 5000 / lasts.Seconds()
+	want(t, share > 0.7, share, "of the capacity is answered within 100 ms;", r)
+}
+
 // Nine clients with a tenth of the capacity each, or a little less, hardly notice one that has all of it.
 func TestTenTenants(t *testing.T) {
 	const warm, lasts = 500 * time.Millisecond, 5 * time.Second

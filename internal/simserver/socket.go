@@ -18,7 +18,8 @@ type socket struct {
 	port uint16
 	fd   int
 
-	in       []byte // received and not read yet
+	in       []byte        // received and not read yet
+	inAt     time.Duration // when the last of it came
 	inRoom   int
 	flying   int  // bytes on their way to in, which have their place there
 	inEnd    bool // the client has sent its last byte

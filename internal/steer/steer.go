@@ -238,8 +238,8 @@ func (a *admission) Next(now time.Duration, entrance int, q engine.Queue) engine
 }
 
 // Piled implements engine.Bottlenecks.
-func (a *admission) Piled(now time.Duration, pile, waiting, departed int, waited time.Duration, out int) int {
-	return a.a.Piled(now, pile, waiting, departed, waited, out)
+func (a *admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
+	return a.a.Piled(now, pile, q)
 }
 
 func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, sched.Node(entrance)) }

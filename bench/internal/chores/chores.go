@@ -109,8 +109,8 @@ func (h *Host) Order(line string) error {
 	what, value, _ := strings.Cut(line, " ")
 	switch what {
 	case "counts":
-		gc, all := collectorTime()
-		_, err := fmt.Fprintf(h.Out, "counts %.6f %.6f %d\n", gc, all, h.AcceptFails.Load())
+		t := ReadCollectorTime()
+		_, err := fmt.Fprintf(h.Out, "counts %.6f %.6f %d\n", t.Collector, t.All, h.AcceptFails.Load())
 		return err
 	case "backend":
 		d, err := time.ParseDuration(value)
@@ -122,16 +122,20 @@ func (h *Host) Order(line string) error {
 	return fmt.Errorf("chores: order %q, want \"backend DURATION\" or \"counts\"", line)
 }
 
-// collectorTime reads the CPU time of the collector and of all there is, in seconds, without idle
-// time that the collector used; the runtime brings both up to date when a collection ends.
-func collectorTime() (gc, all float64) {
+// CollectorTime is the processor time in seconds of the garbage collector, without what it took
+// while nobody else wanted it, of the program with it, and all there was. The runtime brings them
+// up to date when a collection ends.
+type CollectorTime struct{ Collector, Program, All float64 }
+
+// ReadCollectorTime returns the times since the start of the program.
+func ReadCollectorTime() CollectorTime {
 	samples := []metrics.Sample{
-		{Name: "/cpu/classes/gc/total:cpu-seconds"},
-		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
-		{Name: "/cpu/classes/total:cpu-seconds"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"},
 	}
 	metrics.Read(samples)
-	return samples[0].Value.Float64() - samples[1].Value.Float64(), samples[2].Value.Float64()
+	idle, all := samples[1].Value.Float64(), samples[2].Value.Float64()
+	return CollectorTime{samples[0].Value.Float64() - idle, all - samples[3].Value.Float64() - idle, all}
 }
 
 // Serve does the chore that a request asks for.

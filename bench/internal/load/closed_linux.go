@@ -40,27 +40,12 @@ type ClosedResult struct {
 // ErrGone is returned when the server does not listen any more.
 var ErrGone = errors.New("load: the server does not listen any more")
 
-// comebacks is a heap of when clients ask again that have no connection of their own
-// meanwhile, the next one first.
-type comebacks []time.Duration
-
-func (h comebacks) Len() int           { return len(h) }
-func (h comebacks) Less(i, j int) bool { return h[i] < h[j] }
-func (h comebacks) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *comebacks) Push(x any)        { *h = append(*h, x.(time.Duration)) }
-func (h *comebacks) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
-}
-
 // closed is the traffic of a closed loop.
 type closed struct {
 	cfg      ClosedConfig
 	c        *client
 	random   *rand.Rand
-	away     comebacks // clients with nothing under way
+	away     rests     // clients with nothing under way, which have no connection of their own
 	outcomes []Outcome // by tag
 }
 
@@ -77,7 +62,7 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	}
 	defer o.c.close()
 	for i := range cfg.Clients { // ascending, so this is a heap
-		o.away = append(o.away, cfg.Warm/5*time.Duration(i)/time.Duration(cfg.Clients))
+		o.away = append(o.away, rest{until: cfg.Warm / 5 * time.Duration(i) / time.Duration(cfg.Clients)})
 	}
 	if err := o.c.drive(cfg.Warm); err != nil {
 		return ClosedResult{}, err
@@ -105,7 +90,7 @@ func (o *closed) due(now time.Duration) (time.Duration, error) {
 		if len(o.away) == 0 {
 			return never, nil
 		}
-		if at := o.away[0]; at > now {
+		if at := o.away[0].until; at > now {
 			return at, nil
 		}
 		heap.Pop(&o.away)
@@ -149,7 +134,7 @@ func (o *closed) answered(tag int32, r response, now time.Duration) error {
 	o.outcomes[tag].Fate, o.outcomes[tag].Done = StatusFate(r.status), now
 	if r.status != 200 && o.cfg.Patient && r.retryAfter > 0 {
 		lot := time.Duration(o.random.Float64() * float64(r.retryAfter))
-		heap.Push(&o.away, now+r.retryAfter+lot)
+		heap.Push(&o.away, rest{until: now + r.retryAfter + lot})
 		return nil
 	}
 	return o.ask(now)
@@ -163,6 +148,6 @@ func (o *closed) lost(tag int32, cause error, now time.Duration) error {
 	if errors.Is(cause, unix.ECONNREFUSED) {
 		return ErrGone
 	}
-	heap.Push(&o.away, now+reconnectAfter)
+	heap.Push(&o.away, rest{until: now + reconnectAfter})
 	return nil
 }

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
+)
+
+// A nativePlace is a call path that ends in a native wait.
+type nativePlace struct {
+	print uint64
+	pcs   []uintptr // innermost first
+	name  string    // of the program's function that waits
+	told  atomic.Bool
+	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
+}
+
+// Of a slow place's waits more are long than short.
+const (
+	longWait = 200 * time.Microsecond // some ten times what a detachment costs
+	maxScore = 16
+)
+
+// ended notes how long the task was away that waited at p.
+func (p *nativePlace) ended(away time.Duration) {
+	if score := p.score.Load(); away >= longWait {
+		p.score.Store(min(score+1, maxScore))
+	} else {
+		p.score.Store(max(score-1, -maxScore))
+	}
+}
+
+// nativePlaces remembers what stacks have turned out to be; nil: nothing to detach. Private to
+// the watchdog.
+type nativePlaces struct {
+	known map[uint64]*nativePlace
+	pcs   [maxNativeFrames]uintptr
+	again [maxNativeFrames]uintptr
+}
+
+const (
+	maxNativeFrames = 256
+	maxNativePlaces = 4096 // with more, all are forgotten
+)
+
+// look returns the place where g waits outside of the runtime, nil if it does not.
+func (p *nativePlaces) look(g uintptr) *nativePlace {
+	n := coro.Stack(g, p.pcs[:], p.again[:])
+	if n == 0 {
+		return nil
+	}
+	print := uint64(0xcbf29ce484222325)
+	for _, pc := range p.pcs[:n] {
+		print = (print + uint64(pc)) * 0x9e3779b97f4a7c15
+	}
+	print ^= print >> 32
+	if at, ok := p.known[print]; ok {
+		return at
+	}
+	if p.known == nil || len(p.known) >= maxNativePlaces {
+		p.known = make(map[uint64]*nativePlace)
+	}
+	at := judge(p.pcs[:n])
+	if at != nil {
+		at.print = print
+	}
+	p.known[print] = at
+	return at
+}
+
+const module = "github.com/capriccio-go/capriccio/"
+
+// ours are the packages of the runtime, whose frames must not be left in the middle.
+var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "flow", "knot", "internal/"}
+
+// judge reports whether a stack, innermost frame first, is that of a native wait outside of the
+// runtime.
+func judge(pcs []uintptr) *nativePlace {
+	frames := runtime.CallersFrames(pcs)
+	waits := false // a function that waits, and not one that allocates, say, was called
+	at := &nativePlace{}
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name := f.Function
+		switch {
+		case name == "":
+			return nil
+		case !waits && strings.HasPrefix(name, "runtime."):
+			if nativeWaits[name] {
+				waits = true
+			} else if !partOfWait(name) {
+				return nil
+			}
+		case !waits:
+			if !nativeWaits[name] && !inSystem(name) {
+				return nil
+			}
+			waits = true
+		}
+		if rest, ok := strings.CutPrefix(name, module); ok && isOurs(rest) {
+			if !callsOut(rest) {
+				return nil
+			}
+			if at.name == "" {
+				return nil
+			}
+			for partOfWait(runtime.FuncForPC(pcs[0] - 1).Name()) {
+				pcs = pcs[1:]
+			}
+			at.pcs = append([]uintptr(nil), pcs...)
+			return at
+		}
+		if waits && at.name == "" && !systems(name) {
+			at.name = name
+		}
+	}
+	return nil
+}
+
+func isOurs(name string) bool {
+	for _, p := range ours {
+		if strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") {
+			return true
+		}
+	}
+	return false
+}
+
+// callsOut reports whether a function of these packages calls the program's code, and comes back to the
+// loop when that returns, or does nothing any more but return to one that does.
+func callsOut(name string) bool {
+	switch name {
+	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run":
+		return true
+	}
+	return strings.HasPrefix(name, "internal/engine.Outside[")
+}
+
+// nativeWaits are the functions by which a program waits for other goroutines, or for the time.
+var nativeWaits = map[string]bool{
+	"runtime.chanrecv1": true, "runtime.chanrecv2": true, "runtime.chansend1": true, "runtime.selectgo": true,
+	"runtime.block": true, "runtime.cgocall": true,
+	"time.Sleep": true, "internal/poll.runtime_pollWait": true,
+	"sync.runtime_Semacquire": true, "sync.runtime_SemacquireMutex": true, "sync.runtime_SemacquireRWMutex": true,
+	"sync.runtime_SemacquireRWMutexR": true, "sync.runtime_SemacquireWaitGroup": true, "sync.runtime_notifyListWait": true,
+	"internal/sync.runtime_SemacquireMutex": true, "internal/poll.runtime_Semacquire": true,
+}
+
+// partOfWait are the functions of the Go runtime that those are made of.
+func partOfWait(name string) bool {
+	switch name {
+	case "runtime.gopark", "runtime.goparkunlock", "runtime.chanrecv", "runtime.chansend", "runtime.semacquire1",
+		"runtime.netpollblock", "runtime.timeSleep", "runtime.mcall", "runtime.asmcgocall", "runtime.entersyscall", "runtime.reentersyscall":
+		return true
+	}
+	return false
+}
+
+// inSystem reports whether a goroutine that waits below name is in a system call.
+func inSystem(name string) bool {
+	return strings.HasPrefix(name, "syscall.") || strings.HasPrefix(name, "internal/runtime/syscall.") || strings.HasPrefix(name, "golang.org/x/sys/unix.")
+}
+
+// systems are packages that do not say much about where a program waits.
+func systems(name string) bool {
+	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package sched
+
+import (
+	"testing"
+	"time"
+)
+
+// Clients that leave a line that is not served do not make it one that has stopped growing.
+func TestALineThatClientsLeaveGrows(t *testing.T) {
+	var q Line
+	now, waiting := time.Duration(0), 1000
+	for range 4000 {
+		now += time.Millisecond
+		q.Look(now, waiting, false)
+		q.Admitted(now, waiting)
+		q.Gone(1) // and two come
+	}
+	if q.State() != Overloaded {
+		t.Errorf("a line that as many leave as are served, while twice as many come, is %v", q.State())
+	}
+}
+
+// grownLine is one that has grown for half a second to so many with a millisecond of work each: while one is served
+// two come.
+func grownLine(length int) (q *Line, now time.Duration, waiting int) {
+	q = &Line{}
+	for waiting = length - 500; now < 500*time.Millisecond; now += time.Millisecond {
+		waiting++
+		q.Look(now, waiting, false)
+		q.Admitted(now, waiting)
+	}
+	return q, now, waiting
+}
+
+// A line that has grown for long may stand as clients have no more connections to ask on, or can't connect. It
+// has stopped growing when it has stood for as long, or gets shorter.
+func TestALineThatStandsMayStillGrow(t *testing.T) {
+	for _, x := range []struct {
+		length   int
+		fewer    int // after each that is served
+		from, to time.Duration
+	}{{2000, 0, 400 * time.Millisecond, 700 * time.Millisecond}, {2000, 1, 100 * time.Millisecond, 250 * time.Millisecond},
+		{900, 0, 100 * time.Millisecond, 250 * time.Millisecond}} {
+		q, now, waiting := grownLine(x.length)
+		if q.State() != Growing {
+			t.Fatalf("a line that has grown for %v is %v", now, q.State())
+		}
+		began := now
+		for ; q.State() == Growing && now < began+2*time.Second; now += time.Millisecond {
+			waiting -= x.fewer
+			q.Look(now, waiting, false)
+			q.Admitted(now, waiting)
+		}
+		if took := now - began; q.State() != Calm || took < x.from || took > x.to {
+			t.Errorf("a line of %d that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.length, x.fewer, q.State(), took, x.from, x.to)
+		}
+	}
+}
+
+// Those whose clients have gone do not hold up others, once these are not behind them.
+func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
+	var calm Line
+	growing, _, _ := grownLine(2000)
+	q, now, waiting := grownLine(2000)
+	for ; q.State() == Growing; now += time.Millisecond {
+		waiting++
+		q.Look(now, waiting, false)
+		q.Admitted(now, waiting)
+	}
+	for _, x := range []struct {
+		q    *Line
+		most int
+	}{{&calm, 1000}, {growing, goneAtOnce}, {q, atOnce}} {
+		n := 0
+		for n < 1000 && x.q.LetsGo(n) {
+			n++
+		}
+		if n != x.most || x.q.Starting() != 1 {
+			t.Errorf("%v: %d are let go at once, want %d beside one that starts", x.q.State(), n, x.most)
+		}
+	}
+	a := NewAdmission(0, true)
+	a.Mark(1, NewLedger().NewGate("requests"))
+	if v := a.Next(0, 1, Queue{Waiting: 1, Left: true}); v != Refuse || a.Refused(CauseLine) != 0 {
+		t.Errorf("one whose client has gone: %v, and %d are counted as refused; want refuse and 0", v, a.Refused(CauseLine))
+	}
+}
+
+// In an overload only as many wait as may yet be served in time; at a door it takes half a second to be sure of it.
+func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
+	for _, atDoor := range []bool{false, true} {
+		q := Line{atDoor: atDoor}
+		now, waiting, overloaded, most := time.Duration(0), 0, time.Duration(0), 0
+		for ; now < 4*time.Second; now += 10 * time.Millisecond { // 1,200 come in a second, of which 100 are served
+			waiting += 12
+			q.Look(now, waiting, false)
+			q.Admitted(now, waiting)
+			waiting--
+			if q.State() == Overloaded && overloaded == 0 {
+				overloaded = now
+			}
+			for q.Refuses(20*time.Millisecond, waiting, 0) { // less than TooLong
+				q.Refused()
+				waiting--
+			}
+			if q.State() == Overloaded { // until a trial
+				most = waiting
+			}
+		}
+		if q.TooLong() < 50*time.Millisecond || most > 100 {
+			t.Errorf("at a door %v: %d wait, one may wait %v; want few, as ten are served in a tenth of a second", atDoor, most, q.TooLong())
+		}
+		if soon := overloaded < time.Second; soon != atDoor {
+			t.Errorf("at a door %v: overloaded after %v", atDoor, overloaded)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+//go:build linux
+
+package simserver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A remote is a server elsewhere, which does that many things at once, first come, first served. All is
+// the conductor's, but for ask.
+type remote struct {
+	w       *World
+	since   time.Duration
+	workers int
+	takes   timing
+	busy    int
+	queue   []*engine.Chan[bool]
+}
+
+// ask waits, at one place for all remotes, until r has done what the caller wants.
+func ask(r *remote) error {
+	done := engine.NewChan[bool](1)
+	r.w.After(0, func() {
+		r.queue = append(r.queue, done)
+		r.serve()
+	})
+	_, err := done.Recv()
+	return err
+}
+
+func (r *remote) serve() {
+	for r.busy < r.workers && len(r.queue) > 0 {
+		done := r.queue[0]
+		r.queue = r.queue[1:]
+		r.busy++
+		r.w.After(r.takes(r.w, r.w.Now()-r.since), func() {
+			done.TrySend(true)
+			r.busy--
+			r.serve()
+		})
+	}
+}
+
+// A route is some of the requests to a server that asks remotes.
+type route struct {
+	rate    float64 // of requests a second
+	workers int     // of its remote
+	takes   timing
+	due     int
+	good    int // answered within 100 ms
+	done    int
+	refused int
+}
+
+const unlimited = 1 << 30
+
+// A timing is how long something takes.
+type timing func(w *World, now time.Duration) time.Duration
+
+func always(d time.Duration) timing { return func(*World, time.Duration) time.Duration { return d } }
+
+// around is d on average, and differs widely.
+func around(d time.Duration) timing {
+	return func(w *World, _ time.Duration) time.Duration { return w.Exp(d) }
+}
+
+// later is one until a second has passed, then another.
+func later(before, after timing) timing {
+	return func(w *World, now time.Duration) time.Duration {
+		if now < time.Second {
+			return before(w, now)
+		}
+		return after(w, now)
+	}
+}
+
+// onRoutes has requests come to the given routes for so long, which differ in the letter behind the given
+// path. Each asks a remote of its own, but all wait for an answer in the same function.
+func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, routes ...*route) *Result {
+	if raceEnabled {
+		t.Skip("these are many requests; the seeds look for races")
+	}
+	remotes := map[string]*remote{}
+	pathTo := func(i int) string { return path + string(rune('a'+i)) }
+	cfg := Config{Seed: seed, MayRefuse: true, Forgetful: time.Minute, Patience: 2 * time.Minute, Handler: func(w *World) knot.Handler {
+		for i, x := range routes {
+			remotes[pathTo(i)] = &remote{w: w, workers: x.workers, takes: x.takes}
+		}
+		return func(x *knot.Ctx) error {
+			path := x.Path()
+			if q := x.Query(); q != "" {
+				path += "?" + q
+			}
+			if err := ask(remotes[path]); err != nil {
+				return err
+			}
+			return x.Send(200, "text/plain", nil)
+		}
+	}}
+	r := Run(t, cfg, func(s *Server) time.Duration {
+		from := s.Now()
+		for i, x := range routes {
+			path := pathTo(i)
+			remotes[path].since = from
+			s.Clients.OpenLoop(&Habit{Path: lan, KeepAlive: true, Make: func() *Request {
+				return &Request{Path: path, Done: func(q *Request) {
+					x.due++
+					switch q.Status {
+					case 200:
+						x.done++
+						if q.Took() <= 100*time.Millisecond {
+							x.good++
+						}
+					case 503:
+						x.refused++
+					}
+				}}
+			}}, x.rate, from+lasts)
+		}
+		return from + lasts
+	})
+	r.check(t, seed)
+	return r
+}
+
+const fast = 5 * time.Millisecond
+
+// Two routes ask different remotes, but wait for them at the same place. One remote becomes so slow that it can't
+// do what it is asked for. Those that don't need it are all served.
+func TestASlowRouteBesideAQuickOne(t *testing.T) {
+	for seed := range uint64(testenv.Rounds(2, 20)) {
+		path := []string{"/", "/?"}[seed%2]
+		t.Run(fmt.Sprint(path, seed+1), func(t *testing.T) {
+			quick := &route{rate: 300, workers: 20, takes: always(fast)}
+			slow := &route{rate: 200, workers: 4, takes: later(always(fast), always(40*time.Millisecond))}
+			r := onRoutes(t, seed+1, path, 5*time.Second, quick, slow)
+			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 300, "quick", quick, "slow", slow, r)
+		})
+	}
+}
+
+// Nothing is scarce where tasks only wait, however long, and whoever waits at the same place.
+func TestNoPileWhereNothingIsScarce(t *testing.T) {
+	quick := func() *route { return &route{rate: 500, workers: unlimited, takes: always(fast)} }
+	waits := func(rate float64, takes timing) *route {
+		return &route{rate: rate, workers: unlimited, takes: takes}
+	}
+	for name, routes := range map[string]func() []*route{
+		"1 s": func() []*route { return []*route{quick(), waits(200, always(time.Second))} },
+		"becomes slow": func() []*route {
+			return []*route{quick(), waits(200, later(always(fast), always(500*time.Millisecond)))}
+		},
+		"becomes very slow": func() []*route { return []*route{quick(), waits(50, later(always(fast), always(5*time.Second)))} },
+		"becomes slow and varies": func() []*route {
+			return []*route{quick(), waits(200, later(always(fast), around(500*time.Millisecond)))}
+		},
+		"becomes very slow and varies": func() []*route {
+			return []*route{quick(), waits(200, later(always(fast), around(3*time.Second)))}
+		},
+		"two become slow": func() []*route {
+			return []*route{quick(), waits(200, later(always(fast), around(500*time.Millisecond))), waits(200, later(always(fast), around(time.Second)))}
+		},
+		"three become slow": func() []*route {
+			return []*route{quick(), waits(100, later(always(fast), around(time.Second))), waits(100, later(always(fast), around(time.Second))), waits(100, later(always(fast), around(time.Second)))}
+		},
+		"long pollers": func() []*route { return []*route{quick(), waits(20, always(10*time.Second))} },
+		"a remote that is slow, but does what it is asked": func() []*route {
+			return []*route{quick(), {rate: 40, workers: 25, takes: always(500 * time.Millisecond)}}
+		},
+	} {
+		for seed := range uint64(testenv.Rounds(1, 20)) {
+			t.Run(fmt.Sprint(name, "/", seed+1), func(t *testing.T) {
+				all := routes()
+				r := onRoutes(t, seed+1, "/", 6*time.Second, all...)
+				want(t, r.Clients.Statuses[503] == 0 && all[0].good == all[0].due, "quick", all[0], r)
+			})
+		}
+	}
+}
+
+func (x *route) String() string {
+	return fmt.Sprintf("%d of %d in time, %d later, %d refused", x.good, x.due, x.done-x.good, x.refused)
+}
