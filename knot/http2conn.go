@@ -151,6 +151,7 @@ func (h *h2Conn) turn() bool {
 	if rests && h.head.id == 0 && !h.deaf { // between two frames it has no state
 		h.in.h = nil
 		h2Inputs.Put(h.in)
+		h.head.rest()
 	}
 	h.in = nil
 	return rests

@@ -297,22 +297,24 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 func (h *h2Conn) fragment(b []byte, ends bool) error {
 	d := &h.head
 	d.frames++
-	d.bytes += len(b)
-	if d.bytes > 2*d.most+h2FrameSize || d.frames > h2HeadFrames {
+	if len(d.block)+len(b) > 2*d.most+h2FrameSize || d.frames > h2HeadFrames {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	whole := ends && d.frames == 1 && !d.trailer
 	if whole && d.ends && len(h.block) > 0 && bytes.Equal(b, h.block) {
 		return h.request(h.text)
 	}
+	if d.frames > 1 || !ends {
+		d.block = append(d.block, b...)
+		b, h.block = d.block, h.block[:0]
+	}
+	if !ends {
+		return nil
+	}
+	h.headBy, d.block = 0, nil
 	if _, err := h.dec.Write(b); err != nil {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
-	if !ends {
-		h.block = h.block[:0]
-		return nil
-	}
-	h.headBy = 0
 	if err := h.dec.Close(); err != nil {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
@@ -321,7 +323,7 @@ func (h *h2Conn) fragment(b []byte, ends bool) error {
 		return h.trailer()
 	}
 	text := d.request()
-	if h.block = h.block[:0]; whole && d.ends && text != nil && !d.over && changesNothing(b) {
+	if h.block = h.block[:0]; whole && d.ends && text != nil && !d.over && len(text) <= h2HeadKept && changesNothing(b) {
 		h.block, h.text = append(h.block, b...), text
 	}
 	return h.request(text)

@@ -15,9 +15,9 @@ type h2Head struct {
 	ends    bool   // there is no body
 	trailer bool   // it is behind the body
 	frames  int
-	bytes   int // of the header block
-	size    int // of the lines
-	most    int // ... which is allowed
+	block   []byte // all frames, if there are several: the decoder would keep for ever what it saves of them
+	size    int    // of the lines
+	most    int    // ... which is allowed
 
 	pseudo                          uint8 // those that have come
 	plain                           bool  // a line that is none of them has
@@ -39,6 +39,16 @@ const (
 
 func (d *h2Head) reset(id uint32, ends bool, most int) {
 	*d = h2Head{id: id, ends: ends, most: most, length: -1, text: d.text[:0], cookie: d.cookie[:0]}
+}
+
+// h2HeadKept is how large a head may be, in bytes, for its memory to be kept while a connection rests.
+const h2HeadKept = 1 << 10
+
+// rest gives back what a connection that rests should not hold.
+func (d *h2Head) rest() {
+	if d.size > h2HeadKept {
+		*d = h2Head{}
+	}
 }
 
 // field takes a header field; it is called by the decoder.

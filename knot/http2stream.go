@@ -122,8 +122,8 @@ func (st *stream) end() {
 		h.c.since.Store(h.idleSince)
 		h.c.state.Store(connIdle)
 	}
+	last := h.ended && h.handlers == 0 // kick may leave mu, and the reader may end meanwhile: then it is the last
 	h.kick()
-	last := h.ended && h.handlers == 0
 	h.unlock()
 	if last {
 		h.forget()

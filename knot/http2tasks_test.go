@@ -245,3 +245,53 @@ func TestHTTP2CloseEndsReads(t *testing.T) {
 		}
 	})
 }
+
+// TestHTTP2LargeHeadsAreNotKept: a connection that rests does not hold what a large head took, in however many frames it came.
+func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
+	p := &framePeer{}
+	p.enc = hpack.NewEncoder(&p.block)
+	block := p.get("cookie", string(bytes.Repeat([]byte("c"), 10_000)), "x", string(bytes.Repeat([]byte("x"), 10_000)))
+	h.last = 1
+	h.head.reset(1, true, s.limits.head.size)
+	testenv.Check(t, h.fragment(block[:5000], false))
+	testenv.Check(t, h.fragment(block[5000:], true))
+	if st := h.streams[1]; st == nil || len(st.head) < 20_000 {
+		t.Error("the head has not become a request")
+	}
+	h.head.rest()
+	if d := &h.head; cap(d.text)+cap(d.cookie)+cap(d.block)+cap(h.text) > 0 {
+		t.Errorf("%d, %d, %d and %d bytes are kept", cap(d.text), cap(d.cookie), cap(d.block), cap(h.text))
+	}
+}
+
+// A writeHook is a connection that does something during each write.
+type writeHook struct {
+	*scriptConn
+	hook func()
+}
+
+func (c writeHook) Write(p []byte) (int, error) {
+	c.hook()
+	return len(p), nil
+}
+
+// TestHTTP2ForgetsOnce: the client leaves while the end of its last request is being written.
+func TestHTTP2ForgetsOnce(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	c, other := &conn{srv: s}, &conn{srv: s}
+	s.enlist(other)
+	s.enlist(c)
+	var h *h2Conn
+	c.nc = writeHook{newScriptConn(nil, nil, 1), func() { h.end() }}
+	h = newH2Conn(c, nil)
+	st := &stream{h: h, id: 1}
+	h.streams[1], h.handlers = st, 1
+	st.end()
+	if s.Conns() != 1 || s.first != other {
+		t.Errorf("%d connections left, the other is known: %v", s.Conns(), s.first == other)
+	}
+}

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"net/textproto"
 	"strings"
 	"sync"
 
@@ -208,7 +209,7 @@ func (h *h2Conn) encode(status int, text []byte) []byte {
 		switch lower := lowerName(name); lower {
 		case "connection", "upgrade", "keep-alive", "proxy-connection", "transfer-encoding": // RFC 9113, 8.2.2
 		default:
-			field(lower, string(value))
+			field(lower, string(textproto.TrimBytes(value)))
 		}
 	}
 	if h.lastHead = h.lastHead[:0]; steady && status != 0 && len(text) < 1024 {

@@ -3,6 +3,7 @@ package knot
 import (
 	"errors"
 	"net"
+	"net/textproto"
 	"strconv"
 )
 
@@ -119,9 +120,10 @@ func (x *Ctx) AddHeader(name, value string) {
 var ownHeaders = [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"}
 
 // appendField appends a header line. Control bytes in value become spaces, so that a
-// handler that passes on what it was given lets nobody write header lines of his own.
+// handler that passes on what it was given lets nobody write header lines of his own. Space around value goes:
+// clients of HTTP/2 would take the response for malformed (RFC 9113, 8.2.1).
 func appendField(dst []byte, name, value string) []byte {
-	dst = append(append(dst, name...), ": "...)
+	dst, value = append(append(dst, name...), ": "...), textproto.TrimString(value)
 	from := len(dst)
 	dst = append(dst, value...)
 	for i := indexControl(dst, from); i < len(dst); i = indexControl(dst, i+1) {

@@ -159,3 +159,9 @@ func TestEveryMethodReachesTheHandler(t *testing.T) {
 		}
 	})
 }
+
+func TestFieldsAreTrimmed(t *testing.T) {
+	if got := string(appendField(nil, "A", " \tb\rc \r\n")); got != "A: b c\r\n" {
+		t.Errorf("%q", got)
+	}
+}

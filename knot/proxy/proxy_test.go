@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
@@ -347,16 +349,22 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// refusing returns an address that nobody listens on, and nobody else gets while the test runs.
+func refusing(t *testing.T) string {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	testenv.Must(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	testenv.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(fd)
+	testenv.Must(t, err)
+	return fmt.Sprint("127.0.0.1:", name.(*unix.SockaddrInet4).Port)
+}
+
 // TestFailures: what a backend does wrong becomes the right status, and a line in the log that names it; what may be tried
 // again is.
 func TestFailures(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-	closed := func() string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer ln.Close()
-		return "http://" + ln.Addr().String()
-	}()
+	closed := "http://" + refusing(t)
 	say := func(text string) func(int, net.Conn, string) {
 		return func(_ int, c net.Conn, _ string) { io.WriteString(c, text) }
 	}
