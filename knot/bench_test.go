@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -71,6 +70,11 @@ func benchKnot(b *testing.B, row []byte, depth int, payload []byte) {
 	s := &Server{Handler: func(x *Ctx) error { return x.Send(200, "text/plain", payload) }}
 	s.ready()
 	defer s.Close()
+	benchServe(b, s, row, depth)
+}
+
+// benchServe serves row, of depth requests, again and again.
+func benchServe(b *testing.B, s *Server, row []byte, depth int) {
 	nc := newScriptConn(row, nil, 1)
 	nc.discard = true
 	c := &conn{nc: nc, srv: s}
@@ -119,17 +123,7 @@ func BenchmarkFile(b *testing.B) {
 	s := &Server{Handler: files.Serve}
 	s.ready()
 	defer s.Close()
-	nc := newScriptConn([]byte("GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
-	nc.discard = true
-	c := &conn{nc: nc, srv: s}
-	b.ReportAllocs()
-	for b.Loop() {
-		nc.taken = 0
-		c.state.Store(connIdle)
-		x := s.borrow(c)
-		x.run()
-		giveBack(x)
-	}
+	benchServe(b, s, []byte("GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n"), 1)
 }
 
 // BenchmarkHandler is BenchmarkRequest with a handler of net/http; its rival is what the
@@ -144,21 +138,11 @@ func BenchmarkHandler(b *testing.B) {
 			s := &Server{Handler: AdaptHTTP(hello)}
 			s.ready()
 			defer s.Close()
-			nc := newScriptConn([]byte(request.text), nil, 1)
-			nc.discard = true
-			c := &conn{nc: nc, srv: s}
-			b.ReportAllocs()
-			for b.Loop() {
-				nc.taken = 0
-				c.state.Store(connIdle)
-				x := s.borrow(c)
-				x.run()
-				giveBack(x)
-			}
+			benchServe(b, s, []byte(request.text), 1)
 		})
 		b.Run("net-http/"+request.name, func(b *testing.B) {
 			b.ReportAllocs()
-			nc := &repeatConn{text: []byte(request.text), left: b.N, closed: make(chan struct{})}
+			nc := &repeatConn{scriptConn: scriptConn{input: []byte(request.text), discard: true}, left: b.N, closed: make(chan struct{})}
 			http.Serve(&oneConn{conn: nc}, hello)
 			<-nc.closed
 		})
@@ -167,7 +151,7 @@ func BenchmarkHandler(b *testing.B) {
 
 // A repeatConn gives a request again and again, one with each Read.
 type repeatConn struct {
-	text   []byte
+	scriptConn
 	left   int
 	closed chan struct{}
 }
@@ -177,16 +161,10 @@ func (c *repeatConn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	c.left--
-	return copy(p, c.text), nil
+	return copy(p, c.input), nil
 }
 
-func (c *repeatConn) Write(p []byte) (int, error)      { return len(p), nil }
-func (c *repeatConn) Close() error                     { close(c.closed); return nil }
-func (c *repeatConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (c *repeatConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (c *repeatConn) SetDeadline(time.Time) error      { return nil }
-func (c *repeatConn) SetReadDeadline(time.Time) error  { return nil }
-func (c *repeatConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *repeatConn) Close() error { close(c.closed); return nil }
 
 // A oneConn is a listener with one connection.
 type oneConn struct{ conn net.Conn }

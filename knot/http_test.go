@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestStatusCodes has what depends on the server's settings and its handlers; TestConformance has the rest.
@@ -142,41 +138,7 @@ func TestExpectContinue(t *testing.T) {
 	})
 }
 
-// TestPipeliningSplitAnywhere sends a row of requests in two parts, cut at
-// every byte.
-func TestPipeliningSplitAnywhere(t *testing.T) {
-	row := "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" +
-		"PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody" +
-		"\r\nPUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4;e\r\nchun\r\n2\r\nks\r\n0\r\nT: v\r\n\r\n" +
-		"GET /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nGET" +
-		"HEAD /3 HTTP/1.1\r\nHost: h\r\n\r\n" +
-		"GET /4 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n" +
-		"GET /5 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: echoHandler})
-		for cut := range row {
-			p := sv.dial()
-			p.nc.SetNoDelay(true)
-			p.send(row[:cut])
-			// The first part has certainly been read once it has been
-			// answered; where there is no answer yet, the parts may meet.
-			p.send(row[cut:])
-			for _, want := range []string{"GET /1? h", "body", "chunks", "GET /2? h", "", "GET /4? h", "GET /5? h"} {
-				method := "GET"
-				if want == "" {
-					method = "HEAD"
-				}
-				if _, body := p.response(method); body != want {
-					t.Fatalf("cut at %d: body %q, want %q", cut, body, want)
-				}
-			}
-			p.wantClosed()
-			p.nc.Close()
-		}
-	})
-}
-
-// TestSplitReads is the same in memory, where the cut is where it should be.
+// TestSplitReads has a row of requests come in two parts, cut at every byte, and in small pieces.
 func TestSplitReads(t *testing.T) {
 	row := "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" +
 		"PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody" +
@@ -214,27 +176,4 @@ func TestPipelinedRequestsShareOneWrite(t *testing.T) {
 	if n := bytes.Count(nc.output, []byte("200 OK")); n != 16 {
 		t.Errorf("%d responses", n)
 	}
-}
-
-func TestNetHTTPClient(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: echoHandler})
-		transport := &http.Transport{}
-		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport, Timeout: time.Minute}
-		for i := range 50 {
-			body := strings.Repeat("x", i*1000)
-			var r io.Reader = strings.NewReader(body)
-			if i%2 == 1 {
-				r = io.MultiReader(r) // no length: chunked
-			}
-			resp, err := client.Post("http://"+sv.addr+"/echo", "text/plain", r)
-			testenv.Must(t, err)
-			got, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || string(got) != body {
-				t.Fatalf("request %d: %d bytes, error %v; want %d bytes", i, len(got), err, len(body))
-			}
-		}
-	})
 }

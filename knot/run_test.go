@@ -64,26 +64,3 @@ func TestRunReportsAddressInUse(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 }
-
-// TestHandlersRunOnTasks: they may use everything a task may.
-func TestHandlersRunOnTasks(t *testing.T) {
-	checkLeaks(t)
-	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
-		if task.Current() == nil {
-			return errors.New("not a task")
-		}
-		task.Yield()
-		done := task.Go(func() { task.Sleep(time.Millisecond) })
-		if err := done.Join(); err != nil {
-			return err
-		}
-		return x.SendString(200, "", "a task")
-	}}, 2)
-	p := sv.dial()
-	for range 10 {
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if _, body := p.response("GET"); body != "a task" {
-			t.Fatalf("body %q", body)
-		}
-	}
-}

@@ -3,7 +3,6 @@ package knot
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -135,52 +134,6 @@ func TestBodyTimeout(t *testing.T) {
 		}
 		<-sent
 	})
-}
-
-// TestTimeoutsOnSockets repeats the above, short, in every mode.
-func TestTimeoutsOnSockets(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		patiently(t, 50*time.Millisecond, func(limit time.Duration) error {
-			return allTimeOut(start(&Server{
-				Handler:     echoHandler,
-				IdleTimeout: 2 * limit, HeadTimeout: limit, BodyTimeout: limit,
-			}), 2*limit)
-		})
-	})
-}
-
-// allTimeOut sends too little in several ways, and says if one of them was not timed out
-// the way it should be.
-func allTimeOut(sv *served, idleFor time.Duration) error {
-	silent, idle, head, body := sv.dial(), sv.dial(), sv.dial(), sv.dial()
-	begin := time.Now()
-	for p, text := range map[*peer]string{
-		idle: "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
-		head: "GET / HTTP/1.1\r\nHo",
-		body: "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx",
-	} {
-		if _, err := io.WriteString(p.nc, text); err != nil {
-			return err
-		}
-	}
-	for p, want := range map[*peer]int{silent: 0, idle: 200, head: 408, body: 408} {
-		if want > 0 {
-			resp, err := http.ReadResponse(p.r, nil)
-			if err != nil {
-				return fmt.Errorf("in place of status %d: %w", want, err)
-			}
-			if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != want {
-				return fmt.Errorf("status %d, want %d; %v", resp.StatusCode, want, err)
-			}
-		}
-		if rest, err := io.ReadAll(p.r); err != nil || len(rest) > 0 {
-			return fmt.Errorf("got %q, %v, want the end of the connection", rest, err)
-		}
-	}
-	if took := time.Since(begin); took < idleFor*3/4 || took > 20*idleFor {
-		return fmt.Errorf("all closed after %v", took)
-	}
-	return nil
 }
 
 // TestWriteTimeout: a client that reads nothing loses the connection.

@@ -11,45 +11,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
-
-// TestOverTLS: a connection that is not netpoll's own keeps its task, and the
-// rest works as ever.
-func TestOverTLS(t *testing.T) {
-	checkLeaks(t)
-	cert, pool := testenv.SelfSigned()
-	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
-	defer rt.Close()
-	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	s := &Server{Handler: func(x *Ctx) error {
-		if task.Current() == nil {
-			return Status(500)
-		}
-		return echoHandler(x)
-	}}
-	ended := make(chan error, 1)
-	rt.Go(func() {
-		ended <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
-	})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
-	client := &http.Client{Transport: transport, Timeout: time.Minute}
-	for range 3 {
-		resp, err := client.Get("https://" + inner.Addr().String() + "/large")
-		testenv.Must(t, err)
-		if n, err := io.Copy(io.Discard, resp.Body); n != 1<<20 || err != nil {
-			t.Errorf("%d bytes, %v", n, err)
-		}
-		resp.Body.Close()
-	}
-	transport.CloseIdleConnections()
-	s.Close()
-	if err := <-ended; err != ErrServerClosed {
-		t.Errorf("Serve returned %v", err)
-	}
-}
 
 // TestFilesOverTLS: what sendfile(2) can't send passes through a buffer.
 func TestFilesOverTLS(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +20,7 @@ import (
 // the zero value is of no use. Its methods may be called from any goroutine. Read and
 // Write, and what is made of them, may park; all others but Close do not.
 type Conn struct {
-	d      desc
+	endpoint
 	remote sockaddr                  // constant
 	bound  *sockaddr                 // of the listener that accepted it; constant, nil if dialled
 	addrs  atomic.Pointer[connAddrs] // made when first asked for
@@ -95,16 +94,6 @@ func (c *Conn) Write(b []byte) (int, error) {
 		return n, c.opError("write", "write", err)
 	}
 	return n, nil
-}
-
-// Close implements net.Conn: waiting readers and writers get net.ErrClosed, and when
-// it returns the descriptor has been closed. It may park for a moment if another
-// thread is in the middle of a system call. A second Close returns net.ErrClosed.
-func (c *Conn) Close() error {
-	if err := c.d.close(); err != nil {
-		return c.opError("close", "close", err)
-	}
-	return nil
 }
 
 // CloseRead shuts down the reading side (shutdown(2)): Read returns io.EOF.
@@ -258,26 +247,6 @@ func (c *Conn) addresses() *connAddrs {
 	return a
 }
 
-// SetDeadline implements net.Conn. An operation that meets a deadline fails with an
-// error that is os.ErrDeadlineExceeded. The resolution is about 66 µs.
-func (c *Conn) SetDeadline(t time.Time) error {
-	return c.setDeadline(flagReadExpired|flagWriteExpired, t)
-}
-
-// SetReadDeadline implements net.Conn. Moving a deadline to a later time costs no
-// system call and no timer operation.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(flagReadExpired, t) }
-
-// SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(flagWriteExpired, t) }
-
-func (c *Conn) setDeadline(which uint32, t time.Time) error {
-	if err := c.d.setDeadline(which, t); err != nil {
-		return c.opError("set", "", err)
-	}
-	return nil
-}
-
 // SetNoDelay switches Nagle's algorithm off (true, the default) or on (tcp(7)).
 func (c *Conn) SetNoDelay(noDelay bool) error {
 	return c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(noDelay))
@@ -292,21 +261,7 @@ func (c *Conn) SetLinger(sec int) error {
 	})
 }
 
-// SetKeepAlive switches keep-alive messages on (the default) or off.
-func (c *Conn) SetKeepAlive(on bool) error {
-	return c.setOption(unix.SOL_SOCKET, unix.SO_KEEPALIVE, boolInt(on))
-}
-
-// SetKeepAlivePeriod sets the idle time before the first keep-alive message and the
-// interval between them; whole seconds, rounded up.
-func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
-	if err := c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(d)); err != nil {
-		return err
-	}
-	return c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
-}
-
-// SetKeepAliveConfig sets all of it; zero fields mean package net's defaults (15 s,
+// SetKeepAliveConfig switches keep-alive messages on or off and says when they are sent; zero fields mean package net's defaults (15 s,
 // 15 s, 9), negative ones leave the setting alone.
 func (c *Conn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 	return c.control("set", "", func(fd int) error { return setKeepAlive(fd, config) })
@@ -339,14 +294,6 @@ func (c *Conn) control(op, call string, f func(fd int) error) error {
 		return c.opError(op, call, err)
 	}
 	return nil
-}
-
-// SyscallConn implements syscall.Conn. Functions given to it must not park.
-func (c *Conn) SyscallConn() (syscall.RawConn, error) {
-	if c.d.life.Load()&lifeClosed != 0 {
-		return nil, c.opError("raw", "", net.ErrClosed)
-	}
-	return &rawConn{&c.d, func(op string, err error) error { return c.opError(op, "", err) }}, nil
 }
 
 // opError wraps err as package net does; it stays out of the callers' stack frames.

@@ -3,8 +3,6 @@
 package netpoll
 
 import (
-	"context"
-	"errors"
 	"net"
 	"os"
 	"strconv"
@@ -94,10 +92,10 @@ type desc struct {
 	queue     lockQueue  // guarded by mu
 	deadlines *deadlines // pointer constant once set, guarded by mu
 
-	closer atomic.Pointer[engine.Waiter]  // waits in Close for the last user
-	owner  interface{ describe() string } // names it in dumps; constant, may be nil
-	onFree func()                         // runs right before close(2); may be nil
-	hangup atomic.Pointer[func()]         // of Conn.OnHangup; the caller that swaps it out calls it
+	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
+	owner  owner                         // constant; nil in some tests
+	onFree func()                        // runs right before close(2); may be nil
+	hangup atomic.Pointer[func()]        // of Conn.OnHangup; the caller that swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write
@@ -249,83 +247,6 @@ func (d *desc) failed(expired uint32) error {
 	}
 	return os.ErrDeadlineExceeded
 }
-
-// wait parks until s is worth an attempt, and begins it. The caller holds the lock of
-// the direction. After an error the slot is as if the caller had never been there. A
-// task that is unwound while it is parked (the runtime is closing) must not stay published,
-// and then gives up the lock of held, if that is not 0.
-func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held side) error {
-	if !own {
-		engine.CurrentLoop() // see ownToWrite
-	}
-	w := engine.Self() // of a task: nothing to Release
-	if w.Loop() == nil {
-		return d.waitPlain(w, s, expired, why)
-	}
-	if !s.p.CompareAndSwap(drained, w) {
-		if p := s.p.Load(); p == hooked || p == unhooking {
-			return ErrBusy
-		}
-		s.begin(own)
-		return nil
-	}
-	// Published: from here on a deadline or a Close finds w; look for earlier ones.
-	if d.flags.Load()&(flagClosing|expired) != 0 && s.withdraw(w) {
-		return d.failed(expired)
-	}
-	if !own || d.requests != nil {
-		d.rearm()
-	}
-	if err := w.Wait(why, d.waitOn(held)); err != nil {
-		return inContext(err)
-	}
-	if d.flags.Load()&(flagClosing|expired) != 0 {
-		s.more()
-		return d.failed(expired)
-	}
-	return nil
-}
-
-// What a task waits on in wait: d, and what is to be done if the wait ends the task. That
-// stands here and not in a deferred function, for which the stack of a parked task has no
-// room: 24 bytes too many make it twice as large.
-type (
-	waitUnlocked desc // the caller unlocks
-	waitReading  desc // with the lock of that side
-	waitWriting  desc
-)
-
-// waitOn is what to wait on with the lock of held, 0: which the caller unlocks.
-func (d *desc) waitOn(held side) engine.WaitPoint {
-	switch held {
-	case readSide:
-		return (*waitReading)(d)
-	case writeSide:
-		return (*waitWriting)(d)
-	}
-	return (*waitUnlocked)(d)
-}
-
-func (d *waitUnlocked) DescribeWait() string { return (*desc)(d).DescribeWait() }
-func (d *waitReading) DescribeWait() string  { return (*desc)(d).DescribeWait() }
-func (d *waitWriting) DescribeWait() string  { return (*desc)(d).DescribeWait() }
-
-// Withdraw implements engine.WaitPoint.
-func (d *waitUnlocked) Withdraw(w *engine.Waiter) bool {
-	return d.read.withdraw(w) || d.write.withdraw(w)
-}
-
-// Withdraw implements engine.WaitPoint.
-func (d *waitReading) Withdraw(w *engine.Waiter) bool { return d.read.withdraw(w) }
-
-// Withdraw implements engine.WaitPoint.
-func (d *waitWriting) Withdraw(w *engine.Waiter) bool { return d.write.withdraw(w) }
-
-// Unwound implements engine.Unwinder.
-func (d *waitReading) Unwound(*engine.Waiter) { (*desc)(d).unlock(readSide) }
-
-// Unwound implements engine.Unwinder.
-func (d *waitWriting) Unwound(*engine.Waiter) { (*desc)(d).unlock(writeSide) }
 
 // DescribeWait names the descriptor in dumps of what tasks wait for.
 func (d *desc) DescribeWait() string {
@@ -546,16 +467,3 @@ func (d *desc) attemptLocked(sd side, why engine.Reason, try func() syscall.Errn
 		}
 	}
 }
-
-// A contextError says that the waiting task's context ended.
-type contextError struct{ err error }
-
-// inContext stays out of the stack frame of those that wait.
-//
-//go:noinline
-func inContext(err error) error { return &contextError{err} }
-
-func (e *contextError) Error() string   { return "wait abandoned: " + e.err.Error() }
-func (e *contextError) Unwrap() error   { return e.err }
-func (e *contextError) Timeout() bool   { return errors.Is(e.err, context.DeadlineExceeded) }
-func (e *contextError) Temporary() bool { return e.Timeout() }

@@ -361,7 +361,7 @@ func (c *Conn) File() (*os.File, error) {
 func (c *PacketConn) File() (*os.File, error) {
 	f, err := c.d.file(c.network + ":" + c.local.String())
 	if err != nil {
-		return nil, c.opError("file", "fcntl", c.RemoteAddr(), err)
+		return nil, c.opError("file", "fcntl", err)
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -66,3 +67,16 @@ func (fileClosed) Error() string { return fs.ErrClosed.Error() }
 func (fileClosed) Is(target error) bool {
 	return target == fs.ErrClosed || target == net.ErrClosed
 }
+
+// A contextError says that the waiting task's context ended.
+type contextError struct{ err error }
+
+// inContext stays out of the stack frame of those that wait.
+//
+//go:noinline
+func inContext(err error) error { return &contextError{err} }
+
+func (e *contextError) Error() string   { return "wait abandoned: " + e.err.Error() }
+func (e *contextError) Unwrap() error   { return e.err }
+func (e *contextError) Timeout() bool   { return errors.Is(e.err, context.DeadlineExceeded) }
+func (e *contextError) Temporary() bool { return e.Timeout() }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +17,7 @@ import (
 // use. Its methods may be called from any goroutine; Read and Write may park. Errors
 // are *fs.PathError; after Close they are os.ErrClosed and net.ErrClosed.
 type File struct {
-	d    desc
+	endpoint
 	name string // constant
 }
 
@@ -114,7 +112,7 @@ func (f *File) describe() string { return "file " + f.name }
 func (f *File) Read(b []byte) (int, error) {
 	n, err := f.d.receive(b)
 	if err != nil {
-		return n, f.pathError("read", err)
+		return n, f.opError("read", "", err)
 	}
 	if n == 0 && len(b) > 0 && f.d.kind.stream() {
 		return 0, io.EOF
@@ -127,47 +125,13 @@ func (f *File) Read(b []byte) (int, error) {
 func (f *File) Write(b []byte) (int, error) {
 	n, err := f.d.send(b)
 	if err != nil {
-		return n, f.pathError("write", err)
+		return n, f.opError("write", "", err)
 	}
 	return n, nil
 }
 
-// Close closes the descriptor; see Conn.Close.
-func (f *File) Close() error {
-	if err := f.d.close(); err != nil {
-		return f.pathError("close", err)
-	}
-	return nil
-}
-
-// SetDeadline sets the read and the write deadline; the zero time means none.
-func (f *File) SetDeadline(t time.Time) error {
-	return f.setDeadline(flagReadExpired|flagWriteExpired, t)
-}
-
-// SetReadDeadline makes Read fail with os.ErrDeadlineExceeded once t has passed.
-func (f *File) SetReadDeadline(t time.Time) error { return f.setDeadline(flagReadExpired, t) }
-
-// SetWriteDeadline makes Write fail with os.ErrDeadlineExceeded once t has passed.
-func (f *File) SetWriteDeadline(t time.Time) error { return f.setDeadline(flagWriteExpired, t) }
-
-func (f *File) setDeadline(which uint32, t time.Time) error {
-	if err := f.d.setDeadline(which, t); err != nil {
-		return f.pathError("set deadline", err)
-	}
-	return nil
-}
-
-// SyscallConn implements syscall.Conn. Functions given to it must not park.
-func (f *File) SyscallConn() (syscall.RawConn, error) {
-	if f.d.life.Load()&lifeClosed != 0 {
-		return nil, f.pathError("raw", net.ErrClosed)
-	}
-	return &rawConn{&f.d, f.pathError}, nil
-}
-
 //go:noinline
-func (f *File) pathError(op string, err error) error {
+func (f *File) opError(op, _ string, err error) error {
 	if err == net.ErrClosed {
 		err = errFileClosed
 	}

@@ -356,7 +356,7 @@ func (ln *Listener) SyscallConn() (syscall.RawConn, error) {
 	if ln.d.life.Load()&lifeClosed != 0 {
 		return nil, ln.opError("raw", "", net.ErrClosed)
 	}
-	return &rawListener{rawConn{&ln.d, func(op string, err error) error { return ln.opError(op, "", err) }}}, nil
+	return &rawListener{rawConn{&ln.d}}, nil
 }
 
 func (ln *Listener) opError(op, call string, err error) error {

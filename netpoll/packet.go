@@ -19,7 +19,7 @@ import (
 // WriteTo fails with net.ErrWriteToConnected. The zero value is of no use. Its methods may
 // be called from any goroutine; Read, ReadFrom, Write and WriteTo may park.
 type PacketConn struct {
-	d       desc
+	endpoint
 	network string   // constant: what it was made for
 	family  int      // constant: of the socket
 	local   sockaddr // constant
@@ -147,7 +147,7 @@ func (c *PacketConn) Read(b []byte) (int, error) {
 		c.d.unuse()
 	}
 	if err != nil {
-		return n, c.opError("read", "read", c.RemoteAddr(), err)
+		return n, c.opError("read", "read", err)
 	}
 	return n, nil
 }
@@ -158,7 +158,7 @@ func (c *PacketConn) Read(b []byte) (int, error) {
 func (c *PacketConn) Write(b []byte) (int, error) {
 	n, err := c.d.send(b)
 	if err != nil {
-		return n, c.opError("write", "write", c.RemoteAddr(), err)
+		return n, c.opError("write", "write", err)
 	}
 	return n, nil
 }
@@ -188,7 +188,7 @@ func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 			return c.send("sendto", b, nil, &sa)
 		}
 	}
-	return 0, c.opError("write", "", addr, unix.EINVAL)
+	return 0, c.opErrorTo("write", "", addr, unix.EINVAL)
 }
 
 // send sends b as one datagram, to the peer if sa is nil.
@@ -200,7 +200,7 @@ func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error)
 	if sa != nil {
 		to = sa.addr(c.network)
 		if c.remote.family != 0 {
-			return 0, c.opError("write", "", to, net.ErrWriteToConnected)
+			return 0, c.opErrorTo("write", "", to, net.ErrWriteToConnected)
 		}
 		err = unix.EINVAL
 		if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
@@ -217,7 +217,7 @@ func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error)
 		})
 	}
 	if err != nil {
-		return 0, c.opError("write", call, to, err)
+		return 0, c.opErrorTo("write", call, to, err)
 	}
 	return len(b), nil
 }
@@ -243,47 +243,18 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 	}
 }
 
-// Close implements net.PacketConn; see Conn.Close.
-func (c *PacketConn) Close() error {
-	if err := c.d.close(); err != nil {
-		return c.opError("close", "close", c.RemoteAddr(), err)
-	}
-	return nil
-}
-
 // LocalAddr implements net.PacketConn.
 func (c *PacketConn) LocalAddr() net.Addr { return c.local.addr(c.network) }
 
 // RemoteAddr implements net.Conn; nil if the socket is not connected.
 func (c *PacketConn) RemoteAddr() net.Addr { return c.remote.addr(c.network) }
 
-// SetDeadline implements net.PacketConn.
-func (c *PacketConn) SetDeadline(t time.Time) error {
-	return c.setDeadline(flagReadExpired|flagWriteExpired, t)
-}
-
-// SetReadDeadline implements net.PacketConn.
-func (c *PacketConn) SetReadDeadline(t time.Time) error { return c.setDeadline(flagReadExpired, t) }
-
-// SetWriteDeadline implements net.PacketConn.
-func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.setDeadline(flagWriteExpired, t) }
-
-func (c *PacketConn) setDeadline(which uint32, t time.Time) error {
-	if err := c.d.setDeadline(which, t); err != nil {
-		return c.opError("set", "", c.RemoteAddr(), err)
-	}
-	return nil
-}
-
-// SyscallConn implements syscall.Conn. Functions given to it must not park.
-func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
-	if c.d.life.Load()&lifeClosed != 0 {
-		return nil, c.opError("raw", "", nil, net.ErrClosed)
-	}
-	return &rawConn{&c.d, func(op string, err error) error { return c.opError(op, "", nil, err) }}, nil
+// opError is opErrorTo of the peer, if there is one.
+func (c *PacketConn) opError(op, call string, err error) error {
+	return c.opErrorTo(op, call, c.RemoteAddr(), err)
 }
 
 //go:noinline
-func (c *PacketConn) opError(op, call string, to net.Addr, err error) error {
+func (c *PacketConn) opErrorTo(op, call string, to net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: c.network, Source: c.LocalAddr(), Addr: to, Err: wrapErrno(call, err)}
 }

@@ -35,7 +35,7 @@ func (c *PacketConn) receive(b, oob []byte) (n, oobn, flags int, from sockaddr, 
 		if oob != nil {
 			call = "recvmsg"
 		}
-		return 0, 0, 0, sockaddr{}, c.opError("read", call, c.RemoteAddr(), err)
+		return 0, 0, 0, sockaddr{}, c.opError("read", call, err)
 	}
 	return n, oobn, flags, decode(&rsa, salen), nil
 }
@@ -67,7 +67,7 @@ func (c *PacketConn) setBuffer(option, bytes int) error {
 		c.d.unuse()
 	}
 	if err != nil {
-		return c.opError("set", "setsockopt", nil, err)
+		return c.opError("set", "setsockopt", err)
 	}
 	return nil
 }

@@ -12,15 +12,12 @@ import (
 
 // A rawConn is what SyscallConn returns. All its methods fail with net.ErrClosed, and call
 // nothing, once the descriptor is closed.
-type rawConn struct {
-	d    *desc
-	wrap func(op string, err error) error
-}
+type rawConn struct{ d *desc }
 
 // Control implements syscall.RawConn. f may duplicate the descriptor.
 func (r *rawConn) Control(f func(fd uintptr)) error {
 	if err := r.d.use(); err != nil {
-		return r.wrap("raw-control", err)
+		return r.d.owner.opError("raw-control", "", err)
 	}
 	defer r.d.unuse()
 	r.d.flags.Or(flagShared)
@@ -50,7 +47,7 @@ func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 	r.d.flags.Or(flagShared)
 	if sd == readSide {
 		if err := r.d.surrender(); err != nil {
-			return r.wrap(op, err)
+			return r.d.owner.opError(op, "", err)
 		}
 	}
 	err := r.d.attempt(sd, why, func() syscall.Errno {
@@ -60,7 +57,7 @@ func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 		return unix.EAGAIN
 	})
 	if err != nil {
-		return r.wrap(op, err)
+		return r.d.owner.opError(op, "", err)
 	}
 	return nil
 }

@@ -86,8 +86,9 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
-		// a single one, which waits for its next turn.
-		if (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
+		// a single one, which waits for its next turn, nor one of net/http beside each request that is served.
+		beside := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*connReader).backgroundRead" })
+		if !beside && (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
 			most = n
 		}
 		if n.Ready.Count >= firstEnough && n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {

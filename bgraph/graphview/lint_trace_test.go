@@ -254,6 +254,19 @@ func TestNamesAreToldApart(t *testing.T) {
 	}
 }
 
+// Most wait at the requests, and one of net/http beside each looks if its client goes away.
+func TestMostThatWait(t *testing.T) {
+	s := traced(func(s *bgraph.Snapshot) {
+		s.Nodes[0].Now = 32
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "read", Departures: 1000, Now: 33, Stack: []bgraph.Frame{{Function: "cmux.(*bufferedReader).Read"}, {Function: "net/http.(*connReader).backgroundRead"}}})
+	})
+	var b bytes.Buffer
+	testenv.Must(t, WriteText(&b, s, TextOptions{}))
+	if !strings.Contains(b.String(), "waiting: 32 goroutines at request") {
+		t.Errorf("got\n%.800s", b.String())
+	}
+}
+
 // One in a hundred is said of a hundred and more.
 func TestLateAmongFew(t *testing.T) {
 	for times, want := range map[int]bool{22: false, 200: true} {

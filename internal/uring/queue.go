@@ -30,9 +30,6 @@ func (ring *Ring) GetSQE() *SubmissionQueueEntry {
 // SQReady returns how many entries the kernel has not taken yet.
 func (ring *Ring) SQReady() uint32 { return ring.sq.next - atomic.LoadUint32(ring.sq.head) }
 
-// SQSpaceLeft returns how often GetSQE will succeed.
-func (ring *Ring) SQSpaceLeft() uint32 { return ring.sq.size - ring.SQReady() }
-
 // CQReady returns how many completions are there.
 func (ring *Ring) CQReady() uint32 {
 	return atomic.LoadUint32(ring.cq.tail) - atomic.LoadUint32(ring.cq.head)
