@@ -71,6 +71,7 @@ const (
 	// The same where they overtake each other.
 	pileOvertake = 4
 	pileLower    = 0.8
+	pileShare = 4 // a window is at least as long as the wait divided by this
 	pileHigher   = 1.1
 )
 
@@ -111,7 +112,8 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 		return
 	}
 	took, more := now-p.began, waiting-p.first
-	least, many, slow := windowTime, windowServed, windowSlowTime
+	// Long enough for the wait to become clearly longer.
+	least, many, slow := max(windowTime, time.Duration(p.was.wait/pileShare*float64(time.Second))), windowServed, windowSlowTime
 	if p.tried { // what comes of a lower limit takes longer to see
 		least, many, slow = windowLong, windowMany, 2*windowSlowTime
 	}

@@ -123,6 +123,30 @@ func TestALockThatLimitsIsFound(t *testing.T) {
 	}
 }
 
+// It is found although many wait already when it is first looked at, and the processor is away now and then.
+func TestALockThatManyWaitForIsFound(t *testing.T) {
+	for _, times := range []float64{2, 10} {
+		for seed := range uint64(10) {
+			rng := rand.New(rand.NewPCG(seed, 4))
+			n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }, now: pileTick / 2}
+			for range int(300 * times) {
+				n.waiting = append(n.waiting, n.now)
+			}
+			for n.now < 3*time.Second && !n.limited {
+				if rng.IntN(4) == 0 {
+					n.run(3*pileTick, 0)
+					n.run(pileTick, times*4000)
+				} else {
+					n.run(pileTick, times*1000*(0.5+rng.Float64()))
+				}
+			}
+			if !n.limited {
+				t.Errorf("%v ×, seed %d: not found in 3 s", times, seed)
+			}
+		}
+	}
+}
+
 // A backend that does twelve things at once keeps all of them busy.
 func TestABackendWithSeveralWorkersStaysBusy(t *testing.T) {
 	for _, service := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
