@@ -71,7 +71,7 @@ const (
 	// The same where they overtake each other.
 	pileOvertake = 4
 	pileLower    = 0.8
-	pileShare = 4 // a window is at least as long as the wait divided by this
+	pileShare    = 4 // a window is at least as long as the wait divided by this
 	pileHigher   = 1.1
 )
 
