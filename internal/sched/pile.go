@@ -69,7 +69,7 @@ const (
 	pileSame  = 1.25 // times the rate: no more go on than before
 	pileMore  = 1.5  // times those that wait: they have become more
 	// The same where they overtake each other.
-	pileOvertake = 4
+	pileOvertake = 8
 	pileLower    = 0.8
 	pileShare    = 4 // a window is at least as long as the wait divided by this
 	pileHigher   = 1.1
@@ -145,7 +145,7 @@ func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 // suspect looks for the three signs: in two windows one after the other, and that those that wait have
 // become half as many more since, but not those that go on. Where tasks go on in turn the quickest has
 // waited for as long as it took for all those to come that wait now. Where they overtake each other, as
-// they do if each waits for a time of its own, the signs may be chance: then it takes four times as many.
+// they do if each waits for a time of its own, the signs may be chance: then it takes eight times as many.
 // It reports whether the window is over.
 func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
