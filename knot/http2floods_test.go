@@ -99,7 +99,7 @@ func (p *framePeer) calm() string {
 	}
 }
 
-// TestHTTP2Floods: the server sends away who floods it, and serves others meanwhile.
+// TestHTTP2Floods: the server sends clients away that flood it, and serves others meanwhile.
 func TestHTTP2Floods(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan bool)

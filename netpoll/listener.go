@@ -299,8 +299,8 @@ func (d *desc) waited(e *engine.Entrance) time.Duration {
 	return min(sinceReceived(int(d.fd)), longestBefore)
 }
 
-// longestBefore is what counts of the wait to be accepted. It is enough to be late, and not so much that who
-// waits is refused for that alone: the process may have stood still.
+// longestBefore is what counts of the wait to be accepted: enough to be late, but too little for a connection to
+// be refused for that alone, as the process may have stood still.
 const longestBefore = time.Second
 
 // injected asks the tests, if there are any.

@@ -178,8 +178,8 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 	for name, x := range map[string]struct {
 		first, then []work // what piles up when the node is watched, and after that
 		kind        uint32 // what the first pile is
-		out         []work // who is kept out when there is a limit
-		in          []work // who is not
+		out         []work // those kept out when there is a limit
+		in          []work // those let in
 	}{
 		"one of two":      {then: []work{{2, 2}, {2, 2}, {1, 1}}, kind: 2, out: []work{{2, 2}}, in: []work{{1, 1}}},
 		"a detail":        {then: []work{{7, 2}, {7, 2}, {7, 1}}, kind: 2, out: []work{{7, 2}}, in: []work{{7, 1}}},

@@ -139,8 +139,8 @@ func (q *Line) Starting() int {
 	return int(min(max(float64(time.Millisecond)/q.pace.mean, 1), 16))
 }
 
-// Refuses reports whether the one that has waited longest, for so long, is to be refused, of
-// this many that wait, while so many that are refused are under way.
+// Refuses reports whether the one that has waited longest is to be refused. waiting is how many wait, refusing
+// how many refusals are under way.
 func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 	if refusing >= atOnce*q.Starting() {
 		return false
@@ -148,8 +148,8 @@ func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait
 }
 
-// LetsGo reports whether one that has waited longest, and whose client has gone, is to be let go now, while so many
-// that are refused are under way. As long as the oldest are served first it stands in the way of others.
+// LetsGo reports whether the one that has waited longest, whose client has gone, is to be let go now; refusing is
+// how many refusals are under way. As long as the oldest are served first it stands in the way of others.
 func (q *Line) LetsGo(refusing int) bool {
 	switch q.state {
 	case Calm:

@@ -20,8 +20,8 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 	}
 }
 
-// grownLine is one that has grown for half a second to so many with a millisecond of work each: while one is served
-// two come.
+// grownLine is one that has grown for half a second to that length, with a millisecond of work each: while one is
+// served two come.
 func grownLine(length int) (q *Line, now time.Duration, waiting int) {
 	q = &Line{}
 	for waiting = length - 500; now < 500*time.Millisecond; now += time.Millisecond {
