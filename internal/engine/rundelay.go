@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -20,11 +21,12 @@ func runDelay() (sum time.Duration, ok bool) {
 		return 0, false
 	}
 	for _, t := range threads {
-		text, err := os.ReadFile(dir + "/" + t.Name() + "/schedstat")
-		if os.IsNotExist(err) && ok {
+		var text [96]byte // three numbers of 64 bits
+		n, err := readInto(dir+"/"+t.Name()+"/schedstat", text[:])
+		if (err == syscall.ENOENT || err == syscall.ESRCH) && ok {
 			continue // the thread has just ended
 		}
-		d, good := parseSchedstat(text)
+		d, good := parseSchedstat(text[:n])
 		if err != nil || !good {
 			return 0, false
 		}
@@ -32,6 +34,18 @@ func runDelay() (sum time.Duration, ok bool) {
 		ok = true
 	}
 	return sum, ok
+}
+
+// readInto reads the beginning of a file of the kernel's, with three system calls where os.ReadFile takes eight: every
+// step that takes long has all of the process's threads looked at.
+func readInto(path string, p []byte) (n int, err error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer syscall.Close(fd)
+	n, err = syscall.Read(fd, p)
+	return max(n, 0), err
 }
 
 // parseSchedstat returns the second of the three numbers in a schedstat file.
