@@ -63,15 +63,17 @@ const (
 	pileStuck = 5 * time.Second
 	pileHold  = 2 * time.Second
 	pileLeast = 2.0
-	pileSome  = 4    // departures that say something of a slow node
-	pileLost  = 0.8  // share of the rate that remains: the decrease was too much
-	pileFirst = 0.6  // the same for the first, when the rate is not known so well
-	pileSame  = 1.25 // times the rate: no more go on than before
-	pileMore  = 1.5  // times those that wait: they have become more
+	pileSome  = 4   // departures that say something of a slow node
+	pileLost  = 0.8 // share of the rate that remains: the decrease was too much
+	pileFirst = 0.6 // the same for the first, when the rate is not known so well
+	// Times the wait: it has become longer.
+	pileLonger = 1.05
+	pileSame   = 1.25 // times the rate: no more go on than before
+	pileMore   = 1.5  // times those that wait: they have become more
 	// The same where they overtake each other.
 	pileOvertake = 8
-	pileLower    = 0.8
 	pileShare    = 4 // a window is at least as long as the wait divided by this
+	pileLower    = 0.8
 	pileHigher   = 1.1
 )
 
@@ -125,7 +127,7 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 		w.wait = p.waited.Seconds() / float64(p.departed)
 	}
 	if p.limit == 0 {
-		if !p.suspect(now, w, waiting, more) {
+		if !p.suspect(now, &w, waiting, more) {
 			return
 		}
 	} else {
@@ -142,33 +144,40 @@ func (p *Pile) open(now time.Duration, waiting int) {
 // short is how long tasks may wait, in seconds, where rate go on in a second.
 func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 
-// suspect looks for the three signs: in two windows one after the other, and that those that wait have
-// become half as many more since, but not those that go on. Where tasks go on in turn the quickest has
-// waited for as long as it took for all those to come that wait now. Where they overtake each other, as
-// they do if each waits for a time of its own, the signs may be chance: then it takes eight times as many.
-// It reports whether the window is over.
-func (p *Pile) suspect(now time.Duration, w pileWindow, waiting, more int) bool {
+// suspect looks for the three signs: in two windows, and that those that wait have become half as many
+// more since, but not those that go on. A window in which they waited hardly longer than before does not
+// count, and the next is compared with those before it. If more go on it begins anew with these.
+// Where tasks go on in turn the quickest has waited for as long as the others. Where they overtake each
+// other, as they do if each waits for a time of its own, the signs may be chance: then it takes eight
+// times as many. It reports whether the window is over.
+func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
 	if !grew && more > 0 && now-p.began < windowLongest {
 		return false // it may yet turn out to have grown
 	}
 	p.inTurn++
-	if came := float64(p.departed+more) / (now - p.began).Seconds(); 2*p.quickest.Seconds()*came < float64(waiting) {
+	if 2*p.quickest.Seconds() < w.wait {
 		p.inTurn = 0
 	}
-	longer := w.wait > p.was.wait*1.05 && p.was.rate > 0 && w.rate > 0
-	if !grew || !longer || float64(waiting)/w.rate < short(w.rate) {
+	if !grew || p.was.rate == 0 || w.rate == 0 || w.wait < p.was.wait || float64(waiting)/w.rate < short(w.rate) {
 		p.streak = 0
+		return true
+	}
+	if w.wait < pileLonger*p.was.wait {
+		w.wait = p.was.wait // it may become clear with the next ones
 		return true
 	}
 	if p.streak++; p.streak == 1 {
 		p.ref, p.refWaiting = p.was.rate, p.first
 	}
+	if p.streak > 1 && w.rate > pileSame*p.ref { // more go on than before, or the processor had been away then
+		p.streak, p.ref, p.refWaiting = 1, w.rate, waiting
+	}
 	much := pileMore
 	if p.inTurn < 2 {
 		much = pileOvertake
 	}
-	if p.streak < 2 || w.rate > pileSame*p.ref || float64(waiting) < much*float64(p.refWaiting) {
+	if p.streak < 2 || float64(waiting) < much*float64(p.refWaiting) {
 		return true
 	}
 	p.wanted = now

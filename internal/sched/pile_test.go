@@ -147,6 +147,32 @@ func TestALockThatManyWaitForIsFound(t *testing.T) {
 	}
 }
 
+// What servers saw in each window.
+func TestWhatServersSawIsFound(t *testing.T) {
+	type window struct{ at, waiting, departed, waited, quickest int } // times in ms, of one
+	for name, windows := range map[string][]window{
+		"a lock, and the processor is away in the first window": {
+			{49, 187, 0, 0, 0}, {77, 429, 12, 17, 0}, {99, 483, 6, 31, 28}, {109, 676, 9, 54, 49}, {129, 851, 18, 70, 60},
+			{159, 995, 17, 89, 81}, {189, 1353, 24, 125, 110}, {230, 1669, 34, 160, 141}, {270, 2006, 35, 200, 180},
+		},
+		"a backend that finishes twelve at a time": {
+			{1040, 41, 0, 0, 0}, {1503, 585, 4, 461, 460}, {1620, 709, 8, 466, 464}, {2005, 1163, 6, 962, 960},
+			{2250, 1706, 6, 967, 966}, {2504, 2267, 5, 1462, 1460},
+		},
+	} {
+		var p Pile
+		for _, w := range windows {
+			p.Update(time.Duration(w.at)*time.Millisecond, engine.PileQueue{
+				Waiting: w.waiting, Departed: w.departed,
+				Waited: time.Duration(w.departed*w.waited) * time.Millisecond, Quickest: time.Duration(w.quickest) * time.Millisecond,
+			})
+		}
+		if p.Limit() == 0 {
+			t.Errorf("%s: not found", name)
+		}
+	}
+}
+
 // A backend that does twelve things at once keeps all of them busy.
 func TestABackendWithSeveralWorkersStaysBusy(t *testing.T) {
 	for _, service := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
