@@ -75,6 +75,23 @@ func responseText(resp *http.Response, err error) string {
 	return fmt.Sprintf("%d %v length %d, %d bytes %.40q torn %v trailer %v", resp.StatusCode, lines, resp.ContentLength, len(body), body, torn, resp.Trailer)
 }
 
+// Space around a value makes a response malformed (RFC 9113, 8.2.1), wherever the value comes from.
+func TestHTTP2ValuesAreTrimmed(t *testing.T) {
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = func(x *Ctx) error {
+			x.AddHeader("A", "\x01 b ")
+			return x.Send(200, " text/plain ", nil)
+		}
+	}, func(t *testing.T, _ *served, client *http.Client, url string) {
+		resp, err := client.Get(url)
+		testenv.Must(t, err)
+		resp.Body.Close()
+		if a, ctype := resp.Header.Get("A"), resp.Header.Get("Content-Type"); a != "b" || ctype != "text/plain" {
+			t.Errorf("%q and %q", a, ctype)
+		}
+	})
+}
+
 // TestHTTP2AnswersLikeHTTP1: handlers of Knot, and of net/http, answer the same over both.
 func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 	handlers := map[string]Handler{"knot": echoHandler, "net/http": AdaptHTTP(sampleMux()), "promises": AdaptHTTP(promiseMux())}

@@ -317,7 +317,7 @@ func (st *stream) sendData(p []byte, ends bool) error {
 			st.sent = ends && whole
 			h.data(st.id, p[:n], st.sent)
 			if h.use(int(n / h2Refresh)); whole { // a client that lets little pass at a time earns nothing
-				h.use(1)
+				h.use(2) // it may widen both windows by what has come
 			}
 			h.sendWindow -= n
 			st.sendWindow -= n

@@ -261,8 +261,8 @@ func (c *Conn) SetLinger(sec int) error {
 	})
 }
 
-// SetKeepAliveConfig switches keep-alive messages on or off and says when they are sent; zero fields mean package net's defaults (15 s,
-// 15 s, 9), negative ones leave the setting alone.
+// SetKeepAliveConfig switches keep-alive messages on or off and sets when they are sent; zero fields
+// mean package net's defaults (15 s, 15 s, 9), negative ones leave the setting alone.
 func (c *Conn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 	return c.control("set", "", func(fd int) error { return setKeepAlive(fd, config) })
 }

@@ -68,7 +68,7 @@ func (fileClosed) Is(target error) bool {
 	return target == fs.ErrClosed || target == net.ErrClosed
 }
 
-// A contextError says that the waiting task's context ended.
+// A contextError is the end of the context of the task that waited.
 type contextError struct{ err error }
 
 // inContext stays out of the stack frame of those that wait.

@@ -195,12 +195,10 @@ func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
-	var to net.Addr = c.RemoteAddr()
 	var err error
 	if sa != nil {
-		to = sa.addr(c.network)
 		if c.remote.family != 0 {
-			return 0, c.opErrorTo("write", "", to, net.ErrWriteToConnected)
+			return 0, c.opErrorTo("write", "", sa.addr(c.network), net.ErrWriteToConnected)
 		}
 		err = unix.EINVAL
 		if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
@@ -216,10 +214,13 @@ func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error)
 			return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
 		})
 	}
-	if err != nil {
-		return 0, c.opErrorTo("write", call, to, err)
+	switch {
+	case err == nil:
+		return len(b), nil
+	case sa == nil:
+		return 0, c.opError("write", call, err)
 	}
-	return len(b), nil
+	return 0, c.opErrorTo("write", call, sa.addr(c.network), err)
 }
 
 // sendUnix asks again and again while the receiver's queue is full: a sender that is

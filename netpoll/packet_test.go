@@ -130,3 +130,29 @@ func TestUnixgramFile(t *testing.T) {
 		t.Errorf("the file of a closed socket is still there: %v", err)
 	}
 }
+
+// A datagram takes no memory but the caller's, with the address in a netip.AddrPort.
+func TestDatagramsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	both(t, func(t *testing.T) {
+		a, err := ListenPacket("udp4", "127.0.0.1:0")
+		must(t, err)
+		defer a.Close()
+		b, err := ListenPacket("udp4", "127.0.0.1:0")
+		must(t, err)
+		defer b.Close()
+		to, buf := b.LocalAddr().(*net.UDPAddr).AddrPort(), make([]byte, 8)
+		if n := testing.AllocsPerRun(100, func() {
+			if _, _, err := a.WriteMsg(buf, nil, to); err != nil {
+				t.Error(err)
+			}
+			if _, _, _, _, err := b.ReadMsg(buf, nil); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v allocations to send and receive one", n)
+		}
+	})
+}

@@ -269,8 +269,9 @@ const (
 )
 
 // spare is called before n bytes are sent, and looks at a connection once: a window only gets larger.
-// What waits in the send buffer is cut into segments of half of the receiver's window at most, and a client may have one of 512 bytes: then 2 MB of a file cost over a
-// millisecond of processor time at once, and as much memory again (TCP_NOTSENT_LOWAT, tcp(7)).
+// What waits in the send buffer is cut into segments of half of the receiver's window at most, and a client may have
+// one of 512 bytes: then 2 MB of a file cost over a millisecond of processor time at once, and as much memory again
+// (TCP_NOTSENT_LOWAT, tcp(7)).
 func (d *desc) spare(n int64) {
 	if n < spareFrom || d.kind != kindTCP || d.flags.Load()&flagMeasured != 0 || d.use() != nil {
 		return

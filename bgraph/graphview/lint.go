@@ -170,6 +170,12 @@ var severityRank = map[string]int{SeverityError: 0, SeverityWarning: 1, Severity
 
 // sorted keeps the worst of each check and puts them in order.
 func (l *linter) sorted() []Finding {
+	orderOf := func(f Finding) int {
+		if f.Check == CheckStalled { // why others were found
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(l.found, func(a, b graded) int {
 		return cmp.Or(severityRank[a.Severity]-severityRank[b.Severity], cmp.Compare(b.weight, a.weight))
 	})
@@ -182,7 +188,7 @@ func (l *linter) sorted() []Finding {
 	}
 	slices.SortStableFunc(kept, func(a, b Finding) int {
 		return cmp.Or(severityRank[a.Severity]-severityRank[b.Severity],
-			strings.Index(b.Check, CheckStalled)-strings.Index(a.Check, CheckStalled), // why others were found
+			orderOf(a)-orderOf(b),
 			strings.Compare(a.Name, b.Name), strings.Compare(a.Check, b.Check))
 	})
 	return kept

@@ -110,7 +110,7 @@ type CohortPolicy interface {
 	// Granted ends the grant, before anything but Ready or Charge is called again: taken
 	// is how many tasks of n were taken, came how many became ready there meanwhile.
 	Granted(n NodeID, taken, came int)
-	// PassOver tells that a task of n, the node that was last named, has been woken for nothing, as
+	// PassOver is told that a task of n, the node that was last named, has been woken for nothing, as
 	// others there will most likely be: another node is to be next, if there is one.
 	PassOver(n NodeID)
 }

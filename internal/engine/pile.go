@@ -61,7 +61,7 @@ const (
 // A Bottlenecks is an Admission that limits how many tasks wait at a node inside the program.
 type Bottlenecks interface {
 	Admission
-	// Piled says, every few milliseconds, how it is at a watched node. It returns how many may wait
+	// Piled is told, every few milliseconds, how it is at a watched node. It returns how many may wait
 	// there, 0 if any number, below 0 if nobody. Next is called with index MaxEntrances+pile for those
 	// that are kept out.
 	Piled(now time.Duration, pile int, q PileQueue) (limit int)

@@ -149,9 +149,9 @@ func (l *Loop) waitsAgain() {
 	}
 }
 
-// noteForNothing is called when a turn ends, with the number of its steps. If many tasks were woken for nothing, they are so
-// for ever in the order in which they became ready: what one does in a step makes many ready, of which
-// again only the first finds something to do.
+// noteForNothing is called when a turn ends, with the number of its steps. If many tasks were woken for nothing,
+// they are so for ever in the order in which they became ready: what one does in a step makes many ready, of
+// which again only the first finds something to do.
 func (l *Loop) noteForNothing(steps int) {
 	l.inVain = l.forNothing >= minForNothing && l.forNothing*8 > steps
 	l.forNothing = 0

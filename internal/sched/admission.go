@@ -130,8 +130,9 @@ func unasked(q Queue) Verdict {
 
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
 
-// Piled says how it is at the pile with that number, and returns how many may wait there, 0 if any number, below 0 if nobody. While a gate is held up, nobody else may come to where tasks
-// wait: those that would are refused at once. Others may be what they wait for.
+// Piled is told how it is at the pile with that number, and returns how many may wait there, 0 if any number, below 0
+// if nobody. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
+// Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 	for pile >= len(a.piles) {
 		a.piles = append(a.piles, Pile{})
