@@ -185,19 +185,22 @@ func TestHTTP2Patience(t *testing.T) {
 		p.WriteSettings()
 		return p
 	}
-	p := fresh() // a client that widens its windows often
-	for i, sent := 0, 0; sent < much; i++ {
-		p.ask(i, "/large")
-		for p.ended = false; !p.ended; {
-			v := p.verdict()
-			var size int
-			if n, _ := fmt.Sscanf(v, "data %d", &size); n == 0 && v != "200" {
-				t.Fatalf("after %d updates of windows: %s", sent, v)
-			}
-			for left := size; left > 0; left -= 4 << 10 {
-				p.WriteWindowUpdate(0, uint32(min(left, 4<<10)))
-				p.WriteWindowUpdate(uint32(2*i+1), uint32(min(left, 4<<10)))
-				sent += 2
+	for _, window := range []uint32{1<<16 - 1, 1000} { // clients that widen their windows often
+		p := fresh()
+		p.narrow(window)
+		for i, sent := 0, 0; sent < much; i++ {
+			p.ask(i, "/large")
+			for p.ended = false; !p.ended; {
+				v := p.verdict()
+				var size int
+				if n, _ := fmt.Sscanf(v, "data %d", &size); n == 0 && v != "200" {
+					t.Fatalf("a window of %d, after %d updates: %s", window, sent, v)
+				}
+				for left := size; left > 0; left -= 4 << 10 {
+					p.WriteWindowUpdate(0, uint32(min(left, 4<<10)))
+					p.WriteWindowUpdate(uint32(2*i+1), uint32(min(left, 4<<10)))
+					sent += 2
+				}
 			}
 		}
 	}
@@ -222,7 +225,7 @@ func TestHTTP2Patience(t *testing.T) {
 			t.Fatalf("after %d uploads: %s", refused, v)
 		}
 	}
-	p = fresh() // asks now and then whether the server is there, for a long time
+	p := fresh() // asks now and then whether the server is there, for a long time
 	p.answered()
 	for range 5 {
 		for range h2Patience * 4 / 5 {

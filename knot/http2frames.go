@@ -18,8 +18,8 @@ const (
 	h2Patience = 1000
 	// h2Forgives is after how long one such frame is forgotten, in nanoseconds.
 	h2Forgives = int64(50 * time.Millisecond)
-	// h2Refresh is for how many bytes of content a client may send one WINDOW_UPDATE.
-	h2Refresh = 1 << 10
+	// h2Refresh is for how many bytes of content a client may send one WINDOW_UPDATE: some have windows of 1 KB.
+	h2Refresh = 256
 	// h2Settings is how many settings one frame may have: the window of each stream follows each of them.
 	h2Settings = 32
 	// h2HeadFrames is how many frames a head may come in.
