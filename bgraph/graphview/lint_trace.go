@@ -27,7 +27,8 @@ const (
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
 	stoppedLimit = 10 * time.Millisecond // a time
-	stoppedVery  = 10 * stoppedLimit     // if it was once: a thread may have had to wait for a processor
+	stoppedOften = 3                     // so many times: a thread may have had to wait for a processor
+	stoppedVery  = 10 * stoppedLimit     // if it was once
 	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
@@ -78,7 +79,7 @@ func (l *linter) trace() {
 		})
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
-		again := t.Sum-t.Max >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
+		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
 		l.add(float64(t.Max), Finding{
 			Severity: severityIf(again && float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),

@@ -156,6 +156,23 @@ func TestLittleOfItIsARemark(t *testing.T) {
 	}
 }
 
+// Nor is one long stop among many that are short, as on a machine that is short of processors.
+func TestOneLongStopIsARemark(t *testing.T) {
+	for often, severity := range map[int]string{2: SeverityInfo, 3: SeverityWarning} {
+		found := Lint(traced(func(s *bgraph.Snapshot) {
+			for i := range 60 {
+				s.Stopped.Add(bgraph.Nanos(2 * time.Millisecond))
+				if i < often {
+					s.Stopped.Add(bgraph.Nanos(12 * time.Millisecond))
+				}
+			}
+		}))
+		if len(found) != 1 || found[0].Check != CheckStopped || found[0].Severity != severity {
+			t.Errorf("%d long ones: want %s, got %+v", often, severity, found)
+		}
+	}
+}
+
 // Findings of a trace speak of goroutines, and give no advice that only tasks can follow.
 func TestLintWordsOfTraces(t *testing.T) {
 	sc := sick()

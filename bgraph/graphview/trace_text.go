@@ -65,7 +65,7 @@ func partsText(e *bgraph.Edge) string {
 		parts = append(parts, rateText(moves)+" moves to another P")
 	}
 	if p.Samples > 0 {
-		parts = append(parts, countText(p.Samples)+" samples in all")
+		parts = append(parts, plural(int(p.Samples), "sample")+" in all")
 	}
 	if len(parts) == 0 {
 		return ""
