@@ -26,6 +26,7 @@ const (
 	callsLimit   = 10                    // system calls a step
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
+	assistLeast  = 0.01                  // of the time of all Ps, from which on it is more than a remark
 	stoppedLimit = 10 * time.Millisecond // a time
 	stoppedOften = 3                     // so many times: a thread may have had to wait for a processor
 	stoppedVery  = 10 * stoppedLimit     // if it was once
@@ -73,7 +74,7 @@ func (l *linter) trace() {
 	l.handedOver(handed)
 	if all := totalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
 		l.add(float64(assist), Finding{
-			Severity: SeverityWarning, Check: CheckAssist,
+			Severity: severityIf(float64(assist) >= assistLeast*room), Check: CheckAssist,
 			Message: fmt.Sprintf("Goroutines spent %s of their CPU time (%v) helping the collector, because they allocate faster than it can keep up with.", percentText(float64(assist)/all), assist),
 			Advice:  "Allocate less (a heap profile says where), or give the collector more room: raise GOGC, with GOMEMLIMIT as the bound.",
 		})

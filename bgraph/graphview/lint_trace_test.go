@@ -139,6 +139,7 @@ func TestLittleOfItIsARemark(t *testing.T) {
 				s.Stopped.Add(bgraph.Nanos(30 * time.Millisecond))
 			}
 		},
+		CheckAssist: func(s *bgraph.Snapshot, much uint64) { s.Edges[0].Parts.Assist = bgraph.Nanos(5e6 * much) },
 		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			e := &s.Edges[0]
@@ -304,7 +305,7 @@ func TestLateAmongFew(t *testing.T) {
 // said at the top.
 func TestLintOfAStalledProgram(t *testing.T) {
 	slow := func(s *bgraph.Snapshot) {
-		s.Edges[0].Parts.Assist = 10e6
+		s.Edges[0].Parts.Assist = 20e6
 		s.Stopped.Add(bgraph.Nanos(200 * time.Millisecond))
 	}
 	for stalls, severity := range map[int]string{0: SeverityWarning, 1: SeverityInfo} {
