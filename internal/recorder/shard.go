@@ -293,7 +293,7 @@ func (s *shard) meet(why engine.Reason, print uint64) *node {
 	return n
 }
 
-// Crossed implements engine.CrossingObserver.
+// Crossed implements engine.Observer.
 func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
 	id := uint64(from+1)<<40 | uint64(t.Node())<<16 | uint64(loop+1) // NodeNone+1 is 0
 	c := s.crossed.get(id)
@@ -480,7 +480,7 @@ func (s *shard) rebalance() {
 	}
 }
 
-// Overran implements engine.OverrunObserver.
+// Overran implements engine.Observer.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
 	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
 	if !ended { // on another thread
