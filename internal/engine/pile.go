@@ -54,7 +54,7 @@ const (
 	pileEvery = 10 * time.Millisecond // looks at piles
 	pileEnd   = 10 * time.Second      // a node where few wait for so long is not watched any more
 	pileFew   = 8
-	lateTurns = 16           // turns, of which the one that has waited longest gets one
+	lateTurns = 64           // turns, of which the one that has waited longest gets one
 	doorIndex = MaxEntrances // index of the first door for an Admission, after the entrances
 )
 
