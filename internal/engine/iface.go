@@ -145,10 +145,11 @@ const (
 	VerdictAdmitNewest                // of the most important one that came last
 	VerdictDefer                      // none now: ask again soon
 	VerdictRefuse                     // the one that has waited longest: turn it away
+	VerdictEnough                     // none until one that was let in, or refused, has begun to run
 )
 
 func (v Verdict) String() string {
-	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
+	return [...]string{"admit", "admit newest", "defer", "refuse", "enough"}[v]
 }
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.
