@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"runtime"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"golang.org/x/sys/unix"
@@ -27,11 +32,14 @@ func runRelay(r *run) error {
 	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
 		return err
 	}
-	r.note("x connections through which data are passed on at once by io.Copy, with senders and receivers on the same core %d", serverCore)
-	r.note("cpu-%s: processor time of all but senders and receivers for 10^9 bytes; cpu-%s: the same where neither connection is known to be one, so that nothing but Read and Write is left", relayedMetric, copiedMetric)
+	r.note("x connections through which data are passed on at once by io.Copy, on core %d; another process sends and receives, on core %d", serverCore, clientCore)
+	r.note("cpu-%s: processor time for 10^9 bytes; cpu-%s: the same where neither connection is known to be one, so that nothing but Read and Write is left", relayedMetric, copiedMetric)
 	r.charts = []report.Chart{{Title: "CPU to pass on a gigabyte", Metric: "cpu-" + relayedMetric, XLabel: "connections"}}
 	return nil
 }
+
+// relayEnds is the worker that sends and receives.
+const relayEnds = "relay-ends"
 
 // relaying is what a system does differently.
 type relaying struct {
@@ -49,7 +57,8 @@ var (
 // relayPiece is how many bytes a sender sends, and a receiver takes, in a system call.
 const relayPiece = 256 << 10
 
-// measureRelay passes data on through j.x pairs of connections.
+// measureRelay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
+// the other core: its threads would wait for the one processor of this one's Go runtime.
 func measureRelay(j job, s relaying) error {
 	in, err := s.listen()
 	if err != nil {
@@ -61,42 +70,35 @@ func measureRelay(j job, s relaying) error {
 		return err
 	}
 	defer out.Close()
-	var bytes, others atomic.Int64 // received; processor time of senders and receivers
-	var ends sync.WaitGroup
-	// end runs fn on a thread of its own, and counts the time of that.
-	end := func(fn func(fd int) int64, fd int) {
-		ends.Add(1)
-		go func() {
-			defer ends.Done()
-			runtime.LockOSThread() // and never unlocked: the thread ends
-			bytes.Add(fn(fd))
-			unix.Close(fd)
-			others.Add(int64(processorTime(unix.RUSAGE_THREAD)))
-		}()
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	before := processorTime(unix.RUSAGE_SELF)
-	until := time.Now().Add(j.duration)
-	var relays atomic.Int64
-	for range j.x {
-		sender, err := dialRaw(in.Addr(), nil)
-		if err != nil {
-			return err
-		}
+	ends := proc.Command{Path: self, Core: clientCore, Args: []string{workerCommand, relayEnds, in.Addr().String(), out.Addr().String(),
+		strconv.Itoa(j.x), strconv.FormatInt(j.duration.Milliseconds(), 10)}}
+	var lines []string
+	var failed error
+	var over atomic.Bool // lines and failed are there
+	go func() {
+		lines, failed = proc.Output(context.Background(), ends)
+		over.Store(true)
+		in.Close() // or Accept would wait for what has not begun
+		out.Close()
+	}()
+	var before time.Duration
+	for i := range j.x {
 		from, err := in.Accept()
 		if err != nil {
-			return err
-		}
-		receiver, err := dialRaw(out.Addr(), nil)
-		if err != nil {
-			return err
+			return errors.Join(err, failed)
 		}
 		to, err := out.Accept()
 		if err != nil {
-			return err
+			return errors.Join(err, failed)
 		}
-		relays.Add(1)
+		if i == 0 {
+			before = processorTime()
+		}
 		s.spawn(func() {
-			defer relays.Add(-1)
 			defer from.Close()
 			defer to.Close()
 			if j.metric == copiedMetric {
@@ -105,18 +107,68 @@ func measureRelay(j job, s relaying) error {
 				io.Copy(to, from)
 			}
 		})
-		end(func(fd int) int64 { sendUntil(fd, until); return 0 }, sender)
-		end(receiveAll, receiver)
 	}
-	for relays.Load() > 0 {
+	for !over.Load() {
 		s.sleep(time.Millisecond)
 	}
-	ends.Wait()
-	used := processorTime(unix.RUSAGE_SELF) - before - time.Duration(others.Load())
-	if bytes.Load() == 0 {
-		return fmt.Errorf("nothing was received in %v", j.duration)
+	used := processorTime() - before
+	if failed != nil {
+		return failed
 	}
-	j.emit("cpu-"+j.metric, "s/GB", max(used, 0).Seconds()/(float64(bytes.Load())/1e9))
+	bytes, err := strconv.ParseInt(strings.Join(lines, ""), 10, 64)
+	if err != nil || bytes == 0 {
+		return fmt.Errorf("received were %q bytes in %v, want a number", lines, j.duration)
+	}
+	j.emit("cpu-"+j.metric, "s/GB", used.Seconds()/(float64(bytes)/1e9))
+	j.emit("rate-"+j.metric, "MB/s", float64(bytes)/1e6/j.duration.Seconds())
+	return nil
+}
+
+// runRelayEnds sends to the first address and receives from the second for a time, through so many connections of
+// each kind, and prints how many bytes have come. Its arguments are the addresses, that number, and milliseconds.
+func runRelayEnds(args []string, out io.Writer) error {
+	if len(args) != 4 {
+		return fmt.Errorf("arguments are %q, want TO FROM CONNECTIONS MILLISECONDS", args)
+	}
+	to, err := net.ResolveTCPAddr("tcp", args[0])
+	if err != nil {
+		return err
+	}
+	from, err := net.ResolveTCPAddr("tcp", args[1])
+	if err != nil {
+		return err
+	}
+	x, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	ms, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(time.Duration(ms) * time.Millisecond)
+	var bytes atomic.Int64
+	var ends sync.WaitGroup
+	for range x {
+		sender, err := dialRaw(to, nil)
+		if err != nil {
+			return err
+		}
+		receiver, err := dialRaw(from, nil)
+		if err != nil {
+			return err
+		}
+		ends.Go(func() {
+			sendUntil(sender, until)
+			unix.Close(sender)
+		})
+		ends.Go(func() {
+			bytes.Add(receiveAll(receiver))
+			unix.Close(receiver)
+		})
+	}
+	ends.Wait()
+	fmt.Fprintln(out, bytes.Load())
 	return nil
 }
 
@@ -144,10 +196,10 @@ func receiveAll(fd int) (total int64) {
 	}
 }
 
-// processorTime is what the process or the thread has used.
-func processorTime(who int) time.Duration {
+// processorTime is what the process has used.
+func processorTime() time.Duration {
 	var u unix.Rusage
-	if unix.Getrusage(who, &u) != nil {
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())

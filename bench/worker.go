@@ -48,6 +48,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),
 	"fetch":           runFetch,
+	relayEnds:         runRelayEnds,
 	"tls-load":        runTLSLoad,
 	"tls-hold":        runTLSHold,
 	"fcgi":            runResponder,
