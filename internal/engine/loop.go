@@ -39,6 +39,8 @@ type Loop struct {
 
 	inbox    inbox
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
+	restful  bool        // the last of those took long
+	instant  bool        // the last of those did not have to wait
 	overruns
 	ending
 	stats loopStats
@@ -50,6 +52,7 @@ type plugs struct {
 	rt          *Runtime
 	index       int
 	poller      Poller
+	rester      Rester      // poller, if it is one and the loop is not locked to its thread, else nil
 	observer    Observer    // may be nil
 	observed    bool        // there is an observer
 	chosen      Policy      // what the loop was made with, or fifo
@@ -298,6 +301,11 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
+	if l.instant { // what comes next is probably there already: no need to get ready for a wait
+		if l.poll(0); l.anyReady() {
+			return
+		}
+	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
 	l.rt.idleLoops.Add(1)
@@ -318,17 +326,31 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
-	l.poll(timeout)
+	if l.rester != nil && l.restful {
+		l.reportPoll(l.rester.Rest(timeout))
+	} else {
+		l.poll(timeout)
+	}
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
-	l.idleFrom, l.idled = 0, l.idled+uint64(max(l.now-began, 0))
+	waited := max(l.now-began, 0)
+	l.restful, l.instant = waited >= restAfter, waited < instantWait && l.anyReady()
+	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.rt.watch.wokeUp()
 }
 
-func (l *Loop) poll(timeout time.Duration) {
-	if err := l.poller.Poll(timeout); err != nil {
+// instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
+const instantWait = 3 * time.Microsecond
+
+// restAfter is how long a wait for events must have taken for the next to be expected to take long.
+const restAfter = 200 * time.Microsecond
+
+func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
+
+func (l *Loop) reportPoll(err error) {
+	if err != nil {
 		l.rt.reportPollError(l, err)
 	}
 }
