@@ -82,6 +82,7 @@ var aims = map[string][]report.Aim{
 	admissionName: slices.Concat(
 		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x"),
 		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x"),
+		rows("p99-to-0.8x", 2, "cpu-200us-2x", "cpu-200us-10x", "cpu-1ms-2x", "cpu-1ms-10x", "cpu-5ms-2x", "cpu-5ms-10x", "mix-2x", "mix-10x"),
 		rows("important-served", 99.9, "cpu-priority", "lock-priority"),
 		rows("nine-served", 95, "ten-tenants"),
 	),
