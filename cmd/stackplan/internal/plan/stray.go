@@ -30,15 +30,16 @@ func (s *source) addStray() {
 		return
 	}
 	for _, f := range s.ordered {
-		for _, call := range callsOf(f) {
-			if !indirect(call) {
+		for in := range instrs(f) {
+			call, ok := in.(ssa.CallInstruction)
+			if !ok || !indirect(call) {
 				continue
 			}
 			s.addTo(call, anywhere)
 			if len(twins) == 0 {
 				continue
 			}
-			look := &search{t: s.trace, field: -1, seen: make(map[ssa.Value]bool), ok: true, to: twins}
+			look := &search{t: s.trace, seen: make(map[ssa.Value]bool), ok: true, to: twins}
 			look.follow(f, call.Common().Value, 0)
 			for key := range look.met {
 				s.addTo(call, twins[key])
@@ -51,7 +52,7 @@ func (s *source) addStray() {
 func (s *source) strays(stored []made) strays {
 	x := strays{make(map[types.Type]bool), make(map[*ssa.Function]bool)}
 	for _, m := range stored {
-		found, ok := s.trace.origins(m.f, m.v, -1)
+		found, ok := s.trace.origins(m.f, m.v)
 		for _, o := range found {
 			switch v := o.v.(type) {
 			case *ssa.MakeInterface:
@@ -73,11 +74,9 @@ func (s *source) strays(stored []made) strays {
 func (s *source) addAll(of types.Type, kinds map[types.Type]bool, funcs map[*ssa.Function]bool) {
 	iface, ok := of.Underlying().(*types.Interface)
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				if v, made := in.(*ssa.MakeInterface); ok && made && types.Implements(v.X.Type(), iface) {
-					kinds[v.X.Type()] = true
-				}
+		for in := range instrs(f) {
+			if v, made := in.(*ssa.MakeInterface); ok && made && types.Implements(v.X.Type(), iface) {
+				kinds[v.X.Type()] = true
 			}
 		}
 	}
@@ -130,12 +129,10 @@ func (s *source) storedThroughResults() (all []made) {
 		return nil
 	}
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				store, ok := in.(*ssa.Store)
-				if ok && callable(store.Val.Type()) && !followed(store.Addr) && returned[store.Addr.Type().Underlying().(*types.Pointer).Elem().String()] {
-					all = append(all, made{f, store.Val})
-				}
+		for in := range instrs(f) {
+			store, ok := in.(*ssa.Store)
+			if ok && callable(store.Val.Type()) && !followed(store.Addr) && returned[store.Addr.Type().Underlying().(*types.Pointer).Elem().String()] {
+				all = append(all, made{f, store.Val})
 			}
 		}
 	}
@@ -147,15 +144,13 @@ func (s *source) storedThroughResults() (all []made) {
 func (s *source) twinFields() map[fieldKey][]made {
 	twins := make(map[[2]*types.TypeName]bool)
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				change, ok := in.(*ssa.ChangeType)
-				if !ok {
-					continue
-				}
-				if a, b := pointedStruct(change.X.Type()), pointedStruct(change.Type()); a != nil && b != nil && a != b {
-					twins[[2]*types.TypeName{a, b}], twins[[2]*types.TypeName{b, a}] = true, true
-				}
+		for in := range instrs(f) {
+			change, ok := in.(*ssa.ChangeType)
+			if !ok {
+				continue
+			}
+			if a, b := pointedStruct(change.X.Type()), pointedStruct(change.Type()); a != nil && b != nil && a != b {
+				twins[[2]*types.TypeName{a, b}], twins[[2]*types.TypeName{b, a}] = true, true
 			}
 		}
 	}
