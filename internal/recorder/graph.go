@@ -233,7 +233,7 @@ func (g *Graph) program() bgraph.Program {
 	return bgraph.Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
 }
 
-// Overran implements engine.OverrunObserver.
+// Overran implements engine.Observer.
 func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
 	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
 	if !ended { // on another thread

@@ -291,7 +291,7 @@ func (s *shard) meet(why engine.Reason, print uint64) *node {
 	return n
 }
 
-// Crossed implements engine.CrossingObserver.
+// Crossed implements engine.Observer.
 func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
 	id := uint64(from+1)<<40 | uint64(t.Node())<<16 | uint64(loop+1) // NodeNone+1 is 0
 	c := s.crossed.get(id)
