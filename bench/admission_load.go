@@ -375,6 +375,9 @@ func (r *row) underOverload(s *site, seen *admissionResult, e extent) []sample {
 		}
 		samples = append(samples, sample{"capacity", "/s", e.x, e.capacity})
 	}
+	if _, open := r.load.(openLoad); open { // what waits at the end is served when nobody else comes any more
+		seen.All.P99 = seen.All.Loaded
+	}
 	if r.needs.memory > 0 || r.needs.watch > 0 {
 		killed := 0.0
 		if s.dead {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -12,7 +13,8 @@ import (
 
 const (
 	nativeClients = 64
-	manyMetric    = "many" // sleep, with 1,024 clients, of which few wait for a blocked handler
+	manyMetric    = "many"        // sleep, with 1,024 clients, of which few wait for a blocked handler
+	parkedMetric  = "many-parked" // the same, but handlers that wait do so as tasks do
 	manyClients   = 1024
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"
@@ -29,15 +31,23 @@ func runNative(r *run) error {
 		return err
 	}
 	defer closeAll(servers)
+	contenders := serving(servers, r.nativeSample)
+	if r.quick {
+		r.reserved = quickBudget * 6 / 10
+	}
+	alive := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return c.system == "knot-holding" }) // it serves next to nothing
+	if err := r.measure(append(pointsAt(manyMetric, 0, 1), point{metric: parkedMetric, x: 1}), alive, 2*time.Second); err != nil {
+		return err
+	}
 	// Without blockers one mode is like the other.
-	points := []point{{metric: "sleep", x: 0}, {metric: manyMetric, x: 0}, {metric: manyMetric, x: 1}}
+	points := []point{{metric: "sleep", x: 0}}
 	for _, mode := range nativeModes {
 		points = append(points, point{metric: mode, x: 1})
 	}
 	if r.quick {
 		r.reserved = quickBudget / 4
 	}
-	if err := r.measure(points, serving(servers, r.nativeSample), 2*time.Second); err != nil {
+	if err := r.measure(points, contenders, 2*time.Second); err != nil {
 		return err
 	}
 	if err := r.lockedReads(); err != nil {
@@ -45,6 +55,7 @@ func runNative(r *run) error {
 	}
 	r.note("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients)
 	r.note("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d clients, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients)
+	r.note("%s: the same load, but the handlers wait as tasks do (net-http: as ever); it is less than without any wait, as clients come in random order once some have been late (ADR 0035)", parkedMetric)
 	r.note("knot-holding: Knot whose loop waits with the task, as without detaching")
 	r.note("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric)
 	r.charts = []report.Chart{
@@ -59,8 +70,11 @@ const noneAnswered = "no request was answered whose handler does not wait"
 func (r *run) nativeSample(s *server) sampler {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		clients, path := nativeClients, "/"+p.metric
-		if p.metric == manyMetric {
+		switch p.metric {
+		case manyMetric:
 			clients, path = manyClients, "/sleep"
+		case parkedMetric:
+			clients, path = manyClients, "/"+parkedMode
 		}
 		spec := closedSpec(s.addr, []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
 		spec.PIDs, spec.Warm, spec.For = []int{s.child.PID()}, d/4, d-d/4

@@ -36,7 +36,6 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"memory":          runMemoryWorker,
 	"pubsub":          runPubsubWorker,
 	"cohort-writes":   runWritesWorker,
-	"sched-cost":      runSchedCostWorker,
 	"task-server":     runTaskServer,
 	"disk-goroutine":  diskWorker(goDisk),
 	"disk-capriccio":  diskWorker(taskDisk),

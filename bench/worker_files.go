@@ -160,7 +160,7 @@ func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan
 	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
-// runFetch is the client process of web-cold: it asks for files of the tree and prints
+// runFetch is the client process of web: it asks for files of the tree and prints
 // samples whose parameter is the number of clients. What is left of its arguments are files in
 // place of the tree's, as PATH=BYTES: each is asked for as often as any other.
 func runFetch(args []string, out io.Writer) error {

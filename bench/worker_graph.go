@@ -20,18 +20,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A deaf observer is told everything and does nothing: what it costs to tell it.
-type deaf struct{}
-
-func (deaf) Turn()                                                    {}
-func (deaf) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return engine.NodeStart }
-func (deaf) Ready(*engine.Task)                                       {}
-func (deaf) Resumed(*engine.Task)                                     {}
-func (deaf) Finished(*engine.Task)                                    {}
-
 // observers are the observers that graph-overhead compares, by system.
 var observers = map[string]func(l *engine.Loop) engine.Observer{
-	"capriccio-observed": func(*engine.Loop) engine.Observer { return deaf{} },
+	"capriccio-observed": func(*engine.Loop) engine.Observer { return engine.DeafObserver{} }, // what it costs to tell it
 	"capriccio-counted":  recorder.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
 	"capriccio-sampled":  recorder.New(bgraph.Config{}).Observe,
 	"capriccio-traced":   recorder.New(bgraph.Config{Sampling: 1}).Observe,

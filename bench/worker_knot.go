@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -18,12 +17,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
-)
-
-// slowPath is a path that takes slowAnswer.
-const (
-	slowPath   = "/slow"
-	slowAnswer = 500 * time.Millisecond
 )
 
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
@@ -58,9 +51,6 @@ func runKnot(args []string, out io.Writer) error {
 		return err
 	}
 	server := &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
-		if x.Path() == slowPath {
-			task.Sleep(slowAnswer)
-		}
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}
 	if *adapted {

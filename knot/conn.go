@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -21,6 +22,15 @@ type readableAt interface {
 	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
 	HungUp() bool
+}
+
+// at is c.waiter if that is a readableAt. Most are a *netpoll.Conn, for which no table is looked up.
+func (c *conn) at() (at readableAt, ok bool) {
+	if nc, ok := c.waiter.(*netpoll.Conn); ok {
+		return nc, true
+	}
+	at, ok = c.waiter.(readableAt)
+	return at, ok
 }
 
 // States of a connection. What moves it out of connIdle owns what follows.
@@ -124,7 +134,7 @@ func (c *conn) onReadable() error {
 		}
 		return c.waiter.OnReadable(c.again)
 	}
-	if at, ok := c.waiter.(readableAt); ok && c.srv.Priority == nil && !c.lingering {
+	if at, ok := c.at(); ok && c.srv.Priority == nil && !c.lingering {
 		return at.OnReadableAt(requests, c.again)
 	}
 	return c.waiter.OnReadable(c.again)
@@ -189,7 +199,7 @@ func (c *conn) entersFirst() bool {
 	if c.srv.Priority != nil || c.lingering {
 		return false
 	}
-	at, ok := c.waiter.(readableAt)
+	at, ok := c.at()
 	return ok && !at.Ended()
 }
 

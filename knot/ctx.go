@@ -44,12 +44,12 @@ type Ctx struct {
 
 	head     head
 	path     []byte    // decoded and cleaned
-	kind     uint32    // see route
 	scratch  []byte    // backing of path when it differs from the target
 	pathText string    // path as a string, kept for the next equal path
 	user     string    // who the client is, for the access log
 	began    time.Time // when the request was complete, if somebody wants to know; else zero
 	shard    uint32    // of the counters of servers; fixed
+	answers  answers
 	body     body
 	resp     response
 

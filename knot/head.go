@@ -172,6 +172,10 @@ func methodOf(name []byte) method {
 // parseVersion reads "HTTP/1.x" CR LF at b[i:] and returns the offset after it.
 func (h *head) parseVersion(b []byte, i int) (int, *fault) {
 	const form = "HTTP/d.d\r\n"
+	if i+len(form) <= len(b) && string(b[i:i+len(form)]) == "HTTP/1.1\r\n" {
+		h.minor = 1
+		return i + len(form), nil
+	}
 	for k := range len(form) {
 		if i+k == len(b) {
 			return 0, needMore

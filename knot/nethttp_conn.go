@@ -241,6 +241,7 @@ func (x *Ctx) giveUp() (rest []byte) {
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
 	x.srv.forget(x.c)
 	x.conclude()
+	x.tell()
 	x.shed()
 	return rest
 }

@@ -26,7 +26,7 @@ const (
 // run calls h for e, in the task of the request or on a goroutine. When h returns, e may have
 // been hijacked, and has no Ctx any more.
 func (n *nativeRoutes) run(e *exchange, h http.Handler) {
-	left := &n.left[e.x.kind%nativeRoutesMax]
+	left := &n.left[e.x.route()%nativeRoutesMax]
 	if n.marked.Load() > 0 && left.Load() > 0 {
 		began := time.Now()
 		offloadHTTP(h, e.writer(), &e.r)

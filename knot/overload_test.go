@@ -75,13 +75,12 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 }
 
 // An ends counts the tasks that have ended.
-type ends struct{ n atomic.Int32 }
+type ends struct {
+	engine.DeafObserver
+	n atomic.Int32
+}
 
-func (e *ends) Turn()                                                    {}
-func (e *ends) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return 0 }
-func (e *ends) Ready(*engine.Task)                                       {}
-func (e *ends) Resumed(*engine.Task)                                     {}
-func (e *ends) Finished(*engine.Task)                                    { e.n.Add(1) }
+func (e *ends) Finished(*engine.Task) { e.n.Add(1) }
 
 // A connection needs no task before its first request: one that only said so to the
 // poller would be in line before the request's own, which would wait twice.

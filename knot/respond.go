@@ -50,6 +50,10 @@ type response struct {
 	phase   respPhase
 	dated   bool // Date is among fields
 	named   bool // Server is
+
+	// The line Content-Type of an earlier response, and the type in it. Most have the same.
+	typeLine   []byte
+	typeLineOf string
 }
 
 func (r *response) begin() {
@@ -295,7 +299,10 @@ func (x *Ctx) commit(length int64) {
 	x.commitOpen()
 	out := x.out
 	if r.ctype != "" {
-		out = appendField(out, "Content-Type", r.ctype)
+		if r.ctype != r.typeLineOf {
+			r.typeLine, r.typeLineOf = appendField(r.typeLine[:0], "Content-Type", r.ctype), r.ctype
+		}
+		out = append(out, r.typeLine...)
 	}
 	switch {
 	case bodyless(r.status):
@@ -375,6 +382,7 @@ func (x *Ctx) armWrite() {
 
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
+	x.tell()
 	if len(x.out) == 0 || x.writeErr != nil {
 		return x.writeErr
 	}

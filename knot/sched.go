@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -46,8 +47,8 @@ func spawnApart(fn func()) {
 	task.Spawn(task.Options{Context: context.Background()}, fn)
 }
 
-// answered says that one more request has got its response: what the server is for.
-func answered() { ressched.Progress(1) }
+// answered says that n more requests have got their responses: what the server is for.
+func answered(n int) { ressched.Progress(n) }
 
 // bufferBytes are the buffers of the connections that are being served, as
 // the blocking graph shows them.
@@ -84,6 +85,8 @@ func (c *conn) client() uint32 {
 	nc := c.nc
 	for {
 		switch inner := nc.(type) {
+		case *netpoll.Conn: // as most are
+			return inner.Client()
 		case interface{ Client() uint32 }:
 			return inner.Client()
 		case interface{ NetConn() net.Conn }:

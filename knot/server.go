@@ -269,6 +269,7 @@ func (s *Server) borrow(c *conn) *Ctx {
 }
 
 func giveBack(x *Ctx) {
+	x.tell()
 	bufferBytes.Release(x.counted)
 	if x.spoiled {
 		return

@@ -34,12 +34,37 @@ var shards atomic.Uint32
 // nextShard spreads Ctxs over the shards: those of one pool on one processor tend to be few.
 func nextShard() uint32 { return shards.Add(1) % countShards }
 
+// answers are requests that have been answered and are not among the counts yet. They get there
+// before their responses leave: clients that send several requests at a time are counted at once.
+type answers struct {
+	requests uint64
+	bytes    uint64
+	class    int // of their status
+}
+
+// tell adds the answers to the counters.
+func (x *Ctx) tell() {
+	a := &x.answers
+	if a.requests == 0 {
+		return
+	}
+	k := &x.srv.counts[x.shard]
+	k.status[a.class].Add(a.requests)
+	k.bytes.Add(a.bytes)
+	answered(int(a.requests))
+	*a = answers{}
+}
+
 // count takes up a request that has been answered.
 func (x *Ctx) count() {
-	k := &x.srv.counts[x.shard]
 	status := x.resp.status
-	k.status[min(status/100, len(k.status)-1)].Add(1)
-	k.bytes.Add(uint64(max(x.resp.written, 0)))
+	if class := min(status/100, len(counts{}.status)-1); class != x.answers.class {
+		x.tell()
+		x.answers.class = class
+	}
+	x.answers.requests++
+	x.answers.bytes += uint64(max(x.resp.written, 0))
+	k := &x.srv.counts[x.shard]
 	if status >= 400 {
 		for i, one := range refusalStatuses {
 			if one == status {

@@ -231,12 +231,11 @@ func (x *Ctx) mayEnter() bool {
 
 // mayGoOn is mayEnter once it is known what the request is for.
 func (x *Ctx) mayGoOn() bool {
-	x.kind = x.route()
-	if !x.c.inside {
+	if !x.c.inside || !engine.Watched() {
 		return true
 	}
 	began := x.srv.clock.now()
-	if refused(requests.As(x.kind, x.detail())) {
+	if refused(requests.As(x.route(), x.detail())) {
 		return false
 	}
 	return x.srv.clock.now()-began < int64(goneAfter) || !x.c.hungUp()
@@ -247,7 +246,7 @@ func (x *Ctx) mayGoOn() bool {
 const goneAfter = time.Second
 
 func (c *conn) hungUp() bool {
-	at, ok := c.waiter.(readableAt)
+	at, ok := c.at()
 	return ok && at.HungUp()
 }
 
@@ -277,7 +276,7 @@ func (x *Ctx) route() uint32 {
 
 // detail is a number for the requests of one route that are likely to be handled quite alike.
 func (x *Ctx) detail() uint32 {
-	h := x.kind
+	h := x.route()
 	for _, b := range x.path[:min(len(x.path), maxRoute)] {
 		h = (h ^ uint32(b)) * 16777619
 	}
@@ -294,7 +293,6 @@ const maxRoute = 128
 // conclude is what every answered request ends with.
 func (x *Ctx) conclude() {
 	x.finished = true
-	answered()
 	x.count()
 	if now := x.srv.clock.now(); x.c.since.Load() != now {
 		x.c.since.Store(now)

@@ -7,12 +7,10 @@ import (
 	"math"
 	"net"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // A Conn is a stream connection over TCP or a unix socket. It implements net.Conn,
@@ -106,116 +104,9 @@ func (c *Conn) shutdown(how int) error {
 	return c.control("close", "shutdown", func(fd int) error { return shutdown(fd, how) })
 }
 
-// OnReadable runs fn as a new task on the connection's loop, once, when a Read would
-// not block: bytes are there, the end of the stream, an error, the read deadline has
-// passed or the connection was closed. It returns at once and never parks; if that is
-// the case already, fn is started right away. Until then the connection holds neither
-// task nor stack nor buffer.
-//
-// It returns ErrBusy while another registration is pending or a Read is in progress,
-// and net.ErrClosed, without running fn ever, if the connection is closed already.
-// Read returns ErrBusy while a registration is pending.
-func (c *Conn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
-
-// OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
-// not let it in at once, it is not even started until it does, or refuses it. It is refused at
-// once when the read deadline passes or the connection is closed meanwhile. Clients are told
-// apart by their addresses, see ressched.Entrance.EnterFrom.
-func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
-	if c.d.flags.Load()&flagEnters == 0 {
-		c.d.flags.Or(flagEnters)
-	}
-	if err := c.d.onReadable((*engine.Entrance)(e), fn); err != nil {
-		return c.opError("read", "", err)
-	}
-	return nil
-}
-
-// StartAt starts fn at once as OnReadableAt would if there was something to read: as a new task on
-// the loop that c belongs to, through e if that is not nil. It is for layers above c that have bytes
-// left of what they have read. It does nothing and returns false unless it is called on that loop.
-func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
-	switch on := c.d.loop; {
-	case !on.Runs():
-		return false
-	case e == nil:
-		on.Start(fn)
-	default:
-		on.StartAt((*engine.Entrance)(e), c.d.client, 0, nil, fn)
-	}
-	return true
-}
-
-// Ended reports whether the function given to OnReadableAt was started for another reason than bytes
-// to read: the end of the stream, an error, the deadline or Close. It then has not come through
-// the entrance. It is for that function, and tells a likelihood: bytes may have come since.
-func (c *Conn) Ended() bool { return c.d.ended }
-
 // HungUp reports whether the other end is known to have ended its side of the connection, or all of it. It
 // never parks, and says no if the poller has not been told.
 func (c *Conn) HungUp() bool { return c.d.flags.Load()&flagHangup != 0 }
-
-// Client is a number for the host at the other end of an accepted connection, for
-// ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
-func (c *Conn) Client() uint32 { return c.d.client }
-
-func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
-	return d.onReadableProbing(e, fn, func() syscall.Errno {
-		if d.kind == kindTCP && d.requests != nil {
-			return d.requests.peek()
-		}
-		var b [1]byte
-		_, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
-		return e
-	})
-}
-
-// onReadableProbing is onReadable with probe, which returns EAGAIN if there is nothing
-// to read.
-func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() syscall.Errno) error {
-	ok, err := d.tryLock(readSide)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return ErrBusy
-	}
-	defer d.unlock(readSide)
-	if d.flags.Load()&flagReadExpired != 0 {
-		d.startHook(nil, fn)
-		return nil
-	}
-	own := d.own()
-	for {
-		switch d.read.p.Load() {
-		case ready:
-			// It may be a false alarm, for which fn is not to be bothered.
-			d.read.begin(own)
-			if probe() == unix.EAGAIN {
-				own = d.exhausted(&d.read, own)
-				continue
-			}
-			d.read.more()
-			d.startHook(e, fn)
-			return nil
-		case drained:
-			d.hook, d.entrance = fn, e
-			if !d.read.p.CompareAndSwap(drained, hooked) {
-				d.hook, d.entrance = nil, nil
-				continue
-			}
-			// Published: look for a deadline or a Close that was earlier.
-			if d.flags.Load()&(flagClosing|flagReadExpired) != 0 {
-				d.interrupted(d.read.interrupt())
-			} else if !own || d.requests != nil {
-				d.rearm()
-			}
-			return nil
-		default:
-			return ErrBusy
-		}
-	}
-}
 
 // LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.addresses().local }

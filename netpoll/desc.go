@@ -69,7 +69,8 @@ type registrar interface {
 }
 
 // A desc is a descriptor of the kernel registered with the poller of one loop: its
-// lifetime (lifetime.go), readiness (slot.go), deadlines (deadline.go).
+// lifetime (lifetime.go), readiness (slot.go), what a connection at rest has registered (hook.go), deadlines
+// (deadline.go).
 type desc struct {
 	read, write slot
 	life        atomic.Uint64 // see lifetime.go
@@ -79,14 +80,9 @@ type desc struct {
 	raw         bool // the file is a pipe: reading and writing it never hold up
 	loop        *engine.Loop
 	poller      registrar
-	token       uint64           // constant while registered
-	requests    *requests        // constant; nil unless poller is a uringPoller
-	hook        func()           // of OnReadable; owned by the one that took the slot out of hooked
-	entrance    *engine.Entrance // where it comes in, nil: nowhere; owned like hook
-	client      uint32           // hash of the peer's address; constant
-	ended       bool             // the hook was started for another reason than bytes; loop-private
-	fresh       bool             // it has been accepted, and no hook has been started; owned like hook
-	ticket      engine.Ticket    // of the hook's task while it waits at the entrance; loop-private
+	token       uint64    // constant while registered
+	requests    *requests // constant; nil unless poller is a uringPoller
+	hook        hook      // of OnReadable, see hook.go
 
 	mu        sync.Mutex // held for a few instructions, never while parked
 	queue     lockQueue  // guarded by mu
@@ -156,7 +152,7 @@ func (d *desc) deliver(in, out, hangup bool) {
 		if d.flags.Load()&flagHangup == 0 {
 			d.flags.Or(flagHangup)
 		}
-		d.ticket.Hangup()
+		d.hook.ticket.Hangup()
 		d.tellHangup()
 	}
 	if in {
@@ -174,65 +170,6 @@ func (d *desc) deliver(in, out, hangup bool) {
 		if w := d.write.event(); w != nil {
 			w.Wake()
 		}
-	}
-}
-
-// takeHook returns the hook, and where it comes in, after the slot has said hooked to the
-// caller.
-func (d *desc) takeHook() (func(), *engine.Entrance) {
-	fn, e := d.hook, d.entrance
-	d.hook, d.entrance = nil, nil
-	d.read.p.Store(ready)
-	return fn, e
-}
-
-// startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
-// anywhere.
-func (d *desc) startHook(e *engine.Entrance, fn func()) {
-	if d.loop.Runs() {
-		d.start(e, fn)
-		return
-	}
-	d.loop.Post(func() { d.start(e, fn) })
-}
-
-// start runs a hook as a new task of d's loop. Own loop only.
-func (d *desc) start(e *engine.Entrance, hook func()) {
-	if d.ended = e == nil; !d.ended {
-		d.loop.StartAt(e, d.client, d.waited(e), &d.ticket, hook)
-		return
-	}
-	d.loop.Start(hook)
-}
-
-// over reports whether there is nothing to read any more, after a hangup.
-func (d *desc) over() bool {
-	var b [1]byte
-	n, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
-	return n == 0 && e == 0 || e != 0 && e != unix.EAGAIN
-}
-
-// giveUp starts the task that waits at an entrance, if there is one, without letting it in:
-// its time is over. From anywhere.
-func (d *desc) giveUp() {
-	switch {
-	case d.flags.Load()&flagEnters == 0:
-	case d.loop.Runs():
-		d.ticket.GiveUp()
-	default:
-		d.loop.Post(d.ticket.GiveUp)
-	}
-}
-
-// interrupted wakes what slot.interrupt returned.
-func (d *desc) interrupted(w *engine.Waiter) {
-	switch w {
-	case nil:
-	case hooked:
-		fn, _ := d.takeHook() // the connection ends: nothing to wait for at an entrance
-		d.startHook(nil, fn)
-	default:
-		w.Wake()
 	}
 }
 

@@ -281,27 +281,10 @@ func (ln *Listener) accept(l *engine.Loop) (*Conn, error) {
 		}
 	}
 	c.bound = &ln.local
-	c.d.client, c.d.fresh = c.remote.client(), true
+	c.d.hook.client, c.d.hook.fresh = c.remote.client(), true
 	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
 	return c, nil
 }
-
-// waited is how long the first bytes on d have been there if others wait at e, else 0: for as long the
-// connection has waited to be accepted, behind many others it may be. Of later bytes the poller tells at once.
-func (d *desc) waited(e *engine.Entrance) time.Duration {
-	if !d.fresh {
-		return 0
-	}
-	d.fresh = false
-	if d.kind != kindTCP || d.loop.InLine(e) == 0 {
-		return 0
-	}
-	return min(sinceReceived(int(d.fd)), longestBefore)
-}
-
-// longestBefore is what counts of the wait to be accepted: enough to be late, but too little for a connection to
-// be refused for that alone, as the process may have stood still.
-const longestBefore = time.Second
 
 // injected asks the tests, if there are any.
 func (ln *Listener) injected() syscall.Errno {

@@ -147,7 +147,7 @@ func (d *desc) deliverLoose(in, out, hangup bool) {
 	if hangup {
 		d.flags.Or(flagHangup)
 		if d.flags.Load()&flagEnters != 0 {
-			d.loop.Post(d.ticket.Hangup)
+			d.loop.Post(d.hook.ticket.Hangup)
 		}
 		d.tellHangup()
 	}

@@ -293,13 +293,12 @@ func TestManyWaitAtOnePlace(t *testing.T) {
 }
 
 // resumedObserver calls a function when a task is resumed.
-type resumedObserver struct{ resumed func(*engine.Task) }
+type resumedObserver struct {
+	engine.DeafObserver
+	resumed func(*engine.Task)
+}
 
-func (o resumedObserver) Turn()                                                    {}
-func (o resumedObserver) Parked(*engine.Task, engine.Reason, uint64) engine.NodeID { return 0 }
-func (o resumedObserver) Ready(*engine.Task)                                       {}
-func (o resumedObserver) Resumed(t *engine.Task)                                   { o.resumed(t) }
-func (o resumedObserver) Finished(*engine.Task)                                    {}
+func (o resumedObserver) Resumed(t *engine.Task) { o.resumed(t) }
 
 // A Wake that comes while a task is detached has its stand-in run. Meanwhile the task must not
 // take the loop for its own.
@@ -307,7 +306,7 @@ func TestWakeOfADetachedTask(t *testing.T) {
 	var waiter atomic.Pointer[engine.Task]
 	var woken, looked chan bool
 	observe := func(*engine.Loop) engine.Observer {
-		return resumedObserver{func(at *engine.Task) {
+		return resumedObserver{resumed: func(at *engine.Task) {
 			if w := waiter.Load(); w == at && waiter.CompareAndSwap(w, nil) {
 				close(woken)
 				<-looked

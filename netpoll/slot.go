@@ -74,7 +74,14 @@ func (s *slot) more() {
 
 // event marks the slot ready, and takes its waiter or hook if there is one. If it
 // returns hooked, desc.takeHook must follow.
-func (s *slot) event() *engine.Waiter {
+func (s *slot) event() *engine.Waiter { return s.take(ready) }
+
+// interrupt takes the waiter or hook, if there is one, without an event. If it returns
+// hooked, desc.takeHook must follow.
+func (s *slot) interrupt() *engine.Waiter { return s.take(drained) }
+
+// take takes what waits; where nothing does, a slot that is drained becomes idle.
+func (s *slot) take(idle *engine.Waiter) *engine.Waiter {
 	for {
 		old := s.p.Load()
 		next := drained
@@ -82,25 +89,9 @@ func (s *slot) event() *engine.Waiter {
 		case ready, unhooking:
 			return nil
 		case drained:
-			next = ready
-		case hooked:
-			next = unhooking
-		}
-		if s.p.CompareAndSwap(old, next) {
-			return old
-		}
-	}
-}
-
-// interrupt takes the waiter or hook, if there is one, without an event. If it returns
-// hooked, desc.takeHook must follow.
-func (s *slot) interrupt() *engine.Waiter {
-	for {
-		old := s.p.Load()
-		next := drained
-		switch old {
-		case drained, ready, unhooking:
-			return nil
+			if next = idle; next == drained {
+				return nil
+			}
 		case hooked:
 			next = unhooking
 		}

@@ -197,7 +197,7 @@ func TestLintOfTraces(t *testing.T) {
 		}},
 		{graphview.CheckStopped, "warning", "the program", func(s *script, faulty bool) {
 			s.goes(1, 0, 100, false, busy)
-			for i := range time.Duration(2) {
+			for i := range time.Duration(3) {
 				s.phase((2+30*i)*ms, either(faulty, 20*ms, ms), 1, "stop-the-world (GC mark termination)")
 			}
 		}},

@@ -47,15 +47,27 @@ var edgeColumns = []column[edgeRow]{
 	{name: "count", head: "count", text: func(r *edgeRow) string { return countText(r.Count) },
 		rank: func(r *edgeRow) float64 { return float64(r.Count) }},
 	{head: "per s", text: func(r *edgeRow) string { return rateText(r.perSec) }},
-	{name: "cpu", head: "CPU", text: func(r *edgeRow) string { return percentText(r.share) },
-		rank: func(r *edgeRow) float64 { return r.share }},
-	durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.MeanCPU() }),
-	{name: "cpu-recent", head: "recent ± sd", text: func(r *edgeRow) string { return momentsText(&r.Recent) },
-		rank: func(r *edgeRow) float64 { return r.Recent.Mean }},
-	durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) }),
-	durationColumn("cpu-max", "max", func(r *edgeRow) bgraph.Nanos { return r.CPU.Max }),
+	ifTimed(column[edgeRow]{name: "cpu", head: "CPU", text: func(r *edgeRow) string { return percentText(r.share) },
+		rank: func(r *edgeRow) float64 { return r.share }}),
+	ifTimed(durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.MeanCPU() })),
+	ifTimed(column[edgeRow]{name: "cpu-recent", head: "recent ± sd", text: func(r *edgeRow) string { return momentsText(&r.Recent) },
+		rank: func(r *edgeRow) float64 { return r.Recent.Mean }}),
+	ifTimed(durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) })),
+	ifTimed(durationColumn("cpu-max", "max", func(r *edgeRow) bgraph.Nanos { return r.CPU.Max })),
 	{name: "heap", head: "heap", text: func(r *edgeRow) string { return heapText(&r.Heap) },
 		rank: func(r *edgeRow) float64 { return r.Heap.Mean() }},
+}
+
+// ifTimed says that a time is not known where no step of the edge was timed, which is not 0.
+func ifTimed(c column[edgeRow]) column[edgeRow] {
+	text := c.text
+	c.text = func(r *edgeRow) string {
+		if r.CPU.Count == 0 {
+			return "–"
+		}
+		return text(r)
+	}
+	return c
 }
 
 func durationColumn[R any](name, head string, of func(*R) bgraph.Nanos) column[R] {

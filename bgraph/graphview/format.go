@@ -279,3 +279,19 @@ func shorten(s string, width int) string {
 	}
 	return string(runes[:head]) + "…" + string(runes[tail:])
 }
+
+// fold breaks s behind a separator where it is wider than width; what is too wide even so is cut.
+func fold(s, separator string, width int) []string {
+	var lines []string
+	for _, part := range strings.SplitAfter(s, separator) {
+		if last := len(lines) - 1; last >= 0 && textWidth(strings.TrimRight(lines[last]+part, " ")) <= width {
+			lines[last] += part
+		} else {
+			lines = append(lines, part)
+		}
+	}
+	for i := range lines {
+		lines[i] = shorten(strings.TrimRight(lines[i], " "), width)
+	}
+	return lines
+}

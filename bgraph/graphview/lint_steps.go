@@ -23,11 +23,14 @@ func (l *linter) steps() {
 		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
 		much := e.TotalCPU() >= l.s.Span/10
 		few, least := uint64(1), l.o.MinSamples
-		if l.s.Kind == bgraph.KindGoroutines { // nothing tells what the kernel took from a step
+		switch {
+		case l.s.Kind == bgraph.KindGoroutines: // nothing tells what the kernel took from a step
 			few, least = traceFew, 3*least
 			if much { // that much it did not take
 				few = 0
 			}
+		case e.Overruns == 0: // the watchdog has seen none, so that the kernel may have taken what is long
+			least *= traceFew + 1
 		}
 		if e.CPU.Count >= least {
 			p99 = e.CPU.Quantile(0.99)
@@ -40,6 +43,10 @@ func (l *linter) steps() {
 		case p99 >= limit:
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("One step in a hundred takes its {loop} for %v or more; the mean is %v", p99, mean)
+			if e.Overruns == 0 && l.taken() {
+				f.Severity = SeverityInfo
+				f.Message += ". But the process used less CPU time than its steps took, and the watchdog saw none of these: the kernel took the processor from them"
+			}
 		case e.Overruns >= leastOverruns && float64(e.Overruns) >= overrunShare*float64(e.Count) || l.veryLong(e):
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("The watchdog found %s of %s steps too long; the mean is %v", countText(e.Overruns), countText(e.Count), mean)
@@ -76,6 +83,13 @@ func (l *linter) steps() {
 	l.unfinished()
 }
 
+// taken reports whether the steps took so much longer than what the whole process used that the
+// kernel must have taken processors from them, or they blocked natively.
+func (l *linter) taken() bool {
+	all := totalCPU(l.s)
+	return l.s.ProcessCPU > 0 && all-float64(l.s.ProcessCPU) >= takenShare*all
+}
+
 // late reports whether one in a hundred of those that were ready had to wait for that long.
 func (l *linter) late(limit bgraph.Nanos) bool {
 	var all bgraph.Times
@@ -93,6 +107,7 @@ const (
 	overrunShare  = 1e-4
 	veryLong      = 5 // times the limit
 	traceFew      = 4 // steps of a trace whose mean says nothing
+	takenShare    = 0.05
 )
 
 func (l *linter) veryLong(e *bgraph.Edge) bool {

@@ -118,6 +118,19 @@ func TestLintSteps(t *testing.T) {
 			e.CPU.Hist[bgraph.BucketOf(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
 			e.CPU.Max = bgraph.Nanos(30 * ms)
 		}, "warning long-step", kRead, []string{"in a hundred"}},
+		{"tail, of few that were timed", func(sc scene) {
+			e := sc.step(kRead, kWrite)
+			e.CPU = bgraph.Times{Hist: make(bgraph.Histogram, bgraph.Buckets)}
+			for i := range 120 {
+				e.CPU.Add(bgraph.Nanos(100*time.Microsecond + bgraph.Nanos(i/118).Duration()*20*ms))
+			}
+		}, "", 0, nil},
+		{"tail, while the kernel took processors", func(sc scene) {
+			e := sc.step(kRead, kWrite)
+			e.CPU.Hist[bgraph.BucketOf(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
+			e.CPU.Max = bgraph.Nanos(30 * ms)
+			sc.ProcessCPU = bgraph.Nanos(0.9 * totalCPU(sc.Snapshot))
+		}, "info long-step", kRead, []string{"in a hundred", "the kernel took the processor from them"}},
 		{"longest only", func(sc scene) { sc.step(kRead, kWrite).CPU.Max = bgraph.Nanos(80 * ms) },
 			"info long-step", kRead, []string{"80ms once"}},
 		{"one step, never again", func(sc scene) {

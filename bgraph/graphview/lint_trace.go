@@ -26,8 +26,10 @@ const (
 	callsLimit   = 10                    // system calls a step
 	callsShare   = 0.05                  // of the time of all Ps, in such steps
 	assistShare  = 0.05                  // of all CPU time
+	assistLeast  = 0.01                  // of the time of all Ps, from which on it is more than a remark
 	stoppedLimit = 10 * time.Millisecond // a time
-	stoppedVery  = 10 * stoppedLimit     // if it was once: a thread may have had to wait for a processor
+	stoppedOften = 3                     // so many times: a thread may have had to wait for a processor
+	stoppedVery  = 10 * stoppedLimit     // if it was once
 	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond
@@ -72,13 +74,13 @@ func (l *linter) trace() {
 	l.handedOver(handed)
 	if all := totalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
 		l.add(float64(assist), Finding{
-			Severity: SeverityWarning, Check: CheckAssist,
+			Severity: severityIf(float64(assist) >= assistLeast*room), Check: CheckAssist,
 			Message: fmt.Sprintf("Goroutines spent %s of their CPU time (%v) helping the collector, because they allocate faster than it can keep up with.", percentText(float64(assist)/all), assist),
 			Advice:  "Allocate less (a heap profile says where), or give the collector more room: raise GOGC, with GOMEMLIMIT as the bound.",
 		})
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
-		again := t.Sum-t.Max >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
+		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
 		l.add(float64(t.Max), Finding{
 			Severity: severityIf(again && float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", countText(t.Count), t.Max, t.Mean()),

@@ -139,6 +139,7 @@ func TestLittleOfItIsARemark(t *testing.T) {
 				s.Stopped.Add(bgraph.Nanos(30 * time.Millisecond))
 			}
 		},
+		CheckAssist: func(s *bgraph.Snapshot, much uint64) { s.Edges[0].Parts.Assist = bgraph.Nanos(5e6 * much) },
 		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			e := &s.Edges[0]
@@ -152,6 +153,23 @@ func TestLittleOfItIsARemark(t *testing.T) {
 			if len(found) != 1 || found[0].Check != check || found[0].Severity != severity {
 				t.Errorf("%s, %d times as much: want %s, got %+v", check, much, severity, found)
 			}
+		}
+	}
+}
+
+// Nor is one long stop among many that are short, as on a machine that is short of processors.
+func TestOneLongStopIsARemark(t *testing.T) {
+	for often, severity := range map[int]string{2: SeverityInfo, 3: SeverityWarning} {
+		found := Lint(traced(func(s *bgraph.Snapshot) {
+			for i := range 60 {
+				s.Stopped.Add(bgraph.Nanos(2 * time.Millisecond))
+				if i < often {
+					s.Stopped.Add(bgraph.Nanos(12 * time.Millisecond))
+				}
+			}
+		}))
+		if len(found) != 1 || found[0].Check != CheckStopped || found[0].Severity != severity {
+			t.Errorf("%d long ones: want %s, got %+v", often, severity, found)
 		}
 	}
 }
@@ -287,7 +305,7 @@ func TestLateAmongFew(t *testing.T) {
 // said at the top.
 func TestLintOfAStalledProgram(t *testing.T) {
 	slow := func(s *bgraph.Snapshot) {
-		s.Edges[0].Parts.Assist = 10e6
+		s.Edges[0].Parts.Assist = 20e6
 		s.Stopped.Add(bgraph.Nanos(200 * time.Millisecond))
 	}
 	for stalls, severity := range map[int]string{0: SeverityWarning, 1: SeverityInfo} {

@@ -73,12 +73,16 @@ func longRuns(s *bgraph.Snapshot) []longRun {
 	return runs
 }
 
-// title is the edge in words; a step that has not ended leads nowhere yet.
-func (r *longRun) title(names map[bgraph.Key]string) string {
+// title is the edge in words, both ends cut alike if width asks for that; a step that has not ended
+// leads nowhere yet.
+func (r *longRun) title(names map[bgraph.Key]string, width int) string {
+	from, to := cleanText(nameIn(names, r.from)), cleanText(nameIn(names, r.to))
 	if r.Edge == nil && r.to == bgraph.KeyStart {
-		return nameIn(names, r.from) + " → (had not ended)"
+		to = "(had not ended)"
 	}
-	return nameIn(names, r.from) + " → " + nameIn(names, r.to)
+	const arrow = " → "
+	room := width - textWidth(arrow)
+	return shorten(from, max(room/2, room-textWidth(to))) + arrow + shorten(to, max(room/2, room-textWidth(from)))
 }
 
 // figures are what is known of its length.
@@ -126,7 +130,7 @@ func writeRuns(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string,
 			break
 		}
 		r := &runs[i]
-		line(2, r.title(names))
+		line(2, r.title(names, width-2))
 		line(4, r.figures())
 		if n := s.Node(r.to); n != nil {
 			for _, text := range stackLines(n.Stack, runFrames) {

@@ -254,8 +254,8 @@ func crossingTitle(s *bgraph.Snapshot) string {
 func WriteStages(w io.Writer, s *bgraph.Snapshot, limit, width int) error {
 	var b bytes.Buffer
 	width = cmp.Or(width, defaultWidth)
-	for _, line := range headLines(s) {
-		fmt.Fprintln(&b, shorten(line, width))
+	for _, line := range headsWithin(s, width) {
+		fmt.Fprintln(&b, line)
 	}
 	v := newStageView(s)
 	rows := crossingRows(s, func(k bgraph.Key) string {

@@ -24,8 +24,8 @@ const (
 func WriteSummary(w io.Writer, s *bgraph.Snapshot) error {
 	names := distinctNames(s)
 	var b bytes.Buffer
-	for _, line := range headLines(s) {
-		fmt.Fprintln(&b, shorten(line, summaryWidth))
+	for _, line := range headsWithin(s, summaryWidth) {
+		fmt.Fprintln(&b, line)
 	}
 	if rows := nodeCrossings(s, names); len(rows) > 0 {
 		var sum uint64

@@ -60,14 +60,13 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 		pruneTables(s, nodes, edges, o.Prune)
 	}
 	var b bytes.Buffer
-	heads := headLines(s)
-	for _, line := range heads {
-		fmt.Fprintln(&b, shorten(line, o.Width))
+	for _, line := range headsWithin(s, o.Width) {
+		fmt.Fprintln(&b, line)
 	}
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}
-	writeFirst(&b, s, names, len(heads), o.Width)
+	writeFirst(&b, s, names, len(headLines(s)), o.Width)
 	nodes.title = fmt.Sprintf("NODES: %s, sorted by %s", countText(places), byNode)
 	nodes.width, nodes.limit = o.Width, o.Limit
 	if o.Stacks {
@@ -99,6 +98,15 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	writeSched(&b, s, names, o)
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// headsWithin are the headLines, broken between two statements rather than cut in a figure where
+// they are wider than that.
+func headsWithin(s *bgraph.Snapshot, width int) (lines []string) {
+	for _, line := range headLines(s) {
+		lines = append(lines, fold(line, "; ", width)...)
+	}
+	return lines
 }
 
 // headLines say whose graph it is, how much there is of it, and how far to trust it.

@@ -239,8 +239,41 @@ func TestLongRuns(t *testing.T) {
 	if r.longest != 80_000_000 || r.reports != 2 || r.latest.Held != 70_000_000 || r.Edge != nil {
 		t.Errorf("a step that has not ended: %+v", r)
 	}
-	if got := r.title(nil); !strings.HasSuffix(got, "→ (had not ended)") {
+	if got := r.title(nil, 100); !strings.HasSuffix(got, "→ (had not ended)") {
 		t.Errorf("its title: %q", got)
+	}
+}
+
+// What is too long is cut in names, not in figures or between the ends of a step.
+func TestLinesAreCutWhereItDoesNotMatter(t *testing.T) {
+	long, short := strings.Repeat("x", 90), "read a.b"
+	r := longRun{from: 20, to: 21, Edge: new(bgraph.Edge)}
+	for _, names := range []map[bgraph.Key]string{{20: long, 21: long}, {20: short, 21: long}, {20: long, 21: short}, {20: short, 21: short}} {
+		got := r.title(names, 60)
+		from, to, _ := strings.Cut(got, " → ")
+		if textWidth(got) > 60 || to == "" || names[20] == short && from != short || names[21] == short && to != short {
+			t.Errorf("%q", got)
+		}
+	}
+	s := sampleSnapshot()
+	s.ProcessCPU, s.CollectorCPU = 1, 2
+	whole := strings.Join(headLines(s), " ")
+	for width := 90; width < 200; width += 10 {
+		lines := headsWithin(s, width)
+		if got := strings.ReplaceAll(strings.Join(lines, " "), ";  ", "; "); got != whole {
+			t.Errorf("in %d columns: %q; want %q", width, got, whole)
+		}
+		for _, line := range lines {
+			if textWidth(line) > width {
+				t.Errorf("in %d columns: %q", width, line)
+			}
+		}
+	}
+	e := edgeRow{Edge: &bgraph.Edge{Count: 12}}
+	for _, c := range edgeColumns {
+		if got := c.text(&e); strings.HasPrefix(c.name, "cpu") != (got == "–") {
+			t.Errorf("%s of an edge of which no step was timed: %q", c.name, got)
+		}
 	}
 }
 

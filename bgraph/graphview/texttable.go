@@ -82,7 +82,9 @@ func (t *textTable[R]) write(b *bytes.Buffer) {
 		t.writeLine(b, line, widths)
 		if i > 0 && t.below != nil {
 			for _, text := range t.below(&shown[i-1]) {
-				fmt.Fprintf(b, "      %s\n", shorten(cleanText(text), max(t.width-6, narrowest)))
+				for _, line := range fold(cleanText(text), ", ", max(t.width-6, narrowest)) {
+					fmt.Fprintf(b, "      %s\n", line)
+				}
 			}
 		}
 	}

@@ -26,7 +26,8 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	}
 	second := fmt.Sprintf("%s; %s steps (%s/s), CPU %s", plural(int(now), "goroutine"), countText(steps), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)))
 	if len(s.Loops) > 0 && s.Span > 0 {
-		second += fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), "P"))
+		used := cpu / float64(s.Span) // processors: there may be far fewer of them than Ps
+		second += fmt.Sprintf(" (%s processors, %s of %s)", rateText(used), percentText(used/float64(len(s.Loops))), plural(len(s.Loops), "P"))
 	}
 	third := fmt.Sprintf("collections %s, %s of CPU by their workers; the world stopped %s, %s at most",
 		countText(s.Collections.Count), durationText(s.CollectorCPU), plural(int(s.Stopped.Count), "time"), durationText(s.Stopped.Max))
@@ -65,7 +66,7 @@ func partsText(e *bgraph.Edge) string {
 		parts = append(parts, rateText(moves)+" moves to another P")
 	}
 	if p.Samples > 0 {
-		parts = append(parts, countText(p.Samples)+" samples in all")
+		parts = append(parts, plural(int(p.Samples), "sample")+" in all")
 	}
 	if len(parts) == 0 {
 		return ""

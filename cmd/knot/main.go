@@ -77,10 +77,6 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer secure.close()
 	server.TLS = secure.config
-	scheme := "http"
-	if server.TLS != nil {
-		scheme = "https"
-	}
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
 	defer cancel()
@@ -94,23 +90,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		// those of the program.
 		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
 	}
-	reload := secure.reload
-	if set.config != "" {
-		reload = func() {
-			served.reload(set, args, errorLog)
-			if secure.reload != nil {
-				secure.reload()
-			}
-		}
-	}
-	defer onHangup(out, reload, errorLog, cancel)()
-	root := set.config
-	if len(set.sites) == 1 {
-		root = set.sites[0].Root
-	}
-	if abs, err := filepath.Abs(root); err == nil {
-		root = abs
-	}
+	defer onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
 	var admin *adminServer
 	if set.admin != "" {
@@ -124,42 +104,38 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	server.Listeners = from.listeners()
-	sites, err := build(set, errorLog)
-	if err != nil {
+	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
-	served.set(sites)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
-	begun := sync.OnceFunc(func() {
-		state.listening.Store(true)
-		from.serving()
-		systemd.notify("READY=1\nSTATUS=serving")
-	})
 	var once sync.Once
 	server.Listening = func(addr net.Addr) {
 		once.Do(func() {
-			fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
-			if admin != nil {
-				fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
-			}
-			if !set.quiet {
-				fmt.Fprintln(stdout, "stop with Ctrl-C")
-			}
+			set.announce(stdout, addr, admin)
+			state.listening.Store(true)
+			from.serving()
+			systemd.notify("READY=1\nSTATUS=serving")
 		})
-		begun()
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	program, err := os.Executable()
-	if err != nil {
-		program = os.Args[0]
-	}
-	upgrade := &handover{program: program, args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	upgrade := &handover{program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, func() int { return server.Stats().Conns })()
+	err = capriccio.Run(context.Background(), func(context.Context) error {
+		return server.Run(ctx)
+	}, set.options(errorLog)...)
+	if err == nil && !set.quiet {
+		fmt.Fprintln(stdout, "stopped")
+	}
+	return err
+}
+
+// options are those of the runtime.
+func (set *settings) options(log *slog.Logger) []capriccio.Option {
 	options := []capriccio.Option{
-		// The signals end ctx; Run of the server then stops in its own time.
+		// The signals end the context of serve; Run of the server then stops in its own time.
 		capriccio.WithoutStopSignals(),
-		capriccio.WithLogger(errorLog),
+		capriccio.WithLogger(log),
 	}
 	if set.loops != 0 {
 		options = append(options, capriccio.WithLoops(set.loops))
@@ -170,13 +146,35 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if set.poller != "" {
 		options = append(options, capriccio.WithPoller(set.poller))
 	}
-	err = capriccio.Run(context.Background(), func(context.Context) error {
-		return server.Run(ctx)
-	}, options...)
-	if err == nil && !set.quiet {
-		fmt.Fprintln(stdout, "stopped")
+	return options
+}
+
+// announce writes what is served where. admin may be nil.
+func (set *settings) announce(stdout io.Writer, addr net.Addr, admin *adminServer) {
+	root, scheme := set.config, "http"
+	if len(set.sites) == 1 {
+		root = set.sites[0].Root
 	}
-	return err
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	if set.server.TLS != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
+	if admin != nil {
+		fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
+	}
+	if !set.quiet {
+		fmt.Fprintln(stdout, "stop with Ctrl-C")
+	}
+}
+
+func ownProgram() string {
+	if program, err := os.Executable(); err == nil {
+		return program
+	}
+	return os.Args[0]
 }
 
 // address is addr as something to click on.

@@ -43,14 +43,19 @@ type running struct {
 	now   atomic.Pointer[built]
 }
 
-// set makes b what is served. What was is closed when nobody is served by it any more.
-func (r *running) set(b *built) {
+// load serves what set says from now on. What was served is closed when nobody is by it any more.
+func (r *running) load(set *settings, log *slog.Logger) error {
+	b, err := build(set, log)
+	if err != nil {
+		return err
+	}
 	b.hosts.OnRetire(func() { go b.close() }) // not on a loop
 	for _, p := range b.proxies {
 		p.Start()
 	}
 	r.now.Store(b)
 	r.sites.Set(b.hosts)
+	return nil
 }
 
 // close ends what is served, when nobody is.
@@ -87,19 +92,29 @@ func (r *running) tooOften() (n uint64) {
 // says which ones would. set is what knot was started with, from args.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	fresh, err := parse(args, io.Discard, io.Discard)
+	if err == nil {
+		err = r.load(fresh, log)
+	}
 	if err != nil {
 		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
 		return
 	}
-	b, err := build(fresh, log)
-	if err != nil {
-		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
-		return
-	}
-	r.set(b)
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
 	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
+	}
+}
+
+// reloading is what SIGHUP does: reload, and then what TLS does, which is nil without.
+func (r *running) reloading(set *settings, args []string, log *slog.Logger, secure func()) func() {
+	if set.config == "" {
+		return secure
+	}
+	return func() {
+		r.reload(set, args, log)
+		if secure != nil {
+			secure()
+		}
 	}
 }
 

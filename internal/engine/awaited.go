@@ -50,7 +50,7 @@ func (u *urged) set(t *Task) {
 // hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
 func (t *Task) hasten(l *Loop) {
-	if t == nil || t.loop.isFIFO() {
+	if t == nil || t.loop.isFIFO {
 		return
 	}
 	if own := t.loop; own != l || t.state == stateQueued {

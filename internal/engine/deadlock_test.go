@@ -155,7 +155,7 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 
 // overrunKeeper is an observer that keeps the stacks of long steps.
 type overrunKeeper struct {
-	deafObserver
+	DeafObserver
 	stacks chan string
 }
 

@@ -227,7 +227,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer {
+		if v := l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer && v != VerdictEnough {
 			l.startAt(q, t, v)
 			return
 		}
@@ -275,7 +275,7 @@ func (l *Loop) serveLines() {
 // serve lets in the tasks whose turn it is, and turns away those that it has to. In a shutdown none
 // waits for that.
 func (l *Loop) serve(q *line) {
-	for q.n > 0 {
+	for q.n > 0 && !l.enough(q) {
 		v := VerdictAdmit
 		oldest := q.oldest()
 		if !l.cancelAll {
@@ -292,12 +292,21 @@ func (l *Loop) serve(q *line) {
 		switch v {
 		case VerdictDefer:
 			return
+		case VerdictEnough:
+			q.enough, q.enoughAt = q.starting, l.now
+			return
 		case VerdictRefuse:
 			l.letGo(oldest, v)
 		default:
 			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
 		}
 	}
+}
+
+// enough reports whether the Admission has said that no more of q are to be let in for now. In a new turn it is
+// asked again.
+func (l *Loop) enough(q *line) bool {
+	return q.enough > 0 && q.starting >= q.enough && q.enoughAt == l.now && !l.cancelAll
 }
 
 // noRoom reports whether nobody is to be let in at that entrance, or door of a pile.
@@ -351,6 +360,7 @@ func (l *Loop) arrived(t *Task) {
 		q.starting--
 	} else {
 		q.refusing--
+		q.enough = 0 // more may be refused
 	}
 	if q.n > 0 {
 		l.serve(q)

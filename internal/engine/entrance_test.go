@@ -19,14 +19,19 @@ type room struct {
 	newest bool
 	closed bool
 	asked  []Queue // when somebody was let in
+	starts int     // how many may be starting; 0: any number
+	calls  int     // of Next
 
 	refusing []int // Queue.Refusing when somebody was refused
 }
 
 func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
+	r.calls++
 	switch {
 	case q.Left:
 		return VerdictRefuse
+	case r.starts > 0 && q.Starting >= r.starts:
+		return VerdictEnough
 	case r.closed:
 		r.refusing = append(r.refusing, q.Refusing)
 		return VerdictRefuse
@@ -146,6 +151,38 @@ func TestStartAtAnEntrance(t *testing.T) {
 		t.Errorf("%d are still inside", r.inside)
 	}
 	rt.Close()
+}
+
+// An Admission that lets in a few at a time, until these have begun to run, is asked about once for each.
+func TestAnEntranceIsAskedOnceForEach(t *testing.T) {
+	e := entrance(t, "test")
+	r := &room{size: 1000, starts: 4}
+	rt, _ := withRoom(t, r)
+	defer rt.Close()
+	const tasks = 200
+	var order []int
+	err := rt.Go(func() {
+		var wg WaitGroup
+		wg.Add(tasks)
+		for i := range tasks {
+			CurrentLoop().StartAt(e, 0, 0, nil, func() {
+				defer wg.Done()
+				if err := e.Enter(); err != nil {
+					t.Error(err)
+				}
+				order = append(order, i)
+				e.Leave()
+			})
+		}
+		wg.Wait()
+	}).Join()
+	testenv.Must(t, err)
+	if len(order) != tasks || !slices.IsSorted(order) {
+		t.Errorf("let in in the order %v, want first come, first served", order)
+	}
+	if r.calls > tasks+2*r.starts {
+		t.Errorf("asked %d times about %d tasks", r.calls, tasks)
+	}
 }
 
 func TestStartAtAnEntranceThatRefuses(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 
 // A withholder lets those run that may, first come, first served.
 type withholder struct {
+	plainPolicy
 	ready []NodeID
 	ticks int
 	may   func(n NodeID, ticks int) bool
 }
 
-func (p *withholder) Ready(n NodeID)        { p.ready = append(p.ready, n) }
-func (p *withholder) Charge(NodeID, uint64) {}
-func (p *withholder) Tick(time.Duration)    { p.ticks++ }
+func (p *withholder) Ready(n NodeID)     { p.ready = append(p.ready, n) }
+func (p *withholder) Tick(time.Duration) { p.ticks++ }
 func (p *withholder) Gone(n NodeID, k int) {
 	for ; k > 0; k-- {
 		i := slices.Index(p.ready, n)

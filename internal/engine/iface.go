@@ -49,31 +49,31 @@ type Observer interface {
 	Resumed(t *Task)
 	// Finished is called when the function of t has returned.
 	Finished(t *Task)
-}
-
-// An OverrunObserver is an Observer that wants to know of the steps that the watchdog
-// finds too long (Config.HoldLimit).
-type OverrunObserver interface {
-	Observer
-	// Overran is called when a step has taken so long, on its loop and after Parked or
-	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
-	// empty where it was not taken because the last report was too recent.
-	Overran(task string, lasted time.Duration, stack string, ended bool)
-}
-
-// A CrossingObserver is an Observer that wants to know what wakes and starts tasks from elsewhere.
-type CrossingObserver interface {
-	Observer
 	// Crossed is called on the loop of t, which waits or has not started yet, before Ready: what
 	// wakes or starts it runs on another loop of the runtime, of that index, in a task that was at
 	// node from last; NodeNone: on the loop's own goroutine, or it had ended. loop -1 is a plain goroutine, also
 	// one of this loop's tasks that is away from it (see Config.DetachAfter).
 	Crossed(t *Task, from NodeID, loop int)
+	// Overran is called when a step has taken longer than Config.HoldLimit, on its loop and after Parked or
+	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
+	// empty where it was not taken because the last report was too recent.
+	Overran(task string, lasted time.Duration, stack string, ended bool)
 }
+
+// A DeafObserver knows one node, and does nothing with what it is told. Others are made of it.
+type DeafObserver struct{}
+
+func (DeafObserver) Turn()                                       {}
+func (DeafObserver) Parked(*Task, Reason, uint64) NodeID         { return 1 }
+func (DeafObserver) Ready(*Task)                                 {}
+func (DeafObserver) Resumed(*Task)                               {}
+func (DeafObserver) Finished(*Task)                              {}
+func (DeafObserver) Crossed(*Task, NodeID, int)                  {}
+func (DeafObserver) Overran(string, time.Duration, string, bool) {}
 
 // A Policy chooses which node of the graph runs next on one loop. Its methods are
 // called on that loop and must not park. The run queue itself is kept by the loop:
-// within a node first in, first out, unless it is a CohortPolicy that wants another order.
+// within a node first in, first out, unless NewestFirst wants another order.
 type Policy interface {
 	// Ready says that one more task is ready at n.
 	Ready(n NodeID)
@@ -90,11 +90,6 @@ type Policy interface {
 	// Tick is called between tasks, once a turn of the loop, with the time of the
 	// runtime's clock; and every millisecond while Next holds tasks back.
 	Tick(now time.Duration)
-}
-
-// A CohortPolicy is a Policy that has tasks of one node run one after another.
-type CohortPolicy interface {
-	Policy
 	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
 	// the loop have made ready first, the newest of them at the head, as what they work
 	// on may still be in the processor's cache, then those made ready from elsewhere. What
@@ -103,7 +98,7 @@ type CohortPolicy interface {
 	// remains first in, first out.
 	NewestFirst() bool
 	// Grant, called after Next has named a node, lets the loop take that many more tasks of
-	// that node, for that many cycles, without calling Next. Nor is Ready called for tasks
+	// that node, one after the other, for that many cycles, without calling Next; 0: none. Nor is Ready called for tasks
 	// that become ready at that node meanwhile. There may be fewer tasks; once one becomes
 	// ready at another node, no more are taken than are ready then.
 	Grant() (tasks int, cycles uint64)
@@ -113,12 +108,7 @@ type CohortPolicy interface {
 	// PassOver is told that a task of n, the node that was last named, has been woken for nothing, as
 	// others there will most likely be: another node is to be next, if there is one.
 	PassOver(n NodeID)
-}
-
-// A Lenient policy says at times that any order of tasks will do.
-type Lenient interface {
-	CohortPolicy
-	// AnyOrder, called after Tick, reports whether any order will do for now. The loop may then run
+	// AnyOrder, called after Tick, reports whether any order of tasks will do for now. The loop may then run
 	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
 	// gone meanwhile, and calls nothing but Tick.
 	AnyOrder() bool
@@ -155,10 +145,11 @@ const (
 	VerdictAdmitNewest                // of the most important one that came last
 	VerdictDefer                      // none now: ask again soon
 	VerdictRefuse                     // the one that has waited longest: turn it away
+	VerdictEnough                     // none until one that was let in, or refused, has begun to run
 )
 
 func (v Verdict) String() string {
-	return [...]string{"admit", "admit newest", "defer", "refuse"}[v]
+	return [...]string{"admit", "admit newest", "defer", "refuse", "enough"}[v]
 }
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.

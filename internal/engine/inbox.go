@@ -53,7 +53,7 @@ func wakeBy(l *Loop, kind messageKind, t *Task, on *Loop) message {
 // crossed tells the observer of a wake, or a start, that has come from elsewhere.
 func (l *Loop) crossed(m message) {
 	if m.t.state == stateParked || m.kind >= msgStart { // else it ends no wait yet
-		l.crossings.Crossed(m.t, m.from, int(m.loop))
+		l.observer.Crossed(m.t, m.from, int(m.loop))
 	}
 }
 
@@ -96,7 +96,7 @@ func (l *Loop) drainInbox() {
 	for i := range b.out {
 		m := b.out[i]
 		b.out[i] = message{}
-		if l.crossings != nil && m.kind <= msgStartHere {
+		if l.observed && m.kind <= msgStartHere {
 			l.crossed(m)
 		}
 		switch m.kind {

@@ -13,6 +13,9 @@ type line struct {
 	starting int // tasks that were let in and have not run since
 	refusing int // tasks that were refused and have not run since
 	gone     int // see Queue.Gone
+	// In the turn that began then the Admission let no more in while so many were starting; 0: it did not say so.
+	enough   int
+	enoughAt time.Duration
 	used     uint64
 	levels   [64]level // by priority, from -32; those with a bit in used are not empty
 	free     *inLine   // to use again

@@ -50,14 +50,13 @@ type plugs struct {
 	rt          *Runtime
 	index       int
 	poller      Poller
-	observer    Observer         // may be nil
-	observed    bool             // there is an observer
-	crossings   CrossingObserver // observer, if it is one, else nil
-	chosen      Policy           // what the loop was made with, or fifo
-	lenient     Lenient          // chosen, if it is one, else nil
-	newest      bool             // see CohortPolicy.NewestFirst
-	admission   Admission        // nil: everybody is let in
-	bottlenecks Bottlenecks      // admission, if it is one, else nil
+	observer    Observer    // may be nil
+	observed    bool        // there is an observer
+	chosen      Policy      // what the loop was made with, or fifo
+	isFIFO      bool        // chosen is fifo
+	newest      bool        // see Policy.NewestFirst
+	admission   Admission   // nil: everybody is let in
+	bottlenecks Bottlenecks // admission, if it is one, else nil
 	lockThread  bool
 	shared      bool // there are other loops in the runtime
 	hub         bool // tasks switch to each other through the loop's own goroutine

@@ -9,7 +9,7 @@ import (
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
 // unlocked. It must not be copied after first use. Those that wait get it in the order
 // in which they came: Unlock hands it to the first of them. Only where the lock is what limits an
-// overloaded program the newest go first for a while, but for one of sixteen, see Bottlenecks.
+// overloaded program the newest go first for a while, but for one of 64, see Bottlenecks.
 //
 // As long as nobody has to wait, Lock and Unlock are one atomic operation each. With the first that
 // has to, the lock is awaited, and whatever then changes does so in the guard:

@@ -80,9 +80,7 @@ func (l *Loop) pick() *Task {
 	if l.passOver {
 		l.passOver = false
 		l.endGrant()
-		if l.cohorts != nil {
-			l.cohorts.PassOver(l.chargeNode)
-		}
+		l.policy.PassOver(l.chargeNode)
 	}
 	g := &l.grant
 	if g.open && l.budget&budgetCheck == 0 {
@@ -173,7 +171,7 @@ func (l *Loop) askGrant(n NodeID) {
 	if n == NodeStart && !l.single || l.hub {
 		return
 	}
-	if tasks, cycles := l.cohorts.Grant(); tasks > 0 && cycles > 0 {
+	if tasks, cycles := l.policy.Grant(); tasks > 0 && cycles > 0 {
 		until := l.chargeFrom + cycles
 		if until < cycles {
 			until = ^uint64(0)
@@ -188,7 +186,7 @@ func (l *Loop) endGrant() {
 	if g := &l.grant; g.open {
 		taken := g.size - g.left
 		g.open, g.left = false, 0
-		l.cohorts.Granted(g.node, taken, l.nodes[g.node].n+taken-g.was)
+		l.policy.Granted(g.node, taken, l.nodes[g.node].n+taken-g.was)
 	}
 }
 
@@ -239,7 +237,7 @@ func (l *Loop) pickByPolicy() *Task {
 
 // mayGrant reports whether a grant at n may be worth it.
 func (l *Loop) mayGrant(n NodeID) bool {
-	return l.single || l.grant.wanted && l.cohorts != nil && (l.nodes[n].n > 0 || l.queued == 0)
+	return l.single || l.grant.wanted && (l.nodes[n].n > 0 || l.queued == 0)
 }
 
 // anyNode returns a node with a ready task, for a shutdown, in which nothing is held

@@ -54,7 +54,7 @@ const (
 	pileEvery = 10 * time.Millisecond // looks at piles
 	pileEnd   = 10 * time.Second      // a node where few wait for so long is not watched any more
 	pileFew   = 8
-	lateTurns = 16           // turns, of which the one that has waited longest gets one
+	lateTurns = 64           // turns, of which the one that has waited longest gets one
 	doorIndex = MaxEntrances // index of the first door for an Admission, after the entrances
 )
 
@@ -77,14 +77,17 @@ type PileQueue struct {
 	Out      int           // tasks that are kept out
 }
 
+// Watched reports whether As matters on the loop of the caller: it has watched nodes. It never parks.
+func Watched() bool {
+	l := here()
+	return l != nil && l.piles != nil
+}
+
 // As says what kind of work the calling task does, which e has let in: a number, like a hash of
 // the route of a request.
 func (e *Entrance) As(kind, detail uint32) error {
 	l := comeBack()
-	if l == nil || l.cur == nil {
-		return nil
-	}
-	if l.piles == nil {
+	if l == nil || l.cur == nil || l.piles == nil {
 		return nil
 	}
 	x := l.cur.extend()

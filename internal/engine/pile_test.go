@@ -51,9 +51,9 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 }
 
 // Those that wait when a lock turns out to limit the program are too late. Later ones go first, but for one
-// turn in 16; then it is as before.
+// turn in 64; then it is as before.
 func TestTheNewestGetALockThatLimits(t *testing.T) {
-	const late, fresh = 20, 40 // all turns of the old ones together are fewer than they are
+	const late, fresh = 20, 160 // all turns of the old ones together are fewer than they are
 	var want []int
 	for i, old, young := 0, 0, late+fresh-1; i < late+fresh; i++ {
 		if i%lateTurns == 0 {

@@ -11,8 +11,20 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
+// A plainPolicy is the part of a policy that says nothing of costs, order and grants; others are made of it.
+type plainPolicy struct{}
+
+func (plainPolicy) Charge(NodeID, uint64)    {}
+func (plainPolicy) Tick(time.Duration)       {}
+func (plainPolicy) NewestFirst() bool        { return false }
+func (plainPolicy) Grant() (int, uint64)     { return 0, 0 }
+func (plainPolicy) Granted(NodeID, int, int) {}
+func (plainPolicy) PassOver(NodeID)          {}
+func (plainPolicy) AnyOrder() bool           { return false }
+
 // A nodePolicy takes the ready node that comes last, and keeps accounts.
 type nodePolicy struct {
+	plainPolicy
 	t       *testing.T
 	ready   map[NodeID]int
 	total   int
@@ -52,8 +64,6 @@ func (p *nodePolicy) Next() (NodeID, bool) {
 	return n, true
 }
 
-func (p *nodePolicy) Tick(time.Duration) {}
-
 func (p *nodePolicy) Charge(n NodeID, cycles uint64) { p.charged[n]++ }
 
 // A reasonObserver makes every reason a node, and checks the sequence of events of
@@ -61,7 +71,7 @@ func (p *nodePolicy) Charge(n NodeID, cycles uint64) { p.charged[n]++ }
 //
 //	Resumed (Parked Ready? Resumed)* Finished, without Ready after a yield
 type reasonObserver struct {
-	deafObserver
+	DeafObserver
 	t      *testing.T
 	state  map[*Task]string
 	counts map[string]int

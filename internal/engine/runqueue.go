@@ -21,7 +21,6 @@ import (
 // Loop-private but for what says otherwise.
 type runQueue struct {
 	policy     Policy        // chosen, or fifo while that does not mind
-	cohorts    CohortPolicy  // policy, if it is one, else nil
 	single     bool          // policy is fifo, for which all tasks are at one node
 	nodesUntil time.Duration // when they may be so again, see chooseOrder
 	nodes      []nodeQueue   // by node; one at least
@@ -90,6 +89,7 @@ func (fifo) NewestFirst() bool        { return false }
 func (fifo) Grant() (int, uint64)     { return math.MaxInt, math.MaxUint64 }
 func (fifo) Granted(NodeID, int, int) {}
 func (fifo) PassOver(NodeID)          {}
+func (fifo) AnyOrder() bool           { return true }
 
 // setPolicy makes the policy of l; with nil it is fifo.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
@@ -98,16 +98,9 @@ func (l *Loop) setPolicy(make func(*Loop) Policy) {
 	if make != nil {
 		l.chosen = make(l)
 	}
-	l.policy = l.chosen
-	l.single = l.isFIFO()
-	l.lenient, _ = l.policy.(Lenient)
-	if c, ok := l.policy.(CohortPolicy); ok {
-		l.cohorts, l.newest = c, c.NewestFirst()
-	}
+	l.isFIFO = l.chosen == Policy(fifo{})
+	l.policy, l.single, l.newest = l.chosen, l.isFIFO, l.chosen.NewestFirst()
 }
-
-// isFIFO reports whether l was made without another policy.
-func (l *Loop) isFIFO() bool { return l.chosen == Policy(fifo{}) }
 
 // A round is what is ready when it begins. While any order will do, it takes at most roundTurns turns: no
 // task waits longer because of the others. If steps are so tiny that a turn has maxBudget of them,
@@ -162,10 +155,10 @@ const minForNothing = 8
 // chooseOrder is called when a turn begins. As long as the policy does not mind, and a round is short, tasks
 // run first in, first out.
 func (l *Loop) chooseOrder() {
-	if l.lenient == nil {
+	if l.isFIFO {
 		return
 	}
-	anyOrder := l.shortRound() && !(l.single && l.inVain) && !anyStage() && l.lenient.AnyOrder()
+	anyOrder := l.shortRound() && !(l.single && l.inVain) && !anyStage() && l.chosen.AnyOrder()
 	switch {
 	case anyOrder == l.single:
 	case !anyOrder:
@@ -176,10 +169,10 @@ func (l *Loop) chooseOrder() {
 	}
 }
 
-// TellPolicy tells the policy of what is ready, if it has not been told (see Lenient). It is called on
+// TellPolicy tells the policy of what is ready, if it has not been told (see Policy.AnyOrder). It is called on
 // the loop's own goroutine, by a function given to Post.
 func (l *Loop) TellPolicy() {
-	if l.lenient != nil && l.single {
+	if l.single && !l.isFIFO {
 		l.toNodes()
 	}
 }
@@ -211,12 +204,12 @@ func (l *Loop) toOneNode() {
 		from = left
 	}
 	l.policy.Gone(NodeStart, starts)
-	l.single, l.policy, l.cohorts = true, fifo{}, fifo{}
+	l.single, l.policy = true, fifo{}
 }
 
 // toNodes undoes toOneNode.
 func (l *Loop) toNodes() {
-	l.single, l.policy, l.cohorts = false, l.lenient, l.lenient
+	l.single, l.policy = false, l.chosen
 	at := &l.nodes[NodeStart].taskQueue
 	all := *at
 	*at = taskQueue{pushed: all.pushed}

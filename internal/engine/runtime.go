@@ -209,7 +209,6 @@ func (rt *Runtime) makeLoops() error {
 		if rt.cfg.NewObserver != nil {
 			l.observer = rt.cfg.NewObserver(l)
 			l.observed = l.observer != nil
-			l.crossings, _ = l.observer.(CrossingObserver)
 		}
 		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {

@@ -4,7 +4,7 @@ import "testing"
 
 // A seatObserver gives seats, lets the loop note waits by itself, and counts what it is told.
 type seatObserver struct {
-	deafObserver
+	DeafObserver
 	l      *Loop
 	start  Spot
 	at     Spot

@@ -47,16 +47,11 @@ func TestRandomProgramsOnLockedThreads(t *testing.T) {
 }
 
 // reasons makes every reason a node.
-type reasons struct{}
+type reasons struct{ engine.DeafObserver }
 
 func (reasons) Parked(_ *engine.Task, why engine.Reason, _ uint64) engine.NodeID {
 	return engine.NodeID(why)
 }
-func (reasons) Turn() {}
-
-func (reasons) Ready(*engine.Task)    {}
-func (reasons) Resumed(*engine.Task)  {}
-func (reasons) Finished(*engine.Task) {}
 
 // randomPolicy takes any node with a ready task, by chance.
 type randomPolicy struct {
@@ -88,8 +83,13 @@ func (p *randomPolicy) Next() (engine.NodeID, bool) {
 	return n, true
 }
 
-func (p *randomPolicy) Charge(engine.NodeID, uint64) {}
-func (p *randomPolicy) Tick(time.Duration)           {}
+func (p *randomPolicy) Charge(engine.NodeID, uint64)    {}
+func (p *randomPolicy) Tick(time.Duration)              {}
+func (p *randomPolicy) NewestFirst() bool               { return false }
+func (p *randomPolicy) Grant() (int, uint64)            { return 0, 0 }
+func (p *randomPolicy) Granted(engine.NodeID, int, int) {}
+func (p *randomPolicy) PassOver(engine.NodeID)          {}
+func (p *randomPolicy) AnyOrder() bool                  { return false }
 
 // randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
 type randomCohorts struct {
@@ -110,8 +110,6 @@ func (p *randomCohorts) Next() (engine.NodeID, bool) {
 func (p *randomCohorts) Grant() (int, uint64) {
 	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
 }
-
-func (p *randomCohorts) PassOver(engine.NodeID) {}
 
 func (p *randomCohorts) Granted(n engine.NodeID, taken, came int) {
 	if n != p.node {

@@ -68,7 +68,7 @@ func newStage(t *testing.T) *Stage {
 
 // readyCount counts how often the task of a name has become ready. Loop-private.
 type readyCount struct {
-	deafObserver
+	DeafObserver
 	name  string
 	count int
 }

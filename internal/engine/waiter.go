@@ -180,7 +180,7 @@ func (w *Waiter) Wake() {
 func (w *Waiter) WakeAhead() {
 	t := w.task
 	switch l := here(); {
-	case t == nil || !t.loop.isFIFO():
+	case t == nil || !t.loop.isFIFO:
 		w.wakeFrom(l)
 	case t.loop == l:
 		l.notifyAhead(t)

@@ -3,7 +3,6 @@ package engine
 import (
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -186,10 +185,10 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
-	if o, ok := l.observer.(OverrunObserver); ok {
-		o.Overran("", lasted, stack, false)
+	if l.observed {
+		l.observer.Overran("", lasted, stack, false)
 	}
-	w.rt.log.Warn("task: a task has held its loop for a long time and still does; blocking calls belong in task.Offload, long computations need task.Yield",
+	w.rt.log.Warn("task: a task has held its loop for a long time and still does; "+holdAdvice(stack),
 		"loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
 }
 
@@ -226,8 +225,8 @@ func (l *Loop) reportOverrun() {
 	if report {
 		stack = string(debug.Stack()) + l.chunkCallers()
 	}
-	if o, ok := l.observer.(OverrunObserver); ok {
-		o.Overran(l.cur.String(), lasted, stack, true)
+	if l.observed {
+		l.observer.Overran(l.cur.String(), lasted, stack, true)
 	}
 	if !report {
 		return
@@ -237,28 +236,13 @@ func (l *Loop) reportOverrun() {
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
 }
 
-// logStack is what the log has of the stack of a step: nothing if an observer keeps it, as
+// logStack is what the log has of the stack of a step: nothing if there is an observer, which keeps it, as
 // then people who only run the program are spared many lines.
 func (l *Loop) logStack(stack string) string {
-	if _, ok := l.observer.(OverrunObserver); ok {
+	if l.observed {
 		return "in the dump of the blocking graph"
 	}
 	return stack
-}
-
-// runningStacks returns the stacks of the goroutines that are not parked and run tasks, or
-// iterators of iter.Pull, which may run for one.
-func runningStacks() string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	var out []string
-	for _, g := range strings.Split(string(buf), "\n\n") {
-		head, _, _ := strings.Cut(g, "\n")
-		if !strings.Contains(head, "[coroutine") && (strings.Contains(g, chunkRoot+"(") || strings.Contains(g, "\ncreated by iter.Pull")) {
-			out = append(out, g)
-		}
-	}
-	return strings.Join(out, "\n\n")
 }
 
 // doze waits until a loop wakes up. It returns false if the watchdog is to end. What a

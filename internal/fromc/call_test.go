@@ -23,18 +23,22 @@ import (
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
-func newRuntime(t *testing.T, loops int) *engine.Runtime {
+func newRuntime(t *testing.T, loops int, set ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	if !coro.Exact {
 		t.Skip("a thread lock is not seen without the assembly stubs")
 	}
-	rt, err := engine.New(engine.Config{
+	cfg := engine.Config{
 		Loops:     loops,
 		NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
 		Grace:     5 * time.Minute,
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnPanic:   func(*engine.PanicError) {},
-	})
+	}
+	for _, s := range set {
+		s(&cfg)
+	}
+	rt, err := engine.New(cfg)
 	testenv.Must(t, err)
 	t.Cleanup(func() {
 		testenv.Check(t, rt.Close())

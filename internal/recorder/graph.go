@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/breathe"
@@ -230,4 +231,29 @@ func (g *Graph) program() bgraph.Program {
 		host = "unknown"
 	}
 	return bgraph.Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
+}
+
+// Overran implements engine.Observer.
+func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
+	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
+	if !ended { // on another thread
+		s.notes.each(func(n *note) {
+			if state, at := engine.SeatOf(coro.Peek(uintptr(unsafe.Pointer(n)))); state == engine.SeatRunning {
+				o.From = s.g.Key(at)
+			}
+		})
+		if o.From != 0 {
+			s.g.overran(o)
+		}
+		return
+	}
+	e := edgeOf(s.tally.Last)
+	if e == nil || e == &s.lost {
+		return
+	}
+	e.stats.overruns++
+	if stack != "" {
+		o.From, o.To = s.g.Key(e.from), s.g.Key(e.to)
+		s.g.overran(o)
+	}
 }

@@ -7,10 +7,8 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
-	"time"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -150,7 +148,7 @@ func (s *shard) Turn() {
 func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
 	o := noteOf(t)
 	h := o.At.Out
-	if h == nil || h.Print != print {
+	if h == nil || edgeOf(h).print != print {
 		h = &s.find(nodeOf(o.At), why, print).Hop
 	}
 	s.ended(o, h)
@@ -159,6 +157,8 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 		s.reading.counts = false // what ends here was before
 		s.enter(o)
 		nodeOf(to).entrance = true
+	} else if to.Arrivals >= learning {
+		h.Print = print // what comes this way next need not be shown to s
 	}
 	to.Arrivals++
 	if here := to.Arrivals - to.Departures; here > to.Peak {
@@ -257,9 +257,7 @@ func (s *shard) find(from *node, why engine.Reason, print uint64) *edge {
 		to = s.meet(why, print)
 	}
 	e := s.edge(from, to)
-	if to.Arrivals >= learning && why != engine.ReasonEntrance {
-		e.Print = print // what comes this way next need not be shown to s
-	}
+	e.print = print
 	return e
 }
 
@@ -293,7 +291,7 @@ func (s *shard) meet(why engine.Reason, print uint64) *node {
 	return n
 }
 
-// Crossed implements engine.CrossingObserver.
+// Crossed implements engine.Observer.
 func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
 	id := uint64(from+1)<<40 | uint64(t.Node())<<16 | uint64(loop+1) // NodeNone+1 is 0
 	c := s.crossed.get(id)
@@ -379,7 +377,11 @@ func (s *shard) Finished(t *engine.Task) {
 	o := noteOf(t)
 	end := s.byID[idEnd]
 	s.leave(o) // and so the last step does not count for what it holds
-	s.ended(o, &s.edge(nodeOf(o.At), end).Hop)
+	h := o.At.Out
+	if h == nil || h.To != &end.Spot {
+		h = &s.edge(nodeOf(o.At), end).Hop
+	}
+	s.ended(o, h)
 	end.Arrivals++
 	end.Departures++
 	o.State = engine.SeatFree
@@ -477,30 +479,5 @@ func (s *shard) rebalance() {
 	s.tally.Moves = s.loop.Moves()
 	for i := range s.balance {
 		s.balance[i] = s.loop.Balance(i)
-	}
-}
-
-// Overran implements engine.OverrunObserver.
-func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
-	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
-	if !ended { // on another thread
-		s.notes.each(func(n *note) {
-			if state, at := engine.SeatOf(coro.Peek(uintptr(unsafe.Pointer(n)))); state == engine.SeatRunning {
-				o.From = s.g.Key(at)
-			}
-		})
-		if o.From != 0 {
-			s.g.overran(o)
-		}
-		return
-	}
-	e := edgeOf(s.tally.Last)
-	if e == nil || e == &s.lost {
-		return
-	}
-	e.stats.overruns++
-	if stack != "" {
-		o.From, o.To = s.g.Key(e.from), s.g.Key(e.to)
-		s.g.overran(o)
 	}
 }

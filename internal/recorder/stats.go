@@ -134,6 +134,7 @@ type node struct {
 type edge struct {
 	engine.Hop                                                      // first, see edgeOf; Count is read by others
 	stats      edgeStats                                            // read by others
+	print      uint64                                               // that to was last reached with
 	from, to   engine.NodeID                                        // fixed
 	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }

@@ -13,6 +13,7 @@ const (
 	AdmitNewest = engine.VerdictAdmitNewest
 	Defer       = engine.VerdictDefer
 	Refuse      = engine.VerdictRefuse
+	Enough      = engine.VerdictEnough
 )
 
 // A Verdict says what becomes of one of the tasks that wait at an entrance.
@@ -169,7 +170,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 		return Refuse
 	}
 	if q.Starting >= e.line.Starting() {
-		return Defer
+		return Enough
 	}
 	if q.Full || e.gate != nil && !e.gate.admit(now, e.share) {
 		return a.full(now, e, q)

@@ -166,10 +166,10 @@ func (c *Cohort) Next() (Node, bool) {
 	return r.node, true
 }
 
-// NewestFirst is part of Cohorts.
+// NewestFirst is part of Policy.
 func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
 
-// Grant is part of Cohorts.
+// Grant is part of Policy.
 func (c *Cohort) Grant() (tasks int, cycles uint64) {
 	r := &c.current
 	nd := &c.nodes[r.node]
@@ -188,7 +188,7 @@ func (c *Cohort) Grant() (tasks int, cycles uint64) {
 	return r.left, until - c.clock
 }
 
-// Granted is part of Cohorts.
+// Granted is part of Policy.
 func (c *Cohort) Granted(n Node, taken, came int) {
 	nd, r := &c.nodes[n], &c.current
 	nd.ready += came - taken
@@ -203,13 +203,16 @@ func (c *Cohort) Granted(n Node, taken, came int) {
 	}
 }
 
-// PassOver is part of Cohorts.
+// PassOver is part of Policy.
 func (c *Cohort) PassOver(n Node) {
 	if r := &c.current; r.on && r.node == n {
 		r.left = 0
 		c.nodes[n].herd.inVain()
 	}
 }
+
+// AnyOrder is part of Policy: the order is what Cohort is for.
+func (c *Cohort) AnyOrder() bool { return false }
 
 // Charge is part of Policy.
 func (c *Cohort) Charge(_ Node, cycles uint64) { c.clock += cycles }

@@ -33,12 +33,6 @@ type Policy interface {
 	Report(r *Report)
 }
 
-// Cohorts is a Policy that runs the tasks of a node one after another: Cohort, Resource.
-type Cohorts interface {
-	engine.CohortPolicy
-	Report(r *Report)
-}
-
 // aloneTasks is how many tasks are granted to the only node that has ready ones.
 const aloneTasks = 256
 

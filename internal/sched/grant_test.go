@@ -9,7 +9,7 @@ import (
 
 // grant takes some of the tasks of n that p grants, and has others become ready there and
 // elsewhere. It returns how many more are ready in the end.
-func grant(p Cohorts, rng *rand.Rand, n Node, ready map[Node]int) (more int) {
+func grant(p Policy, rng *rand.Rand, n Node, ready map[Node]int) (more int) {
 	left, cycles := p.Grant()
 	if left <= 0 || cycles == 0 {
 		return 0
@@ -43,7 +43,7 @@ func grant(p Cohorts, rng *rand.Rand, n Node, ready map[Node]int) (more int) {
 // and more only if there is nobody else.
 func TestGrantsKeepToTheThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
-		policy Cohorts
+		policy Policy
 		ready  []Node
 		charge uint64 // of the first step
 		tasks  int
@@ -79,7 +79,7 @@ func TestGrantsKeepToTheThresholds(t *testing.T) {
 // A node that went on alone, beyond its cohort, is bounded by the size of one when there
 // are others.
 func TestAloneIsNoLongerThanThat(t *testing.T) {
-	for name, p := range map[string]Cohorts{
+	for name, p := range map[string]Policy{
 		"cohort": NewCohort(CohortConfig{Size: 4}), "resource": NewResource(ResourceConfig{Size: 4}),
 	} {
 		p.Ready(1)

@@ -36,7 +36,7 @@ func TestHerdGrowsAgain(t *testing.T) {
 // comes again.
 func TestPassOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		p    Cohorts
+		p    Policy
 		want []Node // order of the rest
 	}{
 		"cohort":   {NewCohort(CohortConfig{}), []Node{2, 1, 1}},

@@ -15,12 +15,15 @@ import (
 //	watched ──────────────────────────────────────────────────────────▶ limited
 //	   ▲                                                                   │
 //	   ╰───────────────────────────────────────────────────────────────────╯
-//	         nobody is kept out for a second, or nobody goes on for five
+//	         nobody is kept out for a second, or nobody goes on for five,
+//	         or far fewer wait and go on, but no shorter: it was none
 //
 // All three signs are needed. Where tasks only wait for time to pass, or for each other, they pile up
 // too, but do not wait longer the more they are. Where many come at once they wait longer, but
 // do not become more. And all three may be chance where tasks overtake each other, as they do if each
-// waits for a time of its own: there more of each is asked for than where tasks go on in turn.
+// waits for a time of its own: there more of each is asked for than where tasks go on in turn. Those that
+// go on in turn have waited equally long, and no more wait than have come meanwhile: if half of them sleep
+// for a second, the others overtake these.
 //
 // By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
@@ -47,6 +50,7 @@ type Pile struct {
 	// The last decrease of the limit.
 	before float64 // the limit
 	rate   float64
+	wait   float64       // mean time that they had waited, before the first
 	tried  bool          // it is yet to be seen what comes of it
 	lost   float64       // share of the rate below which it was too much
 	hold   time.Duration // no other before
@@ -113,6 +117,10 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 		p.open(now, waiting)
 		return
 	}
+	if p.limit > 0 && float64(waiting) > p.limit+1 {
+		p.open(now, waiting)
+		return // those that were too many are still there; what goes on now is not due to the limit
+	}
 	took, more := now-p.began, waiting-p.first
 	// Long enough for the wait to become clearly longer.
 	least, many, slow := max(windowTime, time.Duration(p.was.wait/pileShare*float64(time.Second))), windowServed, windowSlowTime
@@ -126,11 +134,11 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 	if p.departed > 0 {
 		w.wait = p.waited.Seconds() / float64(p.departed)
 	}
-	if p.limit == 0 {
+	if p.limit == 0 && now >= p.hold {
 		if !p.suspect(now, &w, waiting, more) {
 			return
 		}
-	} else {
+	} else if p.limit > 0 {
 		p.adjust(now, w, waiting)
 	}
 	p.was = w
@@ -147,16 +155,16 @@ func short(rate float64) float64 { return min(max(10/rate, 0.01), 0.1) }
 // suspect looks for the three signs: in two windows, and that those that wait have become half as many
 // more since, but not those that go on. A window in which they waited hardly longer than before does not
 // count, and the next is compared with those before it. If more go on it begins anew with these.
-// Where tasks go on in turn the quickest has waited for as long as the others. Where they overtake each
-// other, as they do if each waits for a time of its own, the signs may be chance: then it takes eight
-// times as many. It reports whether the window is over.
+// Where they overtake each other, as they do if each waits for a time of its own, the signs may be chance:
+// then it takes eight times as many. It reports whether the window is over.
 func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(p.departed, 1)))+1
 	if !grew && more > 0 && now-p.began < windowLongest {
 		return false // it may yet turn out to have grown
 	}
 	p.inTurn++
-	if 2*p.quickest.Seconds() < w.wait {
+	came := float64(p.departed+more) * w.wait / (now - p.began).Seconds() // while those that went on waited
+	if 4*p.quickest.Seconds() < 3*w.wait || float64(waiting) > 2*came {
 		p.inTurn = 0
 	}
 	if !grew || p.was.rate == 0 || w.rate == 0 || w.wait < p.was.wait || float64(waiting)/w.rate < short(w.rate) {
@@ -181,7 +189,7 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 		return true
 	}
 	p.wanted = now
-	p.before, p.rate, p.lost, p.tried = float64(waiting), w.rate, pileFirst, true
+	p.before, p.rate, p.wait, p.lost, p.tried = float64(waiting), w.rate, w.wait, pileFirst, true
 	p.limit = max(min(float64(waiting), w.rate*short(w.rate)), pileLeast)
 	return true
 }
@@ -190,12 +198,11 @@ func (p *Pile) raise() { p.limit, p.tried = min(p.limit*pileHigher+1, 1e6), fals
 
 // adjust moves the limit.
 func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
-	if float64(waiting) > p.limit+1 {
-		return // those that were too many are still there; what goes on now is not due to the limit
-	}
 	aim := short(max(w.rate, 1))
 	wait := float64(waiting) / max(w.rate, 1) // by Little's law: those that have gone on may be the newest
 	switch {
+	case p.tried && w.rate < p.lost*p.rate && w.wait > pileLost*p.wait:
+		*p = Pile{hold: now + pileHold, moved: now}
 	case p.tried && w.rate < p.lost*p.rate:
 		p.limit, p.tried, p.hold = p.before, false, now+pileHold
 	case wait < aim:

@@ -233,6 +233,51 @@ func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
 	}
 }
 
+// Nor are some that sleep for long beside others that sleep briefly and overtake them.
+func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
+	for _, long := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second} {
+		for _, share := range []float64{0.1, 0.33, 0.6} {
+			for _, rate := range []float64{150, 600} {
+				for seed := range uint64(testenv.Rounds(20, 100)) {
+					rng := rand.New(rand.NewPCG(seed, 5))
+					n := &pileNode{service: func() time.Duration {
+						d := time.Duration(rng.ExpFloat64() * float64(2*time.Millisecond))
+						switch {
+						case rng.Float64() < share:
+							return d + long
+						case rng.IntN(30) == 0:
+							return d + 500*time.Millisecond
+						}
+						return d + 50*time.Millisecond
+					}}
+					for n.now < 6*time.Second && !n.limited {
+						n.run(20*time.Millisecond, rate*(0.5+rng.Float64()))
+					}
+					if n.limited {
+						t.Errorf("%v of the tasks sleep for %v, %v come a second, seed %d: taken for a bottleneck after %v", share, long, rate, seed, n.now)
+					}
+				}
+			}
+		}
+	}
+}
+
+// If tasks that sleep are taken for a pile nevertheless, that is noticed: they wait no shorter if they are few.
+func TestALimitWithoutUseIsGivenUp(t *testing.T) {
+	n := &pileNode{service: func() time.Duration { return 500 * time.Millisecond }}
+	n.run(2*time.Second, 100)
+	n.pile = Pile{limit: 5, before: 50, rate: 100, wait: 0.5, lost: pileFirst, tried: true, began: n.now, wanted: n.now, moved: n.now}
+	n.run(2*time.Second, 100)
+	if n.pile.Limit() != 0 || len(n.outside) > 0 {
+		t.Errorf("after two seconds the limit is %d, and %d are kept out", n.pile.Limit(), len(n.outside))
+	}
+	n.limited = false
+	n.run(8*time.Second, 100)
+	if n.limited {
+		t.Error("and it is taken for a pile again")
+	}
+}
+
 // Nor is a lock that a crowd comes to at once and that can serve them all.
 func TestABurstAtALockIsNoPile(t *testing.T) {
 	n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }}

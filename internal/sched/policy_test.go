@@ -47,8 +47,8 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				}
 				ready[n]--
 				total--
-				if c, ok := p.(Cohorts); ok && rng.IntN(2) == 0 {
-					total += grant(c, rng, n, ready)
+				if rng.IntN(2) == 0 {
+					total += grant(p, rng, n, ready)
 				}
 				p.Charge(n, uint64(rng.IntN(60_000)))
 			}

@@ -67,7 +67,7 @@ func TestNamesOfPolicies(t *testing.T) {
 
 // Each turn of a node is a cohort, of as many steps as were taken, whether one by one or by a grant.
 func TestReportOfCohorts(t *testing.T) {
-	for name, p := range map[string]Cohorts{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
 		for range 2 {
 			for _, n := range []Node{2, 7, 2, 7, 2} {
 				p.Ready(n)

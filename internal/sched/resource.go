@@ -167,10 +167,10 @@ func (p *Resource) Next() (Node, bool) {
 	return n, true
 }
 
-// NewestFirst is part of Cohorts.
+// NewestFirst is part of Policy.
 func (p *Resource) NewestFirst() bool { return !p.cfg.OldestFirst }
 
-// Grant is part of Cohorts.
+// Grant is part of Policy.
 func (p *Resource) Grant() (tasks int, cycles uint64) {
 	nd := &p.nodes[p.current]
 	switch {
@@ -184,7 +184,7 @@ func (p *Resource) Grant() (tasks int, cycles uint64) {
 	return p.left, p.until - p.clock
 }
 
-// Granted is part of Cohorts.
+// Granted is part of Policy.
 func (p *Resource) Granted(n Node, taken, came int) {
 	nd := &p.nodes[n]
 	nd.ready += came - taken
@@ -192,7 +192,7 @@ func (p *Resource) Granted(n Node, taken, came int) {
 	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
 }
 
-// PassOver is part of Cohorts.
+// PassOver is part of Policy.
 func (p *Resource) PassOver(n Node) {
 	if n == p.current && int(n) < len(p.nodes) {
 		p.endCohort()
@@ -211,7 +211,7 @@ func (p *Resource) Charge(n Node, cycles uint64) {
 	p.stride.Charge(n, cycles)
 }
 
-// AnyOrder is part of engine.Lenient. It is true as long as nothing that tasks take is scarce or will soon
+// AnyOrder is part of Policy. It is true as long as nothing that tasks take is scarce or will soon
 // be. What tickets there are then make little difference where all that is ready runs soon.
 func (p *Resource) AnyOrder() bool {
 	if p.minds {

@@ -13,7 +13,7 @@ import (
 // What is known of the nodes is learned while it runs.
 type simLoop struct {
 	rng       *rand.Rand
-	policy    Cohorts
+	policy    Policy
 	grant     simGrant
 	ledger    *Ledger
 	admission *Admission

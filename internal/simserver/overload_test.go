@@ -64,7 +64,11 @@ func TestOneLockOfTwo(t *testing.T) {
 			})
 			r.check(t, 1)
 			share, besides := float64(good)/lasts.Seconds()/lockRate, float64(beside)/float64(due)
-			want(t, share > 0.9*min(times, 1) && besides > 0.98 && r.Took < 4*time.Second, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
+			least := 0.98 // more than chance brings, and than a lock can do that gives one turn in 16 to what is late
+			if times < 1 {
+				least = 0.9 * times
+			}
+			want(t, share > least && besides > 0.98 && r.Took < 4*time.Second, share, "of what the lock can serve is served within 100 ms, beside it", besides, "of what comes;", r)
 		})
 	}
 }

@@ -36,7 +36,7 @@ type Config struct {
 	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
 	CohortSize int             // tasks; 0: the policy's default
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
-	// engine.CohortPolicy.
+	// engine.Policy.
 	OldestFirst bool
 	NoRefusals  bool // what can't be let in waits, however long it takes
 	Log         *slog.Logger
@@ -81,7 +81,7 @@ type Steering struct {
 // A loopSide is what belongs to one loop.
 type loopSide struct {
 	loop      *engine.Loop
-	policy    sched.Cohorts
+	policy    sched.Policy
 	admission *sched.Admission // nil: everybody is let in
 }
 

@@ -130,7 +130,38 @@ func def[T int | time.Duration](v *T, standard T) {
 // New makes a Proxy. The error is about all that is wrong with the Config. Nothing is connected before the first
 // request, nor checked before Start.
 func New(c Config) (*Proxy, error) {
-	var errs []error
+	c.setDefaults()
+	errs := c.faults()
+	p := &Proxy{Config: c, wire: http1{}}
+	if c.FastCGI != nil {
+		f, err := newFastCGI(*c.FastCGI)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		p.wire = f
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	for i, text := range c.Backends {
+		b, err := p.newBackend(text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, other := range p.backends {
+			if other.name == b.name {
+				errs = append(errs, fmt.Errorf("the backend %s is there twice", text))
+			}
+		}
+		b.bit = 1 << (i % MaxBackends)
+		p.backends = append(p.backends, b)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (c *Config) setDefaults() {
 	def(&c.ConnectTimeout, DefaultConnectTimeout)
 	def(&c.ResponseTimeout, DefaultResponseTimeout)
 	def(&c.IdleTimeout, DefaultIdleTimeout)
@@ -157,58 +188,34 @@ func New(c Config) (*Proxy, error) {
 			c.Dial = net.DialTimeout // goroutines wait for these
 		}
 	}
+	if c.Check != nil {
+		own := *c.Check
+		own.defaults()
+		c.Check = &own
+	}
+}
+
+// faults are what is wrong with c, but for the backends and FastCGI themselves.
+func (c *Config) faults() (errs []error) {
 	if c.Strip != "" && (c.Strip[0] != '/' || c.Strip == "/" || strings.HasSuffix(c.Strip, "/")) {
 		errs = append(errs, fmt.Errorf("%q can't be stripped; want a path like /api, without a slash at its end", c.Strip))
 	}
 	if c.Host != "" && c.Host != "backend" && knot.CheckHeader("X-Host", c.Host) != nil {
 		errs = append(errs, fmt.Errorf("%q is not a host", c.Host))
 	}
-	if k := c.Check; k != nil {
-		own := *k
-		c.Check = &own
-		own.defaults()
-		*c.Check = own
-		if own.Path[0] != '/' || strings.ContainsAny(own.Path, " \r\n") {
-			errs = append(errs, fmt.Errorf("%q is not a path to check", own.Path))
-		}
+	if c.Check != nil && (c.Check.Path[0] != '/' || strings.ContainsAny(c.Check.Path, " \r\n")) {
+		errs = append(errs, fmt.Errorf("%q is not a path to check", c.Check.Path))
 	}
-	var w wire = http1{}
 	if c.FastCGI != nil && c.HTTP2 {
 		errs = append(errs, errors.New("backends speak FastCGI or HTTP/2; want one of them"))
 	}
-	if c.FastCGI != nil {
-		f, err := newFastCGI(*c.FastCGI)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		w = f
-	}
-	p := &Proxy{Config: c, wire: w}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
 	switch n := len(c.Backends); {
 	case n == 0:
 		errs = append(errs, errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock"))
 	case n > MaxBackends:
 		errs = append(errs, fmt.Errorf("there are %d backends; want %d at most", n, MaxBackends))
 	}
-	for i, text := range c.Backends {
-		b, err := p.newBackend(text)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, other := range p.backends {
-			if other.name == b.name {
-				errs = append(errs, fmt.Errorf("the backend %s is there twice", text))
-			}
-		}
-		b.bit = 1 << (i % MaxBackends)
-		p.backends = append(p.backends, b)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return errs
 }
 
 // address takes a backend apart.

@@ -14,6 +14,7 @@ type Tally struct {
 	TimedOut int // the client's patience ended
 	Pending  int // neither answered nor given up when the run ended
 	P50, P99 time.Duration
+	Loaded   time.Duration // P99 of those served before the end of the time
 	Late     time.Duration // 99th percentile of what the client itself was late
 }
 
@@ -21,7 +22,7 @@ type Tally struct {
 // one time to another. Attempts after the first only count as Again.
 func Count(all []Outcome, class int, from, to, target time.Duration) Tally {
 	var t Tally
-	var latencies, late []time.Duration
+	var latencies, loaded, late []time.Duration
 	for i := range all {
 		o := &all[i]
 		if class >= 0 && int(o.Class) != class || o.Scheduled < from || o.Scheduled >= to {
@@ -42,6 +43,9 @@ func Count(all []Outcome, class int, from, to, target time.Duration) Tally {
 				t.InTime++
 			}
 			latencies = append(latencies, o.Latency())
+			if o.Done < to {
+				loaded = append(loaded, o.Latency())
+			}
 		case Refused:
 			t.Refused++
 		case Abandoned:
@@ -53,5 +57,6 @@ func Count(all []Outcome, class int, from, to, target time.Duration) Tally {
 		}
 	}
 	t.P50, t.P99, t.Late = Quantile(latencies, 0.50), Quantile(latencies, 0.99), Quantile(late, 0.99)
+	t.Loaded = Quantile(loaded, 0.99)
 	return t
 }

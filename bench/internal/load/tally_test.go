@@ -18,7 +18,7 @@ func TestCountTellsFatesApart(t *testing.T) {
 		one(20*ms, Served, ms), // after
 	}
 	got := Count(all, 0, 10*ms, 20*ms, 10*ms)
-	want := Tally{Due: 7, Again: 1, Served: 2, InTime: 1, Refused: 1, Failed: 2, TimedOut: 1, Pending: 1, P50: 20 * ms, P99: 20 * ms}
+	want := Tally{Due: 7, Again: 1, Served: 2, InTime: 1, Refused: 1, Failed: 2, TimedOut: 1, Pending: 1, P50: 20 * ms, P99: 20 * ms, Loaded: ms}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -70,7 +70,9 @@
 //	overruns   how many; reports: as in bgraph.Overrun, from and to being ids of places
 //	starts, spans   of a trace, as in bgraph.Start: function, now, created, ended, mean life,
 //	           oldest, leaked; as in bgraph.Span: name, kind, count, mean, p99, longest
-//	pauses     of a trace: collections, how often the world stopped, for how long in all, at most
+//	pauses     of a trace: collections, how often the world stopped, for how long in all, at most;
+//	           how often goroutines had a P for so long that the kernel must have taken its
+//	           processor, for how long in all
 //	sched      as in bgraph.Sched, but nodes: [id, loop, priority, tickets, pass, ready,
 //	           held]
 //

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -93,8 +94,14 @@ func TestATrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for range 5 {
+		s.Stalled.Add(bgraph.Nanos(40 * time.Millisecond))
+	}
 	b := open(t, file{s}, look{width: 1400, height: 900, still: true})
 	b.until("document.querySelector('#status').dataset.level === 'still'")
+	if got := b.text("#figures"); !strings.Contains(got, "processors; 200 ms may be the kernel's") {
+		t.Errorf("at the top: %s", got)
+	}
 	if eval[bool](b, "document.querySelector('#time').checkVisibility() || document.querySelector('#pause').checkVisibility()") {
 		t.Error("there is a choice of moments, or a pause, though there is one moment")
 	}
@@ -113,7 +120,7 @@ func TestATrace(t *testing.T) {
 	b.until("[...document.querySelectorAll('#panel .content > p')].some(p => p.textContent.startsWith('A step: '))")
 	b.press("6")
 	b.until("document.querySelector('#panel-runtime').textContent.includes('Goroutines')")
-	if got := b.text("#panel-runtime"); !strings.Contains(got, "The world stopped") || strings.Contains(got, "Watchdog") || strings.Contains(got, "loop") {
+	if got := b.text("#panel-runtime"); !strings.Contains(got, "The world stopped") || !strings.Contains(got, "5 times a goroutine had a P") || strings.Contains(got, "Leaked") || strings.Contains(got, "Watchdog") || strings.Contains(got, "loop") {
 		t.Errorf("of a trace it says: %s", got)
 	}
 }

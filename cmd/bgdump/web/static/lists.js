@@ -72,8 +72,9 @@ export class Runtime {
 
   starts(graph) {
     const each = n => rate(graph.seconds ? n / graph.seconds : 0);
-    return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['CPU', true], ['Mean life', true], ['Oldest', true], ['Leaked', true]],
-      (graph.state.starts || []).map(([name, now, created, ended, life, oldest, leaked, cpu]) => [named(name), count(now), each(created), each(ended), duration(cpu), duration(life), duration(oldest), count(leaked)])));
+    const all = graph.state.starts || [], known = all.some(start => start[6] > 0); // who leaked, of most programs nobody knows
+    return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['CPU', true], ['Mean life', true], ['Oldest', true], ...known ? [['Leaked', true]] : []],
+      all.map(([name, now, created, ended, life, oldest, leaked, cpu]) => [named(name), count(now), each(created), each(ended), duration(cpu), duration(life), duration(oldest), ...known ? [count(leaked)] : []])));
   }
 
   spans(state) {
@@ -83,8 +84,9 @@ export class Runtime {
   }
 
   pauses(state) {
-    const [collections, stops, sum, most] = state.pauses;
-    return h('section', {}, h('h2', {}, 'Collector'), h('p', {}, `${plural(collections, 'collection')}; their workers used ${duration(state.collector)} of CPU. The world stopped ${count(stops)} times, for ${duration(sum)} in all and ${duration(most)} at most.`));
+    const [collections, stops, sum, most, stalls, stalled] = state.pauses;
+    return h('section', {}, h('h2', {}, 'Collector'), h('p', {}, `${plural(collections, 'collection')}; their workers used ${duration(state.collector)} of CPU. The world stopped ${count(stops)} times, for ${duration(sum)} in all and ${duration(most)} at most.`),
+      stalls ? h('p', {}, `${duration(stalled)} of the CPU time may be the kernel's: ${count(stalls)} times a goroutine had a P for 30 ms or more, where the Go runtime preempts after 10 ms.`) : null);
   }
 
   resources(state) {
@@ -132,6 +134,12 @@ export class Runtime {
   }
 }
 
+// ran tells how many processors goroutines had, and if that may be too much.
+function ran(graph, found) {
+  const text = `${rate(graph.span ? graph.cpuTotal / graph.span : 0)} processors`;
+  return found.some(f => f.check === 'stalled') ? `${text}; ${duration(graph.state.pauses[5])} may be the kernel's` : text;
+}
+
 // figures are the numbers at the top of the page.
 export function figures(app) {
   const { graph } = app, { state } = graph, loops = state.loops || [];
@@ -147,7 +155,7 @@ export function figures(app) {
   return [
     { id: 'tasks', title: many[0].toUpperCase() + many.slice(1), value: count(now), hint: `on ${plural(loops.length, loop)}` },
     { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in all` },
-    { id: 'cpu', title: `CPU of the ${where}`, value: percent(busy), hint: trace ? 'while goroutines ran' : 'estimated' },
+    { id: 'cpu', title: `CPU of the ${where}`, value: percent(busy), hint: trace ? ran(graph, found) : 'estimated' },
     { id: 'ready', title: 'Ready to running, p99', value: duration(worst.ready.p99), hint: worst.name || 'not measured' },
     trace ? { id: 'heap', title: 'CPU of the collector', value: percent(graph.span && loops.length ? (state.collector || 0) / (graph.span * loops.length) : 0), hint: 'by its workers' }
       : { id: 'heap', title: 'Heap allocated per s', value: bytes(heap), hint: 'estimated' },

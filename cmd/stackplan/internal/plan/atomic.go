@@ -113,10 +113,7 @@ func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
 		for _, wait := range fl.nativeWaits(f) {
 			a.Waits = append(a.Waits, way(f, wait))
 		}
-		for _, call := range callsOf(f) {
-			if _, starts := call.(*ssa.Go); starts {
-				continue
-			}
+		for call := range callsOf(f) {
 			for _, to := range fl.callees(f, call) {
 				if _, known := from[to]; known {
 					continue
@@ -151,25 +148,21 @@ func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
 		at := fl.p.src.position(pos)
 		waits = append(waits, fmt.Sprintf("%s (%s:%d)", what, filepath.Base(at.Filename), at.Line))
 	}
-	for _, b := range f.Blocks {
-		for _, in := range b.Instrs {
-			switch in := in.(type) {
-			case *ssa.Send:
-				add("send on a Go channel", in.Pos())
-			case *ssa.Select:
-				if in.Blocking {
-					add("select", in.Pos())
-				}
-			case *ssa.UnOp:
-				if in.Op == token.ARROW {
-					add("receive from a Go channel", in.Pos())
-				}
-			case ssa.CallInstruction:
-				if to := in.Common().StaticCallee(); to != nil && slices.Contains(blockingCalls, to.String()) {
-					if _, starts := in.(*ssa.Go); !starts {
-						add(to.String(), in.Pos())
-					}
-				}
+	for in := range instrs(f) {
+		switch in := in.(type) {
+		case *ssa.Send:
+			add("send on a Go channel", in.Pos())
+		case *ssa.Select:
+			if in.Blocking {
+				add("select", in.Pos())
+			}
+		case *ssa.UnOp:
+			if in.Op == token.ARROW {
+				add("receive from a Go channel", in.Pos())
+			}
+		case *ssa.Call, *ssa.Defer:
+			if to := in.(ssa.CallInstruction).Common().StaticCallee(); to != nil && slices.Contains(blockingCalls, to.String()) {
+				add(to.String(), in.Pos())
 			}
 		}
 	}

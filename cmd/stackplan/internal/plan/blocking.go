@@ -59,7 +59,7 @@ func (s *source) parker(f *ssa.Function) bool {
 	if packageOf(f) != enginePackage {
 		return false
 	}
-	for _, call := range callsOf(f) {
+	for call := range callsOf(f) {
 		if to := call.Common().StaticCallee(); to != nil && to.Name() == "handOver" && packageOf(to) == enginePackage {
 			return true
 		}
@@ -73,7 +73,7 @@ func (s *source) watched(f *ssa.Function) bool {
 	if packageOf(f) != enginePackage {
 		return false
 	}
-	for _, call := range callsOf(f) {
+	for call := range callsOf(f) {
 		if c := call.Common(); c.IsInvoke() && c.Method.Name() == "Parked" {
 			return true
 		}

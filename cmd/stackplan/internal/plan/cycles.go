@@ -2,6 +2,7 @@ package plan
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/capriccio-go/capriccio/internal/scc"
 )
@@ -23,30 +24,29 @@ func (g *graph) newCutting(roots []int) *cutting {
 		broken: make(map[[2]int]bool), back: make(map[int]bool)}
 }
 
+// calls yields what node v calls, but for what does not count, see skips.
+func (g *graph) calls(v int) iter.Seq2[int, *edge] {
+	return func(yield func(int, *edge) bool) {
+		if g.nodes[v].leaf {
+			return
+		}
+		for i := range g.nodes[v].out {
+			if e := &g.nodes[v].out[i]; !g.skips(v, e) && !yield(i, e) {
+				return
+			}
+		}
+	}
+}
+
 // reachable marks what a set of nodes leads to.
 func (g *graph) reachable(from []int) []bool {
 	reach := make([]bool, len(g.nodes))
-	var work []int
-	add := func(i int) {
-		if !reach[i] {
-			reach[i] = true
-			work = append(work, i)
+	for v := range closure(slices.Values(from), func(v int, add func(int)) {
+		for _, e := range g.calls(v) {
+			add(e.to)
 		}
-	}
-	for _, r := range from {
-		add(r)
-	}
-	for len(work) > 0 {
-		v := work[len(work)-1]
-		work = work[:len(work)-1]
-		if g.nodes[v].leaf {
-			continue
-		}
-		for i := range g.nodes[v].out {
-			if e := &g.nodes[v].out[i]; !g.skips(v, e) {
-				add(e.to)
-			}
-		}
+	}) {
+		reach[v] = true
 	}
 	return reach
 }

@@ -149,7 +149,7 @@ func (fl *flow) callees(f *ssa.Function, call ssa.CallInstruction) []*ssa.Functi
 	}
 	targets := s.targets[call]
 	if len(targets) > 0 && packageOf(targets[0]) == "sync" && targets[0].Parent() != nil {
-		if from := g.madeIn(call.Common().Value, f, 0); from != "" {
+		if from := g.madeIn(call.Common().Value, f); from != "" {
 			targets = append(targets[1:len(targets):len(targets)], g.oncePassed[from]...)
 			return slices.DeleteFunc(targets, isOnceClosure)
 		}
@@ -164,51 +164,52 @@ func isOnceClosure(f *ssa.Function) bool {
 	return f.Parent() != nil && packageOf(f) == "sync" && strings.HasPrefix(f.Name(), "Once")
 }
 
-// findFuncs finds the functions on whose stack a task may wait.
+// findFuncs finds the functions on whose stack a task may wait, and that a task calls.
 func (fl *flow) findFuncs() {
 	callers := make(map[*ssa.Function][]*ssa.Function)
-	var work []*ssa.Function
-	add := func(f *ssa.Function) {
-		if fl.funcs[f] == nil {
-			fl.funcs[f] = &summary{f: f, program: fl.p.ofProgram(packageOf(f)),
-				calls: make(map[ssa.CallInstruction][]*summary), site: make(map[ssa.CallInstruction]int), skips: make(map[ssa.CallInstruction]bool)}
-			work = append(work, f)
-		}
-	}
+	var watched []*ssa.Function
 	for f := range fl.p.src.used {
-		for _, call := range callsOf(f) {
-			if _, starts := call.(*ssa.Go); starts {
-				continue
-			}
+		for call := range callsOf(f) {
 			for _, to := range fl.callees(f, call) {
 				callers[to] = append(callers[to], f)
 			}
 		}
 		if fl.p.src.watched(f) {
-			add(f)
-			x := fl.funcs[f]
-			x.terminal, x.passes = true, true
-			x.first.add(bare)
-			x.last.add(bare)
-			x.all.add(bare)
-			x.from.add(bare)
-			x.to.add(bare)
+			watched = append(watched, f)
 		}
 	}
-	for len(work) > 0 {
-		f := work[len(work)-1]
-		work = work[:len(work)-1]
+	waits := closure(slices.Values(watched), func(f *ssa.Function, add func(*ssa.Function)) {
 		for _, c := range callers[f] {
 			add(c)
 		}
-	}
-	fl.findRoots()
-	fl.keepReached()
-	for f, x := range fl.funcs {
-		for _, call := range callsOf(f) {
-			if _, starts := call.(*ssa.Go); starts {
-				continue
+	})
+	roots := taskFuncs(fl.p.src, fl.callees)
+	roots = slices.DeleteFunc(roots, func(f *ssa.Function) bool { return !waits[f] })
+	for f := range closure(slices.Values(roots), func(f *ssa.Function, add func(*ssa.Function)) {
+		for call := range callsOf(f) {
+			for _, to := range fl.callees(f, call) {
+				if waits[to] {
+					add(to)
+				}
 			}
+		}
+	}) {
+		fl.funcs[f] = &summary{f: f, program: fl.p.ofProgram(packageOf(f)),
+			calls: make(map[ssa.CallInstruction][]*summary), site: make(map[ssa.CallInstruction]int), skips: make(map[ssa.CallInstruction]bool)}
+	}
+	for _, f := range roots {
+		fl.roots = append(fl.roots, fl.funcs[f])
+	}
+	for _, f := range watched {
+		if x := fl.funcs[f]; x != nil {
+			x.terminal, x.passes = true, true
+			for _, s := range []*set{&x.first, &x.last, &x.all, &x.from, &x.to} {
+				s.add(bare)
+			}
+		}
+	}
+	for f, x := range fl.funcs {
+		for call := range callsOf(f) {
 			for _, to := range fl.callees(f, call) {
 				y := fl.funcs[to]
 				if y == nil {
@@ -216,53 +217,6 @@ func (fl *flow) findFuncs() {
 				} else {
 					x.calls[call] = append(x.calls[call], y)
 					y.callers = append(y.callers, x)
-				}
-			}
-		}
-	}
-}
-
-// keepReached forgets the functions that no task calls.
-func (fl *flow) keepReached() {
-	reached := make(map[*ssa.Function]*summary)
-	var work []*summary
-	add := func(x *summary) {
-		if x != nil && reached[x.f] == nil {
-			reached[x.f] = x
-			work = append(work, x)
-		}
-	}
-	for _, x := range fl.roots {
-		add(x)
-	}
-	for len(work) > 0 {
-		x := work[len(work)-1]
-		work = work[:len(work)-1]
-		for _, call := range callsOf(x.f) {
-			if _, starts := call.(*ssa.Go); starts {
-				continue
-			}
-			for _, to := range fl.callees(x.f, call) {
-				add(fl.funcs[to])
-			}
-		}
-	}
-	fl.funcs = reached
-}
-
-// findRoots finds the functions of tasks.
-func (fl *flow) findRoots() {
-	for f := range fl.p.src.used {
-		if packageOf(f) != enginePackage || f.Name() != "runTasks" {
-			continue
-		}
-		for _, call := range callsOf(f) {
-			if field(call.Common().Value) != "fn" {
-				continue
-			}
-			for _, to := range fl.callees(f, call) {
-				if x := fl.funcs[to]; x != nil {
-					fl.roots = append(fl.roots, x)
 				}
 			}
 		}
@@ -317,11 +271,9 @@ func (fl *flow) ends(f *ssa.Function) []string {
 			lines = append(lines, placeKey(linkPackage(f), at.Filename, at.Line))
 		}
 	}
-	for _, b := range f.Blocks {
-		for _, in := range b.Instrs {
-			if _, returns := in.(*ssa.Return); returns {
-				add(in.Pos())
-			}
+	for in := range instrs(f) {
+		if _, returns := in.(*ssa.Return); returns {
+			add(in.Pos())
 		}
 	}
 	if syntax := f.Syntax(); syntax != nil {

@@ -26,7 +26,6 @@ type graph struct {
 	lineSites  map[lineKey][]int
 	unknown    map[string]*Unknown
 	relays     *relays
-	stored     map[*ssa.Global]int
 	onces      map[string][]int           // what a function passes to sync.OnceFunc and its relatives
 	oncePassed map[string][]*ssa.Function // the same
 	groups     map[string][]int           // functions by the signature that an annotation gives to them
@@ -123,7 +122,6 @@ func newGraph(p *Program) *graph {
 		g.own[pkg.PkgPath] = true
 	}
 	g.relays = newRelays(g)
-	g.countStores()
 	g.findOnces()
 	g.findSites()
 	for i := range g.nodes {
@@ -172,7 +170,7 @@ func (g *graph) findSites() {
 		if pkg := packageOf(f); !g.own[pkg] {
 			continue
 		}
-		for _, call := range callsOf(f) {
+		for call := range callsOf(f) {
 			c, plain := call.(*ssa.Call)
 			expr := exprs[paren{int(call.Pos())}]
 			if !plain || expr == nil {

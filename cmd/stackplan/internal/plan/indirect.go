@@ -10,19 +10,6 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// callsOf are all call, go and defer instructions of a function.
-func callsOf(f *ssa.Function) []ssa.CallInstruction {
-	var calls []ssa.CallInstruction
-	for _, b := range f.Blocks {
-		for _, in := range b.Instrs {
-			if c, ok := in.(ssa.CallInstruction); ok {
-				calls = append(calls, c)
-			}
-		}
-	}
-	return calls
-}
-
 // addIndirect adds the calls of a function that its machine code does not show, from
 // the sources of itself and of what it holds inlined.
 func (g *graph) addIndirect(i int) {
@@ -36,12 +23,15 @@ func (g *graph) addIndirect(i int) {
 	}
 	for _, f := range n.in {
 		if r := g.p.notes.find(linkName(f), "calls"); r != nil {
-			if slices.ContainsFunc(callsOf(f), indirect) {
-				g.addTrusted(i, r)
+			for call := range callsOf(f) {
+				if indirect(call) {
+					g.addTrusted(i, r)
+					break
+				}
 			}
 			continue
 		}
-		for _, call := range callsOf(f) {
+		for call := range callsOf(f) {
 			g.addCall(i, f, call, wrappers)
 		}
 	}
@@ -80,9 +70,6 @@ func (g *graph) deferWrappers(name string) []int {
 
 func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappers []int) {
 	n := &g.nodes[i]
-	if _, starts := call.(*ssa.Go); starts {
-		return
-	}
 	if _, builtin := call.Common().Value.(*ssa.Builtin); builtin {
 		return
 	}
@@ -300,7 +287,7 @@ func (g *graph) codes(f *ssa.Function, table bool) []int {
 		}
 	}
 	if len(ids) == 0 && f.Synthetic != "" {
-		for _, call := range callsOf(f) {
+		for call := range callsOf(f) {
 			if to := call.Common().StaticCallee(); to != nil && to != f {
 				ids = append(ids, g.codes(to, table)...)
 			}

@@ -33,9 +33,9 @@ func (g *graph) findOnces() {
 	g.onces = make(map[string][]int)
 	g.oncePassed = make(map[string][]*ssa.Function)
 	for f := range g.p.src.used {
-		for _, call := range callsOf(f) {
+		for call := range callsOf(f) {
 			to := call.Common().StaticCallee()
-			if to == nil || packageOf(to) != "sync" || !strings.HasPrefix(to.Name(), "Once") || to.Signature.Recv() != nil || len(call.Common().Args) != 1 {
+			if to == nil || !isOnce(to) {
 				continue
 			}
 			for _, target := range g.relays.values(f, call.Common().Args[0], wish{field: -1}, &relay{}) {
@@ -52,7 +52,7 @@ func (g *graph) narrow(call ssa.CallInstruction, f *ssa.Function, codes []int) [
 	if len(codes) < 2 || f.Parent() == nil || packageOf(f) != "sync" {
 		return codes
 	}
-	from := g.madeIn(call.Common().Value, call.Parent(), 0)
+	from := g.madeIn(call.Common().Value, call.Parent())
 	if from == "" {
 		return codes
 	}
@@ -68,107 +68,17 @@ func (g *graph) narrow(call ssa.CallInstruction, f *ssa.Function, codes []int) [
 	return codes
 }
 
+// isOnce reports whether f is sync.OnceFunc or a relative.
+func isOnce(f *ssa.Function) bool {
+	return packageOf(f) == "sync" && strings.HasPrefix(f.Name(), "Once") && f.Signature.Recv() == nil && f.Parent() == nil
+}
+
 // madeIn is the name of the function in which a value was got from sync.OnceFunc or
 // a relative, "" if that is not known.
-func (g *graph) madeIn(v ssa.Value, in *ssa.Function, depth int) string {
-	if depth > 5 {
-		return ""
-	}
-	switch v := v.(type) {
-	case *ssa.Call:
-		if to := v.Call.StaticCallee(); to != nil && packageOf(to) == "sync" && strings.HasPrefix(to.Name(), "Once") {
-			return linkName(v.Parent())
-		}
-	case *ssa.UnOp:
-		return g.madeIn(v.X, in, depth+1)
-	case *ssa.Global:
-		// Variables of functions are set at initialisation, with few exceptions.
-		if v.Pkg != nil && g.stored[v] == 1 {
-			return linkPath(v.Pkg.Pkg) + ".init"
-		}
-	case *ssa.Alloc:
-		return g.onlyStore(v, in, depth)
-	case *ssa.FreeVar:
-		for _, b := range in.Parent().Blocks {
-			for _, instr := range b.Instrs {
-				made, ok := instr.(*ssa.MakeClosure)
-				if !ok || made.Fn != in {
-					continue
-				}
-				for i, fv := range in.FreeVars {
-					if fv == v {
-						return g.madeIn(made.Bindings[i], in.Parent(), depth+1)
-					}
-				}
-			}
-		}
+func (g *graph) madeIn(v ssa.Value, in *ssa.Function) string {
+	s := &search{t: g.p.src.trace, field: -1, once: true, seen: make(map[ssa.Value]bool), ok: true}
+	if s.follow(in, v, 0); s.ok && len(s.found) == 1 {
+		return linkName(s.found[0].f)
 	}
 	return ""
-}
-
-// onlyStore is madeIn of what is stored in a variable, if that happens once.
-func (g *graph) onlyStore(at *ssa.Alloc, in *ssa.Function, depth int) string {
-	var value ssa.Value
-	for _, ref := range *at.Referrers() {
-		switch ref := ref.(type) {
-		case *ssa.Store:
-			if value != nil || ref.Addr != at {
-				return ""
-			}
-			value = ref.Val
-		case *ssa.UnOp, *ssa.DebugRef:
-		case *ssa.MakeClosure:
-			// What captures it must not store to it.
-			fn := ref.Fn.(*ssa.Function)
-			for i, b := range ref.Bindings {
-				if b == at && storesTo(fn.FreeVars[i]) {
-					return ""
-				}
-			}
-		default:
-			return ""
-		}
-	}
-	if value == nil {
-		return ""
-	}
-	return g.madeIn(value, in, depth+1)
-}
-
-func storesTo(v *ssa.FreeVar) bool {
-	for _, ref := range *v.Referrers() {
-		if _, loads := ref.(*ssa.UnOp); !loads {
-			return true
-		}
-	}
-	return false
-}
-
-// countStores counts the stores to each package variable; taking the address of one
-// for anything else counts as many.
-func (g *graph) countStores() {
-	g.stored = make(map[*ssa.Global]int)
-	for f := range g.p.src.used {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				var operands [8]*ssa.Value
-				for _, v := range in.Operands(operands[:0]) {
-					at, ok := (*v).(*ssa.Global)
-					if !ok {
-						continue
-					}
-					switch in := in.(type) {
-					case *ssa.UnOp:
-					case *ssa.Store:
-						g.stored[at]++
-						if in.Val == at {
-							g.stored[at] += 100
-						}
-					default:
-						g.stored[at] += 100
-					}
-				}
-			}
-		}
-	}
 }

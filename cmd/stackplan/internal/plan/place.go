@@ -114,7 +114,7 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 	c, longest := p.place(maxPath)
 	plan := &Plan{Package: p.Package, MaxPath: maxPath, MinChunk: minChunk, CallSites: p.callSites(c)}
 	need := make([]Bytes, len(p.graph.sites))
-	callees := make([]map[string]bool, len(p.graph.sites))
+	callees := make(nameSets)
 	for v := range p.graph.nodes {
 		if !c.reach[v] || p.graph.nodes[v].leaf {
 			continue
@@ -126,10 +126,7 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 					continue
 				}
 				need[s] = max(need[s], Bytes(e.mid)+longest.length[e.to])
-				if callees[s] == nil {
-					callees[s] = make(map[string]bool)
-				}
-				callees[s][p.graph.nodes[e.to].name] = true
+				callees.add(s, p.graph.nodes[e.to].name)
 			}
 		}
 		plan.Longest = max(plan.Longest, longest.length[v])
@@ -158,7 +155,7 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 
 // refusedCalls lists what Refuse has left out of code that is reached.
 func (p *Program) refusedCalls(c *cutting) (list []Refused) {
-	callees := make(map[int]map[string]bool)
+	callees := make(nameSets)
 	for v := range p.graph.nodes {
 		if !c.reach[v] || p.graph.nodes[v].leaf {
 			continue
@@ -166,10 +163,7 @@ func (p *Program) refusedCalls(c *cutting) (list []Refused) {
 		for i := range p.graph.nodes[v].out {
 			e := &p.graph.nodes[v].out[i]
 			for _, s := range e.refused {
-				if callees[s] == nil {
-					callees[s] = make(map[string]bool)
-				}
-				callees[s][p.graph.nodes[e.to].name] = true
+				callees.add(s, p.graph.nodes[e.to].name)
 			}
 		}
 	}

@@ -39,13 +39,11 @@ func (g *graph) reflected() (targets []int) {
 		if ofRuntime(packageOf(f)) {
 			continue
 		}
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				if v, ok := in.(*ssa.MakeInterface); ok && !kinds[v.X.Type()] {
-					kinds[v.X.Type()] = true
-					if sig, ok := v.X.Type().Underlying().(*types.Signature); ok {
-						signatures[signature(sig)] = true
-					}
+		for in := range instrs(f) {
+			if v, ok := in.(*ssa.MakeInterface); ok && !kinds[v.X.Type()] {
+				kinds[v.X.Type()] = true
+				if sig, ok := v.X.Type().Underlying().(*types.Signature); ok {
+					signatures[signature(sig)] = true
 				}
 			}
 		}

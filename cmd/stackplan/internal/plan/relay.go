@@ -62,10 +62,8 @@ func newRelays(g *graph) *relays {
 	for round := 1; round <= relayRounds || r.grown; round++ {
 		r.grown = false
 		for _, f := range g.p.src.ordered {
-			for _, call := range callsOf(f) {
-				if _, starts := call.(*ssa.Go); !starts {
-					r.follow(f, call, round <= relayRounds)
-				}
+			for call := range callsOf(f) {
+				r.follow(f, call, round <= relayRounds)
 			}
 		}
 	}
@@ -355,7 +353,7 @@ func (r *relays) pool(get *ssa.Function, c *ssa.CallCommon) []*ssa.Function {
 		return nil
 	}
 	var all []*ssa.Function
-	for _, call := range callsOf(get) {
+	for call := range callsOf(get) {
 		all = append(all, r.g.p.src.targets[call]...)
 	}
 	return all

@@ -156,11 +156,8 @@ func (p *Program) reportEntries(r *Report) {
 				continue
 			}
 			e.Recursive = e.Recursive || cyclic != nil && cyclic[v] >= 0
-			if g.nodes[v].leaf {
-				continue
-			}
-			for i := range g.nodes[v].out {
-				if x := &g.nodes[v].out[i]; x.kind == kindDefer && !g.skips(v, x) {
+			for _, x := range g.calls(v) {
+				if x.kind == kindDefer {
 					deferred = max(deferred, full.length[x.to])
 				}
 			}
@@ -240,43 +237,28 @@ func (p *Program) reportRecursion(r *Report) {
 	})
 }
 
-// mayPark marks the nodes on which a task may park.
-func (g *graph) mayPark() []bool {
-	parks := make([]bool, len(g.nodes))
+// mayPark holds the nodes on which a task may park.
+func (g *graph) mayPark() map[int]bool {
 	callers := make([][]int, len(g.nodes))
-	var work []int
+	var parkers []int
 	for v := range g.nodes {
-		n := &g.nodes[v]
-		if !n.leaf {
-			for i := range n.out {
-				if !g.skips(v, &n.out[i]) {
-					callers[n.out[i].to] = append(callers[n.out[i].to], v)
-				}
-			}
+		for _, e := range g.calls(v) {
+			callers[e.to] = append(callers[e.to], v)
 		}
-		for _, f := range n.in {
-			if g.p.src.parker(f) && !parks[v] {
-				parks[v] = true
-				work = append(work, v)
-			}
+		if slices.ContainsFunc(g.nodes[v].in, g.p.src.parker) {
+			parkers = append(parkers, v)
 		}
 	}
-	for len(work) > 0 {
-		v := work[len(work)-1]
-		work = work[:len(work)-1]
+	return closure(slices.Values(parkers), func(v int, add func(int)) {
 		for _, c := range callers[v] {
-			if !parks[c] {
-				parks[c] = true
-				work = append(work, c)
-			}
+			add(c)
 		}
-	}
-	return parks
+	})
 }
 
 // parksIn reports whether a task may park in f, of which no code may be left but what was
 // inlined. Known holds what was found before.
-func (g *graph) parksIn(f *ssa.Function, parks []bool, known map[*ssa.Function]bool) bool {
+func (g *graph) parksIn(f *ssa.Function, parks map[int]bool, known map[*ssa.Function]bool) bool {
 	if found, ok := known[f]; ok {
 		return found
 	}
@@ -284,15 +266,14 @@ func (g *graph) parksIn(f *ssa.Function, parks []bool, known map[*ssa.Function]b
 	codes := g.codes(f, false)
 	found := slices.ContainsFunc(codes, func(v int) bool { return parks[v] })
 	if len(codes) == 0 {
-		found = g.p.src.parker(f) || slices.ContainsFunc(callsOf(f), func(call ssa.CallInstruction) bool {
-			if _, other := call.(*ssa.Go); other {
-				return false
-			}
+		found = g.p.src.parker(f)
+		for call := range callsOf(f) {
 			if to := call.Common().StaticCallee(); to != nil {
-				return g.parksIn(to, parks, known)
+				found = found || g.parksIn(to, parks, known)
+			} else {
+				found = found || slices.ContainsFunc(g.targetsOf(call), func(v int) bool { return parks[v] })
 			}
-			return slices.ContainsFunc(g.targetsOf(call), func(v int) bool { return parks[v] })
-		})
+		}
 	}
 	known[f] = found
 	return found
@@ -300,8 +281,10 @@ func (g *graph) parksIn(f *ssa.Function, parks []bool, known map[*ssa.Function]b
 
 func (p *Program) reportParks(r *Report) {
 	g := p.graph
-	parks, reach := g.mayPark(), g.reachable(g.roots)
-	callees := make(map[int]map[string]bool)
+	parks, reach, callees := g.mayPark(), g.reachable(g.roots), make(nameSets)
+	// The machine code has no call of what the compiler inlined, as it does with most of package
+	// task, and calls instances of generic functions by long names; so calls by name come from the source.
+	held := make(map[*ssa.Function]bool)
 	for v := range g.nodes {
 		if !reach[v] || g.nodes[v].leaf {
 			continue
@@ -309,20 +292,12 @@ func (p *Program) reportParks(r *Report) {
 		for _, e := range g.nodes[v].out {
 			for _, s := range e.sites {
 				if parks[e.to] {
-					if callees[s] == nil {
-						callees[s] = make(map[string]bool)
-					}
-					callees[s][g.nodes[e.to].name] = true
+					callees.add(s, g.nodes[e.to].name)
 				}
 			}
 		}
-	}
-	// The machine code has no call of what the compiler inlined, as it does with most of package
-	// task, and calls instances of generic functions by long names; so calls by name come from the source.
-	held := make(map[*ssa.Function]bool)
-	for v := range g.nodes {
 		for _, f := range g.nodes[v].in {
-			held[f] = held[f] || reach[v] && !g.nodes[v].leaf
+			held[f] = true
 		}
 	}
 	known := make(map[*ssa.Function]bool)
@@ -335,10 +310,7 @@ func (p *Program) reportParks(r *Report) {
 		case to == nil && callees[s] == nil:
 			for _, v := range g.targetsOf(call) {
 				if parks[v] {
-					if callees[s] == nil {
-						callees[s] = make(map[string]bool)
-					}
-					callees[s][g.nodes[v].name] = true
+					callees.add(s, g.nodes[v].name)
 				}
 			}
 		}

@@ -11,17 +11,8 @@ import (
 // wanted or there are no tasks, main and what go statements start.
 func (g *graph) findRoots() {
 	roots := make(map[int]bool)
-	for f := range g.p.src.used {
-		if packageOf(f) != enginePackage || f.Name() != "runTasks" {
-			continue
-		}
-		for _, call := range callsOf(f) {
-			if field(call.Common().Value) == "fn" {
-				for _, to := range g.targetsOf(call) {
-					roots[to], g.tasks[to] = true, true
-				}
-			}
-		}
+	for _, to := range taskFuncs(g.p.src, func(_ *ssa.Function, call ssa.CallInstruction) []int { return g.targetsOf(call) }) {
+		roots[to], g.tasks[to] = true, true
 	}
 	if len(roots) == 0 || g.p.cfg.All {
 		for _, id := range g.byName["main.main"] {
@@ -29,11 +20,12 @@ func (g *graph) findRoots() {
 		}
 		for _, n := range g.nodes {
 			for _, f := range n.in {
-				for _, call := range callsOf(f) {
-					if _, starts := call.(*ssa.Go); starts && g.p.modules[packageOf(f)] {
-						for _, to := range g.targetsOf(call) {
-							roots[to] = true
-						}
+				if !g.p.modules[packageOf(f)] {
+					continue
+				}
+				for call := range started(f) {
+					for _, to := range g.targetsOf(call) {
+						roots[to] = true
 					}
 				}
 			}
@@ -48,6 +40,21 @@ func (g *graph) findRoots() {
 		}
 		return g.roots[i] < g.roots[j]
 	})
+}
+
+// taskFuncs is what targets finds of the calls in the engine that run the functions of tasks.
+func taskFuncs[T any](s *source, targets func(*ssa.Function, ssa.CallInstruction) []T) (all []T) {
+	for f := range s.used {
+		if packageOf(f) != enginePackage || f.Name() != "runTasks" {
+			continue
+		}
+		for call := range callsOf(f) {
+			if field(call.Common().Value) == "fn" {
+				all = append(all, targets(f, call)...)
+			}
+		}
+	}
+	return all
 }
 
 // field is the name of the field that a value was read from, "" if it is not that.

@@ -157,32 +157,18 @@ func (s *source) matchBinary(bin *frames.Binary) {
 // findUsed adds to what has code in the binary what is called from there without
 // having any left, because it was inlined and then folded away, and what has no place.
 func (s *source) findUsed(all map[*ssa.Function]bool) {
-	var work []*ssa.Function
-	for f := range s.used {
-		work = append(work, f)
-	}
 	for f := range all {
-		if _, ok := s.placeOf(f); !ok && !s.used[f] && !open(f) {
+		if _, ok := s.placeOf(f); !ok && !open(f) {
 			s.used[f] = true
-			work = append(work, f)
 		}
 	}
-	for len(work) > 0 {
-		f := work[len(work)-1]
-		work = work[:len(work)-1]
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				call, ok := in.(ssa.CallInstruction)
-				if !ok {
-					continue
-				}
-				if to := call.Common().StaticCallee(); to != nil && !s.used[to] {
-					s.used[to] = true
-					work = append(work, to)
-				}
+	s.used = closure(maps.Keys(s.used), func(f *ssa.Function, add func(*ssa.Function)) {
+		for in := range instrs(f) {
+			if call, ok := in.(ssa.CallInstruction); ok && call.Common().StaticCallee() != nil {
+				add(call.Common().StaticCallee())
 			}
 		}
-	}
+	})
 }
 
 // order sorts the used functions, so that the same program has the same plan each time.
@@ -211,16 +197,14 @@ func (s *source) resolve() {
 		}
 	}
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				s.noteValues(in)
-			}
+		for in := range instrs(f) {
+			s.noteValues(in)
 		}
 	}
 	s.trace = newTrace(s)
 	s.addStray()
 	for _, f := range s.ordered {
-		for _, call := range callsOf(f) {
+		for call := range callsOf(f) {
 			s.noteLost(call)
 		}
 	}

@@ -30,8 +30,9 @@ func (s *source) addStray() {
 		return
 	}
 	for _, f := range s.ordered {
-		for _, call := range callsOf(f) {
-			if !indirect(call) {
+		for in := range instrs(f) {
+			call, ok := in.(ssa.CallInstruction)
+			if !ok || !indirect(call) {
 				continue
 			}
 			s.addTo(call, anywhere)
@@ -73,11 +74,9 @@ func (s *source) strays(stored []made) strays {
 func (s *source) addAll(of types.Type, kinds map[types.Type]bool, funcs map[*ssa.Function]bool) {
 	iface, ok := of.Underlying().(*types.Interface)
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				if v, made := in.(*ssa.MakeInterface); ok && made && types.Implements(v.X.Type(), iface) {
-					kinds[v.X.Type()] = true
-				}
+		for in := range instrs(f) {
+			if v, made := in.(*ssa.MakeInterface); ok && made && types.Implements(v.X.Type(), iface) {
+				kinds[v.X.Type()] = true
 			}
 		}
 	}
@@ -130,12 +129,10 @@ func (s *source) storedThroughResults() (all []made) {
 		return nil
 	}
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				store, ok := in.(*ssa.Store)
-				if ok && callable(store.Val.Type()) && !followed(store.Addr) && returned[store.Addr.Type().Underlying().(*types.Pointer).Elem().String()] {
-					all = append(all, made{f, store.Val})
-				}
+		for in := range instrs(f) {
+			store, ok := in.(*ssa.Store)
+			if ok && callable(store.Val.Type()) && !followed(store.Addr) && returned[store.Addr.Type().Underlying().(*types.Pointer).Elem().String()] {
+				all = append(all, made{f, store.Val})
 			}
 		}
 	}
@@ -147,15 +144,13 @@ func (s *source) storedThroughResults() (all []made) {
 func (s *source) twinFields() map[fieldKey][]made {
 	twins := make(map[[2]*types.TypeName]bool)
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				change, ok := in.(*ssa.ChangeType)
-				if !ok {
-					continue
-				}
-				if a, b := pointedStruct(change.X.Type()), pointedStruct(change.Type()); a != nil && b != nil && a != b {
-					twins[[2]*types.TypeName{a, b}], twins[[2]*types.TypeName{b, a}] = true, true
-				}
+		for in := range instrs(f) {
+			change, ok := in.(*ssa.ChangeType)
+			if !ok {
+				continue
+			}
+			if a, b := pointedStruct(change.X.Type()), pointedStruct(change.Type()); a != nil && b != nil && a != b {
+				twins[[2]*types.TypeName{a, b}], twins[[2]*types.TypeName{b, a}] = true, true
 			}
 		}
 	}

@@ -46,10 +46,8 @@ func newTrace(s *source) *trace {
 	t := &trace{fields: make(map[fieldKey]*stores), globals: make(map[*ssa.Global]*stores), mutable: make(map[*types.TypeName]bool),
 		calls: make(map[*ssa.Function][]ssa.CallInstruction)}
 	for _, f := range s.ordered {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				t.note(f, in)
-			}
+		for in := range instrs(f) {
+			t.note(f, in)
 		}
 	}
 	return t
@@ -78,11 +76,8 @@ func (t *trace) note(f *ssa.Function, in ssa.Instruction) {
 		t.hide(in.X.Type())
 		t.hide(in.Type())
 	}
-	var operands [8]*ssa.Value
-	for _, v := range in.Operands(operands[:0]) {
-		if g, ok := (*v).(*ssa.Global); ok {
-			t.use(f, g, in, t.global(g), false)
-		}
+	for g := range globalsOf(in) {
+		t.use(f, g, in, t.global(g), false)
 	}
 }
 
@@ -171,7 +166,8 @@ func fieldOf(typ types.Type, index int) (fieldKey, bool) {
 // A search looks for the origins of a value. Ok turns false if some can't be seen.
 type search struct {
 	t     *trace
-	field int // that is wanted of a struct that the value points to, -1: none
+	field int  // that is wanted of a struct that the value points to, -1: none
+	once  bool // wanted is only the call of sync.OnceFunc or a relative, and only if the value was never passed on
 	found []made
 	seen  map[ssa.Value]bool
 	ok    bool
@@ -258,6 +254,11 @@ func (s *search) result(f *ssa.Function, call *ssa.Call, index, depth int) {
 		s.ok = false
 		return
 	}
+	if s.once {
+		s.ok = isOnce(to)
+		s.found = append(s.found, made{f, call})
+		return
+	}
 	if s.field >= 0 {
 		if s.t.maker(to, s.field) == nil {
 			s.ok = false
@@ -279,7 +280,7 @@ func (s *search) result(f *ssa.Function, call *ssa.Call, index, depth int) {
 // passed follows what callers pass, if all are known.
 func (s *search) passed(f *ssa.Function, v *ssa.Parameter, depth int) {
 	i := slices.Index(f.Params, v)
-	if !s.t.known[f] {
+	if !s.t.known[f] || s.once {
 		s.ok = false
 	}
 	if !s.ok && s.to == nil || i < 0 {

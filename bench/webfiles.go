@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// What web-cold is made of: 3.2 GB of files and a sixteenth of that as memory, 1,000 clients.
+// 3.2 GB of files, and a sixteenth of that as memory.
 const (
 	coldFolders = 640
 	coldLimit   = 200_000_000 // bytes
-	coldClients = 1000
 )
 
 // The configuration of nginx is that of hello, but for the files, and for multi_accept: else
@@ -33,7 +30,7 @@ const nginxFilesConfig = nginxProcess + `events { worker_connections 4096; multi
 }
 `
 
-// cold is web-cold.
+// cold is an experiment whose files are mostly not in memory.
 type cold struct {
 	*run
 	tree  *webTree
@@ -41,29 +38,6 @@ type cold struct {
 	seeds rotation
 	limit int64 // bytes of the memory group
 	more  []any // flags of the client besides, as for flagPairs
-}
-
-// runWebCold has servers send files of which most are not in memory.
-func runWebCold(r *run) error {
-	c, err := newCold(r, "web-cold", newWebTree(coldFolders), coldLimit)
-	if c == nil {
-		return err
-	}
-	points := []point{{metric: "cold", x: coldClients}}
-	if err := r.measure(points, c.contenders(c.coldServers()), 4*time.Second); err != nil {
-		return err
-	}
-	r.note("x: clients of a closed loop, on core %d; %d files of %d MB in all, drawn as in SPECweb99's static part; the server and the pages it reads may have %d MB (memory cgroup)",
-		clientCore, c.tree.files(), c.tree.bytes()/1e6, int64(coldLimit)/1e6)
-	r.note("none of the files is in memory when a server starts; a third of each sample's time passes before the measuring begins")
-	r.note("p50 and p99 also count requests still waiting at the end, with the time they have waited; unserved: clients that got nothing in the time measured")
-	r.note("nginx-sendfile: one process that waits for the disk itself; nginx-threads: with aio threads, 32 of them by default; all on core %d", serverCore)
-	r.charts = []report.Chart{
-		{Title: "Throughput with a memory for a sixteenth of the files", Metric: "rps", XLabel: "clients", Bars: true},
-		{Title: "99th percentile of latency", Metric: "p99", XLabel: "clients", Bars: true},
-		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "clients", Bars: true},
-	}
-	return nil
 }
 
 // newCold writes a tree. It is nil, and that is noted, where no memory group can be made.
@@ -82,11 +56,6 @@ func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any)
 		return nil, err
 	}
 	return c, nil
-}
-
-func (c *cold) coldServers() []launcher {
-	found := []launcher{c.files("knot", nil, "-kind", "knot"), c.files("net-http", nil, "-kind", "net-http")}
-	return slices.Concat(found, c.nginxFiles("nginx-sendfile", ""), c.nginxFiles("nginx-threads", "aio threads;"))
 }
 
 // files is a worker that serves the files.

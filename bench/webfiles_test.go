@@ -117,7 +117,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root
 		t.Fatal(err)
 	}
-	for _, contender := range c.contenders(append(c.coldServers(), c.webPeers()...)) {
+	for _, contender := range c.contenders(append(c.nginxFiles("nginx", "aio threads;"), append(c.webPeers(), c.files("knot", nil, "-kind", "knot"))...)) {
 		samples, err := contender.sample(t.Context(), point{metric: "cold", x: 10}, 300*time.Millisecond)
 		if err != nil {
 			t.Errorf("%s: %v", contender.system, err)
