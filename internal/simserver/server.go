@@ -64,6 +64,7 @@ type Server struct {
 	Knot    *knot.Server
 
 	cfg    Config
+	halted <-chan struct{} // of Halt; nil: it has not been called
 	before counts
 	gauges []*gauge
 }
@@ -267,7 +268,10 @@ func closed(c <-chan struct{}) func() bool {
 // Halt tells the server to stop, and to serve before what has come.
 func (s *Server) Halt() {
 	s.Clients.Halted = true
+	halted := make(chan struct{})
+	s.halted = halted
 	go func() {
+		defer close(halted)
 		s.held()
 		s.Knot.Shutdown(context.Background())
 	}()
@@ -285,6 +289,9 @@ func (s *Server) stop() {
 		}
 		if err := s.Runtime.Close(); err != nil {
 			s.fault("closing the runtime: %v", err)
+		}
+		if s.halted != nil {
+			<-s.halted
 		}
 	}()
 	end := s.since() + 2*time.Minute
