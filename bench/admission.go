@@ -421,6 +421,7 @@ func (m *matrix) remarks() {
 	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
 		latencyTarget, capacityClients)
 	m.note("p99 above 100: of what an open loop was answered before its load ended; p99-to-0.8x: this p99 ÷ that at 0.8 × capacity")
+	m.note("step-normal: share of what was answered from 20 ms after the step on within %v, twice the p99 at 0.8 × capacity", stepUsual)
 	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
 	m.note("others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little")
 	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)

@@ -13,10 +13,13 @@ func times(name string, x float64) string { return fmt.Sprintf("%s-%gx", name, x
 
 // overloadRows are the right half of the matrix.
 func overloadRows(d spans) []row {
-	warm, span := d(500*ms, 1500*ms), d(sec, 4*sec)
+	span := d(sec, 4*sec)
 	at := func(x float64, classes ...class) openLoad {
-		warm := warm
-		if x >= 5 { // for the first second the client has to connect for nearly every request, and can't keep up
+		warm, most := d(500*ms, 1500*ms), 0.0
+		for _, c := range classes {
+			most += x * c.share
+		}
+		if most > 1.01 { // for the first second the client has to connect for each request too many, and those that waited are refused
 			warm = 1500 * ms
 		}
 		return openLoad{
@@ -93,9 +96,12 @@ func inTimeOf(metric string, classes ...int) func(*site, *admissionResult, exten
 	}
 }
 
+// stepUsual is twice the 99th percentile of latency at 0.8 × capacity, for requests of 1 ms.
+const stepUsual = 20 * ms
+
 // timeRows are about what happens in the course of time.
 func timeRows(d spans) []row {
-	steps := &load.Steps{Target: latencyTarget, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4))}
+	steps := &load.Steps{Target: latencyTarget, Usual: stepUsual, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4))}
 	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms, steps: steps}
 	step.phases = append(step.phases, phase{span: steps.Lead, times: stepLow})
 	for range steps.Count {
@@ -114,7 +120,7 @@ func timeRows(d spans) []row {
 	}
 	return []row{
 		{name: "step-1.4x", load: step, extra: func(_ *site, r *admissionResult, e extent) []sample {
-			return []sample{{"settle-ms", "ms", e.x, milliseconds(r.Steps.Settle)}, {"recover-ms", "ms", e.x, milliseconds(r.Steps.Recover)}}
+			return []sample{{"settle-ms", "ms", e.x, milliseconds(r.Steps.Settle)}, {"recover-ms", "ms", e.x, milliseconds(r.Steps.Recover)}, {"step-normal", "%", e.x, 100 * r.Steps.Normal}}
 		}},
 		{name: "minute-2x", load: minute, extra: drift},
 		{name: "backend-step", load: backend,

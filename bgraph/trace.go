@@ -45,7 +45,7 @@ type Start struct {
 
 // A Span is a kind of user-annotated work: a region or a task of package runtime/trace.
 type Span struct {
-	Kind  string `json:"kind"` // "region" or "task"
+	Kind  string `json:"kind"` // "region", "task", or "log": from the begin of the task up to there
 	Name  string `json:"name"`
 	Times Times  `json:"times"`
 	// Path is where the time of tasks went, what took most first: in what their goroutines did and, where these

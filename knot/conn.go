@@ -358,3 +358,21 @@ func (c *conn) late(b []byte) (n int) {
 
 // timedOut reports whether a read or write failed at its deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// remoteHost is the client's address without its port.
+func (c *conn) remoteHost() string {
+	if c.remote != "" {
+		return c.remote
+	}
+	c.remote = "-"
+	if addr := c.nc.RemoteAddr(); addr != nil {
+		text := addr.String()
+		if host, _, err := net.SplitHostPort(text); err == nil {
+			text = host
+		}
+		if text != "" && text != "@" {
+			c.remote = text
+		}
+	}
+	return c.remote
+}

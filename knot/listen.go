@@ -23,6 +23,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	s.ready()
+	return s.serveUntil(ctx, all)
+}
+
+// serveUntil serves all until ctx ends or one of them fails.
+func (s *Server) serveUntil(ctx context.Context, all []net.Listener) error {
 	for _, ln := range all {
 		s.track(ln) // clients may come from now on
 	}

@@ -339,6 +339,38 @@ func TestServe(t *testing.T) {
 	testenv.Must(t, served.Join())
 }
 
+// TestServeStops: when the context of its task ends, requests under way are answered.
+func TestServeStops(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	addr, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- capriccio.Run(ctx, func(context.Context) error {
+			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			addr <- ln.Addr().String()
+			return Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				stop()
+				task.Await(ctx)
+				for range 1000 { // turns of the task that serves
+					task.Yield()
+				}
+				fmt.Fprint(w, "answered ", r.Context().Err())
+			}))
+		}, capriccio.WithLoops(1))
+	}()
+	resp, err := http.Post("http://"+<-addr, "", nil) // not tried again
+	testenv.Must(t, err)
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "answered <nil>" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // endless is a body of any length.
 type endless struct{}
 

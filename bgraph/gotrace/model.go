@@ -178,6 +178,11 @@ func (m *model) event(e *trace.Event) {
 				m.ended(g, begun)
 			}
 		}
+	case trace.EventLog:
+		l := e.Log()
+		if begun, ok := m.tasks[l.Task]; ok {
+			m.span("log", strings.TrimSuffix(begun.name+": "+l.Category, ": "), m.now.Sub(begun.begun))
+		}
 	case trace.EventRegionBegin:
 		k := regionKey{e.Goroutine(), e.Region().Type}
 		if len(m.regions) < m.o.MaxGoroutines {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // task begins or ends a task on goroutine 1.
@@ -51,6 +52,25 @@ func TestExactPath(t *testing.T) {
 		if len(path) != len(want) || path[i] != want[i] {
 			t.Fatalf("got %+v\nwant %+v", path, want)
 		}
+	}
+}
+
+// Of what a program logs it counts how long after the begin of the task, by category.
+func TestLogs(t *testing.T) {
+	s := newStream(t)
+	s.change(5, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.main"))
+	s.task(trace.EventTaskBegin, 9)
+	for i, l := range []trace.Log{{Task: 7, Category: "stage", Message: "priced"}, {Task: 7, Category: "stage", Message: "sent"}, {Task: 7, Message: "x"}, {Task: trace.BackgroundTask}, {Task: 99, Category: "of no task"}} {
+		e, err := trace.MakeEvent(trace.EventConfig[trace.Log]{Time: trace.Time(20 + 10*i), Kind: trace.EventLog, Goroutine: 1, Proc: 0, Details: l})
+		testenv.Must(t, err)
+		s.event(e)
+	}
+	got := map[string]bgraph.Times{}
+	for _, span := range s.m.snapshot().Spans {
+		got[span.Kind+" "+span.Name] = span.Times
+	}
+	if stage, other := got["log order: stage"], got["log order"]; len(got) != 2 || stage.Count != 2 || stage.Sum != 11+21 || other.Count != 1 || other.Sum != 31 {
+		t.Errorf("%+v", got)
 	}
 }
 

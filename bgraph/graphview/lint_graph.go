@@ -42,7 +42,7 @@ const busyLoop = 0.3
 
 // busyShare is how much of their time the loops ran tasks, below 0 if that is not known.
 func (l *linter) busyShare() float64 {
-	used := totalCPU(l.s)
+	used := totalCPU(l.s) - taken(l.s)
 	if len(l.s.Loops) == 0 || l.s.Span <= 0 || used == 0 {
 		return -1
 	}
@@ -55,7 +55,7 @@ func (l *linter) busy() string {
 	if share < 0 {
 		return ""
 	}
-	return fmt.Sprintf("The %d %s ran %s for %s of the time. ", len(l.s.Loops), l.w.loops, l.w.tasks, percentText(share))
+	return fmt.Sprintf("The %s ran %s for %s of the time. ", plural(len(l.s.Loops), l.w.loop), l.w.tasks, percentText(share))
 }
 
 // passedOver finds places where a task was ready far longer than tasks are elsewhere,

@@ -29,7 +29,7 @@ func (l *linter) steps() {
 			if much { // that much it did not take
 				few = 0
 			}
-		case e.Overruns == 0: // the watchdog has seen none, so that the kernel may have taken what is long
+		case e.Overruns < leastOverruns: // nor has the watchdog seen it: the kernel may have taken what is long
 			least *= traceFew + 1
 		}
 		if e.CPU.Count >= least {
@@ -43,9 +43,9 @@ func (l *linter) steps() {
 		case p99 >= limit:
 			f.Severity = SeverityWarning
 			f.Message = fmt.Sprintf("One step in a hundred takes its {loop} for %v or more; the mean is %v", p99, mean)
-			if e.Overruns == 0 && l.taken() {
+			if e.Overruns < leastOverruns && taken(l.s) > 0 {
 				f.Severity = SeverityInfo
-				f.Message += ". But the process used less CPU time than its steps took, and the watchdog saw none of these: the kernel took the processor from them"
+				f.Message += ". But the process used less CPU time than its steps took, and the watchdog saw hardly any of these: the kernel took the processor from them"
 			}
 		case e.Overruns >= leastOverruns && float64(e.Overruns) >= overrunShare*float64(e.Count) || l.veryLong(e):
 			f.Severity = SeverityWarning
@@ -83,11 +83,14 @@ func (l *linter) steps() {
 	l.unfinished()
 }
 
-// taken reports whether the steps took so much longer than what the whole process used that the
-// kernel must have taken processors from them, or they blocked natively.
-func (l *linter) taken() bool {
-	all := totalCPU(l.s)
-	return l.s.ProcessCPU > 0 && all-float64(l.s.ProcessCPU) >= takenShare*all
+// taken is for how long steps kept loops while the process had no processor, as the kernel took it or
+// they blocked natively; 0 if that is little. Of a trace, Stalled tells.
+func taken(s *bgraph.Snapshot) float64 {
+	all := totalCPU(s)
+	if d := all - float64(s.ProcessCPU); s.ProcessCPU > 0 && s.Kind != bgraph.KindGoroutines && d >= takenShare*all {
+		return d
+	}
+	return 0
 }
 
 // late reports whether one in a hundred of those that were ready had to wait for that long.

@@ -368,6 +368,10 @@ func TestLintProgram(t *testing.T) {
 		{"one loop does most, which is little", func(sc scene) { sc.Loops[1].Steps = 20_000_000 }, "", 0, nil},
 		{"one loop does most", func(sc scene) { busy(sc); sc.Loops[1].Steps = 20_000_000 },
 			"warning unbalanced", 0, []string{"Loop 0 made 61.0M of 81.0M steps (75.3%)", "20.0M on average"}},
+		{"one loop does most, which took long as the kernel took processors", func(sc scene) {
+			busy(sc)
+			sc.Loops[1].Steps, sc.ProcessCPU = 20_000_000, bgraph.Nanos(totalCPU(sc.Snapshot)/10)
+		}, "", 0, nil},
 		{"not twice as much", func(sc scene) { sc.Loops[1].Steps = 31_000_000 }, "", 0, nil},
 		{"too few to tell", func(sc scene) { sc.Loops[0].Steps, sc.Loops[1].Steps = 9000, 10 }, "", 0, nil},
 		{"only one loop", func(sc scene) { sc.Loops = sc.Loops[:1] }, "", 0, nil},

@@ -170,7 +170,8 @@ func traceOf(stack string) []string {
 }
 
 // programStack is a stack as the Go runtime prints it without the calls of the Go runtime at
-// its inner end, by which it was interrupted; all of it if there is nothing else.
+// its inner end, by which it was interrupted, and of ours; all of it if there is nothing but the
+// first, and nothing if there is nothing but the second, as at the end of a task.
 func programStack(stack string) string {
 	stack = strings.TrimSpace(stack)
 	rest := stack
@@ -185,11 +186,14 @@ func programStack(stack string) string {
 		}
 		rest = after
 	}
+	if strings.HasPrefix(rest, "created by iter.Pull") {
+		return ""
+	}
 	return rest
 }
 
 func ofGoRuntime(call string) bool {
-	for _, prefix := range []string{"runtime.", "runtime/debug.", "internal/runtime/", "asyncPreempt", "gopreempt"} {
+	for _, prefix := range []string{"runtime.", "runtime/debug.", "internal/runtime/", "asyncPreempt", "gopreempt", "github.com/capriccio-go/capriccio/internal/engine.", "iter.Pull"} {
 		if strings.HasPrefix(call, prefix) {
 			return true
 		}

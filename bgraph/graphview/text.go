@@ -149,6 +149,9 @@ func headLines(s *bgraph.Snapshot) []string {
 		trust += "; heap was not measured"
 	}
 	lines = append(lines, trust)
+	if d := taken(s); d > 0 {
+		lines = append(lines, fmt.Sprintf("%s of that the process did not use: the kernel took its processors, or calls block", durationText(nanosOf(d))))
+	}
 	if c := &s.Chunks; c.Links > 0 || c.InPlace > 0 {
 		line := fmt.Sprintf("stack chunks: %s links (%s/s), at most %s at a time, %s; %s calls grew a stack instead", countText(c.Links),
 			rateText(perSecond(s, c.Links)), countText(c.Most), amountText(float64(c.Peak), "bytes"), countText(c.InPlace))

@@ -288,6 +288,11 @@ func TestTraceOf(t *testing.T) {
 	if got := traceOf(interrupted); !slices.Equal(got, want) {
 		t.Errorf("interrupted: %q, want %q", got, want)
 	}
+	ended := "goroutine 7 [running]:\nruntime/debug.Stack()\n\t/go/stack.go:26 +0x5e\ngithub.com/capriccio-go/capriccio/internal/engine.(*Loop).finish(0x1)\n\tw/worker.go:297 +0x1\n" +
+		"iter.Pull[...].func1()\n\t/go/iter.go:301 +0xe5\ncreated by iter.Pull[...] in goroutine 35\n\t/go/iter.go:271 +0x90\n"
+	if got := traceOf(ended); len(got) != 0 {
+		t.Errorf("at the end of a task: %q", got)
+	}
 	if got := traceOf("runtime.gopark()\n\tproc.go:1\n"); len(got) != 1 {
 		t.Errorf("nothing but the runtime: %q", got)
 	}

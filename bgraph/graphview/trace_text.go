@@ -157,11 +157,11 @@ func leakedText(st *bgraph.Start, known bool) string {
 }
 
 // WriteSpans writes how long the tasks or the regions of package runtime/trace took, by type, the
-// type that took most time in all first; kind is "task" or "region", limit how many, 0: all. It
-// does not park.
+// type that took most time in all first, and with tasks, how long after their begin they logged
+// something, by category; kind is "task" or "region", limit how many, 0: all. It does not park.
 func WriteSpans(w io.Writer, s *bgraph.Snapshot, kind string, limit int) error {
 	only := *s
-	only.Spans = slices.DeleteFunc(slices.Clone(s.Spans), func(sp bgraph.Span) bool { return sp.Kind != kind })
+	only.Spans = slices.DeleteFunc(slices.Clone(s.Spans), func(sp bgraph.Span) bool { return sp.Kind != kind && (kind != "task" || sp.Kind != "log") })
 	t := spanTable(&only)
 	t.title, t.limit, t.width = "", limit, defaultWidth
 	var b bytes.Buffer

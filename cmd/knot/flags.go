@@ -117,7 +117,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.StringVar(&set.config, "config", "", "configuration `file`; what the command line says goes first")
 	one := set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
-	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll or poll (default: the best there is)")
+	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll, uring or poll (default: epoll; poll if the kernel refuses it)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
 	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
 	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request; 0 means for ever")

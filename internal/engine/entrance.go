@@ -180,6 +180,9 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	}
 	l.label = name
 	t.observe(why)
+	if l.overrun.Load() != 0 { // by what led here, not by what comes next
+		l.reportOverrun()
+	}
 	l.observer.Ready(t)
 	t.resumed()
 }

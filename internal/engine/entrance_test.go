@@ -369,53 +369,6 @@ func TestWhatHasWaitedBefore(t *testing.T) {
 	}
 }
 
-// One that gives up is started and refused, at any place in the line, and so is one whose client
-// has gone for some time.
-func TestTickets(t *testing.T) {
-	e := entrance(t, "test")
-	r := &room{}
-	rt, clock := withRoom(t, r)
-	defer rt.Close()
-	_ = clock
-	refused := []int(nil)
-	err := rt.Go(func() {
-		l := CurrentLoop()
-		var wg WaitGroup
-		const n = 5
-		wg.Add(n)
-		tickets := make([]Ticket, n)
-		for i := range n {
-			l.StartAt(e, 0, 0, &tickets[i], func() {
-				if err := e.Enter(); errors.Is(err, ErrRefused) {
-					refused = append(refused, i)
-				} else {
-					e.Leave()
-				}
-				wg.Done()
-			})
-		}
-		tickets[2].GiveUp()
-		tickets[2].GiveUp() // it stands for nothing any more
-		tickets[0].Hangup()
-		Sleep(10 * time.Millisecond)
-		if want := []int{2}; !slices.Equal(refused, want) {
-			t.Errorf("%v were refused, want %v", refused, want)
-		}
-		Sleep(2 * goneAfter)
-		if want := []int{2, 0}; !slices.Equal(refused, want) {
-			t.Errorf("%v were refused, want %v", refused, want)
-		}
-		r.size = n
-		wg.Wait()
-	}).Join()
-	if err != nil || len(refused) != 2 {
-		t.Errorf("%v were refused, error %v", refused, err)
-	}
-	if r.inside != 0 {
-		t.Errorf("%d are inside", r.inside)
-	}
-}
-
 // A task that is cancelled in the line leaves it, at any place in it.
 func TestEntranceForgetsTheCancelled(t *testing.T) {
 	for _, which := range []int{0, 1, 2} {

@@ -29,7 +29,7 @@ type runQueue struct {
 	queued     int    // tasks in nodes and starts; see backlog
 	withheld   bool   // the policy has none of these run now
 	missing    int    // tasks taken by other loops that the policy still counted when it chose them
-	awaited    search // see awaited.go
+	awaited    search // see inherit.go
 	inLine     bool   // what becomes ready now does so in the order of a line, see letGo
 	budget     int    // steps left until the loop's own goroutine is to run; fuel is part of it
 	full       int    // what budget was when the turn began

@@ -59,7 +59,7 @@ type Task struct {
 	seen      bool         // the observer was told of the wait, not yet of its end
 	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
-	awaited   atomic.Int32 // see awaited.go
+	awaited   atomic.Int32 // see inherit.go
 	node      NodeID
 
 	loop *Loop     // fixed once started

@@ -34,7 +34,7 @@ func steady(until time.Duration, latency func(at time.Duration) time.Duration) [
 }
 
 func TestStepTimes(t *testing.T) {
-	s := Steps{Lead: 200 * ms, High: 400 * ms, Low: 400 * ms, Count: 2, Target: 100 * ms}
+	s := Steps{Lead: 200 * ms, High: 400 * ms, Low: 400 * ms, Count: 2, Target: 100 * ms, Usual: 20 * ms}
 	// latency by the time since the last step, in the low load before, high, and low after it
 	byPhase := func(high, low func(since time.Duration) time.Duration) []Outcome {
 		return steady(s.Lead+2*(s.High+s.Low), func(at time.Duration) time.Duration {
@@ -70,20 +70,21 @@ func TestStepTimes(t *testing.T) {
 		name            string
 		high, low       func(time.Duration) time.Duration
 		settle, recover time.Duration
+		normal          float64
 	}{
-		{"at once", flat(20 * ms), flat(4 * ms), 0, 0},
-		{"after 35 ms", until(35*ms, 60*ms, 20*ms), flat(4 * ms), 40 * ms, 0},
-		{"never: grows", grows, flat(4 * ms), s.High, 0},
-		{"never: too slow", flat(150 * ms), flat(4 * ms), s.High, 0},
-		{"never: nobody served", flat(0), flat(4 * ms), s.High, 0},
-		{"stalls at first", until(20*ms, 0, 20*ms), flat(4 * ms), 20 * ms, 0},
-		{"recovers late", flat(20 * ms), until(105*ms, 30*ms, 5*ms), 0, 110 * ms},
-		{"a hiccup is none", flat(20 * ms), hiccup, 0, 0},
-		{"does not recover", flat(20 * ms), flat(30 * ms), 0, s.Low},
+		{"at once", flat(20 * ms), flat(4 * ms), 0, 0, 1},
+		{"after 35 ms", until(35*ms, 60*ms, 20*ms), flat(4 * ms), 40 * ms, 0, 365.0 / 380},
+		{"never: grows", grows, flat(4 * ms), s.High, 0, 61.0 / 380},
+		{"never: too slow", flat(150 * ms), flat(4 * ms), s.High, 0, 0},
+		{"never: nobody served", flat(0), flat(4 * ms), s.High, 0, 0},
+		{"stalls at first", until(20*ms, 0, 20*ms), flat(4 * ms), 20 * ms, 0, 1},
+		{"recovers late", flat(20 * ms), until(105*ms, 30*ms, 5*ms), 0, 110 * ms, 1},
+		{"a hiccup is none", flat(20 * ms), hiccup, 0, 0, 1},
+		{"does not recover", flat(20 * ms), flat(30 * ms), 0, s.Low, 1},
 	} {
 		got := s.Times(byPhase(c.high, c.low))
-		if got.Settle != c.settle || got.Recover != c.recover || got.Before != 4*ms {
-			t.Errorf("%s: got %+v, want settle %v, recover %v", c.name, got, c.settle, c.recover)
+		if got.Settle != c.settle || got.Recover != c.recover || got.Before != 4*ms || got.Normal != c.normal {
+			t.Errorf("%s: got %+v, want settle %v, recover %v, normal %v", c.name, got, c.settle, c.recover, c.normal)
 		}
 	}
 	phases := s.Phases(1, 2)

@@ -9,6 +9,7 @@ type Steps struct {
 	Lead, High, Low time.Duration
 	Count           int
 	Target          time.Duration // no level above it is called stable
+	Usual           time.Duration // a latency up to this is normal
 }
 
 // StepTimes says how a server took the steps, all of them laid on top of one another.
@@ -20,10 +21,13 @@ type StepTimes struct {
 	// down: Low if it was so to the end.
 	Recover     time.Duration
 	Before, Top time.Duration // 99th percentiles during Lead and in the second half of High
+	// Normal is the share of what was answered in High, without its first stepGrace, that took no longer than Usual.
+	Normal float64
 }
 
 const (
 	stepWindow  = 10 * time.Millisecond
+	stepGrace   = 20 * time.Millisecond
 	settleBand  = 1.5  // times the level that is reached in the end
 	driftBand   = 1.25 // from the third quarter of High to the fourth, and …
 	driftSlack  = 2 * time.Millisecond
@@ -46,6 +50,7 @@ func (s Steps) Times(outcomes []Outcome) StepTimes {
 	high := make([][]time.Duration, int(s.High/stepWindow))
 	low := make([][]time.Duration, int(s.Low/stepWindow))
 	var lead []time.Duration
+	usual, all := 0, 0
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Fate != Served {
@@ -61,12 +66,18 @@ func (s Steps) Times(outcomes []Outcome) StepTimes {
 			at %= s.High + s.Low
 			if at < s.High {
 				put(high, at, o.Latency())
+				if at >= stepGrace {
+					all++
+					if o.Latency() <= s.Usual {
+						usual++
+					}
+				}
 			} else {
 				put(low, at-s.High, o.Latency())
 			}
 		}
 	}
-	t := StepTimes{Before: Quantile(lead, 0.99)}
+	t := StepTimes{Before: Quantile(lead, 0.99), Normal: float64(usual) / float64(max(all, 1))}
 	t.Settle, t.Top = s.settled(high)
 	t.Recover = s.recovered(low, recoverBand*t.Before)
 	return t

@@ -60,8 +60,8 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 			t.Logf("seed %d: %-12s %8v %8v of %v", seed, name, sp, paint, bound)
 		}
 	}
-	if compared != 4*(12+19+5) {
-		t.Errorf("%d bounds compared, want 144", compared)
+	if compared != 4*(12+19+4) {
+		t.Errorf("%d bounds compared, want 140", compared)
 	}
 }
 

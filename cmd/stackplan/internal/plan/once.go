@@ -38,7 +38,7 @@ func (g *graph) findOnces() {
 			if to == nil || !isOnce(to) {
 				continue
 			}
-			for _, target := range g.relays.values(f, call.Common().Args[0], wish{field: -1}, &relay{}) {
+			for _, target := range g.relays.values(f, call.Common().Args[0], wish{}, &relay{}) {
 				g.oncePassed[linkName(f)] = append(g.oncePassed[linkName(f)], target)
 				g.onces[linkName(f)] = append(g.onces[linkName(f)], g.codes(target, false)...)
 			}
@@ -76,7 +76,7 @@ func isOnce(f *ssa.Function) bool {
 // madeIn is the name of the function in which a value was got from sync.OnceFunc or
 // a relative, "" if that is not known.
 func (g *graph) madeIn(v ssa.Value, in *ssa.Function) string {
-	s := &search{t: g.p.src.trace, field: -1, once: true, seen: make(map[ssa.Value]bool), ok: true}
+	s := &search{t: g.p.src.trace, once: true, seen: make(map[ssa.Value]bool), ok: true}
 	if s.follow(in, v, 0); s.ok && len(s.found) == 1 {
 		return linkName(s.found[0].f)
 	}

@@ -19,11 +19,9 @@ type relay struct {
 	targets map[*ssa.Function]bool // by any caller, as far as is known
 }
 
-// A wish is what a function does with a parameter, or with a field of the struct that
-// this points to: it calls it, or a method of it.
+// A wish is what a function does with a parameter: it calls it, or a method of it.
 type wish struct {
 	param  int
-	field  int         // -1: the parameter itself
 	method *types.Func // nil: it is a function
 }
 
@@ -76,8 +74,8 @@ func newRelays(g *graph) *relays {
 func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction, deep bool) {
 	c := call.Common()
 	depth := r.frame(f) + r.g.push
-	if i, field := r.origin(f, c.Value); i >= 0 {
-		x := r.note(f, wish{i, field, c.Method}, depth, deep)
+	if i := parameter(f, c.Value); i >= 0 {
+		x := r.note(f, wish{i, c.Method}, depth, deep)
 		for _, to := range r.g.p.src.targets[call] {
 			r.add(x, to)
 		}
@@ -91,11 +89,11 @@ func (r *relays) follow(f *ssa.Function, call ssa.CallInstruction, deep bool) {
 		if w.param >= len(c.Args) {
 			continue
 		}
-		i, field := r.origin(f, c.Args[w.param])
-		if i < 0 || field >= 0 && w.field >= 0 {
+		i := parameter(f, c.Args[w.param])
+		if i < 0 {
 			continue
 		}
-		x := r.note(f, wish{i, max(field, w.field), w.method}, depth+inner.depth, deep)
+		x := r.note(f, wish{i, w.method}, depth+inner.depth, deep)
 		for t := range inner.targets {
 			r.add(x, t)
 		}
@@ -167,32 +165,12 @@ func bareValue(v ssa.Value) ssa.Value {
 	}
 }
 
-// origin is the parameter that v is, or of which it is a field; field is -1 if it is
-// itself. Param is -1 if it is neither.
-//
-// Only such fields count that are set once and for all, and only outside of what may be
-// rewritten: there, calls can be checkpoints, and paths are better left in pieces.
-func (r *relays) origin(f *ssa.Function, v ssa.Value) (param, field int) {
-	if i := parameter(f, v); i >= 0 {
-		return i, -1
-	}
-	load, ok := bareValue(v).(*ssa.UnOp)
-	if !ok || r.g.own[packageOf(f)] {
-		return -1, -1
-	}
-	if at, ok := load.X.(*ssa.FieldAddr); ok && r.trace.once(at.X.Type(), at.Field) {
-		return parameter(f, at.X), at.Field
-	}
-	return -1, -1
-}
-
 // covers says that a call of a parameter is counted at the callers.
 func (r *relays) covers(f *ssa.Function, call ssa.CallInstruction) bool {
 	if call.Common().StaticCallee() != nil || !r.known[f] {
 		return false
 	}
-	i, _ := r.origin(f, call.Common().Value)
-	return isPoolGet(f) || i >= 0
+	return isPoolGet(f) || parameter(f, call.Common().Value) >= 0
 }
 
 // passed is a function that a call passes on to be called.
@@ -237,29 +215,10 @@ func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []pas
 
 // values are the functions that are called if v is passed to what has a wish.
 func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.Function {
-	if i, field := r.origin(f, v); i >= 0 && r.known[f] && (field < 0 || w.field < 0) {
+	if r.known[f] && parameter(f, v) >= 0 {
 		return nil // f passes it on: its callers count it
 	}
-	found, ok := r.trace.origins(f, v, w.field)
-	var all []*ssa.Function
-	for _, m := range found {
-		if w.field >= 0 && ok {
-			// What a maker sets the field to, in the words of its caller.
-			call := m.v.(*ssa.Call)
-			made := r.trace.maker(call.Call.StaticCallee(), w.field)
-			at, value := made.value.f, made.value.v
-			if made.param >= 0 {
-				at, value = m.f, call.Call.Args[made.param]
-			}
-			var inner []*ssa.Function
-			inner, ok = r.methods(at, value, w.method)
-			all = append(all, inner...)
-		}
-	}
-	if w.field < 0 && ok {
-		all, ok = r.methods(f, v, w.method)
-	}
-	if ok {
+	if all, ok := r.methods(f, v, w.method); ok {
 		return all
 	}
 	return slices.Collect(maps.Keys(x.targets))
@@ -268,7 +227,7 @@ func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.F
 // methods are the functions that a value may be, or the methods of what an interface may
 // hold. It is false if not all can be seen.
 func (r *relays) methods(f *ssa.Function, v ssa.Value, method *types.Func) ([]*ssa.Function, bool) {
-	found, ok := r.trace.origins(f, v, -1)
+	found, ok := r.trace.origins(f, v)
 	var all []*ssa.Function
 	for _, m := range found {
 		switch v := m.v.(type) {

@@ -39,7 +39,7 @@ func (s *source) addStray() {
 			if len(twins) == 0 {
 				continue
 			}
-			look := &search{t: s.trace, field: -1, seen: make(map[ssa.Value]bool), ok: true, to: twins}
+			look := &search{t: s.trace, seen: make(map[ssa.Value]bool), ok: true, to: twins}
 			look.follow(f, call.Common().Value, 0)
 			for key := range look.met {
 				s.addTo(call, twins[key])
@@ -52,7 +52,7 @@ func (s *source) addStray() {
 func (s *source) strays(stored []made) strays {
 	x := strays{make(map[types.Type]bool), make(map[*ssa.Function]bool)}
 	for _, m := range stored {
-		found, ok := s.trace.origins(m.f, m.v, -1)
+		found, ok := s.trace.origins(m.f, m.v)
 		for _, o := range found {
 			switch v := o.v.(type) {
 			case *ssa.MakeInterface:

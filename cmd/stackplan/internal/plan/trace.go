@@ -15,7 +15,6 @@ import (
 type trace struct {
 	fields  map[fieldKey]*stores
 	globals map[*ssa.Global]*stores
-	mutable map[*types.TypeName]bool                // structs that are stored as a whole
 	calls   map[*ssa.Function][]ssa.CallInstruction // by name
 	known   map[*ssa.Function]bool                  // called by their names only; nil: not known yet
 }
@@ -30,7 +29,6 @@ type stores struct {
 	from   []made
 	hidden bool // its address goes elsewhere
 	read   bool
-	late   bool // some are to a struct that was not made by the same function
 }
 
 // made is a value in a function.
@@ -43,7 +41,7 @@ type made struct {
 const maxTrace = 24
 
 func newTrace(s *source) *trace {
-	t := &trace{fields: make(map[fieldKey]*stores), globals: make(map[*ssa.Global]*stores), mutable: make(map[*types.TypeName]bool),
+	t := &trace{fields: make(map[fieldKey]*stores), globals: make(map[*ssa.Global]*stores),
 		calls: make(map[*ssa.Function][]ssa.CallInstruction)}
 	for _, f := range s.ordered {
 		for in := range instrs(f) {
@@ -58,12 +56,7 @@ func (t *trace) note(f *ssa.Function, in ssa.Instruction) {
 	switch in := in.(type) {
 	case *ssa.FieldAddr:
 		if key, ok := fieldOf(in.X.Type(), in.Field); ok {
-			_, fresh := in.X.(*ssa.Alloc)
-			t.uses(f, in, t.field(key), !fresh)
-		}
-	case *ssa.Store:
-		if named := structOf(in.Val.Type()); named != nil {
-			t.mutable[named] = true
+			t.uses(f, in, t.field(key))
 		}
 	case ssa.CallInstruction:
 		if to := in.Common().StaticCallee(); to != nil {
@@ -77,18 +70,18 @@ func (t *trace) note(f *ssa.Function, in ssa.Instruction) {
 		t.hide(in.Type())
 	}
 	for g := range globalsOf(in) {
-		t.use(f, g, in, t.global(g), false)
+		t.use(f, g, in, t.global(g))
 	}
 }
 
 // uses goes through what is done with an address.
-func (t *trace) uses(f *ssa.Function, at ssa.Value, to *stores, late bool) {
+func (t *trace) uses(f *ssa.Function, at ssa.Value, to *stores) {
 	for _, ref := range *at.Referrers() {
-		t.use(f, at, ref, to, late)
+		t.use(f, at, ref, to)
 	}
 }
 
-func (t *trace) use(f *ssa.Function, at ssa.Value, in ssa.Instruction, to *stores, late bool) {
+func (t *trace) use(f *ssa.Function, at ssa.Value, in ssa.Instruction, to *stores) {
 	switch in := in.(type) {
 	case *ssa.Store:
 		if in.Val == at {
@@ -96,7 +89,6 @@ func (t *trace) use(f *ssa.Function, at ssa.Value, in ssa.Instruction, to *store
 		}
 		if in.Addr == at {
 			to.from = append(to.from, made{f, in.Val})
-			to.late = to.late || late
 		}
 	case *ssa.UnOp:
 		to.read = true
@@ -105,7 +97,7 @@ func (t *trace) use(f *ssa.Function, at ssa.Value, in ssa.Instruction, to *store
 		fn := in.Fn.(*ssa.Function)
 		for i, b := range in.Bindings {
 			if b == at {
-				t.uses(fn, fn.FreeVars[i], to, true)
+				t.uses(fn, fn.FreeVars[i], to)
 			}
 		}
 	default:
@@ -140,7 +132,6 @@ func (t *trace) hide(typ types.Type) {
 	for i := range s.NumFields() {
 		t.field(fieldKey{named, i}).hidden = true
 	}
-	t.mutable[named] = true
 }
 
 // structOf is the name of a struct type, nil if it is none or has no name.
@@ -166,7 +157,6 @@ func fieldOf(typ types.Type, index int) (fieldKey, bool) {
 // A search looks for the origins of a value. Ok turns false if some can't be seen.
 type search struct {
 	t     *trace
-	field int  // that is wanted of a struct that the value points to, -1: none
 	once  bool // wanted is only the call of sync.OnceFunc or a relative, and only if the value was never passed on
 	found []made
 	seen  map[ssa.Value]bool
@@ -179,10 +169,9 @@ type search struct {
 }
 
 // origins are the values that v may have been made as: what an interface was made of, a
-// function, nil constants aside. With a field they are the calls that made the struct
-// and set the field once and for all.
-func (t *trace) origins(f *ssa.Function, v ssa.Value, field int) ([]made, bool) {
-	s := &search{t: t, field: field, seen: make(map[ssa.Value]bool), ok: true}
+// function, nil constants aside.
+func (t *trace) origins(f *ssa.Function, v ssa.Value) ([]made, bool) {
+	s := &search{t: t, seen: make(map[ssa.Value]bool), ok: true}
 	s.follow(f, v, 0)
 	return s.found, s.ok
 }
@@ -201,7 +190,7 @@ func (s *search) follow(f *ssa.Function, v ssa.Value, depth int) {
 	case *ssa.Function, *ssa.MakeClosure:
 		s.found = append(s.found, made{f, v})
 	case *ssa.MakeInterface:
-		if s.field < 0 && !types.IsInterface(v.X.Type()) {
+		if !types.IsInterface(v.X.Type()) {
 			s.found = append(s.found, made{f, v})
 			return
 		}
@@ -256,14 +245,6 @@ func (s *search) result(f *ssa.Function, call *ssa.Call, index, depth int) {
 	}
 	if s.once {
 		s.ok = isOnce(to)
-		s.found = append(s.found, made{f, call})
-		return
-	}
-	if s.field >= 0 {
-		if s.t.maker(to, s.field) == nil {
-			s.ok = false
-			return
-		}
 		s.found = append(s.found, made{f, call})
 		return
 	}
@@ -327,7 +308,7 @@ func (s *search) loadField(of types.Type, index, depth int) {
 
 func (s *search) variable(f *ssa.Function, at ssa.Value, depth int) {
 	from := new(stores)
-	s.t.uses(f, at, from, false)
+	s.t.uses(f, at, from)
 	s.stored(from, depth)
 }
 
@@ -366,58 +347,4 @@ func (s *search) captured(f *ssa.Function, v *ssa.FreeVar, depth int) {
 			}
 		}
 	}
-}
-
-// A maker is what is known of a function that makes a struct and sets a field of it once
-// and for all: to its parameter, or to a value of its own.
-type maker struct {
-	param int // -1: it is a value
-	value made
-}
-
-// maker looks at a function that returns a pointer to a new struct; nil if it does more,
-// or if others set the field.
-func (t *trace) maker(f *ssa.Function, field int) *maker {
-	if f.Signature.Results().Len() != 1 || f.Recover != nil {
-		return nil
-	}
-	typ := f.Signature.Results().At(0).Type()
-	if !t.once(typ, field) {
-		return nil
-	}
-	key, _ := fieldOf(typ, field)
-	set := t.fields[key]
-	var alloc ssa.Value
-	for _, b := range f.Blocks {
-		ret, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
-		if !ok {
-			continue
-		}
-		a, fresh := ret.Results[0].(*ssa.Alloc)
-		if !fresh || alloc != nil && alloc != a {
-			return nil
-		}
-		alloc = a
-	}
-	var only *maker
-	for _, m := range set.from {
-		if m.f != f {
-			continue
-		}
-		if only != nil {
-			return nil
-		}
-		only = &maker{param: parameter(f, m.v), value: m}
-	}
-	return only
-}
-
-// once reports whether a field is set only where its struct is made.
-func (t *trace) once(of types.Type, field int) bool {
-	key, ok := fieldOf(of, field)
-	if !ok || t.mutable[key.of] {
-		return false
-	}
-	set := t.fields[key]
-	return set != nil && !set.hidden && !set.late
 }

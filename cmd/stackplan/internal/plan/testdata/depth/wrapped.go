@@ -80,15 +80,11 @@ func setHolder(h *holder) { h.sink = &abyss{} }
 
 // flatOnly are the functions that must be seen to need little.
 var flatOnly = map[string]func(int){
-	"flatMaker":     func(n int) { flatMaker(n) },
 	"flatAssert":    flatAssert,
 	"flatUnchanged": flatUnchanged,
 	"flatForward":   flatForward,
 	"flatDeep":      flatDeep,
 }
-
-//go:noinline
-func flatMaker(n int) { wrap.NewOut(&flat{}).Twice(n) }
 
 //go:noinline
 func flatAssert(n int) { wrap.WriteText(&flat{}, "text"[:n&3]) }
