@@ -3,6 +3,8 @@ package knot
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,10 +46,11 @@ type h2Conn struct {
 
 	mu         sync.Mutex // held for a few microseconds: nobody waits with it
 	streams    map[uint32]*stream
-	handlers   int    // requests that are being served, those that the client has reset included
-	starting   int    // ... whose tasks have not begun
-	last       uint32 // highest number of a stream so far
-	patience   int    // see nuisance
+	writers    []*stream // that wait to send, or did since they were last woken
+	handlers   int       // requests that are being served, those that the client has reset included
+	starting   int       // ... whose tasks have not begun
+	last       uint32    // highest number of a stream so far
+	patience   int       // see nuisance
 	sendWindow int64
 	newWindow  int64 // what streams may send at first
 	recvWindow int64
@@ -82,7 +85,7 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 		raw = secure.raw
 	}
 	h.starts, _ = raw.(starter)
-	h.dec = hpack.NewDecoder(h.limits.table, h.head.field)
+	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field) // until the client knows of a smaller one
 	h.dec.SetMaxStringLength(s.limits.head.size)
 	h.enc = hpack.NewEncoder(&h.encoded)
 	h.enc.SetMaxDynamicTableSizeLimit(h.limits.encoderTable)
@@ -213,7 +216,8 @@ func (h *h2Conn) breakOff() {
 
 // dropStreams needs mu.
 func (h *h2Conn) dropStreams() {
-	for id, st := range h.streams {
+	for _, id := range slices.Sorted(maps.Keys(h.streams)) {
+		st := h.streams[id]
 		delete(h.streams, id)
 		st.drop()
 	}

@@ -170,7 +170,10 @@ func (h *h2Conn) of(id uint32) (*stream, error) {
 }
 
 func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
-	if f.IsAck() {
+	if f.IsAck() { // the next head begins with the size of its table (RFC 9113, 4.3.1)
+		h.dec.SetAllowedMaxDynamicTableSize(h.limits.table)
+		h.dec.SetMaxDynamicTableSize(h.limits.table)
+		h.block = h.block[:0]
 		return h.nuisance()
 	}
 	if f.NumSettings() > h2Settings {

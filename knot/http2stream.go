@@ -45,6 +45,7 @@ type stream struct {
 	hangup     *func() // nil: nobody wants to know
 
 	reader, writer  *engine.Waiter // that wait; nil: none
+	queued          bool           // among the writers of the connection
 	readBy, writeBy time.Time
 	timer           *time.Timer // wakes both
 	timerAt         time.Time
@@ -328,6 +329,10 @@ func (st *stream) sendData(p []byte, ends bool) error {
 		case !h.writing && len(h.out) > 0:
 			h.flush()
 			continue
+		}
+		if !st.queued {
+			st.queued = true
+			h.writers = append(h.writers, st)
 		}
 		if err := st.wait(&st.writer, engine.ReasonWrite, st.writeBy); err != nil {
 			return err

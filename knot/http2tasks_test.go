@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -294,4 +295,33 @@ func TestHTTP2ForgetsOnce(t *testing.T) {
 	if s.Conns() != 1 || s.first != other {
 		t.Errorf("%d connections left, the other is known: %v", s.Conns(), s.first == other)
 	}
+}
+
+// TestHTTP2SmallTable: until a client knows that the table of headers is smaller, it may use the one that
+// all begin with (RFC 9113, 4.3.1).
+func TestHTTP2SmallTable(t *testing.T) {
+	const size = 60
+	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, HTTP2: &http.HTTP2Config{MaxDecoderHeaderTableSize: size}}, 1)
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	id := uint32(1)
+	ask := func(want string) {
+		t.Helper()
+		p.headers(id, p.get("x-long", strings.Repeat("x", 2*size)), wholeHead)
+		id += 2
+		got := p.verdict()
+		for strings.HasPrefix(got, "data") {
+			got = p.verdict()
+		}
+		if got != want {
+			t.Errorf("request %d: %s, want %s", id-2, got, want)
+		}
+	}
+	ask("200")
+	ask("200") // which refers to what the table has
+	p.WriteSettingsAck()
+	p.enc.SetMaxDynamicTableSize(size)
+	ask("200")
+	p.enc.SetMaxDynamicTableSize(size + 1)
+	ask("away COMPRESSION_ERROR")
 }

@@ -158,11 +158,15 @@ func (h *h2Conn) shutDown() {
 	h.c.nc.SetReadDeadline(h.srv.clock.at(h.lingerBy)) // readBy is the reader's
 }
 
-// wakeWriters lets requests go on that wait to send. It needs mu.
+// wakeWriters lets requests go on that wait to send, in the order in which they began to: what
+// the first one leaves of a window is the next one's. It needs mu.
 func (h *h2Conn) wakeWriters() {
-	for _, st := range h.streams {
+	for _, st := range h.writers {
+		st.queued = false
 		st.wake(&st.writer)
 	}
+	clear(h.writers)
+	h.writers = h.writers[:0]
 }
 
 // control is called after a frame has been gathered that a client can have us send. It needs mu, and reports

@@ -15,6 +15,8 @@ import (
 type Comparison struct {
 	Before Side             `json:"before"`
 	After  Side             `json:"after"`
+	Load   Pair             `json:"load"`  // processors that all steps keep busy
+	Steps  Pair             `json:"steps"` // per second, of all edges
 	Nodes  []NodeComparison `json:"nodes"` // the greatest change first
 	Edges  []EdgeComparison `json:"edges"` // the greatest change first
 
@@ -95,6 +97,11 @@ func Compare(before, after *bgraph.Snapshot) *Comparison {
 	sides := sides{before: before, after: after, successor: successors(before, after),
 		namesBefore: distinctNames(before), namesAfter: distinctNames(after)}
 	c.Nodes, c.Edges = sides.nodes(), sides.edges()
+	for i := range c.Edges {
+		e := &c.Edges[i]
+		c.Load = Pair{c.Load.Before + e.Load.Before, c.Load.After + e.Load.After}
+		c.Steps = Pair{c.Steps.Before + e.Steps.Before, c.Steps.After + e.Steps.After}
+	}
 	slices.SortStableFunc(c.Nodes, func(a, b NodeComparison) int {
 		return cmp.Or(cmp.Compare(b.Tasks.weight(), a.Tasks.weight()), cmp.Compare(b.Visits.weight(), a.Visits.weight()))
 	})

@@ -16,6 +16,8 @@ import (
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "before: %v\nafter:  %v\n", c.Before, c.After)
+	fmt.Fprintf(&b, "all:    %s processors, after %s (%s); %s steps/s, after %s (%s)\n",
+		rateText(c.Load.Before), rateText(c.Load.After), growthText(c.Load), rateText(c.Steps.Before), rateText(c.Steps.After), growthText(c.Steps))
 	c.writeNodes(&b)
 	c.writeEdges(&b)
 	if _, err := w.Write(b.Bytes()); err != nil {

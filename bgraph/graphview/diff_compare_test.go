@@ -178,7 +178,7 @@ func TestCompareTextIsClean(t *testing.T) {
 	if i := strings.IndexFunc(b.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }); i >= 0 {
 		t.Errorf("%q", b.String()[i:])
 	}
-	if lines := strings.Count(b.String(), "\n"); lines != 15 {
+	if lines := strings.Count(b.String(), "\n"); lines != 16 {
 		t.Errorf("%d lines:\n%s", lines, b.String())
 	}
 }

@@ -264,6 +264,7 @@ func TestCheckCommand(t *testing.T) {
 		{"", "site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]", "site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]\nroot = '/none/x'", "site 1: there is no folder /none/x (root)", exitFailed},
+		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
 		{"root = '/none/x'", "there is no folder /none/x (-root)", exitFailed},
 		{"root = 'x'\n" + site, "-root is for a server of one site", exitFailed},
 		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},

@@ -183,6 +183,9 @@ func address(scheme string, addr net.Addr) string {
 	if ok && tcp.IP.IsUnspecified() {
 		return fmt.Sprintf("%s://localhost:%d (every address of this machine, port %d)", scheme, tcp.Port, tcp.Port)
 	}
+	if addr.Network() == "unix" { // from systemd; there are no URLs of these
+		return "unix:" + addr.String()
+	}
 	return scheme + "://" + addr.String()
 }
 

@@ -137,3 +137,15 @@ func TestHelp(t *testing.T) {
 	}
 	testenv.Golden(t, "help.txt", stdout.Bytes())
 }
+
+func TestAddressesToClickOn(t *testing.T) {
+	for want, addr := range map[string]net.Addr{
+		"https://[::1]:443": &net.TCPAddr{IP: net.IPv6loopback, Port: 443},
+		"https://localhost:443 (every address of this machine, port 443)": &net.TCPAddr{IP: net.IPv4zero, Port: 443},
+		"unix:/run/knot.sock": &net.UnixAddr{Name: "/run/knot.sock", Net: "unix"},
+	} {
+		if got := address("https", addr); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

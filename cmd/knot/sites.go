@@ -141,7 +141,7 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 	var errs []error
 	for i := range set.sites {
 		one := &set.sites[i]
-		if err := b.add(set, one, log); err != nil {
+		for _, err := range b.add(set, one, log) {
 			if set.config != "" {
 				err = fmt.Errorf("%s: site %d: %w", set.config, i+1, err)
 			}
@@ -155,7 +155,8 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 	return b, nil
 }
 
-func (b *built) add(set *settings, c *config.Site, log *slog.Logger) error {
+// add opens a site. The errors are all that is wrong with it.
+func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 	s := &site.Site{Listing: c.Listing, ListingMax: c.ListingMax, Fallback: c.Fallback}
 	var errs []error
 	note := func(key string, err error) {
@@ -192,17 +193,17 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) error {
 		b.clients = append(b.clients, s.Clients)
 	}
 	if c.Root == "" && len(c.Proxies) > 0 && len(c.ErrorPages) == 0 { // nothing but a proxy
-		return errors.Join(errs...)
+		return errs
 	}
 	if s.Files, err = openFiles(set, c, s.Headers); err != nil {
-		return errors.Join(append(errs, err)...)
+		return append(errs, err)
 	}
 	b.files = append(b.files, s.Files)
 	if len(c.ErrorPages) > 0 {
 		s.Errors, err = site.OpenErrorPages(c.Root, c.ErrorPages, log)
 		note("error-pages", err)
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // openFiles opens the root of a site, with its part of the memory for files.

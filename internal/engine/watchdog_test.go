@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -258,5 +259,41 @@ func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
 		if got := now.Sub(w.seen[0].since); got != c.counts || !w.looked.Equal(now) {
 			t.Errorf("%s: the step seems to last %v, want %v", c.name, got, c.counts)
 		}
+	}
+}
+
+// orderKeeper notes why the observer is told of a task, and when of a long step.
+type orderKeeper struct {
+	DeafObserver
+	told *[]string
+}
+
+func (o orderKeeper) Parked(_ *Task, why Reason, _ uint64) NodeID {
+	*o.told = append(*o.told, why.String())
+	return 1
+}
+
+func (o orderKeeper) Overran(string, time.Duration, string, bool) {
+	*o.told = append(*o.told, "too long")
+}
+
+// A step ends at a mark: it is that one which was too long, not the one behind it.
+func TestALongStepUpToAMark(t *testing.T) {
+	var told []string
+	rt := newRuntime(t, 1, func(c *Config) {
+		c.HoldLimit = time.Hour // the test is the watchdog
+		c.NewObserver = func(*Loop) Observer { return orderKeeper{told: &told} }
+	})
+	run(t, rt, func() {
+		l := CurrentLoop()
+		delay, _ := processDelay()
+		l.overrunSince.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
+		l.overrunDelay.Store(int64(delay))
+		l.overrun.Store(l.switches)
+		Mark("here")
+		Yield()
+	})
+	if want := []string{ReasonMark.String(), "too long", ReasonYield.String()}; !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
 	}
 }

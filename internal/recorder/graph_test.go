@@ -380,11 +380,6 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 }
 
 func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
-	t.Run("to a wait", func(t *testing.T) { attaches(t, engine.YieldAt) })
-	t.Run("to a mark", func(t *testing.T) { attaches(t, engine.Mark) })
-}
-
-func attaches(t *testing.T, to func(string)) {
 	g := recorder.New(bgraph.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
@@ -394,14 +389,14 @@ func attaches(t *testing.T, to func(string)) {
 		k := rt.Go(func() {
 			engine.YieldAt("begin")
 			spin(30 * time.Millisecond)
-			to("too late")
+			engine.YieldAt("too late")
 		})
 		testenv.Must(t, k.Join())
 		s := g.Snapshot()
 		for _, e := range s.Edges {
 			if e.Overruns > 0 && s.NameOf(e.From) == "begin" && s.NameOf(e.To) == "too late" {
 				for _, o := range s.Overruns {
-					if o.From == e.From && strings.Contains(o.Stack, "recorder_test.attaches") {
+					if o.From == e.From && strings.Contains(o.Stack, "TestWatchdogReports") {
 						return
 					}
 				}

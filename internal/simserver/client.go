@@ -4,8 +4,7 @@ package simserver
 
 import (
 	"bytes"
-	"fmt"
-	"strconv"
+	"slices"
 	"syscall"
 	"time"
 
@@ -34,37 +33,53 @@ type Request struct {
 // Took is how long the client waited.
 func (r *Request) Took() time.Duration { return r.Ended - r.Sent }
 
-func (r *Request) head() []byte {
-	if r.Body > 0 {
-		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: sim\r\nContent-Length: %d\r\n\r\n", r.Path, r.Body)
+// takes compares a part of the answer's body with what it should be.
+func (r *Request) takes(w *World, b []byte) {
+	if r.Status == 200 && r.Want > 0 && (r.Got+len(b) > r.Want || !bytes.Equal(b, pattern[r.Got:r.Got+len(b)])) {
+		w.fault("the answer to %s is wrong in the %d bytes from %d on", r.Path, len(b), r.Got)
 	}
-	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: sim\r\n\r\n", r.Path)
+	r.Got += len(b)
 }
 
-// A Session is an HTTP client on one connection: requests are answered in their order.
-// All is the conductor's.
+// A Session is a client on one connection. All is the conductor's.
 type Session struct {
 	w       *World
 	c       *Clients
 	link    *Link
-	waiting []*Request
+	wire    wire
+	waiting []*Request // in the order in which they were begun
 	up      bool
 	gone    bool
 	queued  []byte // sent before the connection was there
-	in      []byte
-	left    int  // bytes of the present body to come; -1: chunked
-	inBody  bool // of waiting[0]
-	half    bool // CloseWrite was called
-	lastOne bool // the server said that it closes
-	// Lost is called when the connection has ended; may be nil.
-	Lost func()
+	half    bool   // CloseWrite was called
+	lastOne bool   // no further request is to be sent
 }
 
-// Open begins a connection.
-func (c *Clients) Open(path Path) *Session {
+// A wire is the protocol that a session speaks. All is the conductor's.
+type wire interface {
+	// send sends a request, which is among those that wait.
+	send(r *Request)
+	received(b []byte)
+	// owed is a request that the server may not leave without an answer when it ends the connection; nil:
+	// there is none.
+	owed() *Request
+	// most is how many requests the client sends at a time, of different users.
+	most() int
+	// cancel tells the server that no answer is wanted any more to a request that waits; false: the
+	// connection has to be closed for that.
+	cancel(r *Request) bool
+}
+
+// Open begins a connection, of HTTP/2 if habit is not nil.
+func (c *Clients) Open(path Path, habit *HTTP2) *Session {
 	s := &Session{w: c.w, c: c}
 	c.open++
 	s.link = c.w.Connect(c.Port, path, s)
+	if habit != nil {
+		s.wire = newHTTP2Wire(s, habit)
+	} else {
+		s.wire = &http1Wire{s: s}
+	}
 	return s
 }
 
@@ -87,6 +102,15 @@ func (s *Session) CloseWrite() {
 	}
 }
 
+// transmit sends b as soon as there is a connection.
+func (s *Session) transmit(b []byte) {
+	if s.up {
+		s.link.Send(b)
+	} else {
+		s.queued = append(s.queued, b...)
+	}
+}
+
 // Send sends requests, one behind the other.
 func (s *Session) Send(all ...*Request) {
 	for _, r := range all {
@@ -97,12 +121,24 @@ func (s *Session) Send(all ...*Request) {
 			continue
 		}
 		s.waiting = append(s.waiting, r)
-		b := append(r.head(), make([]byte, r.Body)...)
-		if s.up {
-			s.link.Send(b)
-		} else {
-			s.queued = append(s.queued, b...)
-		}
+		s.wire.send(r)
+	}
+}
+
+// done ends a request, if it still waits.
+func (s *Session) done(r *Request, status int, why string) {
+	i := slices.Index(s.waiting, r)
+	if i < 0 {
+		return
+	}
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	r.half = s.half
+	s.c.end(r, status, why)
+}
+
+func (s *Session) received(b []byte) {
+	if !s.gone {
+		s.wire.received(b)
 	}
 }
 
@@ -117,13 +153,10 @@ func (s *Session) ended(e syscall.Errno) {
 	if e != 0 {
 		why = e.Error()
 	}
-	if len(s.waiting) > 0 && !s.inBody && !s.lastOne && e != unix.ECONNABORTED && e != unix.ETIMEDOUT && !s.c.Dropped && !s.link.crossed() {
-		s.w.fault("the connection ended (%s) with no answer to request %s of %v", why, s.waiting[0].Path, s.waiting[0].Sent)
+	if r := s.wire.owed(); r != nil && e != unix.ECONNABORTED && e != unix.ETIMEDOUT && !s.c.Dropped && !s.link.crossed() {
+		s.w.fault("the connection ended (%s) with no answer to request %s of %v", why, r.Path, r.Sent)
 	}
 	s.fail(why)
-	if s.Lost != nil {
-		s.Lost()
-	}
 }
 
 func (s *Session) fail(why string) {
@@ -131,6 +164,17 @@ func (s *Session) fail(why string) {
 	s.waiting = nil
 	for _, r := range all {
 		s.c.end(r, 0, why)
+	}
+}
+
+// GiveUp has the client of a request want no answer any more, if it still waits for one.
+func (s *Session) GiveUp(r *Request, why string, abort bool) {
+	switch {
+	case r.ended || s.gone:
+	case s.wire.cancel(r):
+		s.done(r, 0, why)
+	default:
+		s.Close(why, abort)
 	}
 }
 
@@ -149,60 +193,7 @@ func (s *Session) Close(why string, abort bool) {
 	s.fail(why)
 }
 
-var headEnd = []byte("\r\n\r\n")
-
-// received parses answers.
-func (s *Session) received(b []byte) {
-	if s.gone {
-		return
-	}
-	if len(s.in) == 0 {
-		s.in = b // nobody else writes there
-	} else {
-		s.in = append(s.in, b...)
-	}
-	for len(s.in) > 0 && len(s.waiting) > 0 {
-		r := s.waiting[0]
-		if !s.inBody {
-			i := bytes.Index(s.in, headEnd)
-			if i < 0 {
-				return
-			}
-			s.head(r, s.in[:i+2])
-			s.in = s.in[i+4:]
-			s.inBody = true
-		}
-		if !s.body(r) {
-			return
-		}
-		s.inBody = false
-		r.half = s.half
-		s.waiting = s.waiting[1:]
-		s.c.end(r, r.Status, "")
-	}
-}
-
-func (s *Session) head(r *Request, head []byte) {
-	if len(head) > 12 {
-		r.Status, _ = strconv.Atoi(string(head[9:12]))
-	}
-	s.left = 0
-	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
-		name, value, _ := bytes.Cut(line, []byte(": "))
-		switch {
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			s.left, _ = strconv.Atoi(string(value))
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			s.left = -1
-		case bytes.EqualFold(name, []byte("Retry-After")):
-			r.Later = true
-		case bytes.EqualFold(name, []byte("Connection")) && bytes.EqualFold(value, []byte("close")):
-			s.lastOne = true
-		}
-	}
-}
-
-// pattern is what answers consist of.
+// pattern is what bodies consist of, of requests and of answers.
 var pattern = func() []byte {
 	b := make([]byte, 1<<20)
 	for i := range b {
@@ -237,37 +228,4 @@ func (c *Clients) Mute(path Path, says string, within time.Duration) {
 			c.w.fault("a client that has sent %q at %v and no more is still connected", says, m.since)
 		}
 	})
-}
-
-// body takes what there is of the body; true: that was the end.
-func (s *Session) body(r *Request) bool {
-	if s.left >= 0 {
-		k := min(s.left, len(s.in))
-		if r.Status == 200 && r.Want > 0 && (r.Got+k > r.Want || !bytes.Equal(s.in[:k], pattern[r.Got:r.Got+k])) {
-			s.c.w.fault("the answer to %s is wrong in the %d bytes from %d on", r.Path, k, r.Got)
-		}
-		s.left -= k
-		r.Got += k
-		s.in = s.in[k:]
-		return s.left == 0
-	}
-	for {
-		i := bytes.Index(s.in, headEnd[:2])
-		if i < 0 {
-			return false
-		}
-		n, err := strconv.ParseUint(string(s.in[:i]), 16, 31)
-		if err != nil {
-			s.c.w.fault("a chunk of %q bytes", s.in[:i])
-			return true
-		}
-		if len(s.in) < i+2+int(n)+2 {
-			return false
-		}
-		s.in = s.in[i+2+int(n)+2:]
-		r.Got += int(n)
-		if n == 0 {
-			return true
-		}
-	}
 }

@@ -15,6 +15,11 @@ type Clients struct {
 	// Dropped says that the server may close connections without an answer: it has more
 	// than it may have, or can't go on with an answer that it has begun.
 	Dropped bool
+	// Halted says that the server has been told to stop: it may take no more connections, and what
+	// has come on those of HTTP/1.1 may remain without an answer.
+	Halted bool
+	// Slow says that the server's time limits are so short that it may give up requests (408).
+	Slow bool
 
 	pending  map[*Request]bool
 	begun    int
@@ -53,6 +58,8 @@ func (c *Clients) end(r *Request, status int, why string) {
 		c.w.fault("the answer to %s has %d bytes, want %d", r.Path, r.Got, r.Want)
 	}
 	switch {
+	case status == 408 && !c.Slow:
+		c.w.fault("request %s (body %d) of %v was given up as too slow", r.Path, r.Body, r.Sent)
 	case status == 200:
 		c.Late = append(c.Late, r.Took())
 	case status == 503 && r.Later && c.Refused != nil: // without that it is a connection too many
@@ -75,6 +82,7 @@ func (c *Clients) Quantile(q float64) time.Duration {
 // A Habit is how clients behave.
 type Habit struct {
 	Path      Path
+	HTTP2     *HTTP2 // nil: HTTP/1.1
 	Make      func() *Request
 	KeepAlive bool
 	Pipeline  int           // requests sent at once on one connection; 0: 1
@@ -84,7 +92,7 @@ type Habit struct {
 	Pause     time.Duration // before it does
 	Leave     float64       // probability that it leaves before the answer has come
 	Abort     bool          // by a reset
-	Half      bool          // it ends its side after its requests, and still wants the answers
+	Half      bool          // it ends its side after its requests, and still wants the answers; with HTTP/1.1
 }
 
 // Once sends what h makes on a connection of its own; done is called when that has ended,
@@ -95,7 +103,7 @@ func (c *Clients) attempt(h *Habit, tries int, done func()) {
 	if c.over {
 		return
 	}
-	s := c.Open(h.Path)
+	s := c.Open(h.Path, h.HTTP2)
 	n := max(h.Pipeline, 1)
 	all := make([]*Request, n)
 	left, again := n, false
@@ -119,17 +127,21 @@ func (c *Clients) attempt(h *Habit, tries int, done func()) {
 			}
 		}
 	}
-	c.impatient(s, h)
+	c.impatient(s, h, all)
 	s.Send(all...)
-	if h.Half {
+	if h.Half && h.HTTP2 == nil { // there the end of one side is that of all
 		s.CloseWrite()
 	}
 }
 
 // impatient has the client of s leave when it has waited too long, or by chance.
-func (c *Clients) impatient(s *Session, h *Habit) {
+func (c *Clients) impatient(s *Session, h *Habit, all []*Request) {
 	if h.Timeout > 0 {
-		c.w.After(h.Timeout, func() { s.Close("timed out", h.Abort) })
+		c.w.After(h.Timeout, func() {
+			for _, r := range all {
+				s.GiveUp(r, "timed out", h.Abort)
+			}
+		})
 	}
 	if h.Leave > 0 && c.w.Chance(h.Leave) {
 		after := c.w.Exp(20 * time.Millisecond)
@@ -141,14 +153,21 @@ func (c *Clients) impatient(s *Session, h *Habit) {
 }
 
 // OpenLoop sends rate requests a second at random times until the given time, each on a
-// connection of its own, or, with KeepAlive, on one that rests.
+// connection of its own, or, with KeepAlive, on one that rests or can be shared.
 func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 	var resting []*Session
+	free := func(s *Session) {
+		if len(s.waiting) < s.wire.most() && !slices.Contains(resting, s) {
+			resting = append(resting, s)
+		}
+	}
 	var next func()
 	next = func() {
 		if c.w.Now() >= until || c.over {
 			for _, s := range resting {
-				s.Close("", false)
+				if len(s.waiting) == 0 {
+					s.Close("", false)
+				}
 			}
 			resting = nil
 			return
@@ -158,15 +177,15 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			c.Once(h, nil)
 			return
 		}
-		for len(resting) > 0 && resting[len(resting)-1].gone {
-			resting = resting[:len(resting)-1]
+		for k := len(resting); k > 0 && (resting[k-1].gone || resting[k-1].lastOne); k-- {
+			resting = resting[:k-1]
 		}
 		var s *Session
 		if k := len(resting); k > 0 {
 			s = resting[k-1]
 			resting = resting[:k-1]
 		} else {
-			s = c.Open(h.Path)
+			s = c.Open(h.Path, h.HTTP2)
 		}
 		r := h.Make()
 		then := r.Done
@@ -174,20 +193,20 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			if then != nil {
 				then(r)
 			}
-			if c.w.Now() < until && !s.lastOne && !s.gone {
-				resting = append(resting, s)
-			} else {
-				s.Close("", false)
+			switch {
+			case c.w.Now() >= until || s.lastOne || s.gone:
+				if len(s.waiting) == 0 {
+					s.Close("", false)
+				}
+			default:
+				free(s)
 			}
 		}
 		if h.Timeout > 0 {
-			c.w.After(h.Timeout, func() {
-				if !r.ended {
-					s.Close("timed out", h.Abort)
-				}
-			})
+			c.w.After(h.Timeout, func() { s.GiveUp(r, "timed out", h.Abort) })
 		}
 		s.Send(r)
+		free(s)
 	}
 	c.w.After(c.w.Exp(time.Duration(1e9/rate)), next)
 }
@@ -220,7 +239,7 @@ func (c *Clients) loop(h *Habit, s *Session, until time.Duration) {
 		if s != nil {
 			s.Close("", false)
 		}
-		s = c.Open(h.Path)
+		s = c.Open(h.Path, h.HTTP2)
 	}
 	n := max(h.Pipeline, 1)
 	left := n

@@ -3,11 +3,14 @@
 package simserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +29,8 @@ import (
 //	l  works under a lock            b  sleeps at a backend with few workers
 //	k  sleeps under it               j  the same under another lock
 //	r  reads bytes of a file         p  writes them to one
-//	e  reads the body                c  sends pieces, 100 ms apart
+//	e  reads the body, of so many    c  sends pieces, 100 ms apart
+//	   bytes (0: not known)
 //	x  panics
 type Mix struct {
 	w       *World
@@ -39,8 +43,10 @@ type Mix struct {
 	workers int
 	static  *knot.Files // nil: there are none
 	adapted knot.Handler
-	files   int // written so far
-	inside  int // requests in the handler; one loop's goroutine runs at a time
+	files   int                    // written so far
+	inside  int                    // requests in the handler; one loop's goroutine runs at a time
+	of      map[netip.AddrPort]int // ... by the address of their client
+	most    int                    // of one client; 0: as many as it likes
 }
 
 // fileSize is the size of the file that r reads.
@@ -51,7 +57,7 @@ const (
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder}
+	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder, of: map[netip.AddrPort]int{}}
 	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil
@@ -102,9 +108,16 @@ type mixTask struct {
 // Serve is a knot.Handler.
 func (m *Mix) Serve(x *knot.Ctx) error {
 	t := &mixTask{m: m, x: x}
+	client := x.RemoteAddr().(*net.TCPAddr).AddrPort()
 	m.inside++
+	if m.of[client]++; m.most > 0 && m.of[client] > m.most {
+		m.w.fault("%d requests of one connection are inside, %d may be", m.of[client], m.most)
+	}
 	defer func() {
 		m.inside--
+		if m.of[client]--; m.of[client] == 0 {
+			delete(m.of, client)
+		}
 		if t.held > 0 {
 			m.w.Memory.Release(t.held)
 		}
@@ -181,14 +194,34 @@ func (t *mixTask) step(what byte, n int) error {
 	case 'p':
 		return t.writeFile(n)
 	case 'e':
-		_, err := io.Copy(io.Discard, t.x.Body())
-		return err
+		return t.readBody(n)
 	case 'c':
 		return t.stream(n)
 	case 'x':
 		panic("as the request says")
 	}
 	return nil
+}
+
+// readBody reads a body, of n bytes if that is not 0, which must be those of pattern.
+func (t *mixTask) readBody(n int) error {
+	var got int
+	b := make([]byte, 32<<10)
+	for {
+		k, err := t.x.Body().Read(b)
+		if got+k > len(pattern) || !bytes.Equal(b[:k], pattern[got:got+k]) {
+			t.m.w.fault("%d bytes of the body of %s are wrong from %d on", k, t.x.Query(), got)
+		}
+		got += k
+		switch {
+		case err == io.EOF && n > 0 && got != n:
+			t.m.w.fault("the body of %s ended after %d bytes", t.x.Query(), got)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 func (m *Mix) sleepUnder(other bool, d time.Duration) error {

@@ -5,6 +5,7 @@ package simserver
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,10 @@ type Scenario struct {
 	parts   []part
 	disk    func(d *Disk)
 	stops   []stop
-	workers int  // of the backend
-	torn    bool // large files may be cut off, by a broken disk
+	workers int           // of the backend
+	streams int           // that a client of HTTP/2 may have at a time; 0: as many as by default
+	halt    time.Duration // when the server is told to stop; 0: it is not
+	torn    bool          // large files may be cut off, by a broken disk
 	mutes   []string
 	within  time.Duration // in which the server ends these
 	text    []string
@@ -28,8 +31,9 @@ type Scenario struct {
 // A part is some clients.
 type part struct {
 	habit Habit
-	steps string
-	body  int
+	path  string
+	body  int     // bytes
+	want  int     // bytes
 	rate  float64 // of requests a second that come by themselves; 0: n clients
 	n     int
 	start time.Duration
@@ -40,6 +44,13 @@ type stop struct{ at, lasts time.Duration }
 
 // NewScenario draws a scenario.
 func NewScenario(seed uint64) *Scenario {
+	sc := newScenario1(seed)
+	sc.drawHTTP2()
+	return sc
+}
+
+// newScenario1 draws one whose clients speak HTTP/1.1.
+func newScenario1(seed uint64) *Scenario {
 	r := rand.New(rand.NewPCG(seed, 0x5ce7a110))
 	sc := &Scenario{workers: 1 + r.IntN(8)}
 	sc.Seed = seed
@@ -91,8 +102,8 @@ func (sc *Scenario) drawMutes(r *rand.Rand) {
 		sc.mutes = append(sc.mutes, []string{
 			"", "G", "GET / HTTP/1.1\r\nHost", "GET /?w10 HTTP/1.1\r\nHost: a\r\n\r\n",
 			"GET /?w10 HTTP/1.1\r\nHost: a\r\n\r\nGET",
-			"POST /?e0 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
-			"POST /?w1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf",
+			"POST /?e0 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n\x00\x01\x02\x03",
+			"POST /?w1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n\x00\x01\x02\x03",
 			"nonsense\r\n\r\n",
 		}[r.IntN(8)])
 	}
@@ -150,7 +161,7 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 		size = r.IntN(4096)
 		add('z', size)
 	}
-	p.steps = strings.Join(steps, ".")
+	p.path, p.want = "/?"+strings.Join(steps, "."), size
 	maybe(1, 2, func() { h.KeepAlive = true })
 	maybe(1, 6, func() { h.Pipeline = 1 + r.IntN(5) })
 	maybe(1, 3, func() { h.Leave = r.Float64() })
@@ -166,30 +177,29 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 	} else {
 		p.n = 1 + r.IntN(30)
 	}
-	path, want := "/?"+p.steps, size
 	if r.IntN(6) == 0 {
-		path = []string{"/small", "/large", "/http"}[r.IntN(3)]
-		want = map[string]int{"/small": smallSize, "/large": fileSize, "/http": smallSize}[path]
-		p.steps = path
-		if path != "/http" {
+		p.path = []string{"/small", "/large", "/http"}[r.IntN(3)]
+		p.want = map[string]int{"/small": smallSize, "/large": fileSize, "/http": smallSize}[p.path]
+		if p.path != "/http" {
 			p.body = 0
 		}
 	}
-	h.Make = func() *Request { return &Request{Path: path, Body: p.body, Want: want} }
-	sc.text = append(sc.text, fmt.Sprintf("%v to %v: rate %.0f or %d clients, %q, body %d, %+v", p.start, p.until, p.rate, p.n, p.steps, p.body, h.Path))
+	sc.text = append(sc.text, fmt.Sprintf("%v to %v: rate %.0f or %d clients, %q, body %d, %+v", p.start, p.until, p.rate, p.n, p.path, p.body, h.Path))
 	return p
 }
 
 // play is for Run.
 func (sc *Scenario) play(s *Server) (until time.Duration) {
 	sc.disk(s.Disk)
-	s.Clients.Dropped = sc.FDs > 0 || sc.torn && strings.Contains(sc.String(), `"/large"`)
+	s.Clients.Dropped = sc.FDs > 0 || sc.torn && slices.ContainsFunc(sc.parts, func(p part) bool { return p.path == "/large" })
+	s.Clients.Slow = sc.within > 0
 	from := s.Now()
 	for _, says := range sc.mutes {
 		s.At(from+s.Below(300*time.Millisecond), func() { s.Clients.Mute(Path{Latency: time.Millisecond}, says, sc.within) })
 	}
 	for i := range sc.parts {
 		p := &sc.parts[i]
+		p.habit.Make = func() *Request { return &Request{Path: p.path, Body: p.body, Want: p.want} }
 		until = max(until, from+p.until)
 		s.At(from+p.start, func() {
 			if p.rate > 0 {
@@ -198,6 +208,9 @@ func (sc *Scenario) play(s *Server) (until time.Duration) {
 				s.Clients.ClosedLoop(&p.habit, p.n, 5*time.Millisecond, from+p.until)
 			}
 		})
+	}
+	if sc.halt > 0 {
+		s.At(from+sc.halt, s.Halt)
 	}
 	for _, x := range sc.stops {
 		s.At(from+x.at, func() { s.Stop(x.lasts) })

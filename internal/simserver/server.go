@@ -48,6 +48,8 @@ type Config struct {
 	// gone; 8 s, which is less than its time limits, that end everything at some time.
 	Forgetful time.Duration
 	Log       io.Writer // of the server; nil: none
+	// Inside is how many requests handlers have, which may outlive their clients; nil: it is not known.
+	Inside func() int
 	// Done is called when the server has ended; nil: nothing is.
 	Done func()
 	// MayRefuse says that a 503 while nothing is scarce is no fault.
@@ -62,6 +64,7 @@ type Server struct {
 	Knot    *knot.Server
 
 	cfg    Config
+	halted <-chan struct{} // of Halt; nil: it has not been called
 	before counts
 	gauges []*gauge
 }
@@ -151,7 +154,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	s.watch(end)
 	s.Drive(func() bool {
 		now := s.since()
-		return now >= until && len(s.Clients.pending) == 0 && s.Clients.open == 0 && s.Net.Sockets() == 0 || now >= end || s.brokenAlready()
+		return now >= until && s.nobody() || now >= end || s.brokenAlready()
 	})
 	s.unanswered(end)
 	r := &Result{Clients: s.Clients, Took: s.since(), Killed: s.Memory.Killed(), Most: s.Memory.most}
@@ -165,6 +168,11 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	s.leaks()
 	r.Broken = s.broken
 	return r
+}
+
+// nobody reports whether all clients have gone, and nothing is left of them.
+func (s *Server) nobody() bool {
+	return len(s.Clients.pending) == 0 && s.Clients.open == 0 && s.Net.Sockets() == 0 && (s.cfg.Inside == nil || s.cfg.Inside() == 0)
 }
 
 func (s *Server) brokenAlready() bool {
@@ -257,6 +265,18 @@ func closed(c <-chan struct{}) func() bool {
 	}
 }
 
+// Halt tells the server to stop, and to serve before what has come.
+func (s *Server) Halt() {
+	s.Clients.Halted = true
+	halted := make(chan struct{})
+	s.halted = halted
+	go func() {
+		defer close(halted)
+		s.held()
+		s.Knot.Shutdown(context.Background())
+	}()
+}
+
 // stop ends server and runtime.
 func (s *Server) stop() {
 	done := make(chan struct{})
@@ -269,6 +289,9 @@ func (s *Server) stop() {
 		}
 		if err := s.Runtime.Close(); err != nil {
 			s.fault("closing the runtime: %v", err)
+		}
+		if s.halted != nil {
+			<-s.halted
 		}
 	}()
 	end := s.since() + 2*time.Minute
