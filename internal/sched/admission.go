@@ -39,7 +39,8 @@ func (c Cause) String() string {
 	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
 }
 
-// stuckAfter is how long nobody may have been let in, nor left, for newcomers to wait.
+// stuckAfter is how long nobody may have been let in, nor left, for newcomers to wait. If no resource is scarce
+// it is unsureFor.
 const stuckAfter = time.Second
 
 // An Admission decides for one loop what becomes of the tasks that come to its entrances. How
@@ -192,7 +193,11 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 
 // full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
 func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
+	after := stuckAfter
 	if e.gate != nil {
+		if !q.Full && !a.ledger.scarce.Load() {
+			after = unsureFor
+		}
 		if at := time.Duration(e.gate.moved.Load()); at > e.progress {
 			e.progress, e.stuck = at, false
 		}
@@ -202,7 +207,7 @@ func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
 		a.deferred.Add(1)
 		e.progress = max(e.progress, now-q.Oldest)
 	}
-	if a.refuse && (e.stuck || q.Oldest >= stuckAfter && now-e.progress >= stuckAfter) {
+	if a.refuse && (e.stuck || q.Oldest >= after && now-e.progress >= after) {
 		e.stuck = true // newcomers are refused at once
 		a.refused[CauseStuck].Add(1)
 		return Refuse

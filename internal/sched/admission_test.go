@@ -113,6 +113,7 @@ func TestHeldUp(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		demand    float64 // 0: not known
+		promised  float64 // the share of it that is yet to be taken
 		busy      bool
 		to        time.Duration // until when somebody asks
 		leaves    time.Duration // when one leaves; 0: nobody does
@@ -126,6 +127,7 @@ func TestHeldUp(t *testing.T) {
 		{name: "one leaves afterwards", demand: 10, to: 250 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
 		{name: "one leaves and nobody asks any more", demand: 10, to: 230 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
 		{name: "the window still grows", to: 1900 * ms, most: 10},
+		{name: "half of it is only promised", demand: 10, promised: 0.5, to: 700 * ms, at: 2010 * ms, until: 2700 * ms, most: 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, g, r, all := newGate(t, 1)
@@ -148,8 +150,9 @@ func TestHeldUp(t *testing.T) {
 				most = max(most, g.Inside())
 				if now%(10*ms) == 0 {
 					l.SetIdle(!c.busy)
-					l.Ahead(g.Inside(), nil)
-					l.Observe(now, r, c.demand*float64(g.Inside()))
+					all := c.demand * float64(g.Inside())
+					l.Ahead(g.Inside(), []float64{c.promised * all})
+					l.Observe(now, r, (1-c.promised)*all)
 					l.Tick(now)
 				}
 				switch {

@@ -33,6 +33,8 @@ import (
 //	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
 //	                    there is room for the next one, or none asks
 //
+// As long as much is left of every resource it takes 2 s: those inside may just be slow, and were promised more than
+// they have taken.
 // A window that is still growing as little is known of the demand makes no gate full.
 // While a gate is held up, one task a millisecond is let in beyond the room there is, to see what it
 // comes for: a task on the way to where the others wait goes no further, see Admission.Piled.
@@ -90,6 +92,8 @@ const (
 	unknownGoal = 0.6         // pressure up to which the window grows at first; after
 	unknownFor  = time.Second // that and as long again it is 1
 	heldUpAfter = 200 * time.Millisecond
+	scarceShare = 0.85                  // in use, and those inside may be waiting for more
+	unsureFor   = patience              // that they are held up, while less is in use
 	lookAfter   = 50 * time.Millisecond // until it is known where they wait
 	lookEvery   = time.Millisecond
 	lookRoom    = 1.08            // of the limit
@@ -353,7 +357,11 @@ func (g *Gate) heldUp(now time.Duration) bool {
 	if now-g.asked > askedLately {
 		g.full = 0
 	}
-	return g.ledger.idle && g.full != 0 && now-g.full >= heldUpAfter
+	after := heldUpAfter
+	if !g.ledger.scarce.Load() {
+		after = unsureFor
+	}
+	return g.ledger.idle && g.full != 0 && now-g.full >= after
 }
 
 // promisedOut reports whether all that there is of a resource is promised. The ledger is locked, and
@@ -369,17 +377,11 @@ func (g *Gate) promisedOut() bool {
 
 // looks reports whether one may come in although there is no room. The ledger is locked.
 func (g *Gate) looks(now time.Duration) bool {
-	if !g.ledger.heldUp.Load() || now-g.full < heldUpAfter+lookAfter || now-g.looked < lookEvery {
+	if !g.ledger.heldUp.Load() || now-g.ledger.heldAt < lookAfter || now-g.looked < lookEvery {
 		return false
 	}
-	for _, a := range *g.ledger.accounts.Load() {
-		limit := a.limit
-		if a.spec.Limit > 0 { // one that was found may be too low
-			limit = a.spec.Limit
-		}
-		if a.spec.Kind.scarce() && a.likely() > lookRoom*limit {
-			return false
-		}
+	if g.ledger.fullest() > lookRoom {
+		return false
 	}
 	g.asked, g.looked = now, now
 	return true

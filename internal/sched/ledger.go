@@ -21,10 +21,12 @@ type Ledger struct {
 	version  atomic.Uint64              // counts changes
 	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Kept
 	heldUp   atomic.Bool                // see HeldUp
+	scarce   atomic.Bool                // of some resource at least scarceShare is in use
 	mu       sync.Mutex
 	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
 	now      time.Duration // guarded by mu: of the last Tick
+	heldAt   time.Duration // guarded by mu: when a gate was last found held up, or no longer
 
 	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
 	// that is; fixed; may be nil.
@@ -166,6 +168,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		}
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
+	l.scarce.Store(l.fullest() >= scarceShare)
 	for _, g := range l.gates {
 		if g.full != 0 && g.room(g.given()) > 0 {
 			g.full = 0
@@ -173,7 +176,9 @@ func (l *Ledger) Tick(now time.Duration) {
 		heldUp = heldUp || g.heldUp(now)
 	}
 	l.tight.Store(tight)
-	l.heldUp.Store(heldUp)
+	if l.heldUp.Swap(heldUp) != heldUp {
+		l.heldAt = now
+	}
 	l.now = now
 	pressure, from, at := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
@@ -211,6 +216,20 @@ func (a *account) likely() float64 {
 		v = min(v, a.inUse())
 	}
 	return v
+}
+
+// fullest is the largest share of a limit that is likely to be in use. The ledger is locked.
+func (l *Ledger) fullest() (share float64) {
+	for _, a := range *l.accounts.Load() {
+		limit := a.limit
+		if a.spec.Limit > 0 { // one that was found may be too low
+			limit = a.spec.Limit
+		}
+		if a.spec.Kind.scarce() {
+			share = max(share, a.likely()/limit)
+		}
+	}
+	return share
 }
 
 // SetIdle says that the loops have had little to do lately: all tasks inside only wait.

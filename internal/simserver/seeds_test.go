@@ -87,6 +87,17 @@ func TestSeedsThatFailedOnce(t *testing.T) {
 	}
 }
 
+// TestSlowAnswersWhileLittleIsInUse: those inside were promised more than they took, answered for a second or more, and
+// the loops had nothing to do.
+func TestSlowAnswersWhileLittleIsInUse(t *testing.T) {
+	folder := t.TempDir()
+	run(t, newScenario1(9428), folder)
+	run(t, newScenario1(100298), folder)
+	crowd := newScenario1(978)
+	crowd.parts[0].n *= 9
+	run(t, crowd, folder)
+}
+
 // TestSeedsReplay runs some scenarios twice, with others in between. Left out are those with
 // handlers of net/http, whose goroutines run beside the loops, and with knot.Files, which asks
 // the real kernel what is in its caches, and the real clock how old a file is.
