@@ -228,6 +228,12 @@ func TestBriefWaits(t *testing.T) {
 			t.Errorf("a wait of %v took %v, after %d brief ones, and is brief: %v; want %d, false", span, took, p.briefs, p.brief, waits+1)
 		}
 	}
+	p.brief = true // what follows a brief wait counts from its begin
+	must(t, p.Poll(briefWait+briefWait/2))
+	if p.brief {
+		t.Errorf("a wait of more than %v is brief", briefWait)
+	}
+	p.briefs = waits + 1
 	must(t, p.Wake())
 	must(t, p.Poll(-1))
 	if p.others != othersWaits {
