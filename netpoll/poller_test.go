@@ -229,7 +229,7 @@ func TestBriefWaits(t *testing.T) {
 		}
 	}
 	p.brief = true // what follows a brief wait counts from its begin
-	must(t, p.Poll(briefWait+briefWait/2))
+	must(t, p.Poll(briefWait+time.Microsecond))
 	if p.brief {
 		t.Errorf("a wait of more than %v is brief", briefWait)
 	}
