@@ -30,7 +30,7 @@ var layers = map[string]string{
 	"internal/sched":                 "internal/engine",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
-	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/sys/unix",
+	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine",
 	"aio":                            "internal/engine internal/kernel internal/uring golang.org/x/sys/unix",

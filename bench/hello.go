@@ -13,10 +13,12 @@ const (
 	helloConns    = 64 // of the plain and the pipelined load
 	helloPipeline = 16
 	connsSuffix   = "-conns" // of metrics whose parameter is the connections
+	pausePoint    = "pause"
+	pauseSuffix   = "-paused" // of metrics whose parameter is how long the one client pauses, in ms
 )
 
 // runHello loads each server with small requests: plain and pipelined on 64
-// connections, then plain on 1, 8 and 64.
+// connections, then plain on 1, 8 and 64, and on one that pauses: a server with next to nothing to do.
 func runHello(r *run) error {
 	knotOn := func(poller string) launcher {
 		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
@@ -31,6 +33,8 @@ func runHello(r *run) error {
 		{metric: "depth", x: helloPipeline},
 		{metric: "conns", x: 1},
 		{metric: "conns", x: 8},
+		{metric: pausePoint, x: 1},
+		{metric: pausePoint, x: 20},
 	}
 	r.reserved = tracedBudget
 	if err := r.measure(points, serving(servers, r.loadSample), 2*time.Second); err != nil {
@@ -40,8 +44,9 @@ func runHello(r *run) error {
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
-	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections",
-		serverCore, clientCore, helloConns, connsSuffix)
+	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
+		"in those named *%s the ms between a response and the next request of the only client",
+		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix)
 	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
 	r.charts = []report.Chart{
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
@@ -83,16 +88,34 @@ func closeAll(servers []*server) {
 func (r *run) loadSample(s *server) sampler {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		conns, depth := helloConns, int(p.x)
-		if p.metric == "conns" {
+		if p.metric != "depth" {
 			conns, depth = int(p.x), 1
 		}
 		warm := d / 5
+		if p.metric == pausePoint {
+			return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
+		}
 		samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
 		if err != nil {
 			return nil, err
 		}
 		return helloSamples(samples, p, conns), nil
 	}
+}
+
+// pausedSample loads one server by one client that pauses after each response.
+func (r *run) pausedSample(ctx context.Context, s *server, pause, warm, measured time.Duration) ([]sample, error) {
+	args := append(loadArgs(s, 1, 1, warm, measured), "-pause", pause.String())
+	samples, err := samplesOf(ctx, warm+measured, r.ownClient(args...))
+	var kept []sample
+	for _, one := range samples {
+		if one.metric == "cpu-per-request" || one.metric == "p50" || one.metric == "p99" {
+			one.metric += pauseSuffix
+			one.x = float64(pause.Milliseconds())
+			kept = append(kept, one)
+		}
+	}
+	return kept, err
 }
 
 // helloSamples drops what is no result, and names the parameter: the depth, or

@@ -124,7 +124,7 @@ func measureRelay(j job, s relaying) error {
 	return nil
 }
 
-// runRelayEnds sends to the first address and receives from the second for a time, through so many connections of
+// runRelayEnds sends to the first address and receives from the second for a time, through a number of connections of
 // each kind, and prints how many bytes have come. Its arguments are the addresses, that number, and milliseconds.
 func runRelayEnds(args []string, out io.Writer) error {
 	if len(args) != 4 {

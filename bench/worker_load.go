@@ -21,6 +21,7 @@ func runLoad(args []string, out io.Writer) error {
 	flags.StringVar(&addr, "addr", "", "address of the server")
 	flags.IntVar(&cfg.Conns, "conns", 1, "connections")
 	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each")
+	flags.DurationVar(&cfg.Pause, "pause", 0, "between responses and the next requests, with one connection")
 	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
 	flags.DurationVar(&cfg.For, "for", time.Second, "load measured")
 	flags.IntVar(&cfg.PID, "pid", 0, "process of the server")

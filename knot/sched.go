@@ -47,7 +47,7 @@ func spawnApart(fn func()) {
 	task.Spawn(task.Options{Context: context.Background()}, fn)
 }
 
-// answered says that n more requests have got their responses: what the server is for.
+// answered records that n more requests have got their responses: what the server is for.
 func answered(n int) { ressched.Progress(n) }
 
 // bufferBytes are the buffers of the connections that are being served, as

@@ -2,7 +2,7 @@
 
 package netpoll
 
-// raceEnabled says that the race detector watches.
+// raceEnabled reports whether the race detector watches.
 const raceEnabled = false
 
 func raceRead([]byte, int) {}

@@ -10,7 +10,7 @@ import (
 // Raw system calls are invisible to the race detector. As package syscall does, order
 // every read after every write, and report what the kernel does to buffers.
 
-// raceEnabled says that the race detector watches.
+// raceEnabled reports whether the race detector watches.
 const raceEnabled = true
 
 var ioSync int64

@@ -61,7 +61,7 @@ func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 // equal shares of what can be done when not all can be served.
 func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e).EnterFrom(client) }
 
-// Leave says that the work of a task that Enter has let in is done. It is called by that
+// Leave ends the work of a task that Enter has let in. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
 
@@ -96,10 +96,10 @@ func (r *Resource) SetLimit(n int64) { (*engine.Resource)(r).SetLimit(n) }
 // Limit is what SetLimit was called with; without that, of StackSpace, the limit of package stackchunk.
 func (r *Resource) Limit() int64 { return (*engine.Resource)(r).Limit() }
 
-// Acquire says that the caller has taken n more of the resource. It panics if n is negative.
+// Acquire records that the caller has taken n more of the resource. It panics if n is negative.
 func (r *Resource) Acquire(n int64) { (*engine.Resource)(r).Acquire(n) }
 
-// Release says that the caller has given n of the resource back. It need not be the one
+// Release records that the caller has given n of the resource back. It need not be the one
 // that took them. It panics if n is negative.
 func (r *Resource) Release(n int64) { (*engine.Resource)(r).Release(n) }
 
@@ -127,7 +127,7 @@ func NewResource(name, unit string) (*Resource, error) {
 	return (*Resource)(x), err
 }
 
-// Progress says that the calling task has done n more of what the program is for:
+// Progress records that the calling task has done n more of what the program is for:
 // answered n requests, say. It never parks.
 func Progress(n int) { engine.Progress(n) }
 

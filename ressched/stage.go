@@ -30,7 +30,7 @@ func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	(*engine.Stage)(s).SetThresholds(waiting, longest)
 }
 
-// Enough says that the stage has enough to do, or that it no longer has: while it has, a
+// Enough records whether the stage has enough to do: while it has, a
 // caller of Invoke for it waits (Cohort Scheduling, section 3.1). It is mostly called by the
 // stage's own operations, may be called from anywhere, and never parks for long.
 func (s *Stage) Enough(enough bool) { (*engine.Stage)(s).Enough(enough) }
@@ -69,7 +69,7 @@ func (c *Children) Wait() { (*engine.Children)(c).Wait() }
 type Result[T any] engine.Result[T]
 
 // Get returns what the operation has returned. It must not be called before Wait of its
-// Children has returned. The error says that the operation did not return: it panicked and the
+// Children has returned. There is an error if the operation did not return: it panicked and the
 // runtime's panic handler let that pass, or the runtime was shut down.
 func (r *Result[T]) Get() (T, error) { return (*engine.Result[T])(r).Get() }
 

@@ -58,7 +58,7 @@ var edgeColumns = []column[edgeRow]{
 		rank: func(r *edgeRow) float64 { return r.Heap.Mean() }},
 }
 
-// ifTimed says that a time is not known where no step of the edge was timed, which is not 0.
+// ifTimed shows a time as unknown, not as 0, where no step of the edge was timed.
 func ifTimed(c column[edgeRow]) column[edgeRow] {
 	text := c.text
 	c.text = func(r *edgeRow) string {

@@ -28,8 +28,8 @@ const (
 	assistShare  = 0.05                  // of all CPU time
 	assistLeast  = 0.01                  // of the time of all Ps, from which on it is more than a remark
 	stoppedLimit = 10 * time.Millisecond // a time
-	stoppedOften = 3                     // so many times: a thread may have had to wait for a processor
-	stoppedVery  = 10 * stoppedLimit     // if it was once
+	stoppedOften = 3                     // times: a thread may have had to wait for a processor
+	stoppedVery  = 10 * stoppedLimit     // if it happened once
 	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
 	churnRate    = 10_000                // goroutines a second
 	churnLife    = 100 * time.Microsecond

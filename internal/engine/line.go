@@ -13,7 +13,7 @@ type line struct {
 	starting int // tasks that were let in and have not run since
 	refusing int // tasks that were refused and have not run since
 	gone     int // see Queue.Gone
-	// In the turn that began then the Admission let no more in while so many were starting; 0: it did not say so.
+	// With that number starting, the Admission let no more in during the turn that began at enoughAt; 0: no limit was given.
 	enough   int
 	enoughAt time.Duration
 	used     uint64

@@ -19,6 +19,7 @@ type watchdog struct {
 	done   chan struct{}
 	kick   chan struct{} // a loop has woken up; capacity 1
 	dozing atomic.Bool
+	woken  chan struct{}       // it has been kicked; capacity 1; see Runtime.Woken
 	hurry  chan struct{}       // a detached task wants its loop, which is held; capacity 1
 	now    func() time.Time    // fixed: time.Now, but for tests
 	nap    func(time.Duration) // fixed
@@ -62,7 +63,7 @@ const (
 )
 
 func startWatchdog(rt *Runtime) *watchdog {
-	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), now: time.Now, nap: napFor, seen: make([]sighting, len(rt.loops))}
+	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), woken: make(chan struct{}, 1), hurry: make(chan struct{}, 1), now: time.Now, nap: napFor, seen: make([]sighting, len(rt.loops))}
 	if rt.cfg.HoldLimit < 0 {
 		close(w.done)
 		return w
@@ -78,6 +79,15 @@ func (w *watchdog) close() {
 
 // Overruns is the number of steps that took longer than Config.HoldLimit.
 func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
+
+// Woken returns a channel that gets a value when a loop wakes up after all have slept for a
+// while; nil if there is no watchdog. One goroutine may receive from it.
+func (rt *Runtime) Woken() <-chan struct{} {
+	if rt.cfg.HoldLimit < 0 {
+		return nil
+	}
+	return rt.watch.woken
+}
 
 func (w *watchdog) run() {
 	defer close(w.done)
@@ -107,6 +117,10 @@ func (w *watchdog) run() {
 		tick.Stop()
 		if !w.doze(w.interval) {
 			return
+		}
+		select {
+		case w.woken <- struct{}{}:
+		default:
 		}
 		w.looked = time.Time{}
 		tick.Reset(w.interval)

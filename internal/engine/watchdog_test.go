@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -296,4 +297,24 @@ func TestALongStepUpToAMark(t *testing.T) {
 	if want := []string{ReasonMark.String(), "too long", ReasonYield.String()}; !slices.Equal(told, want) {
 		t.Errorf("%q, want %q", told, want)
 	}
+}
+
+// A check for deadlocks may swallow the signal once.
+func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
+	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
+	for range 5 {
+		for !rt.watch.dozing.Load() {
+			runtime.Gosched()
+		}
+		testenv.Must(t, rt.Go(func() {}).Join())
+		for !rt.watch.dozing.Load() {
+			runtime.Gosched()
+		}
+		select {
+		case <-rt.Woken():
+			return
+		default:
+		}
+	}
+	t.Error("not told")
 }

@@ -208,6 +208,23 @@ const tightShare = 0.92
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
+// Calm reports whether there was plenty of everything at the last Tick, and no gate without room.
+func (l *Ledger) Calm() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range *l.accounts.Load() {
+		if a.counts() && a.state != Low {
+			return false
+		}
+	}
+	for _, g := range l.gates {
+		if g.full != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // likely is how much is in use if each of those that came since it was last observed takes what was
 // promised, even if what was promised before is not taken.
 func (a *account) likely() float64 {
@@ -244,15 +261,15 @@ func (l *Ledger) SetIdle(idle bool) {
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
-		if a.spec.Kind == Shown || a.of != nil && a.of.plentiful() {
-			continue
-		}
-		if a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
+		if a.counts() && a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
 			pressure, from, at = a.used/a.spec.Limit, min(a.before, a.sampled-a.spec.Over), a.sampled
 		}
 	}
 	return pressure, from, at
 }
+
+// counts reports whether a is more than shown, and not the sign of a lack of what is plentiful.
+func (a *account) counts() bool { return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful()) }
 
 // plentiful says that little of the given limit of a is in use, whatever limit was found: if
 // that is too much, less would not be better.

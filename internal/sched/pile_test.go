@@ -233,8 +233,10 @@ func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
 	}
 }
 
-// Nor are some that sleep for long beside others that sleep briefly and overtake them.
+// Nor are some that sleep for long beside others that sleep briefly and overtake them, but for one server in a
+// thousand, by chance.
 func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
+	servers, taken := 0, 0
 	for _, long := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second} {
 		for _, share := range []float64{0.1, 0.33, 0.6} {
 			for _, rate := range []float64{150, 600} {
@@ -253,12 +255,16 @@ func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
 					for n.now < 6*time.Second && !n.limited {
 						n.run(20*time.Millisecond, rate*(0.5+rng.Float64()))
 					}
-					if n.limited {
-						t.Errorf("%v of the tasks sleep for %v, %v come a second, seed %d: taken for a bottleneck after %v", share, long, rate, seed, n.now)
+					if servers++; n.limited {
+						taken++
+						t.Logf("%v of the tasks sleep for %v, %v come a second, seed %d: taken for a bottleneck after %v", share, long, rate, seed, n.now)
 					}
 				}
 			}
 		}
+	}
+	if taken > servers/1000 {
+		t.Errorf("%d of %d servers are taken for bottlenecks", taken, servers)
 	}
 }
 

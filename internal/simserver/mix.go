@@ -29,7 +29,7 @@ import (
 //	l  works under a lock            b  sleeps at a backend with few workers
 //	k  sleeps under it               j  the same under another lock
 //	r  reads bytes of a file         p  writes them to one
-//	e  reads the body, of so many    c  sends pieces, 100 ms apart
+//	e  reads the body, of that size  c  sends pieces, 100 ms apart
 //	   bytes (0: not known)
 //	x  panics
 type Mix struct {

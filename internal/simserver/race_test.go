@@ -2,6 +2,6 @@
 
 package simserver
 
-// raceEnabled says that the race detector watches, under which everything is slower, and
+// raceEnabled reports whether the race detector watches, under which everything is slower, and
 // pools (sync.Pool) drop what they are given by chance.
 const raceEnabled = true

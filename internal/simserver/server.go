@@ -208,7 +208,6 @@ func (s *Server) start() error {
 			Policy: policy, Graph: graph, Log: log, Collect: s.Memory.Collect,
 			Probe: probe.Config{
 				Root: filepath.Join("nowhere", "at", "all"), Runtime: s.Memory.runtime,
-				Files: func() (uint64, error) { return uint64(s.cfg.FDs), nil },
 			},
 		})
 		if err != nil {

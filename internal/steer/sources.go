@@ -30,9 +30,6 @@ func (s *Steering) addHeap() error {
 // observe takes what the probe has read.
 func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 	for _, r := range readings {
-		if r.Name == probe.Files { // ressched.Descriptors says the same sooner
-			continue
-		}
 		id, known := s.readings[r.Name]
 		if !known {
 			spec := sched.Spec{Name: r.Name, Limit: r.Limit}
@@ -133,23 +130,18 @@ func (s *Steering) Start(rt *engine.Runtime) {
 func (s *Steering) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
-	const busy, quiet = 10 * time.Millisecond, 100 * time.Millisecond
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
-	var steps uint64
+	var pace pace
+	var woken <-chan struct{} // nil but while all sleep
 	for {
 		select {
 		case <-rt.Context().Done():
 			return
 		case <-tick.C:
+		case <-woken:
 		}
-		pause := busy
-		if n := totalSteps(rt); n == steps {
-			pause = quiet
-		} else {
-			steps = n
-		}
-		now := rt.Now()
+		now, steps := rt.Now(), totalSteps(rt)
 		readings := p.Read(now)
 		limit.follow(p.ContainerLimit())
 		s.self.look(rt)
@@ -157,8 +149,42 @@ func (s *Steering) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
 		s.watchPiles(rt)
+		pause := pace.next(steps, rt.Woken() != nil && s.ledger.Calm())
+		if woken = nil; pause == asleep {
+			woken = rt.Woken()
+			select {
+			case <-woken: // of before
+			default:
+			}
+			if totalSteps(rt) != steps {
+				pause = busy
+			}
+		}
 		tick.Reset(pause)
 	}
+}
+
+// How long it is to the next reading: while tasks run, while none does, and after a second of that,
+// unless a loop wakes up before.
+const busy, quiet, asleep = 10 * time.Millisecond, 100 * time.Millisecond, time.Second
+
+// A pace is how often readings are made.
+type pace struct {
+	steps uint64 // that the loops had made at the last reading
+	idle  int    // readings since they made any
+}
+
+// next returns the time to the next reading. calm says that nothing is scarce and the loops tell
+// when they wake up.
+func (p *pace) next(steps uint64, calm bool) time.Duration {
+	if steps != p.steps {
+		p.steps, p.idle = steps, 0
+		return busy
+	}
+	if p.idle++; calm && p.idle > int(asleep/quiet) {
+		return asleep
+	}
+	return quiet
 }
 
 // collectAfter is how long the heap may be at its limit without anything new being known

@@ -3,7 +3,7 @@
 // the ledger with what is in use of each resource.
 //
 // It decides nothing itself. One goroutine of its own does the regular work, every 10 ms
-// while tasks run and less often while none do; it ends with the runtime.
+// while tasks run, and down to once a second while none do; it ends with the runtime.
 package steer
 
 import (

@@ -8,7 +8,8 @@ import "math"
 func MemoryLimit(cfg Config) int64 {
 	p := New(cfg)
 	defer p.Close()
-	least := min(p.memory.read(p), p.cfg.Runtime().MemoryLimit)
+	p.memory.read(p, 0)
+	least := min(p.memory.most, p.cfg.Runtime().MemoryLimit)
 	if least >= math.MaxInt64 {
 		return 0
 	}

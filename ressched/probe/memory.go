@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A memoryReader reads the memory of the container that limits the process most, or of
@@ -18,6 +19,9 @@ type memoryReader struct {
 
 	pressure []string // where this container's pressure may be read
 	groups   []group  // from the process's own to the root of what can be seen
+
+	most float64       // the least of all limits, as last read
+	due  time.Duration // until then nothing can be half full, see rest
 }
 
 // A group is a cgroup with a memory controller.
@@ -133,12 +137,27 @@ func (p *Probe) within(m mount, group string) *groupDir {
 	return &groupDir{m.point, rest}
 }
 
-// read adds Memory, and returns the least of all limits.
-func (m *memoryReader) read(p *Probe) (most float64) {
-	most = math.Inf(1)
+// The memory that a limit leaves below half of it takes a while to fill: fillRate, in bytes a
+// second, is more than programs can touch for the first time. So long it need not be read again, nor
+// what it may cause, but for at most longestRest, as limits may change, too.
+const (
+	fillRate    = 32 << 30
+	longestRest = 100 * time.Millisecond
+)
+
+// rest is how long it takes at least until half of the limit is used.
+func rest(used, limit float64) time.Duration {
+	return time.Duration(min(max(limit/2-used, 0)/fillRate, longestRest.Seconds()) * float64(time.Second))
+}
+
+// read adds Memory, and keeps the least of all limits.
+func (m *memoryReader) read(p *Probe, now time.Duration) {
+	m.most = math.Inf(1)
 	fullest := Reading{Name: Memory}
+	shortest := longestRest
 	consider := func(used, limit float64) {
-		most = min(most, limit)
+		m.most = min(m.most, limit)
+		shortest = min(shortest, rest(used, limit))
 		if !math.IsInf(limit, 1) && limit > 0 && (fullest.Limit == 0 || used/limit > fullest.Value/fullest.Limit) {
 			fullest.Value, fullest.Limit = used, limit
 		}
@@ -175,8 +194,9 @@ func (m *memoryReader) read(p *Probe) (most float64) {
 	if total > 0 && m.container >= total*1024 {
 		m.container = math.Inf(1) // version 1 says "none" by a very large number
 	}
+	m.due = now
 	if fullest.Limit > 0 {
 		p.add(fullest)
+		m.due += shortest
 	}
-	return most
 }

@@ -1,5 +1,5 @@
 // Package probe reads how much of the machine's and the process's resources is in use,
-// and how much may be: memory, file descriptors, the garbage collector's share of the
+// and how much may be: memory, the garbage collector's share of the
 // processor, memory pressure and major page faults.
 //
 // It is made for a program that has to go on whatever the machine looks like. A source
@@ -29,8 +29,6 @@ const (
 	// Memory is what the process's container uses, in bytes, without file pages that can
 	// be dropped; or what the machine uses, if no container limits it.
 	Memory = "memory"
-	// Files is the number of open file descriptors.
-	Files = "files"
 	// AddressSpace is what the process has mapped, in bytes, if there is a limit (RLIMIT_AS, ulimit -v):
 	// at the limit every allocation fails, and a Go program ends.
 	AddressSpace = "address space"
@@ -69,10 +67,9 @@ type Config struct {
 	Root string
 	// Report is told of each source that is left out, once. nil: nobody is.
 	Report func(source string, err error)
-	// Runtime reads the metrics of the Go runtime, Files the limit on descriptors, AddressSpace that
-	// on mapped bytes, math.MaxUint64 being none. nil: those of this process.
+	// Runtime reads the metrics of the Go runtime, AddressSpace the limit on mapped bytes,
+	// math.MaxUint64 being none. nil: those of this process.
 	Runtime      func() Runtime
-	Files        func() (limit uint64, err error)
 	AddressSpace func() (limit uint64, err error)
 }
 
@@ -83,7 +80,6 @@ type Probe struct {
 
 	heap    heapReader
 	gc      gcReader
-	files   filesReader
 	memory  memoryReader
 	stall   rate
 	faults  rate
@@ -102,15 +98,11 @@ func New(cfg Config) *Probe {
 	if cfg.Runtime == nil {
 		cfg.Runtime = newRuntimeReader().read
 	}
-	if cfg.Files == nil {
-		cfg.Files = func() (uint64, error) { return softLimit(unix.RLIMIT_NOFILE) }
-	}
 	if cfg.AddressSpace == nil {
 		cfg.AddressSpace = func() (uint64, error) { return softLimit(unix.RLIMIT_AS) }
 	}
 	p := &Probe{cfg: cfg, sources: map[string]*source{}}
 	p.memory.find(p)
-	p.files.find(p)
 	p.open(Pressure, append(p.memory.pressure, "proc/pressure/memory")...)
 	p.open(Faults, "proc/self/stat")
 	if limit, err := cfg.AddressSpace(); err != nil {
@@ -130,18 +122,26 @@ func (p *Probe) Close() {
 }
 
 // Read returns what is known now; what has not changed since the last Read, because it
-// cannot be known so soon, is missing. now is from any zero, and must not go back. The
+// cannot be known so soon, is missing, and so is memory that can't have become scarce since
+// it was last read, at most 100 ms ago. now is from any zero, and must not go back. The
 // result is valid until the next Read.
 func (p *Probe) Read(now time.Duration) []Reading {
 	p.readings = p.readings[:0]
 	r := p.cfg.Runtime()
-	most := p.memory.read(p) // the least of all limits on memory
-	p.heap.read(p, now, r, most)
+	if now >= p.memory.due {
+		p.memory.read(p, now)
+		p.readSigns(now)
+	}
+	p.heap.read(p, now, r, p.memory.most)
 	p.gc.read(p, r)
-	p.files.read(p)
 	if pages, ok := p.number(AddressSpace, parseMapped); ok {
 		p.add(Reading{Name: AddressSpace, Value: pages * float64(os.Getpagesize()), Limit: p.mapped})
 	}
+	return p.readings
+}
+
+// readSigns reads what comes of too little memory.
+func (p *Probe) readSigns(now time.Duration) {
 	if stalled, ok := p.number(Pressure, parsePressure); ok {
 		if share, ok := p.stall.per(now, stalled/1e6); ok {
 			p.add(Reading{Name: Pressure, Value: share, Limit: MuchPressure, Sign: true})
@@ -152,7 +152,6 @@ func (p *Probe) Read(now time.Duration) []Reading {
 			p.add(Reading{Name: Faults, Value: perSecond, Limit: MuchFaults, Sign: true})
 		}
 	}
-	return p.readings
 }
 
 // ContainerLimit is how much memory, in bytes, the process's control groups let it have, as

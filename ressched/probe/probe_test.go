@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 // A tree is what a machine's /proc and /sys look like.
@@ -57,9 +56,8 @@ var machine = tree{
 	"proc/meminfo":         "MemTotal:       16777216 kB\nMemFree:          100000 kB\nMemAvailable:    8388608 kB\n",
 	"proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
 	"proc/self/stat":       stat(7),
-	"proc/self/fd/0":       "", "proc/self/fd/1": "", "proc/self/fd/2": "",
-	"proc/self/cgroup":    "0::/\n",
-	"proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+	"proc/self/cgroup":     "0::/\n",
+	"proc/self/mountinfo":  "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
 }
 
 // version2 is a container in a group of its own, which it may use 1 GiB in, inside of one
@@ -105,7 +103,6 @@ func newProbe(t *testing.T, root string, change func(*Config)) (p *Probe, report
 		Root:    root,
 		Report:  func(source string, err error) { *reports = append(*reports, fmt.Sprint(source, ": ", err)) },
 		Runtime: func() Runtime { return Runtime{MemoryLimit: math.MaxInt64, Percent: 100} },
-		Files:   func() (uint64, error) { return 1024, nil },
 	}
 	if change != nil {
 		change(&cfg)
@@ -256,27 +253,44 @@ func TestAddressSpace(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
-	root := machine.write(t)
-	var limitErr error
-	p, reports := newProbe(t, root, func(c *Config) { c.Files = func() (uint64, error) { return 100, limitErr } })
-	if got, found := find(p.Read(0), Files); !found || got.Value != 3 || got.Limit != 100 || got.Sign {
-		t.Errorf("%+v, %v; want 3 of 100", got, found)
+// Memory is read again when half of a limit may be used by then, and whenever it is; 100 ms later at the latest.
+func TestMemoryIsReadSeldomWhileLittleIsUsed(t *testing.T) {
+	const ms = time.Millisecond
+	free := func(kib int) tree {
+		return tree{"proc/meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", kib)}
 	}
-	limitErr = unix.EMFILE
-	limit := uint64(100)
-	p.cfg.Files = func() (uint64, error) { return limit, limitErr }
-	if got, _ := find(p.Read(0), Files); got.Value != 100 {
-		t.Errorf("%+v when none is left, want 100", got)
-	}
-	limitErr = errors.New("broken")
-	for range 3 {
-		if got, found := find(p.Read(0), Files); found {
-			t.Errorf("%+v, want none", got)
+	small := version2.with(free(16_000_000)).with(tree{"sys/fs/cgroup/pod/app/memory.current": "200000000\n"})
+	for _, c := range []struct {
+		name  string
+		tree  tree
+		reads int // in a second
+	}{
+		{"plenty", machine.with(free(16_000_000)), 10},
+		{"half used", machine, 100},
+		{"nearly half", machine.with(free(8_400_000)), 100},
+		{"a small container", small, 50},
+		{"a container that is half full", version2, 100},
+		{"nothing known", machine.with(tree{"proc/meminfo": "-"}), 100},
+	} {
+		p, _ := newProbe(t, c.tree.write(t), nil)
+		p.Read(0)
+		memory, faults := 0, 0
+		for now := 10 * ms; now <= time.Second; now += 10 * ms {
+			readings := p.Read(now)
+			if _, found := find(readings, Faults); found {
+				faults++
+			}
+			if _, found := find(readings, Memory); found {
+				memory++
+			}
+		}
+		if _, known := c.tree["proc/meminfo"]; faults != c.reads || known && memory != c.reads {
+			t.Errorf("%s: memory read %d times and faults %d times in a second, want %d", c.name, memory, faults, c.reads)
 		}
 	}
-	if !slices.Equal(*reports, []string{"cgroup: no cgroup with a memory controller is mounted", "files: broken"}) {
-		t.Errorf("reported %v, want it once", *reports)
+	// No faster than fillRate: the end of the rest comes before the half.
+	if d := rest(gib, 8*gib); d <= 0 || gib+d.Seconds()*fillRate > 4*gib+1 {
+		t.Errorf("with 1 of 8 GiB nothing is read for %v", d)
 	}
 }
 
@@ -291,9 +305,6 @@ func TestBrokenFiles(t *testing.T) {
 	for name, whole := range map[string]tree{"version 2": version2, "hybrid": hybrid} {
 		root := whole.write(t)
 		for file, good := range whole {
-			if strings.Contains(file, "/fd/") {
-				continue
-			}
 			for _, text := range texts {
 				for _, later := range []bool{false, true} {
 					spoil := func() {
@@ -318,9 +329,6 @@ func TestBrokenFiles(t *testing.T) {
 							}
 						}
 					}
-					if _, found := find(p.Read(9*time.Second), Files); !found {
-						t.Errorf("%s, %s is %.20q: files are not counted", name, file, text)
-					}
 					seen := map[string]bool{}
 					for _, r := range *reports {
 						source, _, _ := strings.Cut(r, ":")
@@ -344,7 +352,7 @@ func TestNothingAtAll(t *testing.T) {
 			t.Errorf("read %v from an empty machine", got)
 		}
 	}
-	for _, want := range []string{"meminfo", "cgroup", Files, Pressure, Faults} {
+	for _, want := range []string{"meminfo", "cgroup", Pressure, Faults} {
 		if !slices.ContainsFunc(*reports, func(r string) bool { return strings.HasPrefix(r, want+":") }) {
 			t.Errorf("no report of %s in %v", want, *reports)
 		}
@@ -364,29 +372,6 @@ func TestThisMachine(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { p.Read(2 * time.Second) }); n > 40 {
 		t.Errorf("%v allocations for a Read", n)
-	}
-}
-
-func TestOpenDescriptorsAreCountedWithinReason(t *testing.T) {
-	p := New(Config{})
-	defer p.Close()
-	before, found := find(p.Read(0), Files)
-	if !found {
-		t.Skip("descriptors cannot be counted here")
-	}
-	const n = 50
-	var files []*os.File
-	for range n {
-		f, err := os.Open(os.DevNull)
-		testenv.Must(t, err)
-		files = append(files, f)
-	}
-	after, _ := find(p.Read(0), Files)
-	for _, f := range files {
-		_ = f.Close()
-	}
-	if d := after.Value - before.Value; d < n-2 || d > n+2 {
-		t.Errorf("%v more descriptors after opening %d", d, n)
 	}
 }
 

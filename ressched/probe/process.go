@@ -1,10 +1,7 @@
 package probe
 
 import (
-	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -128,57 +125,6 @@ func (g *gcReader) read(p *Probe, r Runtime) {
 		p.add(Reading{Name: GC, Value: g.sumGC / g.sumCPU, Limit: MuchGC, Sign: true})
 	}
 	g.begun, g.cycles, g.gc, g.cpu = true, r.Cycles, r.GC, r.CPU
-}
-
-// A filesReader counts open descriptors.
-type filesReader struct {
-	dir   string // "": left out
-	sized bool   // the folder's size is the number
-}
-
-func (f *filesReader) find(p *Probe) {
-	f.dir = filepath.Join(p.cfg.Root, "proc/self/fd")
-	info, err := os.Stat(f.dir)
-	if err != nil {
-		f.dir = ""
-		p.cfg.Report(Files, err)
-		return
-	}
-	f.sized = info.Size() > 0 && sizeIsNumber(f.dir)
-}
-
-func (f *filesReader) read(p *Probe) {
-	if f.dir == "" {
-		return
-	}
-	limit, err := p.cfg.Files()
-	n := 0
-	if err == nil {
-		n, err = f.count()
-	}
-	if errors.Is(err, unix.EMFILE) {
-		n, err = int(limit), nil // there is not even one left to count them with
-	}
-	if err != nil {
-		f.dir = ""
-		p.cfg.Report(Files, err)
-		return
-	}
-	if limit > 0 && limit < noLimit {
-		p.add(Reading{Name: Files, Value: float64(n), Limit: float64(limit)})
-	}
-}
-
-func (f *filesReader) count() (int, error) {
-	if f.sized {
-		info, err := os.Stat(f.dir)
-		if err != nil {
-			return 0, err
-		}
-		return int(info.Size()), nil
-	}
-	entries, err := os.ReadDir(f.dir)
-	return len(entries), err
 }
 
 func softLimit(of int) (uint64, error) {

@@ -19,6 +19,7 @@ type Config struct {
 	Addr  netip.AddrPort // IPv4 loopback
 	Conns int            // connections
 	Depth int            // requests under way on each
+	Pause time.Duration  // between responses and the next requests, for one connection; 0: none
 	Warm  time.Duration  // before measuring
 	For   time.Duration  // measured
 	PID   int            // the server's process, for its CPU time
@@ -51,7 +52,8 @@ const (
 type conn struct {
 	fd       socket
 	sent     time.Duration // when, on the run's clock
-	awaiting int           // bytes of responses still to come
+	awaiting int           // bytes of responses still to come; 0: it pauses
+	next     time.Duration // when the pause is over
 }
 
 // driver is one run of the load. Everything in it is private to its goroutine.
@@ -144,6 +146,9 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, fmt.Errorf("load: %d connections (1 to %d) of depth %d (1 to %d)",
 			cfg.Conns, MaxConns, cfg.Depth, MaxDepth)
 	}
+	if cfg.Pause < 0 || cfg.Pause > 0 && cfg.Conns > 1 {
+		return Result{}, fmt.Errorf("load: pauses of %v on %d connections; only one connection can pause", cfg.Pause, cfg.Conns)
+	}
 	d := &driver{cfg: cfg, batch: []byte(strings.Repeat(Request, cfg.Depth))}
 	if err := d.begin(); err != nil {
 		return Result{}, err
@@ -229,8 +234,19 @@ func (d *driver) close() {
 func (d *driver) run(span time.Duration) error {
 	end := d.now() + span
 	return d.drive(func(now time.Duration) bool { return now >= end && (!d.counting || d.requests > 0) },
-		func(time.Duration) (time.Duration, error) { return emptyWait, nil },
-		func(i int) error { return d.receive(&d.conns[i]) })
+		d.resume, func(i int) error { return d.receive(&d.conns[i]) })
+}
+
+// resume sends the requests of a connection whose pause is over.
+func (d *driver) resume(now time.Duration) (time.Duration, error) {
+	c := &d.conns[0]
+	if c.awaiting > 0 {
+		return emptyWait, nil
+	}
+	if now < c.next {
+		return c.next - now, nil
+	}
+	return emptyWait, d.send(c, now)
 }
 
 // receive reads what has come on a connection and sends the next requests when
@@ -261,6 +277,10 @@ func (d *driver) receive(c *conn) error {
 	if d.counting {
 		d.requests += int64(d.cfg.Depth)
 		d.latency.add(now - c.sent)
+	}
+	if d.cfg.Pause > 0 {
+		c.next = now + d.cfg.Pause
+		return nil
 	}
 	return d.send(c, now)
 }

@@ -91,6 +91,17 @@ func TestRunCountsResponses(t *testing.T) {
 	}
 }
 
+func TestRunPauses(t *testing.T) {
+	const pause = 2 * time.Millisecond
+	result, err := Run(Config{
+		Addr: serve(t, hello), Conns: 1, Depth: 1, Pause: pause, For: 20 * pause, PID: os.Getpid(),
+	})
+	testenv.Must(t, err)
+	if most := int64(result.Elapsed/pause) + 1; result.Requests < 1 || result.Requests > most {
+		t.Errorf("%d requests in %v with pauses of %v, want 1 to %d", result.Requests, result.Elapsed, pause, most)
+	}
+}
+
 func TestRunReportsWhatIsWrong(t *testing.T) {
 	valid := Config{Addr: serve(t, hello), Conns: 1, Depth: 1, For: time.Millisecond, PID: os.Getpid()}
 	grows := ""
@@ -107,6 +118,7 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		{"no connection", func(c *Config) { c.Conns = 0 }, "connections"},
 		{"too many connections", func(c *Config) { c.Conns = MaxConns + 1 }, "connections"},
 		{"no depth", func(c *Config) { c.Depth = 0 }, "depth"},
+		{"two that pause", func(c *Config) { c.Conns, c.Pause = 2, time.Second }, "only one connection"},
 		{"too deep", func(c *Config) { c.Depth = MaxDepth + 1 }, "depth"},
 		{"not loopback", func(c *Config) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") }, "loopback"},
 		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package probe
-
-func sizeIsNumber(string) bool { return false }
