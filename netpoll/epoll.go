@@ -190,6 +190,7 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 		n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, 0, 0, 0)
 		return int(n), e
 	}
+	began := time.Now()
 	if p.others > 0 {
 		p.others--
 	} else if p.brief && (timeout < 0 || timeout > briefWait) && !p.noPwait2 {
@@ -200,7 +201,6 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 			timeout -= briefWait
 		}
 	}
-	began := time.Now()
 	defer func() { p.brief = time.Since(began) < briefWait }()
 	ms := -1
 	if timeout > 0 {
