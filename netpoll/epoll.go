@@ -59,6 +59,7 @@ func newEpoll() (engine.Poller, error) {
 		closeFD(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
+	p.rest.open(p)
 	loose.opened()
 	return p, nil
 }

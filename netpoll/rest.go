@@ -20,7 +20,7 @@ import (
 //
 //	Go runtime's epoll ── always ──▶ set ── while it rests ──▶ p.fd ──▶ descriptors
 //
-// Loop-private. The zero value is ready.
+// Loop-private. It works after open only.
 type resting struct {
 	set     int // epoll(7); valid if file is not nil
 	file    *os.File
@@ -35,27 +35,25 @@ type resting struct {
 	e  syscall.Errno
 }
 
-// open makes what r needs, once.
-func (r *resting) open(p *epoll) bool {
-	if r.file != nil || r.refused {
-		return !r.refused
-	}
+// open makes what r needs. It does so before the first rest, so that a process has the same number of
+// descriptors all the time.
+func (r *resting) open(p *epoll) {
 	r.refused = true
 	if kernel.Net != nil {
-		return false
+		return
 	}
 	set, err := epollCreate()
 	if err != nil {
-		return false
+		return
 	}
 	if unix.SetNonblock(set, true) != nil { // for os.NewFile, which asks the Go runtime to poll it then
 		closeFD(set)
-		return false
+		return
 	}
 	r.set, r.file = set, os.NewFile(uintptr(set), "epoll")
 	if r.conn, err = r.file.SyscallConn(); err != nil || r.file.SetReadDeadline(time.Time{}) != nil {
 		r.close()
-		return false
+		return
 	}
 	r.try = func(uintptr) bool {
 		if !r.in { // before the first look, so that what comes after it is an event of set
@@ -67,7 +65,6 @@ func (r *resting) open(p *epoll) bool {
 		return r.n > 0 || r.e != 0
 	}
 	r.refused = false
-	return true
 }
 
 func (r *resting) join(fd int) {
@@ -78,7 +75,7 @@ func (r *resting) join(fd int) {
 
 // wait is epoll.wait with a timeout other than 0; ok is false if nothing has been done.
 func (r *resting) wait(p *epoll, timeout time.Duration) (n int, e syscall.Errno, ok bool) {
-	if !r.open(p) {
+	if r.refused {
 		return 0, 0, false
 	}
 	if timeout > 0 {
