@@ -39,7 +39,6 @@ type Loop struct {
 
 	inbox    inbox
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
-	restful  bool        // the last of those took long
 	instant  bool        // the last of those did not have to wait
 	overruns
 	ending
@@ -52,7 +51,6 @@ type plugs struct {
 	rt          *Runtime
 	index       int
 	poller      Poller
-	rester      Rester      // poller, if it is one and the loop is not locked to its thread, else nil
 	observer    Observer    // may be nil
 	observed    bool        // there is an observer
 	chosen      Policy      // what the loop was made with, or fifo
@@ -326,17 +324,13 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
-	if l.rester != nil && l.restful {
-		l.reportPoll(l.rester.Rest(timeout))
-	} else {
-		l.poll(timeout)
-	}
+	l.poll(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
 	waited := max(l.now-began, 0)
-	l.restful, l.instant = waited >= restAfter, waited < instantWait && l.anyReady()
+	l.instant = waited < instantWait && l.anyReady()
 	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.rt.watch.wokeUp()
 }
@@ -344,13 +338,8 @@ func (l *Loop) pollOnce() {
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// restAfter is how long a wait for events must have taken for the next to be expected to take long.
-const restAfter = 200 * time.Microsecond
-
-func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
-
-func (l *Loop) reportPoll(err error) {
-	if err != nil {
+func (l *Loop) poll(timeout time.Duration) {
+	if err := l.poller.Poll(timeout); err != nil {
 		l.rt.reportPollError(l, err)
 	}
 }
