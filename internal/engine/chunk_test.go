@@ -26,7 +26,7 @@ func callOnChunk(f func()) { stackchunk.Call(muchStack, f) }
 func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 	needChunks(t)
 	for _, observed := range []bool{false, true} {
-		log, keeper := make(records, 100), overrunKeeper{stacks: make(chan string, 1)}
+		log, keeper := make(testenv.Records, 100), overrunKeeper{stacks: make(chan string, 1)}
 		rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
 			if observed {
 				c.NewObserver = func(*Loop) Observer { return keeper }
@@ -36,7 +36,7 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 		if observed { // it keeps the stack, and the log has none
 			contains(t, <-keeper.stacks, "engine.callOnChunk(")
 		} else {
-			line := log.next(t, "held its loop too long")
+			line := log.Next(t, "held its loop too long")
 			contains(t, line, "engine.hold(")
 			contains(t, line, "known only if there is an observer")
 		}
@@ -46,11 +46,11 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 
 func TestAHoldOnAChunkThatGoesOnIsReported(t *testing.T) {
 	needChunks(t)
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
 	var stop atomic.Bool
 	k := rt.Go(func() { callOnChunk(func() { spinUntil(stop.Load) }) })
-	contains(t, log.next(t, "still does", "loop=0"), "spinUntil")
+	contains(t, log.Next(t, "still does", "loop=0"), "spinUntil")
 	stop.Store(true)
 	k.Join()
 }

@@ -102,7 +102,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 		}, nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			log := make(records, 100)
+			log := make(testenv.Records, 100)
 			rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
 			defer func() { rt.cfg.Grace = 100 * time.Millisecond }() // until then loops have time to answer
 			rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(1)
@@ -135,7 +135,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 
 // TestDeadlockOfABusyRuntime is reported when it has been found twice.
 func TestDeadlockOfABusyRuntime(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
 	release := embrace(t, rt)
 	now := time.Now()
@@ -170,12 +170,12 @@ func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) 
 
 // TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
 func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
-	log, keeper := make(records, 100), overrunKeeper{stacks: make(chan string, 1)}
+	log, keeper := make(testenv.Records, 100), overrunKeeper{stacks: make(chan string, 1)}
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
 		c.NewObserver = func(*Loop) Observer { return keeper }
 	})
 	stop := holdOften(rt, Options{}, func(f func()) { f() })
-	line := log.next(t, "held its loop too long")
+	line := log.Next(t, "held its loop too long")
 	if strings.Contains(line, "goroutine") || len(line) > 500 {
 		t.Errorf("%d bytes: %s", len(line), line)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // yields calls Yield until stop and returns how often.
@@ -158,7 +159,7 @@ func TestSpawnerDoesNotStarveOthers(t *testing.T) {
 }
 
 func TestPollerErrorsAreReportedButNotAFlood(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt, clock := newSimRuntime(t, 1, false, logTo(log), holdLimit(-1))
 	clock.Advance(time.Minute)
 	p := rt.Loop(0).Poller().(*sim.Poller)
@@ -166,7 +167,7 @@ func TestPollerErrorsAreReportedButNotAFlood(t *testing.T) {
 		p.Fail(errors.New("ring on fire"))
 		onLoop(rt.Loop(0), func(l *Loop) bool { l.poll(0); return true })
 	}
-	line := log.next(t, "poller failed", "ring on fire")
+	line := log.Next(t, "poller failed", "ring on fire")
 	contains(t, line, "loop=0")
 	if len(log) > 0 {
 		t.Errorf("%d more reports in no time", len(log))
@@ -174,7 +175,7 @@ func TestPollerErrorsAreReportedButNotAFlood(t *testing.T) {
 	clock.Advance(2 * time.Second)
 	p.Fail(errors.New("ring on ice"))
 	onLoop(rt.Loop(0), func(l *Loop) bool { l.poll(0); return true })
-	log.next(t, "ring on ice")
+	log.Next(t, "ring on ice")
 }
 
 // Tasks made by Loop.Start are used again, but not while anything refers to them.

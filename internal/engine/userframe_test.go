@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestUserFrame(t *testing.T) {
@@ -42,7 +44,7 @@ func TestUserFrame(t *testing.T) {
 
 // The report of a step that goes on tells where in the program the task is, and what it does there.
 func TestWatchdogShowsTheProgram(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)); c.HoldLimit = time.Millisecond })
 	blocked := make(chan bool)
 	k := rt.Go(func() { <-blocked })

@@ -80,10 +80,14 @@ func (w *watchdog) close() {
 // Overruns is the number of steps that took longer than Config.HoldLimit.
 func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 
-// Woken returns a channel that gets a value when a loop wakes up after all have slept for a
-// while; nil if there is no watchdog. One goroutine may receive from it.
+// Woken returns a channel that gets a value when the next loop wakes up; nil if all have not slept for a while, or
+// there is no watchdog. One goroutine may call it and receive.
 func (rt *Runtime) Woken() <-chan struct{} {
-	if rt.cfg.HoldLimit < 0 {
+	select {
+	case <-rt.watch.woken: // of before
+	default:
+	}
+	if !rt.watch.dozing.Load() {
 		return nil
 	}
 	return rt.watch.woken

@@ -47,27 +47,27 @@ func holdOften(rt *Runtime, o Options, call func(func())) (stop func() error) {
 }
 
 func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 2, logTo(log), holdLimit(time.Millisecond))
 	stop := holdOften(rt, Options{Name: "hog", Loop: rt.Loop(1)}, func(f func()) { f() })
-	line := log.next(t, "held its loop too long", "hog #", "loop=1")
+	line := log.Next(t, "held its loop too long", "hog #", "loop=1")
 	contains(t, line, "engine.hold(") // on the stack at the end of the step
 	contains(t, line, "limit=1ms")
 	testenv.Check(t, stop())
 }
 
 func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
 	var stop atomic.Bool
 	k := rt.Go(func() { spinUntil(stop.Load) })
-	contains(t, log.next(t, "still does", "loop=0"), "spinUntil")
+	contains(t, log.Next(t, "still does", "loop=0"), "spinUntil")
 	stop.Store(true)
 	k.Join()
 }
 
 func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
-	log := make(records, 1000)
+	log := make(testenv.Records, 1000)
 	start := time.Now()
 	rt := newRuntime(t, 1, logTo(log), holdLimit(200*time.Microsecond))
 	run(t, rt, func() { hold(rt, 20) })
@@ -83,7 +83,7 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 
 // A loop that has slept for long and is being woken holds nothing.
 func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
-	log := make(records, 10)
+	log := make(testenv.Records, 10)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(-1))
 	l := rt.Loop(0)
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
@@ -154,7 +154,7 @@ func TestTinyHoldLimit(t *testing.T) {
 }
 
 func TestDeadlockIsReported(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 2, logTo(log))
 	var a, b Mutex
 	c := NewChan[string](0)
@@ -171,7 +171,7 @@ func TestDeadlockIsReported(t *testing.T) {
 	}
 	one, two := abba("one", &a, &b, 0), abba("two", &b, &a, 1)
 	three := goWith(Options{Name: "three"}, func() { c.Recv() })
-	line := log.next(t, "deadlock", "task one #", "task two #", "task three #")
+	line := log.Next(t, "deadlock", "task one #", "task two #", "task three #")
 	for _, want := range []string{"mutex Mutex", "held by task one #", "held by task two #", "channel receive Chan[string]", "holding 0 of 0", "tasks=3"} {
 		contains(t, line, want)
 	}
@@ -185,7 +185,7 @@ func TestDeadlockIsReported(t *testing.T) {
 
 // The same deadlock is reported once, and none if something may still come.
 func TestDeadlockCheck(t *testing.T) {
-	log := make(records, 100)
+	log := make(testenv.Records, 100)
 	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
 	check := func(what string, want int) {
 		t.Helper()
@@ -302,16 +302,24 @@ func TestALongStepUpToAMark(t *testing.T) {
 // A check for deadlocks may swallow the signal once.
 func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
 	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
-	for range 5 {
-		for !rt.watch.dozing.Load() {
+	asleep := func() (woken <-chan struct{}) {
+		for woken = rt.Woken(); woken == nil; woken = rt.Woken() {
 			runtime.Gosched()
 		}
-		testenv.Must(t, rt.Go(func() {}).Join())
+		return woken
+	}
+	for range 5 {
+		woken := asleep()
+		testenv.Must(t, rt.Go(func() {
+			if rt.Woken() != nil {
+				t.Error("all loops sleep while a task runs")
+			}
+		}).Join())
 		for !rt.watch.dozing.Load() {
 			runtime.Gosched()
 		}
 		select {
-		case <-rt.Woken():
+		case <-woken:
 			return
 		default:
 		}

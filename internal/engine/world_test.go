@@ -81,39 +81,7 @@ func everyone(t testing.TB, rt *Runtime, n int, fn func(i int)) {
 	plain.Wait()
 }
 
-// records passes on what is logged: every line goes into the channel.
-type records chan string
-
-func (r records) Write(line []byte) (int, error) {
-	select {
-	case r <- string(line):
-	default:
-	}
-	return len(line), nil
-}
-
-// next waits for a line that contains all of the words.
-func (r records) next(t testing.TB, words ...string) string {
-	t.Helper()
-	timeout := time.After(time.Minute)
-next:
-	for {
-		select {
-		case line := <-r:
-			for _, w := range words {
-				if !strings.Contains(line, w) {
-					t.Logf("also logged: %.300s", line)
-					continue next
-				}
-			}
-			return line
-		case <-timeout:
-			t.Fatalf("nothing with %q was logged", words)
-		}
-	}
-}
-
-func logTo(r records) func(*Config) {
+func logTo(r testenv.Records) func(*Config) {
 	return func(c *Config) { c.Log = slog.New(slog.NewTextHandler(r, nil)) }
 }
 

@@ -14,17 +14,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// records keeps what is logged, as much as there is room for.
-type records chan string
-
-func (r records) Write(line []byte) (int, error) {
-	select {
-	case r <- string(line):
-	default:
-	}
-	return len(line), nil
-}
-
 // Where a loop can't be taken from a task that waits natively, the watchdog names the place and tells what to
 // do, though other tasks wait where it can.
 func TestNativeWaitsThatHoldALoopAreNamed(t *testing.T) {
@@ -36,7 +25,7 @@ func TestNativeWaitsThatHoldALoopAreNamed(t *testing.T) {
 		},
 		"C has called": fromc.Call,
 	} {
-		log := make(records, 100)
+		log := make(testenv.Records, 100)
 		rt := newRuntime(t, 1, func(c *engine.Config) {
 			c.HoldLimit = time.Millisecond
 			c.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -50,10 +39,7 @@ func TestNativeWaitsThatHoldALoopAreNamed(t *testing.T) {
 			testenv.Until(t, "they are away", func() bool { return rt.Detached() == 3 })
 		}
 		tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { call(func() { holdsHere(end) }) }))
-		found := ""
-		for !strings.Contains(found, "still does") || !strings.Contains(found, "natively") { // the test's time limit ends this
-			found, _, _ = strings.Cut(<-log, " stack=")
-		}
+		found, _, _ := strings.Cut(log.Next(t, "still does", "natively"), " stack=")
 		for _, want := range []string{what, "task.Offload", "fromc_test.holdsHere ", `doing="chan receive"`} {
 			if !strings.Contains(found, want) {
 				t.Errorf("%q is not in %s", want, found)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/breathe"
@@ -208,16 +207,6 @@ func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []ui
 	return id
 }
 
-// overran notes a report of the watchdog.
-func (g *Graph) overran(o bgraph.Overrun) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if n := len(g.overruns); n == bgraph.MaxOverruns {
-		g.overruns = append(g.overruns[:0:0], g.overruns[1:]...)
-	}
-	g.overruns = append(g.overruns, o)
-}
-
 // program describes the process.
 func (g *Graph) program() bgraph.Program {
 	name := "unknown"
@@ -231,29 +220,4 @@ func (g *Graph) program() bgraph.Program {
 		host = "unknown"
 	}
 	return bgraph.Program{Name: name, PID: os.Getpid(), Host: host, Go: runtime.Version(), Started: g.started}
-}
-
-// Overran implements engine.Observer.
-func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
-	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
-	if !ended { // on another thread
-		s.notes.each(func(n *note) {
-			if state, at := engine.SeatOf(coro.Peek(uintptr(unsafe.Pointer(n)))); state == engine.SeatRunning {
-				o.From = s.g.Key(at)
-			}
-		})
-		if o.From != 0 {
-			s.g.overran(o)
-		}
-		return
-	}
-	e := edgeOf(s.tally.Last)
-	if e == nil || e == &s.lost {
-		return
-	}
-	e.stats.overruns++
-	if stack != "" {
-		o.From, o.To = s.g.Key(e.from), s.g.Key(e.to)
-		s.g.overran(o)
-	}
 }

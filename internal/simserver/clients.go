@@ -15,10 +15,10 @@ type Clients struct {
 	// Dropped says that the server may close connections without an answer: it has more
 	// than it may have, or can't go on with an answer that it has begun.
 	Dropped bool
-	// Halted says that the server has been told to stop: it may take no more connections, and what
+	// Halted reports whether the server has been told to stop: it may take no more connections, and what
 	// has come on those of HTTP/1.1 may remain without an answer.
 	Halted bool
-	// Slow says that the server's time limits are so short that it may give up requests (408).
+	// Slow reports whether the server's time limits are so short that it may give up requests (408).
 	Slow bool
 
 	pending  map[*Request]bool

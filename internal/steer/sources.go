@@ -149,15 +149,10 @@ func (s *Steering) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
 		s.watchPiles(rt)
-		pause := pace.next(steps, rt.Woken() != nil && s.ledger.Calm())
+		pause := pace.next(steps, s.ledger.Calm())
 		if woken = nil; pause == asleep {
-			woken = rt.Woken()
-			select {
-			case <-woken: // of before
-			default:
-			}
-			if totalSteps(rt) != steps {
-				pause = busy
+			if woken = rt.Woken(); woken == nil { // one is in the midst of a step
+				pause = quiet
 			}
 		}
 		tick.Reset(pause)
@@ -174,8 +169,7 @@ type pace struct {
 	idle  int    // readings since they made any
 }
 
-// next returns the time to the next reading. calm says that nothing is scarce and the loops tell
-// when they wake up.
+// next returns the time to the next reading. calm is whether nothing is scarce.
 func (p *pace) next(steps uint64, calm bool) time.Duration {
 	if steps != p.steps {
 		p.steps, p.idle = steps, 0
