@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
@@ -34,9 +33,6 @@ type epoll struct {
 	noPwait2 bool                       // loop-private: the kernel lacks epoll_pwait2
 	events   [maxEvents]unix.EpollEvent // loop-private
 	touched  uint32                     // loop-private: keeps the loads of warm alive
-	brief    bool                       // loop-private: the last wait was over soon, see waitBriefly
-	briefs   uint8                      // loop-private: brief waits, counted
-	others   uint16                     // loop-private: waits until one may be brief again, see othersWaits
 }
 
 // newEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
@@ -97,7 +93,6 @@ func (p *epoll) Poll(timeout time.Duration) error {
 		token := eventToken(ev)
 		if token == 0 {
 			p.waker.taken()
-			p.others = othersWaits
 			continue
 		}
 		d := p.table.find(token)
@@ -177,18 +172,6 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 		n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, 0, 0, 0)
 		return int(n), e
 	}
-	began := time.Now()
-	if p.others > 0 {
-		p.others--
-	} else if p.brief && (timeout < 0 || timeout > briefWait) && !p.noPwait2 {
-		if n, e := p.waitBriefly(buf); n != 0 || e != 0 {
-			return n, e
-		}
-		if timeout > 0 {
-			timeout -= briefWait
-		}
-	}
-	defer func() { p.brief = time.Since(began) < briefWait }()
 	ms := -1
 	if timeout > 0 {
 		if !p.noPwait2 {
@@ -203,31 +186,6 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 		ms = milliseconds(timeout)
 	}
 	n, _, e := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), buf, maxEvents, uintptr(ms), 0, 0)
-	return int(n), e
-}
-
-const (
-	briefWait  = 100 * time.Microsecond
-	briefYield = 8 // brief waits, after which other goroutines may run that are ready
-	// othersWaits is how many waits are not brief after the loop was woken from elsewhere: others are at work for it, in
-	// system calls maybe, and when they come back they need a processor at once.
-	othersWaits = 1024
-)
-
-// waitBriefly waits without telling the Go scheduler (ADR 0049). A loop that has something to do most of the
-// time waits often, and for little: if it told the scheduler, that would take its processor away after 20 µs, and
-// the loop would have to get it back. A stop of the world interrupts the wait by a signal; for what else is ready
-// it is as if the loop was busy.
-func (p *epoll) waitBriefly(buf uintptr) (int, syscall.Errno) {
-	if p.briefs++; p.briefs%briefYield == 0 {
-		runtime.Gosched()
-	}
-	ts := unix.NsecToTimespec(int64(briefWait))
-	n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents,
-		uintptr(unsafe.Pointer(&ts)), 0, 0)
-	if e == unix.ENOSYS || e == unix.EPERM {
-		p.noPwait2, e = true, 0
-	}
 	return int(n), e
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,71 +188,6 @@ func TestStaleEvent(t *testing.T) {
 	}
 	must(t, d.shut())
 	d.unuse()
-}
-
-// After a wait that was over soon the next begins without telling the Go scheduler, and goes on with telling it.
-// In between other goroutines have their turns; those that have woken the loop need not wait for them.
-func TestBriefWaits(t *testing.T) {
-	made, err := newEpoll()
-	must(t, err)
-	defer made.Close()
-	p := made.(*epoll)
-	must(t, p.Poll(time.Microsecond))
-	if p.noPwait2 {
-		t.Skip("no epoll_pwait2")
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var others atomic.Bool
-	p.brief, p.briefs = true, 0
-	go others.Store(true)
-	const waits = 8 * briefYield // now and then the Go scheduler lets the one that yields go on
-	for range waits {
-		must(t, p.waker.wake())
-		if n, e := p.wait(-1); n != 1 || e != 0 {
-			t.Fatalf("%d events, %v; want 1", n, e)
-		}
-		p.waker.taken()
-	}
-	if !p.brief || p.briefs != waits {
-		t.Errorf("brief: %v after %d waits that were over at once, want true after %d", p.brief, p.briefs, waits)
-	}
-	if !others.Load() {
-		t.Error("no other goroutine has run")
-	}
-	poll := func(span time.Duration) { // again, if a signal of the Go runtime has interrupted it
-		brief, briefs, others := p.brief, p.briefs, p.others
-		for began := time.Now(); ; began = time.Now() {
-			must(t, p.Poll(span))
-			if time.Since(began) >= span {
-				return
-			}
-			p.brief, p.briefs, p.others = brief, briefs, others
-		}
-	}
-	const span = 2 * time.Millisecond
-	for range 2 {
-		if poll(span); p.brief || p.briefs != waits+1 {
-			t.Errorf("a wait of %v, after %d brief ones, is brief: %v; want %d, false", span, p.briefs, p.brief, waits+1)
-		}
-	}
-	p.brief = true // what follows a brief wait counts from its begin
-	poll(briefWait + time.Microsecond)
-	if p.brief {
-		t.Errorf("a wait of more than %v is brief", briefWait)
-	}
-	p.briefs = waits + 1
-	must(t, p.Wake())
-	must(t, p.Poll(-1))
-	if p.others != othersWaits {
-		t.Errorf("%d waits are not brief after it was woken, want %d", p.others, othersWaits)
-	}
-	p.others = 1
-	for _, briefs := range []uint8{waits + 1, waits + 2} {
-		p.brief = true
-		if poll(span); p.briefs != briefs {
-			t.Errorf("%d brief waits after it was woken, want %d", p.briefs, briefs)
-		}
-	}
 }
 
 func TestManyEvents(t *testing.T) {
