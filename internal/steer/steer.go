@@ -11,7 +11,6 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,15 +125,15 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 	case Cohort:
 		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Exclusive, c.Thresholds, c.Rank = s.edges(), s.exclusive, s.thresholds, s.rank
+			c.Edges, c.Stage = s.edges(), s.stage
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
 		side.policy = sched.NewResource(sched.ResourceConfig{
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
-			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
+			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
 		})
-		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals)
+		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.gate)
 	}
 	s.loops = append(s.loops, side)
 	return side
@@ -147,11 +146,10 @@ func (s *Steering) Policy(l *engine.Loop) engine.Policy {
 
 // Admission is for engine.Config.NewAdmission.
 func (s *Steering) Admission(l *engine.Loop) engine.Admission {
-	side := s.side(l)
-	if side.admission == nil {
-		return nil
+	if a := s.side(l).admission; a != nil {
+		return a
 	}
-	return &admission{a: side.admission, s: s}
+	return nil
 }
 
 func (s *Steering) predicted() []sched.Prediction {
@@ -172,32 +170,26 @@ func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 	}
 }
 
-// exclusive returns the claim of a node that is a ressched.Stage, nil for others.
-func (s *Steering) exclusive(n sched.Node) *sched.Claim {
+// stage is what is particular about a node: whether it is a ressched.Stage.
+func (s *Steering) stage(n sched.Node) (of sched.Stage) {
 	name := s.cfg.Graph.Label(n)
-	if name == "" || !slices.Contains(engine.StageNames(), name) {
-		return nil
+	stage := engine.StageNamed(name)
+	if stage == nil {
+		return of
 	}
+	of.Rank = stage.Rank()
+	of.Waiting, of.Longest = stage.Thresholds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.claims[name]
-	if c == nil {
+	if s.claims[name] == nil {
 		if s.claims == nil {
 			s.claims = map[string]*sched.Claim{}
 		}
-		c = sched.NewClaim(s.wake)
-		s.claims[name] = c
+		s.claims[name] = sched.NewClaim(s.wake)
 	}
-	return c
+	of.Claim = s.claims[name]
+	return of
 }
-
-// thresholds are those of a node that is a ressched.Stage, see Stage.SetThresholds.
-func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
-	return engine.StageThresholds(s.cfg.Graph.Label(n))
-}
-
-// rank is the place of a node that is a ressched.Stage, see ressched.OrderStages.
-func (s *Steering) rank(n sched.Node) int { return engine.StageRank(s.cfg.Graph.Label(n)) }
 
 // wake makes a loop ask its policy again.
 func (s *Steering) wake(loop int) {
@@ -219,27 +211,3 @@ func (s *Steering) gate(entrance int) *sched.Gate {
 	}
 	return s.gates[entrance]
 }
-
-// An admission is a sched.Admission for a loop. Entrances are its nodes.
-type admission struct {
-	a     *sched.Admission
-	s     *Steering
-	known int // entrances that have been marked
-}
-
-func (a *admission) Next(now time.Duration, entrance int, q engine.Queue) engine.Verdict {
-	if entrance >= engine.MaxEntrances {
-		return a.a.NextAtDoor(now, entrance-engine.MaxEntrances, q)
-	}
-	for ; a.known <= entrance; a.known++ {
-		a.a.Mark(sched.Node(a.known), a.s.gate(a.known))
-	}
-	return a.a.Next(now, sched.Node(entrance), q)
-}
-
-// Piled implements engine.Bottlenecks.
-func (a *admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
-	return a.a.Piled(now, pile, q)
-}
-
-func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, sched.Node(entrance)) }

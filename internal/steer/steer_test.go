@@ -195,8 +195,8 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 			s.ledger.Report(&r)
 			return r.Resources[len(r.Resources)-1].Limit
 		}
-		a := sched.NewAdmission(0, true)
-		a.Mark(1, s.ledger.NewGate("test"))
+		gate := s.ledger.NewGate("test")
+		a := sched.NewAdmission(0, true, func(int) *sched.Gate { return gate })
 		s.tick(0, 1, heap(rt))
 		before := window()
 		for a.Next(0, 1, sched.Queue{Waiting: 1}) == sched.Admit {
@@ -375,8 +375,8 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 			if s.cfg.Graph.Label(n) != name {
 				continue
 			}
-			if s.rank(n) != 1 {
-				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.rank(n))
+			if s.stage(n).Rank != 1 {
+				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.stage(n).Rank)
 			}
 			for _, x := range explained.Nodes {
 				if x.Key == s.cfg.Graph.Key(n) {

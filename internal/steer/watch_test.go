@@ -136,9 +136,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
 	rt, s := steered(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
-	a := sched.NewAdmission(0, true)
-	g := s.ledger.NewGate("test")
-	a.Mark(1, g)
+	a := sched.NewAdmission(0, true, func(int) *sched.Gate { return s.ledger.NewGate("test") })
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
@@ -146,7 +144,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond
-		if v := a.Next(now, 1, late); v != sched.Refuse {
+		if v := a.Next(now, 0, late); v != sched.Refuse {
 			t.Fatalf("verdict %v, want that it is refused", v)
 		}
 		s.reportRefusals(now)
