@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func BenchmarkOrderInACohort(b *testing.B) {
 }
 
 func benchmarkOrder(b *testing.B, tasks, bytes int, cfg Config) {
-	rt, _ := steered(b, 1, 0, cfg)
+	rt, _ := fed(b, 1, 0, cfg)
 	defer rt.Close()
 	own := make([]byte, tasks*bytes)
 	left, ready := b.N, tasks

@@ -1,10 +1,9 @@
-// Package steer lets the policies of package ressched steer the loops of a runtime: it
-// makes the adapters between them, draws predictions from the blocking graph, and feeds
-// the ledger with what is in use of each resource.
+// Package feed makes the schedulers of a runtime (internal/sched) and feeds them what they go by:
+// predictions drawn from the blocking graph, and what is in use of each resource.
 //
 // It decides nothing itself. One goroutine of its own does the regular work, every 10 ms
 // while tasks run, and down to once a second while none do; it ends with the runtime.
-package steer
+package feed
 
 import (
 	"fmt"
@@ -29,7 +28,7 @@ const (
 	Resource = "resource"
 )
 
-// A Config says how a runtime is steered.
+// A Config is what a Feed is made of.
 type Config struct {
 	Policy     string          // Cohort or Resource
 	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
@@ -46,8 +45,8 @@ type Config struct {
 	Collect func()
 }
 
-// A Steering steers one runtime. Its methods may be called from any goroutine.
-type Steering struct {
+// A Feed feeds the schedulers of one runtime. Its methods may be called from any goroutine.
+type Feed struct {
 	cfg    Config
 	ledger *sched.Ledger
 
@@ -84,12 +83,12 @@ type loopSide struct {
 	admission *sched.Admission // nil: everybody is let in
 }
 
-// New makes a Steering. The error says what is wrong with cfg.
-func New(cfg Config) (s *Steering, err error) {
+// New makes a Feed. The error says what is wrong with cfg.
+func New(cfg Config) (s *Feed, err error) {
 	if cfg.Collect == nil {
 		cfg.Collect = runtime.GC
 	}
-	s = &Steering{cfg: cfg, patience: explainTimeout}
+	s = &Feed{cfg: cfg, patience: explainTimeout}
 	switch cfg.Policy {
 	case Cohort:
 	case Resource:
@@ -112,7 +111,7 @@ func New(cfg Config) (s *Steering, err error) {
 }
 
 // side returns what belongs to l.
-func (s *Steering) side(l *engine.Loop) *loopSide {
+func (s *Feed) side(l *engine.Loop) *loopSide {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {
@@ -139,20 +138,18 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 	return side
 }
 
-// Policy is for engine.Config.NewPolicy.
-func (s *Steering) Policy(l *engine.Loop) engine.Policy {
-	return s.side(l).policy
-}
-
-// Admission is for engine.Config.NewAdmission.
-func (s *Steering) Admission(l *engine.Loop) engine.Admission {
-	if a := s.side(l).admission; a != nil {
-		return a
+// Plug has the runtime that is made from cfg run tasks as the schedulers say. Start comes after that.
+func (s *Feed) Plug(cfg *engine.Config) {
+	cfg.NewPolicy = func(l *engine.Loop) engine.Policy { return s.side(l).policy }
+	if s.ledger != nil {
+		cfg.NewAdmission = func(l *engine.Loop) engine.Admission { return s.side(l).admission }
 	}
-	return nil
+	if s.cfg.Graph != nil {
+		s.cfg.Graph.ExplainSched(s.Explain)
+	}
 }
 
-func (s *Steering) predicted() []sched.Prediction {
+func (s *Feed) predicted() []sched.Prediction {
 	if p := s.predictions.Load(); p != nil {
 		return *p
 	}
@@ -160,7 +157,7 @@ func (s *Steering) predicted() []sched.Prediction {
 }
 
 // edges are the edges of the graph.
-func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
+func (s *Feed) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
 			if f.To != recorder.NodeEnd && !yield(f.From, f.To) {
@@ -171,7 +168,7 @@ func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 }
 
 // stage is what is particular about a node: whether it is a ressched.Stage.
-func (s *Steering) stage(n sched.Node) (of sched.Stage) {
+func (s *Feed) stage(n sched.Node) (of sched.Stage) {
 	name := s.cfg.Graph.Label(n)
 	stage := engine.StageNamed(name)
 	if stage == nil {
@@ -192,7 +189,7 @@ func (s *Steering) stage(n sched.Node) (of sched.Stage) {
 }
 
 // wake makes a loop ask its policy again.
-func (s *Steering) wake(loop int) {
+func (s *Feed) wake(loop int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {
@@ -203,7 +200,7 @@ func (s *Steering) wake(loop int) {
 }
 
 // gate returns the gate of an entrance.
-func (s *Steering) gate(entrance int) *sched.Gate {
+func (s *Feed) gate(entrance int) *sched.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {

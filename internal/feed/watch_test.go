@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"log/slog"
@@ -112,7 +112,7 @@ func TestLostProductivity(t *testing.T) {
 
 // What a real loop measures of itself comes through.
 func TestALoopThatIsIdle(t *testing.T) {
-	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	for range 3 {
 		s.self.look(rt)
@@ -134,7 +134,7 @@ func TestALoopThatIsIdle(t *testing.T) {
 // Refusals are logged once a second, by cause, and not again if there were none since.
 func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
-	rt, s := steered(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
 	a := sched.NewAdmission(0, true, func(int) *sched.Gate { return s.ledger.NewGate("test") })
 	s.mu.Lock()
