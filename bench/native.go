@@ -16,6 +16,7 @@ const (
 	manyMetric    = "many"        // sleep, with 1,024 clients, of which few wait for a blocked handler
 	parkedMetric  = "many-parked" // the same, but handlers that wait do so as tasks do
 	manyClients   = 1024
+	manyConns     = 4096
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"
 )
@@ -77,6 +78,9 @@ func (r *run) nativeSample(s *server) sampler {
 			clients, path = manyClients, "/"+parkedMode
 		}
 		spec := closedSpec(s.addr, []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
+		if clients == manyClients {
+			spec.Conns = manyConns
+		}
 		spec.PIDs, spec.Warm, spec.For = []int{s.child.PID()}, d/4, d-d/4
 		seen, err := r.runLoad(ctx, "closed", spec, d, nil)
 		if err != nil {
