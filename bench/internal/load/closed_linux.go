@@ -110,8 +110,11 @@ func (o *closed) ask(now time.Duration) error {
 	class := o.draw()
 	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now, Class: uint8(class)})
 	text := o.cfg.Mix[class].Request
-	if o.cfg.Conns <= o.cfg.Clients || !o.c.room() {
+	byLot := o.cfg.Conns > o.cfg.Clients
+	if byLot {
 		o.c.pools[0].shuffle(o.random)
+	}
+	if !byLot || !o.c.room() {
 		if i, ok := o.c.take(0); ok {
 			return o.c.request(i, text, tag)
 		}
