@@ -52,7 +52,7 @@ type Config struct {
 	Inside func() int
 	// Done is called when the server has ended; nil: nothing is.
 	Done func()
-	// MayRefuse says that a 503 while nothing is scarce is no fault.
+	// MayRefuse means that a 503 while nothing is scarce is no fault.
 	MayRefuse bool
 }
 
@@ -83,7 +83,7 @@ type Result struct {
 
 const port = 80
 
-// exclusive says that a simulation is under way.
+// exclusive means that a simulation is under way.
 var exclusive atomic.Bool
 
 // Run simulates a server while play, which is called on the conductor when it listens,
