@@ -80,6 +80,8 @@ var waitFunctions = map[string]string{
 	"internal/poll.(*FD).WriteMsgInet4": "write",
 	"internal/poll.(*FD).WriteMsgInet6": "write",
 	"internal/poll.(*FD).WaitWrite":     "connect",
+	"internal/poll.(*FD).Close":         "close",
+	"internal/poll.(*fdMutex).rwlock":   "mutex", // of a descriptor, as of two that write to one connection
 	"sync.(*Mutex).Lock":                "mutex",
 	"internal/sync.(*Mutex).Lock":       "mutex",
 	"internal/sync.(*Mutex).lockSlow":   "mutex",

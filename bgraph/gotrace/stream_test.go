@@ -206,6 +206,19 @@ func TestWaitsOfDatagrams(t *testing.T) {
 	}
 }
 
+// Two that write to one connection wait for each other, not for the network, and whoever closes it waits for both.
+func TestWaitsForADescriptor(t *testing.T) {
+	for functions, want := range map[string]string{"fdMutex).rwlock FD).writeLock FD).Write": "mutex", "FD).Close": "close"} {
+		frames := []bgraph.Frame{{Function: "sync.runtime_Semacquire"}}
+		for _, f := range strings.Fields(functions) {
+			frames = append(frames, bgraph.Frame{Function: "internal/poll.(*" + f})
+		}
+		if got := refine("sync", append(frames, bgraph.Frame{Function: "main.serve"})); got != want {
+			t.Errorf("%s: %s, want %s", functions, got, want)
+		}
+	}
+}
+
 // Any goroutine that calls the scheduler looks at the network; only one that sets a deadline or
 // closes has ended a wait for it.
 func TestWakersOfTheNetwork(t *testing.T) {
