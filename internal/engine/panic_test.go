@@ -33,6 +33,10 @@ func crash(how string) {
 	if err != nil {
 		panic(err)
 	}
+	if how == "barrier" {
+		barrier() // panics where the process has not registered for it
+		return
+	}
 	rt.Run(context.Background(), func(context.Context) error {
 		return goWith(Options{Name: "doomed"}, func() {
 			if how == "offload" {
@@ -45,6 +49,16 @@ func crash(how string) {
 
 //go:noinline
 func innermost() { panic(errors.New("boom")) }
+
+// Registering for membarrier takes milliseconds, for which the first use of a lock by two loops would hold one.
+func TestAProcessIsRegisteredForBarriersWithItsFirstRuntime(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashVariable+"=barrier")
+	out, err := cmd.CombinedOutput()
+	if err != nil && canBarrier() {
+		t.Errorf("%v: %s", err, out)
+	}
+}
 
 func TestPanicWithoutHandlerEndsTheProcess(t *testing.T) {
 	for how, want := range map[string][]string{
