@@ -66,6 +66,8 @@ var waitFunctions = map[string]string{
 	"internal/poll.(*FD).Accept":        "accept",
 	"internal/poll.(*FD).Read":          "read",
 	"internal/poll.(*FD).ReadFrom":      "read",
+	"internal/poll.(*FD).RawRead":       "read",
+	"internal/poll.(*FD).RawWrite":      "write",
 	"internal/poll.(*FD).ReadMsg":       "read",
 	"internal/poll.(*FD).Write":         "write",
 	"internal/poll.(*FD).WriteTo":       "write",

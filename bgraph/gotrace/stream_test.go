@@ -197,9 +197,9 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 	}
 }
 
-// What sockets of datagrams wait for is known, too.
-func TestWaitsOfDatagrams(t *testing.T) {
-	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "Other": "network"} {
+// What sockets of datagrams, and programs that read a socket by themselves, wait for is known, too.
+func TestWaitsOfSockets(t *testing.T) {
+	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "RawRead": "read", "RawWrite": "write", "Other": "network"} {
 		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
 			t.Errorf("%s: %s, want %s", function, got, want)
 		}

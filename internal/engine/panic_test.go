@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -18,7 +17,7 @@ import (
 const crashVariable = "TASK_TEST_CRASH"
 
 func TestMain(m *testing.M) {
-	processDelay = func() (time.Duration, bool) { return 0, true } // the tests share their machine
+	processDelays = func() delays { return nil } // the tests share their machine
 	if how := os.Getenv(crashVariable); how != "" {
 		crash(how)
 		os.Exit(0)

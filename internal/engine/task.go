@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -137,14 +140,33 @@ func (t *Task) ID() uint64 { return t.id }
 
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
-func (t *Task) Name() string {
+func (t *Task) Name() string { return t.nameWith(t.fn) }
+
+func (t *Task) nameWith(fn func()) string {
 	if name := t.extra().name; name != "" {
 		return name
 	}
-	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
+	if f := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()); f != nil {
 		return f.Name()
 	}
 	return "task"
+}
+
+// taskAt names the task that runs on l for the watchdog, empty if that step is over: before
+// that, nothing that is read here changes.
+//
+//go:norace
+func (l *Loop) taskAt(step uint64) string {
+	t := (*Task)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&l.cur))))
+	if t == nil {
+		return ""
+	}
+	fn, id := t.fn, t.id
+	name := t.nameWith(fn) + " #" + strconv.FormatUint(id, 10)
+	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
+		return ""
+	}
+	return name
 }
 
 // String returns the name and the number of the task.

@@ -81,6 +81,31 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	}
 }
 
+// The stack of a step that goes on is found among those of many tasks; with too many goroutines
+// for that, the task is named nevertheless.
+func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
+	for _, c := range []struct {
+		tasks int
+		want  string
+	}{{3000, "spinUntil"}, {maxStackDump, "too many goroutines"}} {
+		log := make(testenv.Records, 100)
+		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
+		gate := NewChan[int](0)
+		run(t, rt, func() {
+			for range c.tasks {
+				Go(func() { gate.Recv() })
+			}
+		})
+		var stop atomic.Bool
+		k, err := rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) })
+		testenv.Must(t, err)
+		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
+		stop.Store(true)
+		testenv.Check(t, k.Join())
+		gate.Close()
+	}
+}
+
 // A loop that has slept for long and is being woken holds nothing.
 func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	log := make(testenv.Records, 10)
@@ -287,9 +312,7 @@ func TestALongStepUpToAMark(t *testing.T) {
 	})
 	run(t, rt, func() {
 		l := CurrentLoop()
-		delay, _ := processDelay()
 		l.overrunSince.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
-		l.overrunDelay.Store(int64(delay))
 		l.overrun.Store(l.switches)
 		Mark("here")
 		Yield()
