@@ -172,6 +172,7 @@ func TestRareHoldersAreLeftOut(t *testing.T) {
 	n.Arrivals, n.Departures, n.Now = 3_600_050, 3_600_000, 50
 	n.Wait = timesOf(n.Departures, 50*time.Millisecond)
 	sc.edge(kLock, kTick, 20, time.Microsecond)
+	sc.order()
 	for _, f := range Lint(sc.Snapshot) {
 		if f.Check == CheckConvoy && (!strings.Contains(f.Message, "run to write shop.at5") || strings.Contains(f.Message, "run to sleep")) {
 			t.Error(f.Message)

@@ -140,13 +140,16 @@ func (t *Task) ID() uint64 { return t.id }
 
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
-func (t *Task) Name() string { return t.nameWith(t.fn) }
+func (t *Task) Name() string {
+	return nameOf(t.extra().name, reflect.ValueOf(t.fn).Pointer())
+}
 
-func (t *Task) nameWith(fn func()) string {
-	if name := t.extra().name; name != "" {
-		return name
+// nameOf is given, or else the name of the function with that code.
+func nameOf(given string, code uintptr) string {
+	if given != "" {
+		return given
 	}
-	if f := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()); f != nil {
+	if f := runtime.FuncForPC(code); f != nil {
 		return f.Name()
 	}
 	return "task"
@@ -157,16 +160,21 @@ func (t *Task) nameWith(fn func()) string {
 //
 //go:norace
 func (l *Loop) taskAt(step uint64) string {
-	t := (*Task)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&l.cur))))
+	t := l.cur
 	if t == nil {
 		return ""
 	}
-	fn, id := t.fn, t.id
-	name := t.nameWith(fn) + " #" + strconv.FormatUint(id, 10)
+	given, code, id := "", uintptr(0), t.id
+	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
+		given = e.name
+	}
+	if fn := t.fn; fn != nil {
+		code = **(**uintptr)(unsafe.Pointer(&fn))
+	}
 	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
 		return ""
 	}
-	return name
+	return nameOf(given, code) + " #" + strconv.FormatUint(id, 10)
 }
 
 // String returns the name and the number of the task.
