@@ -124,7 +124,7 @@ func TestExactStream(t *testing.T) {
 	}
 }
 
-// Who waited before the trace began has not arrived in it, is as old as the trace, and is at the
+// What waited before the trace began has not arrived in it, is as old as the trace, and is at the
 // same node as one that begins to wait later, whichever way the runtime was asked for the stack.
 func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	from := []string{"runtime.gopark", "runtime.netpollblock", "internal/poll.runtime_pollWait", "internal/poll.(*pollDesc).wait", "internal/poll.(*pollDesc).waitRead"}

@@ -159,7 +159,7 @@ func (l *linter) piles() {
 		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
 			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", countText(n.Now), l.s.Span)
 		case n.Reason == "channel send" && expected >= float64(l.o.PileTasks) && stay >= sendLimit:
-			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: those who receive take %s values a second.",
+			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: the receivers take %s values a second.",
 				rateText(expected), bgraph.Nanos(stay), rateText(l.perSecond(n.Departures)))
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
 			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
@@ -181,7 +181,7 @@ func pileAdvice(reason string) string {
 	case "pool":
 		return poolAdvice
 	case "channel send":
-		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer {tasks} send."
+		return "The receivers are slower than the senders: add receivers, make them faster, or let fewer {tasks} send."
 	case "write":
 		return "Clients take responses more slowly than they are made. A write deadline gets rid of those that do not read."
 	case "offload", "disk":

@@ -130,7 +130,7 @@ func (t *Task) reset() {
 	t.startsAt = 0
 	t.fn = nil
 	if e := t.ext.Load(); e != nil {
-		*e = extension{} // who starts such tasks needs it again
+		*e = extension{} // what starts such tasks needs it again
 	}
 	t.id = 0
 }

@@ -56,6 +56,19 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	testenv.Check(t, stop())
 }
 
+// The function of the task has returned when its last step is reported.
+func TestHeldToTheEnd(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
+	for l := rt.Loop(0); rt.Overruns() == 0; {
+		rt.Go(func() {
+			start := time.Now()
+			spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+		}).Join()
+	}
+	contains(t, log.Next(t, "held its loop too long"), `no function of the program any more`)
+}
+
 func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
