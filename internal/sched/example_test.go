@@ -88,14 +88,13 @@ func ExampleAdmission() {
 	}
 	requests := ledger.NewGate("requests")
 	requests.SetDemand([]sched.Moments{{Mean: 40}})
-	admission := sched.NewAdmission(0, true)
-	admission.Mark(1, requests)
+	admission := sched.NewAdmission(0, true, func(int) *sched.Gate { return requests })
 
 	ledger.Observe(0, buffers, 0)
 	for range 3 {
 		fmt.Println(admission.Next(time.Second, 1, sched.Queue{Waiting: 1}))
 	}
-	admission.Finished(time.Second, 1)
+	admission.Left(time.Second, 1)
 	fmt.Println(admission.Next(time.Second, 1, sched.Queue{Waiting: 1}))
 	// Output:
 	// admit

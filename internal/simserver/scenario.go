@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/steer"
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -55,7 +55,7 @@ func newScenario1(seed uint64) *Scenario {
 	sc := &Scenario{workers: 1 + r.IntN(8)}
 	sc.Seed = seed
 	sc.Loops = []int{1, 1, 2, 3, 4, 8}[r.IntN(6)]
-	sc.Scheduler = []string{steer.Resource, steer.Resource, steer.Resource, steer.Cohort, steer.FIFO}[r.IntN(5)]
+	sc.Scheduler = []string{feed.Resource, feed.Resource, feed.Resource, feed.Cohort, feed.FIFO}[r.IntN(5)]
 	sc.drawFaults(r)
 	if r.IntN(5) == 0 {
 		sc.FDs = 30 + r.IntN(100)
@@ -71,7 +71,7 @@ func newScenario1(seed uint64) *Scenario {
 	for range 1 + r.IntN(3) {
 		sc.parts = append(sc.parts, sc.drawPart(r))
 	}
-	if r.IntN(3) == 0 && sc.Scheduler == steer.Resource { // the others promise nothing
+	if r.IntN(3) == 0 && sc.Scheduler == feed.Resource { // the others promise nothing
 		sc.Memory = 64 << 20 << r.IntN(3)
 	}
 	sc.text = append(sc.text, fmt.Sprintf("seed %d: %d loops, %s, %d descriptors, %d bytes of memory, faults %+v, stops %v", seed, sc.Loops, sc.Scheduler, sc.FDs, sc.Memory, sc.Faults, sc.stops))
