@@ -50,11 +50,8 @@ var aims = map[string][]report.Aim{
 		limit("p99-channel", "knot", 10, 1), limit("p99-sleep", "knot", 10, 1),
 		limit("p99-cond", "knot", 10, 1), limit("p99-mutex", "knot", 10, 1),
 		[]report.Aim{
-			// Clients in random order cost a server some 10 % with no wait at all (ADR 0035): hence two comparisons.
 			{Metric: "rps-many", System: "knot", X: 1, Over: "knot", OverX: 0, Limit: 0.95},
 			{Metric: "rps-many", System: "knot-uring", X: 1, Over: "knot-uring", OverX: 0, Limit: 0.95},
-			{Metric: "rps-many", System: "knot", X: 1, Over: "knot", OverMetric: "rps-many-parked", OverX: 1, Limit: 0.95},
-			{Metric: "rps-many", System: "knot-uring", X: 1, Over: "knot-uring", OverMetric: "rps-many-parked", OverX: 1, Limit: 0.95},
 		},
 		ratio("lock-across-read", "capriccio", "goroutine", 1.5, 5000),
 	),

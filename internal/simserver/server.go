@@ -128,9 +128,9 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 // processor has its own of. The collector runs only if memory is short.
 func steady() (restore func()) {
 	const enough = 1 << 30
+	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	runtime.GC()
 	runtime.GC() // pools are empty after the second
-	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	return func() {
 		debug.SetMemoryLimit(limit)
 		debug.SetGCPercent(percent)
