@@ -73,7 +73,7 @@ var aims = map[string][]report.Aim{
 		limit("speed-channels", "gotrace", 25, 0), limit("speed-net-http", "gotrace", 25, 0),
 		limit("events-channels", "gotrace", 4.5, 0), limit("events-net-http", "gotrace", 4.5, 0),
 		limit("resident-share-channels", "gotrace", 100, 0), limit("resident-share-net-http", "gotrace", 100, 0),
-		limit("shown-500k", "gotrace", 4, 0),
+		limit("shown-500k", "gotrace", 4, 0), limit("shown-after-100k", "gotrace", 4, 0),
 	),
 	"truth": slices.Concat(
 		limit("count-error", "gotrace", 0.5, 10, 100, 1000), limit("wait-error", "gotrace", 0.5, 1000),
