@@ -300,24 +300,17 @@ func TestALongStepUpToAMark(t *testing.T) {
 }
 
 // A check for deadlocks may swallow the signal once.
-func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
+func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
-	asleep := func() (woken <-chan struct{}) {
-		for woken = rt.Woken(); woken == nil; woken = rt.Woken() {
-			runtime.Gosched()
-		}
-		return woken
-	}
 	for range 5 {
-		woken := asleep()
-		testenv.Must(t, rt.Go(func() {
-			if rt.Woken() != nil {
-				t.Error("all loops sleep while a task runs")
-			}
-		}).Join())
-		for !rt.watch.dozing.Load() {
+		woken := rt.Woken()
+		for ; woken == nil; woken = rt.Woken() {
 			runtime.Gosched()
 		}
+		testenv.Must(t, rt.Go(func() {
+			spinUntil(func() bool { return rt.watch.mode.Load() == watching })
+		}).Join())
+		waitFor(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() != watching })
 		select {
 		case <-woken:
 			return
@@ -325,4 +318,55 @@ func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
 		}
 	}
 	t.Error("not told")
+}
+
+// What a loop that wakes up and goes back to sleep does for the watchdog, and what an alarm that goes off does.
+func TestAlarm(t *testing.T) {
+	l := &Loop{plugs: plugs{rt: &Runtime{watch: &watchdog{interval: time.Hour, kick: make(chan struct{}, 1)}}}}
+	w := l.rt.watch
+	l.alarm = time.AfterFunc(time.Hour, func() {})
+	for _, c := range []struct {
+		from, to int32
+		set      bool
+		kicks    int
+	}{
+		{watching, watching, false, 0},
+		{light, light, true, 0},
+		{dozing, watching, false, 1},
+	} {
+		l.alarm.Stop()
+		w.mode.Store(c.from)
+		l.wokeUp()
+		l.wokeUp()
+		kicks := len(w.kick)
+		for range kicks {
+			<-w.kick
+		}
+		if to := w.mode.Load(); to != c.to || l.alarmed != c.set || kicks != c.kicks {
+			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.alarmed, c.to, c.kicks, c.set)
+		}
+		l.goesToSleep()
+		if l.alarmed || l.alarm.Stop() {
+			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
+		}
+	}
+	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
+		w.mode.Store(from)
+		if w.rouse(light); w.mode.Load() != want {
+			t.Errorf("an alarm: from %d to %d, want %d", from, w.mode.Load(), want)
+		}
+	}
+}
+
+// Short steps, each after a long sleep, do not rouse the watchdog.
+func TestShortStepsAreLight(t *testing.T) {
+	log := make(testenv.Records, 10)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Hour), func(c *Config) { c.DetachAfter = time.Hour })
+	waitFor(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() == light })
+	for range 20 {
+		run(t, rt, func() { Sleep(time.Millisecond) })
+	}
+	if mode := rt.watch.mode.Load(); mode != light {
+		t.Errorf("the watchdog is in mode %d, want light", mode)
+	}
 }
