@@ -20,8 +20,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -50,7 +50,7 @@ type options struct {
 	aio     string
 	graph   bgraph.Config
 	noGraph bool
-	sched   steer.Config
+	sched   feed.Config
 	dump    string // as given, see dumpPath
 	stacks  string // see EnvStacks
 	noStop  bool   // SIGINT and SIGTERM are left alone
@@ -286,7 +286,7 @@ func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *recorder.Graph, er
 		graph = recorder.New(o.graph)
 		cfg.NewObserver = graph.Observe
 	}
-	steering, err := o.steer(&cfg, graph)
+	scheduler, err := o.schedule(&cfg, graph)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -294,8 +294,8 @@ func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *recorder.Graph, er
 	if err != nil {
 		return nil, nil, err
 	}
-	if steering != nil {
-		steering.Start(rt)
+	if scheduler != nil {
+		scheduler.Start(rt)
 	}
 	return (*task.Runtime)(rt), graph, nil
 }

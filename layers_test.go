@@ -18,7 +18,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/poller internal/recorder internal/steer",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/poller internal/recorder internal/feed",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -30,13 +30,13 @@ var layers = map[string]string{
 	"internal/sched":                 "internal/engine",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
-	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/steer internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
+	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine",
 	"aio":                            "internal/engine internal/kernel internal/uring golang.org/x/sys/unix",
 	"internal/poller":                "internal/engine",
 	"netpoll":                        "internal/engine internal/poller ressched internal/kernel internal/uring golang.org/x/sys/unix",
-	"internal/steer":                 "internal/engine bgraph internal/recorder internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
+	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched ressched/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
 	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk",
@@ -68,7 +68,7 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames internal/scc bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/poller internal/recorder internal/sched internal/steer internal/uring golang.org/x/exp/trace internal/httpcases bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
+	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/poller internal/recorder internal/sched internal/feed internal/uring golang.org/x/exp/trace internal/httpcases bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
 	"bench/internal/chores":          "",
 	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
 	"bench/internal/people":          "bench/internal/load",

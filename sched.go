@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
-var schedulers = []string{steer.FIFO, steer.Cohort, steer.Resource}
+var schedulers = []string{feed.FIFO, feed.Cohort, feed.Resource}
 
 func knownScheduler(name string) error {
 	if !slices.Contains(schedulers, name) {
@@ -69,29 +69,23 @@ func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }
 }
 
-// steer lets the chosen scheduler steer the runtime that is made from cfg; nil if there
-// is nothing to steer.
-func (o *options) steer(cfg *engine.Config, graph *recorder.Graph) (*steer.Steering, error) {
+// schedule plugs the chosen scheduler into cfg. What it returns is to be started with the runtime; nil
+// for fifo, which needs nothing.
+func (o *options) schedule(cfg *engine.Config, graph *recorder.Graph) (*feed.Feed, error) {
 	limitDescriptors()
 	c := o.sched
 	if c.Policy == "" && graph != nil {
-		c.Policy = steer.Resource
+		c.Policy = feed.Resource
 	}
-	if c.Policy == "" || c.Policy == steer.FIFO {
+	if c.Policy == "" || c.Policy == feed.FIFO {
 		return nil, nil
 	}
 	c.Graph, c.Log = graph, o.log()
-	s, err := steer.New(c)
+	s, err := feed.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("capriccio: scheduler: %w", err)
 	}
-	cfg.NewPolicy = s.Policy
-	if c.Policy == steer.Resource {
-		cfg.NewAdmission = s.Admission
-	}
-	if graph != nil {
-		graph.ExplainSched(s.Explain)
-	}
+	s.Plug(cfg)
 	return s, nil
 }
 

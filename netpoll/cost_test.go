@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -118,76 +117,4 @@ func readCalls(t *testing.T) int {
 	}
 	t.Skip("/proc/self/io does not count reads")
 	return 0
-}
-
-// The rivals: goroutines over package net and os.
-func BenchmarkPingPong(b *testing.B) {
-	inLoop := func(b *testing.B, f func()) {
-		rt := onOne(b, 1).start(b)
-		inTask(b, rt, f)
-	}
-	for _, network := range []string{"tcp", "unix"} {
-		b.Run(network+"/tasks", func(b *testing.B) {
-			inLoop(b, func() {
-				c, s := connPair(b, network)
-				defer c.Close()
-				defer s.Close()
-				b.ResetTimer()
-				pingPong(b, c, s, b.N)
-			})
-		})
-		b.Run(network+"/goroutines-on-netpoll", func(b *testing.B) {
-			withEpoll(b)
-			c, s := connPair(b, network)
-			defer c.Close()
-			defer s.Close()
-			b.ResetTimer()
-			pingPong(b, c, s, b.N)
-		})
-		b.Run(network+"/goroutines-on-net", func(b *testing.B) {
-			ln, err := net.Listen(network, testAddress(b, network))
-			must(b, err)
-			defer ln.Close()
-			c, err := net.Dial(network, ln.Addr().String())
-			must(b, err)
-			defer c.Close()
-			s, err := ln.Accept()
-			must(b, err)
-			defer s.Close()
-			b.ResetTimer()
-			pingPong(b, c, s, b.N)
-		})
-	}
-	b.Run("pipe/tasks", func(b *testing.B) {
-		inLoop(b, func() {
-			x, y, stop := pipeEnds(b)
-			defer stop()
-			b.ResetTimer()
-			pingPong(b, x, y, b.N)
-		})
-	})
-	b.Run("pipe/goroutines-on-os", func(b *testing.B) {
-		r1, w1, err := os.Pipe()
-		must(b, err)
-		r2, w2, err := os.Pipe()
-		must(b, err)
-		for _, f := range []*os.File{r1, w1, r2, w2} {
-			defer f.Close()
-		}
-		b.ResetTimer()
-		pingPong(b, end{r1, w2}, end{r2, w1}, b.N)
-	})
-}
-
-func BenchmarkSetReadDeadline(b *testing.B) {
-	rt := onOne(b, 1).start(b)
-	inTask(b, rt, func() {
-		c, s := connPair(b, "tcp")
-		defer c.Close()
-		defer s.Close()
-		far := time.Now().Add(time.Hour)
-		for i := range b.N {
-			must(b, c.SetReadDeadline(far.Add(time.Duration(i))))
-		}
-	})
 }

@@ -256,37 +256,3 @@ func TestRingInARuntime(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkPollWithRing is a Poll that does not wait, without a ring, with one that has a
-// request in flight, and with one request handed over and completed in each.
-func BenchmarkPollWithRing(b *testing.B) {
-	for _, state := range []string{"none", "in-flight", "nop"} {
-		b.Run(state, func(b *testing.B) {
-			made, err := newEpoll()
-			must(b, err)
-			p := made.(driven)
-			defer p.Close()
-			var d *uring.Driver
-			if state != "none" {
-				if d, err = p.Driver(); err != nil {
-					b.Skip(err)
-				}
-			}
-			if state == "in-flight" {
-				x, y := bareSocketpair(b)
-				defer unix.Close(x)
-				defer unix.Close(y)
-				pollIn(b, d, x)
-			}
-			o := new(outcome)
-			for b.Loop() {
-				if state == "nop" {
-					e, _ := d.Entry()
-					e.PrepareNop()
-					d.Track(e, o)
-				}
-				p.Poll(0)
-			}
-		})
-	}
-}

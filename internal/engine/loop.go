@@ -176,7 +176,7 @@ func (l *Loop) run() {
 	l.finishLoop()
 }
 
-// done says that the loop may end: it was told to and has no task left.
+// done reports whether the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
 	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyInLine()
 }
@@ -189,7 +189,7 @@ func (l *Loop) anyReady() bool {
 // recheck is how often a policy or an admission that holds tasks back is asked again.
 const recheck = time.Millisecond
 
-// holdsBack says that tasks wait for the time to pass, see recheck.
+// holdsBack reports whether tasks wait for the time to pass, see recheck.
 func (l *Loop) holdsBack() bool {
 	return l.withheld && l.queued > 0 || l.anyInLine()
 }

@@ -60,17 +60,6 @@ func NewStage(name string) (*Stage, error) {
 	return s, nil
 }
 
-// StageNames returns the names of all stages. For schedulers.
-func StageNames() []string {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
-	names := make([]string, len(stages.all))
-	for i, s := range stages.all {
-		names[i] = s.name
-	}
-	return names
-}
-
 // Do runs fn in the stage: on the calling task, when it is its turn.
 func (s *Stage) Do(fn func()) {
 	YieldAt(s.name)
@@ -88,23 +77,28 @@ func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
 	s.waiting, s.longest = max(waiting, 0), max(longest, 0)
 }
 
-// stageNamed is the stage of that name, nil if there is none. The caller holds stages.mu.
-func stageNamed(name string) *Stage {
-	if i := slices.IndexFunc(stages.all, func(s *Stage) bool { return s.name == name && name != "" }); i >= 0 {
+// StageNamed is the stage of that name, nil if there is none. For schedulers.
+func StageNamed(name string) *Stage {
+	stages.mu.Lock()
+	defer stages.mu.Unlock()
+	if i := slices.IndexFunc(stages.all, func(s *Stage) bool { return s.name == name }); i >= 0 {
 		return stages.all[i]
 	}
 	return nil
 }
 
-// StageThresholds returns what SetThresholds was called with for the stage of that name, 0 if
-// there is none. For schedulers.
-func StageThresholds(name string) (waiting int, longest time.Duration) {
+// Thresholds returns what SetThresholds was called with. For schedulers.
+func (s *Stage) Thresholds() (waiting int, longest time.Duration) {
 	stages.mu.Lock()
 	defer stages.mu.Unlock()
-	if s := stageNamed(name); s != nil {
-		return s.waiting, s.longest
-	}
-	return 0, 0
+	return s.waiting, s.longest
+}
+
+// Rank is the place in the order of OrderStages, from 1; 0: none. For schedulers.
+func (s *Stage) Rank() int {
+	stages.mu.Lock()
+	defer stages.mu.Unlock()
+	return s.rank
 }
 
 // OrderStages gives these stages the order in which the scheduler cohort is to visit them.
@@ -122,18 +116,7 @@ func OrderStages(order []*Stage) error {
 	return nil
 }
 
-// StageRank is the place of the stage of that name in the order of OrderStages, from 1; 0: none. For
-// schedulers.
-func StageRank(name string) int {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
-	if s := stageNamed(name); s != nil {
-		return s.rank
-	}
-	return 0
-}
-
-// Enough says that the stage has enough to do, or that it no longer has: while it has, a
+// Enough records that the stage has enough to do, or that it no longer has: while it has, a
 // caller of Invoke for it waits (Cohort Scheduling, section 3.1).
 func (s *Stage) Enough(enough bool) {
 	s.gate.Lock()

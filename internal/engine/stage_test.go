@@ -44,7 +44,7 @@ func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
 	if _, err := NewStage(name); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("the same name again: %v", err)
 	}
-	for i := len(StageNames()); i < MaxStages; i++ {
+	for i := len(stages.all); i < MaxStages; i++ {
 		if _, err := NewStage(fmt.Sprint("filling up ", i)); err != nil {
 			t.Fatal(err)
 		}
@@ -167,17 +167,17 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 func TestThresholdsAreThoseOfTheName(t *testing.T) {
 	s := newStage(t)
 	s.SetThresholds(10, time.Second)
-	if n, d := StageThresholds(s.name); n != 10 || d != time.Second {
+	if n, d := StageNamed(s.name).Thresholds(); n != 10 || d != time.Second {
 		t.Errorf("%d, %v", n, d)
 	}
-	if n, d := StageThresholds("no such stage"); n != 0 || d != 0 {
-		t.Errorf("of no stage: %d, %v", n, d)
+	if StageNamed("no such stage") != nil || StageNamed("") != nil {
+		t.Error("there is a stage of a name that none has")
 	}
 }
 
 func TestStagesHaveTheRanksOfTheLastOrder(t *testing.T) {
 	a, b, c := newStage(t), newStage(t), newStage(t)
-	ranks := func() [3]int { return [3]int{StageRank(a.name), StageRank(b.name), StageRank(c.name)} }
+	ranks := func() [3]int { return [3]int{a.Rank(), b.Rank(), c.Rank()} }
 	for _, order := range []struct {
 		stages []*Stage
 		want   [3]int
@@ -188,8 +188,5 @@ func TestStagesHaveTheRanksOfTheLastOrder(t *testing.T) {
 	}
 	if err := OrderStages([]*Stage{a, b, a}); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{} {
 		t.Errorf("a stage twice: %v, ranks %v", err, ranks())
-	}
-	if StageRank("no such stage") != 0 || StageRank("") != 0 {
-		t.Error("what is no stage has a rank")
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -52,9 +53,9 @@ const (
 
 // overruns are what the watchdog tells a loop of the step that runs there.
 type overruns struct {
-	overrun      atomic.Uint64 // step that the watchdog found too long; 0: none
-	overrunSince atomic.Int64  // since when, UnixNano; written before overrun
-	overrunDelay atomic.Int64  // processDelay near that time; written before overrun
+	overrun       atomic.Uint64          // step that the watchdog found too long; 0: none
+	overrunSince  atomic.Int64           // since when, UnixNano; written before overrun
+	overrunDelays atomic.Pointer[delays] // processDelays near that time; written before overrun
 }
 
 // A sighting is the step at which the watchdog first saw a loop.
@@ -62,7 +63,7 @@ type sighting struct {
 	step  uint64
 	since time.Time
 
-	delay time.Duration // processDelay when the step was first found unfinished; 0: not yet
+	delays *delays // processDelays when the step was first found unfinished; nil: not yet
 
 	marked, told bool
 }
@@ -72,6 +73,7 @@ const (
 	reportInterval = time.Second            // at most one watchdog report in that time
 	deadlockAfter  = time.Second            // of rest
 	stillHeld      = 100                    // multiple of the limit after which a step that goes on is reported
+	surelyHeld     = 10                     // multiple of the limit from which on a step is too long whoever had to wait
 	maxStackDump   = 10_000                 // goroutines; with more, no stacks of a step that goes on
 )
 
@@ -148,7 +150,7 @@ func (w *watchdog) run() {
 }
 
 // forgive takes away the time in which this goroutine, too, did not get a processor, as where a
-// container has used up its share: steps that were under way then were not at work. processDelay
+// container has used up its share: steps that were under way then were not at work. processDelays
 // knows of that time only what passes after a step was found unfinished.
 func (w *watchdog) forgive(now time.Time) {
 	if late := now.Sub(w.looked) - w.interval; !w.looked.IsZero() && late >= w.rt.cfg.HoldLimit {
@@ -179,8 +181,9 @@ func (w *watchdog) look(now time.Time) (busy, detached bool) {
 			busy = true
 		default:
 			busy = true
-			if s.delay == 0 {
-				s.delay, _ = processDelay()
+			if s.delays == nil {
+				now := processDelays()
+				s.delays = &now
 			}
 			held := now.Sub(s.since)
 			if held >= w.rt.cfg.DetachAfter && w.detach(l, step, false) {
@@ -207,22 +210,22 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if !s.marked {
 		s.marked = true
 		l.overrunSince.Store(s.since.UnixNano())
-		l.overrunDelay.Store(int64(s.delay))
+		l.overrunDelays.Store(s.delays)
 		l.overrun.Store(s.step)
 	}
 	if lasted < stillHeld*w.rt.cfg.HoldLimit || s.told || !w.mayReport() {
 		return
 	}
 	s.told = true
-	stack := "(too many goroutines to take it)"
+	stack, name := "(too many goroutines to take it)", l.taskAt(s.step)
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
 	if l.observed {
-		l.observer.Overran("", lasted, stack, false)
+		l.observer.Overran(name, lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; "+holdAdvice(stack),
-		"loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
+		"task", name, "loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
 }
 
 // mayReport limits the rate of reports.
@@ -247,8 +250,8 @@ func (l *Loop) reportOverrun() {
 	}
 	w := l.rt.watch
 	lasted := time.Duration(time.Now().UnixNano() - l.overrunSince.Load())
-	if delay, ok := processDelay(); ok {
-		lasted -= delay - time.Duration(l.overrunDelay.Load())
+	if before := l.overrunDelays.Load(); before != nil && *before != nil {
+		lasted = ownHold(lasted, l.rt.cfg.HoldLimit, *before, processDelays())
 	}
 	if lasted < l.rt.cfg.HoldLimit {
 		return
@@ -265,8 +268,21 @@ func (l *Loop) reportOverrun() {
 		return
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
-		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", userFrame(stack),
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", cmp.Or(userFrame(stack), "no function of the program any more"),
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
+}
+
+// ownHold is how long a step that seems to have lasted so long has held its loop, without what
+// threads waited for a processor meanwhile; 0 if not surely for limit. If they waited one after the other, as where
+// a step goes from one to the next, all of that counts; but if side by side, what one of
+// them did. On a machine with too much to do no step would ever be too long if that
+// were always the sum.
+func ownHold(lasted, limit time.Duration, before, now delays) time.Duration {
+	sum, most := now.since(before)
+	if held := lasted - most; lasted-sum >= limit || held >= surelyHeld*limit {
+		return held
+	}
+	return 0
 }
 
 // logStack is what the log has of the stack of a step: nothing if there is an observer, which keeps it, as

@@ -56,6 +56,19 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	testenv.Check(t, stop())
 }
 
+// The function of the task has returned when its last step is reported.
+func TestHeldToTheEnd(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
+	for l := rt.Loop(0); rt.Overruns() == 0; {
+		rt.Go(func() {
+			start := time.Now()
+			spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+		}).Join()
+	}
+	contains(t, log.Next(t, "held its loop too long"), `no function of the program any more`)
+}
+
 func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
@@ -78,6 +91,31 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	most := int(time.Since(start)/reportInterval) + 1
 	if n := len(log); n == 0 || n > most {
 		t.Errorf("%d reports, want 1 to %d", n, most)
+	}
+}
+
+// The stack of a step that goes on is found among those of many tasks; with too many goroutines
+// for that, the task is named nevertheless.
+func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
+	for _, c := range []struct {
+		tasks int
+		want  string
+	}{{3000, "spinUntil"}, {maxStackDump, "too many goroutines"}} {
+		log := make(testenv.Records, 100)
+		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
+		gate := NewChan[int](0)
+		run(t, rt, func() {
+			for range c.tasks {
+				Go(func() { gate.Recv() })
+			}
+		})
+		var stop atomic.Bool
+		k, err := rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) })
+		testenv.Must(t, err)
+		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
+		stop.Store(true)
+		testenv.Check(t, k.Join())
+		gate.Close()
 	}
 }
 
@@ -287,9 +325,7 @@ func TestALongStepUpToAMark(t *testing.T) {
 	})
 	run(t, rt, func() {
 		l := CurrentLoop()
-		delay, _ := processDelay()
 		l.overrunSince.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
-		l.overrunDelay.Store(int64(delay))
 		l.overrun.Store(l.switches)
 		Mark("here")
 		Yield()

@@ -50,8 +50,9 @@ const stuckAfter = time.Second
 type Admission struct {
 	refuse    bool
 	loop      int
+	gates     func(entrance int) *Gate
 	ledger    *Ledger    // of the gates; nil: there is none
-	entrances []entrance // by Node; without gate: not an entrance
+	entrances []entrance // by index; without gate: not an entrance
 
 	piles []Pile
 	doors []entrance // of the piles, without gates
@@ -72,46 +73,47 @@ type entrance struct {
 	deferred bool // the task that comes next has been counted as deferred
 }
 
-// NewAdmission returns an Admission without entrances, for the loop with that number. refuse
-// says that tasks may be refused; otherwise they wait, however long it takes.
-func NewAdmission(loop int, refuse bool) *Admission {
-	return &Admission{refuse: refuse, loop: max(loop, 0)}
+// NewAdmission returns an Admission for the loop with that number. refuse means that tasks may be
+// refused; otherwise they wait, however long it takes. gates returns the gate of an entrance; it is
+// called once for each. Where it returns nil, all are admitted and not counted.
+func NewAdmission(loop int, refuse bool, gates func(entrance int) *Gate) *Admission {
+	return &Admission{refuse: refuse, loop: max(loop, 0), gates: gates}
 }
 
-// Mark makes n an entrance of the program, with the given gate; nil makes it none.
-func (a *Admission) Mark(n Node, g *Gate) {
-	for int(n) >= len(a.entrances) {
-		a.entrances = append(a.entrances, entrance{})
-	}
-	e := entrance{gate: g}
-	if g != nil {
-		e.share = g.share(a.loop)
-		a.ledger = g.ledger
-	}
-	a.entrances[n] = e
-}
-
-// Gate is the gate that n was marked with, nil if it is no entrance.
-func (a *Admission) Gate(n Node) *Gate {
-	if int(n) >= len(a.entrances) {
+// at is the entrance of that index; nil if it has no gate.
+func (a *Admission) at(index int) *entrance {
+	if index >= engine.MaxEntrances {
 		return nil
 	}
-	return a.entrances[n].gate
+	for index >= len(a.entrances) {
+		var e entrance
+		if e.gate = a.gates(len(a.entrances)); e.gate != nil {
+			e.share = e.gate.share(a.loop)
+			a.ledger = e.gate.ledger
+		}
+		a.entrances = append(a.entrances, e)
+	}
+	if e := &a.entrances[index]; e.gate != nil {
+		return e
+	}
+	return nil
 }
 
-// Next says what becomes of one of the tasks that wait at n, of which there is at least one. now
-// is from any zero. At a node that is no entrance all are admitted, and not counted.
-func (a *Admission) Next(now time.Duration, n Node, q Queue) Verdict {
-	if a.Gate(n) == nil {
+// Next is part of engine.Admission.
+func (a *Admission) Next(now time.Duration, index int, q Queue) Verdict {
+	if index >= engine.MaxEntrances {
+		return a.nextAtDoor(now, index-engine.MaxEntrances, q)
+	}
+	e := a.at(index)
+	if e == nil {
 		return unasked(q)
 	}
-	e := &a.entrances[n]
 	return a.next(now, e, q, e.gate.ledger.tight.Load())
 }
 
-// NextAtDoor is Next for those that are kept out because too many wait at a place inside, see
+// nextAtDoor is Next for those that are kept out because too many wait at a place inside, see
 // Piled.
-func (a *Admission) NextAtDoor(now time.Duration, pile int, q Queue) Verdict {
+func (a *Admission) nextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 	if pile >= len(a.doors) {
 		return unasked(q)
 	}
@@ -132,8 +134,7 @@ func unasked(q Queue) Verdict {
 
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
 
-// Piled is told how it is at the pile with that number, and returns how many may wait there, 0 if any number, below 0
-// if nobody. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
+// Piled is part of engine.Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
 // Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 	for pile >= len(a.piles) {
@@ -180,8 +181,6 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 	e.progress, e.stuck = now, false
 	if e.gate != nil {
 		e.gate.moves(now)
-	}
-	if e.gate != nil {
 		a.admitted.Add(1)
 	}
 	e.line.Admitted(now, q.Waiting-1)
@@ -215,24 +214,15 @@ func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
 	return Defer
 }
 
-// Finished says that a task that was admitted at n is done: it has ended, or is back at
-// an entrance.
-func (a *Admission) Finished(now time.Duration, n Node) {
-	if a.Gate(n) == nil {
+// Left is part of engine.Admission.
+func (a *Admission) Left(now time.Duration, index int) {
+	e := a.at(index)
+	if e == nil {
 		return
 	}
-	e := &a.entrances[n]
 	e.gate.finished(e.share)
 	e.gate.moves(now)
 	e.progress, e.stuck = now, false
-}
-
-// Line is what is known of the line at n; nil if it is no entrance.
-func (a *Admission) Line(n Node) *Line {
-	if a.Gate(n) == nil {
-		return nil
-	}
-	return &a.entrances[n].line
 }
 
 // Refused is how many tasks were refused for a cause. It may be called from any goroutine.

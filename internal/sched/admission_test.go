@@ -17,8 +17,7 @@ func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission)
 	g.window = Knee{Start: 1000} // not what is tested here
 	var all []*Admission
 	for i := range loops {
-		a := NewAdmission(i, false)
-		a.Mark(1, g)
+		a := NewAdmission(i, false, func(int) *Gate { return g })
 		all = append(all, a)
 	}
 	l.Observe(0, r, 0)
@@ -36,13 +35,13 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	if n := admitted(); n != 10 {
 		t.Errorf("%d tasks were let in, want 10", n)
 	}
-	a[0].Finished(0, 1)
-	a[0].Finished(0, 1)
+	a[0].Left(0, 1)
+	a[0].Left(0, 1)
 	if n := admitted(); n != 2 || g.Inside() != 10 {
 		t.Errorf("after two finished %d were let in, %d are inside", n, g.Inside())
 	}
 	for range 20 {
-		a[0].Finished(0, 1) // more often than it was let in
+		a[0].Left(0, 1) // more often than it was let in
 	}
 	if g.Inside() != 0 {
 		t.Errorf("%d are inside, want none", g.Inside())
@@ -55,7 +54,7 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	// What the tasks themselves take is not counted twice.
 	l.Ahead(5, nil)
 	l.Observe(9001*time.Millisecond, r, 95)
-	a[0].Finished(0, 1)
+	a[0].Left(0, 1)
 	l.Ahead(4, nil)
 	l.Observe(9002*time.Millisecond, r, 85)
 	if n := admitted(); n != 1 {
@@ -101,7 +100,7 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 			t.Errorf("another: %v, want that it waits", got)
 		}
 	}
-	a[0].Finished(now, 1)
+	a[0].Left(now, 1)
 	if got := a[1].Next(now, 1, Queue{Waiting: 1}); got != Admit {
 		t.Errorf("when the first has finished: %v", got)
 	}
@@ -141,7 +140,7 @@ func TestHeldUp(t *testing.T) {
 			}
 			for now := time.Duration(0); now < 4*time.Second; now += ms {
 				if c.leaves != 0 && now == c.leaves {
-					a.Finished(now, 1)
+					a.Left(now, 1)
 				}
 				if now < c.to {
 					for a.Next(now+1, 1, Queue{Waiting: 1}) == Admit {
@@ -188,7 +187,7 @@ func TestLoopsShareAGate(t *testing.T) {
 		now += time.Millisecond
 		for loop := range inside {
 			if inside[loop] > 0 {
-				a[loop].Finished(now, 1)
+				a[loop].Left(now, 1)
 				inside[loop]--
 			}
 			inside[loop] += fill(loop)
@@ -201,7 +200,7 @@ func TestLoopsShareAGate(t *testing.T) {
 	}
 	// One that wants no more does not hold up the others.
 	for range inside[2] {
-		a[2].Finished(now, 1)
+		a[2].Left(now, 1)
 	}
 	now += 2 * waitingFor
 	inside[0] += fill(0)
@@ -211,18 +210,12 @@ func TestLoopsShareAGate(t *testing.T) {
 }
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
-	a := NewAdmission(0, true)
+	a := NewAdmission(0, true, func(int) *Gate { return nil })
 	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
-		t.Errorf("%v at a node that was never marked", got)
+		t.Errorf("%v where there is no gate", got)
 	}
-	g := NewLedger().NewGate("requests")
-	a.Mark(7, g)
-	a.Mark(7, nil)
-	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit || g.Inside() != 0 {
-		t.Errorf("%v at a node that is marked no more; %d inside", got, g.Inside())
-	}
-	a.Finished(0, 7)
-	a.Finished(0, 99)
+	a.Left(0, 7)
+	a.Left(0, 99)
 	var r Report
 	a.Report(&r)
 	if r.Admitted != 0 {
@@ -242,9 +235,9 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 				p.Tick(now)
 				p.Ready(1)
 				n, _ := p.Next()
-				if a.Next(now, n, Queue{Waiting: 1}) == Admit {
+				if a.Next(now, int(n), Queue{Waiting: 1}) == Admit {
 					p.Charge(n, 10)
-					a.Finished(now, n)
+					a.Left(now, int(n))
 				}
 			}
 		})

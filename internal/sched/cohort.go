@@ -21,7 +21,7 @@ type CohortConfig struct {
 	// running then ends its step. 0: without limit.
 	Quantum time.Duration
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Cohorts.NewestFirst.
+	// Policy.NewestFirst.
 	OldestFirst bool
 	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
 	Overdue time.Duration
@@ -29,16 +29,8 @@ type CohortConfig struct {
 	// once in Refresh; nil: nodes come in the order of their numbers.
 	Edges   iter.Seq2[Node, Node]
 	Refresh time.Duration // 1 s
-	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
-	// for each node. nil: no node is exclusive.
-	Exclusive func(Node) *Claim
-	// Thresholds returns the number of ready tasks above which a node is put in between, 0: none,
-	// and its Overdue, 0: that of all. It is asked once for each node. nil: no node has its own.
-	Thresholds func(Node) (crowd int, overdue time.Duration)
-	// Rank returns the place that the program has given to a node among those to which it has given
-	// one, from 1; 0: none. Between them they keep to that, in the places that the order of the graph
-	// gives to them all. It is asked once for each node. nil: no node has one.
-	Rank func(Node) int
+	// Stage returns what is particular about a node. It is asked once for each. nil: nothing.
+	Stage func(Node) Stage
 }
 
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
@@ -83,13 +75,13 @@ type cohortNode struct {
 	due     uint64 // clock when it has waited too long for its turn
 	overdue uint64 // cycles: how long that is
 	crowd   int    // ready tasks above which it is put in between; 0: none
-	rank    int    // see CohortConfig.Rank
+	rank    int    // see Stage
 	turns   Turns
 	herd    herd
 	prev    int32 // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
-	known   bool // Exclusive has been asked
+	known   bool // Stage has been asked
 	mine    bool // holds claim
 	claim   *Claim
 }
@@ -421,20 +413,13 @@ func (c *Cohort) node(n Node) *cohortNode {
 	nd := &c.nodes[n]
 	if !nd.known {
 		nd.known = true
-		if c.cfg.Exclusive != nil {
-			nd.claim = c.cfg.Exclusive(n)
-		}
-		if c.cfg.Rank != nil {
-			nd.rank = c.cfg.Rank(n)
-		}
 		nd.overdue = c.overdue
-		if c.cfg.Thresholds != nil {
-			crowd, overdue := c.cfg.Thresholds(n)
-			if crowd > 0 {
-				nd.crowd, c.crowds = crowd, true
-			}
-			if overdue > 0 {
-				nd.overdue = cyclesIn(overdue, c.cfg.Cycles)
+		if c.cfg.Stage != nil {
+			s := c.cfg.Stage(n)
+			nd.claim, nd.rank, nd.crowd = s.Claim, s.Rank, s.Waiting
+			c.crowds = c.crowds || s.Waiting > 0
+			if s.Longest > 0 {
+				nd.overdue = cyclesIn(s.Longest, c.cfg.Cycles)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 )
 
 // grant takes some of the tasks of n that p grants, and has others become ready there and
@@ -55,14 +54,14 @@ func TestGrantsKeepToTheThresholds(t *testing.T) {
 		"quantum is over":         {NewCohort(CohortConfig{Quantum: 100}), []Node{1, 1, 2}, 100, 0, 0},
 		"another is soon overdue": {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 10, 1, 90},
 		"another is overdue":      {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 100, 0, 0},
-		"a crowd is to be seen":   {NewCohort(CohortConfig{Thresholds: func(Node) (int, time.Duration) { return 5, 0 }}), []Node{1, 1, 2}, 10, 0, 0},
+		"a crowd is to be seen":   {NewCohort(CohortConfig{Stage: func(Node) Stage { return Stage{Waiting: 5} }}), []Node{1, 1, 2}, 10, 0, 0},
 		"alone":                   {NewCohort(CohortConfig{Quantum: 100}), []Node{1}, 10, aloneTasks, 90},
-		"alone, but exclusive":    {NewCohort(CohortConfig{Exclusive: func(Node) *Claim { return NewClaim(nil) }}), []Node{1, 1}, 10, 1, noKey - 10},
+		"alone, but exclusive":    {NewCohort(CohortConfig{Stage: func(Node) Stage { return Stage{Claim: NewClaim(nil)} }}), []Node{1, 1}, 10, 1, noKey - 10},
 		"resource":                {NewResource(ResourceConfig{Quantum: 100}), []Node{1, 1, 1, 2}, 10, 2, 90},
 		"resource, size":          {NewResource(ResourceConfig{Size: 2, Quantum: 100}), []Node{1, 1, 1, 2}, 10, 1, 90},
 		"resource, time is over":  {NewResource(ResourceConfig{Quantum: 100}), []Node{1, 1, 1, 2}, 100, 0, 0},
 		"resource, alone":         {NewResource(ResourceConfig{Quantum: 100}), []Node{1}, 10, aloneTasks, 90},
-		"resource, exclusive":     {NewResource(ResourceConfig{Quantum: 100, Exclusive: func(Node) *Claim { return NewClaim(nil) }}), []Node{1, 1}, 10, 1, 90},
+		"resource, exclusive":     {NewResource(ResourceConfig{Quantum: 100, Stage: func(Node) Stage { return Stage{Claim: NewClaim(nil)} }}), []Node{1, 1}, 10, 1, 90},
 	} {
 		p := c.policy
 		ready(p, c.ready...)

@@ -115,8 +115,7 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Kind: Shown})
 	mustAdd(t, l, Spec{Name: "memory", Limit: 160, Unknown: 16}) // a first window of 10
 	g := l.NewGate("requests")
-	a := NewAdmission(0, false)
-	a.Mark(1, g)
+	a := NewAdmission(0, false, func(int) *Gate { return g })
 	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
 		for a.Next(now, 1, Queue{Waiting: 1}) == Admit {

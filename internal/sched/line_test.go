@@ -79,8 +79,7 @@ func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
 			t.Errorf("%v: %d are let go at once, want %d beside one that starts", x.q.State(), n, x.most)
 		}
 	}
-	a := NewAdmission(0, true)
-	a.Mark(1, NewLedger().NewGate("requests"))
+	a := NewAdmission(0, true, func(int) *Gate { return NewLedger().NewGate("requests") })
 	if v := a.Next(0, 1, Queue{Waiting: 1, Left: true}); v != Refuse || a.Refused(CauseLine) != 0 {
 		t.Errorf("one whose client has gone: %v, and %d are counted as refused; want refuse and 0", v, a.Refused(CauseLine))
 	}

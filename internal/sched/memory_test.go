@@ -80,9 +80,7 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	testenv.Must(t, err)
 	m.gate = m.ledger.NewGate("requests")
 	for i := range loops {
-		l := &memoryLoop{admission: NewAdmission(i, false)}
-		l.admission.Mark(1, m.gate)
-		m.loops = append(m.loops, l)
+		m.loops = append(m.loops, &memoryLoop{admission: NewAdmission(i, false, func(int) *Gate { return m.gate })})
 	}
 	m.byClient = make([]int, clients)
 	for c := range clients {
@@ -128,7 +126,7 @@ func (m *memoryServer) use(tasks int, size float64) {
 
 func (m *memoryServer) finish(e event) {
 	l := m.loops[e.loop]
-	l.admission.Finished(m.now, 1)
+	l.admission.Left(m.now, 1)
 	m.use(-1, -e.size)
 	if e.since >= m.record {
 		m.latency = append(m.latency, m.now-e.since)

@@ -47,8 +47,7 @@ func newWebServer(seed uint64, service func(*rand.Rand) time.Duration) *webServe
 	w := &webServer{rng: rand.New(rand.NewPCG(seed, 7)), refusal: 8 * time.Microsecond}
 	w.ledger = NewLedger()
 	w.gate = w.ledger.NewGate("requests")
-	w.admission = NewAdmission(0, true)
-	w.admission.Mark(1, w.gate)
+	w.admission = NewAdmission(0, true, func(int) *Gate { return w.gate })
 	w.service = func() time.Duration { return service(w.rng) }
 	w.priority = func() int { return 0 }
 	return w
@@ -148,7 +147,7 @@ func (w *webServer) serve() {
 	if v != Refuse {
 		w.refusing = 0
 		w.now += w.service()
-		w.admission.Finished(w.now, 1)
+		w.admission.Left(w.now, 1)
 		w.done = append(w.done, served{w.now, w.now - r.at, r.p})
 	}
 	if w.closed {
@@ -450,8 +449,7 @@ func TestACrowdThatWasRefusedIsServedAgain(t *testing.T) {
 
 func TestNobodyIsRefusedUnlessRefusalsAreOn(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.admission = NewAdmission(0, false)
-	w.admission.Mark(1, w.gate)
+	w.admission = NewAdmission(0, false, func(int) *Gate { return w.gate })
 	w.poisson(3000, 15*time.Second)
 	if len(w.refused) > 0 {
 		t.Errorf("%d were refused", len(w.refused))

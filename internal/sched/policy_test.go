@@ -17,9 +17,9 @@ func policies(rng *rand.Rand) map[string]Policy {
 	claim := func(n Node) *Claim { return exclusive[n] }
 	return map[string]Policy{
 		"cohort":       NewCohort(CohortConfig{}),
-		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Thresholds: func(Node) (int, time.Duration) { return 5, 0 }, Exclusive: claim}),
+		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Stage: func(n Node) Stage { return Stage{Waiting: 5, Claim: claim(n)} }}),
 		"cohort edges": NewCohort(CohortConfig{Refresh: time.Millisecond, Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
-		"resource":     NewResource(ResourceConfig{Exclusive: claim}),
+		"resource":     NewResource(ResourceConfig{Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }}),
 		"resource 1":   NewResource(ResourceConfig{Size: 1, Rank: time.Nanosecond}),
 	}
 }
@@ -179,10 +179,10 @@ func TestOverdueNodeIsPutInBetween(t *testing.T) {
 func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 	for name, make := range map[string]func(loop int, claim func(Node) *Claim) Policy{
 		"cohort": func(loop int, claim func(Node) *Claim) Policy {
-			return NewCohort(CohortConfig{Loop: loop, Exclusive: claim, Size: 3})
+			return NewCohort(CohortConfig{Loop: loop, Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }, Size: 3})
 		},
 		"resource": func(loop int, claim func(Node) *Claim) Policy {
-			return NewResource(ResourceConfig{Loop: loop, Exclusive: claim, Size: 3})
+			return NewResource(ResourceConfig{Loop: loop, Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }, Size: 3})
 		},
 	} {
 		var woken []int
@@ -230,11 +230,11 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 // An overdue node that another loop works at is left out, and asked for later.
 func TestOverdueExclusiveNode(t *testing.T) {
 	claim := NewClaim(nil)
-	c := NewCohort(CohortConfig{Overdue: 25 * time.Nanosecond, Exclusive: func(n Node) *Claim {
+	c := NewCohort(CohortConfig{Overdue: 25 * time.Nanosecond, Stage: func(n Node) Stage {
 		if n == 2 {
-			return claim
+			return Stage{Claim: claim}
 		}
-		return nil
+		return Stage{}
 	}})
 	claim.take(1)
 	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)
@@ -273,7 +273,7 @@ func TestClaimUnderContention(t *testing.T) {
 	var wg sync.WaitGroup
 	for loop := range loops {
 		wg.Go(func() {
-			c := NewCohort(CohortConfig{Loop: loop, Exclusive: func(Node) *Claim { return claim }})
+			c := NewCohort(CohortConfig{Loop: loop, Stage: func(Node) Stage { return Stage{Claim: claim} }})
 			for range 2000 {
 				ready(c, 1, 1)
 				for run := 0; run < 2; {

@@ -13,8 +13,7 @@ func TestReport(t *testing.T) {
 	mustAdd(t, l, Spec{Name: "unknown"})
 	l.Observe(time.Second, memory, 150)
 	gate := l.NewGate("requests")
-	admission := NewAdmission(0, true)
-	admission.Mark(3, gate)
+	admission := NewAdmission(0, true, func(int) *Gate { return gate })
 	for range 6 {
 		admission.Next(time.Second, 3, Queue{Waiting: 1})
 	}

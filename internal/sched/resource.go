@@ -21,16 +21,16 @@ type ResourceConfig struct {
 	Size    int
 	Quantum time.Duration
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Cohorts.NewestFirst.
+	// Policy.NewestFirst.
 	OldestFirst bool
 	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
 	// before. 20 ms.
 	Rank time.Duration
 	// Floor is how long a node is held at most before one of its tasks runs. 1 s.
 	Floor time.Duration
-	// Exclusive returns the Claim of an exclusive node, nil for others. It is asked once
-	// for each node. nil: no node is exclusive.
-	Exclusive func(Node) *Claim
+	// Stage returns what is particular about a node: if it is exclusive. It is asked once for each.
+	// nil: nothing.
+	Stage func(Node) Stage
 }
 
 // Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
@@ -81,7 +81,7 @@ type resourceNode struct {
 	ready    int
 	where    uint8
 	gated    bool // ask mayRun before it runs
-	known    bool // Exclusive has been asked
+	known    bool // Stage has been asked
 	mine     bool // holds claim
 	why      reason
 	due      time.Duration // if held: when one task runs nevertheless; noTime: it was not held since it ran
@@ -422,8 +422,8 @@ func (p *Resource) node(n Node) *resourceNode {
 	nd := &p.nodes[n]
 	if !nd.known {
 		nd.known = true
-		if p.cfg.Exclusive != nil {
-			nd.claim = p.cfg.Exclusive(n)
+		if p.cfg.Stage != nil {
+			nd.claim = p.cfg.Stage(n).Claim
 			nd.gated = nd.claim != nil
 		}
 	}

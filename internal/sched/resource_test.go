@@ -137,7 +137,7 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 		memory := mustAdd(t, ledger, Spec{Name: "memory", Limit: 1e6, Plenty: 0.7})
 		p := NewResource(ResourceConfig{
 			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
-			Exclusive: func(n Node) *Claim { return map[Node]*Claim{2: c.claim}[n] },
+			Stage: func(n Node) Stage { return Stage{Claim: map[Node]*Claim{2: c.claim}[n]} },
 		})
 		p.Ready(2) // a loop that has not met node 1 yet
 		for now := range time.Duration(20) {
@@ -347,8 +347,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	gate := w.ledger.NewGate("requests")
 	gate.SetDemand([]Moments{{Mean: 1}})
-	admission := NewAdmission(0, true)
-	admission.Mark(1, gate)
+	admission := NewAdmission(0, true, func(int) *Gate { return gate })
 	c := NewCohort(CohortConfig{})
 	work := func() {
 		w.now += 15 * time.Millisecond
@@ -366,7 +365,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 			}
 		}
 		if admission.Next(w.now, 1, Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
-			admission.Finished(w.now, 1)
+			admission.Left(w.now, 1)
 		}
 	}
 	for range 1000 {
@@ -414,8 +413,7 @@ func BenchmarkAdmission(b *testing.B) {
 	l.Observe(time.Second, r, 1000)
 	gate := l.NewGate("requests")
 	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
-	a := NewAdmission(0, true)
-	a.Mark(1, gate)
+	a := NewAdmission(0, true, func(int) *Gate { return gate })
 	now := time.Second
 	b.ReportAllocs()
 	for b.Loop() {
@@ -423,6 +421,6 @@ func BenchmarkAdmission(b *testing.B) {
 		if a.Next(now, 1, Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
 			b.Fatal("not admitted")
 		}
-		a.Finished(now, 1)
+		a.Left(now, 1)
 	}
 }

@@ -52,6 +52,7 @@ type simNode struct {
 	queue    []*simTask
 	edges    []simEdge
 	entrance bool
+	gate     *Gate         // of an entrance
 	line     int           // tasks of queue that were not let in: the policy does not know of them
 	lastRun  time.Duration // or since when there are ready tasks
 }
@@ -111,10 +112,10 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 		s.over = append(s.over, -1)
 	}
 	s.used = make([]float64, len(limits))
-	s.admission = NewAdmission(0, false)
+	s.admission = NewAdmission(0, false, func(n int) *Gate { return nodes[n].gate })
 	for n := range nodes {
 		if nodes[n].entrance {
-			s.admission.Mark(Node(n), s.ledger.NewGate("requests"))
+			nodes[n].gate = s.ledger.NewGate("requests")
 		}
 	}
 	s.policy = NewResource(ResourceConfig{Ledger: s.ledger, Predictions: func() []Prediction { return s.learned }})
@@ -229,7 +230,7 @@ func (s *simLoop) look() {
 	}
 	s.learned = Predict(edges, len(s.resources), func(n Node) bool { return n == s.end() || s.nodes[n].entrance })
 	for n := range s.nodes {
-		if g := s.admission.Gate(Node(n)); g != nil && n < len(s.learned) {
+		if g := s.nodes[n].gate; g != nil && n < len(s.learned) {
 			g.SetDemand(s.learned[n].Peak)
 		}
 	}
@@ -253,7 +254,7 @@ func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
-		if s.admission.Next(s.now, n, Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
+		if s.admission.Next(s.now, int(n), Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
 			nd.line++
 			return
 		}
@@ -288,7 +289,7 @@ func (s *simLoop) step(n Node) {
 		s.completed++
 		for entrance := range s.nodes { // closed loop: it comes again
 			if t.inside && s.nodes[entrance].entrance {
-				s.admission.Finished(s.now, Node(entrance))
+				s.admission.Left(s.now, entrance)
 				t.inside = false
 				t.node = Node(entrance)
 				break

@@ -18,11 +18,11 @@ func nextOf(t *testing.T, c *Cohort, cycles uint64) Node {
 }
 
 func TestANodeMayBeMoreImpatientThanTheOthers(t *testing.T) {
-	c := NewCohort(CohortConfig{Overdue: 1000, Thresholds: func(n Node) (int, time.Duration) {
+	c := NewCohort(CohortConfig{Overdue: 1000, Stage: func(n Node) Stage {
 		if n == 3 {
-			return 0, 100
+			return Stage{Longest: 100}
 		}
-		return 0, 0
+		return Stage{}
 	}})
 	for range 50 {
 		c.Ready(1)
@@ -44,11 +44,11 @@ func TestANodeMayBeMoreImpatientThanTheOthers(t *testing.T) {
 }
 
 func TestANodeMayHaveACrowdOfItsOwn(t *testing.T) {
-	c := NewCohort(CohortConfig{Thresholds: func(n Node) (int, time.Duration) {
+	c := NewCohort(CohortConfig{Stage: func(n Node) Stage {
 		if n == 2 {
-			return 3, 0
+			return Stage{Waiting: 3}
 		}
-		return 0, 0
+		return Stage{}
 	}})
 	for range 50 {
 		c.Ready(1)
@@ -79,7 +79,7 @@ func TestNodesKeepTheOrderOfTheProgram(t *testing.T) {
 	rank := map[Node]int{5: 1, 2: 2, 4: 3}
 	c := NewCohort(CohortConfig{
 		Edges: seq([2]Node{1, 2}, [2]Node{2, 3}, [2]Node{3, 4}, [2]Node{4, 5}, [2]Node{5, 6}),
-		Rank:  func(n Node) int { return rank[n] },
+		Stage: func(n Node) Stage { return Stage{Rank: rank[n]} },
 	})
 	visit := func() (order []Node) {
 		for n := Node(1); n <= 6; n++ {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/steer"
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -54,7 +54,7 @@ func (c *flood) ended(syscall.Errno) {}
 // Two clients send as fast as the network takes it, and each of their lines takes some work. A
 // third, and a task that sleeps, hardly notices.
 func TestBusyPeersDoNotStarveTheirLoop(t *testing.T) {
-	for _, scheduler := range []string{steer.FIFO, steer.Cohort, steer.Resource} {
+	for _, scheduler := range []string{feed.FIFO, feed.Cohort, feed.Resource} {
 		for _, loops := range []int{1, 2} {
 			for _, work := range []time.Duration{0, 100 * time.Microsecond} {
 				t.Run(fmt.Sprintf("%s/loops=%d/work=%v", scheduler, loops, work), func(t *testing.T) { starve(t, scheduler, loops, work) })

@@ -21,10 +21,10 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
-	"github.com/capriccio-go/capriccio/internal/steer"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched/probe"
@@ -52,7 +52,7 @@ type Config struct {
 	Inside func() int
 	// Done is called when the server has ended; nil: nothing is.
 	Done func()
-	// MayRefuse says that a 503 while nothing is scarce is no fault.
+	// MayRefuse means that a 503 while nothing is scarce is no fault.
 	MayRefuse bool
 }
 
@@ -83,7 +83,7 @@ type Result struct {
 
 const port = 80
 
-// exclusive says that a simulation is under way.
+// exclusive means that a simulation is under way.
 var exclusive atomic.Bool
 
 // Run simulates a server while play, which is called on the conductor when it listens,
@@ -128,9 +128,9 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 // processor has its own of. The collector runs only if memory is short.
 func steady() (restore func()) {
 	const enough = 1 << 30
+	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	runtime.GC()
 	runtime.GC() // pools are empty after the second
-	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	return func() {
 		debug.SetMemoryLimit(limit)
 		debug.SetGCPercent(percent)
@@ -197,14 +197,14 @@ func (s *Server) start() error {
 	}
 	threads := poller.NoRing(poller.Epoll)
 	cfg.NewPoller = func(int) (engine.Poller, error) { return threads() }
-	var steering *steer.Steering
-	if s.cfg.Scheduler != steer.FIFO {
+	var scheduler *feed.Feed
+	if s.cfg.Scheduler != feed.FIFO {
 		policy := s.cfg.Scheduler
 		if policy == "" {
-			policy = steer.Resource
+			policy = feed.Resource
 		}
 		var err error
-		steering, err = steer.New(steer.Config{
+		scheduler, err = feed.New(feed.Config{
 			Policy: policy, Graph: graph, Log: log, Collect: s.Memory.Collect,
 			Probe: probe.Config{
 				Root: filepath.Join("nowhere", "at", "all"), Runtime: s.Memory.runtime,
@@ -213,18 +213,15 @@ func (s *Server) start() error {
 		if err != nil {
 			return err
 		}
-		cfg.NewPolicy = steering.Policy
-		if policy == steer.Resource {
-			cfg.NewAdmission = steering.Admission
-		}
+		scheduler.Plug(&cfg)
 	}
 	var err error
 	if s.Runtime, err = engine.New(cfg); err != nil {
 		return err
 	}
 	synctest.Wait() // until all loops wait
-	if steering != nil {
-		steering.Start(s.Runtime)
+	if scheduler != nil {
+		scheduler.Start(s.Runtime)
 	}
 	ready := make(chan struct{})
 	s.Knot = &knot.Server{

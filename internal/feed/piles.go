@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const pileTasks = 16
 
 // watchPiles has loops watch the nodes where tasks have become more twice in a row; and if those inside
 // hold up the others, all where tasks wait, the most first.
-func (s *Steering) watchPiles(rt *engine.Runtime) {
+func (s *Feed) watchPiles(rt *engine.Runtime) {
 	was := s.piles
 	s.piles = nil
 	heldUp, least := s.ledger.HeldUp(), uint64(pileTasks)

@@ -1,17 +1,15 @@
-// Package steer lets the policies of package ressched steer the loops of a runtime: it
-// makes the adapters between them, draws predictions from the blocking graph, and feeds
-// the ledger with what is in use of each resource.
+// Package feed makes the schedulers of a runtime (internal/sched) and feeds them what they go by:
+// predictions drawn from the blocking graph, and what is in use of each resource.
 //
 // It decides nothing itself. One goroutine of its own does the regular work, every 10 ms
 // while tasks run, and down to once a second while none do; it ends with the runtime.
-package steer
+package feed
 
 import (
 	"fmt"
 	"iter"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +28,7 @@ const (
 	Resource = "resource"
 )
 
-// A Config says how a runtime is steered.
+// A Config is what a Feed is made of.
 type Config struct {
 	Policy     string          // Cohort or Resource
 	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
@@ -47,8 +45,8 @@ type Config struct {
 	Collect func()
 }
 
-// A Steering steers one runtime. Its methods may be called from any goroutine.
-type Steering struct {
+// A Feed feeds the schedulers of one runtime. Its methods may be called from any goroutine.
+type Feed struct {
 	cfg    Config
 	ledger *sched.Ledger
 
@@ -85,12 +83,12 @@ type loopSide struct {
 	admission *sched.Admission // nil: everybody is let in
 }
 
-// New makes a Steering. The error says what is wrong with cfg.
-func New(cfg Config) (s *Steering, err error) {
+// New makes a Feed. The error says what is wrong with cfg.
+func New(cfg Config) (s *Feed, err error) {
 	if cfg.Collect == nil {
 		cfg.Collect = runtime.GC
 	}
-	s = &Steering{cfg: cfg, patience: explainTimeout}
+	s = &Feed{cfg: cfg, patience: explainTimeout}
 	switch cfg.Policy {
 	case Cohort:
 	case Resource:
@@ -113,7 +111,7 @@ func New(cfg Config) (s *Steering, err error) {
 }
 
 // side returns what belongs to l.
-func (s *Steering) side(l *engine.Loop) *loopSide {
+func (s *Feed) side(l *engine.Loop) *loopSide {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {
@@ -126,35 +124,32 @@ func (s *Steering) side(l *engine.Loop) *loopSide {
 	case Cohort:
 		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Exclusive, c.Thresholds, c.Rank = s.edges(), s.exclusive, s.thresholds, s.rank
+			c.Edges, c.Stage = s.edges(), s.stage
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
 		side.policy = sched.NewResource(sched.ResourceConfig{
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
-			Ledger: s.ledger, Predictions: s.predicted, Exclusive: s.exclusive,
+			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
 		})
-		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals)
+		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.gate)
 	}
 	s.loops = append(s.loops, side)
 	return side
 }
 
-// Policy is for engine.Config.NewPolicy.
-func (s *Steering) Policy(l *engine.Loop) engine.Policy {
-	return s.side(l).policy
-}
-
-// Admission is for engine.Config.NewAdmission.
-func (s *Steering) Admission(l *engine.Loop) engine.Admission {
-	side := s.side(l)
-	if side.admission == nil {
-		return nil
+// Plug has the runtime that is made from cfg run tasks as the schedulers say. Start comes after that.
+func (s *Feed) Plug(cfg *engine.Config) {
+	cfg.NewPolicy = func(l *engine.Loop) engine.Policy { return s.side(l).policy }
+	if s.ledger != nil {
+		cfg.NewAdmission = func(l *engine.Loop) engine.Admission { return s.side(l).admission }
 	}
-	return &admission{a: side.admission, s: s}
+	if s.cfg.Graph != nil {
+		s.cfg.Graph.ExplainSched(s.Explain)
+	}
 }
 
-func (s *Steering) predicted() []sched.Prediction {
+func (s *Feed) predicted() []sched.Prediction {
 	if p := s.predictions.Load(); p != nil {
 		return *p
 	}
@@ -162,7 +157,7 @@ func (s *Steering) predicted() []sched.Prediction {
 }
 
 // edges are the edges of the graph.
-func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
+func (s *Feed) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {
 			if f.To != recorder.NodeEnd && !yield(f.From, f.To) {
@@ -172,35 +167,29 @@ func (s *Steering) edges() iter.Seq2[sched.Node, sched.Node] {
 	}
 }
 
-// exclusive returns the claim of a node that is a ressched.Stage, nil for others.
-func (s *Steering) exclusive(n sched.Node) *sched.Claim {
+// stage is what is particular about a node: whether it is a ressched.Stage.
+func (s *Feed) stage(n sched.Node) (of sched.Stage) {
 	name := s.cfg.Graph.Label(n)
-	if name == "" || !slices.Contains(engine.StageNames(), name) {
-		return nil
+	stage := engine.StageNamed(name)
+	if stage == nil {
+		return of
 	}
+	of.Rank = stage.Rank()
+	of.Waiting, of.Longest = stage.Thresholds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.claims[name]
-	if c == nil {
+	if s.claims[name] == nil {
 		if s.claims == nil {
 			s.claims = map[string]*sched.Claim{}
 		}
-		c = sched.NewClaim(s.wake)
-		s.claims[name] = c
+		s.claims[name] = sched.NewClaim(s.wake)
 	}
-	return c
+	of.Claim = s.claims[name]
+	return of
 }
-
-// thresholds are those of a node that is a ressched.Stage, see Stage.SetThresholds.
-func (s *Steering) thresholds(n sched.Node) (waiting int, longest time.Duration) {
-	return engine.StageThresholds(s.cfg.Graph.Label(n))
-}
-
-// rank is the place of a node that is a ressched.Stage, see ressched.OrderStages.
-func (s *Steering) rank(n sched.Node) int { return engine.StageRank(s.cfg.Graph.Label(n)) }
 
 // wake makes a loop ask its policy again.
-func (s *Steering) wake(loop int) {
+func (s *Feed) wake(loop int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {
@@ -211,7 +200,7 @@ func (s *Steering) wake(loop int) {
 }
 
 // gate returns the gate of an entrance.
-func (s *Steering) gate(entrance int) *sched.Gate {
+func (s *Feed) gate(entrance int) *sched.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {
@@ -219,27 +208,3 @@ func (s *Steering) gate(entrance int) *sched.Gate {
 	}
 	return s.gates[entrance]
 }
-
-// An admission is a sched.Admission for a loop. Entrances are its nodes.
-type admission struct {
-	a     *sched.Admission
-	s     *Steering
-	known int // entrances that have been marked
-}
-
-func (a *admission) Next(now time.Duration, entrance int, q engine.Queue) engine.Verdict {
-	if entrance >= engine.MaxEntrances {
-		return a.a.NextAtDoor(now, entrance-engine.MaxEntrances, q)
-	}
-	for ; a.known <= entrance; a.known++ {
-		a.a.Mark(sched.Node(a.known), a.s.gate(a.known))
-	}
-	return a.a.Next(now, sched.Node(entrance), q)
-}
-
-// Piled implements engine.Bottlenecks.
-func (a *admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
-	return a.a.Piled(now, pile, q)
-}
-
-func (a *admission) Left(now time.Duration, entrance int) { a.a.Finished(now, sched.Node(entrance)) }

@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"context"
@@ -18,20 +18,17 @@ import (
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
-// steered makes a runtime on a simulated clock.
-func steered(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Steering) {
+// fed makes a runtime on a simulated clock.
+func fed(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Feed) {
 	t.Helper()
 	if cfg.Graph == nil {
 		cfg.Graph = recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s, err := New(cfg)
 	testenv.Must(t, err)
-	cfg.Graph.ExplainSched(s.Explain)
 	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
-		c.NewObserver, c.NewPolicy = cfg.Graph.Observe, s.Policy
-		if cfg.Policy == Resource {
-			c.NewAdmission = s.Admission
-		}
+		c.NewObserver = cfg.Graph.Observe
+		s.Plug(c)
 	}), s
 }
 
@@ -45,7 +42,7 @@ func TestRandomPrograms(t *testing.T) {
 	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
 			programs.Run(t, testenv.Rounds(12, 40), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
-				rt, s := steered(t, loops, seed, cfg)
+				rt, s := fed(t, loops, seed, cfg)
 				if s.ledger != nil { // what Run does, at odd moments
 					s.tick(rt.Now(), seed, nil)
 					rt.Loop(0).Post(func() { s.tick(rt.Now(), seed+1, nil) })
@@ -73,7 +70,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	tokens, err := engine.NewResource("learn tokens", "")
 	testenv.Must(t, err)
 	tokens.SetLimit(100)
-	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	var sink []byte
 	err = rt.Go(func() {
@@ -114,7 +111,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 }
 
 // watched is where a resource is in predictions.
-func watched(t *testing.T, s *Steering, r *engine.Resource) int {
+func watched(t *testing.T, s *Feed, r *engine.Resource) int {
 	t.Helper()
 	i := slices.Index(engine.Resources(), r)
 	if i >= len(s.resource) || s.resource[i] < 0 {
@@ -129,7 +126,7 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 	testenv.Must(t, err)
 	engine.Tasks.SetLimit(1000)
 	defer engine.Tasks.SetLimit(0)
-	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	before := engine.Tasks.InUse()
 	err = rt.Go(func() {
@@ -173,7 +170,7 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
 	}
 	held := int64(960)
-	engine.Tasks.Acquire(held) // as of so many that do not end
+	engine.Tasks.Acquire(held) // as of tasks that do not end
 	defer engine.Tasks.Release(held)
 	s.tick(rt.Now()+2*learnEvery, 2, nil)
 	r = sched.Report{}
@@ -189,14 +186,14 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 		used, limit float64
 		counts      bool
 	}{{1 << 30, 10 << 30, false}, {9.6 * (1 << 30), 10 << 30, true}} {
-		rt, s := steered(t, 1, 1, Config{Policy: Resource})
+		rt, s := fed(t, 1, 1, Config{Policy: Resource})
 		window := func() float64 { // of the gate, which is reported last
 			var r sched.Report
 			s.ledger.Report(&r)
 			return r.Resources[len(r.Resources)-1].Limit
 		}
-		a := sched.NewAdmission(0, true)
-		a.Mark(1, s.ledger.NewGate("test"))
+		gate := s.ledger.NewGate("test")
+		a := sched.NewAdmission(0, true, func(int) *sched.Gate { return gate })
 		s.tick(0, 1, heap(rt))
 		before := window()
 		for a.Next(0, 1, sched.Queue{Waiting: 1}) == sched.Admit {
@@ -237,7 +234,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	testenv.Must(t, err)
 	slots.SetLimit(limit)
 	defer slots.SetLimit(1 << 40)
-	rt, s := steered(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
 	defer rt.Close()
 	inside, most, served := 0, 0, 0
 	work := func() {
@@ -292,7 +289,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	rt, s := steered(t, 2, 1, Config{Policy: Resource})
+	rt, s := fed(t, 2, 1, Config{Policy: Resource})
 	defer rt.Close()
 	s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
 	for range 10 {
@@ -317,7 +314,7 @@ func TestExplain(t *testing.T) {
 
 // A loop that is stuck does not keep others from explaining themselves, and counters don't fall.
 func TestExplainWithALoopThatIsStuck(t *testing.T) {
-	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	gate, err := engine.NewEntrance("stuck")
 	testenv.Must(t, err)
@@ -345,7 +342,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 		stage, err := engine.NewStage(name)
 		testenv.Must(t, err)
 		testenv.Must(t, engine.OrderStages([]*engine.Stage{stage}))
-		rt, s := steered(t, 2, 1, Config{Policy: policy})
+		rt, s := fed(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task
 		for i := range 40 {
@@ -375,8 +372,8 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 			if s.cfg.Graph.Label(n) != name {
 				continue
 			}
-			if s.rank(n) != 1 {
-				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.rank(n))
+			if s.stage(n).Rank != 1 {
+				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.stage(n).Rank)
 			}
 			for _, x := range explained.Nodes {
 				if x.Key == s.cfg.Graph.Key(n) {

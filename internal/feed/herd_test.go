@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestProducersAndConsumersTakeTurns(t *testing.T) {
 		pairs := []int{16, 200}[i>>1&1]
 		apart, cancellable := i&4 != 0, i&8 != 0
 		t.Run(fmt.Sprintf("%s,pairs=%d,apart=%v,context=%v", policy, pairs, apart, cancellable), func(t *testing.T) {
-			rt, _ := steered(t, 1, 1, Config{Policy: policy})
+			rt, _ := fed(t, 1, 1, Config{Policy: policy})
 			b := newBuffer(t, rt.Loop(0), cancellable)
 			all := rt.Go(func() {
 				var wg engine.WaitGroup

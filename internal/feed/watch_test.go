@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"log/slog"
@@ -112,7 +112,7 @@ func TestLostProductivity(t *testing.T) {
 
 // What a real loop measures of itself comes through.
 func TestALoopThatIsIdle(t *testing.T) {
-	rt, s := steered(t, 1, 1, Config{Policy: Resource})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	for range 3 {
 		s.self.look(rt)
@@ -134,11 +134,9 @@ func TestALoopThatIsIdle(t *testing.T) {
 // Refusals are logged once a second, by cause, and not again if there were none since.
 func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
-	rt, s := steered(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	rt, s := fed(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
-	a := sched.NewAdmission(0, true)
-	g := s.ledger.NewGate("test")
-	a.Mark(1, g)
+	a := sched.NewAdmission(0, true, func(int) *sched.Gate { return s.ledger.NewGate("test") })
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
@@ -146,7 +144,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond
-		if v := a.Next(now, 1, late); v != sched.Refuse {
+		if v := a.Next(now, 0, late); v != sched.Refuse {
 			t.Fatalf("verdict %v, want that it is refused", v)
 		}
 		s.reportRefusals(now)

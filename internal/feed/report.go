@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ const explainTimeout = 50 * time.Millisecond
 // Explain says what the scheduler thinks of the nodes, and in which state the resources
 // are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
-func (s *Steering) Explain() *bgraph.Sched {
+func (s *Feed) Explain() *bgraph.Sched {
 	s.mu.Lock()
 	sides := slices.Clone(s.loops)
 	s.mu.Unlock()
@@ -80,7 +80,7 @@ wait:
 	return out
 }
 
-func (s *Steering) addNodes(out *bgraph.Sched, loop int, nodes []sched.NodeReport) {
+func (s *Feed) addNodes(out *bgraph.Sched, loop int, nodes []sched.NodeReport) {
 	if s.cfg.Graph == nil {
 		return
 	}

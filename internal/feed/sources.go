@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ const unknownHeap = 16 << 20
 
 // addHeap declares the heap, which every program has. Its limit comes with the first
 // reading.
-func (s *Steering) addHeap() error {
+func (s *Feed) addHeap() error {
 	var err error
 	s.memory, err = s.ledger.Add(sched.Spec{Name: probe.Heap, Find: true, Kind: sched.Collected, Unknown: unknownHeap})
 	s.readings = map[string]sched.ResourceID{probe.Heap: s.memory}
@@ -28,7 +28,7 @@ func (s *Steering) addHeap() error {
 }
 
 // observe takes what the probe has read.
-func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
+func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 	for _, r := range readings {
 		id, known := s.readings[r.Name]
 		if !known {
@@ -64,7 +64,7 @@ func (s *Steering) observe(now time.Duration, readings []probe.Reading) error {
 
 // addDeclared takes up the resources that the program has declared, if they have a limit and have not been
 // taken up yet. A limit below 0 is to be found.
-func (s *Steering) addDeclared() error {
+func (s *Feed) addDeclared() error {
 	for i, r := range engine.Resources() {
 		if i == len(s.resource) {
 			s.resource = append(s.resource, -1)
@@ -107,9 +107,9 @@ func descriptorsTarget(limit int64) (target, margin float64) {
 	return target, spare / 4
 }
 
-// Start begins the regular work, if there is any, which ends when the runtime that is steered
+// Start begins the regular work, if there is any, which ends when the runtime that is fed
 // shuts down. When it returns, all files that are read for it are open.
-func (s *Steering) Start(rt *engine.Runtime) {
+func (s *Feed) Start(rt *engine.Runtime) {
 	if s.ledger == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (s *Steering) Start(rt *engine.Runtime) {
 	go s.run(rt, p, limit)
 }
 
-func (s *Steering) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
+func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
 	tick := time.NewTimer(busy)
@@ -197,7 +197,7 @@ const collectAfter = 100 * time.Millisecond
 
 // collectIfFull lets the garbage collector look what of a full heap is still in use: by
 // itself it would not while nobody is let in to allocate.
-func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
+func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	for _, r := range readings {
 		if r.Name == probe.Heap && !r.Old {
 			s.collected = now
@@ -217,7 +217,7 @@ func (s *Steering) collectIfFull(now time.Duration, readings []probe.Reading) {
 }
 
 // tick is the regular work.
-func (s *Steering) tick(now time.Duration, steps uint64, readings []probe.Reading) {
+func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	s.lookAhead()
 	err := s.observe(now, readings)
 	for _, src := range s.sources {

@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"time"
@@ -16,7 +16,7 @@ type refusalLog struct {
 }
 
 // reportRefusals logs what has been refused since the last line, for each cause.
-func (s *Steering) reportRefusals(now time.Duration) {
+func (s *Feed) reportRefusals(now time.Duration) {
 	if s.cfg.Log == nil || now-s.refusals.at < reportEvery {
 		return
 	}
@@ -32,7 +32,7 @@ func (s *Steering) reportRefusals(now time.Duration) {
 }
 
 // refusedFor is how many tasks were refused for that cause on all loops.
-func (s *Steering) refusedFor(cause sched.Cause) (n uint64) {
+func (s *Feed) refusedFor(cause sched.Cause) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {

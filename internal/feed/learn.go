@@ -1,4 +1,4 @@
-package steer
+package feed
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ const learnEvery = 100 * time.Millisecond
 
 // learn draws predictions from the graph, and tells the gates what a task that they let
 // in is going to take.
-func (s *Steering) learn() {
+func (s *Feed) learn() {
 	flows := s.cfg.Graph.Flows()
 	entrances := s.cfg.Graph.Entrances()
 	done := func(n engine.NodeID) bool {
@@ -52,7 +52,7 @@ func (s *Steering) learn() {
 
 // lookAhead tells the ledger what tasks inside may yet take of what is counted, from where they are. Of a node from
 // where hardly any has gone on yet that is not known.
-func (s *Steering) lookAhead() {
+func (s *Feed) lookAhead() {
 	if !s.counts {
 		return
 	}
@@ -91,7 +91,7 @@ const likelyMost = 2
 const learntSteps = 32
 
 // resources is how many resources there are in predictions.
-func (s *Steering) resources() int {
+func (s *Feed) resources() int {
 	n := int(s.memory) + 1
 	for _, id := range s.resource {
 		n = max(n, id+1)
@@ -100,7 +100,7 @@ func (s *Steering) resources() int {
 }
 
 // convert makes edges of flows. held is what a task holds of the heap at each node.
-func (s *Steering) convert(flows []recorder.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
+func (s *Feed) convert(flows []recorder.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
 	cycles := coro.CyclesPerSecond() / 1e9
 	edges := make([]sched.Edge, len(flows))
 	for i := range flows {
