@@ -26,7 +26,7 @@ func (fileClosed) Is(target error) bool {
 	return target == fs.ErrClosed || target == net.ErrClosed
 }
 
-// A contextError says that the waiting task's context ended.
+// A contextError means that the waiting task's context ended.
 type contextError struct{ err error }
 
 func (e *contextError) Error() string { return "wait abandoned: " + e.err.Error() }

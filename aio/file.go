@@ -103,7 +103,7 @@ func newFile(fd int32, name string, flags uint64) *File {
 	}
 }
 
-// noCached says that the kernel knows no RESOLVE_CACHED (before 5.12).
+// noCached is set once the kernel turns out to know no RESOLVE_CACHED (before 5.12).
 var noCached atomic.Bool
 
 const resolveCached = 0x20

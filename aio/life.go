@@ -40,7 +40,7 @@ func (f *File) exit() {
 }
 
 // lastLeft is called when f is closed and nobody uses it: the task in Close goes on, or,
-// if it did not wait, the caller does its work. Somebody who came too late to use f may
+// if it did not wait, the caller does its work. A task that came too late to use f may
 // call it too, at any time after.
 func (f *File) lastLeft() {
 	if w := f.closer.Swap(nil); w != nil {
@@ -173,7 +173,7 @@ func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 // DescribeWait implements engine.WaitDescriber.
 func (p *waitUsers) DescribeWait() string { return (*File)(p).describe() }
 
-// desert leaves the rest of Close to the last user, who may have gone before it could
+// desert leaves the rest of Close to the last user, which may have gone before it could
 // know of that.
 func (f *File) desert() {
 	f.life.Or(lifeLeft)

@@ -96,7 +96,7 @@ func above(name string) string {
 	return name[:max(end-1, 0)]
 }
 
-// is says that the error of a path is e.
+// is reports whether the error of a path is e.
 func is(err error, e error) bool {
 	p, ok := err.(*fs.PathError)
 	return ok && p.Err == e

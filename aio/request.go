@@ -164,7 +164,7 @@ func (f *File) transfer(op opcode, p []byte, off int64) (int, error) {
 	}
 }
 
-// on says that r works on the descriptor of f.
+// on reports whether r works on the descriptor of f.
 func (r *request) on(f *File) *request {
 	r.file = f
 	return r
@@ -233,7 +233,7 @@ func (r *request) closeAgain() bool {
 	return r.errno == unix.ECANCELED
 }
 
-// wait carries out r while the calling task, of l, is parked. An error says that r was
+// wait carries out r while the calling task, of l, is parked. An error means that r was
 // given up. If the runtime ends meanwhile, the task does not return from here, but what
 // r points to is no longer in use then.
 func (r *request) wait(l *engine.Loop) error {

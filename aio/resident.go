@@ -12,7 +12,7 @@ import (
 
 const pageSize = 4096 // of the page cache's accounts; both architectures' usual
 
-// noCachestat says that the kernel lacks cachestat(2) (before 6.5).
+// noCachestat is set once the kernel turns out to lack cachestat(2) (before 6.5).
 var noCachestat atomic.Bool
 
 // Resident returns how many of the n bytes from offset off on can be read without waiting

@@ -101,7 +101,7 @@ func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (
 	return int(r), e
 }
 
-// refuses says that e is the answer of a file system, or a kernel, that can't tell
+// refuses reports whether e is the answer of a file system, or a kernel, that can't tell
 // whether a transfer would wait.
 func refuses(e syscall.Errno) bool {
 	return e == unix.EOPNOTSUPP || e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM

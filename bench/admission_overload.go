@@ -206,7 +206,7 @@ func bytesServed(_ *site, r *admissionResult, e extent) []sample {
 	return []sample{{"bytes-served", "MB/s", e.x, float64(r.Bytes) / 1e6 / r.Span.Seconds()}}
 }
 
-// newcomers is how many of those who came when memory was held got an answer, whatever it was.
+// newcomers is how many of those that came when memory was held got an answer, whatever it was.
 func newcomers(_ *site, r *admissionResult, e extent) []sample {
 	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
 }

@@ -59,6 +59,14 @@ func runGoTrace(r *run) error {
 		p := point{metric: metric}
 		points, of[p] = append(points, p), f
 	}
+	bgdump, err := r.buildCommand("cmd/bgdump")
+	if err != nil {
+		return err
+	}
+	again, err := r.replayed(filepath.Join(r.scratch, "replay.trace"), 5*span)
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
 	var contenders []contender
 	for _, how := range []struct{ system, flag string }{{"gotrace", "graph"}, {"x-exp-trace", "decode"}} {
@@ -75,6 +83,11 @@ func runGoTrace(r *run) error {
 			}
 			if how.system == "gotrace" && requests > 0 && p.metric == "net-http" {
 				samples = append(samples, sample{"shown-500k", "s", p.x, wall.Seconds() * 500_000 / float64(requests)})
+				shown, err := shownAfter(ctx, bgdump, again)
+				if err != nil {
+					return nil, err
+				}
+				samples = append(samples, sample{"shown-after-100k", "s", p.x, shown.Seconds()})
 			}
 			return samples, nil
 		}})
@@ -89,7 +102,7 @@ func runGoTrace(r *run) error {
 		f := of[p]
 		r.note("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6)
 	}
-	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests)
+	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; shown-after-100k is how long after its end bgdump has shown a trace of such a server, of %v of it, that comes from a URL: no server is so fast on two cores, so the trace of a slower one is sent in the time of a faster one, a second at a time; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests, again.span.Round(10*time.Millisecond))
 	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}}
 	return nil
 }

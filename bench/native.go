@@ -13,9 +13,9 @@ import (
 
 const (
 	nativeClients = 64
-	manyMetric    = "many"        // sleep, with 1,024 clients, of which few wait for a blocked handler
-	parkedMetric  = "many-parked" // the same, but handlers that wait do so as tasks do
+	manyMetric    = "many" // sleep, with 1,024 requests under way, of which few wait for a blocked handler
 	manyClients   = 1024
+	manyConns     = 4096 // on one of which, drawn by lot, each of those comes
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"
 )
@@ -36,7 +36,7 @@ func runNative(r *run) error {
 		r.reserved = quickBudget * 6 / 10
 	}
 	alive := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return c.system == "knot-holding" }) // it serves next to nothing
-	if err := r.measure(append(pointsAt(manyMetric, 0, 1), point{metric: parkedMetric, x: 1}), alive, 2*time.Second); err != nil {
+	if err := r.measure(pointsAt(manyMetric, 0, 1), alive, 2*time.Second); err != nil {
 		return err
 	}
 	// Without blockers one mode is like the other.
@@ -54,8 +54,8 @@ func runNative(r *run) error {
 		return err
 	}
 	r.note("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients)
-	r.note("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d clients, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients)
-	r.note("%s: the same load, but the handlers wait as tasks do (net-http: as ever); it is less than without any wait, as clients come in random order once some have been late (ADR 0035)", parkedMetric)
+	r.note("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d requests under way, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients)
+	r.note("%s: each request comes on one of %d connections drawn by lot, with waits or without, as clients that come in an order of their own make a server faster than any that come by chance (ADR 0035)", manyMetric, manyConns)
 	r.note("knot-holding: Knot whose loop waits with the task, as without detaching")
 	r.note("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric)
 	r.charts = []report.Chart{
@@ -69,14 +69,12 @@ const noneAnswered = "no request was answered whose handler does not wait"
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
 func (r *run) nativeSample(s *server) sampler {
 	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		clients, path := nativeClients, "/"+p.metric
-		switch p.metric {
-		case manyMetric:
-			clients, path = manyClients, "/sleep"
-		case parkedMetric:
-			clients, path = manyClients, "/"+parkedMode
+		clients, conns, path := nativeClients, 0, "/"+p.metric
+		if p.metric == manyMetric {
+			clients, conns, path = manyClients, manyConns, "/sleep"
 		}
 		spec := closedSpec(s.addr, []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
+		spec.Conns = conns
 		spec.PIDs, spec.Warm, spec.For = []int{s.child.PID()}, d/4, d-d/4
 		seen, err := r.runLoad(ctx, "closed", spec, d, nil)
 		if err != nil {

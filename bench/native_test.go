@@ -17,7 +17,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 	for _, flag := range []string{"", "-holding", "-http"} {
 		s, err := r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context())
 		testenv.Must(t, err)
-		for _, mode := range append(nativeModes[:len(nativeModes):len(nativeModes)], manyMetric, parkedMetric) {
+		for _, mode := range append(nativeModes[:len(nativeModes):len(nativeModes)], manyMetric) {
 			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)
 			if err != nil && !strings.Contains(err.Error(), noneAnswered) { // a loop that waits may answer none in that time
 				t.Errorf("%s %s: %v", s.system, mode, err)

@@ -50,6 +50,7 @@ type admissionClosed struct {
 	Requests []string
 	Weights  []float64
 	Clients  int
+	Conns    int
 	Warm     time.Duration
 	For      time.Duration
 	Target   time.Duration
@@ -164,7 +165,7 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 		return err
 	}
 	cfg := load.ClosedConfig{
-		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Clients: spec.Clients,
+		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Clients: spec.Clients, Conns: spec.Conns,
 		Warm: spec.Warm, For: spec.For, Patient: spec.Patient, Seed: spec.Seed,
 	}
 	for i, text := range spec.Requests {

@@ -23,17 +23,12 @@ import (
 // nativeWait is how long a handler of the experiment native waits.
 const nativeWait = 100 * time.Millisecond
 
-// nativeModes are the ways in which it does; a request for /MODE asks for it, one for /parkedMode
-// for a wait of the same time as a task does it.
+// nativeModes are the ways in which it does; a request for /MODE asks for it.
 var nativeModes = []string{"channel", "sleep", "cond", "mutex"}
 
-const parkedMode = "parked"
-
-// waitIn waits as mode says; park is how what serves the request waits without holding up others.
-func waitIn(mode string, park func(time.Duration)) {
+// waitIn waits as mode says.
+func waitIn(mode string) {
 	switch mode {
-	case parkedMode:
-		park(nativeWait)
 	case "channel":
 		<-time.After(nativeWait)
 	case "sleep":
@@ -73,7 +68,7 @@ func runNativeServer(args []string, out io.Writer) error {
 	failed := make(chan error, 2)
 	if *http1 {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			waitIn(strings.TrimPrefix(r.URL.Path, "/"), time.Sleep)
+			waitIn(strings.TrimPrefix(r.URL.Path, "/"))
 			io.WriteString(w, "Hello, World!")
 		})}
 		if err := serveOnGoroutines(out, failed, server.Serve); err != nil {
@@ -89,7 +84,7 @@ func runNativeServer(args []string, out io.Writer) error {
 			return err
 		}
 		serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
-			waitIn(strings.TrimPrefix(x.Path(), "/"), func(d time.Duration) { task.Sleep(d) })
+			waitIn(strings.TrimPrefix(x.Path(), "/"))
 			return x.SendString(200, "text/plain", "Hello, World!")
 		}}, out, failed)
 	}

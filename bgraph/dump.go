@@ -246,7 +246,7 @@ var (
 	stackRule = textRule{most: MaxDumpStack, lines: true}
 )
 
-// allows says that r may stand in a text: it does nothing to a terminal or to the order
+// allows reports whether r may stand in a text: it does nothing to a terminal or to the order
 // and place of the characters around it, and XML may contain it.
 func (rule textRule) allows(r rune) bool {
 	if r < 0x7f {
@@ -255,7 +255,7 @@ func (rule textRule) allows(r rune) bool {
 	return r&0xfffe != 0xfffe && !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp)
 }
 
-// fits says that text is as rule wants it.
+// fits reports whether text is as rule wants it.
 func (rule textRule) fits(text string) bool {
 	if len(text) > rule.most {
 		return false

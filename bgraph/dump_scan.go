@@ -4,7 +4,7 @@ import "fmt"
 
 // scanDocument bounds what decoding a document allocates before it is decoded: in "[0,0]"
 // an element has two bytes, but a place for a Node is made for each. It does not judge
-// whether the document is JSON; finished says that all its brackets and texts are
+// whether the document is JSON; finished reports whether all its brackets and texts are
 // closed.
 func scanDocument(doc []byte) (finished bool, err error) {
 	var (

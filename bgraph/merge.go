@@ -242,7 +242,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// merge adds b, which has the same name and unit. A Limit of -1 says that nothing was
+// merge adds b, which has the same name and unit. A Limit of -1 means that nothing was
 // added to r yet.
 func (r *Resource) merge(b *Resource) {
 	addNumber(&r.InUse, b.InUse)

@@ -317,7 +317,7 @@ func (g *Graph) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// announce wakes those who wait for a change of the graph.
+// announce wakes those that wait for a change of the graph.
 func (g *Graph) announce() {
 	g.mu.Lock()
 	g.changed.Broadcast()

@@ -36,7 +36,7 @@ func (p Parallelism) String() string {
 
 // Options say how an instance is run. The zero value is what Add uses.
 type Options struct {
-	// Queue is how many elements may wait before those who send more of them park; 0: 1,024.
+	// Queue is how many elements may wait before those that send more of them park; 0: 1,024.
 	Queue int
 	// Min and Max bound the number of servlets; 0: 1, and 1,024. If they are equal there are
 	// always as many, and nothing is measured. A module that is ByTask has one.

@@ -156,7 +156,7 @@ func (c *fileCache) shard(path []byte) (*cacheShard, uint64) {
 }
 
 // get finds path. The caller gets an entry that it must release, or a flight to wait
-// for, or, with mine, a flight that it must land. counts says that it is the first of its request.
+// for, or, with mine, a flight that it must land. counts means that it is the first of its request.
 func (c *fileCache) get(path []byte, now int64, counts bool) (e *entry, fl *flight, mine bool) {
 	s, _ := c.shard(path)
 	s.mu.Lock()

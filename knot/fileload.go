@@ -15,7 +15,7 @@ import (
 
 var (
 	errDirectory = errors.New("knot: the path is a directory")
-	// errLost says that the task that was to open a file was torn away from it.
+	// errLost means that the task that was to open a file was torn away from it.
 	errLost = errors.New("knot: opening the file was abandoned")
 )
 
@@ -184,7 +184,7 @@ func (f *Files) load(x *Ctx, fl *flight, w want) (*entry, error) {
 // openHook, if set by a test, runs before a file is opened.
 var openHook func()
 
-// openEntry opens what is wanted. keep says that it belongs into the cache.
+// openEntry opens what is wanted. keep means that it belongs into the cache.
 func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err error) {
 	if x.path[0] != '/' || hiddenPath(x.path) {
 		return nil, false, Status(404)

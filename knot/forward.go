@@ -147,7 +147,7 @@ func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
 // goroutine, one at a time.
 type BodyApart struct {
 	x, y    *Ctx       // the handler's; that which has the buffer and the state of the body meanwhile
-	reading task.Mutex // held by who reads
+	reading task.Mutex // held by the reader
 	trailer []byte     // lines with their CR LF; guarded by reading
 	over    bool       // guarded by reading
 

@@ -143,7 +143,7 @@ func describe(s *Server, h http.Handler) *describedServer {
 }
 
 var (
-	// errReturned is for those who go on writing behind the handler's back.
+	// errReturned is for code that goes on writing behind the handler's back.
 	errReturned = errors.New("knot: the handler has returned")
 	// errUnfit is for handlers that announce another protocol and then do not speak it.
 	errUnfit = errors.New("knot: a handler of net/http sent status 101 and did not take the connection over")

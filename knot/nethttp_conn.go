@@ -15,7 +15,7 @@ import (
 
 // What a handler of net/http can do with its connection.
 
-// A connControl holds what must not wait for those who read and write: it is how they are
+// A connControl holds what must not wait for the goroutines that read and write: it is how they are
 // interrupted. While there is one, it guards the deadlines of the conn.
 type connControl struct {
 	nc      net.Conn // fixed
@@ -125,7 +125,7 @@ func (e *exchange) resetDeadlines(c *conn) {
 
 // EnableFullDuplex is for http.ResponseController. Reading and writing never wait for each
 // other, with or without it. Without it, a response that begins before a large request
-// body has been read says that the connection is going to be closed.
+// body has been read means that the connection is going to be closed.
 func (e *exchange) EnableFullDuplex() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -246,7 +246,7 @@ func (x *Ctx) giveUp() (rest []byte) {
 	return rest
 }
 
-// leave says that the request is none any more to the admission of its loop.
+// leave records that the request is none any more to the admission of its loop.
 func (e *exchange) leave(c *conn) {
 	if e.loop == nil || engine.CurrentLoop() == e.loop {
 		c.leave()

@@ -84,7 +84,7 @@ func join(ranges []byteRange, part byteRange) []byteRange {
 	return kept
 }
 
-// parseRange reads one range; inside says that some of it is in a file of that size.
+// parseRange reads one range; inside means that some of it is in a file of that size.
 func parseRange(text []byte, size int64) (part byteRange, good, inside bool) {
 	dash := bytes.IndexByte(text, '-')
 	if dash < 0 {

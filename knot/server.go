@@ -92,7 +92,7 @@ type Server struct {
 	// DefaultShutdownTimeout. Negative: it does not wait.
 	ShutdownTimeout time.Duration
 
-	// Timed says that Stats is to count how long requests take: two readings of the clock for each.
+	// Timed means that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
 	// MaxConns is how many connections are served at a time. For a further one a connection is

@@ -21,7 +21,7 @@ func makeHandshakes() *ressched.Entrance {
 }
 
 // shedFor is for how long new clients get no handshake after a request was refused: one
-// costs as much as dozens of requests, and those who are there already go first.
+// costs as much as dozens of requests, and those that are there already go first.
 const shedFor = 500 * time.Millisecond
 
 // protoACME is what a certificate authority asks for that looks whether the server answers for

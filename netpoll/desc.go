@@ -26,10 +26,10 @@ const (
 	kindFile          // anything else that can be polled
 )
 
-// stream says that a read of zero bytes is the end.
+// stream means that a read of zero bytes is the end.
 func (k kind) stream() bool { return k != kindDatagram }
 
-// drains says that a transfer shorter than asked for leaves nothing to try for. That
+// drains means that a transfer shorter than asked for leaves nothing to try for. That
 // holds for TCP and byte pipes (epoll(7), questions and answers, 9). A unix socket
 // stops a read at a message with other credentials, so it goes on to EAGAIN.
 func (k kind) drains() bool { return k == kindTCP || k == kindPipe }
@@ -57,7 +57,7 @@ type registrar interface {
 	register(d *desc) error
 	// deregister ends it. An event already under way is dropped.
 	deregister(d *desc)
-	// rearm says that somebody off the loop has begun to wait on d; if d has requests,
+	// rearm means that somebody off the loop has begun to wait on d; if d has requests,
 	// on the loop too.
 	rearm(d *desc)
 	// leave ends the delivery of events to d, which has just got loose, for a time. One

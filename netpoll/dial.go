@@ -288,7 +288,7 @@ func ended(err error) error {
 // dialTimeout and dialCanceled stand for two errors that package net does not export, and
 // say the same.
 
-// errDialTimeout is a timeout for everybody who may ask.
+// errDialTimeout is a timeout in the words of every package.
 var errDialTimeout error = dialTimeout{}
 
 type dialTimeout struct{}

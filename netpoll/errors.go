@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// ErrBusy says that the connection has an OnReadable registration pending, or, from
+	// ErrBusy means that the connection has an OnReadable registration pending, or, from
 	// OnReadable, that somebody is reading.
 	ErrBusy = errors.New("netpoll: the read side is in use")
 
-	// errNoRuntime says that no loop can poll for the caller.
+	// errNoRuntime means that no loop can poll for the caller.
 	errNoRuntime = errors.New("netpoll: no task runtime is running")
-	// errForeignPoller says that the loop polls with something not of this package.
+	// errForeignPoller means that the loop polls with something not of this package.
 	errForeignPoller = errors.New("netpoll: the loop's poller was not made by netpoll")
 	// errUnread is for callers of the socket that would skip what has been received.
 	errUnread      = errors.New("bytes that have been received must be read with Read first")

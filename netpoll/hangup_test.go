@@ -10,7 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Who has registered is told once that the peer has gone, before and after it has; other events do not
+// What has registered is told once that the peer has gone, before and after it has; other events do not
 // count, nor what was taken back.
 func TestOnHangup(t *testing.T) {
 	both(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // ListenOn makes a listener of a stream socket that listens already: one that systemd has opened
 // (sd_listen_fds(3)), or one that another process has handed over. It takes fd over, if there is no
-// error, and belongs to the caller's loop. shared says that others have the socket too and go on
+// error, and belongs to the caller's loop. shared means that others have the socket too and go on
 // listening: then Drain closes ln at once, and what waits to be accepted is left to them. All loops
 // accept from the one socket. A file of a unix socket is not removed.
 func ListenOn(fd int, shared bool) (*Listener, error) {
@@ -73,7 +73,7 @@ func (ln *Listener) sharedFlags() uint32 {
 // Files returns duplicates of the listening sockets, of which Serve may have made several, for
 // another process to go on with: see ListenOn. Connections that wait to be accepted wait for
 // the next to accept. The caller closes them, and must not use their method Fd, which makes the
-// sockets blocking for everybody who has them: take the number by SyscallConn.
+// sockets blocking for all processes that have them: take the number by SyscallConn.
 func (ln *Listener) Files() (files []*os.File, err error) {
 	all, _ := ln.all()
 	for _, each := range all {

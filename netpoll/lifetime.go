@@ -36,7 +36,7 @@ const (
 // queued is the bit that says that others queue for the side's lock.
 func (sd side) queued() uint64 { return uint64(sd) << 2 }
 
-// lockQueue holds those who wait for a lock of one desc, first in, first out.
+// lockQueue holds those that wait for a lock of one desc, first in, first out.
 type lockQueue struct{ head, tail *lockWaiter }
 
 type lockWaiter struct {

@@ -280,7 +280,7 @@ func talk(t *testing.T, n library, network string, note func(string, ...any)) {
 	}
 }
 
-// converse has the peer send to the connection, and a stranger, who is not heard.
+// converse has the peer send to the connection, and a stranger, which is not heard.
 func converse(c net.Conn, peer net.PacketConn, errorOf func(string, int, error), note func(string, ...any)) {
 	for _, message := range []string{"", "answer", "cut off", "last"} {
 		k, err := peer.WriteTo([]byte(message), c.LocalAddr())

@@ -294,7 +294,7 @@ func (ln *Listener) injected() syscall.Errno {
 	return ln.fault()
 }
 
-// abandoned says that e concerns a connection that died in the queue, not the listener:
+// abandoned reports whether e concerns a connection that died in the queue, not the listener:
 // accept(2) hands out errors that were pending on the new socket.
 func abandoned(e syscall.Errno) bool {
 	switch e {

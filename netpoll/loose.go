@@ -33,7 +33,7 @@ import (
 // that can have happened, see desc.exhausted. Loosening stores flagLoose before it adds
 // the descriptor to the set.
 //
-// That the one who waits is seen by the one who binds is a Dekker handshake too: the first
+// That the one that waits is seen by the one that binds is a Dekker handshake too: the first
 // stores its bit (flagPlainReads, flagPlainWrites) and loads flagLoose; the second clears
 // flagLoose and loads the bits, and puts flagLoose back if one is set.
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -386,8 +387,8 @@ func TestShutdownWithDetachedTasks(t *testing.T) {
 		if err := engine.GoOn(rt.Loop(0), func() {}).Join(); err != nil { // it is detached by now
 			t.Fatal(err)
 		}
-		if err := rt.Close(); err == nil {
-			t.Error("Close says nothing of the task that waits natively")
+		if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "1 of them wait natively") || !strings.Contains(err.Error(), "native_test.go:") {
+			t.Errorf("Close returned %v, which does not tell where a task waits natively", err)
 		}
 		close(c)
 		select {

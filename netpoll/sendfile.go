@@ -209,7 +209,7 @@ func (s *fileSend) copy(n int64) error {
 }
 
 // sendPart makes one attempt to send, after waiting for room if there is none. more
-// says that further bytes follow at once (MSG_MORE, send(2)).
+// means that further bytes follow at once (MSG_MORE, send(2)).
 func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	if more {

@@ -40,7 +40,7 @@ var (
 	unhooking = new(engine.Waiter)
 )
 
-// isWaiter says that a slot value is the address of a waiter.
+// isWaiter reports whether a slot value is the address of a waiter.
 func isWaiter(p *engine.Waiter) bool {
 	return p != drained && p != ready && p != hooked && p != unhooking
 }

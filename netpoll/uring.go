@@ -96,7 +96,7 @@ func newUring(o uringOptions) (engine.Poller, error) {
 // before its time.
 const ringEntries = 256
 
-// Driver returns the loop's ring, for those who have other requests than this package.
+// Driver returns the loop's ring, for packages that have other requests than this one.
 // Own loop only.
 func (p *uringPoller) Driver() (*uring.Driver, error) {
 	if p.closed {

@@ -181,7 +181,7 @@ func (r *requests) pop(own bool) {
 
 // take is recv(2) on a socket that works by completion: it copies what the queue has,
 // as much as fits, and calls the socket only if the kernel does not stream from it. dry
-// says that another attempt is not worthwhile before an event.
+// means that another attempt is not worthwhile before an event.
 func (r *requests) take(b []byte, own bool) (n int, dry bool, e syscall.Errno) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

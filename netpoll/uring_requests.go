@@ -237,7 +237,7 @@ func (r *requests) polled(which uint32, res int32, flags uint32) {
 	}
 }
 
-// surrendered says that the kernel is to stop streaming because the descriptor's user
+// surrendered means that the kernel is to stop streaming because the descriptor's user
 // wants to call it.
 func (r *requests) surrendered() bool {
 	if !r.streams {

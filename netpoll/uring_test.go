@@ -118,7 +118,7 @@ func TestUringSlowConsumer(t *testing.T) {
 	})
 }
 
-// Bytes that come one by one to somebody who does not read share a buffer.
+// Bytes that come one by one to a task that does not read share a buffer.
 func TestUringFewBytesShareBuffers(t *testing.T) {
 	onUring(t, uringOptions{bufferSize: 100}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
@@ -291,7 +291,7 @@ func TestUringChurn(t *testing.T) {
 	})
 }
 
-// Somebody who reads the descriptor himself gets what has not been received yet, and is
+// Code that reads the descriptor itself gets what has not been received yet, and is
 // not let past what has.
 func TestUringSurrender(t *testing.T) {
 	test := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {

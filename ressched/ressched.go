@@ -38,7 +38,7 @@ var Tasks = (*Resource)(engine.Tasks)
 var StackSpace = (*Resource)(engine.StackSpace)
 
 // An Entrance is a place where work comes into the program: a request, a connection, a
-// job from a queue. Who has passed it is going to take resources, so it is here that a
+// job from a queue. What has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
 // admission control). Whether anybody has to wait, or is refused, is decided by the
 // scheduler: resource; with the others everybody is let in at once.

@@ -53,7 +53,7 @@ type Options struct {
 	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
 	// Entrance (package ressched), the least important are refused first. 0: neither.
 	Priority int
-	// NoHandle says that nobody joins the task or looks at it, as with a go statement: Spawn returns
+	// NoHandle means that nobody joins the task or looks at it, as with a go statement: Spawn returns
 	// no Task. With no other option its memory is then used again, and it costs no allocation where
 	// tasks come and go.
 	NoHandle bool

@@ -66,6 +66,8 @@ var waitFunctions = map[string]string{
 	"internal/poll.(*FD).Accept":        "accept",
 	"internal/poll.(*FD).Read":          "read",
 	"internal/poll.(*FD).ReadFrom":      "read",
+	"internal/poll.(*FD).RawRead":       "read",
+	"internal/poll.(*FD).RawWrite":      "write",
 	"internal/poll.(*FD).ReadMsg":       "read",
 	"internal/poll.(*FD).Write":         "write",
 	"internal/poll.(*FD).WriteTo":       "write",
@@ -80,6 +82,8 @@ var waitFunctions = map[string]string{
 	"internal/poll.(*FD).WriteMsgInet4": "write",
 	"internal/poll.(*FD).WriteMsgInet6": "write",
 	"internal/poll.(*FD).WaitWrite":     "connect",
+	"internal/poll.(*FD).Close":         "close",
+	"internal/poll.(*fdMutex).rwlock":   "mutex", // of a descriptor, as of two that write to one connection
 	"sync.(*Mutex).Lock":                "mutex",
 	"internal/sync.(*Mutex).Lock":       "mutex",
 	"internal/sync.(*Mutex).lockSlow":   "mutex",

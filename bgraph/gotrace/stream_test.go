@@ -124,7 +124,7 @@ func TestExactStream(t *testing.T) {
 	}
 }
 
-// Who waited before the trace began has not arrived in it, is as old as the trace, and is at the
+// What waited before the trace began has not arrived in it, is as old as the trace, and is at the
 // same node as one that begins to wait later, whichever way the runtime was asked for the stack.
 func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	from := []string{"runtime.gopark", "runtime.netpollblock", "internal/poll.runtime_pollWait", "internal/poll.(*pollDesc).wait", "internal/poll.(*pollDesc).waitRead"}
@@ -197,11 +197,24 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 	}
 }
 
-// What sockets of datagrams wait for is known, too.
-func TestWaitsOfDatagrams(t *testing.T) {
-	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "Other": "network"} {
+// What sockets of datagrams, and programs that read a socket by themselves, wait for is known, too.
+func TestWaitsOfSockets(t *testing.T) {
+	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "RawRead": "read", "RawWrite": "write", "Other": "network"} {
 		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
 			t.Errorf("%s: %s, want %s", function, got, want)
+		}
+	}
+}
+
+// Two that write to one connection wait for each other, not for the network, and whoever closes it waits for both.
+func TestWaitsForADescriptor(t *testing.T) {
+	for functions, want := range map[string]string{"fdMutex).rwlock FD).writeLock FD).Write": "mutex", "FD).Close": "close"} {
+		frames := []bgraph.Frame{{Function: "sync.runtime_Semacquire"}}
+		for _, f := range strings.Fields(functions) {
+			frames = append(frames, bgraph.Frame{Function: "internal/poll.(*" + f})
+		}
+		if got := refine("sync", append(frames, bgraph.Frame{Function: "main.serve"})); got != want {
+			t.Errorf("%s: %s, want %s", functions, got, want)
 		}
 	}
 }

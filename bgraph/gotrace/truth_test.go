@@ -137,7 +137,7 @@ func steps(t *testing.T, s *bgraph.Snapshot) {
 			}
 			continue
 		}
-		if n.Arrivals > in[n.Key]+100 { // those who waited when the trace began
+		if n.Arrivals > in[n.Key]+100 { // those that waited when the trace began
 			t.Errorf("%s: %d arrivals, edges say %d", n.Name(), n.Arrivals, in[n.Key])
 		}
 	}

@@ -184,7 +184,7 @@ func TestCutsAtEveryBatch(t *testing.T) {
 				last = steps
 			}
 		}
-		if last != 302 {
+		if last < 790 {
 			t.Errorf("%s: %d steps at the end", version, last)
 		}
 	}

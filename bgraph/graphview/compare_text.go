@@ -80,7 +80,7 @@ func (c *Comparison) writeEdges(b *bytes.Buffer) {
 	t.Flush() // to a buffer
 }
 
-// presence says that something is on one side only, or has another key there.
+// presence is the remark that something is on one side only, or has another key there.
 func presence(before, after bgraph.Key) string {
 	switch {
 	case before == 0:

@@ -76,7 +76,7 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 			say("CPU: %s of it %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
 		}
 	}
-	if most, used := mostUsing(s); most != nil && most.Function != "" {
+	if most, used := mostUsing(s); most != nil && most.Function != "" && all > 0 {
 		say("CPU: %s of it in goroutines that began in %s", percentText(ratio(float64(most.CPU), used)), funcname.Short(most.Function))
 	}
 	if all > 0 && float64(s.CollectorCPU) >= 2*firstShare*all {

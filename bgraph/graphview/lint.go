@@ -220,5 +220,5 @@ func (l *linter) perSecond(count uint64) float64 {
 	return float64(count) / l.s.Span.Duration().Seconds()
 }
 
-// isPlace says that k is where tasks wait, and one place.
+// isPlace reports whether k is where tasks wait, and one place.
 func isPlace(k bgraph.Key) bool { return k > bgraph.KeyOverflow }

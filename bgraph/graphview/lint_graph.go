@@ -171,7 +171,10 @@ func (l *linter) trust() {
 	only := fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d)", countText(timed), countText(counted), l.s.Span, max(l.s.Sampling, 1))
 	advice := "Let the program run longer, under load, or time more steps."
 	if timed >= counted || l.s.Kind == bgraph.KindGoroutines { // of a trace each step is timed
-		only = fmt.Sprintf("There were only %s steps in %v", countText(counted), l.s.Span)
+		only = fmt.Sprintf("There were only %s in %v", plural(int(counted), "step"), l.s.Span)
+		if counted == 1 {
+			only = fmt.Sprintf("There was only 1 step in %v", l.s.Span)
+		}
 	}
 	if l.s.Kind == bgraph.KindGoroutines {
 		advice = "Take a longer trace, or one of the program under load."

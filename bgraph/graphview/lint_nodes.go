@@ -55,7 +55,10 @@ func (l *linter) convoy(n *bgraph.Node) {
 		rateText(queued), countText(n.Now), countText(n.Peak), wait, bgraph.Nanos(ran/steps))
 	slow := false
 	holders := l.holders(out)
-	for _, h := range holders[:min(3, len(holders))] {
+	for i, h := range holders[:min(3, len(holders))] {
+		if i > 0 && float64(h.count) < rareHolder*steps {
+			continue
+		}
 		f.Message += " " + h.text
 		slow = slow || h.over > bgraph.Nanos(ran/steps)*10
 	}
@@ -73,9 +76,13 @@ func (l *linter) convoy(n *bgraph.Node) {
 	l.add(queued, f)
 }
 
+// rareHolder is the share of the steps that leave a lock below which a kind of them is not told of.
+const rareHolder = 0.01
+
 // A holder is a step that leaves a lock's node, and so begins with the lock held.
 type holder struct {
 	text  string
+	count uint64
 	share float64
 	over  bgraph.Nanos // mean wait at its end, where the lock may still be held
 }
@@ -86,7 +93,7 @@ func (l *linter) holders(out []bgraph.Edge) []holder {
 	var all []holder
 	for i := range out {
 		e := &out[i]
-		h := holder{text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.MeanCPU())}
+		h := holder{count: e.Count, text: fmt.Sprintf("%s of them then run to %s for %v", countText(e.Count), l.name(e.To), e.MeanCPU())}
 		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Sum > 0 {
 			h.over = to.MeanWait()
 			h.text += fmt.Sprintf(" and wait there for %v", h.over)
@@ -152,7 +159,7 @@ func (l *linter) piles() {
 		case queue && n.Now >= l.o.PileTasks && n.Departures == 0:
 			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", countText(n.Now), l.s.Span)
 		case n.Reason == "channel send" && expected >= float64(l.o.PileTasks) && stay >= sendLimit:
-			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: those who receive take %s values a second.",
+			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: the receivers take %s values a second.",
 				rateText(expected), bgraph.Nanos(stay), rateText(l.perSecond(n.Departures)))
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
 			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
@@ -174,7 +181,7 @@ func pileAdvice(reason string) string {
 	case "pool":
 		return poolAdvice
 	case "channel send":
-		return "Those who receive are slower than those who send: add receivers, make them faster, or let fewer {tasks} send."
+		return "The receivers are slower than the senders: add receivers, make them faster, or let fewer {tasks} send."
 	case "write":
 		return "Clients take responses more slowly than they are made. A write deadline gets rid of those that do not read."
 	case "offload", "disk":

@@ -44,7 +44,7 @@ func (l *linter) deadlocked() map[bgraph.Key]bool {
 		f := Finding{Severity: SeverityError, Check: CheckStuck, Node: n.Key}
 		f.Message = fmt.Sprintf("It looks like a deadlock: %s of the {tasks} wait here, one for %v, and every other {task} waits for a {task} too, or for new clients.",
 			countText(n.Now), n.Oldest)
-		f.Advice = "The log names the tasks and who holds what they wait for. Take locks in the same order everywhere, and hold none across a wait for another task."
+		f.Advice = "The log names the tasks and what holds what they wait for. Take locks in the same order everywhere, and hold none across a wait for another task."
 		l.add(float64(n.Oldest), f)
 	}
 	return found

@@ -165,6 +165,21 @@ func TestLongStepShowsTheStackAtItsEnd(t *testing.T) {
 	}
 }
 
+// Of the steps that begin with a lock held, those of one in two thousand are not told.
+func TestRareHoldersAreLeftOut(t *testing.T) {
+	sc := healthy()
+	n := sc.at(kLock)
+	n.Arrivals, n.Departures, n.Now = 3_600_050, 3_600_000, 50
+	n.Wait = timesOf(n.Departures, 50*time.Millisecond)
+	sc.edge(kLock, kTick, 20, time.Microsecond)
+	sc.order()
+	for _, f := range Lint(sc.Snapshot) {
+		if f.Check == CheckConvoy && (!strings.Contains(f.Message, "run to write shop.at5") || strings.Contains(f.Message, "run to sleep")) {
+			t.Error(f.Message)
+		}
+	}
+}
+
 func TestLintLocks(t *testing.T) {
 	us := time.Microsecond
 	for _, c := range []lintCase{
@@ -401,6 +416,11 @@ func TestLintProgram(t *testing.T) {
 			}
 			sc.Edges[3].Count, sc.Edges[3].CPU = 22, timesOfMean(22, 1000)
 		}, "info few-samples", 0, []string{"only 22 steps in 1h0m0s"}},
+		{"next to nothing of a trace", func(sc scene) {
+			sc.Sampling = 1
+			sc.Edges = sc.Edges[3:4]
+			sc.Edges[0].Count, sc.Edges[0].CPU = 1, timesOfMean(1, 1000)
+		}, "info few-samples", 0, []string{"There was only 1 step in"}},
 	} {
 		c.run(t)
 	}

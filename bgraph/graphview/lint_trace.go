@@ -98,6 +98,11 @@ func (l *linter) trace() {
 	for i := range l.s.Nodes {
 		l.unfair(&l.s.Nodes[i])
 	}
+	l.begun()
+}
+
+// begun looks at goroutines by where they begin.
+func (l *linter) begun() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		l.growing(st)
@@ -198,7 +203,7 @@ func (l *linter) unfair(n *bgraph.Node) {
 		Severity: SeverityWarning, Check: CheckUnfair, Node: n.Key,
 		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: those that come later take it first.",
 			usual, p99, n.Wait.Max),
-		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue say who is next.",
+		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue decide what is next.",
 	})
 }
 

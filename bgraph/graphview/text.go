@@ -136,8 +136,8 @@ func headLines(s *bgraph.Snapshot) []string {
 	}
 	lines := []string{
 		fmt.Sprintf("%s, pid %d on %s, %s, at %s", orUnknown(p.Name), p.PID, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
-		fmt.Sprintf("%s tasks; in %s %s steps (%s/s), CPU %s%s", countText(tasks), durationText(s.Span),
-			countText(steps), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)), busy),
+		fmt.Sprintf("%s; in %s %s (%s/s), CPU %s%s", plural(int(tasks), "task"), durationText(s.Span),
+			plural(int(steps), "step"), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)), busy),
 	}
 	trust := "every wait was timed"
 	if s.Sampling > 1 {

@@ -394,3 +394,12 @@ func TestMeansAreOfAllWaits(t *testing.T) {
 		}
 	}
 }
+
+// Where no step has ended, there is no share of its CPU time to tell of.
+func TestNoShareOfNoCPUTime(t *testing.T) {
+	s := traced(func(s *bgraph.Snapshot) { s.Edges, s.Starts[0].CPU = nil, 100 })
+	var b strings.Builder
+	if err := WriteText(&b, s, TextOptions{}); err != nil || !strings.Contains(b.String(), "0 steps (0/s), CPU 0") || strings.Contains(b.String(), "of it in goroutines") {
+		t.Errorf("%v, %s", err, b.String())
+	}
+}

@@ -24,7 +24,7 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	if !s.Taken.IsZero() {
 		first += " up to " + clockText(s.Taken)
 	}
-	second := fmt.Sprintf("%s; %s steps (%s/s), CPU %s", plural(int(now), "goroutine"), countText(steps), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)))
+	second := fmt.Sprintf("%s; %s (%s/s), CPU %s", plural(int(now), "goroutine"), plural(int(steps), "step"), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)))
 	if len(s.Loops) > 0 && s.Span > 0 {
 		used := cpu / float64(s.Span) // processors: there may be far fewer of them than Ps
 		second += fmt.Sprintf(" (%s processors, %s of %s)", rateText(used), percentText(used/float64(len(s.Loops))), plural(len(s.Loops), "P"))

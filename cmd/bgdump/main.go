@@ -76,7 +76,7 @@ func explain(err error) string {
 	return strings.NewReplacer(": bgraph: ", ": ", ": gotrace: ", ": ").Replace(text)
 }
 
-// isEnded says that the source will never answer again.
+// isEnded reports whether the source will never answer again.
 func isEnded(err error) bool {
 	var ended endedError
 	return errors.As(err, &ended)

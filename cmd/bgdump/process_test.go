@@ -103,7 +103,7 @@ func (f *fakeProc) source() *processSource {
 	}}
 }
 
-// refuses says that there must be an error with all of want, and how many signals.
+// refuses checks that there is an error with all of want, and how many signals.
 func (f *fakeProc) refuses(signals int, want ...string) error {
 	f.t.Helper()
 	s, err := f.source().Snapshot(context.Background())

@@ -38,7 +38,7 @@ func live(src source) bool {
 	return false
 }
 
-// An endedError says that a source will never answer again.
+// An endedError means that a source will never answer again.
 type endedError struct{ error }
 
 func (e endedError) Unwrap() error { return e.error }

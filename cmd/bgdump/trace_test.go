@@ -51,7 +51,7 @@ func TestTraces(t *testing.T) {
 		"-tasks " + path:           "No task of package runtime/trace ended",
 		"-regions " + path:         "No region of package",
 		"-tasks " + goldenTrace:    "order",
-		"-merge -tasks " + goldenTrace + " " + golden127: "120",
+		"-merge -tasks " + goldenTrace + " " + golden127: " 48 ",
 		goldenTrace + " " + golden127 + " " + path:       "several, an execution trace",
 		"-merge -dump " + goldenTrace + " " + golden127:  "capriccio blocking graph 1",
 		"-": "standard input, an execution trace",

@@ -79,7 +79,7 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	return own
 }
 
-// errHelp says that help was asked for and given.
+// errHelp means that help was asked for and given.
 var errHelp = errors.New("help was written")
 
 // parse reads the command line.

@@ -5,7 +5,7 @@
 // A connection is a flow. It is closed when nothing of it is left in the graph and nobody is
 // to read from it: so no module closes it, and none can forget to. After each piece of data
 // it is not read from until a module sends More, so that a client can't send faster than the
-// program works; and a sender that leaves out More says that the connection may end.
+// program works; and a sender that leaves out More lets the connection end.
 //
 // A connection that waits for data holds neither a task nor a buffer.
 package flownet
@@ -25,7 +25,7 @@ import (
 // Data is what has been read from a connection.
 type Data struct {
 	Bytes []byte // the receiver may keep them
-	// Err says that nothing more will come: io.EOF, os.ErrDeadlineExceeded after
+	// Err means that nothing more will come: io.EOF, os.ErrDeadlineExceeded after
 	// InputOptions.Idle without data, an error of the connection. Bytes is then empty.
 	Err error
 }
@@ -170,7 +170,7 @@ type Chunk struct {
 	Done func()
 }
 
-// Sent says that a Chunk has been written, or why not.
+// Sent records that a Chunk has been written, or why not.
 type Sent struct{ Err error }
 
 // OutputOptions say how connections are written to. The zero value has the defaults named.

@@ -71,14 +71,14 @@ func New(cfg Config) *Sizer {
 	return &Sizer{cfg: cfg}
 }
 
-// Arrived says that a piece of work has arrived, and reports whether it is time to Decide.
+// Arrived records that a piece of work has arrived, and reports whether it is time to Decide.
 func (s *Sizer) Arrived(now time.Duration) bool {
 	s.arrivals[s.arrived%window] = now
 	s.arrived++
 	return s.arrived%window == 0
 }
 
-// Served says that one piece of work has taken that long, and that its worker had to wait
+// Served records that one piece of work has taken that long, and that its worker had to wait
 // for a processor before.
 func (s *Sizer) Served(took, waited time.Duration) {
 	i := s.served % samples

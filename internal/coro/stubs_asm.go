@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Exact says that the stubs are assembly: identity is an address, the counter is
+// Exact means that the stubs are assembly: identity is an address, the counter is
 // the CPU's, the headroom is real.
 const Exact = true
 
@@ -25,7 +25,7 @@ func Is(word *uintptr) bool
 // else writes its identity there while it runs.
 //
 // If they are equal, the word after that is set to 1, and then the comparison is made again: so
-// somebody else who changes *word, and looks at the word after it when every thread has
+// another thread that changes *word, and looks at the word after it when every thread has
 // executed a memory barrier since, knows that the goroutine has not seen equality
 // if that is still 0.
 func Running(word *uintptr) State

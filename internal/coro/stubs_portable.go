@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Exact says that the stubs are assembly. These are the portable ones, which are
+// Exact means that the stubs are assembly. These are the portable ones, which are
 // slow (about a microsecond for the identity) but need nothing of the machine.
 const Exact = false
 

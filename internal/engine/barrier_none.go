@@ -2,7 +2,7 @@
 
 package engine
 
-// canBarrier says that there is no barrier here; guard.askFor does without.
+// canBarrier: there is no barrier here, and guard.askFor does without one.
 func canBarrier() bool { return false }
 
 func barrier() {}

@@ -338,12 +338,12 @@ func (l *Loop) noteDetached() {
 	}
 	if l.manyAway() && l.rt.watch.mayReport() {
 		l.rt.log.Warn("task: many tasks wait natively at once; newcomers wait at the entrances, and at the limit the loop waits, too",
-			"loop", l.index, "away", l.detached.Load(), "limit", l.rt.cfg.DetachLimit, "place", d.place.name)
+			"loop", l.index, "away", l.detached.Load(), "limit", l.rt.cfg.DetachLimit, "at", d.place.at)
 	}
 	if !d.place.told.Load() && l.rt.watch.mayReport() {
 		d.place.told.Store(true)
 		l.rt.log.Warn("task: a task waits natively; its loop goes on without it, and it comes back when that wait is over (told once for each place)",
-			"task", t.String(), "loop", l.index, "place", d.place.name, "after", l.rt.cfg.DetachAfter)
+			"task", t.String(), "loop", l.index, "at", d.place.at, "after", l.rt.cfg.DetachAfter)
 	}
 }
 
@@ -359,6 +359,28 @@ func (l *Loop) observeNative(d *detachment) {
 func (l *Loop) manyAway() bool {
 	limit := int32(min(l.rt.cfg.DetachLimit, math.MaxInt32))
 	return l.detached.Load() >= limit-limit/4
+}
+
+// awayTasks are the first of the tasks of rt that are detached, with their places, and how many there are.
+func (rt *Runtime) awayTasks(first int) (some []string, n int) {
+	table := detachments.table.Load()
+	if table == nil {
+		return nil, 0
+	}
+	for i := range table.entries {
+		d := table.entries[i].value.Load()
+		if d == nil || d.l.rt != rt {
+			continue
+		}
+		d.mu.Lock()
+		if d.detached {
+			if n++; n <= first {
+				some = append(some, d.t.String()+" at "+d.place.at)
+			}
+		}
+		d.mu.Unlock()
+	}
+	return some, n
 }
 
 // Detachments is how often the loop was taken from the calling task because it waited natively. On a

@@ -12,7 +12,7 @@ import (
 var ErrRefused = errors.New("task: refused: the program is overloaded")
 
 // An Entrance is a place where work comes into the program: a request, a connection, a
-// job from a queue. Who has passed it is going to take resources, so it is here that a
+// job from a queue. What has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
 // admission control). Whether anybody has to wait, or is refused, is decided by the
 // runtime's Admission; without one everybody is let in, and waits only while too many
@@ -80,7 +80,7 @@ func (e *Entrance) EnterFrom(client uint32) error {
 	return l.enter(e, client)
 }
 
-// Leave says that the work of a task that Enter has let in is done. It is called by that
+// Leave records that the work of a task that Enter has let in is done. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := comeBack(); l != nil && l.admission != nil {
@@ -208,7 +208,7 @@ func (k *Ticket) GiveUp() {
 	}
 }
 
-// Hangup says that the client that the task is to serve has closed the connection, or at least its half of
+// Hangup records that the client that the task is to serve has closed the connection, or at least its half of
 // it: unless it is its turn soon, it is refused when it is. It may be called on the loop of StartAt
 // only, and never parks.
 func (k *Ticket) Hangup() {

@@ -16,11 +16,14 @@ func pulled(stack string) bool {
 	return !ofTask(stack) && strings.Contains(stack, "\ncreated by iter.Pull")
 }
 
+// stackText is more bytes than the text of a parked task's stack has, for the most part.
+const stackText = 2 << 10
+
 // runningStacks returns the stacks of the goroutines that are not parked and run tasks, or
 // iterators of iter.Pull, which may run for one. First come those that can hold a loop: what waits
 // natively where the loop can be taken from it is mostly detached already.
 func runningStacks() string {
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, 1<<20+runtime.NumGoroutine()*stackText)
 	buf = buf[:runtime.Stack(buf, true)]
 	var hold, others []string
 	for _, g := range strings.Split(string(buf), "\n\n") {

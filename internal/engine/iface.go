@@ -31,6 +31,13 @@ type Poller interface {
 	Close() error
 }
 
+// A Rester is a Poller that can wait for long at a lower price.
+type Rester interface {
+	Poller
+	// Rest is Poll for a wait that is expected to take long. The loop must not be locked to its thread.
+	Rest(timeout time.Duration) error
+}
+
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),
 // and names the node where it happens. Its methods are called on the loop of the task,
 // between two steps of the task, and must not park. One Observer belongs to one loop. See
@@ -75,16 +82,16 @@ func (DeafObserver) Overran(string, time.Duration, string, bool) {}
 // called on that loop and must not park. The run queue itself is kept by the loop:
 // within a node first in, first out, unless NewestFirst wants another order.
 type Policy interface {
-	// Ready says that one more task is ready at n.
+	// Ready records that one more task is ready at n.
 	Ready(n NodeID)
-	// Gone says that k tasks at n, announced by Ready, were taken without Next: by another
+	// Gone records that k tasks at n, announced by Ready, were taken without Next: by another
 	// loop, or to be run at once as they hold a lock that others wait for.
 	Gone(n NodeID, k int)
 	// Next returns the node of which a task runs next and counts that task as taken.
 	// It is called only while some task is ready, and must name a node with one. ok is
 	// false if no task is to run now: the loop then asks again after Ready or Tick.
 	Next() (n NodeID, ok bool)
-	// Charge says that the tasks last taken from n, one or those of a grant, have used
+	// Charge records that the tasks last taken from n, one or those of a grant, have used
 	// the loop for that many cycles (see internal/coro.Cycles).
 	Charge(n NodeID, cycles uint64)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
@@ -120,7 +127,7 @@ type Policy interface {
 type Admission interface {
 	// Next says what becomes of one of the tasks that wait at the entrance with that index.
 	Next(now time.Duration, entrance int, q Queue) Verdict
-	// Left says that a task that was admitted there has left again.
+	// Left records that a task that was admitted there has left again.
 	Left(now time.Duration, entrance int)
 }
 
@@ -214,7 +221,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// external says that what ends the wait comes from outside of the tasks: such a wait
+// external reports whether what ends the wait comes from outside of the tasks: such a wait
 // is never part of a deadlock.
 func (r Reason) external() bool {
 	switch r {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -12,9 +13,10 @@ import (
 // A nativePlace is a call path that ends in a native wait.
 type nativePlace struct {
 	print uint64
-	pcs   []uintptr // innermost first
-	name  string    // of the program's function that waits
-	told  atomic.Bool
+	pcs   []uintptr    // innermost first
+	name  string       // of the program's function that waits
+	at    string       // the innermost function that is not the standard library's, and its position, as userFrame has it
+	told  *atomic.Bool // one for all with the same at
 	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
 }
 
@@ -37,6 +39,7 @@ func (p *nativePlace) ended(away time.Duration) {
 // the watchdog.
 type nativePlaces struct {
 	known map[uint64]*nativePlace
+	told  map[string]*atomic.Bool // by nativePlace.at
 	pcs   [maxNativeFrames]uintptr
 	again [maxNativeFrames]uintptr
 }
@@ -61,11 +64,15 @@ func (p *nativePlaces) look(g uintptr) *nativePlace {
 		return at
 	}
 	if p.known == nil || len(p.known) >= maxNativePlaces {
-		p.known = make(map[uint64]*nativePlace)
+		p.known, p.told = make(map[uint64]*nativePlace), make(map[string]*atomic.Bool)
 	}
 	at := judge(p.pcs[:n])
 	if at != nil {
 		at.print = print
+		if at.told = p.told[at.at]; at.told == nil {
+			at.told = new(atomic.Bool)
+			p.told[at.at] = at.told
+		}
 	}
 	p.known[print] = at
 	return at
@@ -112,10 +119,16 @@ func judge(pcs []uintptr) *nativePlace {
 				pcs = pcs[1:]
 			}
 			at.pcs = append([]uintptr(nil), pcs...)
+			if at.at == "" {
+				at.at = at.name
+			}
 			return at
 		}
 		if waits && at.name == "" && !systems(name) {
 			at.name = name
+		}
+		if position := fmt.Sprint(f.File, ":", f.Line); waits && at.at == "" && ofProgram(name, position) {
+			at.at = name + " " + position
 		}
 	}
 	return nil
@@ -134,7 +147,7 @@ func isOurs(name string) bool {
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run":
+	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run", "knot.accept":
 		return true
 	}
 	return strings.HasPrefix(name, "internal/engine.Outside[")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -18,7 +17,7 @@ import (
 const crashVariable = "TASK_TEST_CRASH"
 
 func TestMain(m *testing.M) {
-	processDelay = func() (time.Duration, bool) { return 0, true } // the tests share their machine
+	processDelays = func() delays { return nil } // the tests share their machine
 	if how := os.Getenv(crashVariable); how != "" {
 		crash(how)
 		os.Exit(0)
@@ -33,6 +32,10 @@ func crash(how string) {
 	if err != nil {
 		panic(err)
 	}
+	if how == "barrier" {
+		barrier() // panics where the process has not registered for it
+		return
+	}
 	rt.Run(context.Background(), func(context.Context) error {
 		return goWith(Options{Name: "doomed"}, func() {
 			if how == "offload" {
@@ -45,6 +48,16 @@ func crash(how string) {
 
 //go:noinline
 func innermost() { panic(errors.New("boom")) }
+
+// Registering for membarrier takes milliseconds, for which the first use of a lock by two loops would hold one.
+func TestAProcessIsRegisteredForBarriersWithItsFirstRuntime(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashVariable+"=barrier")
+	out, err := cmd.CombinedOutput()
+	if err != nil && canBarrier() {
+		t.Errorf("%v: %s", err, out)
+	}
+}
 
 func TestPanicWithoutHandlerEndsTheProcess(t *testing.T) {
 	for how, want := range map[string][]string{

@@ -45,7 +45,7 @@ var (
 // so that a connection too many is answered by the server and not left waiting.
 func SpareDescriptors(limit int64) int64 { return min(512, max(limit, 0)/4) }
 
-// Progress says that the calling task has done n more of what the program is for:
+// Progress records that the calling task has done n more of what the program is for:
 // answered n requests, say. It never parks.
 func Progress(n int) { progress.Acquire(int64(n)) }
 
@@ -121,7 +121,7 @@ func mustResource(name, unit string) *Resource {
 }
 
 // Resources returns those declared so far. The position of a resource, here and in
-// Loop.Account, does not change.
+// Loop.Balance, does not change.
 func Resources() []*Resource {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *Resource) Limit() int64 {
 	return n
 }
 
-// Acquire says that the caller has taken n more of the resource. It panics if n is negative.
+// Acquire records that the caller has taken n more of the resource. It panics if n is negative.
 func (r *Resource) Acquire(n int64) {
 	if n < 0 {
 		r.negative("Acquire", n)
@@ -160,7 +160,7 @@ func (r *Resource) Acquire(n int64) {
 	r.taken.Add(uint64(n))
 }
 
-// Release says that the caller has given n of the resource back. It need not be the one
+// Release records that the caller has given n of the resource back. It need not be the one
 // that took them. It panics if n is negative.
 func (r *Resource) Release(n int64) {
 	if n < 0 {

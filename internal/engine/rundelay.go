@@ -8,32 +8,45 @@ import (
 	"time"
 )
 
-// processDelay is runDelay; tests replace it.
-var processDelay = runDelay
+// processDelays is runDelays; tests replace it.
+var processDelays = runDelays
 
-// runDelay is how long, in sum, the threads of the process have been ready to run but
-// had no processor (/proc/PID/task/TID/schedstat, second field; the kernel's
-// Documentation/scheduler/sched-stats). ok is false where that can't be read.
-func runDelay() (sum time.Duration, ok bool) {
+// delays are how long threads of the process, by their number, have been ready to run but had no
+// processor.
+type delays map[string]time.Duration
+
+// since returns how much has been added since before: in sum, and most for one thread.
+func (d delays) since(before delays) (sum, most time.Duration) {
+	for thread, delay := range d {
+		added := delay - before[thread]
+		sum += added
+		most = max(most, added)
+	}
+	return sum, most
+}
+
+// runDelays asks the kernel (/proc/PID/task/TID/schedstat, second field; the kernel's
+// Documentation/scheduler/sched-stats). It returns nil where that can't be read.
+func runDelays() delays {
 	const dir = "/proc/self/task"
 	threads, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, false
+		return nil
 	}
+	found := make(delays, len(threads))
 	for _, t := range threads {
 		var text [96]byte // three numbers of 64 bits
 		n, err := readInto(dir+"/"+t.Name()+"/schedstat", text[:])
-		if (err == syscall.ENOENT || err == syscall.ESRCH) && ok {
+		if (err == syscall.ENOENT || err == syscall.ESRCH) && len(found) > 0 {
 			continue // the thread has just ended
 		}
 		d, good := parseSchedstat(text[:n])
 		if err != nil || !good {
-			return 0, false
+			return nil
 		}
-		sum += d
-		ok = true
+		found[t.Name()] = d
 	}
-	return sum, ok
+	return found
 }
 
 // readInto reads the beginning of a file of the kernel's, with three system calls where os.ReadFile takes eight: every

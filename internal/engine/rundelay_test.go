@@ -19,16 +19,39 @@ func TestParseSchedstat(t *testing.T) {
 	}
 }
 
-func TestRunDelayGrows(t *testing.T) {
+func TestRunDelaysGrow(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
 		t.Skip("no schedstat here: ", err)
 	}
-	a, ok := runDelay()
-	b, ok2 := runDelay()
-	if !ok || !ok2 {
+	a, b := runDelays(), runDelays()
+	if a == nil || b == nil {
 		t.Skip("schedstat can't be read here")
 	}
-	if a < 0 || b < 0 {
-		t.Errorf("runDelay is %v, then %v", a, b)
+	if sum, most := b.since(a); sum < 0 || most < 0 || most > sum {
+		t.Errorf("%v, then %v", a, b)
+	}
+}
+
+// What threads waited for at the same time is not taken from a step that runs on one of them.
+func TestWhatAStepWasHeldUp(t *testing.T) {
+	const ms = time.Millisecond
+	before := delays{"1": 5 * ms, "2": 7 * ms}
+	for _, c := range []struct {
+		lasted time.Duration
+		now    delays
+		want   time.Duration
+	}{
+		{9 * ms, before, 0},
+		{30 * ms, before, 30 * ms},
+		{30 * ms, delays{"1": 20 * ms, "2": 7 * ms}, 15 * ms},
+		{30 * ms, delays{"1": 20 * ms, "2": 20 * ms}, 0}, // 15 ms, or 2
+		{200 * ms, delays{"1": 105 * ms, "2": 107 * ms}, 100 * ms},
+		{200 * ms, delays{"1": 115 * ms, "2": 107 * ms}, 0},
+		{200 * ms, delays{"1": 5 * ms, "2": 7 * ms, "3": 50 * ms}, 150 * ms},
+		{200 * ms, nil, 200 * ms},
+	} {
+		if got := ownHold(c.lasted, 10*ms, before, c.now); got != c.want {
+			t.Errorf("%v, %v: %v, want %v", c.lasted, c.now, got, c.want)
+		}
 	}
 }

@@ -109,3 +109,21 @@ func waitCtx(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
+type NativePlaces = nativePlaces
+
+// NativePlace is what the log has of a nativePlace.
+type NativePlace struct {
+	Print uint64
+	At    string
+	Told  *atomic.Bool
+}
+
+func (p *nativePlaces) Look(g uintptr) (NativePlace, bool) {
+	at := p.look(g)
+	if at == nil {
+		return NativePlace{}, false
+	}
+	return NativePlace{at.print, at.at, at.told}, true
+}

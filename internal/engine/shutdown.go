@@ -28,8 +28,8 @@ func (rt *Runtime) Close() error {
 // as runtime.Goexit does, and waits for Config.Grace once more; at last it ends the loops
 // and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
 // ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
-// that never wait and those whose offloaded function still runs, with their loops; the
-// error says how many there are, and where. It must be called on a plain
+// that never wait or wait natively, and those whose offloaded function still runs, with their loops;
+// the error says how many there are, and where. It must be called on a plain
 // goroutine. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
 	if comeBack() != nil {
@@ -161,17 +161,23 @@ func (rt *Runtime) countTasks(ctx context.Context) int {
 	return total
 }
 
-// stuckError says where tasks are left.
+// stuckError tells where tasks are left, and what could end them.
 func (rt *Runtime) stuckError() error {
-	var names []string
+	var counts []string
 	for _, l := range rt.loops {
 		if n := l.Tasks(); n > 0 {
-			names = append(names, fmt.Sprintf("%d on loop %d", n, l.index))
+			counts = append(counts, fmt.Sprintf("%d on loop %d", n, l.index))
 		}
 	}
-	return fmt.Errorf("task: shutdown: tasks are left that never wait, or whose offloaded function still runs, of which there are %d (tasks: %s); their loops were left to them",
-		rt.offload.started(), strings.Join(names, ", "))
+	natively := ""
+	if some, n := rt.awayTasks(namedAtEnd); n > 0 {
+		natively = fmt.Sprintf("%d of them wait natively, which only what they wait for can end, so close the channel, or wait for task.Context().Done() too: %s; ", n, strings.Join(some, ", "))
+	}
+	return fmt.Errorf("task: shutdown: tasks are left (%s): %sof offloaded functions %d still run; the others never wait; their loops were left to them",
+		strings.Join(counts, ", "), natively, rt.offload.started())
 }
+
+const namedAtEnd = 3 // tasks that stuckError names
 
 // finishLoop runs at the end of a loop's goroutine, after its workers.
 func (l *Loop) finishLoop() {

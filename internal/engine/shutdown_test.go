@@ -238,7 +238,7 @@ func TestShutdownWhileOffloaded(t *testing.T) {
 		})
 	}
 	<-running
-	if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "of which there are 1 ") {
+	if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "offloaded functions 1 still run") {
 		t.Errorf("Close returned %v", err)
 	}
 	close(release)

@@ -116,7 +116,7 @@ func OrderStages(order []*Stage) error {
 	return nil
 }
 
-// Enough says that the stage has enough to do, or that it no longer has: while it has, a
+// Enough records that the stage has enough to do, or that it no longer has: while it has, a
 // caller of Invoke for it waits (Cohort Scheduling, section 3.1).
 func (s *Stage) Enough(enough bool) {
 	s.gate.Lock()

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -127,7 +130,7 @@ func (t *Task) reset() {
 	t.startsAt = 0
 	t.fn = nil
 	if e := t.ext.Load(); e != nil {
-		*e = extension{} // who starts such tasks needs it again
+		*e = extension{} // what starts such tasks needs it again
 	}
 	t.id = 0
 }
@@ -138,13 +141,40 @@ func (t *Task) ID() uint64 { return t.id }
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
 func (t *Task) Name() string {
-	if name := t.extra().name; name != "" {
-		return name
+	return nameOf(t.extra().name, reflect.ValueOf(t.fn).Pointer())
+}
+
+// nameOf is given, or else the name of the function with that code.
+func nameOf(given string, code uintptr) string {
+	if given != "" {
+		return given
 	}
-	if f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer()); f != nil {
+	if f := runtime.FuncForPC(code); f != nil {
 		return f.Name()
 	}
 	return "task"
+}
+
+// taskAt names the task that runs on l for the watchdog, empty if that step is over: before
+// that, nothing that is read here changes.
+//
+//go:norace
+func (l *Loop) taskAt(step uint64) string {
+	t := l.cur
+	if t == nil {
+		return ""
+	}
+	given, code, id := "", uintptr(0), t.id
+	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
+		given = e.name
+	}
+	if fn := t.fn; fn != nil {
+		code = **(**uintptr)(unsafe.Pointer(&fn))
+	}
+	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
+		return ""
+	}
+	return nameOf(given, code) + " #" + strconv.FormatUint(id, 10)
 }
 
 // String returns the name and the number of the task.

@@ -56,6 +56,19 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	testenv.Check(t, stop())
 }
 
+// The function of the task has returned when its last step is reported.
+func TestHeldToTheEnd(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
+	for l := rt.Loop(0); rt.Overruns() == 0; {
+		rt.Go(func() {
+			start := time.Now()
+			spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+		}).Join()
+	}
+	contains(t, log.Next(t, "held its loop too long"), `no function of the program any more`)
+}
+
 func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
@@ -81,6 +94,31 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	}
 }
 
+// The stack of a step that goes on is found among those of many tasks; with too many goroutines
+// for that, the task is named nevertheless.
+func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
+	for _, c := range []struct {
+		tasks int
+		want  string
+	}{{3000, "spinUntil"}, {maxStackDump, "too many goroutines"}} {
+		log := make(testenv.Records, 100)
+		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
+		gate := NewChan[int](0)
+		run(t, rt, func() {
+			for range c.tasks {
+				Go(func() { gate.Recv() })
+			}
+		})
+		var stop atomic.Bool
+		k, err := rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) })
+		testenv.Must(t, err)
+		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
+		stop.Store(true)
+		testenv.Check(t, k.Join())
+		gate.Close()
+	}
+}
+
 // A loop that has slept for long and is being woken holds nothing.
 func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	log := make(testenv.Records, 10)
@@ -88,9 +126,10 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	l := rt.Loop(0)
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
-	w.look(time.Now())
-	if busy, _ := w.look(time.Now()); busy {
-		t.Error("a sleeping loop counts as busy")
+	for range 2 { // it has made steps since it was last seen, and none
+		if busy, _ := w.look(time.Now()); busy {
+			t.Error("a sleeping loop counts as busy")
+		}
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.sleeping.Store(false) // as a sender does before it wakes the poller
@@ -287,9 +326,7 @@ func TestALongStepUpToAMark(t *testing.T) {
 	})
 	run(t, rt, func() {
 		l := CurrentLoop()
-		delay, _ := processDelay()
 		l.overrunSince.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
-		l.overrunDelay.Store(int64(delay))
 		l.overrun.Store(l.switches)
 		Mark("here")
 		Yield()
@@ -300,24 +337,17 @@ func TestALongStepUpToAMark(t *testing.T) {
 }
 
 // A check for deadlocks may swallow the signal once.
-func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
+func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
-	asleep := func() (woken <-chan struct{}) {
-		for woken = rt.Woken(); woken == nil; woken = rt.Woken() {
-			runtime.Gosched()
-		}
-		return woken
-	}
 	for range 5 {
-		woken := asleep()
-		testenv.Must(t, rt.Go(func() {
-			if rt.Woken() != nil {
-				t.Error("all loops sleep while a task runs")
-			}
-		}).Join())
-		for !rt.watch.dozing.Load() {
+		woken := rt.Woken()
+		for ; woken == nil; woken = rt.Woken() {
 			runtime.Gosched()
 		}
+		testenv.Must(t, rt.Go(func() {
+			spinUntil(func() bool { return rt.watch.mode.Load() == watching })
+		}).Join())
+		waitFor(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() != watching })
 		select {
 		case <-woken:
 			return
@@ -325,4 +355,42 @@ func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
 		}
 	}
 	t.Error("not told")
+}
+
+// What a loop that wakes up and goes back to sleep does for the watchdog, and what an alarm that goes off does.
+func TestAlarm(t *testing.T) {
+	l := &Loop{plugs: plugs{rt: &Runtime{watch: &watchdog{interval: time.Hour, kick: make(chan struct{}, 1)}}}}
+	w := l.rt.watch
+	l.alarm = time.AfterFunc(time.Hour, func() {})
+	for _, c := range []struct {
+		from, to int32
+		set      bool
+		kicks    int
+	}{
+		{watching, watching, false, 0},
+		{light, light, true, 0},
+		{dozing, watching, false, 1},
+	} {
+		l.alarm.Stop()
+		w.mode.Store(c.from)
+		l.wokeUp()
+		l.wokeUp()
+		kicks := len(w.kick)
+		for range kicks {
+			<-w.kick
+		}
+		if to := w.mode.Load(); to != c.to || l.alarmed != c.set || kicks != c.kicks {
+			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.alarmed, c.to, c.kicks, c.set)
+		}
+		l.goesToSleep()
+		if l.alarmed || l.alarm.Stop() {
+			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
+		}
+	}
+	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
+		w.mode.Store(from)
+		if w.rouse(light); w.mode.Load() != want {
+			t.Errorf("an alarm: from %d to %d, want %d", from, w.mode.Load(), want)
+		}
+	}
 }

@@ -170,7 +170,7 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
 	}
 	held := int64(960)
-	engine.Tasks.Acquire(held) // as of so many that do not end
+	engine.Tasks.Acquire(held) // as of tasks that do not end
 	defer engine.Tasks.Release(held)
 	s.tick(rt.Now()+2*learnEvery, 2, nil)
 	r = sched.Report{}

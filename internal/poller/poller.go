@@ -1,7 +1,7 @@
 // Package poller is where package capriccio, tests and experiments get the pollers of package
 // netpoll. They are made of the inside of netpoll, and their type is the engine's, which
 // programs do not see; so netpoll, when it is initialised, puts their constructors in here.
-// Who calls one must import netpoll, if only for that.
+// A package that calls one must import netpoll, if only for that.
 package poller
 
 import (

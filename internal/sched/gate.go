@@ -290,7 +290,7 @@ func (g *Gate) moves(now time.Duration) {
 	}
 }
 
-// finished says that a task that was let in on that loop is done.
+// finished records that a task that was let in on that loop is done.
 func (g *Gate) finished(s *share) {
 	if s.inside.Load() > 0 {
 		s.inside.Add(-1)

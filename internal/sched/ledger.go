@@ -119,7 +119,7 @@ func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.version.Add(1)
 }
 
-// Observe says that at the time now so much of r was in use; less than 0 counts as 0.
+// Observe records that at the time now so much of r was in use; less than 0 counts as 0.
 // What is not a finite number is ignored, and so is a time before the last.
 func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	l.mu.Lock()
@@ -249,7 +249,7 @@ func (l *Ledger) fullest() (share float64) {
 	return share
 }
 
-// SetIdle says that the loops have had little to do lately: all tasks inside only wait.
+// SetIdle records that the loops have had little to do lately: all tasks inside only wait.
 func (l *Ledger) SetIdle(idle bool) {
 	l.mu.Lock()
 	l.idle = idle
@@ -271,7 +271,7 @@ func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Du
 // counts reports whether a is more than shown, and not the sign of a lack of what is plentiful.
 func (a *account) counts() bool { return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful()) }
 
-// plentiful says that little of the given limit of a is in use, whatever limit was found: if
+// plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
 // that is too much, less would not be better.
 func (a *account) plentiful() bool {
 	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit

@@ -169,16 +169,16 @@ func (q *Line) useful() int {
 	return int(2*float64(q.TooLong())/q.pace.mean) + usefulLeast
 }
 
-// Admitted says that one was let in; the argument is how many still wait.
+// Admitted records that one was let in; the argument is how many still wait.
 func (q *Line) Admitted(now time.Duration, left int) {
 	q.served++
 	q.pace.admitted(now, left > 0)
 }
 
-// Refused says that one was refused.
+// Refused records that one was refused.
 func (q *Line) Refused() { q.refused++ }
 
-// Gone says that n clients have left before it was their turn.
+// Gone records that n clients have left before it was their turn.
 func (q *Line) Gone(n int) { q.gone += n }
 
 // Look is told how many wait. tight: they hold too much of something that is scarce for

@@ -7,7 +7,7 @@ import (
 
 // A Prediction says what running a task at a node will do. Slices are by the number of
 // the resource, see Ledger.Add; they may be shorter. Quantities of a resource are in its
-// own unit. The zero value says that nothing is known.
+// own unit. The zero value means that nothing is known.
 type Prediction struct {
 	Steps   float64   // how many steps it is drawn from; 0: nothing is known
 	Inside  bool      // tasks there have come to an entrance, or through one

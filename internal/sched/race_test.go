@@ -2,6 +2,6 @@
 
 package sched
 
-// raced says that the race detector is on: it makes simulations, which have one goroutine
+// raced means that the race detector is on: it makes simulations, which have one goroutine
 // anyway, twenty times slower.
 const raced = true

@@ -145,7 +145,7 @@ func (p *Resource) takes(pred *Prediction, r int) float64 {
 	return d.Mean
 }
 
-// keeps says that tasks there belong to those that are held when r is at its limit: until
+// keeps reports whether tasks there belong to those that are held when r is at its limit: until
 // completion they give back less than half of what they take of it on the next step, and
 // they have not been let in at an entrance, where what they take was promised to them.
 // Others are not held: what is to give back later must not wait for others to do so.

@@ -13,7 +13,7 @@ var (
 	rounds   = flag.Int("rounds", 0, "rounds of each random test; 0: as many as suits it")
 )
 
-// quick says that less is to be tested.
+// quick reports whether less is to be tested.
 func quick() bool { return testing.Short() || raced || !testenv.Full() }
 
 // eachSeed runs a random test with n seeds, of which a failure prints its own.

@@ -102,10 +102,12 @@ func (s *Session) CloseWrite() {
 	}
 }
 
-// transmit sends b as soon as there is a connection.
+// transmit sends b as soon as there is a connection. It is the callee's from then on.
 func (s *Session) transmit(b []byte) {
 	if s.up {
 		s.link.Send(b)
+	} else if s.queued == nil {
+		s.queued = b
 	} else {
 		s.queued = append(s.queued, b...)
 	}

@@ -12,7 +12,7 @@ import (
 type Clients struct {
 	w    *World
 	Port uint16
-	// Dropped says that the server may close connections without an answer: it has more
+	// Dropped means that the server may close connections without an answer: it has more
 	// than it may have, or can't go on with an answer that it has begun.
 	Dropped bool
 	// Halted reports whether the server has been told to stop: it may take no more connections, and what

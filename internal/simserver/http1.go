@@ -17,11 +17,13 @@ type http1Wire struct {
 }
 
 func (w *http1Wire) send(r *Request) {
-	head := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: sim\r\n\r\n", r.Path)
-	if r.Body > 0 {
-		head = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: sim\r\nContent-Length: %d\r\n\r\n", r.Path, r.Body)
+	b := make([]byte, 0, 100+len(r.Path)+r.Body)
+	if r.Body == 0 {
+		b = fmt.Appendf(b, "GET %s HTTP/1.1\r\nHost: sim\r\n\r\n", r.Path)
+	} else {
+		b = fmt.Appendf(b, "POST %s HTTP/1.1\r\nHost: sim\r\nContent-Length: %d\r\n\r\n", r.Path, r.Body)
 	}
-	w.s.transmit(append(head, pattern[:r.Body]...))
+	w.s.transmit(append(b, pattern[:r.Body]...))
 }
 
 func (w *http1Wire) owed() *Request {
@@ -39,7 +41,8 @@ var headEnd = []byte("\r\n\r\n")
 // received parses answers.
 func (w *http1Wire) received(b []byte) {
 	if len(w.in) == 0 {
-		w.in = b // nobody else writes there
+		w.in = b
+		defer func() { w.in = bytes.Clone(w.in) }() // b is used again
 	} else {
 		w.in = append(w.in, b...)
 	}

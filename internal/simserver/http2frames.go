@@ -3,6 +3,7 @@
 package simserver
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"strconv"
@@ -31,7 +32,12 @@ func (w *http2Wire) whole() bool {
 }
 
 func (w *http2Wire) received(b []byte) {
-	w.in = append(w.in, b...)
+	if len(w.in) == 0 {
+		w.in = b
+		defer func() { w.in = bytes.Clone(w.in) }() // b is used again
+	} else {
+		w.in = append(w.in, b...)
+	}
 	for !w.s.gone && w.whole() {
 		w.at.Reset(w.in)
 		f, err := w.frames.ReadFrame()

@@ -3,6 +3,7 @@
 package simserver
 
 import (
+	"bytes"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ const segment = 1460
 // World.mu held.
 type end interface {
 	connected()
-	received(b []byte)
+	received(b []byte) // b is used again when it returns
 	// ended is called once, after which nothing comes any more: 0 if the server has
 	// sent all it had.
 	ended(e syscall.Errno)
@@ -123,7 +124,7 @@ func (l *Link) alive() bool {
 	return !l.left && !l.over
 }
 
-// Send has the client send b.
+// Send has the client send b, which is the link's from then on.
 func (l *Link) Send(b []byte) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
@@ -131,7 +132,11 @@ func (l *Link) Send(b []byte) {
 		return
 	}
 	l.raced = l.raced || l.s != nil && l.s.outEnd
-	l.unsent = append(l.unsent, b...)
+	if len(l.unsent) == 0 {
+		l.unsent = b
+	} else {
+		l.unsent = append(l.unsent, b...)
+	}
 	l.pump()
 }
 
@@ -151,7 +156,7 @@ func (l *Link) pump() {
 	}
 	now := l.w.now()
 	for len(l.unsent) > 0 {
-		k := min(len(l.unsent), s.inRoom-len(s.in)-s.flying)
+		k := min(len(l.unsent), s.inRoom-s.in.len()-s.flying)
 		if k <= 0 {
 			return // roomAgain goes on
 		}
@@ -212,7 +217,8 @@ func (s *socket) arrived(b []byte) {
 	case s.closed:
 		s.link.lost(unix.ECONNRESET)
 	default:
-		s.in, s.inAt = append(s.in, b...), s.n.w.now()
+		s.in.add(b)
+		s.inAt = s.n.w.now()
 		s.n.inUse += len(b)
 		s.changed()
 	}
@@ -220,7 +226,7 @@ func (s *socket) arrived(b []byte) {
 
 // roomAgain is called when the server has read.
 func (l *Link) roomAgain() {
-	if len(l.unsent) > 0 && !l.pumping && l.s.inRoom-len(l.s.in)-l.s.flying >= l.s.inRoom/4 {
+	if len(l.unsent) > 0 && !l.pumping && l.s.inRoom-l.s.in.len()-l.s.flying >= l.s.inRoom/4 {
 		l.pumpAfter(l.path.Latency)
 	}
 }
@@ -241,37 +247,45 @@ func (l *Link) deliver() {
 	w.mu.Lock()
 	s.moving = false
 	if l.left || l.over {
-		w.Net.inUse -= len(s.out)
-		if len(s.out) > 0 && !s.closed { // nobody is there: it is answered by a reset
+		w.Net.inUse -= s.out.len()
+		if s.out.len() > 0 && !s.closed { // nobody is there: it is answered by a reset
 			w.post(w.now()+l.path.Latency, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				s.resetByClient()
 			})
 		}
-		s.out = nil
+		reuse(s.out.take())
 		w.mu.Unlock()
 		return
 	}
-	k := len(s.out)
+	k := s.out.len()
 	if l.path.Rate > 0 {
 		k = min(k, max(l.path.Rate/int(time.Second/readEvery), 1))
 	}
-	b := s.out[:k:k]
-	s.out = s.out[k:]
+	var b []byte
+	if k < s.out.len() {
+		b = bytes.Clone(s.out.bytes()[:k])
+		s.out.drop(k)
+	} else {
+		b = s.out.take()
+	}
 	w.Net.inUse -= k
 	s.offerRoom()
-	if len(s.out) > 0 {
+	if s.out.len() > 0 {
 		s.moving = true
 		w.post(w.now()+readEvery, l.deliver)
 	}
-	last := s.outEnd && len(s.out) == 0
+	last := s.outEnd && s.out.len() == 0
 	if last {
 		l.over = true
 	}
 	w.mu.Unlock()
 	if k > 0 {
 		l.end.received(b)
+		w.mu.Lock()
+		reuse(b)
+		w.mu.Unlock()
 	}
 	if last {
 		l.end.ended(0)
@@ -286,8 +300,8 @@ func (l *Link) lost(e syscall.Errno) {
 	}
 	l.over = true
 	if s := l.s; s != nil {
-		l.w.Net.inUse -= len(s.out)
-		s.out = nil
+		l.w.Net.inUse -= s.out.len()
+		reuse(s.out.take())
 	}
 	left := l.left
 	l.w.post(l.w.now()+l.path.Latency, func() {
@@ -317,7 +331,7 @@ func (l *Link) Close() {
 	if l.s == nil {
 		return
 	}
-	if len(l.s.out) > 0 { // unread when the client closes
+	if l.s.out.len() > 0 { // unread when the client closes
 		l.abort()
 		return
 	}
@@ -352,7 +366,8 @@ func (s *socket) resetByClient() {
 	if !s.closed {
 		s.pending = unix.ECONNRESET
 	}
-	s.n.inUse -= len(s.in) + len(s.out)
-	s.in, s.out = nil, nil
+	s.n.inUse -= s.in.len() + s.out.len()
+	reuse(s.in.take())
+	reuse(s.out.take())
 	s.changed()
 }

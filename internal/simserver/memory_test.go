@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// 111 requests hold as much memory as there may be, for a minute; who comes then is admitted
+// 111 requests hold as much memory as there may be, for a minute; what comes then is admitted
 // later, refused, or cut off, but does not wait for ever.
 func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
 	waited := time.Hour
@@ -154,7 +154,7 @@ func TestMixedResponsesInLittleMemory(t *testing.T) {
 
 // 60 clients come at once with 5 requests each, at the same connection, for a slow backend. Before any of
 // them has had all its answers it has not been seen that they ever end: that they go round is no reason to
-// think that they will hold all of the memory, and to refuse those who come later.
+// think that they will hold all of the memory, and to refuse those that come later.
 func TestPipelinesAtASlowBackendHoldLittle(t *testing.T) {
 	for seed := range uint64(5) {
 		r := onMix(t, Config{Seed: seed, Loops: 3, Memory: 256 << 20}, 2, func(s *Server, m *Mix) time.Duration {

@@ -63,6 +63,9 @@ func newMix(w *World, folder string, workers int) (*Mix, error) {
 		return m, nil
 	}
 	for name, size := range map[string]int{"in": fileSize, "large": fileSize, "small": smallSize} {
+		if is, err := os.Stat(filepath.Join(folder, name)); err == nil && is.Size() == int64(size) {
+			continue // of the run before
+		}
 		if err := os.WriteFile(filepath.Join(folder, name), pattern[:size], 0o600); err != nil {
 			return nil, err
 		}

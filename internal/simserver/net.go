@@ -40,7 +40,8 @@ type Network struct {
 	links   int
 	sockets int // accepted and open
 	faults  Faults
-	inUse   int // bytes in the buffers of sockets
+	inUse   int    // bytes in the buffers of sockets
+	page    []byte // what SendFile reads
 }
 
 // Faults says how often something goes wrong that may: each is a probability.

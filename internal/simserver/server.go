@@ -52,7 +52,7 @@ type Config struct {
 	Inside func() int
 	// Done is called when the server has ended; nil: nothing is.
 	Done func()
-	// MayRefuse says that a 503 while nothing is scarce is no fault.
+	// MayRefuse means that a 503 while nothing is scarce is no fault.
 	MayRefuse bool
 }
 
@@ -83,7 +83,7 @@ type Result struct {
 
 const port = 80
 
-// exclusive says that a simulation is under way.
+// exclusive means that a simulation is under way.
 var exclusive atomic.Bool
 
 // Run simulates a server while play, which is called on the conductor when it listens,
@@ -128,9 +128,9 @@ func Run(t *testing.T, cfg Config, play func(s *Server) (until time.Duration)) (
 // processor has its own of. The collector runs only if memory is short.
 func steady() (restore func()) {
 	const enough = 1 << 30
+	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	runtime.GC()
 	runtime.GC() // pools are empty after the second
-	procs, percent, limit := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1), debug.SetMemoryLimit(enough)
 	return func() {
 		debug.SetMemoryLimit(limit)
 		debug.SetGCPercent(percent)

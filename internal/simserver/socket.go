@@ -18,14 +18,14 @@ type socket struct {
 	port uint16
 	fd   int
 
-	in       []byte        // received and not read yet
+	in       queue         // received and not read yet
 	inAt     time.Duration // when the last of it came
 	inRoom   int
 	flying   int  // bytes on their way to in, which have their place there
 	inEnd    bool // the client has sent its last byte
 	shutRead bool
 
-	out     []byte // sent and not taken by the client yet
+	out     queue // sent and not taken by the client yet
 	outRoom int
 	segment int  // bytes
 	noSpace bool // a send found too little room
@@ -39,13 +39,13 @@ type socket struct {
 
 // level is what poll(2) would say.
 func (s *socket) level() (is uint32) {
-	if len(s.in) > 0 || s.inEnd || s.shutRead || s.reset {
+	if s.in.len() > 0 || s.inEnd || s.shutRead || s.reset {
 		is |= unix.EPOLLIN
 	}
 	if s.inEnd || s.shutRead {
 		is |= unix.EPOLLRDHUP
 	}
-	if s.outRoom-len(s.out) >= s.outRoom/3 || s.outEnd || s.reset {
+	if s.outRoom-s.out.len() >= s.outRoom/3 || s.outEnd || s.reset {
 		is |= unix.EPOLLOUT
 	}
 	if s.inEnd && s.outEnd || s.reset {
@@ -78,10 +78,10 @@ func (n *Network) Recv(fd int32, b []byte, flags int) (uintptr, syscall.Errno) {
 		e := s.pending
 		s.pending = 0
 		return 0, e
-	case len(s.in) > 0:
-		k := copy(b, s.in)
+	case s.in.len() > 0:
+		k := copy(b, s.in.bytes())
 		if flags&unix.MSG_PEEK == 0 {
-			s.in = s.in[k:]
+			s.in.drop(k)
 			n.inUse -= k
 			n.w.charge(time.Duration(k) * costKiB / 1024)
 			s.link.roomAgain()
@@ -106,7 +106,7 @@ func (s *socket) writable() syscall.Errno {
 		return e
 	case s.outEnd || s.reset:
 		return unix.EPIPE
-	case len(s.out) >= s.outRoom:
+	case s.out.len() >= s.outRoom:
 		s.noSpace = true
 		s.n.w.charge(costSmall)
 		return unix.EAGAIN
@@ -117,7 +117,7 @@ func (s *socket) writable() syscall.Errno {
 // room is how much of size bytes a send may take. If that is not all, there will be an
 // event.
 func (s *socket) room(size int) int {
-	k := min(size, s.outRoom-len(s.out))
+	k := min(size, s.outRoom-s.out.len())
 	if k > 1 && s.n.chance(s.n.faults.Short) {
 		k = 1 + s.n.w.draw().IntN(k-1)
 		s.n.w.post(s.n.w.now()+time.Duration(s.n.w.draw().IntN(int(time.Millisecond))), s.roomLater)
@@ -136,14 +136,14 @@ func (s *socket) roomLater() {
 }
 
 func (s *socket) offerRoom() {
-	if s.noSpace && s.outRoom-len(s.out) >= s.outRoom/3 {
+	if s.noSpace && s.outRoom-s.out.len() >= s.outRoom/3 {
 		s.noSpace = false
 		s.changed()
 	}
 }
 
 // take adds to what the client is to get; sent has it get there.
-func (s *socket) take(b []byte) { s.out = append(s.out, b...) }
+func (s *socket) take(b []byte) { s.out.add(b) }
 
 func (s *socket) sent(n int) {
 	s.n.inUse += n
@@ -197,13 +197,16 @@ func (n *Network) SendFile(fd, file int, off int64, size int) (uintptr, syscall.
 	if e := s.writable(); e != 0 {
 		return 0, e
 	}
-	b := make([]byte, s.room(size))
-	k, err := unix.Pread(file, b, off)
+	room := s.room(size)
+	if len(n.page) < room {
+		n.page = make([]byte, room)
+	}
+	k, err := unix.Pread(file, n.page[:room], off)
 	if err != nil {
 		return 0, err.(syscall.Errno)
 	}
 	if k > 0 {
-		s.take(b[:k])
+		s.take(n.page[:k])
 		s.sent(k)
 	}
 	return uintptr(k), 0
@@ -213,7 +216,7 @@ func (n *Network) SendFile(fd, file int, off int64, size int) (uintptr, syscall.
 func (s *socket) finish() {
 	if !s.outEnd {
 		s.outEnd = true
-		s.link.raced = s.link.raced || len(s.in) == 0 && (s.flying > 0 || len(s.link.unsent) > 0)
+		s.link.raced = s.link.raced || s.in.len() == 0 && (s.flying > 0 || len(s.link.unsent) > 0)
 		s.link.deliverLater()
 	}
 }
@@ -222,9 +225,9 @@ func (s *socket) finish() {
 // something that was not read, which resets the connection.
 func (s *socket) close() {
 	s.closed = true
-	if len(s.in) > 0 {
-		s.n.inUse -= len(s.in)
-		s.in = nil
+	if s.in.len() > 0 {
+		s.n.inUse -= s.in.len()
+		reuse(s.in.take())
 		s.link.lost(unix.ECONNRESET)
 		return
 	}

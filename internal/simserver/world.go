@@ -260,7 +260,7 @@ func (w *World) now() time.Duration {
 	return w.Now()
 }
 
-// charge says that the running loop has worked for d. The caller holds mu.
+// charge records that the running loop has worked for d. The caller holds mu.
 func (w *World) charge(d time.Duration) {
 	if w.running != nil && !w.beside() {
 		w.clock.Add(uint64(d))

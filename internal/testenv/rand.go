@@ -25,7 +25,7 @@ func Rand(t testing.TB, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// SelfSigned is a certificate for the name "test" and 127.0.0.1, and who trusts it.
+// SelfSigned is a certificate for the name "test" and 127.0.0.1, and the pool that trusts it.
 var SelfSigned = sync.OnceValues(func() (tls.Certificate, *x509.CertPool) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

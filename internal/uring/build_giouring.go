@@ -46,7 +46,7 @@ func paramsGot(p *Params) (features, completions uint32) {
 	return q.features, q.cqEntries
 }
 
-// canRegisterRingFd says that UnregisterRingFd works, which it does not there: the thread
+// canRegisterRingFd reports whether UnregisterRingFd works, which it does not there: the thread
 // would keep the ring.
 const canRegisterRingFd = false
 

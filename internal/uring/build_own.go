@@ -11,7 +11,7 @@ func newParams(flags, completions uint32) *Params {
 
 func paramsGot(p *Params) (features, completions uint32) { return p.features, p.cqEntries }
 
-// canRegisterRingFd says that UnregisterRingFd works.
+// canRegisterRingFd reports whether UnregisterRingFd works.
 const canRegisterRingFd = true
 
 // freeBufRing gives up a ring of provided buffers and its memory.

@@ -35,7 +35,7 @@ func (ring *Ring) CQReady() uint32 {
 	return atomic.LoadUint32(ring.cq.tail) - atomic.LoadUint32(ring.cq.head)
 }
 
-// needsEnter says that completions come only if the kernel is asked: those that the queue
+// needsEnter reports whether completions come only if the kernel is asked: those that the queue
 // had no room for, and those that wait for their thread.
 func (ring *Ring) needsEnter() bool {
 	return atomic.LoadUint32(ring.sq.flags)&(SQCQOverflow|SQTaskrun) != 0

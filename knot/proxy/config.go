@@ -46,7 +46,7 @@ type Config struct {
 	// others in any case (prior knowledge). Requests share connections, so MaxConns is about requests alone; Upgrade and
 	// informational responses are not passed on.
 	HTTP2 bool
-	// FastCGI, if not nil, says that they speak that, and not HTTP.
+	// FastCGI, if not nil, means that they speak that, and not HTTP.
 	FastCGI *FastCGI
 	// Strip is taken off the beginning of the path: with "/api", "/api/users" becomes "/users".
 	Strip string

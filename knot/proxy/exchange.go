@@ -358,7 +358,7 @@ func (e *exchange) fill(limit time.Duration) error {
 	}
 }
 
-// errOver stops who sends a body to a backend that has answered.
+// errOver stops the task that sends a body to a backend that has answered.
 var errOver = errors.New("the backend has answered")
 
 var errTooLong = errors.New("a head or a line of framing is too long")

@@ -119,7 +119,7 @@ func TestClientRate(t *testing.T) {
 	if c.takeFrom(netip.MustParseAddr("2001:db8::ffff")) == 0 || c.takeFrom(netip.MustParseAddr("2001:db8:0:1::1")) != 0 {
 		t.Error("clients of IPv6 are told apart by something else than 64 bits")
 	}
-	// Who has asked least recently is forgotten.
+	// The client that has asked least recently is forgotten.
 	now = now.Add(time.Hour)
 	for i := range 100 {
 		c.takeFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))

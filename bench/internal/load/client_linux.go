@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"time"
@@ -148,6 +149,14 @@ func (c *client) wait(timeout time.Duration) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
 		uintptr(len(c.events)), uintptr(timeout.Milliseconds()), 0, 0)
 	return max(int(n), 0), errno
+}
+
+// shuffle lets any of the idle links be the next, by lot.
+func (p *pool) shuffle(random *rand.Rand) {
+	if last := len(p.idle) - 1; last > 0 {
+		i := random.IntN(last + 1)
+		p.idle[i], p.idle[last] = p.idle[last], p.idle[i]
+	}
 }
 
 // take returns a link of a pool that is idle, the one used last.

@@ -15,7 +15,8 @@ import (
 type ClosedConfig struct {
 	Target
 	Mix     []Share       // each request is one of these, drawn by lot
-	Clients int           // connections
+	Clients int           // requests under way
+	Conns   int           // connections, of which each request goes to one drawn by lot; 0: as many as clients
 	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
 	For     time.Duration // measured
 	// Patient clients do as Retry-After says, and wait for up to as long again, drawn
@@ -57,7 +58,7 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	}
 	o := &closed{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 2)), outcomes: make([]Outcome, 0, 1<<20)}
 	var err error
-	if o.c, err = newClient(cfg.Addr, cfg.Clients, o); err != nil {
+	if o.c, err = newClient(cfg.Addr, max(cfg.Clients, cfg.Conns), o); err != nil {
 		return ClosedResult{}, err
 	}
 	defer o.c.close()
@@ -102,14 +103,21 @@ func (o *closed) due(now time.Duration) (time.Duration, error) {
 	return now, nil
 }
 
-// ask sends a client's request on any idle connection: they are all the same.
+// ask sends a client's request on any idle connection: they are all the same. While there are to be
+// more connections than clients it makes one.
 func (o *closed) ask(now time.Duration) error {
 	tag := int32(len(o.outcomes))
 	class := o.draw()
 	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now, Class: uint8(class)})
 	text := o.cfg.Mix[class].Request
-	if i, ok := o.c.take(0); ok {
-		return o.c.request(i, text, tag)
+	byLot := o.cfg.Conns > o.cfg.Clients
+	if byLot {
+		o.c.pools[0].shuffle(o.random)
+	}
+	if !byLot || !o.c.room() {
+		if i, ok := o.c.take(0); ok {
+			return o.c.request(i, text, tag)
+		}
 	}
 	_, err := o.c.dial(text, tag, 0)
 	return err

@@ -55,9 +55,17 @@ func (p *peak) seen() int {
 }
 
 func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
+	for _, conns := range []int{0, 20} {
+		keepsBusy(t, conns)
+	}
+}
+
+func keepsBusy(t *testing.T, conns int) {
 	givenTime(t, func(d time.Duration) (bool, any) {
 		var requests peak
+		var clients sync.Map // by address
 		cfg := closedTo(serve(t, func(w http.ResponseWriter, r *http.Request) {
+			clients.Store(r.RemoteAddr, true)
 			requests.add(1)
 			select {
 			case <-r.Context().Done():
@@ -65,17 +73,21 @@ func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
 			}
 			requests.add(-1)
 		}))
-		cfg.Warm, cfg.For = 20*ms, d
+		cfg.Warm, cfg.For, cfg.Conns = 20*ms, d, conns
 		got, err := Closed(cfg)
 		testenv.Must(t, err)
-		n := fates(got.Outcomes)
+		n, seen := fates(got.Outcomes), 0
+		clients.Range(func(any, any) bool { seen++; return true })
+		if seen > max(conns, 5) {
+			t.Fatalf("%d connections; want at most %d", seen, max(conns, 5))
+		}
 		if requests.seen() > 5 || n[Pending] > 5 || n[Served]+n[Pending] != len(got.Outcomes) {
 			t.Fatalf("%d requests at a time, fates %v, want at most 5 under way and the rest served", requests.seen(), n)
 		}
 		if got.To-got.From < d || got.Usage.Server <= 0 {
 			t.Fatalf("measured from %v to %v, CPU time %v", got.From, got.To, got.Usage)
 		}
-		return requests.seen() == 5 && n[Served] >= 10 && n[Pending] == 5, n
+		return requests.seen() == 5 && n[Served] >= 10 && n[Pending] == 5 && seen == max(conns, 5), n
 	})
 }
 

@@ -13,7 +13,6 @@ type Aim struct {
 	X              float64
 	Row            string // name of the parameter's value, instead of X
 	Over           string // system of the other value
-	OverMetric     string // "": Metric
 	OverX          float64
 	Limit          float64
 }
@@ -37,11 +36,7 @@ func (r *Report) result(a Aim) (got float64, reached, known bool) {
 	}
 	got = row.Value
 	if a.Over != "" {
-		metric := a.OverMetric
-		if metric == "" {
-			metric = a.Metric
-		}
-		over, ok := r.Find(a.Over, metric, a.OverX)
+		over, ok := r.Find(a.Over, a.Metric, a.OverX)
 		if !ok || over.Value == 0 {
 			return 0, false, false
 		}

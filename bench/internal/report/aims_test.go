@@ -14,7 +14,7 @@ func TestAims(t *testing.T) {
 		{Metric: "yield", System: "capriccio", X: 2, Limit: 52},                                                          // just reached: less is better
 		{Metric: "yield", System: "capriccio", X: 2, Over: "goroutine", OverX: 2, Limit: 0.5},                            // 52 ÷ 89
 		{Metric: "rate", System: "capriccio", Row: "sixteen", Over: "goroutine", Limit: 2},                               // more is better
-		{Metric: "rate", System: "capriccio", X: 16, Over: "capriccio", OverMetric: "yield", OverX: 2, Limit: 1e6},       // other metric, other parameter
+		{Metric: "yield", System: "capriccio", X: 2, Over: "capriccio", OverX: 1000, Limit: 0.5},                         // other parameter
 		{Metric: "rate", System: "capriccio", Row: "seventeen", Limit: 1},                                                // no such row
 		{Metric: "yield", System: "pthread", X: 1000, Limit: 1}, {Metric: "rate", System: "capriccio", X: 16, Over: "x"}, // not measured
 	}
@@ -24,7 +24,7 @@ func TestAims(t *testing.T) {
 		"| capriccio: yield, x = 2 | ≤ 52 ns | 52 | reached |",
 		"| capriccio: yield, x = 2 ÷ goroutine | ≤ 0.500 | 0.584 | **missed** |",
 		"| capriccio: rate, x = sixteen ÷ goroutine | ≥ 2 | 2 | reached |",
-		"| capriccio: rate, x = sixteen 16 ÷ capriccio, x = 2 | ≥ 1,000,000 | 49,615 | **missed** |",
+		"| capriccio: yield, x = 2 ÷ capriccio, x = 1,000 | ≤ 0.500 | 0.904 | **missed** |",
 		"| capriccio: rate, x = seventeen | ≥ 1 ops/s | – | not measured |",
 		"| pthread: yield, x = 1,000 | ≤ 1 ns | – | not measured |",
 	} {

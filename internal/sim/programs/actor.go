@@ -104,7 +104,7 @@ func (a *actor) checkEnd(err error) {
 	}
 }
 
-// checkErr allows an error only to those who are cancelled.
+// checkErr allows an error only to those that are cancelled.
 func (a *actor) checkErr(op string, err error) {
 	if err == nil || errors.Is(err, engine.ErrChanClosed) || err == errBusy {
 		return

@@ -210,7 +210,7 @@ func wrong(name string, err error) error {
 	return fmt.Errorf("%s: %s", name, text)
 }
 
-// unknownKey says that there is no such key, and what may have been meant.
+// unknownKey is the error that there is no such key, and what may have been meant.
 func unknownKey(key, flags []string) string {
 	known := append([]string{"site"}, flags...)
 	place := "here"

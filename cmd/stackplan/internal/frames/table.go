@@ -137,7 +137,7 @@ func (f *rawFunc) funcdata(which uint32) (uint32, bool) {
 	return v, ok && v != math.MaxUint32
 }
 
-// A span says that a value holds up to a program counter, counted from the entry.
+// A span means that a value holds up to a program counter, counted from the entry.
 type span struct {
 	end   uint64
 	value int32

@@ -38,7 +38,7 @@ type BlockingPlace struct {
 	Seen     uint64 `json:"seen"` // arrivals in the dump
 }
 
-// A BlockingEdge says that a task may wait at To after From.
+// A BlockingEdge means that a task may wait at To after From.
 type BlockingEdge struct {
 	From     int    `json:"from"` // in Places
 	To       int    `json:"to"`

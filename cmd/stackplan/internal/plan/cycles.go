@@ -64,7 +64,7 @@ func (c *cutting) isCut(e *edge) bool {
 	return true
 }
 
-// closed says that what a node calls does not count.
+// closed reports whether what a node calls does not count.
 func (c *cutting) closed(n int) bool {
 	return c.g.nodes[n].leaf || c.g.nodes[n].open && !c.full
 }

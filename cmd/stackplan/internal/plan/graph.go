@@ -137,7 +137,7 @@ func newGraph(p *Program) *graph {
 	return g
 }
 
-// skips says that an edge does not count: it ends the program or starts a panic.
+// skips reports whether an edge does not count: it ends the program or starts a panic.
 func (g *graph) skips(from int, e *edge) bool {
 	to := g.nodes[e.to].why
 	if e.fatal && g.nodes[from].why != "panics" {

@@ -13,7 +13,7 @@ import (
 // make one large recursion of most programs. So a call of a function parameter is
 // counted where the function is passed, if all callers are known.
 //
-// A relay says that a function calls its parameter, itself or by passing it on.
+// A relay means that a function calls its parameter, itself or by passing it on.
 type relay struct {
 	depth   int                    // from the entry of the function to that of the parameter
 	targets map[*ssa.Function]bool // by any caller, as far as is known
@@ -165,7 +165,7 @@ func bareValue(v ssa.Value) ssa.Value {
 	}
 }
 
-// covers says that a call of a parameter is counted at the callers.
+// covers reports whether a call of a parameter is counted at the callers.
 func (r *relays) covers(f *ssa.Function, call ssa.CallInstruction) bool {
 	if call.Common().StaticCallee() != nil || !r.known[f] {
 		return false

@@ -54,11 +54,11 @@ func (c *callees) refuseCaller(fn *types.Func) string {
 	if p := fn.Pkg(); p != nil {
 		switch p.Path() {
 		case "runtime", "runtime/debug", "testing", "log", "log/slog", "unsafe":
-			return fn.FullName() + " may look at who calls it"
+			return fn.FullName() + " may look at its caller"
 		}
 	}
 	if c.looksUp(fn, maxHops) > 0 {
-		return fn.FullName() + " looks at who calls it (runtime.Caller or the like)"
+		return fn.FullName() + " looks at its caller (runtime.Caller or the like)"
 	}
 	return ""
 }

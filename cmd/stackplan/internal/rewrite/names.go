@@ -157,7 +157,7 @@ func (n *namer) alias(t *types.Alias) string {
 	return n.typ(types.Unalias(t))
 }
 
-// visible says that the file can name a declared type.
+// visible reports whether the file can name a declared type.
 func (n *namer) visible(obj *types.TypeName) bool {
 	if obj.Parent() != obj.Pkg().Scope() {
 		return false

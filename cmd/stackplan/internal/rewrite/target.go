@@ -146,7 +146,7 @@ func (t *target) setPlace() {
 	}
 }
 
-// isListed says that stmt is in a list of statements, so that others can take its place.
+// isListed reports whether stmt is in a list of statements, so that others can take its place.
 func isListed(parent ast.Node, stmt ast.Stmt) bool {
 	switch p := parent.(type) {
 	case *ast.BlockStmt, *ast.CaseClause, *ast.LabeledStmt:
@@ -157,7 +157,7 @@ func isListed(parent ast.Node, stmt ast.Stmt) bool {
 	return false
 }
 
-// hasLiteral says that a function literal stands in n; it should not be there twice.
+// hasLiteral reports whether a function literal stands in n; it should not be there twice.
 func hasLiteral(n ast.Node) bool {
 	found := false
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -253,7 +253,7 @@ func (t *target) setMethod(x *ast.SelectorExpr, sel *types.Selection) string {
 	return ""
 }
 
-// isLater says that a statement evaluates what is called now and calls it later.
+// isLater reports whether a statement evaluates what is called now and calls it later.
 func isLater(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.DeferStmt, *ast.GoStmt:

@@ -116,12 +116,12 @@ func here() string {
 	return fmt.Sprint(file[strings.LastIndexByte(file, '/')+1:], ":", line)
 }
 
-func whereFrom() string { return where /*refused: looks at who calls it*/ () }
+func whereFrom() string { return where /*refused: looks at its caller*/ () }
 
 var _ = add("callers", func() {
-	say(where /*refused: looks at who calls it*/ (), here /*function*/ (), whereFrom /*function*/ ())
+	say(where /*refused: looks at its caller*/ (), here /*function*/ (), whereFrom /*function*/ ())
 	logger := log.New(&out, "", log.Lshortfile)
-	logger.Println /*refused: may look at who calls it*/ ("logged")
+	logger.Println /*refused: may look at its caller*/ ("logged")
 	logger.
 		Println("on the second line",
 			number(1))
