@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -61,10 +62,14 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 		one := o
 		one.experiment, one.dir = e, filepath.Join(dir, "running")
 		err := runOne(ctx, one, out, progress)
-		if err == nil {
-			err = keep(one.dir, dir)
+		full := errors.Is(err, syscall.ENOSPC) // perhaps only of the picture, which report draws again
+		if err == nil || full {
+			err = errors.Join(err, keep(one.dir, dir))
 		}
 		os.RemoveAll(one.dir)
+		if full { // what the others measure could not be kept either
+			return fmt.Errorf("%w: make room; the same command again goes on", err)
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("%w: the same command again goes on with %s", cause, e.name)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -70,6 +71,29 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	}
 }
 
+// What has been measured when the disk is full is kept, and nothing else is begun.
+func TestRunAllEndsWhenTheDiskIsFull(t *testing.T) {
+	dir := t.TempDir()
+	var ran []string
+	full := func(ctx context.Context, o options, out, progress io.Writer) error {
+		err := fakeRun(1, "", &ran)(ctx, o, out, progress)
+		if o.experiment.name == "pipes" {
+			err = errors.Join(err, writeFile(filepath.Join(o.dir, "pipes.json"), func(w io.Writer) error {
+				_, err := io.WriteString(w, "half of it")
+				return errors.Join(err, syscall.ENOSPC)
+			}))
+		}
+		return err
+	}
+	err := runAll(t.Context(), options{dir: dir, several: experiments}, full, io.Discard, io.Discard)
+	if !errors.Is(err, syscall.ENOSPC) || ran[len(ran)-1] != "pipes" {
+		t.Errorf("ran %q, %v; want an end after pipes", ran, err)
+	}
+	if reports, err := keptReports(dir); err != nil || len(reports) != len(ran) {
+		t.Errorf("%d reports are kept, %v; want %d", len(reports), err, len(ran))
+	}
+}
+
 func TestCompareFailsOnARegressionOnly(t *testing.T) {
 	before, same, worse := t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, value := range map[string]float64{before: 100, same: 102, worse: 120} {
@@ -84,7 +108,7 @@ func TestCompareFailsOnARegressionOnly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "worse by more than 5 %") {
 		t.Errorf("20 %% more: %v", err)
 	}
-	if err := command(t.Context(), []string{"compare", "-threshold", "0.5", before, worse}, &out, io.Discard); err != nil {
+	if err := command(t.Context(), []string{"compare", before, worse, "-threshold", "0.5"}, &out, io.Discard); err != nil {
 		t.Errorf("20 %% more under a threshold of 50 %%: %v", err)
 	}
 	if err := command(t.Context(), []string{"compare", before, "nothing"}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "nothing is no file or folder") {

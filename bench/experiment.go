@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -202,16 +203,21 @@ func writeFiles(result *report.Report, charts []report.Chart, dir string, out io
 	return nil
 }
 
+// writeFile writes a file that is there whole or, after an error, as it was before.
 func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
+	f, err := os.Create(path + ".new")
 	if err != nil {
 		return err
 	}
-	if err := write(f); err != nil {
-		f.Close()
+	err = errors.Join(write(f), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return f.Close()
+	return nil
 }
 
 // rounds is how often each point is measured.

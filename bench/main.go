@@ -24,6 +24,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -110,10 +111,14 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		flags := newFlags("compare")
 		flags.Float64Var(&o.threshold, "threshold", 0.05, "by how much a value may be worse, as a share")
 		flags.BoolVar(&o.all, "all", false, "the other systems, too")
-		if err := flags.Parse(args[1:]); err != nil || flags.NArg() != 2 {
-			return &usageError{fmt.Sprintf("compare takes two results, got %d %v\n%s", flags.NArg(), errors.Join(err), usageText)}
+		names, err := parseAround(flags, args[1:])
+		if err != nil {
+			return err
 		}
-		return compareCommand(flags.Arg(0), flags.Arg(1), o, out)
+		if len(names) != 2 {
+			return &usageError{fmt.Sprintf("compare takes two results, got %q\n%s", names, usageText)}
+		}
+		return compareCommand(names[0], names[1], o, out)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintln(out, usageText)
 		return nil
@@ -168,12 +173,30 @@ func extra(flags *flag.FlagSet) error {
 	return nil
 }
 
+// parseAround parses flags that stand before, between and after other arguments, and returns the latter.
+func parseAround(flags *flag.FlagSet, args []string) (names []string, err error) {
+	for rest := args; ; rest = flags.Args()[1:] {
+		if err := flags.Parse(rest); err != nil {
+			return nil, &usageError{err.Error() + "\n" + usageText}
+		}
+		if flags.NArg() == 0 {
+			return names, nil
+		}
+		names = append(names, flags.Arg(0))
+	}
+}
+
 // parseRun reads the arguments of run; flags may stand before or after NAME.
 func parseRun(args []string) (options, error) {
 	var o options
 	flags := newFlags("run")
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
-	flags.IntVar(&o.rounds, "rounds", 0, "how often each point is measured; 0: 7 times, 3 with -quick")
+	flags.Func("rounds", "how often each point is measured; 7 times if not given, 3 with -quick", func(text string) (err error) {
+		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
+			return errors.New("want a number from 1")
+		}
+		return nil
+	})
 	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 10 minutes, 25 s with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
@@ -181,22 +204,14 @@ func parseRun(args []string) (options, error) {
 	}
 	flags.Func("rows", "rows of the experiment, with commas between", list(&o.rows))
 	flags.Func("systems", "systems, with commas between", list(&o.systems))
-	var names []string
-	for rest := args; ; rest = flags.Args()[1:] {
-		if err := flags.Parse(rest); err != nil {
-			return o, &usageError{err.Error() + "\n" + usageText}
-		}
-		if flags.NArg() == 0 {
-			break
-		}
-		names = append(names, flags.Arg(0))
+	names, err := parseAround(flags, args)
+	if err != nil {
+		return o, err
 	}
 	known := strings.Join(experimentNames(), ", ")
 	switch {
 	case len(names) == 0:
 		return o, &usageError{"run takes the name of an experiment, or more than one: choose from " + known + ", or all"}
-	case o.rounds < 0:
-		return o, &usageError{fmt.Sprintf("-rounds %d, want 1 or more", o.rounds)}
 	case o.length < 0:
 		return o, &usageError{fmt.Sprintf("-for %v, want a length of time", o.length)}
 	case len(names) == 1 && names[0] == "all":

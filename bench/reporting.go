@@ -72,7 +72,10 @@ func reportCommand(from, document string, out io.Writer) error {
 	if text, err = report.ReplaceBlock(text, missedName, missed.String(), true); err != nil {
 		return err
 	}
-	return os.WriteFile(document, []byte(text), 0o666)
+	return writeFile(document, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 }
 
 // newest are the reports of an experiment that count, one for each kind of processor, the newest first.

@@ -23,9 +23,9 @@
 //   - The only transfer coding is chunked. Chunk extensions and trailers are
 //     checked and dropped.
 //   - Host must be by the grammar of RFC 3986, with a port up to 65535.
-//   - A request target has no fragment, no quotation mark and no angle bracket,
-//     and a path no backslash. Bytes from 0x80 up and what browsers leave
-//     unescaped (brackets, braces and so on) are let through.
+//   - A request target has no fragment, and a path no backslash. Bytes from 0x80
+//     up and what clients leave unescaped (brackets, braces, quotation marks and
+//     so on) are let through.
 //   - Methods that nobody has heard of go to the handler. CONNECT gets 501.
 //   - HTTP/1.2 and later 1.x are served as HTTP/1.1.
 //

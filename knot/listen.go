@@ -1,13 +1,17 @@
 package knot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Run listens on Addr and serves until ctx ends; it then stops gracefully, as
@@ -86,16 +90,21 @@ func (s *Server) listen() (net.Listener, error) {
 	if addr == "" {
 		addr = DefaultAddr
 	}
-	return netpoll.ListenConfig{Log: s.errorLog()}.Listen(context.Background(), "tcp", addr)
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	return netpoll.ListenConfig{Log: s.errorLog()}.Listen(context.Background(), network, addr)
 }
 
 // Serve accepts connections on ln and serves each until Shutdown or Close; it
 // then returns ErrServerClosed. It closes ln. It parks.
 //
 // A *netpoll.Listener is served by every loop of its runtime. From any other
-// one connections are accepted one by one; each is served by a new task if
-// Serve is called in a task, by a new goroutine otherwise. A listener of
-// package net would block the loop: serve it from a plain goroutine.
+// one connections are accepted one by one; one that has a *netpoll.Conn inside
+// (NetConn, as that of crypto/tls) is served by a new task if Serve is called in
+// a task, every other, those of package net among them, by a new goroutine. Serve
+// then also ends, with its error, when the context of its task does.
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
 	defer ln.Close()
@@ -113,7 +122,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if native, ok := ln.(*netpoll.Listener); ok {
 		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc) })
 	} else {
-		err = s.acceptLoop(ln)
+		err = s.acceptForeign(ln)
 	}
 	if s.stopping.Load() {
 		return ErrServerClosed
@@ -135,16 +144,48 @@ func (s *Server) take(nc *netpoll.Conn) {
 	}
 }
 
+// acceptForeign is acceptLoop for a listener that may know nothing of tasks.
+func (s *Server) acceptForeign(ln net.Listener) (err error) {
+	if task.Current() == nil {
+		return s.acceptLoop(ln)
+	}
+	ctx := task.Context()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	switch ln.(type) {
+	case *net.TCPListener, *net.UnixListener: // they block for certain
+		offload(func() { err = s.acceptLoop(ln) })
+	default:
+		err = s.acceptLoop(ln)
+	}
+	return cmp.Or(ctx.Err(), err)
+}
+
+// An acceptance is what Accept has returned.
+type acceptance struct {
+	nc  net.Conn
+	err error
+}
+
+func accept(ln net.Listener) acceptance {
+	nc, err := ln.Accept()
+	return acceptance{nc, err}
+}
+
 func (s *Server) acceptLoop(ln net.Listener) error {
 	const longest = time.Second
 	pause := time.Duration(0)
 	for {
-		nc, err := ln.Accept()
+		got := engine.Outside(accept, ln)
+		nc, err := got.nc, got.err
 		switch {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
-			spawn(func() { s.serveConn(nc) })
+			if ownConn(nc) != nil {
+				spawn(func() { s.serveConn(nc) })
+			} else {
+				go s.serveConn(nc)
+			}
 			continue
 		case s.stopping.Load() || errors.Is(err, net.ErrClosed):
 			return err

@@ -1,5 +1,7 @@
 package knot
 
+import "bytes"
+
 // maxLengthDigits keeps a Content-Length inside int64.
 const maxLengthDigits = 18
 
@@ -158,7 +160,9 @@ func (h *head) persistent() bool {
 	return !h.close
 }
 
-// splitTarget finds path, query and authority of the target (RFC 9112, 3.2).
+// splitTarget finds path, query and authority of the target (RFC 9112, 3.2). Most of what a URI may
+// not hold (RFC 3986, appendix A) is let through, as browsers leave it as it is (brackets, braces, bar,
+// circumflex, backquote, in a query the backslash), or curl does (quotation marks, angle brackets).
 func (h *head) splitTarget(b []byte) *fault {
 	from, to := h.target.from, h.target.to
 	switch {
@@ -177,7 +181,7 @@ func (h *head) splitTarget(b []byte) *fault {
 	rest := b[from:to]
 	path := 0
 	for path < len(rest) && rest[path] != '?' {
-		if notInTarget[rest[path]] || rest[path] == '\\' {
+		if rest[path] == '#' || rest[path] == '\\' {
 			return badTarget
 		}
 		path++
@@ -187,10 +191,8 @@ func (h *head) splitTarget(b []byte) *fault {
 		return nil
 	}
 	h.query = span{from + uint32(path) + 1, to}
-	for _, ch := range rest[path+1:] {
-		if notInTarget[ch] {
-			return badTarget
-		}
+	if bytes.IndexByte(rest[path+1:], '#') >= 0 {
+		return badTarget
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /request HTTP/1.0\r\nPragma: no-cache\r\nCache-Control: max-age=1\r\n\r\n"},
 	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
 	{request: "PURGE /request"},
+	{request: "GET /request?q={job=\"x\"}&<a> HTTP/1.1\r\nHost: h\r\n\r\n"}, // as curl sends it
 	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "501", theirs: "404"},
 	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},
 	{request: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},

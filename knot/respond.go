@@ -27,6 +27,8 @@ var (
 //
 //	open ─→ fixed | chunked | untilClose ─→ done
 //	  └──────────────────────────────────────↗
+//
+// The answer to HEAD, flushed before its end, is in untilClose too, and the connection stays.
 type respPhase uint8
 
 const (
@@ -225,7 +227,13 @@ func (x *Ctx) WriteString(s string) (int, error) { return x.Write(viewBytes(s)) 
 
 // Flush sends what has been written so far. It may park.
 func (x *Ctx) Flush() error {
-	if x.resp.phase == respOpen && x.head.method != methodHead {
+	r := &x.resp
+	switch {
+	case r.phase != respOpen:
+	case x.head.method == methodHead: // what is written does not count; the end may be far
+		x.commit(r.length)
+		r.phase = respUntilClose
+	default:
 		if err := x.startStream(); err != nil {
 			return err
 		}
@@ -444,6 +452,10 @@ func (x *Ctx) complete() error {
 	switch r.phase {
 	case respDone:
 		return x.writeErr
+	case respUntilClose:
+		if x.head.method == methodHead {
+			r.written = 0
+		}
 	case respOpen:
 		if x.head.method == methodHead {
 			length := max(r.length, r.written)

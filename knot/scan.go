@@ -16,11 +16,6 @@ var tokenByte = byteSet("!#$%&'*+-.^_`|~" + digits + letters)
 // nameByte marks what stands unescaped in a name of a host (RFC 3986, 3.2.2: reg-name).
 var nameByte = byteSet("-._~!$&'()*+,;=" + digits + letters)
 
-// notInTarget marks what no part of a URI may hold (RFC 3986, appendix A) and no client
-// sends. Others of that kind are let through, as browsers leave them as they are:
-// brackets, braces, bar, circumflex, backquote, in a query the backslash.
-var notInTarget = byteSet("#\"<>")
-
 const (
 	digits  = "0123456789"
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

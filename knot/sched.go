@@ -82,17 +82,27 @@ func (c *conn) enter() {
 
 // client tells the client of c from others for the entrance; 0: nobody knows.
 func (c *conn) client() uint32 {
-	nc := c.nc
+	if own := ownConn(c.nc); own != nil {
+		return own.Client()
+	}
+	return 0
+}
+
+// parking is a connection that waits as tasks do: a *netpoll.Conn, or a stream of HTTP/2.
+type parking interface{ Client() uint32 }
+
+// ownConn is what nc has inside that waits as tasks do; nil: nothing is known of it.
+func ownConn(nc net.Conn) parking {
 	for {
 		switch inner := nc.(type) {
 		case *netpoll.Conn: // as most are
-			return inner.Client()
-		case interface{ Client() uint32 }:
-			return inner.Client()
+			return inner
+		case parking:
+			return inner
 		case interface{ NetConn() net.Conn }:
 			nc = inner.NetConn()
 		default:
-			return 0
+			return nil
 		}
 	}
 }

@@ -98,6 +98,11 @@ func (l *linter) trace() {
 	for i := range l.s.Nodes {
 		l.unfair(&l.s.Nodes[i])
 	}
+	l.begun()
+}
+
+// begun looks at goroutines by where they begin.
+func (l *linter) begun() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		l.growing(st)

@@ -50,7 +50,9 @@ func (c *Chan[T]) Send(v T) (err error) {
 		c.g.enter(l)
 	}
 	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
-		if done, err := c.sendNow(l, v); done {
+		if done, w, err := c.sendNow(v); done {
+			c.g.exit(l)
+			wakeReceiver(l, w)
 			return err
 		}
 	}
@@ -80,37 +82,39 @@ func (c *Chan[T]) Send(v T) (err error) {
 func (c *Chan[T]) TrySend(v T) (bool, error) {
 	l := here()
 	c.g.enter(l)
-	done, err := c.sendNow(l, v)
-	if !done {
-		c.g.exit(l)
-	}
+	done, w, err := c.sendNow(v)
+	c.g.exit(l)
+	wakeReceiver(l, w)
 	return done && err == nil, err
 }
 
-// sendNow sends v if that is possible, or finds the channel closed; it has then left
-// the guard.
-func (c *Chan[T]) sendNow(l *Loop, v T) (done bool, err error) {
+// sendNow sends v if that is possible, or finds the channel closed. The caller is inside the guard, and
+// wakes w, which may be nil, when it has left it.
+func (c *Chan[T]) sendNow(v T) (done bool, w *Waiter, err error) {
 	if c.closed {
-		c.g.exit(l)
-		return true, ErrChanClosed
+		return true, nil, ErrChanClosed
 	}
 	if n := c.recvq.claim(); n != nil {
 		n.value, n.ok = v, true
-		w := n.w
-		c.g.exit(l)
-		if t := w.task; t != nil && t.loop == l {
-			l.notify(t)
-		} else {
-			w.wakeFrom(l)
-		}
-		return true, nil
+		return true, n.w, nil
 	}
 	if c.count == len(c.buf) {
-		return false, nil
+		return false, nil, nil
 	}
 	c.put(v)
-	c.g.exit(l)
-	return true, nil
+	return true, nil, nil
+}
+
+// wakeReceiver wakes w, which a value was sent to; nil: it was put into the channel.
+func wakeReceiver(l *Loop, w *Waiter) {
+	if w == nil {
+		return
+	}
+	if t := w.task; t != nil && t.loop == l {
+		l.notify(t)
+	} else {
+		w.wakeFrom(l)
+	}
 }
 
 // Recv receives a value and parks until there is one.
@@ -121,7 +125,11 @@ func (c *Chan[T]) Recv() (v T, err error) {
 		c.g.enter(l)
 	}
 	if c.count > 0 || c.sendq.head != nil || c.closed {
-		if v, done, err := c.recvNow(l); done {
+		if v, done, w, err := c.recvNow(); done {
+			c.g.exit(l)
+			if w != nil {
+				w.wakeFrom(l)
+			}
 			return v, err
 		}
 	}
@@ -151,43 +159,33 @@ func (c *Chan[T]) Recv() (v T, err error) {
 func (c *Chan[T]) TryRecv() (v T, ok bool, err error) {
 	l := here()
 	c.g.enter(l)
-	v, done, err := c.recvNow(l)
-	if !done {
-		c.g.exit(l)
+	v, done, w, err := c.recvNow()
+	c.g.exit(l)
+	if w != nil {
+		w.wakeFrom(l)
 	}
 	return v, done && err == nil, err
 }
 
-// recvNow receives if that is possible, or finds the channel closed; it has then left
-// the guard.
-func (c *Chan[T]) recvNow(l *Loop) (v T, done bool, err error) {
-	if c.count > 0 {
+// recvNow receives if that is possible, or finds the channel closed. The caller is inside the guard, and
+// wakes w, which may be nil, when it has left it.
+func (c *Chan[T]) recvNow() (v T, done bool, w *Waiter, err error) {
+	buffered := c.count > 0
+	if buffered {
 		v = c.take()
-		n := c.sendq.claim()
-		if n == nil {
-			c.g.exit(l)
-			return v, true, nil
-		}
-		c.put(n.value)
-		n.ok = true
-		w := n.w
-		c.g.exit(l)
-		w.wakeFrom(l)
-		return v, true, nil
+	} else if c.closed {
+		return v, true, nil, ErrChanClosed
 	}
 	if n := c.sendq.claim(); n != nil {
-		v = n.value
+		if buffered {
+			c.put(n.value)
+		} else {
+			v = n.value
+		}
 		n.ok = true
-		w := n.w
-		c.g.exit(l)
-		w.wakeFrom(l)
-		return v, true, nil
+		return v, true, n.w, nil
 	}
-	if c.closed {
-		c.g.exit(l)
-		return v, true, ErrChanClosed
-	}
-	return v, false, nil
+	return v, buffered, nil, nil
 }
 
 // node returns a node for a wait with w; the caller is inside the guard.

@@ -121,7 +121,7 @@ func mustResource(name, unit string) *Resource {
 }
 
 // Resources returns those declared so far. The position of a resource, here and in
-// Loop.Account, does not change.
+// Loop.Balance, does not change.
 func Resources() []*Resource {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()

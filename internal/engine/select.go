@@ -12,8 +12,8 @@ import (
 // and SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once, and may stand more
 // than once in one Select.
 type Case interface {
-	guard() *guard                                 // nil: nothing is to be guarded
-	try(l *Loop) (done bool, w *Waiter, err error) // inside the guard; w is to be woken
+	guard() *guard                          // nil: nothing is to be guarded
+	try() (done bool, w *Waiter, err error) // inside the guard; w is to be woken
 	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
 	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
 	enqueue(w *Waiter, s *selection, index int) (n any)
@@ -54,7 +54,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 		start := rand.IntN(len(cases))
 		for k := range cases {
 			i := (start + k) % len(cases)
-			if done, w, err := cases[i].try(l); done {
+			if done, w, err := cases[i].try(); done {
 				exitAll(l, guards)
 				if w != nil {
 					w.wakeFrom(l)
@@ -124,39 +124,18 @@ func (c *Chan[T]) RecvCase(into *T) Case {
 type neverCase struct{}
 
 func (neverCase) guard() *guard                        { return nil }
-func (neverCase) try(*Loop) (bool, *Waiter, error)     { return false, nil, nil }
+func (neverCase) try() (bool, *Waiter, error)          { return false, nil, nil }
 func (neverCase) enqueue(*Waiter, *selection, int) any { return nil }
 func (neverCase) dequeue(*Loop, any, bool) error       { return nil }
 
 func (r *recvCase[T]) guard() *guard { return &r.c.g }
 
-func (r *recvCase[T]) try(l *Loop) (bool, *Waiter, error) {
-	c := r.c
-	var w *Waiter
-	var v T
-	switch {
-	case c.count > 0:
-		v = c.take()
-		if n := c.sendq.claim(); n != nil {
-			c.put(n.value)
-			n.ok = true
-			w = n.w
-		}
-	case c.closed:
-		return true, nil, ErrChanClosed
-	default:
-		n := c.sendq.claim()
-		if n == nil {
-			return false, nil, nil
-		}
-		v = n.value
-		n.ok = true
-		w = n.w
-	}
-	if r.into != nil {
+func (r *recvCase[T]) try() (bool, *Waiter, error) {
+	v, done, w, err := r.c.recvNow()
+	if done && err == nil && r.into != nil {
 		*r.into = v
 	}
-	return true, w, nil
+	return done, w, err
 }
 
 func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) any {
@@ -198,21 +177,7 @@ func (c *Chan[T]) SendCase(v T) Case {
 
 func (s *sendCase[T]) guard() *guard { return &s.c.g }
 
-func (s *sendCase[T]) try(l *Loop) (bool, *Waiter, error) {
-	c := s.c
-	if c.closed {
-		return true, nil, ErrChanClosed
-	}
-	if n := c.recvq.claim(); n != nil {
-		n.value, n.ok = s.v, true
-		return true, n.w, nil
-	}
-	if c.count == len(c.buf) {
-		return false, nil, nil
-	}
-	c.put(s.v)
-	return true, nil, nil
-}
+func (s *sendCase[T]) try() (bool, *Waiter, error) { return s.c.sendNow(s.v) }
 
 func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) any {
 	n := s.c.node(w)

@@ -15,7 +15,7 @@ type doneCase struct{ ctx context.Context }
 
 func (doneCase) guard() *guard { return nil }
 
-func (c doneCase) try(*Loop) (bool, *Waiter, error) {
+func (c doneCase) try() (bool, *Waiter, error) {
 	if c.ctx.Err() != nil {
 		return true, nil, contextError(c.ctx)
 	}
@@ -43,7 +43,7 @@ type afterCase time.Duration
 
 func (afterCase) guard() *guard { return nil }
 
-func (d afterCase) try(*Loop) (bool, *Waiter, error) { return false, nil, nil }
+func (d afterCase) try() (bool, *Waiter, error) { return false, nil, nil }
 
 // A selectTimer is an AfterCase that waits in a task. Loop-private.
 type selectTimer struct {

@@ -88,9 +88,9 @@ var requestLines = []group{
 		"*", "a", "h:80", "#f", "/#f", "/a?b#c", "http://h#f", "http://h:80?a#f", "/%aa#f", "http:///a", "http://u@h/", "http://h:b/", "ftp://h/", "/\x00", "/\x01", "/\x7f",
 		"http://[ab..cd::1]/", "http://h\\i/", "http://[::1]x/"}},
 	{lists: "PN", section: "3986 3.3", name: "an odd path", want: unclean, send: "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"/%", "/%1", "/%zz", "/../x", "/a/../../x", "/%2e%2e/x", "/%00", "/a%00b"}},
-	{lists: "PN", section: "3986 3.3", name: "an odd byte in a path", want: either, send: "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"/a\\b", "/\"", "/<a>", "/?<a>"}},
+	{lists: "PN", section: "3986 3.3", name: "an odd byte in a path", want: either, send: "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"/a\\b"}},
 	{lists: "PN", section: "3986 3.3", name: "an unusual path", want: cleaned, send: "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{
-		"/\xc3\xa9", "/%c0%af", "/%0d%0aSet-Cookie:x", "/%02", "/a/.?b", "/a/..?b", "/a/.", "/a/..", "//a//b", "/[a]^`{|}?x=\\"}},
+		"/\xc3\xa9", "/%c0%af", "/%0d%0aSet-Cookie:x", "/%02", "/a/.?b", "/a/..?b", "/a/.", "/a/..", "//a//b", "/[a]^`{|}?x=\\", "/\"", "/<a>", "/?q={job=\"x\"}&<a>"}},
 	{lists: "P", section: "9112 3.2.4", name: "OPTIONS *", want: "200 keep|405 keep|501 keep", send: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{lists: "P", section: "9110 9.1", name: "method", want: method, send: "%s / HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{
 		"get", "Get", "BREW", "TRACE", "PATCH", "DELETE", "OPTIONS", "M-SEARCH", "!#$%&'*+-.^_`|~1"}},

@@ -21,7 +21,7 @@ type CohortConfig struct {
 	// running then ends its step. 0: without limit.
 	Quantum time.Duration
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Cohorts.NewestFirst.
+	// Policy.NewestFirst.
 	OldestFirst bool
 	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
 	Overdue time.Duration

@@ -21,7 +21,7 @@ type ResourceConfig struct {
 	Size    int
 	Quantum time.Duration
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Cohorts.NewestFirst.
+	// Policy.NewestFirst.
 	OldestFirst bool
 	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
 	// before. 20 ms.

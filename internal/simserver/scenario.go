@@ -110,12 +110,15 @@ func (sc *Scenario) drawMutes(r *rand.Rand) {
 	sc.text = append(sc.text, fmt.Sprintf("mute clients %q; head %v, idle %v, body %v", sc.mutes, head, idle, body))
 }
 
-func (sc *Scenario) drawPart(r *rand.Rand) part {
-	maybe := func(one, in int, f func()) {
-		if r.IntN(in) < one {
-			f()
-		}
+// maybe calls f with the probability one/in.
+func maybe(r *rand.Rand, one, in int, f func()) {
+	if r.IntN(in) < one {
+		f()
 	}
+}
+
+func (sc *Scenario) drawPart(r *rand.Rand) part {
+	maybe := func(one, in int, f func()) { maybe(r, one, in, f) }
 	p := part{start: time.Duration(r.IntN(100)) * time.Millisecond}
 	p.until = p.start + time.Duration(20+r.IntN(280))*time.Millisecond
 	h := &p.habit
@@ -162,16 +165,7 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 		add('z', size)
 	}
 	p.path, p.want = "/?"+strings.Join(steps, "."), size
-	maybe(1, 2, func() { h.KeepAlive = true })
-	maybe(1, 6, func() { h.Pipeline = 1 + r.IntN(5) })
-	maybe(1, 3, func() { h.Leave = r.Float64() })
-	maybe(1, 2, func() { h.Abort = true })
-	maybe(1, 6, func() { h.Half = true })
-	maybe(1, 4, func() {
-		h.Timeout = time.Duration(1+r.IntN(500)) * time.Millisecond
-		h.Retries, h.Pause = r.IntN(4), time.Duration(r.IntN(50))*time.Millisecond
-	})
-	maybe(1, 2, func() { h.Think = time.Duration(r.IntN(20_000)) * time.Microsecond })
+	h.draw(r)
 	if r.IntN(2) == 0 {
 		p.rate = 20 + 500*r.Float64()*r.Float64()
 	} else {
@@ -186,6 +180,20 @@ func (sc *Scenario) drawPart(r *rand.Rand) part {
 	}
 	sc.text = append(sc.text, fmt.Sprintf("%v to %v: rate %.0f or %d clients, %q, body %d, %+v", p.start, p.until, p.rate, p.n, p.path, p.body, h.Path))
 	return p
+}
+
+// draw decides how a client goes about its requests.
+func (h *Habit) draw(r *rand.Rand) {
+	maybe(r, 1, 2, func() { h.KeepAlive = true })
+	maybe(r, 1, 6, func() { h.Pipeline = 1 + r.IntN(5) })
+	maybe(r, 1, 3, func() { h.Leave = r.Float64() })
+	maybe(r, 1, 2, func() { h.Abort = true })
+	maybe(r, 1, 6, func() { h.Half = true })
+	maybe(r, 1, 4, func() {
+		h.Timeout = time.Duration(1+r.IntN(500)) * time.Millisecond
+		h.Retries, h.Pause = r.IntN(4), time.Duration(r.IntN(50))*time.Millisecond
+	})
+	maybe(r, 1, 2, func() { h.Think = time.Duration(r.IntN(20_000)) * time.Microsecond })
 }
 
 // play is for Run.
