@@ -80,11 +80,16 @@ var aims = map[string][]report.Aim{
 		limit("cpu-error", "gotrace", 3, 100), limit("cpu-error", "gotrace", 20, 10), limit("cpu-error", "capriccio", 10, 10, 100),
 	),
 	admissionName: slices.Concat(
-		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x"),
-		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x"),
-		rows("p99-to-0.8x", 2, "cpu-200us-2x", "cpu-200us-10x", "cpu-1ms-2x", "cpu-1ms-10x", "cpu-5ms-2x", "cpu-5ms-10x", "mix-2x", "mix-10x"),
-		rows("important-served", 99.9, "cpu-priority", "lock-priority"),
+		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x", "lock-sleep-2x", "lock-cpu-2x"),
+		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x", "lock-sleep-10x", "lock-cpu-10x"),
+		rows("p99-to-0.8x", 2, "cpu-200us-2x", "cpu-200us-10x", "cpu-1ms-2x", "cpu-1ms-10x", "cpu-5ms-2x", "cpu-5ms-10x", "mix-2x", "mix-10x",
+			"lock-sleep-2x", "lock-sleep-10x", "lock-cpu-2x", "lock-cpu-10x"),
+		rows("least-class-share", 98, "mix-2x"), rows("least-class-share", 90, "mix-10x"),
+		rows("false-refused", 0.1, "cpu-200us-0.8x", "cpu-1ms-0.8x", "cpu-5ms-0.8x", "mix-0.8x", "lock-sleep-0.8x", "lock-cpu-0.8x"),
+		rows("important-served", 99.9, "cpu-priority", "lock-priority"), rows("bystanders-served", 99.9, "two-locks"),
 		rows("nine-served", 95, "ten-tenants"), rows("step-normal", 95, "step-1.4x"),
+		rows("last-to-first", 98, "minute-2x"), rows("normal-after", 2, "backend-step"), rows("goodput-share", 80, "clients-16384"),
+		rows("killed", 0, "holds-mixed-512m", "holds-20-200ms", "responses-256m", "pollers-hold-256m", "clients-16384", "memory-held-64m"),
 	),
 }
 

@@ -29,6 +29,7 @@ type epoll struct {
 	table
 	waker
 	ringHost
+	rest     resting
 	fd       int
 	noPwait2 bool                       // loop-private: the kernel lacks epoll_pwait2
 	events   [maxEvents]unix.EpollEvent // loop-private
@@ -54,6 +55,7 @@ func newEpoll() (engine.Poller, error) {
 		closeFD(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
+	p.rest.open(p)
 	loose.opened()
 	return p, nil
 }
@@ -75,9 +77,21 @@ func (p *epoll) Driver() (*uring.Driver, error) {
 
 // Poll implements engine.Poller: one system call, at most 512 events. A ring adds another if
 // there is something to hand over to it.
-func (p *epoll) Poll(timeout time.Duration) error {
+func (p *epoll) Poll(timeout time.Duration) error { return p.poll(timeout, false) }
+
+// Rest implements engine.Rester.
+func (p *epoll) Rest(timeout time.Duration) error { return p.poll(timeout, true) }
+
+func (p *epoll) poll(timeout time.Duration, resting bool) error {
 	timeout, err := p.ringHost.before(timeout)
-	n, e := p.wait(timeout)
+	var n int
+	var e syscall.Errno
+	if resting = resting && timeout != 0; resting {
+		n, e, resting = p.rest.wait(p, timeout)
+	}
+	if !resting {
+		n, e = p.wait(timeout)
+	}
 	p.ringHost.after()
 	if e != 0 {
 		if e == unix.EINTR {
@@ -207,6 +221,7 @@ func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy()
 // Close implements engine.Poller: requests in flight are cancelled, descriptors still
 // registered are closed, and what waits on them gets net.ErrClosed.
 func (p *epoll) Close() error {
+	p.rest.close()
 	err := p.ringHost.close()
 	defer loose.closed()
 	return errors.Join(err, p.table.close(func() error {

@@ -40,10 +40,24 @@ var pollers = []struct {
 	open func() (engine.Poller, error)
 }{
 	{"epoll", newEpoll},
+	{"epoll-resting", newResting},
 	{"poll", newPoll},
 	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
 	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
+
+// A restingEpoll waits as an epoll does that expects a long wait.
+type restingEpoll struct{ *epoll }
+
+func newResting() (engine.Poller, error) {
+	p, err := newEpoll()
+	if err != nil {
+		return nil, err
+	}
+	return restingEpoll{p.(*epoll)}, nil
+}
+
+func (p restingEpoll) Poll(timeout time.Duration) error { return p.Rest(timeout) }
 
 // lockedUring is for loops that are locked to their threads.
 const lockedUring = "uring-locked"

@@ -113,6 +113,34 @@ func TestLargeItemsFillTheMemoryBeforeOneGoes(t *testing.T) {
 	}
 }
 
+// What has been answered is sent before the data of a later command, which may come long after.
+func TestAnswersDoNotWaitForData(t *testing.T) {
+	for _, c := range []struct{ ask, want string }{
+		{"version\r\nset a 0 0 1\r\n", "VERSION " + version + "\r\n"},
+		{"set a 0 0 101\r\n", "SERVER_ERROR object too large for cache\r\n"},
+		{"set a x 0 3\r\n", "CLIENT_ERROR bad command line format\r\n"},
+	} {
+		t.Run(c.ask, func(t *testing.T) {
+			mine, its := net.Pipe()
+			defer mine.Close()
+			go func() {
+				defer its.Close()
+				p, r, w := protocol{}, bufio.NewReader(its), bufio.NewWriter(its)
+				for s := newStore(10_000, 100, time.Now); p.command(s, r, w) == nil; {
+				}
+			}()
+			if _, err := io.WriteString(mine, c.ask); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len(c.want))
+			mine.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := io.ReadFull(mine, got); err != nil || string(got) != c.want {
+				t.Errorf("before the data came %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
 func TestServerOverAConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	err := capriccio.Run(context.Background(), func(context.Context) error {

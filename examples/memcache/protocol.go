@@ -136,15 +136,16 @@ func (p *protocol) write(s *store, r *bufio.Reader, w *bufio.Writer, name string
 	if err1 != nil || err2 != nil || err3 != nil || !ok || size < 0 || len(args[0]) > maxKey {
 		w.WriteString("CLIENT_ERROR bad command line format\r\n")
 		if err2 == nil && size >= 0 { // the data would be taken for a command
-			_, err := io.CopyN(io.Discard, r, size+2)
-			return err
+			return skip(r, w, size+2)
 		}
 		return errQuit
 	}
 	if size > int64(s.largest) {
 		s.remove(args[0]) // what was there before is not true any more
 		w.WriteString("SERVER_ERROR object too large for cache\r\n")
-		_, err := io.CopyN(io.Discard, r, size+2)
+		return skip(r, w, size+2)
+	}
+	if err := answerFirst(r, w, size+2); err != nil {
 		return err
 	}
 	key := string(args[0]) // the line goes with the next read
@@ -161,6 +162,24 @@ func (p *protocol) write(s *store, r *bufio.Reader, w *bufio.Writer, name string
 		w.WriteString(answer)
 	}
 	return nil
+}
+
+// answerFirst sends what has been answered so far if the next n bytes are not all there: the client may send them
+// only then.
+func answerFirst(r *bufio.Reader, w *bufio.Writer, n int64) error {
+	if int64(r.Buffered()) >= n {
+		return nil
+	}
+	return w.Flush()
+}
+
+// skip drops n bytes.
+func skip(r *bufio.Reader, w *bufio.Writer, n int64) error {
+	if err := answerFirst(r, w, n); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, r, n)
+	return err
 }
 
 // simple carries out the commands without data, and returns the answer.

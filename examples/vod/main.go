@@ -7,8 +7,8 @@
 //	go run ./examples/vod -film film.bin -rate 6 &
 //	curl http://127.0.0.1:8080/ | pv > /dev/null
 //
-// Every connection gets the same file, from the offset given as ?from=BYTES on, round and
-// round. Files are read past the page cache (O_DIRECT) where the file system has that.
+// Every connection gets the same file, from the offset given as ?from=BYTES on, rounded down to
+// 256 KB, round and round. Files are read past the page cache (O_DIRECT) where the file system has that.
 package main
 
 import (

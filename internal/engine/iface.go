@@ -31,6 +31,13 @@ type Poller interface {
 	Close() error
 }
 
+// A Rester is a Poller that can wait for long at a lower price.
+type Rester interface {
+	Poller
+	// Rest is Poll for a wait that is expected to take long. The loop must not be locked to its thread.
+	Rest(timeout time.Duration) error
+}
+
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),
 // and names the node where it happens. Its methods are called on the loop of the task,
 // between two steps of the task, and must not park. One Observer belongs to one loop. See

@@ -39,7 +39,10 @@ type Loop struct {
 
 	inbox    inbox
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
+	restful  bool        // the last of those took long
 	instant  bool        // the last of those did not have to wait
+	alarm    *time.Timer // rouses the watchdog; nil if there is none
+	alarmed  bool        // alarm has been set since the last long wait
 	overruns
 	ending
 	stats loopStats
@@ -51,6 +54,7 @@ type plugs struct {
 	rt          *Runtime
 	index       int
 	poller      Poller
+	rester      Rester      // poller, if it is one and the loop is not locked to its thread, else nil
 	observer    Observer    // may be nil
 	observed    bool        // there is an observer
 	chosen      Policy      // what the loop was made with, or fifo
@@ -117,6 +121,14 @@ func (l *Loop) Idle() time.Duration {
 		total += max(l.rt.Now()-time.Duration(from-1), 0)
 	}
 	return total
+}
+
+// Steps is the sum of Loop.Steps of all loops.
+func (rt *Runtime) Steps() (n uint64) {
+	for _, l := range rt.loops {
+		n += l.Steps()
+	}
+	return n
 }
 
 // Steps is the number of steps, the stretches between two waits of a task, that the
@@ -276,72 +288,6 @@ func (l *Loop) runAside() {
 	l.curG = l.g
 	coro.Switch(&l.cur.worker.Party, &l.party)
 	l.curG = g
-}
-
-// pollOnce asks the poller, waiting for it if nothing else is to be done.
-func (l *Loop) pollOnce() {
-	if l.anyReady() {
-		if l.poller.Active() {
-			l.poll(0)
-		}
-		return
-	}
-	if l.closing && l.tasks == nil {
-		return
-	}
-	if l.woke && !l.rt.cfg.LockThreads {
-		// Plain goroutines are ready, on the processor that l runs on. Let them have it
-		// now: if l slept instead, another thread would have to be woken to run them.
-		l.woke = false
-		runtime.Gosched()
-		if l.poller.Active() {
-			l.poll(0)
-		}
-		return
-	}
-	if l.instant { // what comes next is probably there already: no need to get ready for a wait
-		if l.poll(0); l.anyReady() {
-			return
-		}
-	}
-	// Another thread that sends or spawns something now sees that l is about to sleep.
-	l.sleeping.Store(true)
-	l.rt.idleLoops.Add(1)
-	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {
-		l.rt.idleLoops.Add(-1)
-		l.sleeping.Store(false)
-		if l.poller.Active() {
-			l.poll(0)
-		}
-		return
-	}
-	timeout := time.Duration(-1)
-	if at, ok := l.wheel.next(); ok {
-		timeout = max(at-l.rt.clock.Now(), 0)
-	}
-	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
-		timeout = recheck
-	}
-	began := l.rt.clock.Now()
-	l.idleFrom = uint64(began) + 1
-	l.poll(timeout)
-	l.rt.idleLoops.Add(-1)
-	l.sleeping.Store(false)
-	l.switches++
-	l.now = l.rt.clock.Now()
-	waited := max(l.now-began, 0)
-	l.instant = waited < instantWait && l.anyReady()
-	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
-	l.rt.watch.wokeUp()
-}
-
-// instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
-const instantWait = 3 * time.Microsecond
-
-func (l *Loop) poll(timeout time.Duration) {
-	if err := l.poller.Poll(timeout); err != nil {
-		l.rt.reportPollError(l, err)
-	}
 }
 
 // makeReady puts t, which was parked, into the run queue.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,7 +15,7 @@ import (
 //	       ▼
 //	    unclear ── it is known what more than half do ──▶ the whole node
 //	       │                                                    │
-//	       ╰────── and most of these do the same ───────────────┤ as long as there is no limit
+//	       ╰────── and many of these do the same ───────────────┤ as long as there is no limit
 //	                                                            ▼
 //	                                                  that kind of work
 //
@@ -31,7 +30,7 @@ type pile struct {
 	point    WaitPoint // what of the node; nil: all
 	kind     uint32    // or the kind of work, or detail of one; 0: any
 	unclear  bool      // what to watch
-	most     uint32    // what most have lately been seen to do, as long as kind is 0
+	most     uint32    // what many have lately been seen to do, as long as kind is 0
 	waiting  int       // tasks there that are watched
 	known    int       // tasks there of which it is known what they do
 	late     int       // of those that wait, those that came before since
@@ -183,15 +182,18 @@ func (p *pile) add(x *extension) {
 	p.known++
 	kind, detail := p.kinds.waits(x, 1)
 	switch {
-	case 2*detail > p.known:
+	case manyOf*detail > p.known && (p.most == x.kind || detail > p.kinds.wait(p.most, 0) || !p.isMost()):
 		p.most = x.detail
-	case 2*kind > p.known && !p.isMost():
+	case manyOf*kind > p.known && !p.isMost():
 		p.most = x.kind
 	}
 }
 
-// isMost reports whether p.most still is what most do.
-func (p *pile) isMost() bool { return p.most != 0 && 2*p.kinds.wait(p.most, 0) > p.known }
+// manyOf is the part of those that wait of which a kind has to be to be watched by itself.
+const manyOf = 4
+
+// isMost reports whether p.most still is what many do.
+func (p *pile) isMost() bool { return p.most != 0 && manyOf*p.kinds.wait(p.most, 0) > p.known }
 
 // pileDown is called when the wait of t is over.
 func (l *Loop) pileDown(t *Task) {
@@ -268,10 +270,17 @@ func (l *Loop) Watch(n NodeID) {
 	}
 	p.point = majority(l, p, func(t *Task) WaitPoint { return t.on })
 	if p.point == nil && again {
-		p.kind = cmp.Or(majority(l, p, func(t *Task) uint32 { return t.extra().detail }), majority(l, p, func(t *Task) uint32 { return t.extra().kind }))
-		if p.kind == 0 {
+		all := 0
+		l.eachOf(p, lookedAt, func(t *Task) {
+			if !slices.ContainsFunc(l.piles, func(q *pile) bool { return q.has(t) }) {
+				all++
+				p.add(t.extra())
+			}
+		})
+		if !p.isMost() || 2*p.known <= all {
 			return
 		}
+		p.kind, p.waiting = p.most, 0
 	}
 	p.unclear = p.isAll()
 	p.door.index = doorIndex + len(l.piles)
@@ -334,7 +343,7 @@ func majority[T comparable](l *Loop, p *pile, of func(*Task) T) (most T) {
 	return none
 }
 
-// clarify finds out whether most of the tasks at p do the same, and reports whether what has been counted
+// clarify finds out whether many of the tasks at p do the same, and reports whether what has been counted
 // is of no use, as it is not clear yet or only they count from now on.
 func (l *Loop) clarify(p *pile) (afresh bool) {
 	if !p.isAll() || p.limit > 0 {

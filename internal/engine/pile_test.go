@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -171,20 +172,22 @@ func TestALockOfManyThatLimits(t *testing.T) {
 }
 
 // Work of several kinds waits at the same place for things of its own. What most of it does is watched and
-// limited, as soon as it is known of more than half of it, and nothing else; of three kinds of which as many wait, all.
+// limited, as soon as it is known of more than half of it what that does, and nothing else; of several kinds, each.
 func TestAKindOfWorkThatLimits(t *testing.T) {
 	e := entrance(t, "test")
 	type work struct{ kind, detail uint32 }
 	for name, x := range map[string]struct {
-		first, then []work // what piles up when the node is watched, and after that
-		kind        uint32 // what the first pile is
-		out         []work // those kept out when there is a limit
-		in          []work // those let in
+		first, then []work   // what piles up when the node is watched, and after that
+		kind        uint32   // what the first pile is
+		more        []uint32 // what the others are, when the node is watched again
+		out         []work   // those kept out when there is a limit
+		in          []work   // those let in
 	}{
 		"one of two":      {then: []work{{2, 2}, {2, 2}, {1, 1}}, kind: 2, out: []work{{2, 2}}, in: []work{{1, 1}}},
 		"a detail":        {then: []work{{7, 2}, {7, 2}, {7, 1}}, kind: 2, out: []work{{7, 2}}, in: []work{{7, 1}}},
-		"of many details": {then: []work{{7, 2}, {7, 3}, {7, 4}, {1, 1}}, kind: 7, out: []work{{7, 2}, {7, 5}}, in: []work{{1, 1}}},
-		"one of three":    {then: []work{{1, 1}, {2, 2}, {3, 3}}, kind: 0, out: []work{{1, 1}, {2, 2}, {3, 3}}},
+		"of many details": {then: []work{{7, 2}, {7, 3}, {7, 4}, {7, 5}, {7, 6}, {1, 1}}, kind: 7, out: []work{{7, 2}, {7, 8}}, in: []work{{1, 1}}},
+		"three kinds":     {then: []work{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {2, 2}, {3, 3}, {1, 1}}, kind: 2, more: []uint32{3, 1}, out: []work{{1, 1}, {2, 2}, {3, 3}}},
+		"too many kinds":  {then: []work{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}}, kind: 0, out: []work{{1, 1}, {2, 2}, {3, 3}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &limiter{}
@@ -226,6 +229,13 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 				look()
 				if a.afresh {
 					t.Error("afresh although nothing has changed")
+				}
+				for i, kind := range x.more {
+					l.addedAt = l.now - addEvery
+					l.Watch(NodeID(ReasonWaitGroup))
+					if n := len(l.piles); n != i+2 || l.piles[n-1].kind != kind || l.piles[n-1].waiting != 29 {
+						t.Errorf("%d piles, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.piles[n-1].kind, l.piles[n-1].waiting, i+2, kind)
+					}
 				}
 				a.limit = 1
 				look()
@@ -283,6 +293,28 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		}
 		lock.Unlock()
 		open.Done()
+		wg.Wait()
+	})
+}
+
+// Tasks that wait for the end of their contexts can be watched, as any others.
+func TestWaitsForContextsAreWatched(t *testing.T) {
+	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg WaitGroup
+		wg.Add(20)
+		for range 20 {
+			Go(func() {
+				defer wg.Done()
+				Await(ctx)
+			})
+		}
+		look()
+		l.Watch(NodeID(ReasonContext))
+		if len(l.piles) != 1 || l.piles[0].waiting != 20 || l.piles[0].point != nil {
+			t.Errorf("%d piles; want 1 with all 20 of them", len(l.piles))
+		}
+		cancel()
 		wg.Wait()
 	})
 }

@@ -201,6 +201,9 @@ func (rt *Runtime) makeLoops() error {
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
 		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1}}
+		if !l.lockThread {
+			l.rester, _ = p.(Rester)
+		}
 		l.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)

@@ -12,18 +12,24 @@ import (
 )
 
 // A watchdog is the goroutine that looks after the loops of a runtime: it notices
-// steps that take too long, and that all tasks wait for each other. It sleeps while
-// all loops do.
+// steps that take too long, and that all tasks wait for each other. It looks again and again
+// only while a loop works.
+//
+//	            all loops sleep        no step for a second
+//	watching ────────────────────▶ light ────────────────────▶ dozing
+//	   ▲ a loop is awake for an      │                            │ a loop wakes up
+//	   │ interval: Loop.alarm        ▼                            ▼
+//	   └───────────────────◀─────────┴────────────────◀───────────┘
 type watchdog struct {
-	rt     *Runtime
-	stop   chan struct{}
-	done   chan struct{}
-	kick   chan struct{} // a loop has woken up; capacity 1
-	dozing atomic.Bool
-	woken  chan struct{}       // it has been kicked; capacity 1; see Runtime.Woken
-	hurry  chan struct{}       // a detached task wants its loop, which is held; capacity 1
-	now    func() time.Time    // fixed: time.Now, but for tests
-	nap    func(time.Duration) // fixed
+	rt    *Runtime
+	stop  chan struct{}
+	done  chan struct{}
+	kick  chan struct{}       // mode has become watching; capacity 1
+	mode  atomic.Int32        // watching, light or dozing
+	woken chan struct{}       // it has been kicked; capacity 1; see Runtime.Woken
+	hurry chan struct{}       // a detached task wants its loop, which is held; capacity 1
+	now   func() time.Time    // fixed: time.Now, but for tests
+	nap   func(time.Duration) // fixed
 
 	seen     []sighting    // private to the goroutine
 	looked   time.Time     // private to the goroutine: when it looked last; zero: it has dozed since
@@ -37,6 +43,13 @@ type watchdog struct {
 	lastBusy time.Time // private to the goroutine: of lookBusy
 	native   nativePlaces
 }
+
+// What a watchdog does.
+const (
+	watching = iota // it looks at each interval
+	light           // it waits for an alarm of a loop
+	dozing          // it waits for a loop to wake up
+)
 
 // overruns are what the watchdog tells a loop of the step that runs there.
 type overruns struct {
@@ -70,6 +83,14 @@ func startWatchdog(rt *Runtime) *watchdog {
 		close(w.done)
 		return w
 	}
+	w.interval = max(rt.cfg.HoldLimit/2, minWatch)
+	if after := rt.cfg.DetachAfter; w.detaches() && after < w.interval {
+		w.interval = max(after, minWatch)
+	}
+	for _, l := range rt.loops {
+		l.alarm = time.AfterFunc(w.interval, func() { w.rouse(light) })
+		l.alarm.Stop()
+	}
 	go w.run()
 	return w
 }
@@ -82,14 +103,14 @@ func (w *watchdog) close() {
 // Overruns is the number of steps that took longer than Config.HoldLimit.
 func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
 
-// Woken returns a channel that gets a value when the next loop wakes up; nil if all have not slept for a while, or
-// there is no watchdog. One goroutine may call it and receive.
+// Woken returns a channel that gets a value when there is work again that lasts: a loop is awake for longer than the
+// watchdog's interval, or wakes up after a second without a step. It is nil while there is, or if there is no watchdog. One goroutine may call it and receive.
 func (rt *Runtime) Woken() <-chan struct{} {
 	select {
 	case <-rt.watch.woken: // of before
 	default:
 	}
-	if !rt.watch.dozing.Load() {
+	if rt.watch.mode.Load() == watching {
 		return nil
 	}
 	return rt.watch.woken
@@ -97,39 +118,34 @@ func (rt *Runtime) Woken() <-chan struct{} {
 
 func (w *watchdog) run() {
 	defer close(w.done)
-	w.interval = max(w.rt.cfg.HoldLimit/2, minWatch)
-	if after := w.rt.cfg.DetachAfter; w.detaches() && after < w.interval {
-		w.interval = max(after, minWatch)
-	}
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
+		busy, detached := w.look(time.Now())
+		if detached {
+			w.chase(runtime.GOMAXPROCS(0))
+		}
+		if !busy {
+			tick.Stop()
+			if !w.doze(w.interval) {
+				return
+			}
+			select {
+			case w.woken <- struct{}{}:
+			default:
+			}
+			w.looked = time.Time{}
+			tick.Reset(w.interval)
+			continue
+		}
+		w.lookBusy(time.Now())
 		select {
 		case <-w.stop:
 			return
 		case <-w.hurry:
 			w.chase(runtime.GOMAXPROCS(0))
-			continue
 		case <-tick.C:
 		}
-		busy, detached := w.look(time.Now())
-		if detached {
-			w.chase(runtime.GOMAXPROCS(0))
-		}
-		if busy {
-			w.lookBusy(time.Now())
-			continue
-		}
-		tick.Stop()
-		if !w.doze(w.interval) {
-			return
-		}
-		select {
-		case w.woken <- struct{}{}:
-		default:
-		}
-		w.looked = time.Time{}
-		tick.Reset(w.interval)
 	}
 }
 
@@ -145,8 +161,7 @@ func (w *watchdog) forgive(now time.Time) {
 	w.looked = now
 }
 
-// look checks every loop. It reports whether one has not slept since the last look, and whether a
-// task was detached.
+// look checks every loop. It reports whether one is awake, and whether a task was detached.
 func (w *watchdog) look(now time.Time) (busy, detached bool) {
 	w.forgive(now)
 	for i, l := range w.rt.loops {
@@ -155,7 +170,7 @@ func (w *watchdog) look(now time.Time) (busy, detached bool) {
 		switch {
 		case step != s.step:
 			*s = sighting{step: step, since: now}
-			busy = true
+			busy = busy || !l.sleeping.Load()
 			if l.runsTask() && w.detach(l, step, true) {
 				detached = true
 			}
@@ -279,24 +294,35 @@ func (l *Loop) logStack(stack string) string {
 	return stack
 }
 
-// doze waits until a loop wakes up. It returns false if the watchdog is to end. What a
+// doze waits until there is work for the watchdog. It returns false if it is to end. What a
 // deadlock check wakes does not count: after it the loops get the time settle to go
 // back to sleep.
 func (w *watchdog) doze(settle time.Duration) bool {
 	rest := time.NewTimer(deadlockAfter)
 	defer rest.Stop()
-	for {
-		w.dozing.Store(true)
-		if !w.allSleep() && w.dozing.CompareAndSwap(true, false) {
-			return true // it woke up before it could see that we doze
+	steps := w.rt.Steps()
+	for mode := int32(light); ; {
+		w.mode.Store(mode)
+		if !w.allSleep() && w.mode.CompareAndSwap(mode, watching) {
+			return true // it woke up before it could see the mode
 		}
 		select {
 		case <-w.stop:
 			return false
 		case <-w.kick:
 			return true
-		case <-rest.C:
-			w.dozing.Store(false)
+		case <-w.hurry:
+			w.mode.Store(watching)
+			w.chase(runtime.GOMAXPROCS(0))
+			return true
+		case now := <-rest.C:
+			if s := w.rt.Steps(); s != steps {
+				steps = s
+				w.lookBusy(now)
+				rest.Reset(deadlockAfter)
+				continue
+			}
+			w.mode.Store(watching)
 			w.checkDeadlock()
 			select {
 			case <-w.stop:
@@ -307,6 +333,7 @@ func (w *watchdog) doze(settle time.Duration) bool {
 			case <-w.kick:
 			default:
 			}
+			mode = dozing
 		}
 	}
 }
@@ -320,12 +347,34 @@ func (w *watchdog) allSleep() bool {
 	return true
 }
 
-// wokeUp is called by a loop that has left its poller.
-func (w *watchdog) wokeUp() {
-	if w.dozing.Load() && w.dozing.CompareAndSwap(true, false) {
+// rouse has the watchdog look if it is in that mode.
+func (w *watchdog) rouse(from int32) {
+	if w.mode.CompareAndSwap(from, watching) {
 		select {
 		case w.kick <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// wokeUp is called by a loop that has left its poller. While the watchdog has nothing to do the loop
+// sets its alarm, which goesToSleep stops before it goes off, unless l stays awake.
+func (l *Loop) wokeUp() {
+	switch w := l.rt.watch; w.mode.Load() {
+	case light:
+		if !l.alarmed {
+			l.alarmed = true
+			l.alarm.Reset(w.interval)
+		}
+	case dozing:
+		w.rouse(dozing)
+	}
+}
+
+// goesToSleep is called by a loop that expects to wait for long.
+func (l *Loop) goesToSleep() {
+	if l.alarmed {
+		l.alarmed = false
+		l.alarm.Stop()
 	}
 }

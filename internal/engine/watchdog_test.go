@@ -126,9 +126,10 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	l := rt.Loop(0)
 	waitFor(t, "the loop sleeps", l.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
-	w.look(time.Now())
-	if busy, _ := w.look(time.Now()); busy {
-		t.Error("a sleeping loop counts as busy")
+	for range 2 { // it has made steps since it was last seen, and none
+		if busy, _ := w.look(time.Now()); busy {
+			t.Error("a sleeping loop counts as busy")
+		}
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.sleeping.Store(false) // as a sender does before it wakes the poller
@@ -336,24 +337,17 @@ func TestALongStepUpToAMark(t *testing.T) {
 }
 
 // A check for deadlocks may swallow the signal once.
-func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
+func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
-	asleep := func() (woken <-chan struct{}) {
-		for woken = rt.Woken(); woken == nil; woken = rt.Woken() {
-			runtime.Gosched()
-		}
-		return woken
-	}
 	for range 5 {
-		woken := asleep()
-		testenv.Must(t, rt.Go(func() {
-			if rt.Woken() != nil {
-				t.Error("all loops sleep while a task runs")
-			}
-		}).Join())
-		for !rt.watch.dozing.Load() {
+		woken := rt.Woken()
+		for ; woken == nil; woken = rt.Woken() {
 			runtime.Gosched()
 		}
+		testenv.Must(t, rt.Go(func() {
+			spinUntil(func() bool { return rt.watch.mode.Load() == watching })
+		}).Join())
+		waitFor(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() != watching })
 		select {
 		case <-woken:
 			return
@@ -361,4 +355,42 @@ func TestWokenTellsThatALoopHasWokenUp(t *testing.T) {
 		}
 	}
 	t.Error("not told")
+}
+
+// What a loop that wakes up and goes back to sleep does for the watchdog, and what an alarm that goes off does.
+func TestAlarm(t *testing.T) {
+	l := &Loop{plugs: plugs{rt: &Runtime{watch: &watchdog{interval: time.Hour, kick: make(chan struct{}, 1)}}}}
+	w := l.rt.watch
+	l.alarm = time.AfterFunc(time.Hour, func() {})
+	for _, c := range []struct {
+		from, to int32
+		set      bool
+		kicks    int
+	}{
+		{watching, watching, false, 0},
+		{light, light, true, 0},
+		{dozing, watching, false, 1},
+	} {
+		l.alarm.Stop()
+		w.mode.Store(c.from)
+		l.wokeUp()
+		l.wokeUp()
+		kicks := len(w.kick)
+		for range kicks {
+			<-w.kick
+		}
+		if to := w.mode.Load(); to != c.to || l.alarmed != c.set || kicks != c.kicks {
+			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.alarmed, c.to, c.kicks, c.set)
+		}
+		l.goesToSleep()
+		if l.alarmed || l.alarm.Stop() {
+			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
+		}
+	}
+	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
+		w.mode.Store(from)
+		if w.rouse(light); w.mode.Load() != want {
+			t.Errorf("an alarm: from %d to %d, want %d", from, w.mode.Load(), want)
+		}
+	}
 }

@@ -133,7 +133,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
 	var pace pace
-	var woken <-chan struct{} // nil but while all sleep
+	var woken <-chan struct{} // nil while a loop works
 	for {
 		select {
 		case <-rt.Context().Done():
@@ -141,7 +141,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		case <-tick.C:
 		case <-woken:
 		}
-		now, steps := rt.Now(), totalSteps(rt)
+		now, steps := rt.Now(), rt.Steps()
 		readings := p.Read(now)
 		limit.follow(p.ContainerLimit())
 		s.self.look(rt)
@@ -149,18 +149,14 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
 		s.watchPiles(rt)
-		pause := pace.next(steps, s.ledger.Calm())
-		if woken = nil; pause == asleep {
-			if woken = rt.Woken(); woken == nil { // one is in the midst of a step
-				pause = quiet
-			}
-		}
+		woken = rt.Woken()
+		pause := pace.next(steps, s.ledger.Calm(), woken != nil && fewTasks(rt))
 		tick.Reset(pause)
 	}
 }
 
-// How long it is to the next reading: while tasks run, while none does, and after a second of that,
-// unless a loop wakes up before.
+// How long it is to the next reading: while tasks run; while none does, or few for a moment each; and after
+// a second of rest. Work that lasts is told at once.
 const busy, quiet, asleep = 10 * time.Millisecond, 100 * time.Millisecond, time.Second
 
 // A pace is how often readings are made.
@@ -169,16 +165,30 @@ type pace struct {
 	idle  int    // readings since they made any
 }
 
-// next returns the time to the next reading. calm is whether nothing is scarce.
-func (p *pace) next(steps uint64, calm bool) time.Duration {
+// next returns the time to the next reading. calm is whether nothing is scarce, light whether work that lasts
+// will be told.
+func (p *pace) next(steps uint64, calm, light bool) time.Duration {
+	light = light && calm
 	if steps != p.steps {
 		p.steps, p.idle = steps, 0
+		if light {
+			return quiet
+		}
 		return busy
 	}
-	if p.idle++; calm && p.idle > int(asleep/quiet) {
+	if p.idle++; light && p.idle > int(asleep/quiet) {
 		return asleep
 	}
 	return quiet
+}
+
+// fewTasks reports whether there are too few tasks to form a line anywhere.
+func fewTasks(rt *engine.Runtime) bool {
+	n := 0
+	for i := range rt.Loops() {
+		n += rt.Loop(i).Tasks()
+	}
+	return n <= 16
 }
 
 // collectAfter is how long the heap may be at its limit without anything new being known
@@ -204,13 +214,6 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 		}
 	}
 	s.collected = now
-}
-
-func totalSteps(rt *engine.Runtime) (n uint64) {
-	for i := range rt.Loops() {
-		n += rt.Loop(i).Steps()
-	}
-	return n
 }
 
 // tick is the regular work.

@@ -4,6 +4,7 @@ package simserver
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func (r *remote) serve() {
 // A route is some of the requests to a server that asks remotes.
 type route struct {
 	rate    float64 // of requests a second
-	workers int     // of its remote
+	workers int     // of its remote; 0: it asks that of the one before
 	takes   timing
 	due     int
 	good    int // answered within 100 ms
@@ -90,7 +91,9 @@ func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, route
 	pathTo := func(i int) string { return path + string(rune('a'+i)) }
 	cfg := Config{Seed: seed, MayRefuse: true, Forgetful: time.Minute, Patience: 2 * time.Minute, Handler: func(w *World) knot.Handler {
 		for i, x := range routes {
-			remotes[pathTo(i)] = &remote{w: w, workers: x.workers, takes: x.takes}
+			if remotes[pathTo(i)] = remotes[pathTo(i-1)]; i == 0 || x.workers > 0 {
+				remotes[pathTo(i)] = &remote{w: w, workers: x.workers, takes: x.takes}
+			}
 		}
 		return func(x *knot.Ctx) error {
 			path := x.Path()
@@ -141,6 +144,42 @@ func TestASlowRouteBesideAQuickOne(t *testing.T) {
 			slow := &route{rate: 200, workers: 4, takes: later(always(fast), always(40*time.Millisecond))}
 			r := onRoutes(t, seed+1, path, 5*time.Second, quick, slow)
 			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 300, "quick", quick, "slow", slow, r)
+		})
+	}
+}
+
+// The remotes of three routes become slow, and none of these has most of those that wait.
+func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
+	for seed := range uint64(testenv.Rounds(2, 20)) {
+		path := []string{"/", "/?"}[seed%2]
+		t.Run(fmt.Sprint(path, seed+1), func(t *testing.T) {
+			quick := &route{rate: 300, workers: 20, takes: always(fast)}
+			all := []*route{quick}
+			done, refused := 0, 0
+			for range 3 {
+				all = append(all, &route{rate: 100, workers: 2, takes: later(always(fast), always(40*time.Millisecond))})
+			}
+			r := onRoutes(t, seed+1, path, 5*time.Second, all...)
+			for _, x := range all[1:] {
+				done, refused = done+x.done, refused+x.refused
+			}
+			want(t, quick.good == quick.due && done > 800 && refused > 400, "quick", quick, "slow", all[1:], r)
+		})
+	}
+}
+
+// Three routes ask one remote, which becomes slow: each has its share of what that does.
+func TestThreeRoutesToASlowRemote(t *testing.T) {
+	for seed := range uint64(testenv.Rounds(2, 20)) {
+		t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
+			quick := &route{rate: 300, workers: 20, takes: always(fast)}
+			all := []*route{quick, {rate: 100, workers: 6, takes: later(always(fast), always(40*time.Millisecond))}, {rate: 100}, {rate: 100}}
+			r := onRoutes(t, seed+1, "/", 5*time.Second, all...)
+			least, good := math.MaxInt, 0
+			for _, x := range all[1:] {
+				least, good = min(least, x.done), good+x.good
+			}
+			want(t, quick.good == quick.due && least > 240, "quick", quick, "slow", all[1:], good, "in time", r)
 		})
 	}
 }

@@ -1,0 +1,129 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+func openedResting(t *testing.T) restingEpoll {
+	t.Helper()
+	p, err := newResting()
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p.(restingEpoll)
+}
+
+// A rest is one, and what comes while the loop does not rest is no event for the Go runtime.
+func TestRestIsTheGoRuntimes(t *testing.T) {
+	const rest = 3 * restSlack
+	p := openedResting(t)
+	for range 3 {
+		start := time.Now()
+		must(t, p.Poll(rest))
+		if took := time.Since(start); took < rest-restSlack {
+			t.Errorf("a rest of %v was over after %v", rest, took)
+		}
+		must(t, p.Wake())
+		must(t, p.Poll(-1))
+		if p.rest.conn == nil || p.rest.armed {
+			t.Errorf("it works: %v, is armed: %v; want true, false", p.rest.conn != nil, p.rest.armed)
+		}
+		var events [1]unix.EpollEvent
+		must(t, p.Wake())
+		if n, err := unix.EpollWait(p.rest.set, events[:], 0); n != 0 || err != nil {
+			t.Errorf("outside of a rest the set has %d events (%v), want none", n, err)
+		}
+		must(t, p.Poll(-1))
+	}
+}
+
+// An event that comes when a rest has just ended by its deadline is there, and the next one is told, too.
+func TestRestEndsAsAnEventComes(t *testing.T) {
+	p := openedResting(t)
+	r := &p.rest
+	for range 3 {
+		r.armed = r.modify(p.fd, unix.EPOLLIN|unix.EPOLLONESHOT)
+		must(t, p.Wake())
+		r.n, r.e = 0, 0
+		if r.disarm(p.epoll); r.n != 1 || r.e != 0 {
+			t.Fatalf("%d events (%v), want 1", r.n, r.e)
+		}
+		p.waker.taken()
+		must(t, p.Wake())
+		must(t, p.Poll(-1))
+	}
+}
+
+// Deadlines are moved only if they have to, and an earlier one than is wanted does no harm.
+func TestRestsOfDifferentLength(t *testing.T) {
+	p := openedResting(t)
+	for _, x := range []struct {
+		timeout time.Duration
+		kept    bool // the deadline of before
+		none    bool
+	}{
+		{time.Hour, false, false},
+		{2 * time.Hour, true, false},
+		{-1, true, false},
+		{time.Minute, false, false},
+		{3 * restSlack, false, true},
+		{-1, true, true},
+		{time.Second, false, false},
+	} {
+		before := p.rest.limit
+		if !x.none || x.timeout < 0 {
+			must(t, p.Wake())
+		}
+		must(t, p.Poll(x.timeout))
+		if limit := p.rest.limit; limit.Equal(before) != x.kept || limit.IsZero() != x.none {
+			t.Errorf("a rest of %v: the deadline is %v, after %v", x.timeout, limit, before)
+		}
+	}
+}
+
+// One more than maxResters waits as it does otherwise, until another is closed.
+func TestMostResters(t *testing.T) {
+	first := openedResting(t)
+	others := maxResters - resters.Load()
+	resters.Add(others)
+	defer resters.Add(-others)
+	if p := openedResting(t); p.rest.conn != nil {
+		t.Errorf("%d rest", maxResters+1)
+	}
+	first.rest.close()
+	if p := openedResting(t); p.rest.conn == nil {
+		t.Errorf("%d do not rest", maxResters)
+	}
+}
+
+// Where it can't be had, or stops to work, the loop waits as it does otherwise.
+func TestRestRefused(t *testing.T) {
+	const rest = 3 * restSlack
+	for name, spoil := range map[string]func(p restingEpoll){
+		"from the start":     func(p restingEpoll) { p.rest.conn = nil },
+		"the file is closed": func(p restingEpoll) { p.rest.file.Close() },
+		"it can't be armed":  func(p restingEpoll) { epollDelete(p.rest.set, p.fd) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := openedResting(t)
+			must(t, p.Poll(rest))
+			spoil(p)
+			for range 2 {
+				must(t, p.Poll(rest))
+				must(t, p.Wake())
+				must(t, p.Poll(-1))
+			}
+			if p.rest.conn != nil {
+				t.Error("it goes on trying")
+			}
+		})
+	}
+}
+
+var _ engine.Rester = (*epoll)(nil)
