@@ -52,6 +52,9 @@ func (s *Server) handOver(ctx context.Context) error {
 	s.farewell()
 	offload(func() {
 		for _, ln := range s.tracked() {
+			if ln, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok {
+				ln.SetUnlinkOnClose(false) // the file is the other process's now
+			}
 			ln.Close()
 		}
 		s.awaitDrained(ctx)

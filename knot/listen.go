@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -89,7 +90,11 @@ func (s *Server) listen() (net.Listener, error) {
 	if addr == "" {
 		addr = DefaultAddr
 	}
-	return netpoll.ListenConfig{Log: s.errorLog()}.Listen(context.Background(), "tcp", addr)
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	return netpoll.ListenConfig{Log: s.errorLog()}.Listen(context.Background(), network, addr)
 }
 
 // Serve accepts connections on ln and serves each until Shutdown or Close; it

@@ -36,8 +36,8 @@ const (
 // request with 404; the zero value of each field is its default. Fields must not be changed
 // once the server has been started.
 type Server struct {
-	// Addr is the TCP address that ListenAndServe listens on; default
-	// DefaultAddr.
+	// Addr is what ListenAndServe and Run listen on: a TCP address, or "unix:" and the path of a socket,
+	// whose file must not be there yet and goes when it is closed. Default: DefaultAddr.
 	Addr string
 	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
 	// sockets that somebody else has opened (netpoll.ListenOn), or several.

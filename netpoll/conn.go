@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -156,6 +157,18 @@ func (c *Conn) SetLinger(sec int) error {
 // mean package net's defaults (15 s, 15 s, 9), negative ones leave the setting alone.
 func (c *Conn) SetKeepAliveConfig(config net.KeepAliveConfig) error {
 	return c.control("set", "", func(fd int) error { return setKeepAlive(fd, config) })
+}
+
+// SetKeepAlive switches keep-alive messages on or off; a new connection has them on. Libraries look for it,
+// and for SetKeepAlivePeriod, on connections that are no *net.TCPConn.
+func (c *Conn) SetKeepAlive(on bool) error {
+	return c.setOption(unix.SOL_SOCKET, unix.SO_KEEPALIVE, boolInt(on))
+}
+
+// SetKeepAlivePeriod sets after what time without traffic the first keep-alive message is sent, in whole
+// seconds, rounded up.
+func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
+	return c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int((d+time.Second-1)/time.Second))
 }
 
 // SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).

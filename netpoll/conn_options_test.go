@@ -77,6 +77,15 @@ func TestOptions(t *testing.T) {
 			get(s, unix.IPPROTO_TCP, unix.TCP_KEEPCNT) != 4 {
 			t.Error("SetKeepAliveConfig had no or the wrong effect")
 		}
+		var look interface { // what libraries look for
+			SetKeepAlive(bool) error
+			SetKeepAlivePeriod(time.Duration) error
+		} = c
+		must(t, look.SetKeepAlivePeriod(6*time.Second+1))
+		must(t, look.SetKeepAlive(true))
+		if get(c, unix.SOL_SOCKET, unix.SO_KEEPALIVE) == 0 || get(c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 7 {
+			t.Error("SetKeepAlive or SetKeepAlivePeriod had no effect")
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -28,9 +29,15 @@ type Pool struct {
 	MaxIdle int
 	// IdleTimeout is after how long at rest a connection is not used again; 0: 60 s; negative: never.
 	IdleTimeout time.Duration
+	// Patience is how long Get waits for a connection that is put back, if the process or the system has no
+	// descriptor left for another one (EMFILE, ENFILE); then it fails with context.DeadlineExceeded. 0: it fails at once.
+	Patience time.Duration
 
 	mu     sync.Mutex
 	units  *engine.Semaphore     // guarded by mu, fixed by the first Get; nil: no limit
+	short  *engine.Semaphore     // guarded by mu, made by the first Get that finds no descriptor; has told units
+	lack   int                   // guarded by mu: Gets that found none, and those that came after them
+	told   int                   // guarded by mu: of these, the ones that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
 	out    map[net.Conn]struct{} // guarded by mu: in use, those that are not of this package
 	open   int                   // guarded by mu: at rest, in use, and being dialled
@@ -69,7 +76,10 @@ func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
 			}
 		}
 	}
-	c, err := p.get(ctx)
+	c, err := p.get(ctx, false)
+	if err == errShort || p.Patience > 0 && scarce(err) {
+		c, err = p.getFreed(ctx)
+	}
 	if err != nil && units != nil {
 		units.Release(1)
 	}
@@ -128,8 +138,63 @@ func lentConn(c net.Conn) *Conn {
 	return own
 }
 
-func (p *Pool) get(ctx context.Context) (net.Conn, error) {
-	c, old, err := p.take(engine.CurrentLoop())
+// errShort is that of a Get that comes while others wait for a descriptor.
+var errShort = errors.New("netpoll: others wait for a connection")
+
+// scarce reports whether a connection could not be made as no descriptor was left.
+func scarce(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// maxLack is more than there can be Gets at once.
+const maxLack = 1 << 30
+
+// getFreed is get if no descriptor is left: it waits until a connection is put back, those that came
+// before it first, and looks from time to time whether a descriptor has become free elsewhere.
+func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.Patience)
+	defer cancel()
+	p.mu.Lock()
+	if p.short == nil {
+		p.short = engine.NewSemaphore(maxLack)
+		p.short.TryAcquire(maxLack)
+	}
+	short, pause := p.short, minPause
+	if p.lack > 0 {
+		pause = maxPause
+	}
+	p.lack++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for p.lack--; p.told > p.lack && short.TryAcquire(1); p.told-- {
+		}
+	}()
+	for ; ; pause = min(2*pause, maxPause) {
+		soon, end := context.WithTimeout(ctx, pause)
+		err := short.AcquireContext(soon, 1)
+		late := soon.Err() != nil
+		end()
+		switch {
+		case err == nil:
+			p.mu.Lock()
+			p.told--
+			p.mu.Unlock()
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !late:
+			return nil, err
+		}
+		if c, err := p.get(ctx, true); !scarce(err) {
+			return c, err
+		}
+	}
+}
+
+// get takes a connection or dials. any: one of another loop will do.
+func (p *Pool) get(ctx context.Context, any bool) (net.Conn, error) {
+	c, old, err := p.take(engine.CurrentLoop(), any)
 	for _, o := range old {
 		o.c.Close()
 	}
@@ -154,18 +219,21 @@ func (p *Pool) get(ctx context.Context) (net.Conn, error) {
 }
 
 // take returns a connection that rests, or none if the caller is to dial one. old are to be closed.
-func (p *Pool) take(l *engine.Loop) (c net.Conn, old []idleConn, err error) {
+func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, nil, ErrPoolClosed
+	}
+	if p.lack > 0 && !any {
+		return nil, nil, errShort
 	}
 	now := time.Now()
 	for _, r := range p.idle {
 		old = append(old, p.expired(r, now)...)
 	}
 	from, full := p.of(l), p.MaxConns > 0 && p.open >= p.MaxConns
-	if len(from.conns) == 0 && (l == nil || full) { // if full, there is one: fewer than MaxConns are in use
+	if len(from.conns) == 0 && (l == nil || full || any) { // if full, there is one: fewer than MaxConns are in use
 		for _, r := range p.idle {
 			if len(r.conns) > 0 {
 				from = r
@@ -228,12 +296,26 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		rest.conns = append(rest.conns, idleConn{c, time.Now()})
 	}
 	units := p.units
+	if !drop {
+		p.tell()
+	}
 	p.mu.Unlock()
 	if drop {
 		c.Close()
+		p.mu.Lock()
+		p.tell()
+		p.mu.Unlock()
 	}
 	if units != nil {
 		units.Release(1)
+	}
+}
+
+// tell has one that found no descriptor look again. Caller holds mu.
+func (p *Pool) tell() {
+	if p.told < p.lack {
+		p.told++
+		p.short.Release(1)
 	}
 }
 

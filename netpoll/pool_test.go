@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,5 +125,59 @@ func TestPoolLimits(t *testing.T) {
 				t.Errorf("Get: %v, want the error of Dial", err)
 			}
 		}
+	})
+}
+
+// With no descriptor left Get waits for what is put back, as long as Patience, first come, first served.
+func TestPoolWithoutDescriptors(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		p, _ := poolOf(t, 0)
+		p.Patience = time.Hour
+		dial, left := p.Dial, atomic.Int32{}
+		left.Store(2)
+		p.Dial = func(ctx context.Context) (net.Conn, error) {
+			if left.Add(-1) < 0 {
+				left.Add(1)
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+			}
+			return dial(ctx)
+		}
+		var all []*engine.Task
+		for i := range 8 * rt.Loops() {
+			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
+				for round := range 10 {
+					c, err := p.Get(context.Background())
+					must(t, err)
+					talkOnce(t, c, c)
+					broken := round == i%10
+					if broken {
+						c.Close()
+						left.Add(1)
+					}
+					p.Put(c, broken)
+				}
+			}))
+		}
+		for _, k := range all {
+			must(t, k.Join())
+		}
+		if p.lack != 0 || p.told != 0 || p.open > 2 {
+			t.Errorf("in the end %d want one, %d of them are to look, %d are open", p.lack, p.told, p.open)
+		}
+		left.Store(0)
+		for p.open > 0 { // nothing rests
+			c, err := p.Get(context.Background())
+			must(t, err)
+			p.Put(c, true)
+		}
+		p.Patience = time.Millisecond
+		if _, err := p.Get(context.Background()); err != context.DeadlineExceeded {
+			t.Errorf("when it has waited long enough: %v", err)
+		}
+		p.Patience = 0
+		if _, err := p.Get(context.Background()); !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("without patience: %v", err)
+		}
+		must(t, p.Close())
 	})
 }

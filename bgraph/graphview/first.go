@@ -76,29 +76,30 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 			say("CPU: %s of it %s, %s/s, %s each", percentText(share), step(e.From, e.To), rateText(perSecond(s, e.Count)), durationText(e.MeanCPU()))
 		}
 	}
-	if most, used := mostUsing(s); most != nil && most.Function != "" && all > 0 {
+	most, used := mostUsing(s)
+	if most != nil && most.Function != "" && 2*all >= used { // else s is but a part of the program, by -focus
 		say("CPU: %s of it in goroutines that began in %s", percentText(ratio(float64(most.CPU), used)), funcname.Short(most.Function))
 	}
-	if all > 0 && float64(s.CollectorCPU) >= 2*firstShare*all {
-		say("collector: %s of CPU, besides %s of the %s", durationText(s.CollectorCPU), durationText(nanosOf(all)), wordsOf(s).tasks)
+	if running := max(all, used); all > 0 && float64(s.CollectorCPU) >= 2*firstShare*running {
+		say("collector: %s of CPU, besides %s of the %s", durationText(s.CollectorCPU), durationText(nanosOf(running)), wordsOf(s).tasks)
 	}
-	var most, latest *bgraph.Node
+	var crowded, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
 		// a single one, which waits for its next turn, nor one of net/http beside each request that is served.
 		beside := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*connReader).backgroundRead" })
-		if !beside && (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (most == nil || n.Now > most.Now) {
-			most = n
+		if !beside && (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (crowded == nil || n.Now > crowded.Now) {
+			crowded = n
 		}
 		if n.Ready.Count >= firstEnough && n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
 			latest = n
 		}
 	}
-	if most != nil {
-		text := fmt.Sprintf("waiting: %s at %s", plural(int(most.Now), wordsOf(s).task), nameIn(names, most.Key))
-		if most.Wait.Count > 0 {
-			text += ", for " + durationText(most.MeanWait()) + " on average"
+	if crowded != nil {
+		text := fmt.Sprintf("waiting: %s at %s", plural(int(crowded.Now), wordsOf(s).task), nameIn(names, crowded.Key))
+		if crowded.Wait.Count > 0 {
+			text += ", for " + durationText(crowded.MeanWait()) + " on average"
 		}
 		say("%s", text)
 	}

@@ -403,3 +403,21 @@ func TestNoShareOfNoCPUTime(t *testing.T) {
 		t.Errorf("%v, %s", err, b.String())
 	}
 }
+
+// With -focus only a part of the steps is left: what goroutines did elsewhere is no share of it, but the
+// collector works beside all of them.
+func TestSharesOfAPart(t *testing.T) {
+	for _, c := range []struct {
+		all, collector bgraph.Nanos
+		want, not      string
+	}{
+		{50_000_000, 20_000_000, "100% of it in goroutines that began in main.work", "never"},
+		{500_000_000, 200_000_000, "collector: 200ms of CPU, besides 500ms of the goroutines", "of it in goroutines"},
+		{500_000_000, 20_000_000, "CPU", "collector: "},
+	} {
+		s := traced(func(s *bgraph.Snapshot) { s.Starts[0].CPU, s.CollectorCPU = c.all, c.collector })
+		if text := writeText(t, s, TextOptions{}); !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
+			t.Errorf("%+v: %s", c, text)
+		}
+	}
+}

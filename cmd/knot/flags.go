@@ -50,6 +50,8 @@ For example:
   knot -root ./public                    only this machine, http://127.0.0.1:8080
   knot -root ./public -addr :80          every address of this machine, port 80
   knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
+  knot -root ./public -addr unix:/run/knot.sock
+                                         a Unix socket, for a proxy before knot
   knot -root ./public -log -             show every request
   knot -root ./public -addr :443 -tls-cert site.crt -tls-key site.key
                                          HTTPS; docs/tls.md tells the rest
@@ -111,7 +113,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
 	flags.StringVar(&set.root, "root", "", "`folder` to serve (required without -config)")
-	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on; no host means every address of this machine, port 0 a free port")
+	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
 	format := flags.String("log-format", "combined", "form of the access log: combined, common or json")
 	flags.StringVar(&set.config, "config", "", "configuration `file`; what the command line says goes first")
@@ -325,6 +327,8 @@ func (set *settings) checkLimits() error {
 		return fmt.Errorf("-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
 	case s.MaxConns < -1:
 		return fmt.Errorf("-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
+	case s.Addr == "unix:":
+		return errors.New("-addr unix: names no socket; want unix:/path")
 	}
 	for _, limit := range []struct {
 		flag string

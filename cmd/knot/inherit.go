@@ -69,8 +69,9 @@ func inherit(getenv func(string) string, unsetenv func(string) error, pid int) (
 	return in, nil
 }
 
-// listeners is Server.Listeners for what was inherited, nil if nothing was.
-func (in *inheritance) listeners() func() ([]net.Listener, error) {
+// listeners is Server.Listeners for what was inherited, nil if nothing was. The file of a socket that
+// knot has opened itself, at addr, goes in the end.
+func (in *inheritance) listeners(addr string) func() ([]net.Listener, error) {
 	if len(in.sockets) == 0 {
 		return nil
 	}
@@ -83,6 +84,7 @@ func (in *inheritance) listeners() func() ([]net.Listener, error) {
 				}
 				return nil, fmt.Errorf("a socket that was handed over: %w", err)
 			}
+			ln.SetUnlinkOnClose(!in.shared && addr == "unix:"+ln.Addr().String())
 			all = append(all, ln)
 		}
 		return all, nil

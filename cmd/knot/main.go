@@ -100,10 +100,15 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 		defer admin.stop()
 	}
+	if len(from.sockets) == 0 {
+		if err := removeStale(server.Addr); err != nil {
+			return err
+		}
+	}
 	if err := set.dropRights(&from); err != nil {
 		return err
 	}
-	server.Listeners = from.listeners()
+	server.Listeners = from.listeners(server.Addr)
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
@@ -183,7 +188,7 @@ func address(scheme string, addr net.Addr) string {
 	if ok && tcp.IP.IsUnspecified() {
 		return fmt.Sprintf("%s://localhost:%d (every address of this machine, port %d)", scheme, tcp.Port, tcp.Port)
 	}
-	if addr.Network() == "unix" { // from systemd; there are no URLs of these
+	if addr.Network() == "unix" { // there are no URLs of these
 		return "unix:" + addr.String()
 	}
 	return scheme + "://" + addr.String()
@@ -192,15 +197,17 @@ func address(scheme string, addr net.Addr) string {
 // explain says what to do about the errors that beginners meet.
 func explain(err error, set *settings) string {
 	var path *os.PathError
-	addr, flag := set.server.Addr, "-addr"
+	addr, flag, orUnix := set.server.Addr, "-addr", ", or unix:/path"
 	if admin := (*adminError)(nil); errors.As(err, &admin) {
-		addr, flag = admin.addr, "-admin"
+		addr, flag, orUnix = admin.addr, "-admin", ""
 	}
 	switch {
-	case strings.Contains(addr, "/") && !errors.As(err, &path):
-		return fmt.Sprintf("%v\n%s wants host:port; knot does not open Unix sockets.", err, flag)
+	case strings.Contains(addr, "/") && !strings.HasPrefix(addr, "unix:") && !errors.As(err, &path):
+		return fmt.Sprintf("%v\n%s wants host:port%s.", err, flag, orUnix)
 	case meant(err) != "":
 		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, meant(err))
+	case strings.HasPrefix(addr, "unix:"):
+		return err.Error()
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with %s; with port 0 a free one is taken.", err, addr, flag)
 	case errors.Is(err, syscall.ENOMEM) && !errors.As(err, &path):

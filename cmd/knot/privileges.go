@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/user"
 	"strconv"
 	"strings"
@@ -80,6 +81,11 @@ func (set *settings) dropRights(from *inheritance) error {
 			return err
 		}
 		from.sockets = []int{fd}
+		if path, ok := strings.CutPrefix(set.server.Addr, "unix:"); ok && !strings.HasPrefix(path, "@") {
+			if err := os.Chown(path, id.uid, id.gid); err != nil {
+				return err
+			}
+		}
 	}
 	if err := id.become(); err != nil {
 		return fmt.Errorf("can't run as %s (-user): %w", set.user, err)
@@ -87,17 +93,45 @@ func (set *settings) dropRights(from *inheritance) error {
 	return nil
 }
 
-// openSocket listens on a TCP address without a runtime.
+// openSocket listens on an address of -addr without a runtime.
 func openSocket(addr string) (int, error) {
-	ln, err := net.Listen("tcp", addr)
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	ln, err := net.Listen(network, addr)
 	if err != nil {
 		return -1, err
 	}
 	defer ln.Close()
-	file, err := ln.(*net.TCPListener).File()
+	if ln, ok := ln.(*net.UnixListener); ok {
+		ln.SetUnlinkOnClose(false)
+	}
+	file, err := ln.(interface{ File() (*os.File, error) }).File()
 	if err != nil {
 		return -1, err
 	}
 	defer file.Close()
 	return unix.FcntlInt(descriptor(file), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// removeStale removes the file of a Unix socket that no process listens on any more, which one that
+// was killed has left behind.
+func removeStale(addr string) error {
+	path, ok := strings.CutPrefix(addr, "unix:")
+	if !ok {
+		return nil
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil // listening tells
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+		return nil
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return os.Remove(path)
+	}
+	return nil
 }

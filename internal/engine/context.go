@@ -14,7 +14,7 @@ func Await(ctx context.Context) error {
 		return contextError(ctx)
 	}
 	w := selfOn(l)
-	stop := afterContext(context.AfterFunc(ctx, w.Wake))
+	stop := &afterContext{context.AfterFunc(ctx, w.Wake)}
 	if err := w.Wait(ReasonContext, stop); err != nil {
 		return err
 	}
@@ -22,10 +22,10 @@ func Await(ctx context.Context) error {
 }
 
 // An afterContext is what context.AfterFunc returns, as what Await waits on.
-type afterContext func() bool
+type afterContext struct{ stop func() bool }
 
 // Withdraw implements WaitPoint.
-func (stop afterContext) Withdraw(*Waiter) bool { return stop() }
+func (a *afterContext) Withdraw(*Waiter) bool { return a.stop() }
 
 // Under calls fn with ctx as the innermost context of the calling task: waits in fn end with
 // the error of ctx when ctx ends, and tasks spawned in fn belong to ctx.

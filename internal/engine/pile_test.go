@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -292,6 +293,28 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		}
 		lock.Unlock()
 		open.Done()
+		wg.Wait()
+	})
+}
+
+// Tasks that wait for the end of their contexts can be watched, as any others.
+func TestWaitsForContextsAreWatched(t *testing.T) {
+	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg WaitGroup
+		wg.Add(20)
+		for range 20 {
+			Go(func() {
+				defer wg.Done()
+				Await(ctx)
+			})
+		}
+		look()
+		l.Watch(NodeID(ReasonContext))
+		if len(l.piles) != 1 || l.piles[0].waiting != 20 || l.piles[0].point != nil {
+			t.Errorf("%d piles; want 1 with all 20 of them", len(l.piles))
+		}
+		cancel()
 		wg.Wait()
 	})
 }

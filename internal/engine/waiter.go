@@ -81,7 +81,7 @@ func (w *Waiter) Loop() *Loop {
 }
 
 // A WaitPoint is where a Waiter is published: what the task waits on. It may be a
-// WaitDescriber too, and an Unwinder.
+// WaitDescriber too, and an Unwinder. Wait points are compared: not a func, for instance.
 type WaitPoint interface {
 	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by
 	// another, which has called Wake or is about to; or what was begun can't be taken back,

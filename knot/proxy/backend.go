@@ -60,7 +60,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 	}
-	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Dial: b.dial}
+	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
 	if p.KeepTimeout <= 0 || p.KeepConns <= 0 {
 		b.pool.IdleTimeout = time.Nanosecond
 	}

@@ -63,7 +63,7 @@ type Config struct {
 	IdleTimeout     time.Duration // between two pieces of a body, either way
 	TotalTimeout    time.Duration // for all of a request; 0: none
 	TunnelTimeout   time.Duration // without a byte in a tunnel, either way
-	QueueTimeout    time.Duration // of a request that waits for one of MaxConns
+	QueueTimeout    time.Duration // of a request that waits for one of MaxConns, or for a descriptor
 
 	MaxConns    int           // requests and tunnels of a backend at a time
 	Queue       int           // requests that may wait for that; more get 503
