@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
 	"time"
 
@@ -102,7 +103,8 @@ func (s *Server) listen() (net.Listener, error) {
 //
 // A *netpoll.Listener is served by every loop of its runtime. From any other
 // one connections are accepted one by one; one that has a *netpoll.Conn inside
-// (NetConn, as that of crypto/tls) is served by a new task if Serve is called in
+// (by NetConn, as that of crypto/tls, or in a field that is a net.Conn, as that of
+// netutil.LimitListener) is served by a new task if Serve is called in
 // a task, every other, those of package net among them, by a new goroutine. Serve
 // then also ends, with its error, when the context of its task does.
 func (s *Server) Serve(ln net.Listener) error {
@@ -160,6 +162,34 @@ func (s *Server) acceptForeign(ln net.Listener) (err error) {
 	return cmp.Or(ctx.Err(), err)
 }
 
+var (
+	netConn = reflect.TypeFor[net.Conn]()
+	parkers = reflect.TypeFor[parking]()
+)
+
+// parks reports whether nc waits as tasks do: whether it is, or has in a field, a connection that does. Most
+// wrappers show only so what is inside. (Fields that are not exported can be looked at, not used.)
+func parks(nc reflect.Value) bool {
+	for nc.Kind() == reflect.Interface {
+		nc = nc.Elem()
+	}
+	if nc.IsValid() && nc.Type().Implements(parkers) {
+		return true
+	}
+	if nc.Kind() == reflect.Pointer {
+		nc = nc.Elem()
+	}
+	if nc.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range nc.NumField() {
+		if nc.Field(i).Type().Implements(netConn) && parks(nc.Field(i)) {
+			return true
+		}
+	}
+	return false
+}
+
 // An acceptance is what Accept has returned.
 type acceptance struct {
 	nc  net.Conn
@@ -181,7 +211,7 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
-			if ownConn(nc) != nil {
+			if parks(reflect.ValueOf(nc)) {
 				spawn(func() { s.serveConn(nc) })
 			} else {
 				go s.serveConn(nc)

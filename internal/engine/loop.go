@@ -43,6 +43,7 @@ type Loop struct {
 	instant  bool        // the last of those did not have to wait
 	alarm    *time.Timer // rouses the watchdog; nil if there is none
 	alarmed  bool        // alarm has been set since the last long wait
+	rang     atomic.Bool // and has gone off
 	overruns
 	ending
 	stats loopStats

@@ -37,6 +37,7 @@ func (l *Loop) pollOnce() {
 	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {
 		l.rt.idleLoops.Add(-1)
 		l.sleeping.Store(false)
+		l.wokeUp() // the watchdog may have seen it asleep
 		if l.poller.Active() {
 			l.poll(0)
 		}

@@ -88,7 +88,7 @@ func startWatchdog(rt *Runtime) *watchdog {
 		w.interval = max(after, minWatch)
 	}
 	for _, l := range rt.loops {
-		l.alarm = time.AfterFunc(w.interval, func() { w.rouse(light) })
+		l.alarm = time.AfterFunc(w.interval, func() { l.ring(w) })
 		l.alarm.Stop()
 	}
 	go w.run()
@@ -362,13 +362,21 @@ func (w *watchdog) rouse(from int32) {
 func (l *Loop) wokeUp() {
 	switch w := l.rt.watch; w.mode.Load() {
 	case light:
-		if !l.alarmed {
+		if !l.alarmed || l.rang.Load() {
 			l.alarmed = true
+			l.rang.Store(false)
 			l.alarm.Reset(w.interval)
 		}
 	case dozing:
 		w.rouse(dozing)
 	}
+}
+
+// ring is what l's alarm does. It may find the watchdog at work, which may rest again before l does: then the
+// next wake has to set the alarm anew.
+func (l *Loop) ring(w *watchdog) {
+	l.rang.Store(true)
+	w.rouse(light)
 }
 
 // goesToSleep is called by a loop that expects to wait for long.

@@ -387,6 +387,17 @@ func TestAlarm(t *testing.T) {
 			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
 		}
 	}
+	// It goes off while the watchdog is at work, which then rests, all in short waits of the loop.
+	w.mode.Store(light)
+	l.wokeUp()
+	l.alarm.Stop()
+	w.mode.Store(watching)
+	l.ring(w)
+	w.mode.Store(light)
+	l.wokeUp()
+	if !l.alarm.Stop() {
+		t.Error("no alarm is set after one that went off")
+	}
 	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
 		w.mode.Store(from)
 		if w.rouse(light); w.mode.Load() != want {
