@@ -73,51 +73,6 @@ func TestPaceLooksAtTheTime(t *testing.T) {
 	}).Join()
 }
 
-// Tasks that have all given way only because they never wait change places seldom. One that is woken by a message
-// meanwhile has its turn after one step.
-func TestPacedTasksGoOn(t *testing.T) {
-	rt, _ := newSimRuntime(t, 1, false)
-	const calls = 10 * paceSteps
-	places, last := 0, -1
-	waiting := NewSemaphore(1)
-	waiting.TryAcquire(1)
-	since, waited := 0, 0 // steps since it was woken
-	rt.Go(func() {
-		l := CurrentLoop()
-		l.stats.turnLimit = 1 << 60
-		woken := Go(func() {
-			waiting.Acquire(1)
-			waited = since
-		})
-		Yield()
-		var all []*Task
-		for i := range 3 {
-			all = append(all, Go(func() {
-				for n := range calls {
-					if last != i {
-						places, last = places+1, i
-					}
-					if since++; i == 1 && n == calls/2 {
-						l.Post(func() { waiting.Release(1) })
-						since = 0
-					}
-					l.Pace(paceLimit)
-				}
-			}))
-		}
-		for _, x := range all {
-			x.Join()
-		}
-		woken.Join()
-	}).Join()
-	if most := 3*calls/paceSteps + 10; places > most {
-		t.Errorf("three tasks changed places %d times in %d steps, want %d at most", places, 3*calls, most)
-	}
-	if waited > 3 {
-		t.Errorf("a task that a message woke had its turn after %d steps, want 3 at most", waited)
-	}
-}
-
 func BenchmarkPace(b *testing.B) {
 	rt, _ := newSimRuntime(b, 1, false)
 	rt.Go(func() {
