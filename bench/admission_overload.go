@@ -182,7 +182,7 @@ func memoryRows(d spans, at loadAt) []row {
 	return []row{
 		// Its capacity is that of the most clients with which fifo is not killed: of the time that a
 		// request is held, most is that of large ones.
-		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(42, sec,
+		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(32, sec,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},
 		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, load: holds(1024, 200*ms,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.5}, class{path: "/do?alloc=262144&sleep=200ms", share: 0.5})},
