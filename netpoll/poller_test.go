@@ -51,13 +51,17 @@ func bareSocketpair(t testing.TB) (a, b int) {
 
 func TestPollTimeout(t *testing.T) {
 	eachPoller(t, func(t *testing.T, p engine.Poller) {
+		early := time.Duration(0)
+		if _, ok := p.(restingEpoll); ok { // the loop waits for what is left of the time
+			early = restSlack
+		}
 		check := func(d time.Duration) {
 			t.Helper()
 			var took time.Duration
 			for range 100 { // a signal, like those of the Go runtime, ends it early: see below
 				start := time.Now()
 				must(t, p.Poll(d))
-				if took = time.Since(start); took >= d {
+				if took = time.Since(start); took >= d-early {
 					return
 				}
 			}
