@@ -35,7 +35,7 @@ type Pool struct {
 
 	mu     sync.Mutex
 	units  *engine.Semaphore     // guarded by mu, fixed by the first Get; nil: no limit
-	short  *engine.Semaphore     // guarded by mu, made by the first Get that finds no descriptor; has told units
+	short  *engine.Semaphore     // fixed before lack is first above 0; has told units
 	lack   int                   // guarded by mu: Gets that found none, and those that came after them
 	told   int                   // guarded by mu: of these, the ones that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
@@ -167,8 +167,12 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		for p.lack--; p.told > p.lack && short.TryAcquire(1); p.told-- {
+		p.lack--
+		none := max(p.told-p.lack, 0) // told, and nobody is left to look
+		p.told -= none
+		p.mu.Unlock()
+		for range none {
+			short.TryAcquire(1) // if it comes only now, somebody looks once more than needed
 		}
 	}()
 	for ; ; pause = min(2*pause, maxPause) {
@@ -179,7 +183,7 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 		switch {
 		case err == nil:
 			p.mu.Lock()
-			p.told--
+			p.told = max(p.told-1, 0)
 			p.mu.Unlock()
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -295,28 +299,29 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 	} else {
 		rest.conns = append(rest.conns, idleConn{c, time.Now()})
 	}
-	units := p.units
-	if !drop {
-		p.tell()
-	}
+	units, tell := p.units, !drop && p.tells()
 	p.mu.Unlock()
 	if drop {
 		c.Close()
 		p.mu.Lock()
-		p.tell()
+		tell = p.tells()
 		p.mu.Unlock()
+	}
+	if tell { // not with mu, which other loops wait for natively: it may park
+		p.short.Release(1)
 	}
 	if units != nil {
 		units.Release(1)
 	}
 }
 
-// tell has one that found no descriptor look again. Caller holds mu.
-func (p *Pool) tell() {
-	if p.told < p.lack {
-		p.told++
-		p.short.Release(1)
+// tells reports whether one that found no descriptor is to look again. Caller holds mu.
+func (p *Pool) tells() bool {
+	if p.told >= p.lack {
+		return false
 	}
+	p.told++
+	return true
 }
 
 // Close closes the connections that rest, and those in use when they are put back. Get fails from

@@ -1,7 +1,7 @@
 // Package feed makes the schedulers of a runtime (internal/sched) and feeds them what they go by:
 // predictions drawn from the blocking graph, and what is in use of each resource.
 //
-// It decides nothing itself. One goroutine of its own does the regular work, every 10 ms
+// It decides nothing itself. One goroutine of its own does the regular work, every 10 to 100 ms
 // while tasks run, and down to once a second while none do; it ends with the runtime.
 package feed
 

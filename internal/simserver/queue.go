@@ -65,7 +65,7 @@ func newSpare() []byte {
 	return make([]byte, 0, spareSize)
 }
 
-// reuse says that nobody uses what take has returned any more.
+// reuse is for what take has returned, once nothing uses it any more.
 func reuse(b []byte) {
 	if cap(b) == spareSize && len(spare) < sparesMost {
 		spare = append(spare, b[:0])

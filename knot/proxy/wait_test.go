@@ -7,15 +7,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // dial opens a connection and sends text.
@@ -71,6 +74,38 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
 	hangs.Close()
+}
+
+// TestNoDescriptorLeft: a request for which no connection can be made, as the process has no descriptor left, waits for
+// one of those that there are.
+func TestNoDescriptorLeft(t *testing.T) {
+	release := make(chan bool)
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		io.WriteString(w, "ok")
+	})
+	var dials atomic.Int32
+	f := serve(t, Config{Backends: []string{backend}, QueueTimeout: time.Hour, Dial: func(network, address string, limit time.Duration) (net.Conn, error) {
+		if dials.Add(1) > 2 {
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		}
+		return netpoll.DialTimeout(network, address, limit)
+	}}, 2)
+	answers := make(chan int, 5)
+	for range 5 {
+		go func() {
+			status, _ := f.get("/")
+			answers <- status
+		}()
+	}
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
+	testenv.Until(t, "a connection that can't be made", func() bool { return dials.Load() > 2 })
+	close(release)
+	for range 5 {
+		if status := <-answers; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
 }
 
 // TestClientGone: a client that leaves takes its request with it, while it waits for a connection, for the head, and in the

@@ -40,7 +40,7 @@ func main() {
 	must(err)
 }
 
-// takeOrders hands orders to three workers, who sleep with a lock held.
+// takeOrders hands orders to three workers, which sleep with a lock held.
 func takeOrders() {
 	var mu sync.Mutex
 	work := make(chan int)
