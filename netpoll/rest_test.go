@@ -3,6 +3,8 @@
 package netpoll
 
 import (
+	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -46,17 +48,30 @@ func TestRestIsTheGoRuntimes(t *testing.T) {
 // An event that comes when a rest has just ended by its deadline is there, and the next one is told, too.
 func TestRestEndsAsAnEventComes(t *testing.T) {
 	p := openedResting(t)
+	idle, w, err := os.Pipe()
+	must(t, err)
+	defer w.Close()
+	defer idle.Close()
 	r := &p.rest
 	for range 3 {
 		r.armed = r.modify(p.fd, unix.EPOLLIN|unix.EPOLLONESHOT)
 		must(t, p.Wake())
+		// The Go runtime is told of it while this goroutine waits for something else.
+		idle.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
 		r.n, r.e = 0, 0
 		if r.disarm(p.epoll); r.n != 1 || r.e != 0 {
 			t.Fatalf("%d events (%v), want 1", r.n, r.e)
 		}
 		p.waker.taken()
 		must(t, p.Wake())
-		must(t, p.Poll(-1))
+		start := time.Now()
+		must(t, p.Poll(10*time.Second))
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("the next event was told after %v", took)
+		}
 	}
 }
 
