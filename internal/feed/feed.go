@@ -57,6 +57,7 @@ type Feed struct {
 	gates []*sched.Gate // guarded by mu: by index of the entrance
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
+	bend   sched.Bend // guarded by mu
 
 	memory   sched.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests
