@@ -81,11 +81,12 @@ var servedKB = []int{1, 16, 100, 10 << 10}
 // runFiles measures files that are in memory, on connections that are kept alive.
 func runFiles(r *run) error {
 	root := filepath.Join(r.scratch, "root")
-	asked, err := writeServed(root)
+	var asked map[int][]string
+	err := r.prepare(0, func() (err error) {
+		asked, err = writeServed(root)
+		return errors.Join(err, os.Chmod(r.scratch, 0o755))
+	})
 	if err != nil {
-		return err
-	}
-	if err := os.Chmod(r.scratch, 0o755); err != nil {
 		return err
 	}
 	points := []point{{metric: "mix"}}
@@ -152,15 +153,16 @@ const (
 // runTLS measures requests, handshakes and idle connections of TLS 1.3.
 func runTLS(r *run) error {
 	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
-	if _, err := writeServed(root); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Chmod(r.scratch, 0o755), writeKey(key)); err != nil {
+	err := r.prepare(0, func() error {
+		_, err := writeServed(root)
+		return errors.Join(err, os.Chmod(r.scratch, 0o755), writeKey(key))
+	})
+	if err != nil {
 		return err
 	}
 	launchers := r.fileServers(root, key)
 	r.reserved = 12 * time.Second
-	err := r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
+	err = r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
 			return r.client(ctx, d, "tls-load", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-for", d.String(), "-fresh="+strconv.FormatBool(p.x == tlsHandshakes))
 		})
@@ -175,8 +177,10 @@ func runTLS(r *run) error {
 		}})
 	}
 	rounds := r.asked
-	r.asked = 1
-	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, holders, time.Second)
+	if r.quick {
+		r.asked = 1
+	}
+	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, holders), time.Second)
 	r.asked = rounds
 	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
 	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request", clientCore)

@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
 // writeConfig writes a configuration file; %s in it is a folder.
@@ -366,6 +368,25 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		set, err := parse([]string{"-config", file}, io.Discard, io.Discard)
 		if err != nil || len(set.sites) == 0 || set.admin == "" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOutgoing: how many connections to backends the configured proxies may have.
+func TestOutgoing(t *testing.T) {
+	site := func(proxies ...config.Proxy) config.Site { return config.Site{Proxies: proxies} }
+	two := []string{"http://a:1", "http://b:1"}
+	for _, c := range []struct {
+		sites []config.Site
+		want  int
+	}{
+		{[]config.Site{site()}, 0},
+		{[]config.Site{site(config.Proxy{To: two})}, 2 * proxy.DefaultMaxConns},
+		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}, config.Proxy{To: two[:1], HTTP2: true}), site(config.Proxy{To: two[:1], MaxConns: 1})}, 2*7 + connsHTTP2 + 1},
+		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}), site(config.Proxy{To: two, MaxConns: -1})}, -1},
+	} {
+		if got := outgoing(c.sites); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.sites, got, c.want)
 		}
 	}
 }
