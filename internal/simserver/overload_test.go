@@ -99,7 +99,7 @@ func TestOverloadFromItsStart(t *testing.T) {
 		warm, lasts time.Duration
 		share       float64 // at least, in time
 	}{
-		// Those who come new and leave cost three times as much as those who are refused and come again.
+		// Clients that come new and leave cost three times as much as those that are refused and come again.
 		{"clients that leave after a second", "w1000", 10_000, 500 * time.Millisecond, 2 * time.Second, 0.9},
 		// Each on a new connection at first: more than can be accepted, so that the oldest of those that wait for
 		// it are taken when it is too late for them.
