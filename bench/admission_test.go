@@ -134,7 +134,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 func testMatrix(t *testing.T) *matrix {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}}
 	testenv.Must(t, m.writeFiles())
 	return m
 }

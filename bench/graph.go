@@ -69,7 +69,7 @@ func (r *run) graphServers() error {
 	}
 	for _, s := range servers {
 		if s.system == "knot-traced" {
-			return r.addStep(s)
+			return r.prepare(0, func() error { return r.addStep(s) })
 		}
 	}
 	return nil

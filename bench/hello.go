@@ -37,10 +37,10 @@ func runHello(r *run) error {
 		{metric: pausePoint, x: 20},
 	}
 	r.reserved = tracedBudget
-	if err := r.measure(points, serving(servers, r.loadSample), 2*time.Second); err != nil {
+	if err := r.measure(points, serving(servers, r.loadSample), time.Second); err != nil {
 		return err
 	}
-	r.countSystemCalls(servers)
+	r.prepare(tracedBudget, func() error { r.countSystemCalls(servers); return nil })
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
@@ -61,6 +61,10 @@ func runHello(r *run) error {
 func (r *run) startAll(launchers []launcher) ([]*server, error) {
 	var servers []*server
 	for _, l := range launchers {
+		if r.planning() {
+			servers = append(servers, &server{system: l.system})
+			continue
+		}
 		s, err := l.start(r.ctx)
 		if err != nil {
 			if r.ctx.Err() != nil {
@@ -80,7 +84,7 @@ func (r *run) startAll(launchers []launcher) ([]*server, error) {
 
 func closeAll(servers []*server) {
 	for _, s := range servers {
-		s.child.Close()
+		s.close()
 	}
 }
 

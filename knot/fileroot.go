@@ -76,6 +76,9 @@ func (f *Files) follow(x *Ctx, now int64) {
 	}
 	defer r.looking.Unlock()
 	err := f.lookUp()
+	if scarce(err) { // nothing is wrong with the name
+		return
+	}
 	if failed := err != nil; r.failing.Swap(failed) != failed {
 		if failed {
 			x.srv.errorLog().Error("knot: the root can't be looked up any more; the folder that it was is still served", "root", r.name, "error", err)

@@ -70,7 +70,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer served.close()
 	server := set.server
 	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
-	server.ErrorLog = errorLog
+	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
 	secure, err := set.tls.open(errorLog)
 	if err != nil {
 		return err

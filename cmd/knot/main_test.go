@@ -121,7 +121,7 @@ func TestErrorsAreClear(t *testing.T) {
 		{[]string{"-root", sampleSite, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
 		{[]string{"-root", sampleSite, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
 		{[]string{"-root", sampleSite, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},
-		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitFailed, "kqueue"},
+		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitUsage, "kqueue"},
 		{[]string{"-root", sampleSite, "-log", sampleSite + "/none/x.log"}, exitFailed, "none/x.log"},
 	} {
 		var stdout, stderr bytes.Buffer
