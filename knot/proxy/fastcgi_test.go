@@ -20,9 +20,7 @@ import (
 
 // fastCGIServer runs h on net/http's FastCGI server.
 func fastCGIServer(t *testing.T, h http.HandlerFunc) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	t.Cleanup(func() { ln.Close() })
+	ln := testenv.Listen(t)
 	go fcgi.Serve(ln, h)
 	return ln.Addr().String()
 }
@@ -142,14 +140,7 @@ func TestFastCGIRecords(t *testing.T) {
 			if step == 1 && strings.HasPrefix(name, "another") {
 				continue
 			}
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			testenv.Must(t, err)
-			go func() {
-				c, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				defer c.Close()
+			backend := testenv.Serve(t, func(c net.Conn) {
 				in := make([]byte, 64<<10)
 				for all := []byte(nil); !bytes.Contains(all, []byte("\x01\x05\x00\x01\x00\x00\x00\x00")); {
 					n, err := c.Read(in)
@@ -163,8 +154,8 @@ func TestFastCGIRecords(t *testing.T) {
 					io.WriteString(c, out[:n])
 					out = out[n:]
 				}
-			}()
-			f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/"}}, 1)
+			})
+			f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/"}}, 1)
 			resp, err := http.Get("http://" + f.addr + "/")
 			status, body := "", "!"
 			if err == nil {
@@ -182,7 +173,6 @@ func TestFastCGIRecords(t *testing.T) {
 				t.Errorf("%s in steps of %d: %s %q, %v; want %s %q", name, step, status, body, err, test.status, test.body)
 			}
 			testenv.Until(t, name+": the log has "+test.log, func() bool { return strings.Contains(f.log.String(), test.log) })
-			ln.Close()
 		}
 	}
 }
