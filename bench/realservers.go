@@ -75,13 +75,13 @@ func runRealServers(r *run) error {
 		if !r.wants(real.system) {
 			continue
 		}
-		t, err := r.startReal(real)
+		t := &tracedServer{server: &server{}}
+		err := r.prepare(0, func() (err error) { t, err = r.startReal(real); return err })
 		if err != nil {
 			r.skip(real.system, err)
 			continue
 		}
-		defer t.child.Close()
-		defer t.visitors.Close()
+		defer t.close()
 		t.bgdump, t.picture = bgdump, filepath.Join(r.folder, "graph-"+real.system+".svg")
 		contenders = append(contenders, contender{system: real.system, sample: t.sample})
 	}
@@ -90,11 +90,18 @@ func runRealServers(r *run) error {
 		seconds = 1
 	}
 	r.began = time.Now() // without what it took to build
-	if err := r.measure([]point{{metric: "trace", x: seconds}}, contenders, time.Second); err != nil {
+	if err := r.measure([]point{{metric: "trace", x: seconds}}, slower(time.Duration(2*seconds)*time.Second, contenders), time.Second); err != nil {
 		return err
 	}
 	r.note("x: seconds of trace; %d visitors, each of whom asks again when answered; shown-after: from the end of those seconds until the text of bgdump is complete; rate and cpu-per-op: of the server, with -traced while the trace is taken; graph-NAME.svg is its drawing", realVisitors)
 	return nil
+}
+
+func (t *tracedServer) close() {
+	t.server.close()
+	if t.visitors != nil {
+		t.visitors.Close()
+	}
 }
 
 func (r *run) startReal(real realServer) (*tracedServer, error) {

@@ -35,24 +35,27 @@ type cold struct {
 	*run
 	tree  *webTree
 	root  string
-	seeds rotation
 	limit int64 // bytes of the memory group
 	more  []any // flags of the client besides, as for flagPairs
 }
 
 // newCold writes a tree. It is nil, and that is noted, where no memory group can be made.
 func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any) (*cold, error) {
-	group, err := proc.NewMemoryGroup(limit)
+	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), limit: limit, more: more}
+	err := r.prepare(writing(tree.bytes()), func() error {
+		group, err := proc.NewMemoryGroup(limit)
+		if err != nil {
+			r.skip(experiment, err)
+			c = nil
+			return nil
+		}
+		if err := group.Close(); err != nil {
+			return err
+		}
+		fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
+		return tree.write(r.ctx, c.root)
+	})
 	if err != nil {
-		r.skip(experiment, err)
-		return nil, nil
-	}
-	if err := group.Close(); err != nil {
-		return nil, err
-	}
-	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit, more: more}
-	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
-	if err := tree.write(r.ctx, c.root); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -75,10 +78,10 @@ func (c *cold) contenders(launchers []launcher) (all []contender) {
 			if err := c.tree.uncache(c.root); err != nil {
 				return nil, err
 			}
-			return c.sample(ctx, l.start, int(p.x), c.seeds.next(l.system, p), d)
+			return c.sample(ctx, l.start, int(p.x), c.round+1, d)
 		}})
 	}
-	return all
+	return slower(time.Second, all)
 }
 
 // sample starts a server in a memory group of its own and has clients ask it.

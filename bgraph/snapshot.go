@@ -77,7 +77,7 @@ type LoopStat struct {
 	Steps uint64 `json:"steps"` // that ended there, as edges count them
 }
 
-// A Resource is something that tasks take and give back, and that was counted.
+// A Resource is something that tasks take and give back, and that was counted while the runtime was there.
 type Resource struct {
 	Name     string `json:"name"`
 	Unit     string `json:"unit"`     // "bytes", "" for things

@@ -27,7 +27,7 @@ const (
 
 var errNoSnapshot = errors.New("the Snapshot is nil")
 
-// Validate says what is wrong with s, nil if nothing is. A valid Snapshot
+// Validate reports what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits MaxDumpNodes to MaxDumpNumber;
 //   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
 //     and no node with key 0;

@@ -18,8 +18,7 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // runtime's Admission; without one everybody is let in, and waits only while too many
 // tasks are detached, see Config.DetachLimit.
 //
-// Make one with NewEntrance, once, for the whole process. Its methods may be called from
-// any goroutine.
+// Make one with NewEntrance, once. Its methods may be called from any goroutine.
 type Entrance struct {
 	name  string
 	index int

@@ -14,7 +14,7 @@ import (
 // step is left out.
 const explainTimeout = 50 * time.Millisecond
 
-// Explain says what the scheduler thinks of the nodes, and in which state the resources
+// Explain reports what the scheduler thinks of the nodes, and in which state the resources
 // are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
 func (s *Feed) Explain() *bgraph.Sched {

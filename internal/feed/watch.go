@@ -114,5 +114,5 @@ func (w *selfWatch) look(rt *engine.Runtime) {
 		idle += l.Idle()
 		tasks += l.Tasks()
 	}
-	w.loops(rt.Now(), idle, rt.Loops(), engine.Done(), tasks)
+	w.loops(rt.Now(), idle, rt.Loops(), rt.Done(), tasks)
 }
