@@ -112,9 +112,7 @@ func TestWritesOfADetachedTask(t *testing.T) {
 	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		l := rt.Loop(0)
-		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer peer.Close()
+		peer := testenv.Listen(t)
 		for name, write := range writes {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -151,22 +149,11 @@ func TestWritesOfADetachedTask(t *testing.T) {
 // and the task then waits for it natively.
 func TestBackgroundReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer peer.Close()
-		go func() {
-			for {
-				c, err := peer.Accept()
-				if err != nil {
-					return
-				}
-				go func() { defer c.Close(); io.Copy(c, c) }()
-			}
-		}()
+		peer := testenv.Serve(t, testenv.Echo)
 		var tasks []*engine.Task
 		for range 10 {
 			tasks = append(tasks, rt.Go(func() {
-				c, err := netpoll.Dial("tcp", peer.Addr().String())
+				c, err := netpoll.Dial("tcp", peer)
 				if err != nil {
 					t.Error(err)
 					return

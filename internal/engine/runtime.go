@@ -85,6 +85,8 @@ type Runtime struct {
 	closed    chan struct{}
 	closeErr  error // written before closed is closed
 	pollErr   atomic.Int64
+	books     books
+	stages    stages
 }
 
 // defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
@@ -178,8 +180,8 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	rt.watch = startWatchdog(rt)
 	members.addLoops(rt.loops)
+	rt.openBooks()
 	for _, l := range rt.loops {
-		l.openAccounts()
 		go l.run()
 	}
 	rt.setDefault(true)

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,48 +104,27 @@ func behind(t *testing.T, h http.HandlerFunc) string {
 
 // script is a backend that answers connection by connection, with whatever answers says, after it has read a request's head.
 func script(t *testing.T, answer func(n int, c net.Conn, head string)) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	var all sync.WaitGroup
-	t.Cleanup(func() { ln.Close(); all.Wait() })
-	all.Add(1)
-	go func() {
-		defer all.Done()
-		for n := 0; ; n++ {
-			c, err := ln.Accept()
+	var conns atomic.Int32
+	return "http://" + testenv.Serve(t, func(c net.Conn) {
+		n := int(conns.Add(1)) - 1
+		in := bufio.NewReader(c)
+		head := ""
+		for !strings.HasSuffix(head, "\r\n\r\n") {
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(time.Minute))
-				in := bufio.NewReader(c)
-				head := ""
-				for !strings.HasSuffix(head, "\r\n\r\n") {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					head += line
-				}
-				answer(n, c, head)
-			}()
+			head += line
 		}
-	}()
-	return "http://" + ln.Addr().String()
+		answer(n, c, head)
+	})
 }
 
 // raw sends text and returns all that comes until the connection ends.
 func (f *front) raw(text string) string {
 	f.t.Helper()
-	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := testenv.Dial(f.t, f.addr)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, text)
 	all, _ := io.ReadAll(c)
 	return string(all)
