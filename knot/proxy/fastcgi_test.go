@@ -9,7 +9,11 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -39,7 +43,7 @@ func TestFastCGI(t *testing.T) {
 		w.Write(body)
 		fmt.Fprint(w, "|", r.Header.Get("Cookie"), "|", r.Header.Get("X-Forwarded-For"), "|", r.Header.Get("X-Two"), "|", r.Header.Get("Proxy"), "|", r.Host, "|", env["EXTRA"])
 	})
-	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv/www/", Set: map[string]string{"EXTRA": "e"}}}, 2)
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv/www/", Set: map[string]string{"EXTRA": "e"}}, KeepConns: 4}, 2)
 	large := strings.Repeat("0123456789", 30_000)
 	for _, test := range []struct {
 		method, target, body, script, info string
@@ -78,6 +82,34 @@ func TestFastCGI(t *testing.T) {
 	if resp, _ := f.do(req); resp.StatusCode != 411 {
 		t.Errorf("without a length: %d", resp.StatusCode)
 	}
+}
+
+// TestFastCGIProgramWithFewProcesses: php-fpm's processes serve one connection each, for as long as it stands. More requests
+// than there are processes wait for one another, and not for connections at rest.
+func TestFastCGIProgramWithFewProcesses(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	defer ln.Close()
+	go fcgi.Serve(netutil.LimitListener(ln, 2), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
+	f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/srv"}, ResponseTimeout: 20 * time.Second}, 2)
+	var clients sync.WaitGroup
+	for range 10 {
+		clients.Go(func() {
+			for range 5 {
+				resp, err := http.Get("http://" + f.addr + "/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != 200 || string(body) != "hello" {
+					t.Errorf("%s %.100q", resp.Status, body)
+				}
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // TestFastCGIRecords: how a program's output is cut into records does not matter; what is wrong becomes 502, and what it
