@@ -169,6 +169,9 @@ func WithoutStopSignals() Option {
 // graph to the standard error and all of it to a file, see WithDumpPath. Run must be
 // called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
+	if task.Current() != nil {
+		return errors.New("capriccio: Run was called by a task, whose runtime is there already: start tasks with task.Go, or call Run on a plain goroutine")
+	}
 	o, err := gather(opts)
 	if err != nil {
 		return err

@@ -106,6 +106,9 @@ func runFiles(r *run) error {
 	}
 	r.note("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns)
 	r.note("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore)
+	if control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		r.note("congestion control: %s; bbr paces, and then the largest file costs up to three times as much, whenever it takes the connection for slow", strings.TrimSpace(string(control)))
+	}
 	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "KB", Bars: true}}
 	return nil
 }

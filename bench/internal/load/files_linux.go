@@ -325,7 +325,7 @@ func (f *fetcher) head(c *fetch, data []byte) (int64, error) {
 	return int64(len(data) - end - len(blankLine)), nil
 }
 
-// rightHead tells whether a head promises the body that is expected.
+// rightHead reports whether a head promises the body that is expected.
 func rightHead(head []byte, body int64) error {
 	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
 		return fmt.Errorf("response begins with %q, want a 200", head[:min(len(head), 16)])

@@ -17,35 +17,23 @@ import (
 
 // pieces is a server that sends each response in pieces, and the goroutine to wait for.
 func pieces(t *testing.T, answer func(path string) []string) Target {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	testenv.Must(t, err)
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
+	addr := testenv.Serve(t, func(c net.Conn) {
+		for in := bufio.NewReader(c); ; {
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				for in := bufio.NewReader(c); ; {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if _, err := in.ReadString('\n'); err != nil {
-						return
-					}
-					for _, piece := range answer(strings.Fields(line)[1]) {
-						if _, err := c.Write([]byte(piece)); err != nil {
-							return
-						}
-					}
+			if _, err := in.ReadString('\n'); err != nil {
+				return
+			}
+			for _, piece := range answer(strings.Fields(line)[1]) {
+				if _, err := c.Write([]byte(piece)); err != nil {
+					return
 				}
-			}()
+			}
 		}
-	}()
-	return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+	})
+	return Target{Addr: netip.MustParseAddrPort(addr), PIDs: []int{os.Getpid()}}
 }
 
 func filesFrom(target Target, body int64) (FilesResult, error) {
@@ -170,9 +158,7 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 
 func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
 	conns := make(chan bool, 10_000)
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	testenv.Must(t, err)
-	defer ln.Close()
+	ln := testenv.Listen(t)
 	go http.Serve(countingListener{ln, conns}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("abc"))
 	}))
