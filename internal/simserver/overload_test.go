@@ -109,7 +109,7 @@ func TestOverloadWhoseClientsLeave(t *testing.T) {
 // Ten times as many requests of 200 µs as can be served, each on a new connection at first: more than can be
 // accepted, so that the oldest of those that wait for it are taken when it is too late for them.
 func TestOverloadOfCheapRequests(t *testing.T) {
-	const warm, lasts = 200 * time.Millisecond, 700 * time.Millisecond
+	const warm, lasts = 700 * time.Millisecond, 1200 * time.Millisecond
 	all, good := 0, 0
 	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
 		from := s.Now() + warm
@@ -118,12 +118,12 @@ func TestOverloadOfCheapRequests(t *testing.T) {
 	})
 	r.check(t, 1)
 	share := float64(good) / 5000 / lasts.Seconds()
-	want(t, share > 0.7, share, "of the capacity is answered within 100 ms;", r)
+	want(t, share > 0.6, share, "of the capacity is answered within 100 ms;", r)
 }
 
 // Nine clients with a tenth of the capacity each, or a little less, hardly notice one that has all of it.
 func TestTenTenants(t *testing.T) {
-	const warm, lasts = 500 * time.Millisecond, 5 * time.Second
+	const warm, lasts = time.Second, 5 * time.Second
 	all, good, tenth := 0, 0, 0
 	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
 		from := s.Now() + warm
