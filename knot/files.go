@@ -67,7 +67,7 @@ type FilesConfig struct {
 // Header is a line of a header.
 type Header struct{ Name, Value string }
 
-// CheckHeader says what is wrong with a header line that AddHeader or FilesConfig.Header are to
+// CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
 func CheckHeader(name, value string) error {
 	b := viewBytes(name)
@@ -299,6 +299,9 @@ func hiddenPath(path []byte) bool {
 	return false
 }
 
+// scarce reports whether err is that no descriptor was left.
+func scarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
 func openStatus(err error) error {
 	var status Status
 	switch {
@@ -310,7 +313,7 @@ func openStatus(err error) error {
 		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
 		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // a socket or dead device
 		return Status(403)
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+	case scarce(err), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("%w: %w", Status(503), err)
 	}
 	return fmt.Errorf("knot: open: %w", err)

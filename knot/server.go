@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,10 +97,16 @@ type Server struct {
 	Timed bool
 
 	// MaxConns is how many connections are served at a time. For a further one a connection is
-	// closed that has waited for a request for a second; if there is none, the new one gets 503
-	// and is closed. Default: DefaultMaxConns, or what the limit on open descriptors leaves
-	// (getrlimit(2)) if that is less. Negative: no limit.
+	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
+	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
+	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
+	// descriptors (getrlimit(2)) leaves besides those that are open at the start, some for files and
+	// the rest, and Outgoing. Negative: no limit.
 	MaxConns int
+	// Outgoing is how many descriptors handlers use at most for connections of their own, to databases or
+	// other servers, say. The default of MaxConns leaves that many, but at most half of what there
+	// is. Negative: one for each client. 0: none.
+	Outgoing int
 	// MaxRequestLine is how long a request line may be, in bytes; a longer one gets 414. 0 or
 	// less: DefaultMaxRequestLine.
 	MaxRequestLine int
@@ -132,6 +139,8 @@ type Server struct {
 	counts  [countShards]counts
 	clock   clock
 
+	overload   rareReport // too many connections
+	scarcity   rareReport // no descriptors for handlers
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 
@@ -150,9 +159,9 @@ type Server struct {
 	conns     uint64                    // taken up so far; guarded by mu
 	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
 	evicted   uint64                    // of them, those that made room for others; guarded by mu
-	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
 	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
-	overload  int64                     // clock reading of the last report; guarded by mu
+	room      context.Context           // ends when a connection is gone; nil: nobody waits for that; guarded by mu
+	roomy     context.CancelFunc        // ends room; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
 	ctx       context.Context           // fixed by once
@@ -203,14 +212,36 @@ func timeout(v, standard time.Duration) time.Duration {
 	return v
 }
 
-// defaultConns leaves some descriptors for files, listeners and the rest.
-func defaultConns() int {
+// defaultConns leaves some descriptors for files, listeners and the rest, and for the outgoing connections
+// of handlers (< 0: as many as there are clients).
+func defaultConns(outgoing int) int {
 	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 2*DefaultMaxConns {
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
 		return DefaultMaxConns
 	}
-	files := int64(limit.Cur)
-	return int(max(1, min(DefaultMaxConns, files-engine.SpareDescriptors(files))))
+	return connsOf(int64(limit.Cur), openDescriptors(), outgoing)
+}
+
+// connsOf is defaultConns for a limit on descriptors of which some are open.
+func connsOf(limit, open int64, outgoing int) int {
+	left := max(limit-open-engine.SpareDescriptors(limit), 1)
+	others := left / 2
+	if outgoing >= 0 {
+		others = min(others, int64(outgoing))
+	}
+	return int(min(DefaultMaxConns, left-others))
+}
+
+// openDescriptors is how many descriptors the process has; where that can't be told, what a runtime of
+// two loops has.
+func openDescriptors() int64 {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return 32
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	return int64(len(names))
 }
 
 // ready fills in the defaults.
@@ -229,7 +260,7 @@ func (s *Server) ready() {
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
-			conns:    min(orDefault(s.MaxConns, defaultConns(), 0), maxConns),
+			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
 		}
@@ -291,13 +322,18 @@ func (s *Server) ServeConn(nc net.Conn) {
 // serveConn is ServeConn for connections that Serve has accepted, in a shutdown too.
 func (s *Server) serveConn(nc net.Conn) {
 	c := s.newConn(nc)
-	switch s.admit(c) {
+	s.begin(c, s.admit(c))
+}
+
+// begin serves c as far as it was admitted.
+func (s *Server) begin(c *conn, verdict admission) {
+	switch verdict {
 	case admitted:
 		c.start()
 	case turnedAway:
 		s.turnAway(c)
 	default:
-		nc.Close()
+		c.nc.Close()
 	}
 }
 
