@@ -23,7 +23,7 @@ const (
 
 const maxSampling = 1_000_000
 
-// WithGraph says how much the blocking graph learns; it is on in any case, see
+// WithGraph sets how much the blocking graph learns; it is on in any case, see
 // WithoutGraph.
 func WithGraph(cfg bgraph.Config) Option {
 	return func(o *options) error { o.graph, o.noGraph = cfg, false; return nil }

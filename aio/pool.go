@@ -26,7 +26,7 @@ type PoolLimits struct {
 const maxPoolThreads = 4096
 
 // SetPoolLimits changes the limits for the whole process. What is under way goes on. It
-// never parks. There is no limit on what waits for a thread: each of it is a parked task.
+// never parks. There is no limit on what waits for a thread: each is a parked task.
 func SetPoolLimits(l PoolLimits) error {
 	if l.Threads < 0 || l.Threads > maxPoolThreads {
 		return fmt.Errorf("aio: PoolLimits.Threads is %d; want 1 to %d, or 0 for the default", l.Threads, maxPoolThreads)

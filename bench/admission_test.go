@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -159,12 +158,9 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 				want["/bytes?n=2"] = "\x01\x00"
 			}
 			for path, text := range want {
-				response, err := http.Get("http://" + s.addr + path)
-				testenv.Must(t, err)
-				body, err := io.ReadAll(response.Body)
-				response.Body.Close()
-				if err != nil || response.StatusCode != 200 || string(body) != text {
-					t.Errorf("%s: %s, %d bytes, want %d, %v", path, response.Status, len(body), len(text), err)
+				response, body := testenv.Get(t, http.DefaultClient, "http://"+s.addr+path)
+				if response.StatusCode != 200 || body != text {
+					t.Errorf("%s: %s, %d bytes, want %d", path, response.Status, len(body), len(text))
 				}
 			}
 		})

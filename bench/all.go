@@ -109,7 +109,7 @@ func keep(name, from, to string) error {
 	return os.RemoveAll(from)
 }
 
-// usualTimes says how long experiments take: as long as the last time, whatever the commit, or
+// usualTimes reports how long experiments take: as long as the last time, whatever the commit, or
 // about as long as they were seen to take.
 func usualTimes(kept string, o options) func(e experiment) time.Duration {
 	known := map[string]time.Duration{}

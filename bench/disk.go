@@ -131,7 +131,7 @@ type diskJob struct {
 	misses  int // per cent of the reads that go to the disk
 }
 
-// diskJobAt says what to do at a point of disk-direct or disk-cached.
+// diskJobAt reports what to do at a point of disk-direct or disk-cached.
 func diskJobAt(p point) diskJob {
 	switch p.metric {
 	case readsDirect:

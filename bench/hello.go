@@ -36,17 +36,18 @@ func runHello(r *run) error {
 		{metric: pausePoint, x: 1},
 		{metric: pausePoint, x: 20},
 	}
-	r.reserved = tracedBudget
+	r.reserved = tracedBudget + userBudget
 	if err := r.measure(points, serving(servers, r.loadSample), time.Second); err != nil {
 		return err
 	}
-	r.prepare(tracedBudget, func() error { r.countSystemCalls(servers); return nil })
+	r.prepare(tracedBudget+userBudget, func() error { r.countSystemCalls(servers); r.sampleUserTime(servers); return nil })
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
 	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
 		"in those named *%s the ms between a response and the next request of the only client",
 		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix)
+	r.note("user-cpu-per-request is what the program takes and not the kernel, of which all need about the same: by perf, %d looks a second", userRate)
 	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
 	r.charts = []report.Chart{
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},

@@ -20,7 +20,7 @@ const (
 	lockedMetric  = "lock-across-read"
 )
 
-// runNative asks what tasks cost the others that wait without the runtime: in a Go channel, a
+// runNative measures what tasks cost the others that wait without the runtime: in a Go channel, a
 // mutex, a sync.Cond, time.Sleep.
 func runNative(r *run) error {
 	servers, err := r.startAll([]launcher{

@@ -184,8 +184,8 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 }
 
 // fairness compares the 99th percentile with the mean that Little's law gives. There is
-// nothing to compare unless the clients were loading for several such means: those who
-// wait longest are not seen otherwise.
+// nothing to compare unless the clients were loading for several such means: requests
+// that wait longest are not seen otherwise.
 func fairness(samples []sample, clients float64, loaded time.Duration) []sample {
 	const means = 2.5
 	goodput, err := value(samples, "goodput")

@@ -164,7 +164,7 @@ func (r *run) sameRun(commit string) (string, error) {
 	return fmt.Sprintf("%s %x, %s, quick %v, %s", commit, sha256.Sum256(program), r.env.CPU, r.quick, r.env.Args), nil
 }
 
-// listExperiments says what experiments there are, and about how many minutes each takes.
+// listExperiments writes which experiments there are, and about how many minutes each takes.
 func listExperiments(ctx context.Context, out io.Writer) error {
 	var total [2]time.Duration
 	fmt.Fprintf(out, "%-18s %6s %6s\n", "", "quick", "full")

@@ -253,7 +253,7 @@ func startConfigured(ctx context.Context, c configured, scratch string) (*server
 }
 
 // reserveAddress is a loopback address that nobody gets before reserved is closed, except
-// who listens there with SO_REUSEPORT. The reserving socket does not listen.
+// a server that listens there with SO_REUSEPORT. The reserving socket does not listen.
 func reserveAddress() (addr string, reserved io.Closer, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -51,7 +51,7 @@ func openDirectory(name string) (int, error) {
 	return openat(unix.AT_FDCWD, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 }
 
-// searchable says which directory fd is. It is an error if nothing in it can be opened.
+// searchable reports which directory fd is. It is an error if nothing in it can be opened.
 func searchable(fd int) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, ".", &st, 0); err != nil {

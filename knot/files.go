@@ -67,7 +67,7 @@ type FilesConfig struct {
 // Header is a line of a header.
 type Header struct{ Name, Value string }
 
-// CheckHeader says what is wrong with a header line that AddHeader or FilesConfig.Header are to
+// CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
 func CheckHeader(name, value string) error {
 	b := viewBytes(name)

@@ -201,9 +201,7 @@ func TestCurlResumes(t *testing.T) {
 	sv := startServer(t, &Server{Handler: openWith(t, root, FilesConfig{}).Serve}, 1)
 	got := filepath.Join(t.TempDir(), "got")
 	testenv.Must(t, os.WriteFile(got, content[:123_456], 0o644))
-	if out, err := exec.Command(curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f").CombinedOutput(); err != nil {
-		t.Fatalf("%v, %s", err, out)
-	}
+	testenv.Run(t, "", nil, curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f")
 	if text, err := os.ReadFile(got); err != nil || !bytes.Equal(text, content) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}

@@ -20,7 +20,7 @@ var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io
 	"hash":  hashCommand,
 }
 
-// checkCommand says what is wrong with a configuration file, without serving.
+// checkCommand reports what is wrong with a configuration file, without serving.
 func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
 		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE")

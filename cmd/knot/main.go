@@ -194,7 +194,7 @@ func address(scheme string, addr net.Addr) string {
 	return scheme + "://" + addr.String()
 }
 
-// explain says what to do about the errors that beginners meet.
+// explain reports what to do about the errors that beginners meet.
 func explain(err error, set *settings) string {
 	var path *os.PathError
 	addr, flag, orUnix := set.server.Addr, "-addr", ", or unix:/path"

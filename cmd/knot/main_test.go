@@ -42,11 +42,8 @@ func TestServesTheSampleSite(t *testing.T) {
 		rest <- string(all)
 	}()
 	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
-		resp, err := http.Get(url + path)
-		testenv.Must(t, err)
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+		resp, body := testenv.Get(t, http.DefaultClient, url+path)
+		if resp.StatusCode != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: status %d, %q", path, resp.StatusCode, body)
 		}
 	}

@@ -235,6 +235,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 		}
 	}
 	x := q.push(nil, t, client, l.now-waited, waited > 0)
+	l.unstarted++
 	if x.ticket = k; k != nil {
 		k.at = x
 	}
@@ -332,6 +333,7 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 		q.count(x.client)
 	}
 	if x.w == nil {
+		l.unstarted--
 		l.startAt(q, x.t, v)
 		q.recycle(x)
 		return

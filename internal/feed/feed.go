@@ -58,6 +58,7 @@ type Feed struct {
 	gates []*sched.Gate // guarded by mu: by index of the entrance; nil: nothing has come there
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
+	bend   sched.Bend // guarded by mu
 
 	memory   sched.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests

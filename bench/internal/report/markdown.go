@@ -152,7 +152,7 @@ func (r *Report) markdownCells(b *strings.Builder, metric string, x float64, sys
 	}
 }
 
-// verdict says how ours did beside the best of the peers.
+// verdict reports how ours did beside the best of the peers.
 func (r *Report) verdict(metric string, x float64, ours []string) string {
 	d, ok := r.duel(metric, x, ours)
 	switch {
