@@ -35,7 +35,6 @@ var elsewhere = map[string]bool{
 type members struct {
 	names  map[string]bool
 	embeds []string
-	any    bool // it has what is not in this module
 }
 
 // names are those of the source.
@@ -68,7 +67,7 @@ func TestTextsNameWhatThereIs(t *testing.T) {
 			text = drawn.ReplaceAllString(text, "")
 			for _, w := range camel.FindAllString(dotted.ReplaceAllString(text, ""), -1) {
 				if !n.known[w] && !elsewhere[w] {
-					t.Errorf("%s: %s: there is no such name", at, w)
+					t.Errorf("%s: %s: there is no such name in this module; of another package it needs that before it", at, w)
 				}
 			}
 			for _, w := range dotted.FindAllStringSubmatch(text, -1) {
