@@ -250,6 +250,7 @@ func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
 	emit("mean", "ms", float64(result.Mean)/1e6)
 	emit("longest", "ms", float64(result.Longest)/1e6)
 	emit("unserved", "%", 100*float64(result.Unserved)/float64(cfg.Conns))
+	emit("reopened", "%", 100*float64(result.Reopened)/requested)
 	emit("cpu-per-request", "µs", float64(result.Usage.Server)/1e3/requested)
 	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
