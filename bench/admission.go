@@ -347,7 +347,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 
 // killedBy reports whether the server was killed: by the kernel, which has no memory left for
 // it, or by a memoryWatch.
-func (s *site) killedBy(signal syscall.Signal, err error) bool {
+func (s *server) killedBy(signal syscall.Signal, err error) bool {
 	if err != nil { // it may take a moment to be seen
 		select {
 		case <-s.child.Ended():

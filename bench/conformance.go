@@ -76,7 +76,6 @@ func runCases(args []string, out io.Writer) error {
 			httpcases.Handler(w, r)
 		}
 	})
-	failed := make(chan error, 2)
 	server := &knot.Server{Handler: func(x *knot.Ctx) error {
 		switch x.Path() {
 		case httpcases.FilePath, largeFile, "/none":
@@ -93,10 +92,7 @@ func runCases(args []string, out io.Writer) error {
 	}}
 	switch kind {
 	case "net-http":
-		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return http.Serve(ln, mux) }); err != nil {
-			return err
-		}
-		return untilInputEnds(failed)
+		return serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, mux) })
 	case "knot-net-http":
 		server.Handler = knot.AdaptHTTP(mux)
 	}
@@ -104,8 +100,7 @@ func runCases(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	serveKnot(rt, server, out, failed)
-	return untilInputEnds(failed)
+	return serveKnot(rt, server, out)
 }
 
 // caseLists are the lists of cases, in the order of their x.

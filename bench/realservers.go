@@ -205,7 +205,7 @@ func (t *tracedServer) sample(ctx context.Context, p point, _ time.Duration) ([]
 	}()
 	traced, err := t.during(ctx, p.x, "-traced", func() error {
 		defer write.Close()
-		return fetch(ctx, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
+		return fetch(ctx, http.DefaultClient, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
 	})
 	out = append(append(out, traced...), <-graph...)
 	if failed := <-failed; err == nil {
@@ -249,23 +249,6 @@ func (t *tracedServer) show(ctx context.Context, x float64, span time.Duration) 
 		return nil, fmt.Errorf("bgdump: %w", err)
 	}
 	return []sample{{"shown-after", "s", x, (wall - span).Seconds()}, {"bgdump-cpu", "s", x, seconds(cmd)}, {"bgdump-resident", "MB", x, peak}}, nil
-}
-
-func fetch(ctx context.Context, url string, to io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	_, err = io.Copy(to, resp.Body)
-	return err
 }
 
 // counting counts what is read.

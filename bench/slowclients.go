@@ -131,7 +131,7 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 					transport.CloseIdleConnections()
 				}
 				sent := time.Now()
-				err := getFile(ctx, &client, "http://"+s.addr+"/file")
+				err := fetch(ctx, &client, "http://"+s.addr+"/file", io.Discard)
 				took := time.Since(sent)
 				mu.Lock()
 				switch err {
@@ -162,7 +162,8 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 
 var errRefused = errors.New("503")
 
-func getFile(ctx context.Context, client *http.Client, url string) error {
+// fetch copies what a URL has, errRefused if it is 503.
+func fetch(ctx context.Context, client *http.Client, url string, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -172,14 +173,14 @@ func getFile(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	if _, err := io.Copy(to, resp.Body); err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusServiceUnavailable {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusServiceUnavailable:
 		return errRefused
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return nil
+	return fmt.Errorf("%s: %s", url, resp.Status)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -18,7 +19,7 @@ const (
 
 // The configuration of nginx is that of hello, but for the files, and for multi_accept: else
 // it takes one new client in each turn of its loop, in which it serves hundreds of others.
-const nginxFilesConfig = nginxProcess + `events { worker_connections 4096; multi_accept on; }
+const nginxFilesConfig = nginxProcess + `events { worker_connections 10000; multi_accept on; }
 ` + nginxHTTP + `	error_log %[1]s/error.log crit;
 	default_type text/plain;
 	sendfile on;
@@ -102,6 +103,9 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	samples, err = samplesOf(ctx, d, c.ownClient(append([]string{"fetch"}, flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID(),
 		"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...)...)...)...))
 	if err != nil {
+		if s.killedBy(syscall.SIGKILL, err) {
+			err = fmt.Errorf("the kernel killed the server, which wanted more than its %d MB: %w", c.limit/1e6, err)
+		}
 		return nil, err
 	}
 	used, err := group.Bytes()

@@ -60,6 +60,8 @@ type Config struct {
 	// Grace is how long Shutdown waits for cancelled tasks before it makes their
 	// waits end the task; 0: 1 s.
 	Grace time.Duration
+	// Closed, if not nil, is called at the end of Shutdown, before that returns to anybody.
+	Closed func()
 	// Log receives the reports of watchdog, deadlock detection and pollers; nil:
 	// slog.Default.
 	Log *slog.Logger
@@ -82,8 +84,7 @@ type Runtime struct {
 	offload   offloader
 	watch     *watchdog
 	closeOnce sync.Once
-	closed    chan struct{}
-	closeErr  error // written before closed is closed
+	closeErr  error // of closeOnce
 	pollErr   atomic.Int64
 	books     books
 	stages    stages
@@ -160,7 +161,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Grace = time.Second
 	}
 	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
-	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log, closed: make(chan struct{})}
+	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log}
 	if rt.clock == nil {
 		rt.clock = systemClock{}
 	}

@@ -101,7 +101,9 @@ func (s *Feed) watchAnswers(now time.Duration) {
 		}
 	}
 	for _, g := range s.gates {
-		tasks += g.Inside()
+		if g != nil {
+			tasks += g.Inside()
+		}
 	}
 	s.bend.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -94,6 +95,45 @@ func TestSurprisesAreErrors(t *testing.T) {
 	}
 	if _, err := Files(FilesConfig{}); err == nil {
 		t.Error("nothing to do is no error")
+	}
+}
+
+// A server may close a connection that is idle; one that answers nothing on a new connection is an error.
+func TestConnectionsThatWereIdleAreOpenedAgain(t *testing.T) {
+	server := func(answers int) Target {
+		ln, err := net.Listen("tcp4", "127.0.0.1:0")
+		testenv.Must(t, err)
+		t.Cleanup(func() { ln.Close() })
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					in := bufio.NewReader(c)
+					for range answers {
+						if _, err := http.ReadRequest(in); err != nil {
+							break
+						}
+						io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+					}
+					c.Close()
+				}()
+			}
+		}()
+		return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+	}
+	files := func(answers int) (FilesResult, error) {
+		return Files(FilesConfig{Target: server(answers), Conns: 3, For: 20 * time.Millisecond, Pause: time.Millisecond, Next: func() ([]byte, int64) {
+			return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 1
+		}})
+	}
+	if result, err := files(2); err != nil || result.Reopened < 1 || result.Reopened >= result.Requests {
+		t.Errorf("got %+v, %v; want every second or third request made again", result, err)
+	}
+	if _, err := files(0); err == nil || !strings.Contains(err.Error(), "closed by the server") && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a server that answers nothing: %v", err)
 	}
 }
 
