@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// EnvGraph reports whether the blocking graph is learned: on, the default, off, or
+	// EnvGraph sets whether the blocking graph is learned: on, the default, off, or
 	// on with one wait in N timed: a number from 1 to 1000000.
 	EnvGraph = "CAPRICCIO_GRAPH"
 	// EnvDump is the file that SIGUSR2 writes the graph to, see WithDumpPath.

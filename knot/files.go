@@ -44,7 +44,7 @@ type FilesConfig struct {
 	// Default: index.html.
 	Index []string
 	// MaxRanges is how many ranges a response has at most; a request for more gets the whole
-	// file. Default: DefaultMaxRanges. Negative: one.
+	// file. Default: 16. Negative: one.
 	MaxRanges int
 	// Codings are those in which files are sent to clients that accept them, best first; at
 	// most 8. A client gets the best one of which a file stands beside the one that it asks
@@ -54,7 +54,7 @@ type FilesConfig struct {
 	// the file as it is.
 	Codings []Coding
 	// CompressMin and CompressMax are the sizes of files, in bytes, that are compressed on the
-	// fly. Negative: any.
+	// fly. Default: 512 and 4 MiB. Negative: any.
 	CompressMin, CompressMax int64
 	// Header, if set, returns header lines that the responses 200, 206 and 304 about a file
 	// carry; a Content-Type replaces that of the file. name is its path below the root, with a
@@ -156,7 +156,7 @@ func (f *Files) configure(config FilesConfig) (err error) {
 	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
 	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
 	f.fileMax = orDefault(config.CacheFileMax, DefaultCacheFileMax, -1)
-	f.maxRanges = orDefault(config.MaxRanges, DefaultMaxRanges, 1)
+	f.maxRanges = orDefault(config.MaxRanges, defaultMaxRanges, 1)
 	f.header = config.Header
 	if f.index = config.Index; len(f.index) == 0 {
 		f.index = []string{"index.html"}

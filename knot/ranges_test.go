@@ -83,13 +83,13 @@ func TestSeveralRanges(t *testing.T) {
 				}
 			}
 			var many []string
-			for i := range DefaultMaxRanges + 1 {
+			for i := range defaultMaxRanges + 1 {
 				many = append(many, fmt.Sprintf("%d-%d", i*100, i*100+1))
 			}
 			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many, ",")+"\r\n"); statusOf(answer) != "200" {
 				t.Errorf("more ranges than allowed: %s", statusOf(answer))
 			}
-			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many[1:], ",")+"\r\n"); len(parts(t, answer, content)) != DefaultMaxRanges {
+			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many[1:], ",")+"\r\n"); len(parts(t, answer, content)) != defaultMaxRanges {
 				t.Errorf("as many ranges as allowed: %s", statusOf(answer))
 			}
 		})

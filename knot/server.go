@@ -26,11 +26,14 @@ const (
 	DefaultWriteTimeout    = 30 * time.Second
 	DefaultShutdownTimeout = 10 * time.Second
 	DefaultMaxConns        = 100_000
-	DefaultMaxRequestLine  = 8 << 10
 	DefaultMaxHead         = 32 << 10
-	DefaultMaxFields       = 100
 	DefaultMaxBody         = 8 << 20
-	DefaultMaxDrain        = 256 << 10
+)
+
+const (
+	defaultMaxRequestLine = 8 << 10
+	defaultMaxFields      = 100
+	defaultMaxDrain       = 256 << 10
 )
 
 // Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value is ready and answers every
@@ -51,7 +54,7 @@ type Server struct {
 	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
-	// HTTP2 bounds what clients of HTTP/2 may do. nil: DefaultMaxStreams requests at a time on
+	// HTTP2 bounds what clients of HTTP/2 may do. nil: 100 requests at a time on
 	// a connection, windows of 1 MB, timeouts by WriteTimeout. HTTP/2 is served over TLS
 	// unless NextProtos of TLS leaves "h2" out.
 	HTTP2 *http.HTTP2Config
@@ -108,20 +111,20 @@ type Server struct {
 	// is. Negative: one for each client. 0: none.
 	Outgoing int
 	// MaxRequestLine is how long a request line may be, in bytes; a longer one gets 414. 0 or
-	// less: DefaultMaxRequestLine.
+	// less: 8 KiB.
 	MaxRequestLine int
 	// MaxHead is how large a request head may be, in bytes; a larger one gets 431. 0 or less:
 	// DefaultMaxHead.
 	MaxHead int
 	// MaxFields is how many header lines a request may have; one with more gets 431. 0 or less:
-	// DefaultMaxFields.
+	// 100.
 	MaxFields int
 	// MaxBody is how large a request body may be, in bytes; a larger one gets 413. Default:
 	// DefaultMaxBody. Negative: no limit. Chunked framing is not counted here, but has a limit of
 	// its own: 16 bytes for each chunk, twice what the chunk carries, and 16 KiB more for all.
 	MaxBody int64
 	// MaxDrain is how much of a body that the handler did not read is read and dropped to keep
-	// the connection, in bytes, chunked framing included. Default: DefaultMaxDrain. Negative:
+	// the connection, in bytes, chunked framing included. Default: 256 KiB. Negative:
 	// nothing.
 	MaxDrain int64
 
@@ -249,9 +252,9 @@ func (s *Server) ready() {
 	s.once.Do(func() {
 		s.limits = limits{
 			head: headLimits{
-				line:   orDefault(s.MaxRequestLine, DefaultMaxRequestLine, DefaultMaxRequestLine),
+				line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
 				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
-				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
+				fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
@@ -262,7 +265,7 @@ func (s *Server) ready() {
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
 			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
-			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
+			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
 		}
 		s.limits.h2 = s.http2Limits()
 		s.handler = s.Handler

@@ -438,7 +438,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestUnixSocket is one, and TestHTTP2 a client of HTTP/2: same handler, on goroutines.
+// The backend is behind a unix socket, and one of the clients speaks HTTP/2.
 func TestUnixSocketAndHTTP2(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
