@@ -1,8 +1,13 @@
 package capriccio_test
 
 import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
 	"go/types"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +22,69 @@ var inside = map[string]string{
 	// are their public names.
 	"task.Case":       "alias",
 	"task.PanicError": "alias",
+}
+
+// pages are how long the documentation of packages is, so that nothing comes in unseen: names at the top level,
+// constants and variables among them, and methods. task has at most 45 names.
+var pages = []struct {
+	of             string
+	names, methods int
+}{
+	{"task", 45, 58},
+	{"ressched", 21, 18},
+	{"netpoll", 21, 73},
+	{"aio", 27, 19},
+	{"knot", 53, 82},
+}
+
+// What programs call fits on a page, and every function and method on it has a comment.
+func TestTheAPIIsAFewPages(t *testing.T) {
+	for _, p := range pages {
+		fset := token.NewFileSet()
+		paths, err := filepath.Glob(p.of + "/*.go")
+		testenv.Must(t, err)
+		var files []*ast.File
+		for _, path := range paths {
+			if !strings.HasSuffix(path, "_test.go") {
+				f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+				testenv.Must(t, err)
+				files = append(files, f)
+			}
+		}
+		page, err := doc.NewFromFiles(fset, files, "github.com/capriccio-go/capriccio/"+p.of)
+		testenv.Must(t, err)
+		names, methods := 0, 0
+		values := func(all []*doc.Value) {
+			for _, v := range all {
+				for _, name := range v.Names {
+					if ast.IsExported(name) {
+						names++
+					}
+				}
+			}
+		}
+		functions := func(all []*doc.Func) int {
+			for _, f := range all {
+				if f.Doc == "" {
+					t.Errorf("%s.%s%s has no comment", p.of, f.Recv, f.Name)
+				}
+			}
+			return len(all)
+		}
+		values(page.Consts)
+		values(page.Vars)
+		names += functions(page.Funcs) + len(page.Types)
+		for _, typ := range page.Types {
+			values(typ.Consts)
+			values(typ.Vars)
+			names += functions(typ.Funcs)
+			methods += functions(typ.Methods)
+		}
+		if names != p.names || methods != p.methods {
+			t.Errorf("%s: %d names and %d methods, was %d and %d; what programs do not call belongs in internal/",
+				p.of, names, methods, p.names, p.methods)
+		}
+	}
 }
 
 // No exported name of a package that programs can import shows a type that they can't name: one of

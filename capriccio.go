@@ -169,15 +169,17 @@ func WithoutStopSignals() Option {
 // graph to the standard error and all of it to a file, see WithDumpPath. Run must be
 // called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
+	if task.Current() != nil {
+		return errors.New("capriccio: Run was called by a task, whose runtime is there already: start tasks with task.Go, or call Run on a plain goroutine")
+	}
 	o, err := gather(opts)
 	if err != nil {
 		return err
 	}
-	rt, leave, err := o.start()
+	rt, err := o.start()
 	if err != nil {
 		return err
 	}
-	defer leave()
 	if !o.noStop {
 		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -201,28 +203,22 @@ func New(opts ...Option) (*task.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, leave, err := o.start()
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(rt.Context(), func() {
-		rt.Close() // a shutdown has begun: this waits for its end
-		leave()
-	})
-	return rt, nil
+	return o.start()
 }
 
-// start makes the runtime and takes it up among those that run; leave is for when it is
-// closed.
-func (o *options) start() (rt *task.Runtime, leave func(), err error) {
+// start makes the runtime and takes it up among those that run, until it is closed.
+func (o *options) start() (rt *task.Runtime, err error) {
 	m := &member{answers: !o.noDump, stacks: o.stacks}
 	if m.path, err = o.dumpPath(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	leave := func() {}
+	o.cfg.Closed = func() { leave() }
 	if m.rt, m.graph, err = o.newRuntime(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return m.rt, running.join(m, o.log()), nil
+	leave = running.join(m, o.log())
+	return m.rt, nil
 }
 
 // gather applies the environment, then the options.

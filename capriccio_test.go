@@ -127,6 +127,18 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 }
 
 // A signal ends the waits of main. That it says so is no error of Run; another error is.
+func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
+	err := Run(t.Context(), func(context.Context) error {
+		return Run(t.Context(), func(context.Context) error {
+			t.Error("a second runtime was made, which nothing can end")
+			return nil
+		})
+	})
+	if err == nil || !strings.Contains(err.Error(), "Run was called by a task") {
+		t.Errorf("Run in a task returned %v", err)
+	}
+}
+
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
 	broken := errors.New("broken")
 	for _, poller := range []string{"epoll", "poll", "uring"} {

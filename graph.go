@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// EnvGraph reports whether the blocking graph is learned: on, the default, off, or
+	// EnvGraph sets whether the blocking graph is learned: on, the default, off, or
 	// on with one wait in N timed: a number from 1 to 1000000.
 	EnvGraph = "CAPRICCIO_GRAPH"
 	// EnvDump is the file that SIGUSR2 writes the graph to, see WithDumpPath.
@@ -23,7 +23,7 @@ const (
 
 const maxSampling = 1_000_000
 
-// WithGraph says how much the blocking graph learns; it is on in any case, see
+// WithGraph sets how much the blocking graph learns; it is on in any case, see
 // WithoutGraph.
 func WithGraph(cfg bgraph.Config) Option {
 	return func(o *options) error { o.graph, o.noGraph = cfg, false; return nil }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -65,6 +66,18 @@ func TestTheStatisticsOfStackChunksAreWritten(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("in the folder: %v, %v; want the file alone", left, err)
+	}
+}
+
+// A program that ends as soon as its runtime is closed has written them, too.
+func TestTheStatisticsAreThereWhenNewsRuntimeIsClosed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "stacks.json")
+	t.Setenv(capriccio.EnvStacks, path)
+	rt, err := capriccio.New(capriccio.WithLoops(1))
+	testenv.Must(t, err)
+	testenv.Must(t, rt.Close())
+	if s, err := readStacks(path); err != nil || s.PID != os.Getpid() {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

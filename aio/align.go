@@ -25,8 +25,8 @@ func AlignedBuffer(n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-// checkAligned explains what is wrong with p and off for direct I/O, for the kernel says
-// just EINVAL. File.align is the alignment of memory, above that of offset and length.
+// checkAligned explains what is wrong with p and off for direct I/O, as the kernel says
+// only EINVAL. File.align is the alignment of memory, above that of offset and length.
 func (f *File) checkAligned(p []byte, off int64) error {
 	f.settle()
 	a := f.align.Load()
@@ -55,7 +55,7 @@ func (f *File) explainDirect(err error) error {
 	return err
 }
 
-// directEnd says what a direct read has met that failed with err for its alignment: where
+// directEnd reports what a direct read has met that failed with err for its alignment: where
 // a sequence of reads ends is not aligned if the file's length is not, and at the end
 // there is nothing to read.
 func (f *File) directEnd(off int64, err error) (int, error) {

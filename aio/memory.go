@@ -19,7 +19,7 @@ import (
 var memoryDevices sync.Map
 
 // quickFlag returns with which flag an attempt not to wait is made on f, in the direction
-// whose trait says that it was refused; false: there is none. It parks when the first file
+// whose trait shows that it was refused; false: there is none. It parks when the first file
 // of a file system refuses.
 func (f *File) quickFlag(refused uint32) (flag uintptr, ok bool) {
 	t := f.traits.Load()

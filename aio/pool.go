@@ -13,7 +13,7 @@ import (
 // PoolLimits bounds the threads that wait for the disk where io_uring can't: because
 // there is none, or for what it can't do, like reading folders.
 type PoolLimits struct {
-	// Threads is how many there may be; 0: 4 per processor, at least 16 and at most 64.
+	// Threads is how many there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64.
 	Threads int
 	// PerDevice is how many of them may work for one file system at a time, so that one
 	// that is slow or gone leaves some to the others; 0: three in four. Operations that go
@@ -22,14 +22,14 @@ type PoolLimits struct {
 	PerDevice int
 }
 
-// MaxPoolThreads bounds PoolLimits.Threads.
-const MaxPoolThreads = 4096
+// maxPoolThreads bounds PoolLimits.Threads.
+const maxPoolThreads = 4096
 
 // SetPoolLimits changes the limits for the whole process. What is under way goes on. It
-// never parks. There is no limit on what waits for a thread: each of it is a parked task.
+// never parks. There is no limit on what waits for a thread: each is a parked task.
 func SetPoolLimits(l PoolLimits) error {
-	if l.Threads < 0 || l.Threads > MaxPoolThreads {
-		return fmt.Errorf("aio: PoolLimits.Threads is %d; want 1 to %d, or 0 for the default", l.Threads, MaxPoolThreads)
+	if l.Threads < 0 || l.Threads > maxPoolThreads {
+		return fmt.Errorf("aio: PoolLimits.Threads is %d; want 1 to %d, or 0 for the default", l.Threads, maxPoolThreads)
 	}
 	if l.Threads == 0 {
 		l.Threads = min(max(4*runtime.GOMAXPROCS(0), 16), 64)

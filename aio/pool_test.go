@@ -15,7 +15,7 @@ import (
 
 func TestPoolLimitsAreChecked(t *testing.T) {
 	defer SetPoolLimits(PoolLimits{})
-	for _, l := range []PoolLimits{{Threads: -1}, {Threads: MaxPoolThreads + 1}, {Threads: 4, PerDevice: 5}, {PerDevice: -1}} {
+	for _, l := range []PoolLimits{{Threads: -1}, {Threads: maxPoolThreads + 1}, {Threads: 4, PerDevice: 5}, {PerDevice: -1}} {
 		if err := SetPoolLimits(l); err == nil {
 			t.Errorf("%+v was accepted", l)
 		} else if !contains(err, "want") {

@@ -186,6 +186,15 @@ func (p *pair) compare() {
 	}
 }
 
+// run makes that many random steps, and compares all.
+func (p *pair) run(steps int) {
+	for range steps {
+		p.step()
+	}
+	p.close()
+	p.compare()
+}
+
 func TestRandomOperations(t *testing.T) {
 	seed := testSeed(t)
 	steps := 300
@@ -194,12 +203,7 @@ func TestRandomOperations(t *testing.T) {
 	}
 	everywhere(t, func(t *testing.T) {
 		all(t, 6, func(i int) {
-			p := newPair(t, t.TempDir(), seed+uint64(i))
-			for range steps {
-				p.step()
-			}
-			p.close()
-			p.compare()
+			newPair(t, t.TempDir(), seed+uint64(i)).run(steps)
 		})
 	})
 }
@@ -225,12 +229,7 @@ func TestRandomOperationsOnAnUnrulyKernel(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		withFault(t, unruly)
 		all(t, 4, func(i int) {
-			p := newPair(t, t.TempDir(), seed+uint64(i))
-			for range 150 {
-				p.step()
-			}
-			p.close()
-			p.compare()
+			newPair(t, t.TempDir(), seed+uint64(i)).run(150)
 		})
 	})
 }
@@ -245,11 +244,6 @@ func TestRandomOperationsThatAllWait(t *testing.T) {
 			}
 			return n, 0
 		})
-		p := newPair(t, t.TempDir(), seed)
-		for range 200 {
-			p.step()
-		}
-		p.close()
-		p.compare()
+		newPair(t, t.TempDir(), seed).run(200)
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// An opcode says what a request asks of the kernel.
+// An opcode is what a request asks of the kernel.
 type opcode uint8
 
 const (

@@ -215,7 +215,7 @@ func (r *request) farFrom(other *request) bool {
 	return other == nil || r.file != other.file || max(r.off, other.off)-min(r.off, other.off) > gatherWithin
 }
 
-// neighbours says how many of the sorted reads, from the first on, follow one another.
+// neighbours reports how many of the sorted reads, from the first on, follow one another.
 func neighbours(reads []*request) int {
 	k, bytes := 1, reads[0].n
 	for k < len(reads) && k < maxMergedParts {

@@ -18,9 +18,6 @@ import (
 // admissionName is the experiment's, the only one with rows and systems to pick from.
 const admissionName = "admission"
 
-// admissionRounds is how often a full run measures each row; a quick one does it once.
-const admissionRounds = 3
-
 // row is one scenario of the matrix. Its load is one of openLoad, peopleLoad, closedLoad and toolLoad.
 type row struct {
 	name     string
@@ -43,18 +40,22 @@ type matrix struct {
 	rows   []row
 	known  map[string]*known // capacities
 	limits map[string]int64  // of the oracle, by row
-	seeds  rotation
 }
 
 // runAdmission puts servers with all their defaults through ordinary life and through overload.
 func runAdmission(r *run) error {
-	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}}
 	var err error
-	if m.rows, err = pickRows(admissionRows(r.quick), r.rows); err != nil {
+	// A full run of all would take many hours, mostly in rows that are like others: it has the lengths of a quick one.
+	usual := !r.quick && len(r.rows) == 0
+	if m.rows, err = pickRows(admissionRows(r.quick || usual), r.rows); err != nil {
 		return err
 	}
+	if usual {
+		m.rows = slices.DeleteFunc(m.rows, func(r row) bool { return r.between() })
+	}
 	names := r.systems
-	if len(names) == 0 && r.quick {
+	if len(names) == 0 && (r.quick || usual) {
 		names = admissionQuick
 	} else if len(names) == 0 {
 		names = admissionSystems
@@ -62,7 +63,7 @@ func runAdmission(r *run) error {
 	if m.steps, err = r.calibrateBurn(); err != nil {
 		return err
 	}
-	if err := m.writeFiles(); err != nil {
+	if err := r.prepare(0, m.writeFiles); err != nil {
 		return err
 	}
 	var contenders []contender
@@ -76,7 +77,16 @@ func runAdmission(r *run) error {
 			r.skip(name, err)
 			continue
 		}
-		contenders = append(contenders, m.contender(system))
+		c := m.contender(system)
+		if lacks := c.lacks; usual && name == "capriccio-fifo" { // what it is without admission is known there
+			c.lacks = func(p point) string {
+				if p.x > overloadNumber {
+					return "in ordinary life only"
+				}
+				return lacks(p)
+			}
+		}
+		contenders = append(contenders, c)
 	}
 	if err := m.measureRows(contenders); err != nil {
 		return err
@@ -119,6 +129,16 @@ func pickRows(all []row, patterns []string) ([]row, error) {
 	return picked, nil
 }
 
+// between reports whether a row is one of a sweep whose ends, and the middle, are rows too.
+func (r *row) between() bool {
+	for _, pattern := range []string{"*-hello-10", "*-hello-1000", "cpu-*-1x", "cpu-*-5x", "mix-1x", "mix-5x"} {
+		if ok, _ := path.Match(pattern, r.name); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // matches reports whether a pattern is the name of the row or of its half, or one of path.Match.
 func (r *row) matches(pattern string) bool {
 	if pattern == "ordinary" || pattern == "overload" {
@@ -130,7 +150,7 @@ func (r *row) matches(pattern string) bool {
 
 // measureRows is measure without a budget of time: how long each row takes is its own.
 func (m *matrix) measureRows(contenders []contender) error {
-	rounds := admissionRounds
+	rounds := fullRounds
 	switch {
 	case m.asked > 0:
 		rounds = m.asked
@@ -158,11 +178,12 @@ func (m *matrix) measureRows(contenders []contender) error {
 		if out[name] {
 			continue
 		}
-		began := time.Now()
-		samples, err := s.contender.sample(m.ctx, s.point, 0)
-		if err == nil {
-			err = m.add(s.contender.system, samples)
-		}
+		m.round = s.round
+		var samples []sample
+		took, err := m.once(s.contender.system, fmt.Sprint(name, " round ", s.round), s.contender.length(s.point, 0), func() (_ []sample, err error) {
+			samples, err = s.contender.sample(m.ctx, s.point, 0)
+			return samples, err
+		})
 		if err != nil && m.ctx.Err() != nil {
 			return context.Cause(m.ctx)
 		}
@@ -172,7 +193,7 @@ func (m *matrix) measureRows(contenders []contender) error {
 			continue
 		}
 		fmt.Fprintf(m.progress, "[%*d/%d] %4.1f s  %-22s %-15s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps),
-			time.Since(began).Seconds(), s.point.metric, s.contender.system, inShort(samples))
+			took.Seconds(), s.point.metric, s.contender.system, inShort(samples))
 	}
 	return nil
 }
@@ -209,7 +230,30 @@ func (m *matrix) contender(system admissionSystem) contender {
 		sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 			return m.sample(ctx, system, *byNumber[p.x])
 		},
+		takes: func(p point, _ time.Duration) time.Duration { return byNumber[p.x].takes(system.name) },
 	}
+}
+
+// takes is about how long a sample takes. A capacity is measured for several.
+func (r *row) takes(system string) time.Duration {
+	total := serverOverhead
+	switch l := r.load.(type) {
+	case openLoad:
+		total += l.span() + min(l.waits(), 400*ms) // as a rule the last answers come soon
+		if mix, _ := r.capacityMix(); len(mix) > 0 {
+			total += capacitySpan / 2
+		}
+		if system == oracleSystem {
+			total *= 1 + time.Duration(len(oracleLimits))/fullRounds
+		}
+	case peopleLoad:
+		total += l.span + l.drain/4
+	case closedLoad:
+		total += l.warm + l.span
+	case toolLoad:
+		total += l.span
+	}
+	return total
 }
 
 // wants reports whether the row is for the system: nginx serves files, and the oracle is of
@@ -242,7 +286,7 @@ func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]s
 		}
 		r.needs.limit = limit
 	}
-	seen, s, err := m.loaded(ctx, system, r, &e, m.seeds.next(system.name, point{metric: r.name}))
+	seen, s, err := m.loaded(ctx, system, r, &e, m.round+1)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +347,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 
 // killedBy reports whether the server was killed: by the kernel, which has no memory left for
 // it, or by a memoryWatch.
-func (s *site) killedBy(signal syscall.Signal, err error) bool {
+func (s *server) killedBy(signal syscall.Signal, err error) bool {
 	if err != nil { // it may take a moment to be seen
 		select {
 		case <-s.child.Ended():

@@ -33,7 +33,7 @@ var memorySystems = []struct {
 // runAdmissionMemory is the Capriccio paper's section 5.3: producers that would fill any
 // memory, and how many of them each system lets go on.
 func runAdmissionMemory(r *run) error {
-	limits := []float64{5, 10, 15, 20, 21, 22, 23, 25, 30, 40, 80}
+	limits := []float64{5, 10, 20, 22, 24, 40, 80}
 	if r.quick {
 		limits = []float64{10, 20, 22, 24, 40}
 	}
@@ -42,7 +42,7 @@ func runAdmissionMemory(r *run) error {
 	for _, s := range memorySystems {
 		systems = append(systems, r.memoryContender(s.system, s.scheduler, s.flags))
 	}
-	if err := r.measure([]point{{metric: "ops"}}, systems, 3*time.Second); err != nil {
+	if err := r.measure([]point{{metric: "ops"}}, systems, 2*time.Second); err != nil {
 		return err
 	}
 	r.reserved = 0
@@ -50,10 +50,10 @@ func runAdmissionMemory(r *run) error {
 	for _, limit := range limits {
 		points = append(points, point{metric: "ops", x: limit})
 	}
-	if err := r.measure(points, []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 3*time.Second); err != nil {
+	if err := r.measure(points, []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 2*time.Second); err != nil {
 		return err
 	}
-	if err := r.addShareOfBest(); err != nil {
+	if err := r.prepare(0, r.addShareOfBest); err != nil {
 		return err
 	}
 	r.note("%d producers of %d KiB each, which take %v an item and the processor, and %d consumers, which take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",

@@ -211,7 +211,7 @@ func newcomers(_ *site, r *admissionResult, e extent) []sample {
 	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
 }
 
-// released is how many of those who waited were let go, and of those who let them go got in.
+// released is how many of the clients that waited were let go, and how many of those that let them go got in.
 func released(_ *site, r *admissionResult, e extent) []sample {
 	return []sample{
 		{"pollers-released", "%", e.x, share(r.Classes[0].Served, r.Classes[0].Due)},

@@ -53,7 +53,7 @@ func bursts(n int, every time.Duration, path string, span time.Duration) openLoa
 // once is a number of requests at once, each on a connection of its own.
 func once(n int, path string) openLoad { return bursts(n, sec, path, 100*ms) }
 
-// waitingRows are many who wait, and new servers that many come to.
+// waitingRows are many clients that wait, and new servers that many clients come to.
 func waitingRows(d spans) []row {
 	pollers := func(n int) peopleLoad {
 		return peopleLoad{span: d(2500*ms, 10*sec), drain: 2 * sec, groups: []people.Group{{

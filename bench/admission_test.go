@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -134,7 +133,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 func testMatrix(t *testing.T) *matrix {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}, seeds: rotation{}}
+	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}}
 	testenv.Must(t, m.writeFiles())
 	return m
 }
@@ -159,12 +158,9 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 				want["/bytes?n=2"] = "\x01\x00"
 			}
 			for path, text := range want {
-				response, err := http.Get("http://" + s.addr + path)
-				testenv.Must(t, err)
-				body, err := io.ReadAll(response.Body)
-				response.Body.Close()
-				if err != nil || response.StatusCode != 200 || string(body) != text {
-					t.Errorf("%s: %s, %d bytes, want %d, %v", path, response.Status, len(body), len(text), err)
+				response, body := testenv.Get(t, http.DefaultClient, "http://"+s.addr+path)
+				if response.StatusCode != 200 || body != text {
+					t.Errorf("%s: %s, %d bytes, want %d", path, response.Status, len(body), len(text))
 				}
 			}
 		})

@@ -34,6 +34,8 @@ var aims = map[string][]report.Aim{
 		ratio("cpu-per-request", "knot", "net-http", 0.5, 1),
 		ratio("cpu-per-request", "knot", "fasthttp", 0.85, 1),
 		ratio("cpu-per-request", "knot", "gnet", 1, 1, 16),
+		ratio("user-cpu-per-request", "knot", "fasthttp", 0.85, 1),
+		ratio("user-cpu-per-request", "knot", "gnet", 1, 1, 16),
 		ratio("cpu-per-request", "knot-http", "net-http", 0.75, 1),
 	),
 	"files": slices.Concat(

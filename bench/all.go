@@ -60,13 +60,12 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 		fmt.Fprintf(progress, "\n[%d/%d] %s, about %v; about %v left in all\n", i+1, len(left), e.name,
 			took(e).Round(time.Second), rest.Round(time.Second))
 		one := o
-		one.experiment, one.dir = e, filepath.Join(dir, "running")
+		one.experiment, one.dir = e, filepath.Join(dir, runningFolder, e.name)
 		err := runOne(ctx, one, out, progress)
 		full := errors.Is(err, syscall.ENOSPC) // perhaps only of the picture, which report draws again
 		if err == nil || full {
-			err = errors.Join(err, keep(one.dir, dir))
+			err = errors.Join(err, keep(e.name, one.dir, dir))
 		}
-		os.RemoveAll(one.dir)
 		if full { // what the others measure could not be kept either
 			return fmt.Errorf("%w: make room; the same command again goes on", err)
 		}
@@ -78,6 +77,7 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 			fmt.Fprintln(progress, "bench:", err)
 		}
 	}
+	os.Remove(filepath.Join(dir, runningFolder)) // unless something is in there
 	fmt.Fprintf(out, "results are in %s\n", dir)
 	if len(failed) > 0 {
 		fmt.Fprintln(out, "the same command again does what has failed")
@@ -85,23 +85,31 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	return errors.Join(failed...)
 }
 
-// keep moves the files of one run to where they stay: an experiment that was interrupted
-// leaves none.
-func keep(from, to string) error {
+// runningFolder is where experiments write that are not done: what they have measured stays there for the next call.
+const runningFolder = "running"
+
+// keep moves the files of one experiment to where they stay, if it has a result.
+func keep(name, from, to string) error {
+	if _, err := os.Stat(filepath.Join(from, name+".json")); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
 	slices.Reverse(entries) // the JSON last: once it is there, so is all else
 	for _, e := range entries {
+		if filepath.Ext(e.Name()) == partEnding {
+			continue
+		}
 		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.RemoveAll(from)
 }
 
-// usualTimes says how long experiments take: as long as the last time, whatever the commit, or
+// usualTimes reports how long experiments take: as long as the last time, whatever the commit, or
 // about as long as they were seen to take.
 func usualTimes(kept string, o options) func(e experiment) time.Duration {
 	known := map[string]time.Duration{}
@@ -116,13 +124,7 @@ func usualTimes(kept string, o options) func(e experiment) time.Duration {
 		if d, ok := known[e.name]; ok {
 			return d
 		}
-		if o.quick {
-			return max(e.quick, 45*time.Second)
-		}
-		d := max(e.full, 15*time.Minute)
-		if o.rounds > 0 {
-			d = d * time.Duration(o.rounds) / fullRounds
-		}
+		d, _ := planOf(context.Background(), e, o) // its error shows when it runs
 		return d
 	}
 }
@@ -131,7 +133,10 @@ func usualTimes(kept string, o options) func(e experiment) time.Duration {
 func keptReports(folder string) ([]*report.Report, error) {
 	var all []*report.Report
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".json" || filepath.Base(filepath.Dir(path)) == "running" {
+		if err == nil && d.IsDir() && d.Name() == runningFolder {
+			return filepath.SkipDir
+		}
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".json" {
 			return err
 		}
 		r, err := readReport(path)

@@ -47,7 +47,7 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	if err := runAll(t.Context(), o, fakeRun(100, "", &ran), io.Discard, &progress); err != nil || len(ran) != 1 || ran[0] != "pipes" {
 		t.Errorf("the second time it ran %q, %v; want pipes only", ran, err)
 	}
-	if !strings.Contains(progress.String(), "[1/1] pipes, about 45s; about 45s left") {
+	if !strings.Contains(progress.String(), "[1/1] pipes, about 38s; about 38s left") {
 		t.Errorf("progress:\n%s", &progress)
 	}
 	entries, err := os.ReadDir(filepath.Join(dir, keptName(commit(t.Context()), true)))

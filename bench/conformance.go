@@ -22,24 +22,31 @@ const largeFile = "/large"
 // caseServers are servers that answer the table of cases, below a folder that they serve files from.
 func (r *run) caseServers() ([]launcher, error) {
 	root := filepath.Join(r.scratch, "site")
-	if err := os.MkdirAll(root, 0o777); err != nil {
+	if err := r.prepare(0, func() error { return writeCaseFiles(root) }); err != nil {
 		return nil, err
-	}
-	for name, content := range map[string]string{httpcases.FilePath: httpcases.File, largeFile: strings.Repeat(httpcases.File, 20_000)} {
-		path := filepath.Join(root, name)
-		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-			return nil, err
-		}
-		old := time.Now().Add(-time.Hour) // its date is then a strong validator
-		if err := os.Chtimes(path, old, old); err != nil {
-			return nil, err
-		}
 	}
 	var found []launcher
 	for _, kind := range []string{"knot", "knot-net-http", "net-http"} {
 		found = append(found, r.own(kind, nil, "cases", kind, root))
 	}
 	return append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxCases, dir, addr, root) })...), nil
+}
+
+func writeCaseFiles(root string) error {
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{httpcases.FilePath: httpcases.File, largeFile: strings.Repeat(httpcases.File, 20_000)} {
+		path := filepath.Join(root, name)
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			return err
+		}
+		old := time.Now().Add(-time.Hour) // its date is then a strong validator
+		if err := os.Chtimes(path, old, old); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const nginxCases = nginxHead + `	server {
@@ -69,7 +76,6 @@ func runCases(args []string, out io.Writer) error {
 			httpcases.Handler(w, r)
 		}
 	})
-	failed := make(chan error, 2)
 	server := &knot.Server{Handler: func(x *knot.Ctx) error {
 		switch x.Path() {
 		case httpcases.FilePath, largeFile, "/none":
@@ -86,10 +92,7 @@ func runCases(args []string, out io.Writer) error {
 	}}
 	switch kind {
 	case "net-http":
-		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return http.Serve(ln, mux) }); err != nil {
-			return err
-		}
-		return untilInputEnds(failed)
+		return serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, mux) })
 	case "knot-net-http":
 		server.Handler = knot.AdaptHTTP(mux)
 	}
@@ -97,8 +100,7 @@ func runCases(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	serveKnot(rt, server, out, failed)
-	return untilInputEnds(failed)
+	return serveKnot(rt, server, out)
 }
 
 // caseLists are the lists of cases, in the order of their x.
@@ -118,6 +120,16 @@ func runConformance(r *run) error {
 		return err
 	}
 	defer closeAll(servers)
+	if err := r.prepare(10*time.Second, func() error { return r.countCases(servers) }); err != nil {
+		return err
+	}
+	r.note("x is 0 for all cases, and for those of Http11Probe 1, h1spec 2, nginx-tests 3. net-http serves files by FileServer, which does not look at methods; nginx reads no content that nobody asks for")
+	r.charts = []report.Chart{{Title: "Cases that failed", Metric: "failed", XLabel: "all, Http11Probe, h1spec, nginx-tests", Bars: true}}
+	return nil
+}
+
+// countCases counts what each server passes and fails.
+func (r *run) countCases(servers []*server) error {
 	for _, s := range servers {
 		c := &httpcases.Client{Dial: func() (net.Conn, error) { return net.Dial("tcp", s.addr) }, Pause: func() { time.Sleep(20 * time.Millisecond) }, Patience: 5 * time.Second}
 		if err := c.Learn(); err != nil {
@@ -139,8 +151,6 @@ func runConformance(r *run) error {
 			r.failed = fmt.Errorf("knot: %d cases have failed", failed[0])
 		}
 	}
-	r.note("x is 0 for all cases, and for those of Http11Probe 1, h1spec 2, nginx-tests 3. net-http serves files by FileServer, which does not look at methods; nginx reads no content that nobody asks for")
-	r.charts = []report.Chart{{Title: "Cases that failed", Metric: "failed", XLabel: "all, Http11Probe, h1spec, nginx-tests", Bars: true}}
 	return nil
 }
 

@@ -51,7 +51,7 @@ func runDeepHandler(r *run) error {
 	if r.quick {
 		conns[1].x = deepQuickTLS
 	}
-	if err := r.measure(conns, holders, time.Second); err != nil {
+	if err := r.measure(conns, slower(8*time.Second, holders), time.Second); err != nil {
 		return err
 	}
 	r.note("bytes-per-conn: what %d connections add to the process when the handler of each has once needed %d KiB of stack and waits for its next request; the handler makes no garbage, and there is no collection (GOGC=off)",

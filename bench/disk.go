@@ -42,15 +42,18 @@ type diskFiles struct{ small, large string }
 // makeDiskFiles writes the files into the run's folder.
 func (r *run) makeDiskFiles(withSmall bool) (diskFiles, error) {
 	files := diskFiles{filepath.Join(r.scratch, "small"), filepath.Join(r.scratch, "large")}
-	fmt.Fprintf(r.progress, "writing %d MiB to %s\n", diskLargeBytes>>20, r.scratch)
-	if err := writeBlocks(r.ctx, files.large, diskLargeBytes); err != nil {
-		return files, err
-	}
-	if withSmall {
-		return files, writeBlocks(r.ctx, files.small, diskSmallBytes)
-	}
-	return files, nil
+	return files, r.prepare(writing(diskLargeBytes), func() error {
+		fmt.Fprintf(r.progress, "writing %d MiB to %s\n", diskLargeBytes>>20, r.scratch)
+		err := writeBlocks(r.ctx, files.large, diskLargeBytes)
+		if err == nil && withSmall {
+			err = writeBlocks(r.ctx, files.small, diskSmallBytes)
+		}
+		return err
+	})
 }
+
+// writing is about how long it takes to write so much to the disk.
+func writing(bytes int64) time.Duration { return time.Duration(bytes) * time.Second / 400e6 }
 
 // writeBlocks makes a file whose blocks begin with their number; the rest is drawn by
 // lot, so that no layer below finds them alike. It goes round the page cache.
@@ -128,7 +131,7 @@ type diskJob struct {
 	misses  int // per cent of the reads that go to the disk
 }
 
-// diskJobAt says what to do at a point of disk-direct or disk-cached.
+// diskJobAt reports what to do at a point of disk-direct or disk-cached.
 func diskJobAt(p point) diskJob {
 	switch p.metric {
 	case readsDirect:
@@ -192,7 +195,8 @@ func (r *run) diskContenders(files diskFiles) []contender {
 		r.diskContender("capriccio", files, nil, r.self, workerCommand, "disk-capriccio"),
 		r.diskContender("goroutine", files, nil, r.self, workerCommand, "disk-goroutine"),
 	}
-	if path, err := compileC(r.ctx, r.scratch, "pthread-disk"); err != nil {
+	path := ""
+	if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, "pthread-disk"); return err }); err != nil {
 		r.skip("pthread", err)
 	} else {
 		contenders = append(contenders, r.diskContender("pthread", files, nil, path))
@@ -287,7 +291,7 @@ func runDiskDirect(r *run) error {
 	if r.quick {
 		readers = []float64{1, 4, 16, 64, 256}
 	}
-	if err := r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), 1500*time.Millisecond); err != nil {
+	if err := r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), time.Second); err != nil {
 		return err
 	}
 	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
@@ -306,9 +310,9 @@ func runDiskCached(r *run) error {
 	if err != nil {
 		return err
 	}
-	misses, buffered := []float64{0, 1, 2, 5, 10, 20, 50, 100}, []float64{1, 2, 5, 10, 20, 50, 100}
+	misses, buffered := []float64{0, 1, 2, 5, 10, 50, 100}, []float64{1, 10, 100}
 	if r.quick {
-		misses, buffered = []float64{0, 1, 5, 10, 50, 100}, []float64{1, 10, 100}
+		misses = []float64{0, 1, 5, 10, 50, 100}
 	}
 	points := append(pointsAt(readsMixed, misses...), pointsAt(readsBuffered, buffered...)...)
 	if err := r.measure(points, r.diskContenders(files), 1200*time.Millisecond); err != nil {

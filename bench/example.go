@@ -26,6 +26,9 @@ func moduleFolder(ctx context.Context) (string, error) {
 
 // buildCommand builds one program of this repository, such as examples/memcache, and returns its path.
 func (r *run) buildCommand(folder string) (string, error) {
+	if r.planning() {
+		return folder, nil
+	}
 	module, err := moduleFolder(r.ctx)
 	if err != nil {
 		return "", err

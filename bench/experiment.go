@@ -21,53 +21,51 @@ type experiment struct {
 	name string
 	doc  string // one line
 	run  func(*run) error
-	// About how long it takes if that is more than others do: quick, and full.
-	quick, full time.Duration
 }
 
 var experiments = []experiment{
-	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives, 0, 0},
-	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs, 0, 0},
-	{"pipes", "tokens passed among pipes (Figure 2)", runPipes, 0, 0},
-	{"parked", "memory and time of up to a million parked tasks", runParked, 0, 0},
-	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns, 0, 0},
-	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead, 0, 0},
-	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory, 0, 0},
-	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub, 0, 0},
-	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites, 0, 0},
-	{"cohort-cache", "a file cache with a part for each loop, beside one for all (Cohort Scheduling, Figure 5)", runCohortCache, 0, 0},
-	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect, 0, 0},
-	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached, 0, 0},
-	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack, 0, 0},
-	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler, 0, 0},
-	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost, 0, 0},
-	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb, 2 * time.Minute, 9 * time.Hour},
-	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge, time.Minute, 4 * time.Hour},
-	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport, 2 * time.Minute, 8 * time.Hour},
-	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels, 0, 45 * time.Minute},
-	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose, 0, 0},
-	{"relay", "what it costs to pass bulk data on from connection to connection, as a TCP proxy does", runRelay, 0, 0},
-	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt, 0, 0},
-	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead, 0, 0},
-	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod, 4 * time.Minute, 24 * time.Hour},
-	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace, 0, 0},
-	{"truth", "how far a graph is from what the program measured of itself", runTruth, 0, 0},
-	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers, time.Minute, 4 * time.Minute},
-	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak, 40 * time.Second, 11 * time.Minute},
-	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance, 0, 0},
-	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients, 2 * time.Minute, 6 * time.Minute},
-	{"proxy", "small responses of a backend through reverse proxies", runProxy, 0, 0},
-	{"files", "files of 1 KB to 10 MB that are in memory", runFiles, 0, 0},
-	{"tls", "requests, handshakes and idle connections of TLS 1.3", runTLS, 0, 0},
-	{"http2", "small responses by HTTP/2", runHTTP2, 0, 0},
-	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative, 0, 0},
-	{"hello", "small HTTP responses, plain and pipelined", runHello, 0, 0},
-	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb, 0, time.Hour},
-	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory, 0, time.Hour},
-	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup, 0, 0},
-	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs, 0, 0},
-	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission, 10 * time.Minute, 6 * time.Hour},
-	{"priority", "urgent requests beside 12 times the usual number of others", runPriority, 0, 0},
+	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives},
+	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs},
+	{"pipes", "tokens passed among pipes (Figure 2)", runPipes},
+	{"parked", "memory and time of up to a million parked tasks", runParked},
+	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
+	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
+	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory},
+	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub},
+	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites},
+	{"cohort-cache", "a file cache with a part for each loop, beside one for all (Cohort Scheduling, Figure 5)", runCohortCache},
+	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect},
+	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached},
+	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack},
+	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
+	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
+	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
+	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge},
+	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport},
+	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
+	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose},
+	{"relay", "what it costs to pass bulk data on from connection to connection, as a TCP proxy does", runRelay},
+	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
+	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
+	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},
+	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace},
+	{"truth", "how far a graph is from what the program measured of itself", runTruth},
+	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers},
+	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak},
+	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance},
+	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients},
+	{"proxy", "small responses of a backend through reverse proxies", runProxy},
+	{"files", "files of 1 KB to 10 MB that are in memory", runFiles},
+	{"tls", "requests, handshakes and idle connections of TLS 1.3", runTLS},
+	{"http2", "small responses by HTTP/2", runHTTP2},
+	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative},
+	{"hello", "small HTTP responses, plain and pipelined", runHello},
+	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
+	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
+	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
+	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
+	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
+	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
 }
 
 func experimentNames() []string {
@@ -86,7 +84,7 @@ const (
 
 	quickBudget = 38 * time.Second // leaves room below 45 s for starting up and writing
 	quickRounds = 3
-	fullRounds  = 7
+	fullRounds  = 5
 )
 
 // run is one run of one experiment. It belongs to the goroutine that started it.
@@ -108,6 +106,10 @@ type run struct {
 	details  []string      // metrics that are in the JSON only
 	asked    int           // rounds; 0: as usual
 	length   time.Duration // of a soak; 0: as usual
+	round    int           // that is being measured, from 0
+	part     int           // calls of measure
+	journal  *journal
+	planned  *time.Duration // so far; nil: the run is none of a plan, see planOf
 	profiles []report.Profile
 	failed   error // the first of our own systems': the run goes on and fails at its end
 }
@@ -116,7 +118,7 @@ type run struct {
 // are about the first of them that an experiment has.
 var ours = []string{"capriccio", "knot", "flow-high-5", "flow-high-2", "flow-1024-fixed", "gotrace"}
 
-func runExperiment(ctx context.Context, o options, out, progress io.Writer) error {
+func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	dir, err := resultFolder(o.dir)
 	if err != nil {
 		return err
@@ -143,6 +145,21 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 		scratch: scratch, folder: dir, self: self, env: environment(o.quick),
 	}
 	r.env.Args = o.args()
+	revision := commit(ctx)
+	same, err := r.sameRun(revision)
+	if err != nil {
+		return err
+	}
+	if r.journal, err = openJournal(filepath.Join(dir, o.experiment.name+partEnding), same); err != nil {
+		return err
+	}
+	done := false
+	defer func() { err = errors.Join(err, r.journal.end(done)) }()
+	if n := len(r.journal.kept); n > 0 {
+		fmt.Fprintf(progress, "%s: goes on after %d samples that are kept\n", o.experiment.name, n)
+		r.note("%d samples are of an earlier call, which was interrupted", n)
+	}
+	before := r.journal.took
 	others := watchMachine()
 	if err := o.experiment.run(r); err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
@@ -150,8 +167,8 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 	if r.env.Others = others(); r.env.Disturbed() {
 		r.note("THE MACHINE WAS BUSY: other programs had %.0f %% of its time. A server of one thread then has a smaller share of a core than one of many: compare CPU per request, not throughput or latency", r.env.Others)
 	}
-	result := report.Report{Name: o.experiment.name, Commit: commit(ctx), Env: r.env, Rows: r.samples.Rows(), Details: r.details,
-		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}
+	result := report.Report{Name: o.experiment.name, Commit: revision, Env: r.env, Rows: r.samples.Rows(), Details: r.details,
+		Took: time.Since(r.began).Seconds() + before, Charts: r.charts, Profiles: r.profiles}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}
@@ -169,6 +186,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) erro
 			}
 		}
 	}
+	done = r.failed == nil // otherwise the same command again does what has failed
 	return r.failed
 }
 

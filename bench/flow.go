@@ -25,7 +25,7 @@ type phases struct {
 }
 
 var (
-	phasesFull  = phases{10 * time.Second, 3 * time.Second, 20 * time.Second, 20, 1000, 3}
+	phasesFull  = phases{3 * time.Second, 1500 * time.Millisecond, 5 * time.Second, 20, 1000, 3}
 	phasesQuick = phases{1500 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 20, 1000, 2}
 )
 
@@ -56,20 +56,29 @@ func runFlowAdapt(r *run) error {
 		return err
 	}
 	root := filepath.Join(r.scratch, "site")
-	if err := os.MkdirAll(root, 0o777); err != nil {
+	err = r.prepare(0, func() error {
+		return errors.Join(os.MkdirAll(root, 0o777), os.WriteFile(filepath.Join(root, "page"), make([]byte, 10_000), 0o666))
+	})
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(root, "page"), make([]byte, 10_000), 0o666); err != nil {
-		return err
+	rounds := r.rounds()
+	if r.quick && r.asked == 0 {
+		rounds = 1
 	}
-	for _, system := range []struct{ name, flag string }{
-		{"capriccio-flow", "-high=20"}, {"flow-high-5", "-high=5"}, {"flow-high-2", "-high=2"}, {"flow-1024-fixed", "-servlets=1024"},
-	} {
-		if err := r.adapt(system.name, path, shape, "-root", root, "-delay", adaptDelay.String(), system.flag); err != nil {
+	for round := range rounds {
+		for _, system := range []struct{ name, flag string }{
+			{"capriccio-flow", "-high=20"}, {"flow-high-5", "-high=5"}, {"flow-high-2", "-high=2"}, {"flow-1024-fixed", "-servlets=1024"},
+		} {
+			_, err := r.once(system.name, fmt.Sprint(system.name, " round ", round), shape.length()+time.Second, func() ([]sample, error) {
+				return r.adapt(system.name, path, shape, "-root", root, "-delay", adaptDelay.String(), system.flag)
+			})
 			if r.ctx.Err() != nil {
 				return context.Cause(r.ctx)
 			}
-			r.fail(system.name, system.name, err)
+			if err != nil {
+				r.fail(system.name, system.name, err)
+			}
 		}
 	}
 	r.note("examples/flowweb; each request waits %v; Poisson arrivals, %v to %v a second: %d times %v at rest, %v up, %v peak, %v down",
@@ -84,11 +93,11 @@ func runFlowAdapt(r *run) error {
 }
 
 // adapt runs one server under the phases.
-func (r *run) adapt(system, path string, shape phases, args ...string) error {
+func (r *run) adapt(system, path string, shape phases, args ...string) ([]sample, error) {
 	const every = 250 * time.Millisecond
 	s, err := startServer(r.ctx, system, path, append(args, "-addr", "127.0.0.1:0", "-stats", every.String())...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer s.child.Close()
 	ctx, cancel := context.WithTimeout(r.ctx, shape.length()+sampleTimeout)
@@ -110,11 +119,11 @@ func (r *run) adapt(system, path string, shape phases, args ...string) error {
 	for {
 		line, err := s.child.Line(ctx)
 		if err != nil {
-			return errors.Join(err, (<-client).err)
+			return nil, errors.Join(err, (<-client).err)
 		}
 		var at, servlets, handled float64
 		if _, err := fmt.Sscan(line, &at, &servlets, &handled); err != nil {
-			return fmt.Errorf("%q: %w", line, err)
+			return nil, fmt.Errorf("%q: %w", line, err)
 		}
 		samples = append(samples, sample{"servlets", "1", math.Round(at*4) / 4, servlets})
 		if !math.IsNaN(last) {
@@ -124,15 +133,12 @@ func (r *run) adapt(system, path string, shape phases, args ...string) error {
 		select {
 		case o := <-client:
 			if o.err != nil {
-				return o.err
+				return nil, o.err
 			}
 			got, err := parseSamples(o.lines)
-			if err != nil {
-				return err
-			}
 			minutes := float64(n) * every.Minutes()
-			return r.add(system, append(append(got, samples...), sample{"servlets-most", "1", 0, most},
-				sample{"servlets-mean", "1", 0, sum / float64(n)}, sample{"changes", "1/min", 0, changes / minutes}))
+			return append(append(got, samples...), sample{"servlets-most", "1", 0, most},
+				sample{"servlets-mean", "1", 0, sum / float64(n)}, sample{"changes", "1/min", 0, changes / minutes}), err
 		default:
 		}
 	}
@@ -155,41 +161,18 @@ func runFlowOverhead(r *run) error {
 	}
 	const folders, clients = 20, 256
 	tree, root := newWebTree(folders), filepath.Join(r.scratch, "tree")
-	if err := tree.write(r.ctx, root); err != nil {
+	if err := r.prepare(writing(tree.bytes()), func() error { return tree.write(r.ctx, root) }); err != nil {
 		return err
 	}
-	length := 30 * time.Second
+	length := 10 * time.Second
 	if r.quick {
 		length = 4 * time.Second
 	}
 	for round := range r.rounds() {
-		file := filepath.Join(r.scratch, fmt.Sprint("profile-", round))
-		s, err := startServer(r.ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", root, "-cpuprofile", file)
+		_, err := r.once("capriccio-flow", fmt.Sprint("round ", round), length*11/10+time.Second, func() ([]sample, error) {
+			return r.flowProfile(path, root, length, append([]string{"fetch"}, flagPairs("conns", clients, "folders", folders, "warm", length/10, "for", length)...))
+		})
 		if err != nil {
-			return err
-		}
-		_, err = samplesOf(r.ctx, 2*length, r.ownClient(append([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(), "conns", clients,
-			"folders", folders, "warm", length/10, "for", length)...)...))
-		s.child.Signal(syscall.SIGINT)
-		select {
-		case <-s.child.Ended():
-		case <-time.After(sampleTimeout):
-			err = errors.Join(err, errors.New("the server did not end"))
-		}
-		s.child.Close()
-		if err != nil {
-			return err
-		}
-		data, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		p, err := profile.Parse(data)
-		data.Close()
-		if err != nil {
-			return err
-		}
-		if err := r.add("capriccio-flow", flowShares(p)); err != nil {
 			return err
 		}
 	}
@@ -198,6 +181,36 @@ func runFlowOverhead(r *run) error {
 	r.note("enqueue and dequeue include waits for the queue's lock and choosing what runs next; give-back: the end of a call of Run, statistics included")
 	r.charts = []report.Chart{{Title: "Share of CPU time", Metric: "all", Bars: true}}
 	return nil
+}
+
+// flowProfile profiles a flow graph that serves the files below root while a client asks for them.
+func (r *run) flowProfile(path, root string, length time.Duration, client []string) ([]sample, error) {
+	file := filepath.Join(r.scratch, "profile")
+	s, err := startServer(r.ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", root, "-cpuprofile", file)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	_, err = samplesOf(r.ctx, 2*length, r.ownClient(append(client, flagPairs("addr", s.addr, "pid", s.child.PID())...)...))
+	s.child.Signal(syscall.SIGINT)
+	select {
+	case <-s.child.Ended():
+	case <-time.After(sampleTimeout):
+		err = errors.Join(err, errors.New("the server did not end"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer data.Close()
+	p, err := profile.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return flowShares(p), nil
 }
 
 // flowShares are the shares of the parts of package flow in a CPU profile, in percent. A sample

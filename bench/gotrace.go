@@ -44,15 +44,17 @@ func runGoTrace(r *run) error {
 		},
 	} {
 		f := tracedFile{path: filepath.Join(r.scratch, metric+".trace")}
-		if err := take(f.path); err != nil {
-			return err
-		}
-		in, err := os.Open(f.path)
-		if err != nil {
-			return err
-		}
-		err = f.decode(in)
-		in.Close()
+		err := r.prepare(2*span, func() error {
+			if err := take(f.path); err != nil {
+				return err
+			}
+			in, err := os.Open(f.path)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			return f.decode(in)
+		})
 		if err != nil {
 			return err
 		}
@@ -63,7 +65,11 @@ func runGoTrace(r *run) error {
 	if err != nil {
 		return err
 	}
-	again, err := r.replayed(filepath.Join(r.scratch, "replay.trace"), 5*span)
+	again := &replay{}
+	err = r.prepare(2*span, func() (err error) {
+		again, err = r.replayed(filepath.Join(r.scratch, "replay.trace"), 5*span)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -95,7 +101,7 @@ func runGoTrace(r *run) error {
 	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 		return firstPage(ctx, of[p], p)
 	}}
-	if err := r.measure(points, append(contenders, tool), time.Second); err != nil {
+	if err := r.measure(points, slower(2*span, append(contenders, tool)), time.Second); err != nil {
 		return err
 	}
 	for _, p := range points {

@@ -69,7 +69,7 @@ func (r *run) graphServers() error {
 	}
 	for _, s := range servers {
 		if s.system == "knot-traced" {
-			return r.addStep(s)
+			return r.prepare(0, func() error { return r.addStep(s) })
 		}
 	}
 	return nil
@@ -103,7 +103,7 @@ func (r *run) graphCaches() error {
 	return r.measure([]point{{metric: "one", x: 60}}, contenders, 2*time.Second)
 }
 
-// addEdgeCycles says in cycles what the graph adds to a step, for a clock of that many GHz (Capriccio, Table 2).
+// addEdgeCycles adds samples of what the graph costs at each step, in cycles of a clock of that many GHz (Capriccio, Table 2).
 func (r *run) addEdgeCycles(gigahertz float64) error {
 	if gigahertz == 0 {
 		r.skip("edge-cycles", errors.New("/proc/cpuinfo does not say how fast the clock is"))

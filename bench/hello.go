@@ -36,17 +36,18 @@ func runHello(r *run) error {
 		{metric: pausePoint, x: 1},
 		{metric: pausePoint, x: 20},
 	}
-	r.reserved = tracedBudget
-	if err := r.measure(points, serving(servers, r.loadSample), 2*time.Second); err != nil {
+	r.reserved = tracedBudget + userBudget
+	if err := r.measure(points, serving(servers, r.loadSample), time.Second); err != nil {
 		return err
 	}
-	r.countSystemCalls(servers)
+	r.prepare(tracedBudget+userBudget, func() error { r.countSystemCalls(servers); r.sampleUserTime(servers); return nil })
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
 	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
 		"in those named *%s the ms between a response and the next request of the only client",
 		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix)
+	r.note("user-cpu-per-request is what the program takes and not the kernel, of which all need about the same: by perf, %d looks a second", userRate)
 	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
 	r.charts = []report.Chart{
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
@@ -61,6 +62,10 @@ func runHello(r *run) error {
 func (r *run) startAll(launchers []launcher) ([]*server, error) {
 	var servers []*server
 	for _, l := range launchers {
+		if r.planning() {
+			servers = append(servers, &server{system: l.system})
+			continue
+		}
 		s, err := l.start(r.ctx)
 		if err != nil {
 			if r.ctx.Err() != nil {
@@ -80,7 +85,7 @@ func (r *run) startAll(launchers []launcher) ([]*server, error) {
 
 func closeAll(servers []*server) {
 	for _, s := range servers {
-		s.child.Close()
+		s.close()
 	}
 }
 

@@ -26,7 +26,7 @@ func runIdleConns(r *run) error {
 		})
 	}
 	points := []point{{metric: "bytes-per-conn", x: idleConns}}
-	if err := r.measure(points, contenders, 2*time.Second); err != nil {
+	if err := r.measure(points, slower(1500*time.Millisecond, contenders), 2*time.Second); err != nil {
 		return err
 	}
 	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)

@@ -76,10 +76,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if len(args) > 1 {
 			return &usageError{"list takes no arguments\n" + usageText}
 		}
-		for _, e := range experiments {
-			fmt.Fprintf(out, "%-18s %s\n", e.name, e.doc)
-		}
-		return nil
+		return listExperiments(ctx, out)
 	case "run":
 		o, err := parseRun(args[1:])
 		if err != nil {
@@ -191,13 +188,13 @@ func parseRun(args []string) (options, error) {
 	var o options
 	flags := newFlags("run")
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
-	flags.Func("rounds", "how often each point is measured; 7 times if not given, 3 with -quick", func(text string) (err error) {
+	flags.Func("rounds", "how often each point is measured; 5 times if not given, 3 with -quick", func(text string) (err error) {
 		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
 			return errors.New("want a number from 1")
 		}
 		return nil
 	})
-	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 10 minutes, 25 s with -quick")
+	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 4 minutes, 25 s with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
 		return func(text string) error { *into = strings.Split(text, ","); return nil }

@@ -46,6 +46,24 @@ type contender struct {
 	sample sampler
 	// lacks tells why the contender sits a point out; nil or "" if it does not.
 	lacks func(p point) string
+	// takes is how long a sample of about d takes in all; nil if that is d and usualOverhead.
+	takes func(p point, d time.Duration) time.Duration
+}
+
+// length is how long a sample takes in all.
+func (c *contender) length(p point, d time.Duration) time.Duration {
+	if c.takes == nil {
+		return d + usualOverhead
+	}
+	return c.takes(p, d)
+}
+
+// slower are contenders that take longer by so much for each sample.
+func slower(by time.Duration, contenders []contender) []contender {
+	for i := range contenders {
+		contenders[i].takes = func(_ point, d time.Duration) time.Duration { return d + by }
+	}
+	return contenders
 }
 
 // serving are contenders that are running servers.
@@ -100,6 +118,11 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		}
 	}
 	steps := plan(r.rounds(), points, contenders)
+	if r.planning() {
+		r.addPlan(steps, wanted)
+		return nil
+	}
+	r.part++
 	out := map[string]bool{}
 	needed := map[string]time.Duration{} // by the sample of the round before
 	cut, start := false, time.Now()
@@ -121,16 +144,15 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 			continue
 		}
 		d := pace.next(wanted, left, len(steps)-i)
+		r.round = s.round
 		if s.contender == &contenders[s.round%len(contenders)] {
 			fmt.Fprintf(r.progress, "[%*d/%d] %v%s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point, timeLeft(time.Since(start), i, len(steps)))
 		}
-		began := time.Now()
-		samples, err := s.contender.sample(r.ctx, s.point, d)
-		needed[name] = time.Since(began)
-		pace.spent(needed[name] - d)
-		if err == nil {
-			err = r.add(s.contender.system, samples)
-		}
+		took, err := r.once(s.contender.system, fmt.Sprintf("%d %s round %d", r.part, name, s.round), 0, func() ([]sample, error) {
+			return s.contender.sample(r.ctx, s.point, d)
+		})
+		needed[name] = took
+		pace.spent(took - d)
 		if err != nil && r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
@@ -146,6 +168,22 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		return nil
 	}
 	return r.profileLosses(points, contenders, wanted)
+}
+
+// addPlan adds what the steps take to a plan: in a quick run not more than there is time for.
+func (r *run) addPlan(steps []step, wanted time.Duration) {
+	total, longest := time.Duration(0), time.Duration(0)
+	for _, s := range steps {
+		takes := s.contender.length(s.point, wanted)
+		total, longest = total+takes, max(longest, takes)
+	}
+	if r.quick {
+		total = min(total, max(quickBudget-r.reserved-*r.planned, 0))
+	} else if r.profiles == nil {
+		r.profiles = make([]report.Profile, lossesProfiled)
+		total += lossesProfiled * longest
+	}
+	*r.planned += total
 }
 
 // timeLeft is for progress: how much longer a plan takes if it goes on as before.

@@ -20,7 +20,7 @@ const bothSuffix = "-both"
 // and goroutines with them.
 func runModels(r *run) error {
 	systems := []string{"capriccio", "goroutine", "sped", "symped-1", "symped-2", "amped-0-2", "amped-1-2", "seda-s-1", "seda-s-2", "seda-2-4"}
-	connections := []float64{20, 60, 100, 200}
+	connections := []float64{20, 60, 200}
 	if r.quick {
 		connections = []float64{60}
 	}
@@ -55,7 +55,7 @@ func runModels(r *run) error {
 			return startOnSocket(ctx, peer.system, socket, onCores(p, path, peer.args(socket, p)...))
 		})
 	}
-	if err := r.measure(points, contenders, 4*time.Second); err != nil {
+	if err := r.measure(points, contenders, time.Second); err != nil {
 		return err
 	}
 	r.note("x: connections over a unix socket, each with one request under way; %d records of 10 to 1,000 bytes; %.0f %% of the requests read",

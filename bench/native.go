@@ -20,7 +20,7 @@ const (
 	lockedMetric  = "lock-across-read"
 )
 
-// runNative asks what tasks cost the others that wait without the runtime: in a Go channel, a
+// runNative measures what tasks cost the others that wait without the runtime: in a Go channel, a
 // mutex, a sync.Cond, time.Sleep.
 func runNative(r *run) error {
 	servers, err := r.startAll([]launcher{
@@ -98,11 +98,11 @@ func (r *run) nativeSample(s *server) sampler {
 // lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.
 func (r *run) lockedReads() error {
 	r.reserved = 0
-	echo, err := startCommand(r.ctx, "echo", r.ownClient("native", "-http"))
+	echo, err := r.startBeside("echo", r.ownClient("native", "-http"))
 	if err != nil {
 		return err
 	}
-	defer echo.child.Close()
+	defer echo.close()
 	return r.measure([]point{{metric: lockedMetric, x: nativeTasks}}, []contender{
 		r.lockedReader("capriccio", echo.addr), r.lockedReader("capriccio-uring", echo.addr, capriccio.EnvPoller+"=uring"),
 		r.lockedReader("goroutine", echo.addr),

@@ -21,12 +21,15 @@ const memlimitSystem = "net-http-memlimit"
 // newOverload is a matrix without rows: its systems and clients are wanted.
 func newOverload(r *run) (*matrix, error) {
 	steps, err := r.calibrateBurn()
-	return &matrix{run: r, steps: steps, seeds: rotation{}}, err
+	return &matrix{run: r, steps: steps}, err
 }
 
+// serverOverhead is what a sample takes beside measuring that starts a server of chores, and ends it.
+const serverOverhead = 400 * time.Millisecond
+
 // contendersOf are those of the named systems that there are here; the others are skipped with
-// the reason.
-func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), names ...string) ([]contender, error) {
+// the reason. A sample takes as long as takes says.
+func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) ([]contender, error) {
 	var found []contender
 	for _, name := range names {
 		system, err := m.overloadSystem(name)
@@ -36,7 +39,7 @@ func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, poi
 		}
 		found = append(found, contender{system: name, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 			return measure(ctx, system, p)
-		}})
+		}, takes: func(p point, _ time.Duration) time.Duration { return serverOverhead + takes(name, p) }})
 	}
 	if m.ctx.Err() != nil {
 		return nil, context.Cause(m.ctx)
@@ -184,11 +187,14 @@ func flagPairs(pairs ...any) []string {
 
 // calibrateBurn returns how many steps of work take 1 ms on the server core.
 func (r *run) calibrateBurn() (int, error) {
-	samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "admission", "calibrate"))
-	if err != nil {
-		return 0, err
-	}
-	steps, err := value(samples, "steps")
+	steps := 0.0
+	err := r.prepare(usualOverhead, func() error {
+		samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "admission", "calibrate"))
+		if err == nil {
+			steps, err = value(samples, "steps")
+		}
+		return err
+	})
 	return int(steps), err
 }
 
@@ -210,13 +216,4 @@ func (c capacities) measure(ctx context.Context, m *matrix, system string, s *si
 	known := append(c[system], now)
 	c[system] = known[max(0, len(known)-capacityMemory):]
 	return report.Median(c[system]), nil
-}
-
-// rotation numbers the samples of each point and system: the nth of every system gets the
-// same seed, so that all meet the same requests.
-type rotation map[string]int
-
-func (n rotation) next(system string, p point) int {
-	n[system+" "+p.String()]++
-	return n[system+" "+p.String()]
 }

@@ -16,15 +16,18 @@ const groupLimit = 512 << 20
 // runOverloadCgroup is overload-memory as it comes to a container: a memory cgroup has the
 // limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
 func runOverloadCgroup(r *run) error {
-	group, err := proc.NewMemoryGroup(groupLimit)
+	err := r.prepare(0, func() error {
+		group, err := proc.NewMemoryGroup(groupLimit)
+		if err != nil {
+			return err
+		}
+		return group.Close()
+	})
 	if err != nil {
 		return err
 	}
-	if err := group.Close(); err != nil {
-		return err
-	}
 	m := &matrix{run: r}
-	contenders, err := m.contendersOf(m.groupSample, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+	contenders, err := m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 	if err != nil {
 		return err
 	}

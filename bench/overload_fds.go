@@ -28,7 +28,7 @@ func runOverloadFDs(r *run) error {
 	m := &matrix{run: r}
 	contenders, err := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
 		return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
-	}, "capriccio", "capriccio-fifo", "net-http")
+	}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
 	if err != nil {
 		return err
 	}

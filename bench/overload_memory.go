@@ -21,18 +21,18 @@ const (
 // memoryClients are the numbers of clients. A quick run has all of them for the first
 // system only, and for requests that hold for a short time.
 var (
-	memoryClients     = []float64{64, 256, 512, 1024, 4096, 16_384}
+	memoryClients     = []float64{64, 512, 4096, 16_384}
 	memoryFew         = []float64{64, 256, 1024}
 	memoryMain        = []float64{512, 4096, 16_384}
 	memoryLongQuick   = []float64{512, 4096}
 	memoryRetryQuick  = []float64{4096, 16_384}
-	memoryLongClients = []float64{64, 256, 512, 1024, 4096}
+	memoryLongClients = []float64{64, 512, 4096}
 )
 
 // runOverloadMemory has many clients ask for something that takes memory.
 func runOverloadMemory(r *run) error {
 	m := &matrix{run: r}
-	all, err := m.contendersOf(m.memorySample, "capriccio", "capriccio-fifo", "net-http")
+	all, err := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func runOverloadMemory(r *run) error {
 	parts := []part{
 		{"hold", memoryClients, all, 0},
 		{"hold" + longSuffix, memoryLongClients, all, 0},
-		{"hold" + retrySuffix, memoryClients, first, 0},
+		{"hold" + retrySuffix, memoryMain, first, 0},
 	}
 	if r.quick {
 		parts = []part{
@@ -86,11 +86,11 @@ func memoryTimes(quick bool, system string, p point) (warm, span time.Duration) 
 	ours := system == "capriccio"
 	switch {
 	case !quick && p.x <= 1024 && !long && !retry:
-		return time.Second, 2 * time.Second
+		return 500 * time.Millisecond, 1500 * time.Millisecond
 	case !quick && p.x <= 4096:
-		return 3 * time.Second, 6 * time.Second
+		return 1500 * time.Millisecond, 3 * time.Second
 	case !quick:
-		return 5 * time.Second, 15 * time.Second
+		return 3 * time.Second, 8 * time.Second
 	case long:
 		return 1100 * time.Millisecond, 1200 * time.Millisecond
 	case retry:
@@ -102,6 +102,11 @@ func memoryTimes(quick bool, system string, p point) (warm, span time.Duration) 
 	default:
 		return 1200 * time.Millisecond, 2800 * time.Millisecond
 	}
+}
+
+func (m *matrix) memoryTakes(system string, p point) time.Duration {
+	warm, span := memoryTimes(m.quick, system, p)
+	return warm + span
 }
 
 // memorySample starts a server afresh and keeps an eye on it while clients load it.
@@ -179,8 +184,8 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 }
 
 // fairness compares the 99th percentile with the mean that Little's law gives. There is
-// nothing to compare unless the clients were loading for several such means: those who
-// wait longest are not seen otherwise.
+// nothing to compare unless the clients were loading for several such means: requests
+// that wait longest are not seen otherwise.
 func fairness(samples []sample, clients float64, loaded time.Duration) []sample {
 	const means = 2.5
 	goodput, err := value(samples, "goodput")

@@ -21,7 +21,7 @@ import (
 func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t, true), steps: 1000, seeds: rotation{}}
+	m := &matrix{run: testRun(t, true), steps: 1000}
 	system, err := m.overloadSystem(name)
 	if err != nil {
 		t.Skip(err)
@@ -235,7 +235,7 @@ func TestMemoryIsReadInBytes(t *testing.T) {
 
 func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
 	m := &matrix{run: testRun(t, true)}
-	if _, err := m.contendersOf(nil, "nobody"); err == nil || m.env.Skipped["nobody"] == "" {
+	if _, err := m.contendersOf(nil, nil, "nobody"); err == nil || m.env.Skipped["nobody"] == "" {
 		t.Errorf("got %v, skipped %v", err, m.env.Skipped)
 	}
 }
@@ -247,15 +247,6 @@ func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
 	got, err := known.measure(t.Context(), m, "capriccio-fifo", s, "/do?cpu=1ms", 10*ms)
 	if err != nil || got != 3e9 || len(known["capriccio-fifo"]) != capacityMemory {
 		t.Errorf("got %v of %v, %v", got, known, err)
-	}
-}
-
-func TestSeedsFollowTheRound(t *testing.T) {
-	n := rotation{}
-	p, q := point{metric: "load", x: 1}, point{metric: "load", x: 2}
-	got := fmt.Sprint(n.next("a", p), n.next("b", p), n.next("a", p), n.next("a", q))
-	if got != "1 1 2 1" {
-		t.Errorf("got %s", got)
 	}
 }
 

@@ -26,7 +26,7 @@ func runParked(r *run) error {
 	} else {
 		points = append(points, point{metric: "parked", x: manyParked})
 	}
-	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
+	if err := r.measure(points, slower(time.Second, r.goContenders()), time.Second); err != nil {
 		return err
 	}
 	r.note("x tasks are made and each parks; then all are woken and finish; on core %d", serverCore)

@@ -9,11 +9,11 @@ import (
 
 // runProxy loads reverse proxies before one backend, which is on the client's core, with small requests.
 func runProxy(r *run) error {
-	backend, err := startCommand(r.ctx, "backend", r.ownClient("knot", "-patient"))
+	backend, err := r.startBeside("backend", r.ownClient("knot", "-patient"))
 	if err != nil {
 		return err
 	}
-	defer backend.child.Close()
+	defer backend.close()
 	launchers := []launcher{r.own("knot", nil, "knot", "-proxy", backend.addr), r.own("net-http", nil, "reverse-proxy", backend.addr)}
 	launchers = append(launchers, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })...)
 	servers, err := r.startAll(launchers)
@@ -25,7 +25,7 @@ func runProxy(r *run) error {
 	if err := r.measure([]point{{metric: "depth", x: 1}, {metric: "conns", x: 1}, {metric: "conns", x: 8}}, serving(servers, r.loadSample), 2*time.Second); err != nil {
 		return err
 	}
-	r.countSystemCalls(servers)
+	r.prepare(tracedBudget, func() error { r.countSystemCalls(servers); return nil })
 	r.note("net-http: httputil.ReverseProxy with as many connections at rest as there are clients; nginx: proxy_pass with keepalive in upstream")
 	r.note("proxies on core %d, client and backend on core %d, which is the busier one: compare cpu-per-request, rps is that of the backend", serverCore, clientCore)
 	r.charts = []report.Chart{{Title: "CPU time of a proxy per request", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true}}

@@ -24,6 +24,11 @@ var (
 	modelSizes  = []int{20, 100, 0}
 )
 
+const (
+	pubsubOverhead = 700 * time.Millisecond // of a sample: a million subscriptions are made
+	modelTime      = 8 * time.Second        // of the model of caches
+)
+
 // runCohortPubsub is the publish-subscribe server of the Cohort Scheduling paper, section
 // 5.2: what it gains to match many events against one part of the subscriptions after the
 // other.
@@ -34,18 +39,18 @@ func runCohortPubsub(r *run) error {
 	}
 	contenders := []contender{r.pubsubContender("capriccio"), r.pubsubContender("capriccio-fifo"), r.pubsubContender("goroutine")}
 	r.reserved = quickBudget * 6 / 10 // for the model, and the clients
-	if err := r.measure(points, contenders, time.Minute); err != nil {
+	if err := r.measure(points, slower(pubsubOverhead, contenders), 3*time.Second); err != nil {
 		return err
 	}
 	r.reserved = 0
-	if err := r.addPubsubModel(); err != nil {
+	if err := r.prepare(modelTime, r.addPubsubModel); err != nil {
 		return err
 	}
-	points, contenders = pointsAt("response", 1, 2, 4, 8, 16, 32), r.clientContenders() // of Figure 8
+	points, contenders = pointsAt("response", 1, 4, 16, 32), r.clientContenders() // of Figure 8
 	if r.quick {
-		points = points[4:5]
+		points = points[2:3]
 	}
-	if err := r.measure(points, contenders, 5*time.Second); err != nil {
+	if err := r.measure(points, slower(pubsubOverhead, contenders), time.Second); err != nil {
 		return err
 	}
 	r.note("response: x clients, each with one event under way; capriccio-one-stage: cohorts, but all of the matching in one stage, so that nothing is put together by the part of the data that it needs")

@@ -75,13 +75,13 @@ func runRealServers(r *run) error {
 		if !r.wants(real.system) {
 			continue
 		}
-		t, err := r.startReal(real)
+		t := &tracedServer{server: &server{}}
+		err := r.prepare(0, func() (err error) { t, err = r.startReal(real); return err })
 		if err != nil {
 			r.skip(real.system, err)
 			continue
 		}
-		defer t.child.Close()
-		defer t.visitors.Close()
+		defer t.close()
 		t.bgdump, t.picture = bgdump, filepath.Join(r.folder, "graph-"+real.system+".svg")
 		contenders = append(contenders, contender{system: real.system, sample: t.sample})
 	}
@@ -90,11 +90,18 @@ func runRealServers(r *run) error {
 		seconds = 1
 	}
 	r.began = time.Now() // without what it took to build
-	if err := r.measure([]point{{metric: "trace", x: seconds}}, contenders, time.Second); err != nil {
+	if err := r.measure([]point{{metric: "trace", x: seconds}}, slower(time.Duration(2*seconds)*time.Second, contenders), time.Second); err != nil {
 		return err
 	}
 	r.note("x: seconds of trace; %d visitors, each of whom asks again when answered; shown-after: from the end of those seconds until the text of bgdump is complete; rate and cpu-per-op: of the server, with -traced while the trace is taken; graph-NAME.svg is its drawing", realVisitors)
 	return nil
+}
+
+func (t *tracedServer) close() {
+	t.server.close()
+	if t.visitors != nil {
+		t.visitors.Close()
+	}
 }
 
 func (r *run) startReal(real realServer) (*tracedServer, error) {
@@ -198,7 +205,7 @@ func (t *tracedServer) sample(ctx context.Context, p point, _ time.Duration) ([]
 	}()
 	traced, err := t.during(ctx, p.x, "-traced", func() error {
 		defer write.Close()
-		return fetch(ctx, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
+		return fetch(ctx, http.DefaultClient, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
 	})
 	out = append(append(out, traced...), <-graph...)
 	if failed := <-failed; err == nil {
@@ -242,23 +249,6 @@ func (t *tracedServer) show(ctx context.Context, x float64, span time.Duration) 
 		return nil, fmt.Errorf("bgdump: %w", err)
 	}
 	return []sample{{"shown-after", "s", x, (wall - span).Seconds()}, {"bgdump-cpu", "s", x, seconds(cmd)}, {"bgdump-resident", "MB", x, peak}}, nil
-}
-
-func fetch(ctx context.Context, url string, to io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	_, err = io.Copy(to, resp.Body)
-	return err
 }
 
 // counting counts what is read.

@@ -95,6 +95,20 @@ func startServer(ctx context.Context, system, path string, args ...string) (*ser
 	return programServer(system, nil, path, args...).start(ctx)
 }
 
+// startBeside starts what is needed beside the servers that are measured.
+func (r *run) startBeside(system string, command proc.Command) (s *server, err error) {
+	s = &server{system: system}
+	err = r.prepare(usualOverhead, func() error { s, err = startCommand(r.ctx, system, command); return err })
+	return s, err
+}
+
+// close ends a server; one of a plan was never started.
+func (s *server) close() {
+	if s.child != nil {
+		s.child.Close()
+	}
+}
+
 func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
@@ -117,6 +131,9 @@ func startCommand(ctx context.Context, system string, command proc.Command) (*se
 
 // buildPeer builds one program of the peers' module and returns its path.
 func (r *run) buildPeer(name string) (string, error) {
+	if r.planning() {
+		return name, nil
+	}
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		return "", err
@@ -236,7 +253,7 @@ func startConfigured(ctx context.Context, c configured, scratch string) (*server
 }
 
 // reserveAddress is a loopback address that nobody gets before reserved is closed, except
-// who listens there with SO_REUSEPORT. The reserving socket does not listen.
+// a server that listens there with SO_REUSEPORT. The reserving socket does not listen.
 func reserveAddress() (addr string, reserved io.Closer, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

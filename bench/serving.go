@@ -81,11 +81,12 @@ var servedKB = []int{1, 16, 100, 10 << 10}
 // runFiles measures files that are in memory, on connections that are kept alive.
 func runFiles(r *run) error {
 	root := filepath.Join(r.scratch, "root")
-	asked, err := writeServed(root)
+	var asked map[int][]string
+	err := r.prepare(0, func() (err error) {
+		asked, err = writeServed(root)
+		return errors.Join(err, os.Chmod(r.scratch, 0o755))
+	})
 	if err != nil {
-		return err
-	}
-	if err := os.Chmod(r.scratch, 0o755); err != nil {
 		return err
 	}
 	points := []point{{metric: "mix"}}
@@ -105,6 +106,9 @@ func runFiles(r *run) error {
 	}
 	r.note("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns)
 	r.note("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore)
+	if control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		r.note("congestion control: %s; bbr paces, and then the largest file costs up to three times as much, whenever it takes the connection for slow", strings.TrimSpace(string(control)))
+	}
 	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "KB", Bars: true}}
 	return nil
 }
@@ -149,15 +153,16 @@ const (
 // runTLS measures requests, handshakes and idle connections of TLS 1.3.
 func runTLS(r *run) error {
 	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
-	if _, err := writeServed(root); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Chmod(r.scratch, 0o755), writeKey(key)); err != nil {
+	err := r.prepare(0, func() error {
+		_, err := writeServed(root)
+		return errors.Join(err, os.Chmod(r.scratch, 0o755), writeKey(key))
+	})
+	if err != nil {
 		return err
 	}
 	launchers := r.fileServers(root, key)
 	r.reserved = 12 * time.Second
-	err := r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
+	err = r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
 			return r.client(ctx, d, "tls-load", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-for", d.String(), "-fresh="+strconv.FormatBool(p.x == tlsHandshakes))
 		})
@@ -172,8 +177,10 @@ func runTLS(r *run) error {
 		}})
 	}
 	rounds := r.asked
-	r.asked = 1
-	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, holders, time.Second)
+	if r.quick {
+		r.asked = 1
+	}
+	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, holders), time.Second)
 	r.asked = rounds
 	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
 	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request", clientCore)

@@ -43,44 +43,33 @@ func runSlowClients(r *run) error {
 	if err != nil {
 		return err
 	}
-	length := 12
-	if r.quick {
-		length = 3
+	length, rounds := 3, r.rounds()
+	if r.quick && r.asked == 0 {
+		rounds = 1
 	}
+	for round := range rounds {
+		for x, mode := range slowModes {
+			for _, l := range launchers {
+				if l.system == "knot-net-http" || !r.wants(l.system) {
+					continue
+				}
+				name := fmt.Sprintf("%s, %s", l.system, mode.name)
+				_, err := r.once(l.system, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
+					return r.slowSample(tool, l, x, length)
+				})
+				if r.ctx.Err() != nil {
+					return context.Cause(r.ctx)
+				}
+				if err != nil {
+					r.fail(l.system, name, err)
+				}
+			}
+		}
+	}
+	rows := report.Report{Rows: r.samples.Rows()}
 	for x, mode := range slowModes {
-		for _, l := range launchers {
-			if l.system == "knot-net-http" || !r.wants(l.system) {
-				continue
-			}
-			// Each has a server of its own: what one attack has left does not count for the next.
-			s, err := l.start(r.ctx)
-			if err != nil {
-				r.fail(l.system, l.system, err)
-				continue
-			}
-			latencies, refused, failed, err := r.besideSlow(tool, s, x, length)
-			s.child.Close()
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", l.system, mode.name, err)
-			}
-			slices.Sort(latencies)
-			if len(latencies) == 0 {
-				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("none of %d requests was served", refused+failed))
-				continue
-			}
-			at := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
-			err = r.add(l.system, []sample{
-				{metric: "p99", unit: "ms", x: float64(x), value: at(0.99)}, {metric: "p50", unit: "ms", x: float64(x), value: at(0.5)},
-				{metric: "served", unit: "1/s", x: float64(x), value: float64(len(latencies)) / float64(length)},
-				{metric: "refused", unit: "1", x: float64(x), value: float64(refused)},
-				{metric: "failed", unit: "1", x: float64(x), value: float64(failed)},
-			})
-			if err != nil {
-				return err
-			}
-			if refused > 0 && l.system == "knot" {
-				r.fail(l.system, fmt.Sprintf("%s, %s", l.system, mode.name), fmt.Errorf("%d requests of normal clients were refused; want none", refused))
-			}
+		if row, ok := rows.Find("knot", "refused", float64(x)); ok && row.Max > 0 {
+			r.fail("knot", "knot, "+mode.name, fmt.Errorf("%.0f requests of normal clients were refused; want none", row.Max))
 		}
 	}
 	r.note("x: 0 nobody attacks, 1 slow heads (-H), 2 slow bodies (-B), 3 many ranges (-R), 4 slow readers (-X); %d connections for %d s", slowAttackers, length)
@@ -88,6 +77,31 @@ func runSlowClients(r *run) error {
 	r.note("all have the limits that they have by themselves, but for the connections of nginx (19,900)")
 	r.charts = []report.Chart{{Title: "p99 of normal clients", Metric: "p99", XLabel: "attack", Bars: true}}
 	return nil
+}
+
+// slowSample has normal clients ask a server of its own beside an attack: what one has left does not count for the next.
+func (r *run) slowSample(tool string, l launcher, mode, length int) ([]sample, error) {
+	s, err := l.start(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	latencies, refused, failed, err := r.besideSlow(tool, s, mode, length)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(latencies)
+	if len(latencies) == 0 {
+		return nil, fmt.Errorf("none of %d requests was served", refused+failed)
+	}
+	x := float64(mode)
+	at := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
+	return []sample{
+		{metric: "p99", unit: "ms", x: x, value: at(0.99)}, {metric: "p50", unit: "ms", x: x, value: at(0.5)},
+		{metric: "served", unit: "1/s", x: x, value: float64(len(latencies)) / float64(length)},
+		{metric: "refused", unit: "1", x: x, value: float64(refused)},
+		{metric: "failed", unit: "1", x: x, value: float64(failed)},
+	}, nil
 }
 
 // besideSlow lets normal clients ask for some seconds beside the attack of that mode, if it is one, and returns
@@ -117,7 +131,7 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 					transport.CloseIdleConnections()
 				}
 				sent := time.Now()
-				err := getFile(ctx, &client, "http://"+s.addr+"/file")
+				err := fetch(ctx, &client, "http://"+s.addr+"/file", io.Discard)
 				took := time.Since(sent)
 				mu.Lock()
 				switch err {
@@ -148,7 +162,8 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 
 var errRefused = errors.New("503")
 
-func getFile(ctx context.Context, client *http.Client, url string) error {
+// fetch copies what a URL has, errRefused if it is 503.
+func fetch(ctx context.Context, client *http.Client, url string, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -158,14 +173,14 @@ func getFile(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	if _, err := io.Copy(to, resp.Body); err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusServiceUnavailable {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusServiceUnavailable:
 		return errRefused
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return nil
+	return fmt.Errorf("%s: %s", url, resp.Status)
 }

@@ -43,9 +43,13 @@ type soaked struct {
 func runSoak(r *run) error {
 	length := r.length
 	if length == 0 {
-		if length = 10 * time.Minute; r.quick {
+		if length = 4 * time.Minute; r.quick {
 			length = 25 * time.Second
 		}
+	}
+	if r.planning() {
+		*r.planned += length
+		return nil
 	}
 	backend, err := startCommand(r.ctx, "backend", proc.Command{Path: r.self, Core: proc.AnyCore, Args: []string{workerCommand, "knot"}})
 	if err != nil {

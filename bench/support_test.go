@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -28,12 +27,9 @@ func TestSupportServerHasFilesAndPages(t *testing.T) {
 		testenv.Must(t, err)
 		defer s.child.Close()
 		for path, want := range map[string]int64{"page.php": supportPage, c.tree.path(30): c.tree.size(30)} {
-			resp, err := http.Get("http://" + s.addr + "/" + path)
-			testenv.Must(t, err)
-			n, err := io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			if n != want || err != nil || resp.StatusCode != 200 || resp.ContentLength != want {
-				t.Errorf("%s: %s: %d bytes of %d, %v, %v; want %d", l.system, path, n, resp.ContentLength, err, resp.Status, want)
+			resp, body := testenv.Get(t, http.DefaultClient, "http://"+s.addr+"/"+path)
+			if n := int64(len(body)); n != want || resp.StatusCode != 200 || resp.ContentLength != want {
+				t.Errorf("%s: %s: %d bytes of %d, %v; want %d", l.system, path, n, resp.ContentLength, resp.Status, want)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (u *surgeUsers) think(user int) time.Duration {
 
 // runWebSurge has users with think times fetch pages (Cohort Scheduling, Figures 6 and 7).
 func runWebSurge(r *run) error {
-	folders, users, length := 556, []float64{50, 200, 800, 2000, 4000}, 90*time.Second
+	folders, users, length := 556, []float64{50, 800, 4000}, 12*time.Second
 	if r.quick {
 		folders, users, length = 120, []float64{200, 2000}, 4*time.Second
 	}

@@ -71,29 +71,27 @@ func (r *run) countSystemCalls(servers []*server) {
 }
 
 func (r *run) addCalls(system string, depth, calls int, samples []sample) error {
+	requests, err := tracedRequests(depth, samples)
+	if err != nil {
+		return err
+	}
+	return r.samples.Add(system, "syscalls-per-request", "1", float64(depth), float64(calls)/requests)
+}
+
+// tracedRequests is how many requests a load has made in all.
+func tracedRequests(depth int, samples []sample) (float64, error) {
 	for _, one := range samples {
 		if one.metric == "requests" && one.value > 0 {
 			// Each connection's first exchange, and half of those under way at the end.
-			requests := one.value + float64(helloConns) + float64(helloConns*depth)/2
-			return r.samples.Add(system, "syscalls-per-request", "1", float64(depth), float64(calls)/requests)
+			return one.value + float64(helloConns) + float64(helloConns*depth)/2, nil
 		}
 	}
-	return errors.New("the load made no request")
+	return 0, errors.New("the load made no request")
 }
 
 // countByPerf has perf run the load and count the server's calls meanwhile.
 func countByPerf(r *run, tool string, s *server, depth int) (int, []sample, error) {
-	path := filepath.Join(r.scratch, fmt.Sprintf("perf-%s-%d", s.system, depth))
-	ctx, cancel := context.WithTimeoutCause(r.ctx, serverStart, errors.New("perf did not end"))
-	defer cancel()
-	command := r.ownClient(loadArgs(s, helloConns, depth, 0, tracedTime)...)
-	command.Args = slices.Concat([]string{"stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", path, "-p", strconv.Itoa(s.child.PID()), "--", r.self}, command.Args)
-	command.Path = tool
-	lines, err := proc.Output(ctx, command)
-	if err != nil {
-		return 0, nil, err
-	}
-	samples, err := parseSamples(lines)
+	path, samples, err := r.loadUnderPerf(tool, s, depth, "stat", "-x", ",", "-e", "raw_syscalls:sys_enter")
 	if err != nil {
 		return 0, nil, err
 	}
@@ -103,6 +101,22 @@ func countByPerf(r *run, tool string, s *server, depth int) (int, []sample, erro
 	}
 	calls, err := perfCalls(string(data))
 	return calls, samples, err
+}
+
+// loadUnderPerf has perf run the load, and watch the server meanwhile, and returns the file it has written.
+func (r *run) loadUnderPerf(tool string, s *server, depth int, watch ...string) (string, []sample, error) {
+	path := filepath.Join(r.scratch, fmt.Sprintf("perf-%s-%s-%d", watch[0], s.system, depth))
+	ctx, cancel := context.WithTimeoutCause(r.ctx, serverStart, errors.New("perf did not end"))
+	defer cancel()
+	command := r.ownClient(loadArgs(s, helloConns, depth, 0, tracedTime)...)
+	command.Args = slices.Concat(watch, []string{"-o", path, "-p", strconv.Itoa(s.child.PID()), "--", r.self}, command.Args)
+	command.Path = tool
+	lines, err := proc.Output(ctx, command)
+	if err != nil {
+		return "", nil, err
+	}
+	samples, err := parseSamples(lines)
+	return path, samples, err
 }
 
 // perfCalls reads the line "1234,,raw_syscalls:sys_enter,5678,100.00,,".

@@ -12,19 +12,20 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// vodShape is what a run of vod does. The paper's: a minute at once, then 5 s at a time.
+// vodShape is what a run of vod does. In the paper it is a minute at once, then 5 s at a time;
+// that nobody starves shows after some chunks, of any length.
 type vodShape struct {
 	rates        []float64     // Mbit/s
 	first, chunk time.Duration // of the film
 	trial        time.Duration // that nobody may starve in
 	film         int64         // bytes
 	begin, most  int           // clients tried
-	rounds       int
+	exact        int           // the search ends at a 1/exact of the clients
 }
 
 var (
-	vodFull  = vodShape{[]float64{1, 6, 12, 18}, time.Minute, 5 * time.Second, 3 * time.Minute, 4 << 30, 8, 8000, 3}
-	vodQuick = vodShape{[]float64{6}, time.Second, 500 * time.Millisecond, 2 * time.Second, 256 << 20, 128, 4000, 1}
+	vodFull  = vodShape{[]float64{1, 6, 18}, time.Second, 250 * time.Millisecond, 2500 * time.Millisecond, 1 << 30, 128, 8000, 10}
+	vodQuick = vodShape{[]float64{6}, time.Second, 500 * time.Millisecond, 2 * time.Second, 256 << 20, 128, 4000, 20}
 )
 
 // runVod finds how many players of a film a server can serve so that none ever runs out of
@@ -34,18 +35,18 @@ func runVod(r *run) error {
 	if r.quick {
 		shape = vodQuick
 	}
-	if r.asked > 0 {
-		shape.rounds = r.asked
+	if r.quick && r.asked == 0 {
+		r.asked = 1
 	}
 	film := filepath.Join(r.scratch, "film")
-	if err := writeNoise(film, shape.film); err != nil {
+	if err := r.prepare(writing(shape.film), func() error { return writeNoise(film, shape.film) }); err != nil {
 		return err
 	}
 	path, err := r.buildCommand("examples/vod")
 	if err != nil {
 		return err
 	}
-	for range shape.rounds {
+	for r.round = range r.rounds() {
 		for _, rate := range shape.rates {
 			var servers []launcher
 			for _, by := range []string{"flow", "task", "goroutine"} {
@@ -61,14 +62,23 @@ func runVod(r *run) error {
 				return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
 			})...)
 			for _, l := range servers {
-				if err := r.mostPlayers(l.system, l.start, rate, shape); err != nil {
+				if !r.wants(l.system) {
+					continue
+				}
+				_, err := r.once(l.system, fmt.Sprintf("%s at %v round %d", l.system, rate, r.round), r.searching(shape.trial*3/2+time.Second), func() ([]sample, error) {
+					return r.mostPlayers(l.system, l.start, rate, shape)
+				})
+				if r.ctx.Err() != nil {
+					return context.Cause(r.ctx)
+				}
+				if err != nil {
 					r.fail(l.system, fmt.Sprintf("%s at %v Mbit/s", l.system, rate), err)
 				}
 			}
 		}
 	}
-	r.note("clients: the most that played for %v without one running out of film, found by bisection to 5 %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
-		shape.trial, shape.first, shape.chunk)
+	r.note("clients: the most that played for %v without one running out of film, found by bisection to %d %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
+		shape.trial, 100/shape.exact, shape.first, shape.chunk)
 	r.note("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most)
 	r.note("capriccio-flow, capriccio, goroutine: examples/vod; nginx: limit_rate, 10 %% above the rate; server on core %d, players on core %d", serverCore, clientCore)
 	r.charts = []report.Chart{
@@ -79,10 +89,7 @@ func runVod(r *run) error {
 }
 
 // mostPlayers finds the most players that one server can serve.
-func (r *run) mostPlayers(system string, start func(context.Context) (*server, error), rate float64, shape vodShape) error {
-	if !r.wants(system) {
-		return nil
-	}
+func (r *run) mostPlayers(system string, start func(context.Context) (*server, error), rate float64, shape vodShape) ([]sample, error) {
 	var best []sample
 	trial := func(n int) (bool, error) {
 		if r.ctx.Err() != nil {
@@ -106,7 +113,8 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 		best = samples[1:]
 		return true, nil
 	}
-	most, err := bisect(shape.begin, shape.most, func(n int) (bool, error) {
+	first, factor := r.searchFrom(system, "clients", rate, shape.begin)
+	most, err := bisect(first, shape.most, shape.exact, factor, func(n int) (bool, error) {
 		// A machine that does something else for a moment has players starve, too.
 		ok, err := trial(n)
 		if err == nil && !ok {
@@ -114,17 +122,32 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 		}
 		return ok, err
 	})
-	if err != nil {
-		return err
-	}
-	return r.add(system, append(best, sample{"clients", "1", rate, float64(most)}))
+	return append(best, sample{"clients", "1", rate, float64(most)}), err
 }
 
-// bisect finds about the largest number from 1 to most that is good, to 5 %, beginning with
-// first; 0 if none is. What is more than a number that is not good is taken to be not good.
-func bisect(first, most int, good func(int) (bool, error)) (int, error) {
+// searchFrom is where a search begins, and by which factor it goes up or down until it has passed the number: after
+// the first round with the median of those before.
+func (r *run) searchFrom(system, metric string, x float64, first int) (begin int, factor float64) {
+	rows := report.Report{Rows: r.samples.Rows()}
+	if before, ok := rows.Find(system, metric, x); ok && before.Value >= 1 {
+		return int(before.Value), 1.2
+	}
+	return first, 2
+}
+
+// searching is about how long a search takes, of trials that take so long.
+func (r *run) searching(trial time.Duration) time.Duration {
+	if r.round == 0 {
+		return 8 * trial
+	}
+	return 4 * trial
+}
+
+// bisect finds about the largest number from 1 to most that is good, to 1/exact of it, beginning with first; 0 if
+// none is. What is more than a number that is not good is taken to be not good.
+func bisect(first, most, exact int, factor float64, good func(int) (bool, error)) (int, error) {
 	low, high := 0, most+1
-	for n := min(first, most); high-low > max(1, low/20); {
+	for n := min(first, most); high-low > max(1, low/exact); {
 		ok, err := good(n)
 		if err != nil {
 			return 0, err
@@ -134,9 +157,12 @@ func bisect(first, most int, good func(int) (bool, error)) (int, error) {
 		} else {
 			high = n
 		}
-		if high > most {
-			n = min(2*low, most)
-		} else {
+		switch {
+		case high > most:
+			n = min(max(int(factor*float64(low)), low+1), most)
+		case low == 0:
+			n = max(int(float64(high)/factor), 1)
+		default:
 			n = (low + high) / 2
 		}
 	}

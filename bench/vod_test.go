@@ -9,7 +9,7 @@ import (
 func TestBisectFindsTheLargestThatIsGood(t *testing.T) {
 	for _, limit := range []int{0, 1, 7, 8, 9, 100, 1000, 3999, 4000, 9999} {
 		tried := 0
-		got, err := bisect(8, 4000, func(n int) (bool, error) {
+		got, err := bisect(8, 4000, 20, 2, func(n int) (bool, error) {
 			tried++
 			return n <= limit, nil
 		})
@@ -18,7 +18,7 @@ func TestBisectFindsTheLargestThatIsGood(t *testing.T) {
 			t.Errorf("limit %d: got %d after %d tries, %v", limit, got, tried, err)
 		}
 	}
-	if _, err := bisect(8, 100, func(int) (bool, error) { return false, errors.New("no") }); err == nil {
+	if _, err := bisect(8, 100, 20, 2, func(int) (bool, error) { return false, errors.New("no") }); err == nil {
 		t.Error("an error got lost")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -18,7 +19,7 @@ const (
 
 // The configuration of nginx is that of hello, but for the files, and for multi_accept: else
 // it takes one new client in each turn of its loop, in which it serves hundreds of others.
-const nginxFilesConfig = nginxProcess + `events { worker_connections 4096; multi_accept on; }
+const nginxFilesConfig = nginxProcess + `events { worker_connections 10000; multi_accept on; }
 ` + nginxHTTP + `	error_log %[1]s/error.log crit;
 	default_type text/plain;
 	sendfile on;
@@ -35,24 +36,27 @@ type cold struct {
 	*run
 	tree  *webTree
 	root  string
-	seeds rotation
 	limit int64 // bytes of the memory group
 	more  []any // flags of the client besides, as for flagPairs
 }
 
 // newCold writes a tree. It is nil, and that is noted, where no memory group can be made.
 func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any) (*cold, error) {
-	group, err := proc.NewMemoryGroup(limit)
+	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), limit: limit, more: more}
+	err := r.prepare(writing(tree.bytes()), func() error {
+		group, err := proc.NewMemoryGroup(limit)
+		if err != nil {
+			r.skip(experiment, err)
+			c = nil
+			return nil
+		}
+		if err := group.Close(); err != nil {
+			return err
+		}
+		fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
+		return tree.write(r.ctx, c.root)
+	})
 	if err != nil {
-		r.skip(experiment, err)
-		return nil, nil
-	}
-	if err := group.Close(); err != nil {
-		return nil, err
-	}
-	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), seeds: rotation{}, limit: limit, more: more}
-	fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
-	if err := tree.write(r.ctx, c.root); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -75,10 +79,10 @@ func (c *cold) contenders(launchers []launcher) (all []contender) {
 			if err := c.tree.uncache(c.root); err != nil {
 				return nil, err
 			}
-			return c.sample(ctx, l.start, int(p.x), c.seeds.next(l.system, p), d)
+			return c.sample(ctx, l.start, int(p.x), c.round+1, d)
 		}})
 	}
-	return all
+	return slower(time.Second, all)
 }
 
 // sample starts a server in a memory group of its own and has clients ask it.
@@ -99,6 +103,9 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	samples, err = samplesOf(ctx, d, c.ownClient(append([]string{"fetch"}, flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID(),
 		"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...)...)...)...))
 	if err != nil {
+		if s.killedBy(syscall.SIGKILL, err) {
+			err = fmt.Errorf("the kernel killed the server, which wanted more than its %d MB: %w", c.limit/1e6, err)
+		}
 		return nil, err
 	}
 	used, err := group.Bytes()

@@ -73,7 +73,7 @@ func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
 func TestServersSendTheFiles(t *testing.T) {
 	needTwoCores(t)
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
+	c := &cold{run: testRun(t, true), tree: tree, root: root, limit: coldLimit}
 	for _, kind := range []string{"knot", "net-http", "adapted", "direct"} {
 		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root, "-cache", "300000")
 		testenv.Must(t, err)
@@ -113,7 +113,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 	}
 	testenv.Must(t, group.Close())
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, seeds: rotation{}, limit: coldLimit}
+	c := &cold{run: testRun(t, true), tree: tree, root: root, limit: coldLimit}
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root
 		t.Fatal(err)
 	}

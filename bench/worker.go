@@ -225,8 +225,8 @@ func parseSamples(lines []string) ([]sample, error) {
 func (r *run) baselines(names ...string) []contender {
 	var built []contender
 	for _, name := range names {
-		path, err := compileC(r.ctx, r.scratch, name)
-		if err != nil {
+		path := name
+		if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, name); return err }); err != nil {
 			r.skip(name, err)
 			continue
 		}

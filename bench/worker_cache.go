@@ -24,7 +24,7 @@ const (
 	cacheAsked     = 64 // requests between two yields, as if each was of another connection
 )
 
-// A cachePart maps paths to contents, the last used first. It belongs to a loop, or to whoever holds mu.
+// A cachePart maps paths to contents, the last used first. It belongs to a loop, or to the holder of mu.
 type cachePart struct {
 	mu    sync.Mutex
 	taken uint64 // times that mu was held by another; guarded by mu

@@ -49,7 +49,7 @@ func runDeepServer(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	failed := make(chan error, 2)
+	reportMemory(out)
 	switch *kind {
 	case "capriccio":
 		s.call = func(f func()) { stackchunk.Call(deepNeed, f) }
@@ -57,21 +57,17 @@ func runDeepServer(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
+		return serveInTask(rt, out, func(ln *netpoll.Listener) error {
 			return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
 		})
 	case "goroutine":
 		s.call = func(f func()) { f() }
-		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error {
+		return serveOnGoroutines(out, func(ln net.Listener) error {
 			return acceptAll(ln, func(c net.Conn) { go s.serve(c) })
-		}); err != nil {
-			return err
-		}
+		})
 	default:
 		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
 	}
-	reportMemory(out)
-	return untilInputEnds(failed)
 }
 
 // serve is the handler. What goes deep stands beyond the checkpoint, the waiting before it.

@@ -22,8 +22,6 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
-	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // runFileServer serves the files below a folder, with Knot or with net/http. It ends with
@@ -41,7 +39,6 @@ func runFileServer(args []string, out io.Writer) error {
 		return err
 	}
 	debug.SetMemoryLimit(*memory)
-	failed := make(chan error, 2)
 	handler := http.FileServer(http.Dir(*root))
 	server := &knot.Server{}
 	var err error
@@ -59,15 +56,12 @@ func runFileServer(args []string, out io.Writer) error {
 		if *most > 0 {
 			handler = atMost(*most, handler)
 		}
-		if err := serveOnGoroutines(out, failed, func(ln net.Listener) error {
+		return serveOnGoroutines(out, func(ln net.Listener) error {
 			if *pem != "" {
 				return http.ServeTLS(ln, handler, *pem, *pem)
 			}
 			return http.Serve(ln, handler)
-		}); err != nil {
-			return err
-		}
-		return untilInputEnds(failed)
+		})
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
@@ -75,8 +69,7 @@ func runFileServer(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	serveKnot(rt, server, out, failed)
-	return untilInputEnds(failed)
+	return serveKnot(rt, server, out)
 }
 
 // atMost lets requests wait while a number of others is being served.
@@ -131,11 +124,7 @@ func runResponder(_ []string, out io.Writer) error {
 		w.Header().Set("Content-Length", strconv.Itoa(supportPage))
 		w.Write(page[:supportPage])
 	})
-	failed := make(chan error, 2)
-	if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return fcgi.Serve(ln, handler) }); err != nil {
-		return err
-	}
-	return untilInputEnds(failed)
+	return serveOnGoroutines(out, func(ln net.Listener) error { return fcgi.Serve(ln, handler) })
 }
 
 // supportUsers fetch a page of supportFiles files and one made by FastCGI, then think.
@@ -154,10 +143,6 @@ func (u *supportUsers) think(user int) time.Duration {
 	}
 	u.left[user] = supportFiles
 	return time.Duration(min(u.random.ExpFloat64(), 10) * float64(time.Second))
-}
-
-func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer, failed chan<- error) {
-	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
 // runFetch is the client process of web: it asks for files of the tree and prints
@@ -265,6 +250,7 @@ func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
 	emit("mean", "ms", float64(result.Mean)/1e6)
 	emit("longest", "ms", float64(result.Longest)/1e6)
 	emit("unserved", "%", 100*float64(result.Unserved)/float64(cfg.Conns))
+	emit("reopened", "%", 100*float64(result.Reopened)/requested)
 	emit("cpu-per-request", "µs", float64(result.Usage.Server)/1e3/requested)
 	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)

@@ -67,9 +67,7 @@ func runKnot(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	failed := make(chan error, 2)
-	serveKnot(rt, server, out, failed)
-	return untilInputEnds(failed)
+	return serveKnot(rt, server, out)
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
@@ -97,11 +95,9 @@ func runTaskServer(_ []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 2)
-	serveInTask(rt, out, failed, func(ln *netpoll.Listener) error {
+	return serveInTask(rt, out, func(ln *netpoll.Listener) error {
 		return acceptAll(ln, func(c net.Conn) { task.Go(func() { answerRequests(c) }) })
 	})
-	return untilInputEnds(failed)
 }
 
 const taskResponse = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"

@@ -65,30 +65,25 @@ func runNativeServer(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	failed := make(chan error, 2)
 	if *http1 {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			waitIn(strings.TrimPrefix(r.URL.Path, "/"))
 			io.WriteString(w, "Hello, World!")
 		})}
-		if err := serveOnGoroutines(out, failed, server.Serve); err != nil {
-			return err
-		}
-	} else {
-		options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
-		if *holding {
-			options = append(options, capriccio.WithDetaching(-1, 0))
-		}
-		rt, err := capriccio.New(options...)
-		if err != nil {
-			return err
-		}
-		serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
-			waitIn(strings.TrimPrefix(x.Path(), "/"))
-			return x.SendString(200, "text/plain", "Hello, World!")
-		}}, out, failed)
+		return serveOnGoroutines(out, server.Serve)
 	}
-	return untilInputEnds(failed)
+	options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
+	if *holding {
+		options = append(options, capriccio.WithDetaching(-1, 0))
+	}
+	rt, err := capriccio.New(options...)
+	if err != nil {
+		return err
+	}
+	return serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
+		waitIn(strings.TrimPrefix(x.Path(), "/"))
+		return x.SendString(200, "text/plain", "Hello, World!")
+	}}, out)
 }
 
 // runLockedRead has many tasks, or goroutines, hold one sync.Mutex across a write and a read.

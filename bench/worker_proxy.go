@@ -27,11 +27,7 @@ func runReverseProxy(args []string, out io.Writer) error {
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(backend); p.SetXForwarded() },
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true},
 	}
-	failed := make(chan error, 2)
-	if err := serveOnGoroutines(out, failed, func(ln net.Listener) error { return http.Serve(ln, handler) }); err != nil {
-		return err
-	}
-	return untilInputEnds(failed)
+	return serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, handler) })
 }
 
 // serveUpgraded answers as a program does that has been given the connection, and waits without a task.

@@ -6,35 +6,29 @@ import (
 	"net"
 	"os"
 
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// What the workers that are servers share. Each says where it listens once it does, and ends with its
-// standard input.
+// What the workers that are servers share. Each prints where it listens once it does, and ends with its
+// standard input, or with an error.
 
-// untilInputEnds waits for the end of standard input, or for what fails before.
-func untilInputEnds(failed chan error) error {
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
-}
-
-// serveOnGoroutines listens, and serves on goroutines of its own.
-func serveOnGoroutines(out io.Writer, failed chan<- error, serve func(net.Listener) error) error {
+// serveOnGoroutines serves on goroutines.
+func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "listening", ln.Addr())
+	failed := make(chan error, 2)
 	go func() { failed <- serve(ln) }()
-	return nil
+	return untilInputEnds(failed)
 }
 
-// serveInTask has a task of rt listen, and then serve.
-func serveInTask(rt *task.Runtime, out io.Writer, failed chan<- error, serve func(*netpoll.Listener) error) {
+// serveInTask serves in a task of rt.
+func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
+	failed := make(chan error, 2)
 	rt.Go(func() {
 		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -44,6 +38,21 @@ func serveInTask(rt *task.Runtime, out io.Writer, failed chan<- error, serve fun
 		fmt.Fprintln(out, "listening", ln.Addr())
 		failed <- serve(ln)
 	})
+	return untilInputEnds(failed)
+}
+
+// serveKnot serves by Knot, in tasks of rt.
+func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer) error {
+	return serveInTask(rt, out, func(ln *netpoll.Listener) error { return server.Serve(ln) })
+}
+
+// untilInputEnds waits for the end of standard input, or for what fails before.
+func untilInputEnds(failed chan error) error {
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
 }
 
 // acceptAll hands every connection over, until accepting fails.

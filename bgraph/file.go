@@ -89,7 +89,7 @@ func reason(err error) error {
 	return err
 }
 
-// advice says what can be done about err.
+// advice reports what can be done about err.
 func advice(path string, err error) string {
 	dir := filepath.Dir(path)
 	switch {

@@ -77,7 +77,7 @@ type LoopStat struct {
 	Steps uint64 `json:"steps"` // that ended there, as edges count them
 }
 
-// A Resource is something that tasks take and give back, and that was counted.
+// A Resource is something that tasks take and give back, and that was counted while the runtime was there.
 type Resource struct {
 	Name     string `json:"name"`
 	Unit     string `json:"unit"`     // "bytes", "" for things
@@ -278,6 +278,16 @@ type Sched struct {
 	Refusals  []SchedRefusal  `json:"refusals,omitempty"` // the refused by cause, each once
 	Resources []SchedResource `json:"resources"`
 	Nodes     []SchedNode     `json:"nodes"` // by Key, then Loop
+	Knee      SchedKnee       `json:"knee,omitzero"`
+}
+
+// A SchedKnee is the number of open descriptors from which on answers take longer (Capriccio, section 4.2). The zero
+// value says that none has been found.
+type SchedKnee struct {
+	Descriptors uint64 `json:"descriptors"`
+	Took        Nanos  `json:"took"`   // an answer, with fewer
+	Most        uint64 `json:"most"`   // the most that were open
+	Slowed      Nanos  `json:"slowed"` // an answer, with these
 }
 
 // A SchedRefusal is how many tasks were refused for one cause.

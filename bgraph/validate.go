@@ -27,7 +27,7 @@ const (
 
 var errNoSnapshot = errors.New("the Snapshot is nil")
 
-// Validate says what is wrong with s, nil if nothing is. A valid Snapshot
+// Validate reports what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits MaxDumpNodes to MaxDumpNumber;
 //   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
 //     and no node with key 0;
@@ -309,6 +309,10 @@ func (s *Snapshot) checkSched() error {
 		checkCount("sched.admitted", s.Sched.Admitted),
 		checkCount("sched.deferred", s.Sched.Deferred),
 		checkCount("sched.refused", s.Sched.Refused),
+		checkCount("sched.knee.descriptors", s.Sched.Knee.Descriptors),
+		checkCount("sched.knee.most", s.Sched.Knee.Most),
+		checkNumber("sched.knee.took", s.Sched.Knee.Took),
+		checkNumber("sched.knee.slowed", s.Sched.Knee.Slowed),
 		checkLength("sched.refusals", len(s.Sched.Refusals), MaxDumpResources),
 		checkLength("sched.resources", len(s.Sched.Resources), MaxDumpResources),
 		checkLength("sched.nodes", len(s.Sched.Nodes), MaxDumpEdges),

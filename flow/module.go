@@ -238,7 +238,7 @@ func (in *Instance[In]) box(f *Flow) *mailbox[In] {
 	return box
 }
 
-// change asks how many servlets more or less there should be, and counts them: the caller
+// change reports how many servlets more or less there should be, and counts them: the caller
 // starts one that comes; one that is to go finds out. Caller holds mu.
 func (c *core) change(now time.Duration) int {
 	change := c.sizer.Decide(now, c.workers, c.queued, *c.g.viscosity.Load())

@@ -20,7 +20,7 @@ func BenchmarkParse(b *testing.B) {
 	for _, request := range benchRequests {
 		head := []byte(request.text)
 		b.Run("knot/"+request.name, func(b *testing.B) {
-			limits := headLimits{line: DefaultMaxRequestLine, size: DefaultMaxHead, fields: DefaultMaxFields}
+			limits := headLimits{line: defaultMaxRequestLine, size: DefaultMaxHead, fields: defaultMaxFields}
 			var h parsedHead
 			b.SetBytes(int64(len(head)))
 			b.ReportAllocs()

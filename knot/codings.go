@@ -31,10 +31,9 @@ func Precompressed() []Coding {
 	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
 }
 
-// Defaults of FilesConfig, in bytes.
 const (
-	DefaultCompressMin = 512
-	DefaultCompressMax = 4 << 20
+	defaultCompressMin = 512
+	defaultCompressMax = 4 << 20
 )
 
 const (
@@ -63,8 +62,8 @@ type codings struct {
 func (f *Files) configureCodings(config *FilesConfig) error {
 	k := &f.codings
 	k.list = config.Codings
-	k.least = orDefault(config.CompressMin, DefaultCompressMin, 0)
-	k.most = orDefault(config.CompressMax, DefaultCompressMax, 1<<40)
+	k.least = orDefault(config.CompressMin, defaultCompressMin, 0)
+	k.most = orDefault(config.CompressMax, defaultCompressMax, 1<<40)
 	k.busy = task.NewSemaphore(maxBusy())
 	if len(k.list) > maxCodings {
 		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), maxCodings)

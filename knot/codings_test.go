@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -312,12 +311,9 @@ func TestGzipClient(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{}}
 		defer client.CloseIdleConnections()
 		for range 3 {
-			resp, err := client.Get("http://" + sv.addr + "/a.html")
-			testenv.Must(t, err)
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || string(body) != content || !resp.Uncompressed {
-				t.Fatalf("%d bytes, %v, uncompressed %v", len(body), err, resp.Uncompressed)
+			resp, body := testenv.Get(t, client, "http://"+sv.addr+"/a.html")
+			if body != content || !resp.Uncompressed {
+				t.Fatalf("%d bytes, uncompressed %v", len(body), resp.Uncompressed)
 			}
 		}
 	})

@@ -194,7 +194,7 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	}
 	began := f.now()
 	fd, file, err := f.open(x, &toRead, w.suffix())
-	if (errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)) && f.caches != nil {
+	if scarce(err) && f.caches != nil {
 		f.caches.closeIdle(began + 1)
 		fd, file, err = f.open(x, &toRead, w.suffix())
 	}

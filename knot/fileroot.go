@@ -51,7 +51,7 @@ func openDirectory(name string) (int, error) {
 	return openat(unix.AT_FDCWD, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 }
 
-// searchable says which directory fd is. It is an error if nothing in it can be opened.
+// searchable reports which directory fd is. It is an error if nothing in it can be opened.
 func searchable(fd int) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, ".", &st, 0); err != nil {
@@ -76,6 +76,9 @@ func (f *Files) follow(x *Ctx, now int64) {
 	}
 	defer r.looking.Unlock()
 	err := f.lookUp()
+	if scarce(err) { // nothing is wrong with the name
+		return
+	}
 	if failed := err != nil; r.failing.Swap(failed) != failed {
 		if failed {
 			x.srv.errorLog().Error("knot: the root can't be looked up any more; the folder that it was is still served", "root", r.name, "error", err)

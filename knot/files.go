@@ -44,7 +44,7 @@ type FilesConfig struct {
 	// Default: index.html.
 	Index []string
 	// MaxRanges is how many ranges a response has at most; a request for more gets the whole
-	// file. Default: DefaultMaxRanges. Negative: one.
+	// file. Default: 16. Negative: one.
 	MaxRanges int
 	// Codings are those in which files are sent to clients that accept them, best first; at
 	// most 8. A client gets the best one of which a file stands beside the one that it asks
@@ -54,7 +54,7 @@ type FilesConfig struct {
 	// the file as it is.
 	Codings []Coding
 	// CompressMin and CompressMax are the sizes of files, in bytes, that are compressed on the
-	// fly. Negative: any.
+	// fly. Default: 512 and 4 MiB. Negative: any.
 	CompressMin, CompressMax int64
 	// Header, if set, returns header lines that the responses 200, 206 and 304 about a file
 	// carry; a Content-Type replaces that of the file. name is its path below the root, with a
@@ -67,7 +67,7 @@ type FilesConfig struct {
 // Header is a line of a header.
 type Header struct{ Name, Value string }
 
-// CheckHeader says what is wrong with a header line that AddHeader or FilesConfig.Header are to
+// CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
 func CheckHeader(name, value string) error {
 	b := viewBytes(name)
@@ -156,7 +156,7 @@ func (f *Files) configure(config FilesConfig) (err error) {
 	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
 	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
 	f.fileMax = orDefault(config.CacheFileMax, DefaultCacheFileMax, -1)
-	f.maxRanges = orDefault(config.MaxRanges, DefaultMaxRanges, 1)
+	f.maxRanges = orDefault(config.MaxRanges, defaultMaxRanges, 1)
 	f.header = config.Header
 	if f.index = config.Index; len(f.index) == 0 {
 		f.index = []string{"index.html"}
@@ -299,6 +299,9 @@ func hiddenPath(path []byte) bool {
 	return false
 }
 
+// scarce reports whether err is that no descriptor was left.
+func scarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
 func openStatus(err error) error {
 	var status Status
 	switch {
@@ -310,7 +313,7 @@ func openStatus(err error) error {
 		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
 		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // a socket or dead device
 		return Status(403)
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+	case scarce(err), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("%w: %w", Status(503), err)
 	}
 	return fmt.Errorf("knot: open: %w", err)

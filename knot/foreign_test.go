@@ -38,11 +38,7 @@ func TestServesListenersOfPackageNet(t *testing.T) {
 				}()
 				silent, err := net.Dial("tcp", ln.Addr().String())
 				testenv.Must(t, err)
-				resp, err := http.Get("http://" + ln.Addr().String())
-				testenv.Must(t, err)
-				io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				if resp.StatusCode != 404 {
+				if resp, _ := testenv.Get(t, http.DefaultClient, "http://"+ln.Addr().String()); resp.StatusCode != 404 {
 					t.Errorf("%s: status %d", way, resp.StatusCode)
 				}
 				http.DefaultClient.CloseIdleConnections()

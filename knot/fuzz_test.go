@@ -36,7 +36,7 @@ var stricter = map[*fault]string{
 	tooManyFields:   "our own limit",
 }
 
-// laxer says why net/http.ReadRequest may refuse what parse takes, or "".
+// laxer reports why net/http.ReadRequest may refuse what parse takes, or "".
 func laxer(b []byte, h *head) string {
 	target := h.target.of(b)
 	switch {

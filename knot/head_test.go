@@ -154,7 +154,7 @@ func TestScannersAgreeWithNaive(t *testing.T) {
 
 func TestParseAllocatesNothing(t *testing.T) {
 	request := []byte(browserRequest)
-	limits := headLimits{line: DefaultMaxRequestLine, size: DefaultMaxHead, fields: DefaultMaxFields}
+	limits := headLimits{line: defaultMaxRequestLine, size: DefaultMaxHead, fields: defaultMaxFields}
 	var h head
 	h.parse(request, &limits)
 	if n := testing.AllocsPerRun(100, func() { h.parse(request, &limits) }); n != 0 {

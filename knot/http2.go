@@ -15,8 +15,8 @@ const protoHTTP2 = "h2"
 // first line is enough to tell: no request of HTTP/1 looks like it.
 const preface = "PRI * HTTP/2.0\r\n"
 
-// DefaultMaxStreams is how many requests a client of HTTP/2 may have under way on a connection.
-const DefaultMaxStreams = 100
+// defaultMaxStreams is how many requests a client of HTTP/2 may have under way on a connection.
+const defaultMaxStreams = 100
 
 const (
 	pingAfter    = 30 * time.Second
@@ -53,7 +53,7 @@ func (s *Server) http2Limits() h2Limits {
 		return min(max(v, least), most)
 	}
 	l := h2Limits{
-		streams:      uint32(between(given.MaxConcurrentStreams, DefaultMaxStreams, 1, 1<<20)),
+		streams:      uint32(between(given.MaxConcurrentStreams, defaultMaxStreams, 1, 1<<20)),
 		frame:        uint32(between(given.MaxReadFrameSize, h2FrameSize, h2FrameSize, 1<<24-1)),
 		window:       int64(between(given.MaxReceiveBufferPerStream, h2Window, firstWindow, largestID)),
 		connWindow:   int64(between(given.MaxReceiveBufferPerConnection, h2Window, firstWindow, largestID)),

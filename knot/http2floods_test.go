@@ -155,7 +155,7 @@ func TestHTTP2Floods(t *testing.T) {
 		p.nc.Close()
 		other(name)
 	}
-	if n := most.Load(); n > 4*DefaultMaxStreams {
+	if n := most.Load(); n > 4*defaultMaxStreams {
 		t.Errorf("%d handlers at a time of four connections", n)
 	}
 	close(release)

@@ -8,8 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -27,15 +27,11 @@ type framePeer struct {
 
 func (sv *served) frames(preface string) *framePeer {
 	sv.t.Helper()
-	nc, err := net.Dial("tcp", sv.addr)
-	if err != nil {
-		sv.t.Fatal(err)
-	}
+	nc := testenv.Dial(sv.t, sv.addr)
 	if sv.TLS != nil {
 		nc = tls.Client(nc, &tls.Config{NextProtos: []string{protoHTTP2}, InsecureSkipVerify: true})
 	}
 	sv.t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
 	p := &framePeer{t: sv.t, nc: nc, Framer: http2.NewFramer(nc, nc)}
 	p.Framer.AllowIllegalWrites = true
 	p.enc, p.dec = hpack.NewEncoder(&p.block), hpack.NewDecoder(4096, nil)

@@ -132,7 +132,7 @@ func (r *responseParts) head(text []byte) error {
 	return r.st.sendHead(status, text, r.phase == partsDone)
 }
 
-// bodyOf says how the body begins that follows.
+// bodyOf reports how the body begins that follows.
 func (r *responseParts) bodyOf(text []byte) (partsPhase, error) {
 	_, text, _ = bytes.Cut(text, []byte("\r\n"))
 	for len(text) > 0 {

@@ -132,8 +132,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return fmt.Errorf("knot: serving %v: %w", ln.Addr(), err)
 }
 
-// take is ServeConn for a caller that is not to be held up: the task that accepts. A
-// task is only started for a client that is turned away.
+// take is ServeConn for a caller that is to be held up only if there are far too many connections: the
+// task that accepts. A task is only started for a client that is turned away.
 func (s *Server) take(nc *netpoll.Conn) {
 	c := s.newConn(nc)
 	switch s.admit(c) {
@@ -211,10 +211,12 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
+			c := s.newConn(nc)
+			verdict := s.admit(c) // which may wait: who has not been accepted then waits too
 			if parks(reflect.ValueOf(nc)) {
-				spawn(func() { s.serveConn(nc) })
+				spawn(func() { s.begin(c, verdict) })
 			} else {
-				go s.serveConn(nc)
+				go s.begin(c, verdict)
 			}
 			continue
 		case s.stopping.Load() || errors.Is(err, net.ErrClosed):

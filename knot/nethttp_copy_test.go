@@ -29,92 +29,75 @@ func (c sendCounter) SendFile(head []byte, fd int, off, n int64, pages netpoll.P
 	return c.Conn.SendFile(head, fd, off, n, pages)
 }
 
-// TestAdaptedCopies: io.Copy to a response, from files and from other things, whole, from the
-// middle and cut short, with and without a length.
-func TestAdaptedCopies(t *testing.T) {
-	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
-	name := filepath.Join(t.TempDir(), "file")
-	testenv.Must(t, os.WriteFile(name, content, 0o600))
+// A copyCase is a way to fill a response from a file or something else.
+type copyCase struct {
+	name     string
+	serve    func(w http.ResponseWriter, r *http.Request)
+	want     string
+	sendfile bool // a piece of it
+}
+
+// copyCases copy the file of that name, which has that content: whole, from the middle and cut short, with and
+// without a length.
+func copyCases(name, content string) []copyCase {
 	size := len(content)
-	open := func() *os.File {
-		f, err := os.Open(name)
-		if err != nil {
-			panic(err)
+	file := func(length int, copy func(w http.ResponseWriter, r *http.Request, f *os.File)) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if length > 0 {
+				w.Header().Set("Content-Length", fmt.Sprint(length))
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				panic(err)
+			}
+			defer f.Close()
+			copy(w, r, f)
 		}
-		return f
 	}
-	cases := []struct {
-		name     string
-		serve    func(w http.ResponseWriter, r *http.Request)
-		want     string
-		sendfile bool // a piece of it
-	}{
-		{"length", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(size))
-			f := open()
-			defer f.Close()
-			io.Copy(w, f)
-		}, string(content), true},
-		{"typed", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(size))
+	whole := func(w http.ResponseWriter, _ *http.Request, f *os.File) { io.Copy(w, f) }
+	return []copyCase{
+		{"length", file(size, whole), content, true},
+		{"typed", file(size, func(w http.ResponseWriter, _ *http.Request, f *os.File) {
 			w.Header().Set("Content-Type", "text/x")
-			f := open()
-			defer f.Close()
 			io.Copy(w, f)
-		}, string(content), true},
-		{"chunked", func(w http.ResponseWriter, r *http.Request) {
-			f := open()
-			defer f.Close()
-			io.Copy(w, f)
-		}, string(content), false},
-		{"middle", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", "100000")
-			f := open()
-			defer f.Close()
+		}), content, true},
+		{"chunked", file(0, whole), content, false},
+		{"middle", file(100_000, func(w http.ResponseWriter, _ *http.Request, f *os.File) {
 			f.Seek(1000, io.SeekStart)
 			n, err := io.CopyN(w, f, 99_000)
 			at, _ := f.Seek(0, io.SeekCurrent)
 			fmt.Fprintf(w, "%1000s", fmt.Sprint(n, err, at))
-		}, string(content[1000:100_000]) + fmt.Sprintf("%1000s", "99000 <nil> 100000"), true},
-		{"after a write", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(size+3))
+		}), content[1000:100_000] + fmt.Sprintf("%1000s", "99000 <nil> 100000"), true},
+		{"after a write", file(size+3, func(w http.ResponseWriter, _ *http.Request, f *os.File) {
 			io.WriteString(w, "one")
-			f := open()
-			defer f.Close()
 			io.Copy(w, f)
-		}, "one" + string(content), true},
-		{"too long", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", "5")
-			f := open()
-			defer f.Close()
+		}), "one" + content, true},
+		{"too long", file(5, func(w http.ResponseWriter, _ *http.Request, f *os.File) {
 			if _, err := io.Copy(w, f); err == http.ErrContentLength {
 				io.WriteString(w, "12345")
 			}
-		}, "12345", false},
-		{"small", func(w http.ResponseWriter, r *http.Request) {
-			f := open()
-			defer f.Close()
-			io.CopyN(w, f, 700)
-		}, string(content[:700]), false},
+		}), "12345", false},
+		{"small", file(0, func(w http.ResponseWriter, _ *http.Request, f *os.File) { io.CopyN(w, f, 700) }), content[:700], false},
 		{"reader", func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(w, struct{ io.Reader }{bytes.NewReader(content)})
-		}, string(content), false},
-		{"serve content", func(w http.ResponseWriter, r *http.Request) {
-			f := open()
-			defer f.Close()
+			io.Copy(w, struct{ io.Reader }{strings.NewReader(content)})
+		}, content, false},
+		{"serve content", file(0, func(w http.ResponseWriter, r *http.Request, f *os.File) {
 			http.ServeContent(w, r, "x.txt", time.Time{}, f)
-		}, string(content), true},
+		}), content, true},
 		{"body", func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).EnableFullDuplex()
 			io.Copy(w, r.Body)
-		}, string(content), false},
-		{"head", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(size))
-			f := open()
-			defer f.Close()
-			io.Copy(w, f)
-		}, "", false},
+		}, content, false},
+		{"head", file(size, whole), "", false},
 	}
+}
+
+// TestAdaptedCopies: io.Copy to a response, from files and from other things.
+func TestAdaptedCopies(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	name := filepath.Join(t.TempDir(), "file")
+	testenv.Must(t, os.WriteFile(name, content, 0o600))
+	cases := copyCases(name, string(content))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		var sent atomic.Int64
 		var native atomic.Bool

@@ -123,10 +123,8 @@ var promises = []struct{ request, ours, theirs string }{
 // wholeAnswer sends a request and the end of the stream, and describes all that comes.
 func wholeAnswer(t *testing.T, addr, request string) string {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
+	nc := testenv.Dial(t, addr)
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(nc, request)
 	if torn := strings.HasSuffix(request, "\r\nabc") || strings.HasSuffix(request, "\r\nab"); torn {
 		nc.(*net.TCPConn).CloseWrite()

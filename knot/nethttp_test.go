@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -104,10 +103,8 @@ func TestAdaptedAnswersLikeNetHTTP(t *testing.T) {
 // its length is told.
 func answer(t *testing.T, addr, request, method string) string {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
+	nc := testenv.Dial(t, addr)
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(nc, request)
 	resp, err := http.ReadResponse(bufio.NewReader(nc), &http.Request{Method: method})
 	if err != nil {

@@ -110,9 +110,7 @@ func TestConnectionsStartNoTask(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	d := &doorman{room: 1}
 	addr := guarded(t, d, &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }})
-	nc, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	defer nc.Close()
+	nc := testenv.Dial(t, addr)
 	in := bufio.NewReader(nc)
 	waits := map[string]bool{}
 	for i := range 60 {
@@ -193,15 +191,11 @@ func TestRequestsWaitForRoom(t *testing.T) {
 			return x.SendString(200, "text/plain", "done")
 		},
 	})
-	slow, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	defer slow.Close()
+	slow := testenv.Dial(t, addr)
 	fmt.Fprint(slow, "GET / HTTP/1.1\r\nHo")
 	var conns []net.Conn
 	for i := range 50 {
-		nc, err := net.Dial("tcp", addr)
-		testenv.Must(t, err)
-		defer nc.Close()
+		nc := testenv.Dial(t, addr)
 		path := "/"
 		if i%5 == 0 {
 			path = "/panic"

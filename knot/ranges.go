@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// DefaultMaxRanges is how many ranges of a file one response has at most.
-const DefaultMaxRanges = 16
+// defaultMaxRanges is how many ranges of a file one response has at most.
+const defaultMaxRanges = 16
 
 // byteRange is the part [from, to) of a file.
 type byteRange struct{ from, to int64 }

@@ -83,13 +83,13 @@ func TestSeveralRanges(t *testing.T) {
 				}
 			}
 			var many []string
-			for i := range DefaultMaxRanges + 1 {
+			for i := range defaultMaxRanges + 1 {
 				many = append(many, fmt.Sprintf("%d-%d", i*100, i*100+1))
 			}
 			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many, ",")+"\r\n"); statusOf(answer) != "200" {
 				t.Errorf("more ranges than allowed: %s", statusOf(answer))
 			}
-			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many[1:], ",")+"\r\n"); len(parts(t, answer, content)) != DefaultMaxRanges {
+			if answer := askFile(f, "/f", "Range: bytes="+strings.Join(many[1:], ",")+"\r\n"); len(parts(t, answer, content)) != defaultMaxRanges {
 				t.Errorf("as many ranges as allowed: %s", statusOf(answer))
 			}
 		})
@@ -201,9 +201,7 @@ func TestCurlResumes(t *testing.T) {
 	sv := startServer(t, &Server{Handler: openWith(t, root, FilesConfig{}).Serve}, 1)
 	got := filepath.Join(t.TempDir(), "got")
 	testenv.Must(t, os.WriteFile(got, content[:123_456], 0o644))
-	if out, err := exec.Command(curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f").CombinedOutput(); err != nil {
-		t.Fatalf("%v, %s", err, out)
-	}
+	testenv.Run(t, "", nil, curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f")
 	if text, err := os.ReadFile(got); err != nil || !bytes.Equal(text, content) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}

@@ -28,7 +28,7 @@ var (
 //	open ─→ fixed | chunked | untilClose ─→ done
 //	  └──────────────────────────────────────↗
 //
-// The answer to HEAD, flushed before its end, is in untilClose too, and the connection stays.
+// The answer to HEAD, flushed before its end, is in respUntilClose too, and the connection stays.
 type respPhase uint8
 
 const (

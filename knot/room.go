@@ -2,8 +2,12 @@ package knot
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // How many connections a Server may have, and which go when there are too many.
@@ -14,26 +18,43 @@ type admission uint8
 const (
 	admitted admission = iota
 	turnedAway
-	dropped
+	tooLate // the server is closed
 )
 
 // admit takes a connection up. Of those above the limit, for which there is no room to be made, a few
-// are told so; they count too while they are being told.
+// are told so; they count too while they are being told. If there are even more, it waits, and with it
+// those who have not been accepted. It may park.
 func (s *Server) admit(c *conn) admission {
-	verdict := s.enlist(c)
+	verdict, room := s.enlist(c)
+	for ; room != nil; verdict, room = s.enlist(c) {
+		s.reportOverload()
+		await(room)
+		if task.Context().Err() != nil {
+			return tooLate
+		}
+	}
 	if verdict == turnedAway && s.makeRoom() {
 		return admitted
 	}
 	return verdict
 }
 
-func (s *Server) enlist(c *conn) admission {
+// told is how many connections above the limit may be told so at a time.
+func told(limit int) int { return limit/8 + 8 }
+
+// enlist is admit, but where that waits it returns a context that ends when it is time to try again.
+func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	max := s.limits.conns
-	if s.closed || max > 0 && s.count >= max+max/8+8 {
-		s.dropped++
-		return dropped
+	if s.closed {
+		return tooLate, nil
+	}
+	if max > 0 && s.count >= max+told(max) {
+		if s.room == nil {
+			s.room, s.roomy = context.WithCancel(s.ctx)
+		}
+		return turnedAway, s.room
 	}
 	s.count++
 	c.next = s.first
@@ -43,9 +64,9 @@ func (s *Server) enlist(c *conn) admission {
 	s.first = c
 	s.conns++
 	if max > 0 && s.count > max {
-		return turnedAway
+		return turnedAway, nil
 	}
-	return admitted
+	return admitted, nil
 }
 
 const (
@@ -100,19 +121,33 @@ func (s *Server) resting() []*conn {
 	return some[:n]
 }
 
-// overloadEvery is how often too many connections are reported at most.
-const overloadEvery = time.Minute
+// A rareReport is of what may happen with every request: it is logged at once, and then at most every
+// reportEvery, with the number of times. Safe from anywhere.
+type rareReport struct {
+	last   atomic.Int64 // clock reading of the last one; 0: none; atomic
+	untold atomic.Int64 // times since then; atomic
+}
+
+const reportEvery = 10 * time.Second
+
+// due notes one more at now, a reading of the clock, and reports whether it is to be logged, and how many
+// have not been.
+func (r *rareReport) due(now int64) (untold int64, due bool) {
+	last := r.last.Load()
+	if last != 0 && now-last < int64(reportEvery) || !r.last.CompareAndSwap(last, max(now, 1)) {
+		r.untold.Add(1)
+		return 0, false
+	}
+	return r.untold.Swap(0), true
+}
 
 func (s *Server) reportOverload() {
 	now := s.clock.now()
 	s.mu.Lock()
-	due := s.overload == 0 || now-s.overload > int64(overloadEvery)
-	if due {
-		s.overload = now
-	}
+	s.turnedAt = now
 	s.mu.Unlock()
-	if due {
-		s.errorLog().Warn("knot: too many connections, turning clients away", "limit", s.limits.conns)
+	if before, due := s.overload.due(now); due {
+		s.errorLog().Warn("knot: too many connections, turning clients away or keeping them waiting", "limit", s.limits.conns, "unreported", before)
 	}
 }
 
@@ -121,10 +156,10 @@ func (s *Server) turnAway(c *conn) {
 	s.reportOverload()
 	s.mu.Lock()
 	s.turned++
-	s.turnedAt = s.clock.now()
 	s.mu.Unlock()
-	if secureOf(c.nc) != nil { // telling it would take a handshake
-		c.finish()
+	if secureOf(c.nc) != nil { // a response would take a handshake
+		c.unwanted = true
+		c.start()
 		return
 	}
 	c.state.Store(connActive)
@@ -143,6 +178,10 @@ func (s *Server) turnAway(c *conn) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.room != nil {
+		s.roomy()
+		s.room = nil
+	}
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {

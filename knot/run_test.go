@@ -2,7 +2,6 @@ package knot
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -40,11 +39,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	go func() {
 		ended <- capriccio.Run(ctx, s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(2))
 	}()
-	resp, err := http.Get("http://" + <-addr)
-	testenv.Must(t, err)
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if string(body) != "in time" {
+	if _, body := testenv.Get(t, http.DefaultClient, "http://"+<-addr); body != "in time" {
 		t.Errorf("body %q", body)
 	}
 	if err := <-ended; err != nil {
@@ -55,11 +50,9 @@ func TestRunStopsWithItsContext(t *testing.T) {
 
 func TestRunReportsAddressInUse(t *testing.T) {
 	checkLeaks(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	defer ln.Close()
+	ln := testenv.Listen(t)
 	s := &Server{Addr: ln.Addr().String()}
-	err = capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(1))
+	err := capriccio.Run(context.Background(), s.Run, capriccio.WithoutSignals(), capriccio.WithoutRefusals(), capriccio.WithLoops(1))
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), ln.Addr().String()) {
 		t.Errorf("Run returned %v", err)
 	}

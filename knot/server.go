@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,11 +26,14 @@ const (
 	DefaultWriteTimeout    = 30 * time.Second
 	DefaultShutdownTimeout = 10 * time.Second
 	DefaultMaxConns        = 100_000
-	DefaultMaxRequestLine  = 8 << 10
 	DefaultMaxHead         = 32 << 10
-	DefaultMaxFields       = 100
 	DefaultMaxBody         = 8 << 20
-	DefaultMaxDrain        = 256 << 10
+)
+
+const (
+	defaultMaxRequestLine = 8 << 10
+	defaultMaxFields      = 100
+	defaultMaxDrain       = 256 << 10
 )
 
 // Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value is ready and answers every
@@ -50,7 +54,7 @@ type Server struct {
 	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
-	// HTTP2 bounds what clients of HTTP/2 may do. nil: DefaultMaxStreams requests at a time on
+	// HTTP2 bounds what clients of HTTP/2 may do. nil: 100 requests at a time on
 	// a connection, windows of 1 MB, timeouts by WriteTimeout. HTTP/2 is served over TLS
 	// unless NextProtos of TLS leaves "h2" out.
 	HTTP2 *http.HTTP2Config
@@ -96,25 +100,31 @@ type Server struct {
 	Timed bool
 
 	// MaxConns is how many connections are served at a time. For a further one a connection is
-	// closed that has waited for a request for a second; if there is none, the new one gets 503
-	// and is closed. Default: DefaultMaxConns, or what the limit on open descriptors leaves
-	// (getrlimit(2)) if that is less. Negative: no limit.
+	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
+	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
+	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
+	// descriptors (getrlimit(2)) leaves besides those that are open at the start, some for files and
+	// the rest, and Outgoing. Negative: no limit.
 	MaxConns int
+	// Outgoing is how many descriptors handlers use at most for connections of their own, to databases or
+	// other servers, say. The default of MaxConns leaves that many, but at most half of what there
+	// is. Negative: one for each client. 0: none.
+	Outgoing int
 	// MaxRequestLine is how long a request line may be, in bytes; a longer one gets 414. 0 or
-	// less: DefaultMaxRequestLine.
+	// less: 8 KiB.
 	MaxRequestLine int
 	// MaxHead is how large a request head may be, in bytes; a larger one gets 431. 0 or less:
 	// DefaultMaxHead.
 	MaxHead int
 	// MaxFields is how many header lines a request may have; one with more gets 431. 0 or less:
-	// DefaultMaxFields.
+	// 100.
 	MaxFields int
 	// MaxBody is how large a request body may be, in bytes; a larger one gets 413. Default:
 	// DefaultMaxBody. Negative: no limit. Chunked framing is not counted here, but has a limit of
 	// its own: 16 bytes for each chunk, twice what the chunk carries, and 16 KiB more for all.
 	MaxBody int64
 	// MaxDrain is how much of a body that the handler did not read is read and dropped to keep
-	// the connection, in bytes, chunked framing included. Default: DefaultMaxDrain. Negative:
+	// the connection, in bytes, chunked framing included. Default: 256 KiB. Negative:
 	// nothing.
 	MaxDrain int64
 
@@ -132,6 +142,8 @@ type Server struct {
 	counts  [countShards]counts
 	clock   clock
 
+	overload   rareReport // too many connections
+	scarcity   rareReport // no descriptors for handlers
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 
@@ -150,9 +162,9 @@ type Server struct {
 	conns     uint64                    // taken up so far; guarded by mu
 	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
 	evicted   uint64                    // of them, those that made room for others; guarded by mu
-	dropped   uint64                    // closed at once, as there were far too many; guarded by mu
 	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
-	overload  int64                     // clock reading of the last report; guarded by mu
+	room      context.Context           // ends when a connection is gone; nil: nobody waits for that; guarded by mu
+	roomy     context.CancelFunc        // ends room; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
 	ctx       context.Context           // fixed by once
@@ -203,14 +215,36 @@ func timeout(v, standard time.Duration) time.Duration {
 	return v
 }
 
-// defaultConns leaves some descriptors for files, listeners and the rest.
-func defaultConns() int {
+// defaultConns leaves some descriptors for files, listeners and the rest, and for the outgoing connections
+// of handlers (< 0: as many as there are clients).
+func defaultConns(outgoing int) int {
 	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 2*DefaultMaxConns {
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
 		return DefaultMaxConns
 	}
-	files := int64(limit.Cur)
-	return int(max(1, min(DefaultMaxConns, files-engine.SpareDescriptors(files))))
+	return connsOf(int64(limit.Cur), openDescriptors(), outgoing)
+}
+
+// connsOf is defaultConns for a limit on descriptors of which some are open.
+func connsOf(limit, open int64, outgoing int) int {
+	left := max(limit-open-engine.SpareDescriptors(limit), 1)
+	others := left / 2
+	if outgoing >= 0 {
+		others = min(others, int64(outgoing))
+	}
+	return int(min(DefaultMaxConns, left-others))
+}
+
+// openDescriptors is how many descriptors the process has; where that can't be told, what a runtime of
+// two loops has.
+func openDescriptors() int64 {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return 32
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	return int64(len(names))
 }
 
 // ready fills in the defaults.
@@ -218,9 +252,9 @@ func (s *Server) ready() {
 	s.once.Do(func() {
 		s.limits = limits{
 			head: headLimits{
-				line:   orDefault(s.MaxRequestLine, DefaultMaxRequestLine, DefaultMaxRequestLine),
+				line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
 				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
-				fields: orDefault(s.MaxFields, DefaultMaxFields, DefaultMaxFields),
+				fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
@@ -229,9 +263,9 @@ func (s *Server) ready() {
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
-			conns:    min(orDefault(s.MaxConns, defaultConns(), 0), maxConns),
+			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
-			drain:    orDefault(s.MaxDrain, DefaultMaxDrain, 0),
+			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
 		}
 		s.limits.h2 = s.http2Limits()
 		s.handler = s.Handler
@@ -291,13 +325,18 @@ func (s *Server) ServeConn(nc net.Conn) {
 // serveConn is ServeConn for connections that Serve has accepted, in a shutdown too.
 func (s *Server) serveConn(nc net.Conn) {
 	c := s.newConn(nc)
-	switch s.admit(c) {
+	s.begin(c, s.admit(c))
+}
+
+// begin serves c as far as it was admitted.
+func (s *Server) begin(c *conn, verdict admission) {
+	switch verdict {
 	case admitted:
 		c.start()
 	case turnedAway:
 		s.turnAway(c)
 	default:
-		nc.Close()
+		c.nc.Close()
 	}
 }
 

@@ -133,12 +133,7 @@ func countFDs() int {
 // dial connects a client; it is closed at the end of the test.
 func (sv *served) dial() *peer {
 	sv.t.Helper()
-	nc, err := net.Dial("tcp", sv.addr)
-	if err != nil {
-		sv.t.Fatal(err)
-	}
-	sv.t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc := testenv.Dial(sv.t, sv.addr)
 	return &peer{sv.t, nc.(*net.TCPConn), bufio.NewReader(nc)}
 }
 

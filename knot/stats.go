@@ -95,12 +95,11 @@ type Stats struct {
 	Errors map[int]uint64
 	// Bytes of bodies that were sent.
 	Bytes uint64
-	// Accepted connections; TurnedAway ones of them, which got 503 as there were MaxConns
-	// already; Evicted ones, which were closed between two requests to make room for others;
-	// Dropped ones, which got nothing as there were many more; and those that are
-	// open now, of MaxConns (0: no limit).
-	Accepted, TurnedAway, Evicted, Dropped uint64
-	Conns, MaxConns                        int
+	// Accepted connections; TurnedAway ones of them, which got 503, or an alert of TLS, as there were
+	// MaxConns already; Evicted ones, which were closed between two requests to make room for
+	// others; and those that are open now, of MaxConns (0: no limit).
+	Accepted, TurnedAway, Evicted uint64
+	Conns, MaxConns               int
 	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
 	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
 	// as the server knows it: what the kernel still has to send has left.
@@ -110,7 +109,8 @@ type Stats struct {
 		Count  uint64
 		Sum    time.Duration
 	}
-	// Full: within the last 10 s there were MaxConns, none of which could be closed for a new one.
+	// Full: within the last 10 s there were MaxConns, none of which could be closed for a new one, which
+	// was turned away or had to wait.
 	Full bool
 	// Stopping: the server is shutting down.
 	Stopping bool
@@ -145,7 +145,7 @@ func (s *Server) Stats() (sum Stats) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum.Accepted, sum.TurnedAway, sum.Evicted, sum.Dropped = s.conns, s.turned, s.evicted, s.dropped
+	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted
 	sum.Conns, sum.MaxConns = s.count, s.limits.conns
 	sum.Full = s.turnedAt != 0 && s.clock.now()-s.turnedAt < int64(fullFor)
 	sum.Stopping = s.stopping.Load()

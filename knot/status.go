@@ -9,6 +9,7 @@ import (
 // answered for with the standard page of that status.
 type Status int
 
+// Error is the number and the standard text, as in "404 Not Found".
 func (s Status) Error() string {
 	return fmt.Sprintf("%d %s", int(s), reasonPhrase(int(s)))
 }

@@ -45,9 +45,7 @@ func TestStorm(t *testing.T) {
 		t.Skip("no go command here to build knot with:", err)
 	}
 	program := filepath.Join(t.TempDir(), "knot")
-	if out, err := exec.Command(tool, "build", "-buildvcs=false", "-o", program, "../cmd/knot").CombinedOutput(); err != nil {
-		t.Fatalf("building knot: %v\n%s", err, out)
-	}
+	testenv.Run(t, "", nil, tool, "build", "-buildvcs=false", "-o", program, "../cmd/knot")
 	checkLeaks(t) // only now: package os keeps a poller from its first use on
 	root := stormSite(t)
 	start := func(t *testing.T, files int, args ...string) *knotProcess {

@@ -82,6 +82,19 @@ func TestBlankLinesDoNotKeepAConnection(t *testing.T) {
 	})
 }
 
+// wantTimeout reads the answer to a request that came too slowly.
+func wantTimeout(t *testing.T, r *bufio.Reader, begin time.Time, least, most time.Duration) {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	testenv.Must(t, err)
+	if resp.StatusCode != 408 || !resp.Close {
+		t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+	}
+	if took := time.Since(begin); took < least || took > most {
+		t.Errorf("answered after %v", took)
+	}
+}
+
 func TestHeadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nc, r := pipeServer(t, &Server{Handler: echoHandler, HeadTimeout: 10 * time.Second})
@@ -97,14 +110,7 @@ func TestHeadTimeout(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}()
-		resp, err := http.ReadResponse(r, nil)
-		testenv.Must(t, err)
-		if resp.StatusCode != 408 || !resp.Close {
-			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
-		}
-		if took := time.Since(begin); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("answered after %v", took)
-		}
+		wantTimeout(t, r, begin, 9*time.Second, 11*time.Second)
 		nc.Close()
 		<-sent
 	})
@@ -124,14 +130,7 @@ func TestBodyTimeout(t *testing.T) {
 				time.Sleep(4 * time.Second)
 			}
 		}()
-		resp, err := http.ReadResponse(r, nil)
-		testenv.Must(t, err)
-		if resp.StatusCode != 408 || !resp.Close {
-			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
-		}
-		if took := time.Since(begin); took < 40*time.Second || took > 51*time.Second {
-			t.Errorf("answered after %v", took)
-		}
+		wantTimeout(t, r, begin, 40*time.Second, 51*time.Second)
 		<-sent
 	})
 }

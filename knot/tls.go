@@ -93,6 +93,10 @@ func (c *conn) shake(secure *secureConn) bool {
 		c.finish()
 		return false
 	}
+	if c.unwanted {
+		c.refuseShake(secure)
+		return false
+	}
 	in, may := c.mayShake()
 	if in {
 		defer handshakes.Leave()

@@ -319,7 +319,12 @@ func (x *Ctx) settle(err error) {
 	default:
 		status = 500
 	}
-	if status >= 500 && err != error(status) {
+	switch {
+	case scarce(err):
+		if before, due := x.srv.scarcity.due(x.srv.clock.now()); due {
+			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
+		}
+	case status >= 500 && err != error(status):
 		x.logRequest("handler failed", "error", err)
 	}
 	if x.resp.phase == respOpen {
@@ -337,6 +342,9 @@ func (x *Ctx) replace(status int) {
 	if bodyless(status) {
 		x.Send(status, "", nil)
 		return
+	}
+	if status == 503 {
+		x.AddHeader("Retry-After", retryAfter())
 	}
 	x.SendError(status)
 }

@@ -118,7 +118,7 @@ func (p *epoll) poll(timeout time.Duration, resting bool) error {
 	return err
 }
 
-// epollReady says what events mean for a descriptor.
+// epollReady reports what events mean for a descriptor.
 func epollReady(events uint32) (in, out, hangup bool) {
 	const (
 		end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -156,6 +157,45 @@ func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
 		}
 	}).Join())
 	must(t, engine.GoOn(rt.Loop(0), stop).Join())
+}
+
+// A long file is sent in turns, to where there is always room, and is not looked for in memory again after each.
+func TestLongFilesAreSentInTurns(t *testing.T) {
+	const size = 4*sendfileMax + 1
+	f, _ := patternFile(t, size)
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	must(t, err)
+	defer nowhere.Close()
+	asked := 0
+	everything := &scriptedPages{File: f, resident: func(_, n int64) int64 { asked++; return n }}
+	for _, pages := range []Pages{everything, nil} {
+		rt := setting{"epoll", newEpoll, 1}.start(t)
+		must(t, engine.GoOn(rt.Loop(0), func() {
+			c := new(Conn)
+			c.d.fd, c.d.kind, c.d.loop, c.d.poller = int32(nowhere.Fd()), kindFile, rt.Loop(0), nullRegistrar{}
+			c.d.write.p.Store(ready)
+			s := &fileSend{c: c, pages: pages, fd: int(f.Fd()), left: size}
+			var most, before int64
+			other := engine.GoOn(rt.Loop(0), func() {
+				for s.left > 0 {
+					most, before = max(most, s.sent-before), s.sent
+					engine.Yield()
+				}
+			})
+			must(t, s.run())
+			must(t, other.Join())
+			want := int64(sendfileRaw)
+			if pages == nil { // which may wait, and then a call more costs more
+				want = sendfileMax
+			}
+			if s.sent != size || most != want {
+				t.Errorf("%d bytes sent, %d in one turn, want %d and %d", s.sent, most, size, want)
+			}
+		}).Join())
+	}
+	if asked != size/sendfileMax+1 {
+		t.Errorf("asked %d times what is in memory", asked)
+	}
 }
 
 // What is too much for one system call arrives in order, and a datagram is never cut.

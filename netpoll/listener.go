@@ -36,6 +36,9 @@ type Listener struct {
 	cloning int                // guarded by mu: calls of Serve that are making some
 	closed  bool               // guarded by mu
 
+	reported time.Time // when a failure to accept was logged last; guarded by mu
+	silent   int       // those since then; guarded by mu
+
 	unlink bool // guarded by mu: Close removes the unix socket's file
 
 	fault func() syscall.Errno // by tests, in place of accept4 unless 0; constant
@@ -56,7 +59,7 @@ type ListenConfig struct {
 	// so ends a handler that waits for a next request. Connections whose handlers are left at the
 	// end are closed.
 	DrainLimit time.Duration
-	// Log receives reports of accept failures, at most one a second; nil: where the runtime's own
+	// Log receives reports of accept failures, at most one every 10 s; nil: where the runtime's own
 	// reports go (capriccio.WithLogger).
 	Log *slog.Logger
 }

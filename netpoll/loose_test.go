@@ -5,6 +5,7 @@ package netpoll
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // holding runs on every loop but the first a task that holds it until the test is over, and
@@ -49,8 +51,7 @@ func natively(f func()) {
 // pairHere is connPair by plain package net means at the other end: the server is no
 // matter of this package.
 func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := testenv.Listen(t)
 	defer ln.Close()
 	c, err := Dial("tcp", ln.Addr().String())
 	must(t, err)
@@ -162,11 +163,7 @@ func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
 		natively(func() {
 			const size = 1 << 20
 			read := spawn(func() {
-				for n, buf := 0, make([]byte, 4096); n < size; {
-					k, err := r.Read(buf)
-					must(t, err)
-					n += k
-				}
+				readSize(t, r, size)
 			})
 			awaitWaiter(&r.d.read)
 			_, err := w.Write(make([]byte, size))
@@ -219,29 +216,43 @@ func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 }
 
 // As long as a goroutine waits to read, a task that waits to write does not bind the
-// connection.
-func TestBusyGoroutineKeepsItLoose(t *testing.T) {
+// connection, and one in the middle of a write learns that it has got loose meanwhile.
+func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		c, peer := pairHere(t)
-		defer c.Close()
-		defer peer.Close()
-		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
-		awaitWaiter(&c.d.read)
-		const size = 8 << 20
-		writer := engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
-		awaitWaiter(&c.d.write)
-		if c.d.flags.Load()&flagLoose == 0 {
-			t.Error("the task has bound the connection, whose reader then needs the loop")
+		for _, readerFirst := range []bool{true, false} {
+			c, peer := pairHere(t)
+			defer c.Close()
+			defer peer.Close()
+			const size = 8 << 20
+			var reader func() error
+			var writer *engine.Task
+			read := func() {
+				reader = spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
+				awaitWaiter(&c.d.read)
+			}
+			if readerFirst {
+				read()
+			}
+			writer = engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+			awaitWaiter(&c.d.write)
+			if !readerFirst {
+				read()
+			}
+			if c.d.flags.Load()&flagLoose == 0 {
+				t.Errorf("the task has bound the connection, whose reader then needs the loop; the reader came first: %v", readerFirst)
+			}
+			readSize(t, peer, size)
+			must(t, writer.Join())
+			peer.Write([]byte("x"))
+			must(t, reader())
 		}
-		for n, buf := 0, make([]byte, 64<<10); n < size; {
-			k, err := peer.Read(buf)
-			must(t, err)
-			n += k
-		}
-		must(t, writer.Join())
-		peer.Write([]byte("x"))
-		must(t, reader())
 	})
+}
+
+// readSize reads that many bytes.
+func readSize(t *testing.T, r io.Reader, size int64) {
+	_, err := io.CopyN(io.Discard, r, size)
+	must(t, err)
 }
 
 // The set goes with the last poller, and comes again.
@@ -262,26 +273,4 @@ func TestLooseSetGoes(t *testing.T) {
 		}
 		loose.mu.Unlock()
 	}
-}
-
-// A task in the middle of a write learns that the connection has got loose meanwhile.
-func TestWriterWhoseConnectionGetsLoose(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		c, peer := pairHere(t)
-		defer c.Close()
-		defer peer.Close()
-		const size = 8 << 20
-		writer := engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
-		awaitWaiter(&c.d.write)
-		reader := spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
-		awaitWaiter(&c.d.read)
-		for n, buf := 0, make([]byte, 64<<10); n < size; {
-			k, err := peer.Read(buf)
-			must(t, err)
-			n += k
-		}
-		must(t, writer.Join())
-		peer.Write([]byte("x"))
-		must(t, reader())
-	})
 }

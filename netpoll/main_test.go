@@ -62,7 +62,7 @@ func (p restingEpoll) Poll(timeout time.Duration) error { return p.Rest(timeout)
 // lockedUring is for loops that are locked to their threads.
 const lockedUring = "uring-locked"
 
-// skipRefused skips the test if err says that there is no io_uring here.
+// skipRefused skips the test if err means that there is no io_uring here.
 func skipRefused(t testing.TB, err error) {
 	t.Helper()
 	if err != nil && refused(err) {

@@ -76,27 +76,21 @@ func TestHTTPClientInTasks(t *testing.T) {
 		transport := &http.Transport{DialContext: netpoll.DialContext}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport, Timeout: time.Minute}
-		var tasks []*engine.Task
-		for i := range 20 {
-			tasks = append(tasks, rt.Go(func() {
-				for j := range 5 {
-					want := strings.Repeat(fmt.Sprint(i), 1+j*5000)
-					resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got, err := io.ReadAll(resp.Body)
-					resp.Body.Close()
-					if err != nil || string(got) != want {
-						t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
-					}
+		goAll(rt, 20, func(i int) {
+			for j := range 5 {
+				want := strings.Repeat(fmt.Sprint(i), 1+j*5000)
+				resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want))
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			}))
-		}
-		for _, x := range tasks {
-			x.Join()
-		}
+				got, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || string(got) != want {
+					t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+				}
+			}
+		})
 	})
 }
 
@@ -112,9 +106,7 @@ func TestWritesOfADetachedTask(t *testing.T) {
 	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		l := rt.Loop(0)
-		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer peer.Close()
+		peer := testenv.Listen(t)
 		for name, write := range writes {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -147,50 +139,44 @@ func TestWritesOfADetachedTask(t *testing.T) {
 	})
 }
 
+// goAll runs fn in n tasks, numbered from 0, and waits for them.
+func goAll(rt *engine.Runtime, n int, fn func(i int)) {
+	var all []*engine.Task
+	for i := range n {
+		all = append(all, rt.Go(func() { fn(i) }))
+	}
+	for _, k := range all {
+		k.Join()
+	}
+}
+
 // What pgx does after a slow write: a goroutine reads in the background while the task writes,
 // and the task then waits for it natively.
 func TestBackgroundReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		peer, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer peer.Close()
-		go func() {
-			for {
-				c, err := peer.Accept()
-				if err != nil {
-					return
-				}
-				go func() { defer c.Close(); io.Copy(c, c) }()
+		peer := testenv.Serve(t, testenv.Echo)
+		goAll(rt, 10, func(int) {
+			c, err := netpoll.Dial("tcp", peer)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		}()
-		var tasks []*engine.Task
-		for range 10 {
-			tasks = append(tasks, rt.Go(func() {
-				c, err := netpoll.Dial("tcp", peer.Addr().String())
-				if err != nil {
+			defer c.Close()
+			const size = 1 << 20
+			for range 3 {
+				done := make(chan error, 1)
+				go func() { _, err := io.CopyN(io.Discard, c, size); done <- err }()
+				if _, err := c.Write(make([]byte, size)); err != nil {
 					t.Error(err)
-					return
 				}
-				defer c.Close()
-				const size = 1 << 20
-				for range 3 {
-					done := make(chan error, 1)
-					go func() { _, err := io.CopyN(io.Discard, c, size); done <- err }()
-					if _, err := c.Write(make([]byte, size)); err != nil {
-						t.Error(err)
-					}
-					testenv.Check(t, <-done)
-					var b [1]byte // and now the task itself reads
-					c.Write(b[:])
-					if _, err := c.Read(b[:]); err != nil {
-						t.Error(err)
-					}
+				testenv.Check(t, <-done)
+				var b [1]byte // and now the task itself reads
+				c.Write(b[:])
+				if _, err := c.Read(b[:]); err != nil {
+					t.Error(err)
 				}
-			}))
-		}
-		for _, x := range tasks {
-			x.Join()
-		}
+			}
+		})
 	})
 }
 
@@ -218,20 +204,14 @@ func TestSharedConnectionWithAReader(t *testing.T) {
 		if client == nil {
 			return
 		}
-		var tasks []*engine.Task
-		for i := range 50 {
-			tasks = append(tasks, rt.Go(func() {
-				for range 5 {
-					var got int
-					if err := client.Call("Twice.Of", i, &got); err != nil || got != 2*i {
-						t.Errorf("twice %d is %d, %v", i, got, err)
-					}
+		goAll(rt, 50, func(i int) {
+			for range 5 {
+				var got int
+				if err := client.Call("Twice.Of", i, &got); err != nil || got != 2*i {
+					t.Errorf("twice %d is %d, %v", i, got, err)
 				}
-			}))
-		}
-		for _, x := range tasks {
-			x.Join()
-		}
+			}
+		})
 		client.Close()
 	})
 }

@@ -66,77 +66,79 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 
 type nameKey struct{}
 
+// nativeWaits are ways to wait natively: each makes a wait, and what ends it.
+var nativeWaits = map[string]func() (wait, end func()){
+	"channel": func() (func(), func()) {
+		c := make(chan int)
+		return func() { <-c }, func() { close(c) }
+	},
+	"send": func() (func(), func()) {
+		c := make(chan int)
+		return func() { c <- 1 }, func() { <-c }
+	},
+	"select": func() (func(), func()) {
+		c := make(chan int)
+		return func() {
+			select {
+			case <-c:
+			case <-context.Background().Done():
+			}
+		}, func() { close(c) }
+	},
+	"mutex": func() (func(), func()) {
+		m := new(sync.Mutex)
+		m.Lock()
+		return func() { m.Lock(); m.Unlock() }, m.Unlock
+	},
+	"rwmutex": func() (func(), func()) {
+		m := new(sync.RWMutex)
+		m.Lock()
+		return func() { m.RLock(); m.RUnlock() }, m.Unlock
+	},
+	"cond": func() (func(), func()) {
+		m := new(sync.Mutex)
+		c, done := sync.NewCond(m), false
+		return func() {
+				m.Lock()
+				for !done {
+					c.Wait()
+				}
+				m.Unlock()
+			}, func() {
+				m.Lock()
+				done = true
+				m.Unlock()
+				c.Broadcast()
+			}
+	},
+	"waitgroup": func() (func(), func()) {
+		w := new(sync.WaitGroup)
+		w.Add(1)
+		return w.Wait, w.Done
+	},
+	"once": func() (func(), func()) {
+		o, begun, end := new(sync.Once), make(chan bool), make(chan bool)
+		go o.Do(func() { close(begun); <-end })
+		<-begun
+		return func() { o.Do(func() {}) }, func() { close(end) }
+	},
+	"pipe": func() (func(), func()) {
+		var p [2]int
+		if err := syscall.Pipe(p[:]); err != nil {
+			panic(err)
+		}
+		return func() { var b [1]byte; syscall.Read(p[0], b[:]); syscall.Close(p[0]) }, func() { syscall.Close(p[1]) }
+	},
+	"io.Pipe": func() (func(), func()) {
+		r, w := io.Pipe()
+		return func() { r.Read(make([]byte, 1)) }, func() { w.Close() }
+	},
+}
+
 // A task waits natively for another task of its loop: without detaching, for ever.
 func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
-	waits := map[string]func() (wait, end func()){
-		"channel": func() (func(), func()) {
-			c := make(chan int)
-			return func() { <-c }, func() { close(c) }
-		},
-		"send": func() (func(), func()) {
-			c := make(chan int)
-			return func() { c <- 1 }, func() { <-c }
-		},
-		"select": func() (func(), func()) {
-			c := make(chan int)
-			return func() {
-				select {
-				case <-c:
-				case <-context.Background().Done():
-				}
-			}, func() { close(c) }
-		},
-		"mutex": func() (func(), func()) {
-			m := new(sync.Mutex)
-			m.Lock()
-			return func() { m.Lock(); m.Unlock() }, m.Unlock
-		},
-		"rwmutex": func() (func(), func()) {
-			m := new(sync.RWMutex)
-			m.Lock()
-			return func() { m.RLock(); m.RUnlock() }, m.Unlock
-		},
-		"cond": func() (func(), func()) {
-			m := new(sync.Mutex)
-			c, done := sync.NewCond(m), false
-			return func() {
-					m.Lock()
-					for !done {
-						c.Wait()
-					}
-					m.Unlock()
-				}, func() {
-					m.Lock()
-					done = true
-					m.Unlock()
-					c.Broadcast()
-				}
-		},
-		"waitgroup": func() (func(), func()) {
-			w := new(sync.WaitGroup)
-			w.Add(1)
-			return w.Wait, w.Done
-		},
-		"once": func() (func(), func()) {
-			o, begun, end := new(sync.Once), make(chan bool), make(chan bool)
-			go o.Do(func() { close(begun); <-end })
-			<-begun
-			return func() { o.Do(func() {}) }, func() { close(end) }
-		},
-		"pipe": func() (func(), func()) {
-			var p [2]int
-			if err := syscall.Pipe(p[:]); err != nil {
-				panic(err)
-			}
-			return func() { var b [1]byte; syscall.Read(p[0], b[:]); syscall.Close(p[0]) }, func() { syscall.Close(p[1]) }
-		},
-		"io.Pipe": func() (func(), func()) {
-			r, w := io.Pipe()
-			return func() { r.Read(make([]byte, 1)) }, func() { w.Close() }
-		},
-	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		for name, make := range waits {
+		for name, make := range nativeWaits {
 			wait, end := make()
 			ctx, cancel := context.WithCancel(context.WithValue(context.Background(), nameKey{}, name))
 			defer cancel()

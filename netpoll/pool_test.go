@@ -14,26 +14,16 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // poolOf serves echoes and returns a pool of connections to that.
 func poolOf(t *testing.T, max int) (p *Pool, dials *atomic.Int32) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() { io.Copy(c, c); c.Close() }()
-		}
-	}()
+	addr := testenv.Serve(t, testenv.Echo)
 	dials = new(atomic.Int32)
 	p = &Pool{MaxConns: max, Dial: func(ctx context.Context) (net.Conn, error) {
 		dials.Add(1)
-		return DialContext(ctx, "tcp", ln.Addr().String())
+		return DialContext(ctx, "tcp", addr)
 	}}
 	return p, dials
 }

@@ -14,13 +14,15 @@ import (
 )
 
 const (
-	// sendfileMax is how much one sendfile(2) is given, in bytes, and how much is sent
-	// without a wait before other tasks of the loop get a turn.
+	// sendfileMax is how much one sendfile(2) is given, in bytes, and how much is looked for in
+	// memory at once.
 	sendfileMax = 1 << 20
 	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
 	fetchMax = 64 << 10
 	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes: some 50 µs
-	// in which the Go scheduler does not know that the loop is in the kernel.
+	// in which the Go scheduler does not know that the loop is in the kernel. Then other tasks of the
+	// loop get a turn: it is their connections that a long turn keeps waiting, and what the kernel may
+	// not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
 	sendfileRaw = 256 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
@@ -118,7 +120,7 @@ func (s *fileSend) send(n int64) error {
 	if hot {
 		most = sendfileRaw
 	}
-	for on := true; on && n > 0; {
+	for n > 0 {
 		k, err := s.c.d.sendfilePart(s.fd, s.off, min(n, most), hot)
 		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
 			return s.copy(n)
@@ -126,28 +128,26 @@ func (s *fileSend) send(n int64) error {
 		if err != nil {
 			return err
 		}
-		on = s.took(k)
+		if s.took(k); k == 0 {
+			return nil
+		}
 		n -= k
 	}
 	return nil
 }
 
-// took counts k bytes as sent; 0 is a socket that had no room and has some again. It reports
-// whether nobody else has had a turn meanwhile.
-func (s *fileSend) took(k int64) bool {
+// took counts k bytes as sent, and gives others a turn after so many without a wait; 0 is a socket
+// that had no room and has some again.
+func (s *fileSend) took(k int64) {
 	s.off += k
 	s.sent += k
 	s.left -= k
-	if k == 0 {
+	if s.burst += k; k == 0 {
 		s.burst = 0
-		return false
-	}
-	if s.burst += k; s.burst >= sendfileMax && s.left > 0 {
+	} else if s.burst >= sendfileRaw && s.left > 0 {
 		s.burst = 0
 		engine.Yield()
-		return false
 	}
-	return true
 }
 
 // there returns how many of the next n bytes are in memory, after waiting for the first

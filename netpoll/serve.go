@@ -22,7 +22,7 @@ import (
 //
 // After a temporary error (see Listener.AcceptConn), as when descriptors or memory run
 // out, the accept task of that loop pauses, 5 ms at first and up to 1 s, or until a
-// descriptor of this package is closed, and logs that at most once a second.
+// descriptor of this package is closed, and logs that at most every 10 s.
 //
 // Serve parks until ln is closed, and then returns net.ErrClosed, or until the calling
 // task's context ends: then it drains, which closes ln (see ListenConfig.DrainLimit), and returns the
@@ -185,7 +185,6 @@ func (ln *Listener) dropClones(each []*Listener) {
 func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := engine.CurrentLoop()
 	var p pause
-	var report acceptReport
 	for {
 		c, err := l.accept(loop)
 		switch {
@@ -199,7 +198,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			}
 			return err
 		default:
-			report.add(ln, err)
+			ln.reportAccept(err)
 			if err := p.wait(loop, ln); err != nil {
 				return err
 			}
@@ -207,22 +206,25 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	}
 }
 
-// An acceptReport logs accept failures, at most one a second.
-type acceptReport struct {
-	last   time.Time
-	silent int // failures since last
-}
+// acceptReportEvery is how often failures of a listener's accept loops are logged at most.
+const acceptReportEvery = 10 * time.Second
 
-func (r *acceptReport) add(ln *Listener, err error) {
+// reportAccept logs a failure of one of the accept loops, unless there was one a little while ago.
+func (ln *Listener) reportAccept(err error) {
 	now := time.Now()
-	if !r.last.IsZero() && now.Sub(r.last) < time.Second {
-		r.silent++
+	ln.mu.Lock()
+	seldom := ln.reported.IsZero() || now.Sub(ln.reported) >= acceptReportEvery
+	unreported := ln.silent
+	if ln.silent++; seldom {
+		ln.reported, ln.silent = now, 0
+	}
+	ln.mu.Unlock()
+	if !seldom {
 		return
 	}
 	log := ln.cfg.Log
 	if log == nil {
 		log = ln.d.loop.Runtime().Log()
 	}
-	log.Warn("netpoll: accept fails for now, pausing", "listener", ln.Addr().String(), "error", err, "unreported", r.silent)
-	r.last, r.silent = now, 0
+	log.Warn("netpoll: accept fails for now, pausing", "listener", ln.Addr().String(), "error", err, "unreported", unreported)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/net/nettest"
@@ -32,11 +31,7 @@ const tlsSkip = "^TestTLSNettest$/./(PastTimeout|FutureTimeout|ConcurrentMethods
 // told to leave out some of its tests, only package testing can.
 func TestTLSNettest(t *testing.T) {
 	if os.Getenv(tlsVariable) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestTLSNettest$", "-test.skip="+tlsSkip, "-poller="+*pollerFlag)
-		cmd.Env = append(os.Environ(), tlsVariable+"=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		testenv.Run(t, "", []string{tlsVariable + "=1"}, os.Args[0], "-test.run=^TestTLSNettest$", "-test.skip="+tlsSkip, "-poller="+*pollerFlag)
 		return
 	}
 	rt := withEpoll(t)

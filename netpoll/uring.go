@@ -33,7 +33,7 @@ const (
 )
 
 // A uringPoller is the poller on io_uring(7). What tasks ask for while a turn of the
-// loop goes on (requests.go) is handed over with the one io_uring_enter(2) that also
+// loop goes on (uring_requests.go) is handed over with the one io_uring_enter(2) that also
 // waits for completions.
 //
 // TCP connections and listeners work by completion: one multishot request per socket

@@ -4,8 +4,9 @@
 // has been done (Progress). All of it may be left out, and costs next to nothing with a scheduler
 // that takes no notice.
 //
-// What is declared belongs to the process, not to a runtime: declarations stand in package
-// variables, which are there before any runtime, and name what all of them share.
+// Declarations stand in package variables, which are there before any runtime. Each runtime that
+// meets them has lines and counts of its own: two in one process see nothing of each other but what
+// there is only once, descriptors and space for stacks.
 //
 // Sources: Capriccio (SOSP 2003), section 4.2; Cohort Scheduling (USENIX 2002). What the schedulers
 // make of it is in docs/scheduler.md and docs/resource-scheduling.md.
@@ -15,11 +16,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// Limits of a process.
+// Limits of a process: how many names there may be.
 const (
 	MaxEntrances = engine.MaxEntrances
 	MaxResources = engine.MaxResources
-	MaxStages    = engine.MaxStages
 )
 
 // ErrRefused is what Enter returns when the program has more work than it can do in
@@ -43,8 +43,8 @@ var StackSpace = (*Resource)(engine.StackSpace)
 // admission control). Whether anybody has to wait, or is refused, is decided by the
 // scheduler: resource; with the others everybody is let in at once.
 //
-// Make one with NewEntrance, once, for the whole process. Its methods may be called from
-// any goroutine.
+// Make one with NewEntrance, once; each runtime has its own line there. Its methods may be
+// called from any goroutine.
 type Entrance engine.Entrance
 
 // Name is what the entrance was declared with.
@@ -79,8 +79,8 @@ func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).
 // show it, and a scheduler can prefer the steps that give back what is scarce
 // (Capriccio, section 4.1). It limits nothing by itself; see task.Semaphore for that.
 //
-// Make one with NewResource, once, for the whole process. Its methods may be called from
-// tasks and from plain goroutines, and never park.
+// Make one with NewResource, once; each runtime counts for itself what its tasks take. Its methods may be
+// called from tasks and from plain goroutines, and never park.
 type Resource engine.Resource
 
 // Name is what the resource was declared with.
@@ -90,7 +90,8 @@ func (r *Resource) Name() string { return (*engine.Resource)(r).Name() }
 func (r *Resource) Unit() string { return (*engine.Resource)(r).Unit() }
 
 // SetLimit says how much there is of the resource; 0: unknown, the default; below 0:
-// unknown too, and a scheduler that can is to find out how much is good to use.
+// unknown too, and a scheduler that can is to find out how much is good to use. It holds for each
+// runtime by itself, but for Descriptors and StackSpace.
 func (r *Resource) SetLimit(n int64) { (*engine.Resource)(r).SetLimit(n) }
 
 // Limit is what SetLimit was called with; without that, of StackSpace, the limit of package stackchunk.
@@ -107,7 +108,7 @@ func (r *Resource) Release(n int64) { (*engine.Resource)(r).Release(n) }
 // all loops and goroutines. What is in use is the difference.
 func (r *Resource) Totals() (acquired, released uint64) { return (*engine.Resource)(r).Totals() }
 
-// InUse is what has been taken and not given back.
+// InUse is what has been taken and not given back, in the whole process.
 func (r *Resource) InUse() int64 { return (*engine.Resource)(r).InUse() }
 
 // NewEntrance declares an entrance, under the name by which the blocking graph shows it.

@@ -39,7 +39,7 @@ func (s *Stage) Enough(enough bool) { (*engine.Stage)(s).Enough(enough) }
 // in turn (Cohort Scheduling, section 4.1.2). Without it, or for stages that are not in it, that follows from
 // where tasks have gone from where, which is learned as the program runs; what lies between the
 // stages keeps the place that it has by that. It must be called before tasks come to the stages. Another
-// call replaces the order. Other schedulers take no notice. The error names a stage that is there twice. It
+// call with one of them replaces the order in which that was. Other schedulers take no notice. The error names a stage that is there twice. It
 // never parks.
 func OrderStages(stages ...*Stage) error {
 	order := make([]*engine.Stage, len(stages))
@@ -49,8 +49,8 @@ func OrderStages(stages ...*Stage) error {
 	return engine.OrderStages(order)
 }
 
-// NewStage makes a stage. The name is that of its node in the blocking graph, and must be
-// its own. The error says what is wrong.
+// NewStage makes a stage. The name is that of its node in the blocking graph: stages of one name, which are
+// exclusive each for itself, are one node. It is an error if the name is empty.
 func NewStage(name string) (*Stage, error) {
 	x, err := engine.NewStage(name)
 	return (*Stage)(x), err

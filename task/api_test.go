@@ -3,11 +3,6 @@ package task_test
 import (
 	"context"
 	"errors"
-	"go/ast"
-	"go/doc"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -25,43 +20,6 @@ func newRuntime(t *testing.T, loops int) *task.Runtime {
 	rt := programs.Simulated(t, loops, 0, func(c *engine.Config) { c.OnPanic = nil })
 	t.Cleanup(func() { rt.Close() })
 	return (*task.Runtime)(rt)
-}
-
-// The package is one page.
-func TestThePackageIsOnePage(t *testing.T) {
-	const most = 45
-	fset := token.NewFileSet()
-	names, err := filepath.Glob("*.go")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	var files []*ast.File
-	n := 0
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		testenv.Must(t, err)
-		files = append(files, f)
-		for name := range f.Scope.Objects {
-			if ast.IsExported(name) {
-				n++
-			}
-		}
-	}
-	if n > most {
-		t.Errorf("%d top-level identifiers, want %d at most: what programs do not call belongs in internal/engine", n, most)
-	}
-	page, err := doc.NewFromFiles(fset, files, "github.com/capriccio-go/capriccio/task")
-	testenv.Must(t, err)
-	for _, typ := range page.Types {
-		for _, m := range typ.Methods {
-			if m.Doc == "" {
-				t.Errorf("%s.%s has no comment", typ.Name, m.Name)
-			}
-		}
-	}
 }
 
 func TestOnLoop(t *testing.T) {

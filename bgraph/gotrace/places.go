@@ -113,7 +113,7 @@ var reasons = map[string]string{
 	"unspecified":       "wait",
 }
 
-// refine says what a wait is for, as precisely as its stack allows.
+// refine reports what a wait is for, as precisely as its stack allows.
 func refine(reason string, frames []bgraph.Frame) string {
 	word := refineReason(reason, frames)
 	own := trim(frames)

@@ -206,7 +206,7 @@ func TestWaitsOfSockets(t *testing.T) {
 	}
 }
 
-// Two that write to one connection wait for each other, not for the network, and whoever closes it waits for both.
+// Two that write to one connection wait for each other, not for the network, and one that closes it waits for both.
 func TestWaitsForADescriptor(t *testing.T) {
 	for functions, want := range map[string]string{"fdMutex).rwlock FD).writeLock FD).Write": "mutex", "FD).Close": "close"} {
 		frames := []bgraph.Frame{{Function: "sync.runtime_Semacquire"}}

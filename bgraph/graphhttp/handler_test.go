@@ -137,10 +137,7 @@ func TestHandlerMethods(t *testing.T) {
 	}
 	server := httptest.NewServer(handlerFor(sampleSnapshot))
 	defer server.Close()
-	get, err := http.Get(server.URL + "/?format=dump")
-	testenv.Must(t, err)
-	body, _ := io.ReadAll(get.Body)
-	get.Body.Close()
+	get, body := testenv.Get(t, http.DefaultClient, server.URL+"/?format=dump")
 	head, err := http.Head(server.URL + "/?format=dump")
 	testenv.Must(t, err)
 	head.Body.Close()
@@ -194,14 +191,11 @@ func TestIndexLinksWork(t *testing.T) {
 
 func fetch(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
-	testenv.Must(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Errorf("%s: status %d, %v, %s", url, resp.StatusCode, err, body)
+	resp, body := testenv.Get(t, http.DefaultClient, url)
+	if resp.StatusCode != 200 {
+		t.Errorf("%s: status %d, %s", url, resp.StatusCode, body)
 	}
-	return string(body)
+	return body
 }
 
 func TestIndexEscapesNames(t *testing.T) {

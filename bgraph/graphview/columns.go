@@ -160,7 +160,7 @@ func totalCPU(s *bgraph.Snapshot) (sum float64) {
 	return sum
 }
 
-// changesText says what a step takes (+) of each resource or gives back (-), "" if
+// changesText reports what a step takes (+) of each resource or gives back (-), "" if
 // nothing.
 func changesText(s *bgraph.Snapshot, e *bgraph.Edge) string {
 	var parts []string

@@ -44,7 +44,7 @@ func (g *drawGraph) placeLabels() {
 		e.setLabel()
 		if r, ok := e.bestPlace(taken, lines, g.left, g.width); ok {
 			e.LabelX, e.LabelY = tenth((r.x0+r.x1)/2), tenth((r.y0+r.y1)/2)
-			taken = append(taken, r)
+			taken = append(taken, rect{r.x0 - 1, r.y0 - 1, r.x1 + 1, r.y1 + 1}) // the others are rounded as well
 		} else {
 			e.Label, e.LabelW, e.LabelH = "", 0, 0
 		}

@@ -49,7 +49,7 @@ func (l *linter) busyShare() float64 {
 	return min(used/(float64(l.s.Span)*float64(len(l.s.Loops))), 1)
 }
 
-// busy says how busy the loops were, as far as that is known.
+// busy reports how busy the loops were, as far as that is known.
 func (l *linter) busy() string {
 	share := l.busyShare()
 	if share < 0 {

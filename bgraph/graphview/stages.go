@@ -105,7 +105,7 @@ func newStageView(s *bgraph.Snapshot) *stageView {
 	return v
 }
 
-// loopsText says on which loops tasks come to a stage: on the busiest first, with their share.
+// loopsText reports on which loops tasks come to a stage: on the busiest first, with their share.
 func (r *stageRow) loopsText() string {
 	type part struct {
 		loop int

@@ -165,7 +165,7 @@ func (p svgWriter) legend(d *Drawing, width, y float64) {
 	}
 }
 
-// notDrawn says what was left out, "" if nothing was.
+// notDrawn reports what was left out, "" if nothing was.
 func notDrawn(d *Drawing) string {
 	switch {
 	case d.Rare > 0:

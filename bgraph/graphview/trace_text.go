@@ -43,7 +43,7 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	return lines
 }
 
-// partsText says what the time of a step went into besides running, "" if nothing did.
+// partsText reports what the time of a step went into besides running, "" if nothing did.
 func partsText(e *bgraph.Edge) string {
 	p := &e.Parts
 	if *p == (bgraph.Parts{}) || e.Count == 0 {

@@ -218,7 +218,7 @@ func (set *settings) setMode(flags *flag.FlagSet, wanted map[mode]*bool) error {
 	return nil
 }
 
-// checkFlags says which flag is of no use, rather than that it is ignored.
+// checkFlags reports which flag is of no use, rather than that it is ignored.
 func (set *settings) checkFlags(flags *flag.FlagSet) error {
 	var useless error
 	flags.Visit(func(f *flag.Flag) {
@@ -301,7 +301,7 @@ const maxSources = 256
 
 const minInterval = 100 * time.Millisecond
 
-// checkSort says which columns there are.
+// checkSort reports which columns there are.
 func (set *settings) checkSort() error {
 	known := graphview.Columns()
 	if set.sort != "" && !slices.Contains(known, strings.TrimPrefix(set.sort, "-")) {

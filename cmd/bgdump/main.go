@@ -164,7 +164,7 @@ func (f filteredSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) 
 	return s.Filter(f.set.focus, f.set.ignore), nil
 }
 
-// version says which bgdump this is, as far as it was told when it was built.
+// version reports which bgdump this is, as far as it was told when it was built.
 func version() string {
 	text := "bgdump (devel)"
 	info, ok := debug.ReadBuildInfo()

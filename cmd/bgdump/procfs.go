@@ -266,7 +266,7 @@ func (st status) owner() string {
 
 const module = "github.com/capriccio-go/capriccio"
 
-// whyNoMarker says what is known about a process that announces nothing.
+// whyNoMarker reports what is known about a process that announces nothing.
 func (k *kernel) whyNoMarker(pid int) string {
 	exe := k.path(pid, "exe")
 	info, err := buildinfo.ReadFile(exe)

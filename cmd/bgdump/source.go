@@ -97,7 +97,7 @@ func allDigits(s string) bool {
 // hostPort is an address that somebody forgot to write http:// in front of.
 var hostPort = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):[0-9]+(/.*)?$`)
 
-// asURL tells whether arg names a URL, and which.
+// asURL reports whether arg names a URL, and which.
 func asURL(arg string) (u *url.URL, ok bool, err error) {
 	if hostPort.MatchString(arg) {
 		if _, err := os.Lstat(arg); err == nil {

@@ -109,7 +109,7 @@ func TestTracesOfAURL(t *testing.T) {
 	}
 }
 
-// What cannot be had or read is said with what to do about it.
+// An error about what cannot be opened or read tells what to do about it.
 func TestWhatIsWrongWithASource(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()

@@ -7,13 +7,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // serveHTTP starts a server and returns its address and what was asked of it.
@@ -169,8 +170,7 @@ func TestInterruptedRequest(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
+	ln := testenv.Listen(t)
 	addr := ln.Addr().String()
 	ln.Close()
 	command(t, "http://"+addr).fails(t, "http://"+addr, "nobody listens there")
@@ -190,8 +190,7 @@ func TestPasswordsAreSentAndNotShown(t *testing.T) {
 			t.Errorf("got %s", r.errOut)
 		}
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
+	ln := testenv.Listen(t)
 	ln.Close() // nobody listens there
 	for _, arg := range []string{"http://u:secret@" + ln.Addr().String(), "http://u:secret@h:port", "ftp://u:secret@h", "http://u:secret@"} {
 		if r := command(t, arg); r.code != exitFailed || strings.Contains(r.errOut, "secret") {

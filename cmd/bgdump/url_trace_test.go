@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const goldenTrace = "../../bgraph/gotrace/testdata/go1.26.trace"
@@ -89,19 +91,7 @@ func TestServersThatGiveNoTrace(t *testing.T) {
 	odd.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 	strange := newProfiled("", "")
 	strange.Handle("/", answers(503, "", "in maintenance"))
-	raw, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
-	defer raw.Close()
-	go func() {
-		for {
-			conn, err := raw.Accept()
-			if err != nil {
-				return
-			}
-			io.WriteString(conn, "-ERR unknown command\r\n")
-			conn.Close()
-		}
-	}()
+	raw := testenv.Serve(t, func(c net.Conn) { io.WriteString(c, "-ERR unknown command\r\n") })
 	secure := httptest.NewUnstartedServer(page)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
@@ -121,7 +111,7 @@ func TestServersThatGiveNoTrace(t *testing.T) {
 		"password":     {serving(t, answers(401, "WWW-Authenticate: Basic realm=x", "no")), "the answer is 401 Unauthorized: it wants a name and a password, as in http://NAME:PASSWORD@HOST:PORT"},
 		"token":        {serving(t, answers(401, "WWW-Authenticate: Bearer", "no")), `curl -H "Authorization: Bearer TOKEN"`},
 		"proxy":        {serving(t, answers(407, "", "no")), "HTTP_PROXY=http://NAME:PASSWORD@HOST:PORT"},
-		"not HTTP":     {"http://" + raw.Addr().String(), "does not speak HTTP"},
+		"not HTTP":     {"http://" + raw, "does not speak HTTP"},
 		"certificate":  {secure.URL, "SSL_CERT_FILE"},
 		"TLS":          {strings.Replace(secure.URL, "https:", "http:", 1), "this server speaks TLS: write https://"},
 		"no TLS":       {strings.Replace(serving(t, page), "http:", "https:", 1), "this server does not speak TLS: write http://"},

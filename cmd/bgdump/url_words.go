@@ -100,7 +100,7 @@ func firstLine(resp *http.Response) string {
 	return ": " + clip(printable(string(line)), 200)
 }
 
-// requestError says in plain words why there was no answer.
+// requestError reports in plain words why there was no answer.
 func (u *urlSource) requestError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -140,13 +140,9 @@ func TestAdminForAllIsWarnedOf(t *testing.T) {
 func TestAdminStopsInTime(t *testing.T) {
 	a, err := listenAdmin("127.0.0.1:0", nil, slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
 	testenv.Must(t, err)
-	nc, err := net.Dial("tcp", a.addr.String())
-	testenv.Must(t, err)
-	defer nc.Close()
+	nc := testenv.Dial(t, a.addr.String())
 	io.WriteString(nc, "GET /debug/pprof/profile?seconds=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	idle, err := net.Dial("tcp", a.addr.String())
-	testenv.Must(t, err)
-	defer idle.Close()
+	testenv.Dial(t, a.addr.String())
 	began := time.Now()
 	a.stop()
 	if took := time.Since(began); took > time.Minute {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/knot/site"
@@ -18,7 +20,7 @@ var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io
 	"hash":  hashCommand,
 }
 
-// checkCommand says what is wrong with a configuration file, without serving.
+// checkCommand reports what is wrong with a configuration file, without serving.
 func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
 		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE")
@@ -26,7 +28,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	set, err := parse([]string{"-config", args[0]}, stdout, stderr)
 	if err == nil {
-		err = tryOut(set)
+		err = errors.Join(set.usable(), tryOut(set))
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, strings.TrimPrefix(err.Error(), "knot: "))
@@ -34,6 +36,40 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stdout, "%s is all right; sites: %d\n", args[0], len(set.sites))
 	return exitOK
+}
+
+// usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
+// folder of the log.
+func (set *settings) usable() error {
+	var errs []error
+	if addr := set.server.Addr; !strings.HasPrefix(addr, "unix:") {
+		if err := checkAddr(addr); err != nil {
+			errs = append(errs, fmt.Errorf("addr: %s", explain(err, set)))
+		}
+	}
+	if err := checkAddr(set.admin); err != nil && set.admin != "" {
+		errs = append(errs, fmt.Errorf("admin: %s", explain(&adminError{set.admin, err}, set)))
+	}
+	if set.user != "" {
+		if _, err := identityOf(set.user); err != nil {
+			errs = append(errs, fmt.Errorf("user: %w", err))
+		}
+	}
+	if set.log != "" && set.log != "-" {
+		if _, err := os.Stat(filepath.Dir(set.log)); err != nil {
+			errs = append(errs, fmt.Errorf("log: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddr reports what is wrong with the form of host:port. Names of hosts are not looked up.
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil && port != "" {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
 }
 
 // tryOut opens what the settings name, and closes it again.

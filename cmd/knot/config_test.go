@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
 // writeConfig writes a configuration file; %s in it is a folder.
@@ -270,6 +272,18 @@ func TestCheckCommand(t *testing.T) {
 		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},
 		{"idle-timeout = 'long'\n" + site, "knot.toml:1: idle-timeout = \"long\": ", exitFailed},
 		{"idle-timeout = '-1s'\n" + site, "-idle-timeout -1s is negative", exitFailed},
+		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:1: idle-timeout = "5": want a time like 30s or 1m30s`, exitFailed},
+		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:2: quiet = "x": want true or false`, exitFailed},
+		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:3: loops = "y": want a whole number`, exitFailed},
+		{"addr = 80\n" + site, "Did you mean -addr :80?", exitFailed},
+		{"addr = 'localhost'\n" + site, "Did you mean -addr localhost:8080?", exitFailed},
+		{"addr = 'localhost:http'\n" + site, "is all right", exitOK},
+		{"addr = 'unix:/x'\nadmin = ':9090'\nlog = 'x'\n" + site, "is all right", exitOK},
+		{"addr = 'localhost:78000'\n" + site, "addr: ", exitFailed},
+		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "Did you mean -admin :9090?", exitFailed},
+		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, `user: there is no user "no such user"`, exitFailed},
+		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "log: stat /none: no such file", exitFailed},
+		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll, uring or poll`, exitFailed},
 		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
 		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},
@@ -366,6 +380,25 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		set, err := parse([]string{"-config", file}, io.Discard, io.Discard)
 		if err != nil || len(set.sites) == 0 || set.admin == "" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOutgoing: how many connections to backends the configured proxies may have.
+func TestOutgoing(t *testing.T) {
+	site := func(proxies ...config.Proxy) config.Site { return config.Site{Proxies: proxies} }
+	two := []string{"http://a:1", "http://b:1"}
+	for _, c := range []struct {
+		sites []config.Site
+		want  int
+	}{
+		{[]config.Site{site()}, 0},
+		{[]config.Site{site(config.Proxy{To: two})}, 2 * proxy.DefaultMaxConns},
+		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}, config.Proxy{To: two[:1], HTTP2: true}), site(config.Proxy{To: two[:1], MaxConns: 1})}, 2*7 + connsHTTP2 + 1},
+		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}), site(config.Proxy{To: two, MaxConns: -1})}, -1},
+	} {
+		if got := outgoing(c.sites); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.sites, got, c.want)
 		}
 	}
 }

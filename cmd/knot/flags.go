@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
@@ -145,7 +146,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		flags.PrintDefaults()
 		return nil, err
 	case err != nil:
-		return nil, err
+		return nil, plainly(err, flags)
 	case *version:
 		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
 		return nil, errVersion
@@ -158,6 +159,31 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		set.sites = []config.Site{*one}
 	}
 	return set, set.check(flags, *format)
+}
+
+// wanted is the text of err, or, where package flag only says that it is a parse error, what is a value of f.
+func wanted(f *flag.Flag, err error) string {
+	if value, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "parse error") {
+		switch value.Get().(type) {
+		case time.Duration:
+			return "want a time like 30s or 1m30s"
+		case bool:
+			return "want true or false"
+		case int:
+			return "want a whole number"
+		}
+	}
+	return err.Error()
+}
+
+// plainly is an error of package flag with what is wanted.
+func plainly(err error, flags *flag.FlagSet) error {
+	text, vague := strings.CutSuffix(err.Error(), "parse error")
+	at := strings.LastIndex(text, " -")
+	if f := flags.Lookup(strings.TrimSuffix(text[at+len(" -"):], ": ")); vague && at >= 0 && f != nil {
+		return errors.New(text + wanted(f, err))
+	}
+	return err
 }
 
 // siteFlags are those of a server of one site.
@@ -202,7 +228,7 @@ func (set *settings) readConfig(flags *flag.FlagSet) error {
 			continue
 		}
 		if err := flags.Set(v.Name, v.Text); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %w", set.config, v.Line, v.Name, v.Text, err))
+			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, wanted(flags.Lookup(v.Name), err)))
 		}
 	}
 	set.values, set.sites = file.Values, file.Sites
@@ -303,6 +329,11 @@ func (set *settings) check(flags *flag.FlagSet, format string) error {
 		set.format = knot.LogJSON
 	default:
 		return fmt.Errorf("-log-format %q; want combined, common or json", format)
+	}
+	switch set.poller {
+	case "", "epoll", "uring", "poll":
+	default:
+		return fmt.Errorf("-poller %q; want epoll, uring or poll", set.poller)
 	}
 	if err := set.checkLimits(); err != nil {
 		return err

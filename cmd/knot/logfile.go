@@ -59,7 +59,7 @@ func (l *logFile) Close() error {
 	return l.file.Close()
 }
 
-// onHangup says what SIGHUP does until stop is called; by itself it would end the process at
+// onHangup decides what SIGHUP does until stop is called; by itself it would end the process at
 // once. If log is a file, that is opened anew, and reload is called unless it is nil. If there is
 // neither, there is nothing to do, unless the terminal is gone that knot was started from: then end
 // is called.

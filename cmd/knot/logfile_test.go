@@ -33,10 +33,7 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 	testenv.Must(t, err)
 	url := regexp.MustCompile(`http://\S+`).FindString(line)
 	get := func(path string) {
-		resp, err := http.Get(url + path)
-		testenv.Must(t, err)
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
+		testenv.Get(t, http.DefaultClient, url+path)
 	}
 	holds := func(name, text string) bool {
 		data, _ := os.ReadFile(name)

@@ -70,7 +70,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer served.close()
 	server := set.server
 	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
-	server.ErrorLog = errorLog
+	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
 	secure, err := set.tls.open(errorLog)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func address(scheme string, addr net.Addr) string {
 	return scheme + "://" + addr.String()
 }
 
-// explain says what to do about the errors that beginners meet.
+// explain reports what to do about the errors that beginners meet.
 func explain(err error, set *settings) string {
 	var path *os.PathError
 	addr, flag, orUnix := set.server.Addr, "-addr", ", or unix:/path"

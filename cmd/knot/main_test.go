@@ -42,11 +42,8 @@ func TestServesTheSampleSite(t *testing.T) {
 		rest <- string(all)
 	}()
 	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
-		resp, err := http.Get(url + path)
-		testenv.Must(t, err)
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+		resp, body := testenv.Get(t, http.DefaultClient, url+path)
+		if resp.StatusCode != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: status %d, %q", path, resp.StatusCode, body)
 		}
 	}
@@ -121,7 +118,7 @@ func TestErrorsAreClear(t *testing.T) {
 		{[]string{"-root", sampleSite, "-max-head", "10"}, exitUsage, "-max-head 10 is too small for the requests of browsers; want at least 256"},
 		{[]string{"-root", sampleSite, "-max-conns", "-2"}, exitUsage, "-max-conns -2; want a number of connections, 0 for the default, or -1 for no limit"},
 		{[]string{"-root", sampleSite, "-grace", "-1s"}, exitUsage, "-grace -1s is negative"},
-		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitFailed, "kqueue"},
+		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitUsage, "kqueue"},
 		{[]string{"-root", sampleSite, "-log", sampleSite + "/none/x.log"}, exitFailed, "none/x.log"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/knot/site"
 )
@@ -114,6 +115,26 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set}
 	}
 	return p, errors.Join(errs...)
+}
+
+// connsHTTP2 is about how many connections to a backend its requests in HTTP/2 share.
+const connsHTTP2 = 10
+
+// outgoing is how many connections the proxies of all sites may have to their backends, see Server.Outgoing.
+func outgoing(sites []config.Site) (sum int) {
+	for i := range sites {
+		for _, p := range sites[i].Proxies {
+			each := cmp.Or(p.MaxConns, proxy.DefaultMaxConns)
+			switch {
+			case p.HTTP2:
+				each = connsHTTP2
+			case each < 0:
+				return -1
+			}
+			sum += min(each, knot.DefaultMaxConns) * len(p.To)
+		}
+	}
+	return sum
 }
 
 // proxyStats are those of the backends of all sites.

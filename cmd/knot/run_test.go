@@ -55,16 +55,8 @@ func start(t *testing.T, args ...string) *program {
 
 func (p *program) get(path string) string {
 	p.t.Helper()
-	resp, err := http.Get(p.url + path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return string(body)
+	_, body := testenv.Get(p.t, http.DefaultClient, p.url+path)
+	return body
 }
 
 // lines takes what is written, and passes it on write by write, but for the warnings of the runtime.

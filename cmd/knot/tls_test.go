@@ -53,11 +53,9 @@ func serial(t *testing.T, url, name string) int64 {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, ServerName: name}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
-	resp, err := client.Get(url + "/notes.txt")
-	testenv.Must(t, err)
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "Bowline") {
-		t.Fatalf("%q, %v", body, err)
+	resp, body := testenv.Get(t, client, url+"/notes.txt")
+	if !strings.Contains(body, "Bowline") {
+		t.Fatalf("%q", body)
 	}
 	return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// version says which stackplan this is, as far as it was told when it was built.
+// version reports which stackplan this is, as far as it was told when it was built.
 func version() string {
 	text := "stackplan (devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

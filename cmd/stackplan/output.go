@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// checkOutputs says early whether files can't be made where they are wanted.
+// checkOutputs reports early whether files can't be made where they are wanted.
 func (set *settings) checkOutputs() error {
 	for _, name := range []string{set.out, set.sweep} {
 		if name == "" {

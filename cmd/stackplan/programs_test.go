@@ -15,16 +15,6 @@ import (
 
 const features = "./testdata/features"
 
-// goTool runs the go command.
-func goTool(t *testing.T, args ...string) string {
-	t.Helper()
-	text, err := exec.Command("go", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, text)
-	}
-	return string(text)
-}
-
 // says runs a program.
 func says(t *testing.T, bin string) (stdout, stderr string) {
 	t.Helper()
@@ -43,7 +33,7 @@ func TestFeatures(t *testing.T) {
 	testenv.NeedsFull(t, "four builds of a program")
 	temp := t.TempDir()
 	plain, bin, keep := filepath.Join(temp, "plain"), filepath.Join(temp, "bin"), filepath.Join(temp, "keep")
-	goTool(t, "build", "-tags=special", "-o", plain, features)
+	testenv.Run(t, "", nil, "go", "build", "-tags=special", "-o", plain, features)
 	code, _, stderr := stackplan("build", "-v", "-tags", "special", "-maxpath", "512B", "-keep", keep, "-o", bin, features)
 	if code != exitOK {
 		t.Fatalf("exit status %d\n%s", code, stderr)
@@ -72,7 +62,7 @@ func TestFeatures(t *testing.T) {
 		`syntax\.go:\d+:\d+: main\.search.* which can be no checkpoint: it is in a function that calls recover`,
 		`linked\.go:\d+:\d+: linked\.Call calls linked\.real, which needs`,
 	}
-	if haveC() {
+	if testenv.HaveC() {
 		wants = append(wants, `withc\.go:12:\d+: withc\.Sum calls withc\.area, which can be no checkpoint: its file uses cgo`)
 	}
 	for _, want := range wants {
@@ -85,21 +75,12 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 	overlay := "-overlay=" + filepath.Join(keep, "overlay.json")
-	goTool(t, "vet", "-tags=special", overlay, features+"/...")
-	if testing.Short() || underRace || !haveC() {
+	testenv.Run(t, "", nil, "go", "vet", "-tags=special", overlay, features+"/...")
+	if testing.Short() || underRace || !testenv.HaveC() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
-	goTool(t, "build", "-race", "-tags=special", overlay, "-o", bin, features)
+	testenv.Run(t, "", nil, "go", "build", "-race", "-tags=special", overlay, "-o", bin, features)
 	compare("built with -race", bin)
-}
-
-func haveC() bool {
-	text, err := exec.Command("go", "env", "CC").Output()
-	if err != nil {
-		return false
-	}
-	_, err = exec.LookPath(strings.TrimSpace(string(text)))
-	return err == nil
 }
 
 // TestTests runs the tests of several packages, inside and outside of the package.
@@ -170,7 +151,7 @@ func TestOtherModules(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=mod -trimpath -ldflags=-s")
 	check("with -mod=mod, -trimpath and without symbols", "-rewrite", "example.com/...")
 	t.Setenv("GOFLAGS", "")
-	goTool(t, "mod", "vendor")
+	testenv.Run(t, "", nil, "go", "mod", "vendor")
 	check("vendored", "-rewrite", "example.com/...")
 	testenv.Must(t, os.RemoveAll("vendor"))
 	write(t, dir, map[string]string{"go.work": "go 1.25.0\n\nuse (\n\t.\n\t./dep\n\t" + root + "\n)\n"})

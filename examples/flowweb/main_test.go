@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,9 +26,7 @@ func TestServer(t *testing.T) {
 		testenv.Must(t, os.WriteFile(filepath.Join(root, name), []byte(data), 0o666))
 	}
 	t.Run("goroutine", func(t *testing.T) {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
-		defer ln.Close()
+		ln := testenv.Listen(t)
 		go serveByGoroutine(ln, root)
 		client(t, "http://"+ln.Addr().String(), string(big))
 	})
@@ -94,9 +91,7 @@ func client(t *testing.T, url, big string) {
 		"GET / HTTP/1.1\r\n" + strings.Repeat("X: y\r\n", 4000):                                       "431",
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "200",
 	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		testenv.Must(t, err)
-		conn.SetDeadline(time.Now().Add(time.Minute))
+		conn := testenv.Dial(t, strings.TrimPrefix(url, "http://"))
 		go io.WriteString(conn, request) // the server may not read all of it
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if !strings.Contains(line, " "+status+" ") {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -70,10 +69,8 @@ func TestEachServerSendsTheFilmInTime(t *testing.T) {
 }
 
 func watch(t *testing.T, by, addr string, film []byte) {
-	c, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
+	c := testenv.Dial(t, addr)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, fmt.Sprintf("GET /?from=%d HTTP/1.1\r\nHost: x\r\n\r\n", pieceSize))
 	got := make([]byte, len(responseHead)+4*pieceSize)
 	if _, err := io.ReadFull(c, got); err != nil {

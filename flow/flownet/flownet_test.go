@@ -136,14 +136,6 @@ func serving(t *testing.T, folder string, o flownet.InputOptions, client func(ad
 	testenv.Check(t, err)
 }
 
-func dial(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	c.SetDeadline(time.Now().Add(time.Minute))
-	return c
-}
-
 func TestTheGraphOfThePaper(t *testing.T) {
 	folder := t.TempDir()
 	large := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
@@ -155,7 +147,7 @@ func TestTheGraphOfThePaper(t *testing.T) {
 		for range 20 {
 			go func() {
 				defer func() { done <- true }()
-				c := dial(t, addr)
+				c := testenv.Dial(t, addr)
 				defer c.Close()
 				io.WriteString(c, "small\nlarge\nmissing\nsm") // pipelined, and cut in the middle
 				r := bufio.NewReader(c)
@@ -181,7 +173,7 @@ func TestTheGraphOfThePaper(t *testing.T) {
 
 func TestAConnectionThatSendsNothingEnds(t *testing.T) {
 	serving(t, t.TempDir(), flownet.InputOptions{Idle: time.Millisecond}, func(addr string) {
-		c := dial(t, addr)
+		c := testenv.Dial(t, addr)
 		defer c.Close()
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("Read: %v; want the end", err)
@@ -192,7 +184,7 @@ func TestAConnectionThatSendsNothingEnds(t *testing.T) {
 func TestShutdownEndsIdleConnections(t *testing.T) {
 	var c net.Conn
 	serving(t, t.TempDir(), flownet.InputOptions{Idle: -1}, func(addr string) {
-		c = dial(t, addr)
+		c = testenv.Dial(t, addr)
 		io.WriteString(c, "missing\n")
 		if got, err := bufio.NewReader(c).ReadString('\n'); got != "none\n" {
 			t.Errorf("%q, %v", got, err)
@@ -209,7 +201,7 @@ func TestAClientThatGoesEndsItsFlow(t *testing.T) {
 	testenv.Must(t, os.WriteFile(filepath.Join(folder, "huge"), []byte(strings.Repeat("x", 8<<20)), 0o666))
 	serving(t, folder, flownet.InputOptions{}, func(addr string) {
 		for range 5 {
-			c := dial(t, addr)
+			c := testenv.Dial(t, addr)
 			io.WriteString(c, "huge\n")
 			io.ReadFull(c, make([]byte, 1000))
 			c.Close()

@@ -138,7 +138,7 @@ type Damper struct {
 	begun   bool
 }
 
-// Tick says how many workers there are, and returns the Viscosity until the next Tick. In the
+// Tick reports how many workers there are, and returns the Viscosity until the next Tick. In the
 // paper there is one every 100 ms.
 func (d *Damper) Tick(now time.Duration, total int) Viscosity {
 	n := float64(total)

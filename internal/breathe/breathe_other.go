@@ -2,7 +2,7 @@
 
 package breathe
 
-// Where there are no loops, nobody has to be let breathe.
+// Where there are no loops, nothing needs a pause.
 
 // Begin does nothing.
 func Begin() (done func()) { return func() {} }

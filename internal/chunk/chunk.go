@@ -157,7 +157,7 @@ func (c *Chunk) unlink() (to *coro.Coro) {
 	return to
 }
 
-// goOn lets the caller end as f has ended.
+// GoOn lets the caller end as f has ended.
 func (c *Chunk) GoOn() {
 	switch c.Outcome {
 	case panicked:

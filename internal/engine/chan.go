@@ -327,7 +327,7 @@ func (c *Chan[T]) All() iter.Seq[T] {
 	}
 }
 
-// DescribeWait says how full the channel is.
+// DescribeWait reports how full the channel is.
 func (p *chanPoint[T]) DescribeWait() string {
 	c, l := (*Chan[T])(p), here()
 	c.g.enter(l)

@@ -73,7 +73,7 @@ func (p *grantPolicy) PassOver(n NodeID) {
 	p.passed = append(p.passed, n)
 }
 
-// inCohorts makes the policies of a runtime grantPolicies, and every reason a node.
+// inCohorts makes each policy of a runtime a grantPolicy, and every reason a node.
 func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int) func(c *Config) {
 	return func(c *Config) {
 		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }

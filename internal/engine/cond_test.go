@@ -208,24 +208,19 @@ func TestSemaphoreLargeRequestIsServed(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		s := NewSemaphore(4)
 		var stop atomic.Bool
-		var small []*Task
-		for i := range 8 {
-			small = append(small, GoOn(rt.Loop(i%rt.Loops()), func() {
-				for !stop.Load() {
-					s.Acquire(1)
-					Yield()
-					s.Release(1)
-				}
-			}))
-		}
+		joined := spread(t, rt, 8, func(int) {
+			for !stop.Load() {
+				s.Acquire(1)
+				Yield()
+				s.Release(1)
+			}
+		})
 		everyone(t, rt, 6, func(int) {
 			testenv.Check(t, s.Acquire(4))
 			s.Release(4)
 		})
 		stop.Store(true)
-		for _, k := range small {
-			k.Join()
-		}
+		joined()
 	})
 }
 

@@ -289,7 +289,7 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 // standIn takes the part of the goroutine of d, and gives it back when the task is picked.
 func (d *detachment) standIn() {
 	l, party := d.l, &d.t.worker.Party
-	// Whoever switches to the task makes this curG. The goroutine that is away must not find itself
+	// What switches to the task makes this curG. The goroutine that is away must not find itself
 	// there before it has the part back.
 	d.t.worker.g = coro.G()
 	l.switches++

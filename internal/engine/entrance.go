@@ -18,8 +18,7 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // runtime's Admission; without one everybody is let in, and waits only while too many
 // tasks are detached, see Config.DetachLimit.
 //
-// Make one with NewEntrance, once, for the whole process. Its methods may be called from
-// any goroutine.
+// Make one with NewEntrance, once. Its methods may be called from any goroutine.
 type Entrance struct {
 	name  string
 	index int
@@ -236,6 +235,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 		}
 	}
 	x := q.push(nil, t, client, l.now-waited, waited > 0)
+	l.unstarted++
 	if x.ticket = k; k != nil {
 		k.at = x
 	}
@@ -333,6 +333,7 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 		q.count(x.client)
 	}
 	if x.w == nil {
+		l.unstarted--
 		l.startAt(q, x.t, v)
 		q.recycle(x)
 		return

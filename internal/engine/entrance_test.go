@@ -138,10 +138,13 @@ func TestStartAtAnEntrance(t *testing.T) {
 				Yield() // the first are inside
 			}
 		}
-		if n := l.Tasks(); n > 5 {
-			t.Errorf("%d tasks have started, want those only that there is room for", n)
+		if n, waiting := l.Tasks(), l.Unstarted(); n > 5 || waiting < tasks-10 || waiting > tasks {
+			t.Errorf("%d tasks have started, want those only that there is room for; %d wait, of %d", n, waiting, tasks)
 		}
 		wg.Wait()
+		if n := l.Unstarted(); n != 0 {
+			t.Errorf("in the end %d wait", n)
+		}
 	}).Join()
 	testenv.Must(t, err)
 	if most != 3 && most != 2 || !slices.IsSorted(order) {

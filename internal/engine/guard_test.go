@@ -59,18 +59,12 @@ func TestRevokingNeedsNoAnswer(t *testing.T) {
 			mu.Lock()
 			mu.Unlock()
 		})
-		var tasks []*Task
-		for i := range rt.Loops() {
-			tasks = append(tasks, GoOn(rt.Loop(i), func() {
-				native.Lock()
-				defer native.Unlock()
-				mu.Lock()
-				mu.Unlock()
-			}))
-		}
-		for _, task := range tasks {
-			testenv.Must(t, task.Join())
-		}
+		spread(t, rt, rt.Loops(), func(int) {
+			native.Lock()
+			defer native.Unlock()
+			mu.Lock()
+			mu.Unlock()
+		})()
 	}
 }
 
@@ -78,23 +72,17 @@ func TestSelectEntersGuardsOfSeveralOwners(t *testing.T) {
 	rt := newRuntime(t, 2)
 	for range 200 {
 		a, b := NewChan[int](1), NewChan[int](1)
-		var tasks []*Task
-		for i := range rt.Loops() {
+		spread(t, rt, rt.Loops(), func(i int) {
 			own, other := a, b
 			if i == 1 {
 				own, other = b, a
 			}
-			tasks = append(tasks, GoOn(rt.Loop(i), func() {
-				own.TrySend(1) // makes the guard this loop's
-				for range 50 {
-					Select(other.RecvCase(nil), own.RecvCase(nil))
-					own.TrySend(1)
-					other.TrySend(1)
-				}
-			}))
-		}
-		for _, task := range tasks {
-			testenv.Must(t, task.Join())
-		}
+			own.TrySend(1) // makes the guard this loop's
+			for range 50 {
+				Select(other.RecvCase(nil), own.RecvCase(nil))
+				own.TrySend(1)
+				other.TrySend(1)
+			}
+		})()
 	}
 }

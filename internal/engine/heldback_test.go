@@ -68,7 +68,7 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	}
 }
 
-// So many tasks wait natively that the loop is near the limit: newcomers wait, started or not, until some of
+// Tasks wait natively until the loop is near the limit: newcomers wait, started or not, until some of
 // those are back; without an Admission too.
 func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
 	e := entrance(t, "test")

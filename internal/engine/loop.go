@@ -31,6 +31,7 @@ type Loop struct {
 
 	tasks     *Task  // all tasks of the loop that have started, linked by allNext
 	taskCount uint64 // length of that list; others read it with coro.Peek
+	unstarted uint64 // tasks that wait at entrances before they start; others read it with coro.Peek
 	idled     uint64 // nanoseconds of waiting for events; others read it with coro.Peek
 	idleFrom  uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
 	lastID    uint64
@@ -113,6 +114,9 @@ func (l *Loop) Poller() Poller { return l.poller }
 
 // Tasks is the number of tasks of the loop that have started and not finished.
 func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
+
+// Unstarted is the number of tasks that wait at entrances before they start.
+func (l *Loop) Unstarted() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.unstarted)))) }
 
 // Idle is about how long the loop has waited for events in all, with nothing else to do. It
 // may be called from any goroutine.

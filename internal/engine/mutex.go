@@ -186,7 +186,7 @@ func (m *Mutex) unlockOn(l *Loop) {
 // A mutexPoint is a Mutex as something to wait on.
 type mutexPoint Mutex
 
-// DescribeWait says which task holds the lock.
+// DescribeWait reports which task holds the lock.
 func (p *mutexPoint) DescribeWait() string {
 	m, l := (*Mutex)(p), here()
 	m.g.enter(l)

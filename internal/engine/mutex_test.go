@@ -189,28 +189,23 @@ func TestWritersAndReadersDoNotStarve(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		var rw RWMutex
 		var stop atomic.Bool
-		var readers []*Task
-		for i := range 4 { // one or the other reads at any time
-			readers = append(readers, GoOn(rt.Loop(i%rt.Loops()), func() {
-				for !stop.Load() {
-					rw.RLock()
+		joined := spread(t, rt, 4, func(int) { // one or the other reads at any time
+			for !stop.Load() {
+				rw.RLock()
+				Yield()
+				rw.RUnlock()
+				if rt.Loops() == 1 {
 					Yield()
-					rw.RUnlock()
-					if rt.Loops() == 1 {
-						Yield()
-					}
 				}
-			}))
-		}
+			}
+		})
 		everyone(t, rt, 6, func(int) {
 			for range 5 {
 				pass(&rw)
 			}
 		})
 		stop.Store(true)
-		for _, k := range readers {
-			k.Join()
-		}
+		joined()
 	})
 }
 

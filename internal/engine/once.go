@@ -65,7 +65,7 @@ func (o *Once) finish() {
 // A oncePoint is a Once as something to wait on.
 type oncePoint Once
 
-// DescribeWait says which task runs the function.
+// DescribeWait reports which task runs the function.
 func (p *oncePoint) DescribeWait() string {
 	o, l := (*Once)(p), here()
 	o.g.enter(l)

@@ -61,12 +61,12 @@ func TestAProcessIsRegisteredForBarriersWithItsFirstRuntime(t *testing.T) {
 
 func TestPanicWithoutHandlerEndsTheProcess(t *testing.T) {
 	for how, want := range map[string][]string{
-		"plain":   {"panic: boom", "doomed #", "innermost"},
+		"plain":   {"panic: boom", "doomed #", "innermost", "goroutine 1 ["}, // the last by the Go runtime, for GOTRACEBACK
 		"offload": {"boom", "doomed #", "innermost"},
 		"handler": {"from the handler"},
 	} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), crashVariable+"="+how)
+		cmd.Env = append(os.Environ(), crashVariable+"="+how, "GOTRACEBACK=all")
 		var text strings.Builder
 		cmd.Stderr = &text
 		err := cmd.Run()

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -148,11 +147,7 @@ const bubbleVariable = "CAPRICCIO_TEST_BUBBLE"
 // measured the processor's counter before.
 func TestBubbleIsRefused(t *testing.T) {
 	if os.Getenv(bubbleVariable) == "" {
-		child := exec.Command(os.Args[0], "-test.run=^TestBubbleIsRefused$", "-test.timeout=10m")
-		child.Env = append(os.Environ(), bubbleVariable+"=1")
-		if out, err := child.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		testenv.Run(t, "", []string{bubbleVariable + "=1"}, os.Args[0], "-test.run=^TestBubbleIsRefused$", "-test.timeout=10m")
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {

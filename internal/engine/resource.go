@@ -16,9 +16,11 @@ type Resource struct {
 	index      int // in accounts
 	limit      atomic.Int64
 	usual      func() int64 // the limit while none is set; constant, may be nil
+	process    bool         // what one runtime takes, another can't have; constant
 
-	// What plain goroutines have taken and given, and the loops that have ended.
+	// What plain goroutines have taken and given, and what runtimes that have ended had not given back.
 	taken, given atomic.Uint64
+	done         atomic.Uint64 // taken by such runtimes, and given back
 }
 
 // MaxResources is how many resources a process may have.
@@ -27,17 +29,20 @@ const MaxResources = 16
 // Resources that the runtime itself counts.
 var (
 	// Descriptors are the open sockets, files and pipes of package netpoll.
-	Descriptors = mustResource("descriptors", "")
+	Descriptors = mustResource("descriptors", "").ofProcess()
 	// Tasks are those that were spawned and have not finished. They are taken by the spawner, given by
 	// the task at its end; which step does so is learnt if there is a limit.
 	Tasks = mustResource("tasks", "")
 	// StackSpace is what tasks hold of linked stack chunks.
-	StackSpace = mustResource("stack chunks", "bytes")
+	StackSpace = mustResource("stack chunks", "bytes").ofProcess()
 	// Progress counts what the program itself calls progress: requests answered, rows
 	// written. It is only ever taken. A scheduler that looks for the load at which the
 	// program gets most done goes by it.
 	progress = mustResource("progress", "")
 )
+
+// The first resources are those that the runtime itself counts.
+const ownResources = 4
 
 // SpareDescriptors is how many of limit descriptors a server leaves for files, listeners and
 // the rest when it counts how many connections it may have: 512, or a quarter if that is
@@ -49,9 +54,9 @@ func SpareDescriptors(limit int64) int64 { return min(512, max(limit, 0)/4) }
 // answered n requests, say. It never parks.
 func Progress(n int) { progress.Acquire(int64(n)) }
 
-// Done is the sum of what Progress was told.
-func Done() uint64 {
-	sum, _ := progress.Totals()
+// Done is the sum of what Progress was told on rt.
+func (rt *Runtime) Done() uint64 {
+	sum, _ := rt.Totals(progress)
 	return sum
 }
 
@@ -62,12 +67,22 @@ type accounts struct {
 	moves        uint64 // see Loop.Moves
 }
 
-// resources are of the process, as what they stand for is (memory, descriptors), and plain
-// goroutines take of them too. Each loop has accounts of its own.
+// resources are the declarations, which stand in package variables and are there before any runtime. What
+// is taken is counted by the loops, each runtime for itself; only plain goroutines, which have none, count in
+// the resource.
 var resources struct {
-	mu    sync.Mutex
-	all   []*Resource    // guarded by mu; replaced, not changed
-	loops map[*Loop]bool // guarded by mu: those that count
+	mu       sync.Mutex
+	all      []*Resource       // guarded by mu; replaced, not changed
+	runtimes map[*Runtime]bool // guarded by mu: those that count
+}
+
+// books are how a runtime counts resources. Guarded by resources.mu but for the atomic fields.
+type books struct {
+	started, dropped atomic.Uint64 // tasks that no loop has counted: spawned from outside, never to start
+
+	open   int                      // loops that have not ended
+	before [MaxResources][2]uint64  // of Totals, what was over before it was made; not changed after that
+	end    *[MaxResources][2]uint64 // Totals when the last loop ended; nil: it has not
 }
 
 // Indexes of those that are counted without a call.
@@ -110,6 +125,12 @@ func NewResource(name, unit string) (*Resource, error) {
 	r := &Resource{name: name, unit: unit, index: len(s.all)}
 	s.all = append(s.all[:len(s.all):len(s.all)], r)
 	return r, nil
+}
+
+// ofProcess is for what there is only once in a process.
+func (r *Resource) ofProcess() *Resource {
+	r.process = true
+	return r
 }
 
 func mustResource(name, unit string) *Resource {
@@ -178,17 +199,69 @@ func (r *Resource) negative(method string, n int64) {
 	panic(fmt.Sprintf("task: %s(%d) of the resource %q; want 0 or more", method, n, r.name))
 }
 
-// Totals returns how much has been taken and given back since the process started, by
-// all loops and goroutines. What is in use is the difference.
+// Totals returns how much has been taken and given back since the process started, by all
+// loops and goroutines. What is in use is the difference.
 func (r *Resource) Totals() (acquired, released uint64) {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()
-	acquired, released = r.taken.Load(), r.given.Load()
-	for l := range resources.loops {
-		acquired += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.taken[r.index])))
-		released += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.given[r.index])))
+	return r.totals()
+}
+
+func (r *Resource) totals() (acquired, released uint64) {
+	acquired, released = r.taken.Load()+r.done.Load(), r.given.Load()+r.done.Load()
+	for rt := range resources.runtimes {
+		taken, given := rt.counted(r)
+		acquired, released = acquired+taken, released+given
 	}
 	return acquired, released
+}
+
+// counted is what the loops of rt have counted.
+func (rt *Runtime) counted(r *Resource) (taken, given uint64) {
+	for _, l := range rt.loops {
+		taken += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.taken[r.index])))
+		given += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.given[r.index])))
+	}
+	if r == Tasks {
+		taken, given = taken+rt.books.started.Load(), given+rt.books.dropped.Load()
+	}
+	return taken, given
+}
+
+// Totals returns how much of r has been taken and given back while rt was there: by its tasks, and by plain
+// goroutines, as they belong to no runtime. What was in use when rt was made counts as taken. Of descriptors
+// and stack space, which other runtimes take from the same store, theirs is in it.
+func (rt *Runtime) Totals(r *Resource) (acquired, released uint64) {
+	resources.mu.Lock()
+	defer resources.mu.Unlock()
+	return rt.totals(r)
+}
+
+func (rt *Runtime) totals(r *Resource) (acquired, released uint64) {
+	b := &rt.books
+	if b.end != nil {
+		return b.end[r.index][0], b.end[r.index][1]
+	}
+	if r.process {
+		acquired, released = r.totals()
+	} else {
+		acquired, released = rt.counted(r)
+		acquired, released = acquired+r.taken.Load(), released+r.given.Load()
+	}
+	return acquired - b.before[r.index][0], released - b.before[r.index][1]
+}
+
+// InUse is what has been taken of r and not given back, as Totals counts it.
+func (rt *Runtime) InUse(r *Resource) int64 {
+	acquired, released := rt.Totals(r)
+	return int64(acquired - released)
+}
+
+// Counts reports whether r matters to rt: it is one of those that every runtime counts, or something of it has
+// been taken or given since rt was made.
+func (rt *Runtime) Counts(r *Resource) bool {
+	acquired, released := rt.Totals(r)
+	return r.index < ownResources || acquired != 0 || released != 0
 }
 
 // InUse is what has been taken and not given back.
@@ -206,23 +279,48 @@ func (l *Loop) Balance(i int) int64 {
 	return int64(l.accounts.taken[i] - l.accounts.given[i])
 }
 
-// openAccounts lets Totals count l.
-func (l *Loop) openAccounts() {
+// openBooks lets Totals count the loops of rt.
+func (rt *Runtime) openBooks() {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()
-	if resources.loops == nil {
-		resources.loops = make(map[*Loop]bool)
+	rt.books.open = len(rt.loops)
+	for _, r := range resources.all {
+		acquired, released := rt.totals(r)
+		over := min(acquired, released)
+		rt.books.before[r.index] = [2]uint64{over, over}
+		if r == progress {
+			rt.books.before[r.index] = [2]uint64{acquired, released}
+		}
 	}
-	resources.loops[l] = true
+	if resources.runtimes == nil {
+		resources.runtimes = make(map[*Runtime]bool)
+	}
+	resources.runtimes[rt] = true
 }
 
-// closeAccounts hands over to the resources what l, which ends, has counted.
+// closeAccounts is called when l has ended. What its runtime has not given back when all its loops have is
+// left to the plain goroutines.
 func (l *Loop) closeAccounts() {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()
-	delete(resources.loops, l)
+	rt := l.rt
+	if rt.books.open--; rt.books.open > 0 {
+		return
+	}
+	end := new([MaxResources][2]uint64)
 	for _, r := range resources.all {
-		r.taken.Add(l.accounts.taken[r.index])
-		r.given.Add(l.accounts.given[r.index])
+		end[r.index][0], end[r.index][1] = rt.totals(r)
+	}
+	rt.books.end = end
+	delete(resources.runtimes, rt)
+	for _, r := range resources.all {
+		taken, given := rt.counted(r)
+		done := min(taken, given)
+		if r == progress {
+			done = taken // nobody gives it back
+		}
+		r.done.Add(done)
+		r.taken.Add(taken - done)
+		r.given.Add(given - min(done, given))
 	}
 }

@@ -98,3 +98,49 @@ func TestAsManyResourcesAsThereMayBe(t *testing.T) {
 		t.Errorf("resource %d is accepted, want at most %d", MaxResources+1, MaxResources)
 	}
 }
+
+// A runtime counts what its own tasks take and give, and what plain goroutines do while it is there; what was
+// in use before counts as taken. Other runtimes show in it only by what they leave in use, and by what there is
+// once in a process.
+func TestARuntimeCountsForItself(t *testing.T) {
+	r := resource(t, "own")
+	want := func(rt *Runtime, taken, given uint64) {
+		t.Helper()
+		if a, b := rt.Totals(r); a != taken || b != given || rt.InUse(r) != int64(taken-given) {
+			t.Errorf("%d taken and %d given, want %d and %d", a, b, taken, given)
+		}
+	}
+	on := func(rt *Runtime, fn func()) { testenv.Must(t, rt.Go(fn).Join()) }
+	r.Acquire(7)
+	r.Release(6)
+	one, two := oneOfMany(t, 2), oneOfMany(t, 1)
+	want(one, 1, 0)
+	on(one, func() { r.Acquire(10); r.Release(4); Progress(3) })
+	want(one, 11, 4)
+	want(two, 1, 0)
+	if one.Done() != 3 || two.Done() != 0 {
+		t.Errorf("%d and %d done", one.Done(), two.Done())
+	}
+	r.Acquire(2)
+	want(one, 13, 4)
+	want(two, 3, 0)
+	one.Close()
+	want(one, 13, 4)
+	want(two, 9, 0) // 6 are left
+	r.Release(9)
+	want(two, 9, 9)
+	if r.InUse() != 0 {
+		t.Errorf("%d in use", r.InUse())
+	}
+	three := oneOfMany(t, 1)
+	want(three, 0, 0)
+	if three.Counts(r) || !two.Counts(r) || !three.Counts(Tasks) {
+		t.Error("what matters to a runtime")
+	}
+	before := three.InUse(Descriptors)
+	on(two, func() { Descriptors.Acquire(5) })
+	if n := three.InUse(Descriptors); n != before+5 {
+		t.Errorf("%d descriptors in use after %d, want 5 more", n, before)
+	}
+	Descriptors.Release(5)
+}

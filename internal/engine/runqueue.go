@@ -158,7 +158,7 @@ func (l *Loop) chooseOrder() {
 	if l.isFIFO {
 		return
 	}
-	anyOrder := l.shortRound() && !(l.single && l.inVain) && !anyStage() && l.chosen.AnyOrder()
+	anyOrder := l.shortRound() && !(l.single && l.inVain) && !l.rt.stages.any.Load() && l.chosen.AnyOrder()
 	switch {
 	case anyOrder == l.single:
 	case !anyOrder:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -61,6 +60,8 @@ type Config struct {
 	// Grace is how long Shutdown waits for cancelled tasks before it makes their
 	// waits end the task; 0: 1 s.
 	Grace time.Duration
+	// Closed, if not nil, is called at the end of Shutdown, before that returns to anybody.
+	Closed func()
 	// Log receives the reports of watchdog, deadlock detection and pollers; nil:
 	// slog.Default.
 	Log *slog.Logger
@@ -83,9 +84,10 @@ type Runtime struct {
 	offload   offloader
 	watch     *watchdog
 	closeOnce sync.Once
-	closed    chan struct{}
-	closeErr  error // written before closed is closed
+	closeErr  error // of closeOnce
 	pollErr   atomic.Int64
+	books     books
+	stages    stages
 }
 
 // defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
@@ -159,7 +161,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Grace = time.Second
 	}
 	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
-	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log, closed: make(chan struct{})}
+	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log}
 	if rt.clock == nil {
 		rt.clock = systemClock{}
 	}
@@ -179,8 +181,8 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	rt.watch = startWatchdog(rt)
 	members.addLoops(rt.loops)
+	rt.openBooks()
 	for _, l := range rt.loops {
-		l.openAccounts()
 		go l.run()
 	}
 	rt.setDefault(true)
@@ -299,13 +301,22 @@ func (l *Loop) taskPanicked(t *Task, v any) {
 	l.rt.cfg.OnPanic(p)
 }
 
-// crash prints the panic and ends the process.
+// crash ends the process by a panic of a goroutine of its own, which no coroutine hands on. It is the Go
+// runtime that prints it, so that GOTRACEBACK, core dumps and debug.SetCrashOutput work as ever.
 func (p *PanicError) crash() {
-	fmt.Fprintf(os.Stderr, "panic: %v\n\ntask %s:\n%s\n", p.Value, p.Task, p.Stack)
-	if inner, ok := p.Value.(*PanicError); ok {
-		fmt.Fprintf(os.Stderr, "task %s:\n%s\n", inner.Task, inner.Stack)
+	go panic(crashReport{p})
+	select {} // so that the task's goroutine is in a dump of all
+}
+
+// A crashReport is a panic that nobody handled, with all that is known of it as its text.
+type crashReport struct{ *PanicError }
+
+func (c crashReport) Error() string {
+	text := fmt.Sprintf("%v\n\ntask %s:\n%s", c.Value, c.Task, c.Stack)
+	if inner, ok := c.Value.(*PanicError); ok {
+		text += fmt.Sprintf("\ntask %s:\n%s", inner.Task, inner.Stack)
 	}
-	os.Exit(2)
+	return text
 }
 
 func badCount(what string, got, want int) string {

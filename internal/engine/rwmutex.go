@@ -172,7 +172,7 @@ func (rw *RWMutex) admit(l *Loop) {
 // A rwMutexPoint is an RWMutex as something to wait on.
 type rwMutexPoint RWMutex
 
-// DescribeWait says which task holds the lock.
+// DescribeWait reports which task holds the lock.
 func (p *rwMutexPoint) DescribeWait() string {
 	rw, l := (*RWMutex)(p), here()
 	rw.g.enter(l)

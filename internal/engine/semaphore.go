@@ -125,7 +125,7 @@ func (s *Semaphore) grant(l *Loop) {
 // A semaphorePoint is a Semaphore as something to wait on.
 type semaphorePoint Semaphore
 
-// DescribeWait says how many units are taken.
+// DescribeWait reports how many units are taken.
 func (p *semaphorePoint) DescribeWait() string {
 	s, l := (*Semaphore)(p), here()
 	s.g.enter(l)

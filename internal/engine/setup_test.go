@@ -84,6 +84,15 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	return rt
 }
 
+// oneOfMany is newRuntime for tests with several at once, each of which has goroutines.
+func oneOfMany(t testing.TB, loops int) *Runtime {
+	t.Helper()
+	rt, err := New(Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
+	testenv.Must(t, err)
+	t.Cleanup(func() { testenv.Check(t, rt.Close()) })
+	return rt
+}
+
 // run runs fn as a task of rt and waits for it.
 func run(t testing.TB, rt *Runtime, fn func()) {
 	t.Helper()

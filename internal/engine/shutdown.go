@@ -37,9 +37,10 @@ func (rt *Runtime) Shutdown(ctx context.Context) error {
 	}
 	rt.closeOnce.Do(func() {
 		rt.closeErr = rt.shutdown(ctx)
-		close(rt.closed)
+		if rt.cfg.Closed != nil {
+			rt.cfg.Closed()
+		}
 	})
-	<-rt.closed
 	return rt.closeErr
 }
 

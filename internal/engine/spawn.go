@@ -118,10 +118,10 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 	}
 	step := uint64(len(rt.loops)) + 1
 	t.id = rt.spawned.Add(1)*step - 1
-	if from != nil {
+	if from != nil && from.rt == rt {
 		from.countTask(1)
 	} else {
-		Tasks.Acquire(1)
+		rt.books.started.Add(1)
 	}
 	kind := msgStartHere
 	if on == nil {
@@ -137,7 +137,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
 	t.state = stateFinished
-	Tasks.Release(1)
+	l.rt.books.dropped.Add(1)
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,53 +16,56 @@ type Stage struct {
 	name string
 	mu   Mutex
 
-	waiting int           // guarded by stages.mu: see SetThresholds
+	waiting int           // guarded by stageSettings: see SetThresholds
 	longest time.Duration // likewise
-	rank    int           // likewise: see OrderStages
+	order   []*Stage      // likewise: see OrderStages
 
 	gate   Mutex
 	open   *Cond // on gate: enough has become false
 	enough bool  // guarded by gate
 }
 
-// MaxStages is how many stages a process may have.
-const MaxStages = 64
+// stageSettings guards what is set of stages.
+var stageSettings sync.Mutex
 
-// stages are of the process: they are declared in package variables, before there is a runtime.
-var stages struct {
-	mu  sync.Mutex
-	all []*Stage    // guarded by mu
-	any atomic.Bool // there is one
+// stages are those that tasks of a runtime have come to, by name. Of several of one name, which take turns as
+// one in the eyes of schedulers, it is the first.
+type stages struct {
+	named sync.Map    // of *Stage
+	any   atomic.Bool // there is one
 }
 
-// anyStage reports whether there is a stage.
-func anyStage() bool { return stages.any.Load() }
+func (s *stages) note(x *Stage) {
+	if _, known := s.named.Load(x.name); !known {
+		s.named.LoadOrStore(x.name, x)
+		s.any.Store(true)
+	}
+}
 
-// NewStage makes a stage. The name is that of its node in the blocking graph, and must be
-// its own. The error says what is wrong.
+// StageNamed is the stage of that name that tasks of rt have come to, nil if there is none. For schedulers.
+func (rt *Runtime) StageNamed(name string) *Stage {
+	if x, ok := rt.stages.named.Load(name); ok {
+		return x.(*Stage)
+	}
+	return nil
+}
+
+// NewStage makes a stage. The name is that of its node in the blocking graph. The error says what is
+// wrong.
 func NewStage(name string) (*Stage, error) {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
 	if name == "" {
-		return nil, fmt.Errorf("task: a stage without name")
-	}
-	for _, s := range stages.all {
-		if s.name == name {
-			return nil, fmt.Errorf("task: there is a stage %q already", name)
-		}
-	}
-	if len(stages.all) == MaxStages {
-		return nil, fmt.Errorf("task: stage %q is one too many; there may be %d", name, MaxStages)
+		return nil, errors.New("task: a stage without name")
 	}
 	s := &Stage{name: name}
 	s.open = NewCond(&s.gate)
-	stages.all = append(stages.all, s)
-	stages.any.Store(true)
 	return s, nil
 }
 
 // Do runs fn in the stage: on the calling task, when it is its turn.
 func (s *Stage) Do(fn func()) {
+	if l := comeBack(); l != nil {
+		l.rt.stages.note(s)
+	}
 	YieldAt(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,46 +76,41 @@ func (s *Stage) Do(fn func()) {
 // turn of others: when more than that many tasks wait there, or one has waited for so long; 0 for
 // either is the scheduler's own threshold (Cohort Scheduling, section 3.1).
 func (s *Stage) SetThresholds(waiting int, longest time.Duration) {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
+	stageSettings.Lock()
+	defer stageSettings.Unlock()
 	s.waiting, s.longest = max(waiting, 0), max(longest, 0)
-}
-
-// StageNamed is the stage of that name, nil if there is none. For schedulers.
-func StageNamed(name string) *Stage {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
-	if i := slices.IndexFunc(stages.all, func(s *Stage) bool { return s.name == name }); i >= 0 {
-		return stages.all[i]
-	}
-	return nil
 }
 
 // Thresholds returns what SetThresholds was called with. For schedulers.
 func (s *Stage) Thresholds() (waiting int, longest time.Duration) {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
+	stageSettings.Lock()
+	defer stageSettings.Unlock()
 	return s.waiting, s.longest
 }
 
 // Rank is the place in the order of OrderStages, from 1; 0: none. For schedulers.
 func (s *Stage) Rank() int {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
-	return s.rank
+	stageSettings.Lock()
+	defer stageSettings.Unlock()
+	return slices.Index(s.order, s) + 1
 }
 
 // OrderStages gives these stages the order in which the scheduler cohort is to visit them.
 func OrderStages(order []*Stage) error {
-	stages.mu.Lock()
-	defer stages.mu.Unlock()
+	stageSettings.Lock()
+	defer stageSettings.Unlock()
 	for i, s := range order {
 		if slices.Contains(order[:i], s) {
 			return fmt.Errorf("ressched: the stage %q is in the order twice", s.name)
 		}
 	}
-	for _, s := range stages.all {
-		s.rank = slices.Index(order, s) + 1
+	for _, s := range order {
+		for _, other := range s.order {
+			other.order = nil
+		}
+	}
+	for _, s := range order {
+		s.order = slices.Clone(order)
 	}
 	return nil
 }

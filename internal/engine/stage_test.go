@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -36,32 +35,15 @@ func TestStageLetsOneInAtATime(t *testing.T) {
 	}
 }
 
-func TestStagesHaveNamesOfTheirOwn(t *testing.T) {
+func TestStagesHaveNames(t *testing.T) {
 	if _, err := NewStage(""); err == nil {
 		t.Error("a stage without name")
 	}
-	name := newStage(t).name
-	if _, err := NewStage(name); err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("the same name again: %v", err)
-	}
-	for i := len(stages.all); i < MaxStages; i++ {
-		if _, err := NewStage(fmt.Sprint("filling up ", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := NewStage("one too many"); err == nil || !strings.Contains(err.Error(), "64") {
-		t.Errorf("one too many: %v", err)
-	}
 }
 
-// newStage makes a stage for one test: what others see may depend on whether there are any.
+// newStage makes a stage for one test.
 func newStage(t *testing.T) *Stage {
-	before := stages.all
-	t.Cleanup(func() {
-		stages.all = before
-		stages.any.Store(len(before) > 0)
-	})
-	s, err := NewStage(fmt.Sprintf("%s %d", t.Name(), len(before)))
+	s, err := NewStage(t.Name())
 	testenv.Must(t, err)
 	return s
 }
@@ -164,29 +146,42 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 	}
 }
 
-func TestThresholdsAreThoseOfTheName(t *testing.T) {
-	s := newStage(t)
+// A runtime knows the stages that its own tasks have come to, and of two with one name the first.
+func TestARuntimeKnowsItsStages(t *testing.T) {
+	s, same := newStage(t), newStage(t)
 	s.SetThresholds(10, time.Second)
-	if n, d := StageNamed(s.name).Thresholds(); n != 10 || d != time.Second {
+	here, other := oneOfMany(t, 1), oneOfMany(t, 1)
+	if here.StageNamed(s.name) != nil || here.stages.any.Load() {
+		t.Error("a stage is known before a task has come to it")
+	}
+	testenv.Must(t, here.Go(func() {
+		s.Do(func() {})
+		same.Do(func() {})
+	}).Join())
+	s.Do(func() {}) // of a plain goroutine
+	if here.StageNamed(s.name) != s || !here.stages.any.Load() {
+		t.Errorf("known: %v", here.StageNamed(s.name))
+	}
+	if n, d := s.Thresholds(); n != 10 || d != time.Second {
 		t.Errorf("%d, %v", n, d)
 	}
-	if StageNamed("no such stage") != nil || StageNamed("") != nil {
-		t.Error("there is a stage of a name that none has")
+	if other.StageNamed(s.name) != nil || other.stages.any.Load() {
+		t.Error("another runtime knows the stage")
 	}
 }
 
-func TestStagesHaveTheRanksOfTheLastOrder(t *testing.T) {
+func TestStagesHaveTheRanksOfTheirLastOrder(t *testing.T) {
 	a, b, c := newStage(t), newStage(t), newStage(t)
 	ranks := func() [3]int { return [3]int{a.Rank(), b.Rank(), c.Rank()} }
 	for _, order := range []struct {
 		stages []*Stage
 		want   [3]int
-	}{{[]*Stage{b, a}, [3]int{2, 1, 0}}, {[]*Stage{c}, [3]int{0, 0, 1}}, {nil, [3]int{}}} {
+	}{{[]*Stage{b, a}, [3]int{2, 1, 0}}, {[]*Stage{c}, [3]int{2, 1, 1}}, {[]*Stage{a, c}, [3]int{1, 0, 2}}} {
 		if err := OrderStages(order.stages); err != nil || ranks() != order.want {
 			t.Errorf("%v, ranks %v; want %v", err, ranks(), order.want)
 		}
 	}
-	if err := OrderStages([]*Stage{a, b, a}); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{} {
+	if err := OrderStages([]*Stage{a, b, a}); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{1, 0, 2} {
 		t.Errorf("a stage twice: %v, ranks %v", err, ranks())
 	}
 }

@@ -276,7 +276,7 @@ func (t *Task) givesWay() bool {
 	return t.loop.refusals%64 == 0
 }
 
-// endPark says how the wait that beginPark began has ended. What t waited for stays in
+// endPark reports how the wait that beginPark began has ended. What t waited for stays in
 // t.on until the next wait or the end.
 func (t *Task) endPark() error {
 	if t.seen {

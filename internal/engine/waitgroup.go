@@ -60,7 +60,7 @@ func (wg *WaitGroup) Go(fn func()) {
 // A waitGroupPoint is a WaitGroup as something to wait on.
 type waitGroupPoint WaitGroup
 
-// DescribeWait says how many are not done.
+// DescribeWait reports how many are not done.
 func (p *waitGroupPoint) DescribeWait() string {
 	wg, l := (*WaitGroup)(p), here()
 	wg.g.enter(l)

@@ -73,7 +73,7 @@ const (
 	reportInterval = time.Second            // at most one watchdog report in that time
 	deadlockAfter  = time.Second            // of rest
 	stillHeld      = 100                    // multiple of the limit after which a step that goes on is reported
-	surelyHeld     = 10                     // multiple of the limit from which on a step is too long whoever had to wait
+	surelyHeld     = 10                     // multiple of the limit from which on a step is too long whatever had to wait
 	maxStackDump   = 10_000                 // goroutines; with more, no stacks of a step that goes on
 )
 

@@ -81,6 +81,20 @@ func everyone(t testing.TB, rt *Runtime, n int, fn func(i int)) {
 	plain.Wait()
 }
 
+// spread starts n tasks, numbered from 0, each on the next loop; joined waits for them.
+func spread(t testing.TB, rt *Runtime, n int, fn func(i int)) (joined func()) {
+	var tasks []*Task
+	for i := range n {
+		tasks = append(tasks, GoOn(rt.Loop(i%rt.Loops()), func() { fn(i) }))
+	}
+	return func() {
+		t.Helper()
+		for _, k := range tasks {
+			testenv.Check(t, k.Join())
+		}
+	}
+}
+
 func logTo(r testenv.Records) func(*Config) {
 	return func(c *Config) { c.Log = slog.New(slog.NewTextHandler(r, nil)) }
 }

@@ -49,14 +49,16 @@ type Config struct {
 type Feed struct {
 	cfg    Config
 	ledger *sched.Ledger
+	rt     *engine.Runtime // that is fed; constant once that is made
 
 	predictions atomic.Pointer[[]sched.Prediction]
 
 	mu    sync.Mutex
 	loops []*loopSide   // guarded by mu: those made so far, by index
-	gates []*sched.Gate // guarded by mu: by index of the entrance
+	gates []*sched.Gate // guarded by mu: by index of the entrance; nil: nothing has come there
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
+	bend   sched.Bend // guarded by mu
 
 	memory   sched.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests
@@ -119,6 +121,7 @@ func (s *Feed) side(l *engine.Loop) *loopSide {
 			return side
 		}
 	}
+	s.rt = l.Runtime()
 	side := &loopSide{loop: l}
 	switch s.cfg.Policy {
 	case Cohort:
@@ -170,7 +173,7 @@ func (s *Feed) edges() iter.Seq2[sched.Node, sched.Node] {
 // stage is what is particular about a node: whether it is a ressched.Stage.
 func (s *Feed) stage(n sched.Node) (of sched.Stage) {
 	name := s.cfg.Graph.Label(n)
-	stage := engine.StageNamed(name)
+	stage := s.rt.StageNamed(name)
 	if stage == nil {
 		return of
 	}
@@ -204,7 +207,10 @@ func (s *Feed) gate(entrance int) *sched.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {
-		s.gates = append(s.gates, s.ledger.NewGate("inside "+engine.Entrances()[len(s.gates)].Name()))
+		s.gates = append(s.gates, nil)
+	}
+	if s.gates[entrance] == nil {
+		s.gates[entrance] = s.ledger.NewGate("inside " + engine.Entrances()[entrance].Name())
 	}
 	return s.gates[entrance]
 }

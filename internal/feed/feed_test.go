@@ -331,6 +331,44 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	close(free)
 }
 
+// 100 tasks a second come in, and with more than 200 descriptors they find ever more inside: that many stay there and
+// answer ever later.
+func TestExplainNamesTheKnee(t *testing.T) {
+	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
+	defer rt.Close()
+	gate, err := engine.NewEntrance("knee")
+	testenv.Must(t, err)
+	before := engine.Descriptors.InUse()
+	now := time.Second
+	testenv.Must(t, rt.Go(func() {
+		for open := int64(50); open <= 3200; open *= 2 {
+			var leave engine.WaitGroup
+			leave.Add(1)
+			inside := max(1, int(open-200)/10)
+			engine.Descriptors.Acquire(open)
+			for range inside {
+				engine.Go(func() { testenv.Check(t, gate.Enter()); leave.Wait(); gate.Leave() })
+			}
+			engine.Yield()
+			for range 5 {
+				for range 100 {
+					testenv.Check(t, gate.Enter())
+					gate.Leave()
+				}
+				now += time.Second
+				s.watchAnswers(now)
+			}
+			engine.Descriptors.Release(open)
+			leave.Done()
+			engine.Yield()
+		}
+	}).Join())
+	k := s.Explain().Knee
+	if at := int64(k.Descriptors) - before; at < 150 || at > 450 || k.Took < 5e6 || k.Took > 2e7 || k.Slowed < 25e8 || k.Slowed > 35e8 {
+		t.Errorf("the knee is said to be %+v; want 200 to 400 descriptors beyond %d, 10ms and 3s", k, before)
+	}
+}
+
 var stageTests int // names of stages are not used twice
 
 // A stage is an exclusive node of the policies of both loops: they share one claim, through

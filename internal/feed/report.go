@@ -14,7 +14,7 @@ import (
 // step is left out.
 const explainTimeout = 50 * time.Millisecond
 
-// Explain says what the scheduler thinks of the nodes, and in which state the resources
+// Explain reports what the scheduler thinks of the nodes, and in which state the resources
 // are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
 func (s *Feed) Explain() *bgraph.Sched {
@@ -69,6 +69,11 @@ wait:
 			})
 		}
 	}
+	s.mu.Lock()
+	if k, ok := s.bend.Report(); ok {
+		out.Knee = bgraph.SchedKnee{Descriptors: uint64(k.Open), Took: bgraph.Nanos(k.Took), Most: uint64(k.Most), Slowed: bgraph.Nanos(k.Slowed)}
+	}
+	s.mu.Unlock()
 	for _, cause := range sched.Causes() {
 		if n := s.refusedFor(cause); n > 0 {
 			out.Refusals = append(out.Refusals, bgraph.SchedRefusal{Why: cause.String(), Count: n})

@@ -63,7 +63,7 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 }
 
 // addDeclared takes up the resources that the program has declared, if they have a limit and have not been
-// taken up yet. A limit below 0 is to be found.
+// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone.
 func (s *Feed) addDeclared() error {
 	for i, r := range engine.Resources() {
 		if i == len(s.resource) {
@@ -76,7 +76,7 @@ func (s *Feed) addDeclared() error {
 				s.limits[id] = limit
 				s.ledger.SetLimit(id, limit)
 			}
-		case s.resource[i] < 0 && limit != 0:
+		case s.resource[i] < 0 && limit != 0 && s.rt.Counts(r):
 			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
 			if r == engine.Descriptors {
 				spec.Kind = sched.Kept
@@ -145,6 +145,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		readings := p.Read(now)
 		limit.follow(p.ContainerLimit())
 		s.self.look(rt)
+		s.watchAnswers(now)
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
@@ -221,7 +222,7 @@ func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	s.lookAhead()
 	err := s.observe(now, readings)
 	for _, src := range s.sources {
-		s.ledger.Observe(now, src.id, float64(max(src.resource.InUse(), 0)))
+		s.ledger.Observe(now, src.id, float64(max(s.rt.InUse(src.resource), 0)))
 	}
 	if now-s.learnt >= learnEvery && steps != s.flows {
 		s.learnt, s.flows = now, steps

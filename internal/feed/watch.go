@@ -88,6 +88,26 @@ func (w *selfWatch) ready(now time.Duration, total float64, count uint64) {
 	w.delays, w.waits = total, count
 }
 
+// watchAnswers looks how long it takes from an entrance to an answer with the descriptors that are open.
+func (s *Feed) watchAnswers(now time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var r sched.Report
+	tasks := 0
+	for _, side := range s.loops {
+		tasks += side.loop.Unstarted()
+		if side.admission != nil {
+			side.admission.Report(&r)
+		}
+	}
+	for _, g := range s.gates {
+		if g != nil {
+			tasks += g.Inside()
+		}
+	}
+	s.bend.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
+}
+
 // look looks at a runtime.
 func (w *selfWatch) look(rt *engine.Runtime) {
 	idle, tasks := time.Duration(0), 0
@@ -96,5 +116,5 @@ func (w *selfWatch) look(rt *engine.Runtime) {
 		idle += l.Idle()
 		tasks += l.Tasks()
 	}
-	w.loops(rt.Now(), idle, rt.Loops(), engine.Done(), tasks)
+	w.loops(rt.Now(), idle, rt.Loops(), rt.Done(), tasks)
 }

@@ -35,7 +35,7 @@ func OfStandardLibrary(function string) bool {
 	return !strings.Contains(path, ".")
 }
 
-// ShortFunction is the name of a function without the folders of its package. Of a package whose
+// Short is the name of a function without the folders of its package. Of a package whose
 // path ends in a major version, such as v2, the name is what stands before that.
 func Short(function string) string {
 	end := strings.IndexByte(function, '[') // type arguments have slashes of their own

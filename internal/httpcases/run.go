@@ -120,7 +120,7 @@ func (c *Client) send(nc net.Conn, k *Case, answered <-chan bool) {
 	}
 }
 
-// ending says why there is no further response.
+// ending reports why there is no further response.
 func ending(err error) string {
 	if ne, ok := err.(net.Error); ok && ne.Timeout() {
 		return "waits"

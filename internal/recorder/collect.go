@@ -43,17 +43,14 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 		s.Loops[i].Steps = c.add(i, sh)
 	}
 	s.Chunks = chunksNow()
+	s.Chunks.Links -= g.chunks.Links
+	s.Chunks.Direct -= g.chunks.Direct
+	s.Chunks.InPlace -= g.chunks.InPlace
 	used := usageNow()
 	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
 	slices.SortFunc(s.Crossings, bgraph.Crossing.Compare)
 	s.Overflow.Edges = c.lostEdges
-	for _, r := range engine.Resources() {
-		acquired, released := r.Totals()
-		s.Resources = append(s.Resources, bgraph.Resource{
-			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
-			Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
-		})
-	}
+	c.giveResources(s, shards)
 	c.giveNodes(s)
 	c.giveEdges(s)
 	if sched != nil {
@@ -79,7 +76,8 @@ type collector struct {
 	nodes      map[engine.NodeID]*bgraph.Node
 	edges      map[[2]engine.NodeID]*bgraph.Edge
 	lostEdges  uint64
-	overflowed bool // an edge leads to the overflow node
+	overflowed bool   // an edge leads to the overflow node
+	resources  []bool // those of engine.Resources that are in the snapshot
 	pause      breathe.Breather
 }
 
@@ -151,7 +149,7 @@ func (c *collector) giveEdges(s *bgraph.Snapshot) {
 	})
 	s.Edges = make([]bgraph.Edge, 0, len(all))
 	for _, e := range all {
-		trimChanges(e, len(s.Resources))
+		c.trimChanges(e)
 		s.Edges = append(s.Edges, *e)
 		c.pause.Take()
 	}
@@ -279,14 +277,50 @@ func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
 	}
 }
 
-// trimChanges leaves out the resources that the edge does not touch, at the end. All
-// changes were measured on all steps.
-func trimChanges(e *bgraph.Edge, resources int) {
-	n := min(len(e.Changes), resources)
-	for n > 0 && e.Changes[n-1] == (bgraph.Change{}) {
-		n--
+// giveResources puts those into s that matter to the runtime of the loops.
+func (c *collector) giveResources(s *bgraph.Snapshot, shards []*shard) {
+	for _, r := range engine.Resources() {
+		acquired, released := r.Totals()
+		counts := true
+		if rt := soleRuntime(shards); rt != nil {
+			acquired, released = rt.Totals(r)
+			counts = rt.Counts(r)
+		}
+		c.resources = append(c.resources, counts)
+		if counts {
+			s.Resources = append(s.Resources, bgraph.Resource{
+				Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
+				Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
+			})
+		}
 	}
-	e.Changes = e.Changes[:n:n]
+}
+
+// soleRuntime is the one to which all these loops belong; nil if there is none, or several.
+func soleRuntime(shards []*shard) (rt *engine.Runtime) {
+	for i, sh := range shards {
+		if i > 0 && sh.loop.Runtime() != rt {
+			return nil
+		}
+		rt = sh.loop.Runtime()
+	}
+	return rt
+}
+
+// trimChanges leaves out the resources that are not in the snapshot, and at the end those that the edge does
+// not touch. All changes were measured on all steps.
+func (c *collector) trimChanges(e *bgraph.Edge) {
+	n, last := 0, 0
+	for i := range min(len(e.Changes), len(c.resources)) {
+		if !c.resources[i] {
+			continue
+		}
+		e.Changes[n] = e.Changes[i]
+		if n++; e.Changes[n-1] != (bgraph.Change{}) {
+			last = n
+		}
+	}
+	e.Changes = e.Changes[:last:last]
 	for i := range e.Changes {
 		e.Changes[i].Steps = e.Count
 	}

@@ -43,7 +43,8 @@ type Graph struct {
 
 	expected atomic.Uint64 // see Expect
 
-	before usage // when the graph was begun
+	before usage         // when the graph was begun
+	chunks bgraph.Chunks // likewise
 
 	mu       sync.Mutex
 	places   []*place                     // guarded by mu: by engine.NodeID
@@ -106,6 +107,7 @@ func New(cfg bgraph.Config) *Graph {
 		cfg:     cfg,
 		started: time.Now(),
 		before:  usageNow(),
+		chunks:  chunksNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
 		heapGap: uint64(coro.CyclesPerSecond() / meteredRate),
 		byKey:   map[bgraph.Key]engine.NodeID{bgraph.KeyStart: idStart, bgraph.KeyEnd: idEnd, bgraph.KeyOverflow: idOverflow},

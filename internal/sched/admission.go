@@ -52,7 +52,7 @@ type Admission struct {
 	loop      int
 	gates     func(entrance int) *Gate
 	ledger    *Ledger    // of the gates; nil: there is none
-	entrances []entrance // by index; without gate: not an entrance
+	entrances []entrance // by index; without gate: not an entrance, or nothing has come there yet
 
 	piles []Pile
 	doors []entrance // of the piles, without gates
@@ -64,6 +64,7 @@ type Admission struct {
 
 // An entrance is one loop's view of a Gate. Loop-private.
 type entrance struct {
+	known bool // the gate has been asked for
 	gate  *Gate
 	share *share
 	line  Line
@@ -86,14 +87,17 @@ func (a *Admission) at(index int) *entrance {
 		return nil
 	}
 	for index >= len(a.entrances) {
-		var e entrance
-		if e.gate = a.gates(len(a.entrances)); e.gate != nil {
+		a.entrances = append(a.entrances, entrance{})
+	}
+	e := &a.entrances[index]
+	if !e.known {
+		e.known = true
+		if e.gate = a.gates(index); e.gate != nil {
 			e.share = e.gate.share(a.loop)
 			a.ledger = e.gate.ledger
 		}
-		a.entrances = append(a.entrances, e)
 	}
-	if e := &a.entrances[index]; e.gate != nil {
+	if e.gate != nil {
 		return e
 	}
 	return nil

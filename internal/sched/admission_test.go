@@ -79,7 +79,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 	for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
 		n++
 	}
-	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see take.held.
+	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see promise.sum.
 	if want := 37; n != want {
 		t.Errorf("%d were let in, want %d", n, want)
 	}

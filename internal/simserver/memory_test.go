@@ -30,17 +30,20 @@ func TestNobodyWaitsForEverAtAFullMemory(t *testing.T) {
 	want(t, len(r.Broken) == 0 && waited < 12*time.Second, "it waited", waited, r, r.Broken)
 }
 
+// A pollerCase is pollers that hold memory until a POST releases them.
+type pollerCase struct {
+	name   string
+	loops  int
+	limit  int // MiB
+	each   int // bytes that a poller holds
+	rate   float64
+	crowd  int  // pollers that come at once
+	others bool // requests that need nothing come as well
+}
+
 // Pollers hold memory, all there is, until a POST releases them.
 func TestPollersThatAPostReleases(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		loops  int
-		limit  int // MiB
-		each   int // bytes that a poller holds
-		rate   float64
-		crowd  int  // pollers that come at once
-		others bool // requests that need nothing come as well
-	}{
+	for _, c := range []pollerCase{
 		{name: "200 at once", loops: 1, limit: 256, each: 2 << 20, crowd: 200},
 		{name: "200 at once, 4 loops", loops: 4, limit: 256, each: 2 << 20, crowd: 200},
 		{name: "continuously", loops: 1, limit: 256, each: 2 << 20, rate: 300},
@@ -50,72 +53,74 @@ func TestPollersThatAPostReleases(t *testing.T) {
 		{name: "beside others", loops: 1, limit: 256, each: 2 << 20, crowd: 150, rate: 100, others: true},
 	} {
 		for seed := range uint64(5) {
-			t.Run(fmt.Sprintf("%s/seed=%d", c.name, seed), func(t *testing.T) {
-				var lock engine.Mutex
-				changed := engine.NewCond(&lock)
-				releases := 0
-				cfg := Config{Seed: seed, Loops: c.loops, Memory: c.limit << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute}
-				cfg.Handler = func(w *World) knot.Handler {
-					return func(x *knot.Ctx) error {
-						if x.Path() == "/hello" {
-							return x.Send(200, "text/plain", nil)
-						}
-						lock.Lock()
-						defer lock.Unlock()
-						if x.Path() == "/release" {
-							releases++
-							changed.Broadcast()
-							return x.Send(200, "text/plain", nil)
-						}
-						w.Memory.Hold(c.each)
-						defer w.Memory.Release(c.each)
-						for before := releases; releases == before; {
-							if err := changed.WaitContext(context.Background()); err != nil {
-								return err
-							}
-						}
-						return x.Send(200, "text/plain", nil)
-					}
-				}
-				var waits []time.Duration
-				r := Run(t, cfg, func(s *Server) time.Duration {
-					poll := &Habit{Path: lan, Make: asks("poll")}
-					for range c.crowd {
-						s.Clients.Once(poll, nil)
-					}
-					until := s.Now() + 4*time.Second
-					if c.rate > 0 {
-						s.Clients.OpenLoop(poll, c.rate, until)
-					}
-					if c.others {
-						s.Clients.OpenLoop(&Habit{Path: lan, Make: func() *Request { return &Request{Path: "/hello"} }}, 300, until)
-					}
-					var release func()
-					first := s.Now() + time.Second
-					release = func() {
-						s.Clients.Once(&Habit{Path: lan, Make: func() *Request {
-							return &Request{Path: "/release", Done: func(r *Request) {
-								if r.Status == 200 {
-									waits = append(waits, s.Now()-first)
-									first = s.Now() + time.Second
-									s.At(first, release)
-								} else {
-									s.After(200*time.Millisecond, release)
-								}
-							}}
-						}}, nil)
-					}
-					s.At(first, release)
-					return until + 2*time.Second
-				})
-				longest := time.Hour
-				if len(waits) >= 3 {
-					longest = max(waits[0], waits[1], waits[2])
-				}
-				want(t, len(r.Broken) == 0 && longest < 3*time.Second, "the one that releases the others waits up to", longest, r, r.Broken)
-			})
+			t.Run(fmt.Sprintf("%s/seed=%d", c.name, seed), func(t *testing.T) { c.run(t, seed) })
 		}
 	}
+}
+
+func (c *pollerCase) run(t *testing.T, seed uint64) {
+	var lock engine.Mutex
+	changed := engine.NewCond(&lock)
+	releases := 0
+	cfg := Config{Seed: seed, Loops: c.loops, Memory: c.limit << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute}
+	cfg.Handler = func(w *World) knot.Handler {
+		return func(x *knot.Ctx) error {
+			if x.Path() == "/hello" {
+				return x.Send(200, "text/plain", nil)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			if x.Path() == "/release" {
+				releases++
+				changed.Broadcast()
+				return x.Send(200, "text/plain", nil)
+			}
+			w.Memory.Hold(c.each)
+			defer w.Memory.Release(c.each)
+			for before := releases; releases == before; {
+				if err := changed.WaitContext(context.Background()); err != nil {
+					return err
+				}
+			}
+			return x.Send(200, "text/plain", nil)
+		}
+	}
+	var waits []time.Duration
+	r := Run(t, cfg, func(s *Server) time.Duration {
+		poll := &Habit{Path: lan, Make: asks("poll")}
+		for range c.crowd {
+			s.Clients.Once(poll, nil)
+		}
+		until := s.Now() + 4*time.Second
+		if c.rate > 0 {
+			s.Clients.OpenLoop(poll, c.rate, until)
+		}
+		if c.others {
+			s.Clients.OpenLoop(&Habit{Path: lan, Make: func() *Request { return &Request{Path: "/hello"} }}, 300, until)
+		}
+		var release func()
+		first := s.Now() + time.Second
+		release = func() {
+			s.Clients.Once(&Habit{Path: lan, Make: func() *Request {
+				return &Request{Path: "/release", Done: func(r *Request) {
+					if r.Status == 200 {
+						waits = append(waits, s.Now()-first)
+						first = s.Now() + time.Second
+						s.At(first, release)
+					} else {
+						s.After(200*time.Millisecond, release)
+					}
+				}}
+			}}, nil)
+		}
+		s.At(first, release)
+		return until + 2*time.Second
+	})
+	longest := time.Hour
+	if len(waits) >= 3 {
+		longest = max(waits[0], waits[1], waits[2])
+	}
+	want(t, len(r.Broken) == 0 && longest < 3*time.Second, "the one that releases the others waits up to", longest, r, r.Broken)
 }
 
 // Responses of 1 KB to 8 MB to 400 slow readers, with 256 MiB. In most runs a sleep stands for the time

@@ -91,34 +91,32 @@ func asking(steps string, from time.Duration, all, good *int) *Habit {
 	}}
 }
 
-// Ten times as many requests of 1 ms as can be served, from clients that leave after a second: those who
-// come new and leave cost three times as much as those who are refused and come again.
-func TestOverloadWhoseClientsLeave(t *testing.T) {
-	const warm, lasts = 500 * time.Millisecond, 2 * time.Second
-	all, good := 0, 0
-	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
-		from := s.Now() + warm
-		s.Clients.OpenLoop(asking("w1000", from, &all, &good), 10_000, from+lasts)
-		return from + lasts
-	})
-	r.check(t, 1)
-	share := float64(good) / 1000 / lasts.Seconds()
-	want(t, share > 0.9, share, "of the capacity is answered within 100 ms;", r)
-}
-
-// Ten times as many requests of 200 µs as can be served, each on a new connection at first: more than can be
-// accepted, so that the oldest of those that wait for it are taken when it is too late for them.
-func TestOverloadOfCheapRequests(t *testing.T) {
-	const warm, lasts = 200 * time.Millisecond, 700 * time.Millisecond
-	all, good := 0, 0
-	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
-		from := s.Now() + warm
-		s.Clients.OpenLoop(asking("w200", from, &all, &good), 50_000, from+lasts)
-		return from + lasts
-	})
-	r.check(t, 1)
-	share := float64(good) / 5000 / lasts.Seconds()
-	want(t, share > 0.7, share, "of the capacity is answered within 100 ms;", r)
+// Ten times as many requests as can be served.
+func TestOverloadFromItsStart(t *testing.T) {
+	for _, x := range []struct {
+		what, work  string
+		rate        float64 // a second, of which a tenth can be served
+		warm, lasts time.Duration
+		share       float64 // at least, in time
+	}{
+		// Clients that come new and leave cost three times as much as those that are refused and come again.
+		{"clients that leave after a second", "w1000", 10_000, 500 * time.Millisecond, 2 * time.Second, 0.9},
+		// Each on a new connection at first: more than can be accepted, so that the oldest of those that wait for
+		// it are taken when it is too late for them.
+		{"cheap requests", "w200", 50_000, 200 * time.Millisecond, 700 * time.Millisecond, 0.7},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			all, good := 0, 0
+			r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+				from := s.Now() + x.warm
+				s.Clients.OpenLoop(asking(x.work, from, &all, &good), x.rate, from+x.lasts)
+				return from + x.lasts
+			})
+			r.check(t, 1)
+			share := float64(good) / (x.rate / 10) / x.lasts.Seconds()
+			want(t, share > x.share, share, "of the capacity is answered within 100 ms;", r)
+		})
+	}
 }
 
 // Nine clients with a tenth of the capacity each, or a little less, hardly notice one that has all of it.

@@ -183,7 +183,7 @@ func TestThreeRoutesToASlowRemote(t *testing.T) {
 	}
 }
 
-// Nothing is scarce where tasks only wait, however long, and whoever waits at the same place.
+// Nothing is scarce where tasks only wait, however long, and whatever else waits at the same place.
 func TestNoPileWhereNothingIsScarce(t *testing.T) {
 	quick := func() *route { return &route{rate: 500, workers: unlimited, takes: always(fast)} }
 	waits := func(rate float64, takes timing) *route {

@@ -93,7 +93,7 @@ func (n *Network) Recv(fd int32, b []byte, flags int) (uintptr, syscall.Errno) {
 	return 0, unix.EAGAIN
 }
 
-// writable says why nothing can be sent, if so.
+// writable reports why nothing can be sent, if so.
 func (s *socket) writable() syscall.Errno {
 	switch {
 	case s == nil:

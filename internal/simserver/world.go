@@ -179,7 +179,7 @@ func (w *World) note(what string, values ...uint64) {
 	w.trace = h.Sum64()
 }
 
-// Drive carries out events until done, which is asked between two of them, says so.
+// Drive carries out events until done, which is called between two of them, returns true.
 func (w *World) Drive(done func() bool) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -13,12 +13,7 @@ import (
 func TestSubmissionQueueFull(t *testing.T) {
 	bothIssuers(t, Config{Entries: 8}, func(t *testing.T, d *Driver) {
 		var r record
-		for range 1000 {
-			e, err := d.Entry() // hands over when the queue is full
-			must(t, err)
-			e.PrepareNop()
-			d.Track(e, &r)
-		}
+		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
 		if n := d.Pending(); n > 8 {
 			t.Errorf("%d entries in a queue for 8", n)
 		}
@@ -29,15 +24,21 @@ func TestSubmissionQueueFull(t *testing.T) {
 	})
 }
 
+// trackAll makes n requests; Entry hands over when the queue is full.
+func trackAll(t *testing.T, d *Driver, r *record, n int, prepare func(*SubmissionQueueEntry)) {
+	t.Helper()
+	for range n {
+		e, err := d.Entry()
+		must(t, err)
+		prepare(e)
+		d.Track(e, r)
+	}
+}
+
 func TestCompletionQueueFull(t *testing.T) {
 	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
 		var r record
-		for range 1000 {
-			e, err := d.Entry()
-			must(t, err)
-			e.PrepareNop()
-			d.Track(e, &r)
-		}
+		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
 		must(t, d.Flush())
 		if n := d.Ring().CQReady(); n > 8 {
 			t.Errorf("%d completions in a queue for 8", n)
@@ -51,12 +52,7 @@ func TestPollsOverflow(t *testing.T) {
 	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
 		p := pipe(t)
 		var r record
-		for range 100 {
-			e, err := d.Entry()
-			must(t, err)
-			e.PreparePollAdd(p[0], unix.POLLIN)
-			d.Track(e, &r)
-		}
+		trackAll(t, d, &r, 100, func(e *SubmissionQueueEntry) { e.PreparePollAdd(p[0], unix.POLLIN) })
 		must(t, d.Flush())
 		if _, err := unix.Write(p[1], []byte("x")); err != nil {
 			t.Fatal(err)

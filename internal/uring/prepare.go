@@ -63,7 +63,7 @@ func (entry *SubmissionQueueEntry) PreparePollMultishot(fd int, pollMask uint32)
 	entry.Len = PollAddMulti
 }
 
-// PrepareCancel64 cancels the request with that user data; flags are those of AsyncCancel.
+// PrepareCancel64 cancels the request with that user data; flags are AsyncCancelAll and so on.
 func (entry *SubmissionQueueEntry) PrepareCancel64(userData uint64, flags int) {
 	entry.prepare(OpAsyncCancel, -1, uintptr(userData), 0, 0)
 	entry.OpcodeFlags = uint32(flags)

@@ -61,7 +61,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 		}
 	}
 	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
-	if p.KeepTimeout <= 0 || p.KeepConns <= 0 {
+	if !p.keeps() {
 		b.pool.IdleTimeout = time.Nanosecond
 	}
 	if p.HTTP2 {

@@ -65,9 +65,11 @@ type Config struct {
 	TunnelTimeout   time.Duration // without a byte in a tunnel, either way
 	QueueTimeout    time.Duration // of a request that waits for one of MaxConns, or for a descriptor
 
-	MaxConns    int           // requests and tunnels of a backend at a time
-	Queue       int           // requests that may wait for that; more get 503
-	KeepConns   int           // connections at rest, of each backend and loop
+	MaxConns int // requests and tunnels of a backend at a time
+	Queue    int // requests that may wait for that; more get 503
+	// KeepConns is how many connections may rest, of each backend and loop. With FastCGI the default is none: each
+	// occupies a process of the program, and requests on others wait.
+	KeepConns   int
 	KeepTimeout time.Duration // at rest
 	// Tries is how many backends a request may be sent to: when one can't be reached, or, with methods that may be
 	// repeated (RFC 9110, 9.2.2), when its connection breaks before anything has come back.
@@ -161,6 +163,9 @@ func New(c Config) (*Proxy, error) {
 	return p, nil
 }
 
+// keeps reports whether connections may rest, once setDefaults has been called.
+func (c *Config) keeps() bool { return c.KeepTimeout > 0 && c.KeepConns > 0 }
+
 func (c *Config) setDefaults() {
 	def(&c.ConnectTimeout, DefaultConnectTimeout)
 	def(&c.ResponseTimeout, DefaultResponseTimeout)
@@ -172,6 +177,9 @@ func (c *Config) setDefaults() {
 	def(&c.FailTime, DefaultFailTime)
 	def(&c.MaxConns, DefaultMaxConns)
 	def(&c.Queue, DefaultQueue)
+	if c.KeepConns == 0 && c.FastCGI != nil {
+		c.KeepConns = -1
+	}
 	def(&c.KeepConns, DefaultKeepConns)
 	def(&c.Tries, DefaultTries)
 	def(&c.MaxFails, DefaultMaxFails)

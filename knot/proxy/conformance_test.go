@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,24 +22,8 @@ import (
 // the client wrote it: by its letter, with one framing, and one request for each that is answered.
 func TestConformance(t *testing.T) {
 	b := &strictBackend{}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	var conns sync.WaitGroup
-	t.Cleanup(func() { ln.Close(); conns.Wait() })
-	conns.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() {
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(time.Minute))
-				testenv.Check(t, b.serve(c))
-			})
-		}
-	})
-	f := serve(t, Config{Backends: []string{"http://" + ln.Addr().String()}}, 1)
+	backend := testenv.Serve(t, func(c net.Conn) { testenv.Check(t, b.serve(c)) })
+	f := serve(t, Config{Backends: []string{"http://" + backend}}, 1)
 	c := &httpcases.Client{Dial: func() (net.Conn, error) { return net.Dial("tcp", f.addr) }, Patience: time.Minute}
 	for _, k := range httpcases.Cases {
 		before := b.requests.Load()

@@ -32,9 +32,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 		}
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
-	c, err := net.Dial("tcp", f.addr)
-	testenv.Must(t, err)
-	defer c.Close()
+	c := testenv.Dial(t, f.addr)
 	buf := make([]byte, 4096)
 	ask := func() {
 		if _, err := io.WriteString(c, "GET /x HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"); err != nil {

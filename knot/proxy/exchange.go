@@ -363,7 +363,7 @@ var errOver = errors.New("the backend has answered")
 
 var errTooLong = errors.New("a head or a line of framing is too long")
 
-// broken says what an error of the connection means.
+// broken reports what an error of the connection means.
 func (e *exchange) broken(err error, unsent, silent bool) error {
 	e.stop.mu.Lock()
 	why := e.stop.why

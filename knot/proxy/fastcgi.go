@@ -16,7 +16,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// fastCGI is FastCGI 1.0, one request at a time on a connection, which is kept.
+// fastCGI is FastCGI 1.0, one request at a time on a connection.
 type fastCGI struct {
 	FastCGI
 	set []string // names of Set, in order
@@ -30,6 +30,9 @@ const (
 	fcgiStdin  = 5
 	fcgiStdout = 6
 	fcgiStderr = 7
+
+	fcgiResponder = 1
+	fcgiKeepConn  = 1
 
 	fcgiHeader = 8
 	// fcgiMost is the most content that we put into a record, in bytes.
@@ -99,7 +102,11 @@ func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
 		}
 	}
 	params := f.params(make([]byte, 0, 1<<10), e, length)
-	e.out = appendRecord(e.out, fcgiBegin, []byte{0, 1, 1, 0, 0, 0, 0, 0}) // responder, keep the connection
+	flags := byte(0)
+	if e.p.keeps() {
+		flags = fcgiKeepConn
+	}
+	e.out = appendRecord(e.out, fcgiBegin, []byte{0, fcgiResponder, flags, 0, 0, 0, 0, 0})
 	e.out = appendStream(e.out, fcgiParams, params, true)
 	if ready {
 		e.out = appendStream(e.out, fcgiStdin, body, true)
@@ -318,4 +325,4 @@ func (f *fastCGI) next(e *exchange) (piece []byte, used int, err error) {
 func (*fastCGI) ended(*exchange) error { return io.ErrUnexpectedEOF }
 
 // reusable implements wire.
-func (*fastCGI) reusable(e *exchange) bool { return e.rec.over && e.rec.status == 0 }
+func (*fastCGI) reusable(e *exchange) bool { return e.p.keeps() && e.rec.over && e.rec.status == 0 }

@@ -9,16 +9,18 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // fastCGIServer runs h on net/http's FastCGI server.
 func fastCGIServer(t *testing.T, h http.HandlerFunc) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	t.Cleanup(func() { ln.Close() })
+	ln := testenv.Listen(t)
 	go fcgi.Serve(ln, h)
 	return ln.Addr().String()
 }
@@ -41,7 +43,7 @@ func TestFastCGI(t *testing.T) {
 		w.Write(body)
 		fmt.Fprint(w, "|", r.Header.Get("Cookie"), "|", r.Header.Get("X-Forwarded-For"), "|", r.Header.Get("X-Two"), "|", r.Header.Get("Proxy"), "|", r.Host, "|", env["EXTRA"])
 	})
-	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv/www/", Set: map[string]string{"EXTRA": "e"}}}, 2)
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv/www/", Set: map[string]string{"EXTRA": "e"}}, KeepConns: 4}, 2)
 	large := strings.Repeat("0123456789", 30_000)
 	for _, test := range []struct {
 		method, target, body, script, info string
@@ -82,6 +84,34 @@ func TestFastCGI(t *testing.T) {
 	}
 }
 
+// TestFastCGIProgramWithFewProcesses: php-fpm's processes serve one connection each, for as long as it stands. More requests
+// than there are processes wait for one another, and not for connections at rest.
+func TestFastCGIProgramWithFewProcesses(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	defer ln.Close()
+	go fcgi.Serve(netutil.LimitListener(ln, 2), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
+	f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/srv"}, ResponseTimeout: 20 * time.Second}, 2)
+	var clients sync.WaitGroup
+	for range 10 {
+		clients.Go(func() {
+			for range 5 {
+				resp, err := http.Get("http://" + f.addr + "/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != 200 || string(body) != "hello" {
+					t.Errorf("%s %.100q", resp.Status, body)
+				}
+			}
+		})
+	}
+	clients.Wait()
+}
+
 // TestFastCGIRecords: how a program's output is cut into records does not matter; what is wrong becomes 502, and what it
 // complains about stands in the log.
 func TestFastCGIRecords(t *testing.T) {
@@ -110,14 +140,7 @@ func TestFastCGIRecords(t *testing.T) {
 			if step == 1 && strings.HasPrefix(name, "another") {
 				continue
 			}
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			testenv.Must(t, err)
-			go func() {
-				c, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				defer c.Close()
+			backend := testenv.Serve(t, func(c net.Conn) {
 				in := make([]byte, 64<<10)
 				for all := []byte(nil); !bytes.Contains(all, []byte("\x01\x05\x00\x01\x00\x00\x00\x00")); {
 					n, err := c.Read(in)
@@ -131,8 +154,8 @@ func TestFastCGIRecords(t *testing.T) {
 					io.WriteString(c, out[:n])
 					out = out[n:]
 				}
-			}()
-			f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/"}}, 1)
+			})
+			f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/"}}, 1)
 			resp, err := http.Get("http://" + f.addr + "/")
 			status, body := "", "!"
 			if err == nil {
@@ -150,7 +173,6 @@ func TestFastCGIRecords(t *testing.T) {
 				t.Errorf("%s in steps of %d: %s %q, %v; want %s %q", name, step, status, body, err, test.status, test.body)
 			}
 			testenv.Until(t, name+": the log has "+test.log, func() bool { return strings.Contains(f.log.String(), test.log) })
-			ln.Close()
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (b *backend) newHTTP2() *http2 {
 	t.Protocols.SetHTTP2(b.tls != nil)
 	t.Protocols.SetUnencryptedHTTP2(b.tls == nil)
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, headBuffer
-	t.DisableKeepAlives = c.KeepTimeout <= 0 || c.KeepConns <= 0
+	t.DisableKeepAlives = !c.keeps()
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = c.KeepConns, c.KeepTimeout
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.IdleTimeout, PingTimeout: cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)}
 	if c.MaxConns > 0 {

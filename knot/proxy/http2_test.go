@@ -123,20 +123,10 @@ func TestHTTP2Queue(t *testing.T) {
 	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 2, QueueTimeout: time.Hour, Check: &Check{Path: "/check", Every: time.Millisecond, Timeout: time.Hour}}, 2)
 	f.p.Start()
 	testenv.Until(t, "checks", func() bool { return checks.Load() > 1 })
-	answers := make(chan int, 10)
-	for range 5 {
-		go func() {
-			status, _ := f.get("/")
-			answers <- status
-		}()
-	}
+	answered := f.fiveRequests()
 	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 && inside.Load() == 2 })
 	close(release)
-	for range 5 {
-		if status := <-answers; status != 200 {
-			t.Errorf("status %d", status)
-		}
-	}
+	answered()
 	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
 		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,48 +104,27 @@ func behind(t *testing.T, h http.HandlerFunc) string {
 
 // script is a backend that answers connection by connection, with whatever answers says, after it has read a request's head.
 func script(t *testing.T, answer func(n int, c net.Conn, head string)) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	var all sync.WaitGroup
-	t.Cleanup(func() { ln.Close(); all.Wait() })
-	all.Add(1)
-	go func() {
-		defer all.Done()
-		for n := 0; ; n++ {
-			c, err := ln.Accept()
+	var conns atomic.Int32
+	return "http://" + testenv.Serve(t, func(c net.Conn) {
+		n := int(conns.Add(1)) - 1
+		in := bufio.NewReader(c)
+		head := ""
+		for !strings.HasSuffix(head, "\r\n\r\n") {
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(time.Minute))
-				in := bufio.NewReader(c)
-				head := ""
-				for !strings.HasSuffix(head, "\r\n\r\n") {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					head += line
-				}
-				answer(n, c, head)
-			}()
+			head += line
 		}
-	}()
-	return "http://" + ln.Addr().String()
+		answer(n, c, head)
+	})
 }
 
 // raw sends text and returns all that comes until the connection ends.
 func (f *front) raw(text string) string {
 	f.t.Helper()
-	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := testenv.Dial(f.t, f.addr)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, text)
 	all, _ := io.ReadAll(c)
 	return string(all)
@@ -190,6 +170,46 @@ func (f *front) get(target string, lines ...string) (int, string) {
 	return resp.StatusCode, body
 }
 
+// passesOn makes a request, with a body of that size, of the backend of TestPassesOn.
+func (f *front) passesOn(method, target string, size int, chunked bool) {
+	t := f.t
+	t.Helper()
+	content := strings.Repeat("0123456789", size/10+1)[:size]
+	req := f.request(method, target, content, "Host: example.org")
+	seen := fmt.Sprintf("%s %s example.org %d %x <nil> ", method, target, size, sha256.Sum256([]byte(content)))
+	if chunked {
+		req.ContentLength = -1
+		req.Trailer = http.Header{"Sum": {"of the request"}}
+		seen += "of the request"
+	}
+	resp, body := f.do(req)
+	if got := resp.Header.Get("X-Seen"); got != strings.TrimSpace(seen) {
+		t.Errorf("backend saw %s, want %s", got, seen)
+	}
+	if h := resp.Header; h.Get("Server") != "behind" || len(h["Set-Cookie"]) != 2 || len(h["Date"]) != 1 {
+		t.Errorf("%v", h)
+	}
+	want := content
+	switch target {
+	case "/204", "/304":
+		want = ""
+	case "/404":
+		want = "404 page not found\n"
+	case "/", "/a%2Fb":
+		want = content + "."
+	case "/trailer":
+		if method != "HEAD" && resp.Trailer.Get("Sum") != "of it" {
+			t.Errorf("%s %s: trailer %v", method, target, resp.Trailer)
+		}
+	}
+	if method == "HEAD" {
+		want = ""
+	}
+	if body != want {
+		t.Errorf("%s %s: %d bytes, want %d", method, target, len(body), len(want))
+	}
+}
+
 // TestPassesOn: methods, targets, header lines and bodies of all sizes and framings go there and back.
 func TestPassesOn(t *testing.T) {
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
@@ -230,44 +250,9 @@ func TestPassesOn(t *testing.T) {
 					if (method != "POST" && method != "PUT") && size > 0 || size > 1 && target == "/204" {
 						continue
 					}
-					content := strings.Repeat("0123456789", size/10+1)[:size]
-					for _, chunked := range []bool{false, true} {
-						req := f.request(method, target, content, "Host: example.org")
-						want := fmt.Sprintf("%s %s example.org %d %x <nil> ", method, target, size, sha256.Sum256([]byte(content)))
-						if chunked {
-							if size == 0 {
-								continue
-							}
-							req.ContentLength = -1
-							req.Trailer = http.Header{"Sum": {"of the request"}}
-							want += "of the request"
-						}
-						resp, body := f.do(req)
-						if got := resp.Header.Get("X-Seen"); got != strings.TrimSpace(want) {
-							t.Errorf("backend saw %s, want %s", got, want)
-						}
-						if h := resp.Header; h.Get("Server") != "behind" || len(h["Set-Cookie"]) != 2 || len(h["Date"]) != 1 {
-							t.Errorf("%v", h)
-						}
-						want = content
-						switch target {
-						case "/204", "/304":
-							want = ""
-						case "/404":
-							want = "404 page not found\n"
-						case "/", "/a%2Fb":
-							want = content + "."
-						case "/trailer":
-							if method != "HEAD" && resp.Trailer.Get("Sum") != "of it" {
-								t.Errorf("%s %s: trailer %v", method, target, resp.Trailer)
-							}
-						}
-						if method == "HEAD" {
-							want = ""
-						}
-						if body != want {
-							t.Errorf("%s %s: %d bytes, want %d", method, target, len(body), len(want))
-						}
+					f.passesOn(method, target, size, false)
+					if size > 0 {
+						f.passesOn(method, target, size, true)
 					}
 				}
 			}
@@ -453,7 +438,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestUnixSocket is one, and TestHTTP2 a client of HTTP/2: same handler, on goroutines.
+// The backend is behind a unix socket, and one of the clients speaks HTTP/2.
 func TestUnixSocketAndHTTP2(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)

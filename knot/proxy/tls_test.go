@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -77,16 +76,13 @@ func TestBackendTLS(t *testing.T) {
 	if got := f.raw("POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" + body); strings.Count(got, "x") < long {
 		t.Errorf("%d bytes back", len(got))
 	}
-	c, err := net.Dial("tcp", f.addr)
-	testenv.Must(t, err)
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
+	c := testenv.Dial(t, f.addr)
 	in := bufio.NewReader(c)
 	io.WriteString(c, "GET /x HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	for line := ""; line != "\r\n"; {
-		if line, err = in.ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		var err error
+		line, err = in.ReadString('\n')
+		testenv.Must(t, err)
 	}
 	for range 3 {
 		io.WriteString(c, "there and back\n")

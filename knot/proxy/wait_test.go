@@ -24,14 +24,28 @@ import (
 // dial opens a connection and sends text.
 func (f *front) dial(text string) (net.Conn, *bufio.Reader) {
 	f.t.Helper()
-	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(time.Minute))
+	c := testenv.Dial(f.t, f.addr)
 	io.WriteString(c, text)
 	return c, bufio.NewReader(c)
+}
+
+// fiveRequests makes five at a time; what it returns waits for their answers.
+func (f *front) fiveRequests() (answered func()) {
+	answers := make(chan int, 5)
+	for range 5 {
+		go func() {
+			status, _ := f.get("/")
+			answers <- status
+		}()
+	}
+	return func() {
+		f.t.Helper()
+		for range 5 {
+			if status := <-answers; status != 200 {
+				f.t.Errorf("status %d", status)
+			}
+		}
+	}
 }
 
 // TestQueue: as many requests as may be at a backend are, as many as may wait do, and others are told at once.
@@ -47,23 +61,13 @@ func TestQueue(t *testing.T) {
 		io.WriteString(w, "ok")
 	})
 	f := serve(t, Config{Backends: []string{backend}, MaxConns: 2, Queue: 3, QueueTimeout: time.Hour}, 2)
-	answers := make(chan int, 10)
-	for range 5 {
-		go func() {
-			status, _ := f.get("/")
-			answers <- status
-		}()
-	}
+	answered := f.fiveRequests()
 	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
 	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
 		t.Errorf("the sixth: %d %s", status, body)
 	}
 	close(release)
-	for range 5 {
-		if status := <-answers; status != 200 {
-			t.Errorf("status %d", status)
-		}
-	}
+	answered()
 	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
 		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
 	}
@@ -91,21 +95,11 @@ func TestNoDescriptorLeft(t *testing.T) {
 		}
 		return netpoll.DialTimeout(network, address, limit)
 	}}, 2)
-	answers := make(chan int, 5)
-	for range 5 {
-		go func() {
-			status, _ := f.get("/")
-			answers <- status
-		}()
-	}
+	answered := f.fiveRequests()
 	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
 	testenv.Until(t, "a connection that can't be made", func() bool { return dials.Load() > 2 })
 	close(release)
-	for range 5 {
-		if status := <-answers; status != 200 {
-			t.Errorf("status %d", status)
-		}
-	}
+	answered()
 }
 
 // TestClientGone: a client that leaves takes its request with it, while it waits for a connection, for the head, and in the

@@ -3,7 +3,6 @@ package site
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -40,9 +39,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 	// Nothing follows the refusal.
-	nc, err := net.Dial("tcp", addr)
-	testenv.Must(t, err)
-	defer nc.Close()
+	nc := testenv.Dial(t, addr)
 	io.WriteString(nc, "GET /private/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 	if all, err := io.ReadAll(nc); err != nil || strings.Contains(string(all), "secret") || strings.Count(string(all), "HTTP/1.1 ") != 1 {
 		t.Errorf("%q, %v", all, err)

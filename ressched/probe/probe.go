@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package probe reads how much of the machine's and the process's resources is in use,
 // and how much may be: memory, the garbage collector's share of the
 // processor, memory pressure and major page faults.

@@ -180,7 +180,7 @@ func (c *client) request(i int32, text []byte, tag int32) error {
 	return c.write(i, text)
 }
 
-// room tells whether dial can make one more connection.
+// room reports whether dial can make one more connection.
 func (c *client) room() bool { return len(c.closed) > 0 || len(c.links) < c.limit }
 
 // dial makes a connection of a pool and then sends a request on it. There must be room.
@@ -212,7 +212,7 @@ func (c *client) dial(text []byte, tag int32, to uint8) (i int32, err error) {
 	return i, nil
 }
 
-// busyWith tells whether link i is still at the request with this tag.
+// busyWith reports whether link i is still at the request with this tag.
 func (c *client) busyWith(i, tag int32) bool {
 	l := &c.links[i]
 	return (l.state == linkBusy || l.state == linkConnecting) && l.tag == tag

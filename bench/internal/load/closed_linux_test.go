@@ -153,8 +153,7 @@ func TestServerThatIsGoneEndsTheLoop(t *testing.T) {
 func TestCrowdIsServedAndHangsUp(t *testing.T) {
 	givenTime(t, func(jam time.Duration) (bool, any) {
 		var conns peak
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		ln := testenv.Listen(t)
 		server := &http.Server{
 			Handler: http.HandlerFunc(hello),
 			ConnState: func(_ net.Conn, s http.ConnState) {

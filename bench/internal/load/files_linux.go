@@ -20,7 +20,7 @@ type FilesConfig struct {
 	Warm  time.Duration // before measuring
 	For   time.Duration // measured
 	// Next draws a file. The request is sent as it is; the response has to have a body of
-	// that many bytes.
+	// that many bytes. It is kept until the response is there.
 	Next func() (request []byte, bodyBytes int64)
 	// PerConn is how many requests a client makes on a connection before it opens another; 0:
 	// all on one. The first then counts from before it connects.
@@ -34,7 +34,8 @@ type FilesConfig struct {
 }
 
 // FilesResult is what was measured. Latencies are from a request to the end of its response;
-// those of requests still under way at the end, until then, count too.
+// those of requests still under way at the end, until then, count too. Reopened are the requests that a client made
+// again on a new connection, as the server had closed one that was kept alive (RFC 9112, 9.3.1); their latency has both.
 type FilesResult struct {
 	Requests int64
 	Bytes    int64 // of bodies, of the responses counted
@@ -43,6 +44,7 @@ type FilesResult struct {
 	Mean     time.Duration // of the responses counted
 	Longest  time.Duration
 	Unserved int // clients that got no response while it was measured
+	Reopened int64
 	Usage    Usage
 }
 
@@ -55,6 +57,7 @@ type fetch struct {
 	head []byte        // of the response, while it is incomplete
 	busy bool          // the head is there
 	made int           // requests on this connection
+	asks []byte        // the request under way
 }
 
 // A rest is a client that asks again at a time.
@@ -268,6 +271,8 @@ func (f *fetcher) receive(c *fetch, i int) error {
 			return nil
 		case errno == unix.EINTR:
 			continue
+		case (n == 0 || errno == unix.ECONNRESET) && c.mayReopen():
+			return f.reopen(i)
 		case errno != 0:
 			return fmt.Errorf("read: %w", errno)
 		case n == 0:
@@ -320,7 +325,7 @@ func (f *fetcher) head(c *fetch, data []byte) (int64, error) {
 	return int64(len(data) - end - len(blankLine)), nil
 }
 
-// rightHead tells whether a head promises the body that is expected.
+// rightHead reports whether a head promises the body that is expected.
 func rightHead(head []byte, body int64) error {
 	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
 		return fmt.Errorf("response begins with %q, want a 200", head[:min(len(head), 16)])
@@ -352,14 +357,37 @@ func (f *fetcher) count(c *fetch, now time.Duration) {
 
 func (f *fetcher) ask(c *fetch, now time.Duration) error {
 	request, body := f.cfg.Next()
-	c.sent, c.body, c.left, c.busy = now, body, 0, false
+	c.sent, c.body, c.asks = now, body, request
+	return f.send(c)
+}
+
+func (f *fetcher) send(c *fetch) error {
+	c.left, c.busy = 0, false
 	c.made++
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&request[0])), uintptr(len(request)))
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&c.asks[0])), uintptr(len(c.asks)))
+	if (errno == unix.EPIPE || errno == unix.ECONNRESET) && c.mayReopen() {
+		return nil // the end of the connection is there to be read
+	}
 	if errno != 0 {
 		return fmt.Errorf("write: %w", errno)
 	}
-	if int(n) != len(request) {
-		return fmt.Errorf("write: %d bytes of %d", n, len(request))
+	if int(n) != len(c.asks) {
+		return fmt.Errorf("write: %d bytes of %d", n, len(c.asks))
 	}
 	return nil
+}
+
+// mayReopen reports whether a server may have closed the connection because it was idle: nothing of a response has
+// come, and it is not the first on the connection.
+func (c *fetch) mayReopen() bool { return c.made > 1 && !c.busy && len(c.head) == 0 }
+
+// reopen makes the request of client i again.
+func (f *fetcher) reopen(i int) error {
+	if err := f.connect(i); err != nil {
+		return err
+	}
+	if f.counting {
+		f.result.Reopened++
+	}
+	return f.send(&f.conns[i])
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,35 +17,23 @@ import (
 
 // pieces is a server that sends each response in pieces, and the goroutine to wait for.
 func pieces(t *testing.T, answer func(path string) []string) Target {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	testenv.Must(t, err)
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
+	addr := testenv.Serve(t, func(c net.Conn) {
+		for in := bufio.NewReader(c); ; {
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				for in := bufio.NewReader(c); ; {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if _, err := in.ReadString('\n'); err != nil {
-						return
-					}
-					for _, piece := range answer(strings.Fields(line)[1]) {
-						if _, err := c.Write([]byte(piece)); err != nil {
-							return
-						}
-					}
+			if _, err := in.ReadString('\n'); err != nil {
+				return
+			}
+			for _, piece := range answer(strings.Fields(line)[1]) {
+				if _, err := c.Write([]byte(piece)); err != nil {
+					return
 				}
-			}()
+			}
 		}
-	}()
-	return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+	})
+	return Target{Addr: netip.MustParseAddrPort(addr), PIDs: []int{os.Getpid()}}
 }
 
 func filesFrom(target Target, body int64) (FilesResult, error) {
@@ -109,6 +98,45 @@ func TestSurprisesAreErrors(t *testing.T) {
 	}
 }
 
+// A server may close a connection that is idle; one that answers nothing on a new connection is an error.
+func TestConnectionsThatWereIdleAreOpenedAgain(t *testing.T) {
+	server := func(answers int) Target {
+		ln, err := net.Listen("tcp4", "127.0.0.1:0")
+		testenv.Must(t, err)
+		t.Cleanup(func() { ln.Close() })
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					in := bufio.NewReader(c)
+					for range answers {
+						if _, err := http.ReadRequest(in); err != nil {
+							break
+						}
+						io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+					}
+					c.Close()
+				}()
+			}
+		}()
+		return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+	}
+	files := func(answers int) (FilesResult, error) {
+		return Files(FilesConfig{Target: server(answers), Conns: 3, For: 20 * time.Millisecond, Pause: time.Millisecond, Next: func() ([]byte, int64) {
+			return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 1
+		}})
+	}
+	if result, err := files(2); err != nil || result.Reopened < 1 || result.Reopened >= result.Requests {
+		t.Errorf("got %+v, %v; want every second or third request made again", result, err)
+	}
+	if _, err := files(0); err == nil || !strings.Contains(err.Error(), "closed by the server") && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a server that answers nothing: %v", err)
+	}
+}
+
 func TestSlowResponseIsWaitedFor(t *testing.T) {
 	const pause = 60 * time.Millisecond // longer than is to be measured
 	files := pieces(t, func(string) []string {
@@ -130,9 +158,7 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 
 func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
 	conns := make(chan bool, 10_000)
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	testenv.Must(t, err)
-	defer ln.Close()
+	ln := testenv.Listen(t)
 	go http.Serve(countingListener{ln, conns}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("abc"))
 	}))

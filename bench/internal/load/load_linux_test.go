@@ -3,7 +3,6 @@ package load
 import (
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -52,8 +51,7 @@ func TestHistogramHoldsAnyDuration(t *testing.T) {
 // serve answers requests until the test ends.
 func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Listen(t)
 	server := &http.Server{Handler: handler}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })

@@ -166,22 +166,11 @@ func TestUploadsAndSlowReaders(t *testing.T) {
 
 // A server closes a connection that nothing is under way on, as one does that is replaced.
 func TestRequestOnAConnectionThatWasClosedMeanwhileIsMadeAgain(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			buffer := make([]byte, 1024)
-			c.Read(buffer)
-			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-			c.Close()
-		}
-	}()
-	got := run(t, Config{Addr: ln.Addr().String(), For: 200 * ms, Drain: patience, Groups: []Group{
+	addr := testenv.Serve(t, func(c net.Conn) {
+		c.Read(make([]byte, 1024))
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	got := run(t, Config{Addr: addr, For: 200 * ms, Drain: patience, Groups: []Group{
 		{Count: 1, Path: "/", Repeat: true, Pause: 20 * ms, Back: 20 * ms, Patience: patience},
 	}})
 	if n := fates(got.Outcomes, 0); n[load.Served] != len(got.Outcomes) {

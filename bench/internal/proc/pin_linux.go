@@ -41,7 +41,7 @@ func onCore(core int, start func() error) error {
 	return err
 }
 
-// Cores tells which cores the driver may use, lowest first.
+// Cores reports which cores the driver may use, lowest first.
 func Cores() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -48,7 +48,7 @@ func (r *Report) result(a Aim) (got float64, reached, known bool) {
 	return got, got <= a.Limit, true
 }
 
-// text says what the aim is about, and its limit.
+// text reports what the aim is about, and its limit.
 func (r *Report) text(a Aim) (what, limit string) {
 	at := a.Row
 	if at == "" {

@@ -155,7 +155,8 @@ func TestMarkdownPutsTogetherWhatFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, got, _ := strings.Cut(out.String(), "\n")
-	if want := `
+	if want := `A full run, each point measured 1 times.
+
 | | x | knot |
 |---|---|---|
 | p50 [ms], less is better | 8 | 3 |

@@ -18,6 +18,12 @@ func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) erro
 		r.command(), strings.Replace(r.Env.Time, "T", " ", 1), r.Commit, r.Env.CPU, r.Env.Cores, r.Env.Kernel, r.Env.Go)
 	if r.Env.Quick {
 		b.WriteString("A quick run: few rounds of little time, so look at the spread.\n")
+	} else {
+		most := 0
+		for _, row := range r.Rows {
+			most = max(most, row.N)
+		}
+		fmt.Fprintf(&b, "A full run, each point measured %d times.\n", most)
 	}
 	for _, metrics := range r.tables() {
 		r.markdownTable(&b, metrics, ours)
@@ -146,7 +152,7 @@ func (r *Report) markdownCells(b *strings.Builder, metric string, x float64, sys
 	}
 }
 
-// verdict says how ours did beside the best of the peers.
+// verdict reports how ours did beside the best of the peers.
 func (r *Report) verdict(metric string, x float64, ours []string) string {
 	d, ok := r.duel(metric, x, ours)
 	switch {

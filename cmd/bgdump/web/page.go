@@ -129,7 +129,7 @@ func (p *Page) pause(ctx context.Context) {
 	}
 }
 
-// due says how long it is until the source should be asked again.
+// due reports how long it is until the source should be asked again.
 func (p *Page) due(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

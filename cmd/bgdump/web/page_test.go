@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -182,23 +181,17 @@ func TestASourceWithoutSnapshotAndErrorIsGone(t *testing.T) {
 
 func TestServeLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, ln, &counted{Program: sample.Shop()}, Options{}) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Get("http://" + ln.Addr().String() + "/api/state")
-	testenv.Must(t, err)
-	body, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
-	if err != nil || answer.StatusCode != 200 || !strings.Contains(string(body), `"sample shop"`) {
-		t.Errorf("status %d, error %v, body %.100s; want the state of the sample", answer.StatusCode, err, body)
+	answer, body := testenv.Get(t, client, "http://"+ln.Addr().String()+"/api/state")
+	if answer.StatusCode != 200 || !strings.Contains(body, `"sample shop"`) {
+		t.Errorf("status %d, body %.100s; want the state of the sample", answer.StatusCode, body)
 	}
 	// A connection that is never used must not hold up the end.
-	idle, err := net.Dial("tcp", ln.Addr().String())
-	testenv.Must(t, err)
-	defer idle.Close()
+	testenv.Dial(t, ln.Addr().String())
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("Serve returned %v; want nil after its context is done", err)
@@ -217,8 +210,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 }
 
 func TestServeSaysThatItsListenerFails(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Listen(t)
 	ln.Close()
 	if err := Serve(t.Context(), ln, sample.Shop(), Options{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error %v; want that the listener is closed", err)

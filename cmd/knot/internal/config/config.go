@@ -193,7 +193,7 @@ var plainTypes = map[string]string{
 	"[]string": "a list of texts", "map[string]string": "a table of texts",
 }
 
-// wrong says where err is, without the words of Go's types.
+// wrong reports where err is, without the words of Go's types.
 func wrong(name string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	if m := goType.FindStringSubmatch(text); m != nil {

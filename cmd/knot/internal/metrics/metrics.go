@@ -117,7 +117,6 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(accepted, s.Accepted)
 	count(evicted, s.Evicted)
 	count(refused, s.TurnedAway, "too many connections")
-	count(refused, s.Dropped, "far too many connections")
 	count(refused, c.TooOften(), "the client asks too often")
 	count(logLost, c.LogLost())
 	c.collectBackends(count, gauge)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
@@ -51,13 +50,7 @@ func architectures() []string {
 // run runs the go command and returns what it writes.
 func run(t testing.TB, goarch string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "GOARCH="+goarch, "GOOS=linux", "CGO_ENABLED=0")
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, text)
-	}
-	return string(text)
+	return testenv.Run(t, "", []string{"GOARCH=" + goarch, "GOOS=linux", "CGO_ENABLED=0"}, "go", args...)
 }
 
 func open(t testing.TB, path string) *Binary {

@@ -73,7 +73,7 @@ func (p *Program) Atomics() ([]Atomic, error) {
 	return found, nil
 }
 
-// marksOf are the positions of the AtomicMarks of a file.
+// marksOf are the positions of the atomic marks of a file.
 func marksOf(file *ast.File) map[token.Pos]bool {
 	marks := make(map[token.Pos]bool)
 	for _, group := range file.Comments {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,14 +18,8 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	dir := realDir(t, "testdata", "blocking")
 	temp := t.TempDir()
 	binary, dump := filepath.Join(temp, "blocking"), filepath.Join(temp, "dump")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = dir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if out, err := exec.Command(binary, dump).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Run(t, dir, nil, "go", "build", "-o", binary, ".")
+	testenv.Run(t, "", nil, binary, dump)
 	snapshot, err := bgraph.ReadFile(dump)
 	testenv.Must(t, err)
 	p, err := Load(Config{Dir: dir, Binary: binary})

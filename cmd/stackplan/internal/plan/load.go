@@ -130,7 +130,7 @@ func (p *Program) supported() error {
 // Packages are those whose sources may be rewritten, with syntax and types.
 func (p *Program) Packages() []*packages.Package { return p.own }
 
-// ChunkError says why the sources of the program can't import package stackchunk, as
+// ChunkError reports why the sources of the program can't import package stackchunk, as
 // rewritten ones do. It is nil if they can.
 func (p *Program) ChunkError() error {
 	for _, pkg := range p.all {

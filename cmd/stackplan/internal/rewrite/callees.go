@@ -48,7 +48,7 @@ func newCallees(loaded []*packages.Package) *callees {
 	return c
 }
 
-// refuseCaller says why the frame above a function must be that of its caller.
+// refuseCaller reports why the frame above a function must be that of its caller.
 func (c *callees) refuseCaller(fn *types.Func) string {
 	fn = fn.Origin()
 	if p := fn.Pkg(); p != nil {
@@ -144,7 +144,7 @@ func staticCallee(info *types.Info, call *ast.CallExpr) *types.Func {
 	return fn
 }
 
-// refuseDeferred says why a function must be called by the defer statement itself:
+// refuseDeferred reports why a function must be called by the defer statement itself:
 // recover works only in that function.
 func (c *callees) refuseDeferred(info *types.Info, call *ast.CallExpr) string {
 	if lit, ok := ast.Unparen(call.Fun).(*ast.FuncLit); ok {

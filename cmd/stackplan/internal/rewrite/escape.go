@@ -234,7 +234,7 @@ func (b *blame) follow(f *flow) {
 	}
 }
 
-// refuseCost says why a checkpoint that could be had would cost too much.
+// refuseCost reports why a checkpoint that could be had would cost too much.
 func (r *Rewriter) refuseCost(f *file, s *site) string {
 	if r.heap[s] {
 		return "something that is handed over would have to be on the heap, even if the stack has room"

@@ -2,7 +2,6 @@ package rewrite
 
 import (
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,13 +16,9 @@ func compiled(t testing.TB, r *Rewriter, res *Result, pkg string) ([]byte, strin
 	if res != nil {
 		args = append(args, "-overlay", overlayOf(t, res))
 	}
-	text, err := exec.Command("go", append(args, pkg)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
 	dir, err := os.Getwd()
 	testenv.Must(t, err)
-	return text, dir
+	return []byte(testenv.Run(t, "", nil, "go", append(args, pkg)...)), dir
 }
 
 // settle leaves out checkpoints until none moves something to the heap.

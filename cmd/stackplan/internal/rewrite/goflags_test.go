@@ -11,25 +11,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func goTool(t testing.TB, args ...string) string {
-	t.Helper()
-	text, err := exec.Command("go", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, text)
-	}
-	return string(text)
-}
-
-// haveC reports whether there is a C compiler, which go build -race needs.
-func haveC() bool {
-	text, err := exec.Command("go", "env", "CC").Output()
-	if err != nil {
-		return false
-	}
-	_, err = exec.LookPath(strings.TrimSpace(string(text)))
-	return err == nil
-}
-
 func TestVetLikesRewrittenPrograms(t *testing.T) {
 	testenv.NeedsFull(t, "go vet, twice")
 	r := loadPrograms(t)
@@ -46,7 +27,7 @@ func TestVetLikesRewrittenPrograms(t *testing.T) {
 
 func TestRaceDetectorIsQuiet(t *testing.T) {
 	testenv.NeedsFull(t, "a build with the race detector")
-	if !haveC() || testing.Short() {
+	if !testenv.HaveC() || testing.Short() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
 	r := loadPrograms(t)
@@ -68,13 +49,9 @@ func TestLinesStay(t *testing.T) {
 	covered := func(res *Result) string {
 		bin := build(t, res, programsDir, "cover", "-cover")
 		dir := t.TempDir()
-		cmd := exec.Command(bin)
-		cmd.Env = append(os.Environ(), "GOCOVERDIR="+dir)
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
+		testenv.Run(t, "", []string{"GOCOVERDIR=" + dir}, bin)
 		profile := filepath.Join(dir, "profile")
-		goTool(t, "tool", "covdata", "textfmt", "-i", dir, "-o", profile)
+		testenv.Run(t, "", nil, "go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile)
 		text, err := os.ReadFile(profile)
 		testenv.Must(t, err)
 		return string(text)

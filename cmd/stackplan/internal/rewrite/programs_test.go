@@ -82,9 +82,7 @@ func build(t testing.TB, r *Result, pkg, name string, flags ...string) string {
 	if r != nil {
 		args = append(args, "-overlay", overlayOf(t, r))
 	}
-	if text, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, text)
-	}
+	testenv.Run(t, "", nil, "go", append(args, pkg)...)
 	return bin
 }
 

@@ -289,7 +289,7 @@ func TestRandomPrograms(t *testing.T) {
 	bin := build(t, done, "./testdata/random", "rewritten")
 	same(t, output(t, bin), want)
 	same(t, output(t, bin, "task"), want)
-	if testing.Short() || !haveC() {
+	if testing.Short() || !testenv.HaveC() {
 		return
 	}
 	bin = build(t, done, "./testdata/random", "race", "-race")

@@ -34,7 +34,7 @@ func runtimePackages(loaded []*packages.Package) map[string]bool {
 	return none
 }
 
-// refuseFile says why there can be no checkpoint in a file, or is empty.
+// refuseFile reports why there can be no checkpoint in a file, or is empty.
 func (r *Rewriter) refuseFile(f *file) string {
 	if !f.judged {
 		f.judged = true

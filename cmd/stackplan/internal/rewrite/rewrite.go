@@ -100,7 +100,7 @@ type Result struct {
 	Refused []Refused
 }
 
-// Refused says why the call expression with that byte range can't be rewritten, or is
+// Refused reports why the call expression with that byte range can't be rewritten, or is
 // empty. It has the form that plan.Program.Refuse asks for.
 func (r *Rewriter) Refused(name string, offset, end int) string {
 	_, _, why := r.look(name, offset, end)

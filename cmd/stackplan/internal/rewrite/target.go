@@ -98,7 +98,7 @@ func isTuple(t types.Type) bool {
 	return ok
 }
 
-// refuseCallee asks whether what is called notices its caller.
+// refuseCallee reports why what is called would notice that it has another caller, or is empty.
 func (r *Rewriter) refuseCallee(t *target) string {
 	info := t.file.pkg.TypesInfo
 	if _, deferred := t.site.parent(1).(*ast.DeferStmt); deferred {

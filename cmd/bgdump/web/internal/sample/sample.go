@@ -1,4 +1,4 @@
-// Package sample makes up a program whose blocking graph changes as time is let pass,
+// Package sample makes up a program whose blocking graph changes as time passes,
 // for tests of what shows graphs and for trying it out. The same steps give the same
 // graph.
 package sample
@@ -160,7 +160,7 @@ func (p *Program) Restart() {
 	p.snap = again.snap
 }
 
-// Advance lets so much time pass.
+// Advance lets d pass.
 func (p *Program) Advance(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

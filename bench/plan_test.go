@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A plan starts nothing and writes nothing: its scratch folder can't be made.
+func TestFullRunsAreNotTooLong(t *testing.T) {
+	total := time.Duration(0)
+	for _, e := range experiments {
+		d, err := planOf(t.Context(), e, options{})
+		if err != nil {
+			t.Logf("%s: %v", e.name, err) // a tool that is not here
+		}
+		most := 25 * time.Minute
+		if e.name == admissionName {
+			most = 47 * time.Minute
+		}
+		if d > most {
+			t.Errorf("%s: %v, want at most %v", e.name, d, most)
+		}
+		quick, _ := planOf(t.Context(), e, options{quick: true})
+		if quick > d+10*time.Second {
+			t.Errorf("%s: %v quick, %v full", e.name, quick, d)
+		}
+		total += d
+	}
+	if total > 265*time.Minute {
+		t.Errorf("%v in all", total)
+	}
+}
+
+func TestPlanCountsRoundsPointsAndSystems(t *testing.T) {
+	e := experiment{"fake", "", func(r *run) error {
+		c := contender{system: "b", lacks: func(p point) string { return map[float64]string{2: "no"}[p.x] }}
+		if err := r.prepare(time.Minute, func() error { return errors.New("a plan has done it") }); err != nil {
+			return err
+		}
+		return r.measure(pointsAt("m", 1, 2), slower(time.Second, []contender{{system: "a"}, c}), 2*time.Second)
+	}}
+	for o, want := range map[*options]time.Duration{
+		{}:            time.Minute + 5*3*3*time.Second + lossesProfiled*3*time.Second,
+		{rounds: 2}:   time.Minute + 2*3*3*time.Second + lossesProfiled*3*time.Second,
+		{quick: true}: time.Minute, // more than there is time for
+	} {
+		if got, err := planOf(t.Context(), e, *o); got != want || err != nil {
+			t.Errorf("%+v: %v, %v; want %v", *o, got, err, want)
+		}
+	}
+}
+
+// interruptible is an experiment of two systems at two points, whose values are numbered, and that is cut off at one.
+type interruptible struct {
+	calls  []string
+	cutAt  int
+	cancel context.CancelFunc
+	fails  string
+}
+
+func (f *interruptible) run(r *run) error {
+	var all []contender
+	for _, system := range []string{"capriccio", "goroutine"} {
+		all = append(all, contender{system: system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			name := fmt.Sprint(system, p.x, r.round)
+			f.calls = append(f.calls, name)
+			if len(f.calls) == f.cutAt {
+				f.cancel()
+				return nil, ctx.Err()
+			}
+			if name == f.fails {
+				return nil, errors.New("it fails")
+			}
+			return []sample{{"m", "req/s", p.x, 10*p.x + float64(r.round) + 1.0/3}}, nil
+		}})
+	}
+	return r.measure(pointsAt("m", 1, 2), all, time.Millisecond)
+}
+
+func (f *interruptible) call(t *testing.T, o options, cutAt int) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f.calls, f.cutAt, f.cancel = nil, cutAt, cancel
+	o.experiment = experiment{"fake", "", f.run}
+	return runExperiment(ctx, o, io.Discard, io.Discard)
+}
+
+func TestInterruptedRunGoesOnWhereItWas(t *testing.T) {
+	o := options{dir: t.TempDir()}
+	part, f := filepath.Join(o.dir, "fake"+partEnding), &interruptible{}
+	if err := f.call(t, o, 8); !errors.Is(err, context.Canceled) {
+		t.Skipf("no experiments here: %v", err)
+	}
+	file, err := os.OpenFile(part, os.O_WRONLY|os.O_APPEND, 0)
+	testenv.Must(t, err)
+	_, err = file.WriteString(`{"key":"1 goroutine`) // as of a call that was killed
+	testenv.Must(t, errors.Join(err, file.Close()))
+	if err := f.call(t, o, 3); !errors.Is(err, context.Canceled) || f.calls[0] != "capriccio2 1" {
+		t.Fatalf("ran %q, %v; want it to go on with the eighth", f.calls, err)
+	}
+	if err := f.call(t, o, 0); err != nil || len(f.calls) != 20-7-2 {
+		t.Fatalf("ran %q, %v; want the other 11 of 20", f.calls, err)
+	}
+	got, err := readReport(filepath.Join(o.dir, "fake.json"))
+	testenv.Must(t, err)
+	for _, row := range got.Rows {
+		var want []float64
+		for round := range fullRounds {
+			want = append(want, 10*row.X+float64(round)+1.0/3)
+		}
+		if row.N != fullRounds || row.Unit != "req/s" || !slices.Equal(row.Samples, want) {
+			t.Errorf("%+v, want %v", row, want)
+		}
+	}
+	if len(got.Rows) != 4 || !strings.Contains(fmt.Sprint(got.Env.Notes), "9 samples are of an earlier call") {
+		t.Errorf("%d rows, notes %q", len(got.Rows), got.Env.Notes)
+	}
+	if _, err := os.Stat(part); !os.IsNotExist(err) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+func TestOnlyTheSameRunGoesOn(t *testing.T) {
+	o := options{dir: t.TempDir()}
+	f := &interruptible{}
+	if err := f.call(t, o, 8); !errors.Is(err, context.Canceled) {
+		t.Skipf("no experiments here: %v", err)
+	}
+	o.rounds = 2
+	if err := f.call(t, o, 0); err != nil || len(f.calls) != 8 {
+		t.Errorf("ran %q, %v; want all of another number of rounds", f.calls, err)
+	}
+}
+
+// What has failed is measured the next time, and nothing else.
+func TestFailedRunDoesTheRestTheNextTime(t *testing.T) {
+	o := options{dir: t.TempDir(), rounds: 1}
+	f := &interruptible{fails: "capriccio2 0"}
+	if err := f.call(t, o, 0); err == nil || !strings.Contains(err.Error(), "it fails") {
+		t.Skipf("no experiments here: %v", err)
+	}
+	f.fails = ""
+	if err := f.call(t, o, 0); err != nil || !slices.Equal(f.calls, []string{"capriccio2 0"}) {
+		t.Errorf("ran %q, %v; want what has failed", f.calls, err)
+	}
+}

@@ -1,0 +1,129 @@
+package knot
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDefaultMaxConns: connections, what handlers have open besides, what the process has open anyway, and
+// those that are told that there are too many fit into the limit, with a rest for files.
+func TestDefaultMaxConns(t *testing.T) {
+	for _, c := range []struct {
+		limit, open int64
+		outgoing    int
+		want        int
+	}{
+		{64, 30, 0, 18}, {64, 30, -1, 9}, {64, 30, 4, 14}, {64, 30, 1000, 9},
+		{120, 32, 0, 58}, {120, 32, -1, 29}, {120, 32, 20, 38},
+		{1024, 34, 0, 734}, {1024, 34, -1, 367},
+		{20_000, 34, 0, 19_454}, {20_000, 34, 1000, 18_454}, {20_000, 34, -1, 9727},
+		{1 << 20, 34, 0, DefaultMaxConns}, {1 << 20, 34, -1, DefaultMaxConns}, {150_000, 34, -1, 74_727},
+		{16, 30, 0, 1}, {0, 0, -1, 1},
+	} {
+		if got := connsOf(c.limit, c.open, c.outgoing); got != c.want {
+			t.Errorf("%d descriptors, %d open, %d outgoing: %d connections, want %d", c.limit, c.open, c.outgoing, got, c.want)
+		}
+	}
+	for limit := int64(64); limit < 1<<17; limit += limit / 8 {
+		for _, outgoing := range []int{0, 100, -1} {
+			n := connsOf(limit, 32, outgoing)
+			others := int64(outgoing)
+			if outgoing < 0 || others > int64(n) {
+				others = int64(n)
+			}
+			if used := 32 + int64(n) + others; limit < 4096 && used+int64(told(n)) > limit || used > limit {
+				t.Errorf("%d descriptors, %d outgoing: %d connections and %d that are told come to more", limit, outgoing, n, told(n))
+			}
+		}
+	}
+	if n := openDescriptors(); n < 3 {
+		t.Errorf("%d descriptors are open, want at least 3", n)
+	}
+}
+
+// TestFarTooManyConnectionsWait: of clients that are far too many each is told, by and by.
+func TestFarTooManyConnectionsWait(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		srv := &Server{Handler: echoHandler, MaxConns: 1}
+		srv.ready()
+		srv.limits.rest, srv.limits.linger = time.Hour, time.Hour // whoever has been told stays until it leaves
+		sv := start(srv)
+		first := sv.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		first.response("GET")
+		all := make([]*peer, 4*told(1))
+		for i := range all {
+			all[i] = sv.dial()
+		}
+		// Some wait until others have left, which of them is not known.
+		answers := make(chan int)
+		for _, p := range all {
+			go func() {
+				resp, err := http.ReadResponse(p.r, nil)
+				if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+					t.Errorf("got %v, %v; want 503 with Retry-After", resp, err)
+				}
+				p.nc.Close()
+				answers <- 1
+			}()
+		}
+		for range all {
+			<-answers
+		}
+		if s := sv.Stats(); int(s.TurnedAway) != len(all) || !s.Full {
+			t.Errorf("%+v; want %d turned away, and full", s, len(all))
+		}
+		if n := strings.Count(sv.log.String(), "too many connections"); n != 1 {
+			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
+		}
+	})
+}
+
+// TestTooManyTLSConnections: over TLS an alert says it.
+func TestTooManyTLSConnections(t *testing.T) {
+	k := newTestCA(t).config(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		srv := &Server{TLS: k, Handler: echoHandler, MaxConns: 1}
+		srv.ready()
+		srv.limits.rest = time.Hour
+		sv := start(srv)
+		sv.dialTLS(&tls.Config{InsecureSkipVerify: true})
+		_, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true})
+		if err == nil || !strings.Contains(err.Error(), "internal error") {
+			t.Errorf("the second client got %v, want an alert", err)
+		}
+	})
+}
+
+// TestHandlerWithoutDescriptors: it answers 503 with Retry-After, and the log has one line for many.
+func TestHandlerWithoutDescriptors(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: func(*Ctx) error { return fmt.Errorf("%w: %w", Status(503), unix.EMFILE) }})
+		p := sv.dial()
+		for range 5 {
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if resp, _ := p.response("GET"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+				t.Errorf("got %v, want 503 with Retry-After", resp)
+			}
+		}
+		if n := strings.Count(sv.log.String(), "want of descriptors"); n != 1 {
+			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
+		}
+	})
+	var r rareReport
+	for _, c := range []struct {
+		at     time.Duration
+		untold int64
+		due    bool
+	}{{0, 0, true}, {1, 0, false}, {reportEvery - 1, 0, false}, {reportEvery + 1, 2, true}, {reportEvery + 2, 0, false}, {3 * reportEvery, 1, true}} {
+		if untold, due := r.due(int64(c.at)); untold != c.untold || due != c.due {
+			t.Errorf("at %v: %d, %v; want %d, %v", c.at, untold, due, c.untold, c.due)
+		}
+	}
+}
