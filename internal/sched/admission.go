@@ -188,7 +188,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 		a.admitted.Add(1)
 	}
 	e.line.Admitted(now, q.Waiting-1)
-	if e.line.Newest(q.Front) {
+	if e.line.Newest(now, q.Front) {
 		return AdmitNewest
 	}
 	return Admit

@@ -9,27 +9,27 @@ import (
 // whether there are more than can ever be served. It is told how many wait, and when one
 // is let in or refused; what waits, its user knows. Loop-private. The zero value is ready.
 //
-//	        grew twice in a row                 has been growing for too long
-//	 calm ────────────────────────▶ growing ─────────────────────────────▶ overloaded
-//	(oldest ◀──────────────────────  (newest  ◀─────────────────────────── (newest first;
-//	 first)   did not, twice; or is   first)             a trial            has waited
-//	   ▲      short again                                                   too long is
+//	        grew twice in a row                  has been growing for too long
+//	 calm ────────────────────────▶ growing ──────────────────────────────▶ overloaded
+//	(oldest ◀──────────────────────  (oldest  ◀──────────────────────────── (newest first;
+//	 first)   did not, twice; or is   first as            a trial            has waited
+//	   ▲      short again             in a burst)                            too long is
 //	   ╰──────────────────────────────────────────────────────────────────── refused)
 //	                      hardly anybody had to be refused for a while
 //
 // A line that is long is no overload: it may be a burst, a crowd of clients that return only
 // after an answer, or what has come while the process stood still. Only a line that goes on
-// growing is one. While that is being found out, which takes seconds, those that came last are
-// served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): then what is
-// served is served in time, whatever the answer turns out to be, and nothing is lost by
-// waiting for it as long as clients wait as well. If the line stops growing the others follow, the oldest first.
+// growing is one. To find that out takes seconds. Those that came first are served first for as
+// long as most clients wait in any case (burstWait): if it was a burst nobody has waited longer than
+// necessary. From then on, and at once in a line that was overloaded lately, those that came last are
+// served first (as "adaptive LIFO" does; Maurer, Fail at Scale, ACM Queue 2015): what is served is served in
+// time, whatever the answer turns out to be. If the line stops growing the others follow, the oldest first.
 type Line struct {
 	state LineState
 	since time.Duration // when the state began
-	trial bool          // growing: to see whether overload goes on
 	next  time.Duration // overloaded: when a trial is made
 	pause time.Duration // from an overload, or a trial, to the next trial
-	ended time.Duration // when the last overload ended by itself; 0: it did not
+	over  time.Duration // when it was last overloaded; 0: never
 
 	// Overloaded: those that wait longer than they may are refused while more than this many wait.
 	keep   int
@@ -75,10 +75,11 @@ const (
 	// patience is how long a line may grow before it is taken for overload. A crowd that
 	// connects, and a burst, are over by then.
 	patience = 2 * time.Second
-	// trialPatience is the same in a trial: the clients are there already.
-	trialPatience = time.Second
-	firstPause    = time.Second
-	longestPause  = time.Minute
+	// burstWait is how long the oldest waits, in a line that has been growing for as long, before the newest go
+	// first: most clients wait longer than that, and most bursts are over before.
+	burstWait    = 400 * time.Millisecond
+	firstPause   = time.Second
+	longestPause = time.Minute
 	// What comes back within soon is likely to be the same overload.
 	soon         = 5 * time.Second
 	soonPatience = 500 * time.Millisecond
@@ -116,8 +117,19 @@ const (
 
 // Newest reports whether of the most important those that came last are to be let in first, when
 // one of them has waited that long.
-func (q *Line) Newest(waited time.Duration) bool {
-	return q.state != Calm && waited > q.TooLong()/2
+func (q *Line) Newest(now, waited time.Duration) bool {
+	switch {
+	case q.state == Calm:
+		return false
+	case q.state == Growing && !q.known(now):
+		return min(waited, now-q.since) > burstWait
+	}
+	return waited > q.TooLong()/2
+}
+
+// known reports whether it has been found out lately that more come than can be served.
+func (q *Line) known(now time.Duration) bool {
+	return q.atDoor || q.over != 0 && now-q.over < soon
 }
 
 // State is what is found out at present.
@@ -201,6 +213,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		q.measure(now, waiting)
 	}
 	if q.state == Overloaded {
+		q.over = now
 		n := int((now - q.drains) / drainEvery)
 		q.keep = max(min(q.keep, waiting)-n, 0)
 		q.drains += time.Duration(n) * drainEvery
@@ -211,26 +224,20 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 	case Calm:
 		if q.streak >= 2 && !short {
 			q.enter(Growing, now)
-			q.trial = false
 		}
 	case Growing:
 		allowed := patience
-		if q.atDoor {
-			allowed = soonPatience
-		}
 		switch {
 		case tight:
 			allowed = 0
-		case q.ended != 0 && now-q.ended < soon, q.gone*leaving > q.served && q.gone > windowServed:
+		case q.known(now), q.gone*leaving > q.served && q.gone > windowServed:
 			allowed = soonPatience
-		case q.trial:
-			allowed = trialPatience
 		}
 		switch {
 		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || work <= longLine || now-q.grew >= q.grew-q.since):
 			q.enter(Calm, now)
-			q.pause, q.ended = 0, 0
-		case now-q.since >= allowed && q.streak >= 0:
+			q.pause = 0
+		case now-q.since >= allowed && q.streak >= 0 && waiting >= q.first:
 			q.enter(Overloaded, now)
 			q.keep, q.drains = waiting, now
 			q.pause = min(max(2*q.pause, firstPause), longestPause)
@@ -240,10 +247,8 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		switch {
 		case over:
 			q.enter(Calm, now)
-			q.ended = now
 		case now >= q.next && !tight:
 			q.enter(Growing, now)
-			q.trial, q.ended = true, 0
 		}
 	}
 }

@@ -114,3 +114,27 @@ func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// What has come while the process stood still has waited for long when the line begins to grow, and is no overload.
+func TestTheNewestGoFirstOnlyInALineThatHasGrownForLong(t *testing.T) {
+	const since, much, little = 10 * time.Second, burstWait + time.Millisecond, burstWait - time.Millisecond
+	for _, x := range []struct {
+		line        Line
+		grown, wait time.Duration // that it has been growing, and that the oldest has waited
+		newest      bool
+	}{
+		{Line{state: Calm}, much, much, false},
+		{Line{state: Growing}, little, much, false},
+		{Line{state: Growing}, much, little, false},
+		{Line{state: Growing}, much, much, true},
+		{Line{state: Growing, over: since}, little, little, true}, // a trial
+		{Line{state: Growing, over: since - soon}, little, little, false},
+		{Line{state: Growing, atDoor: true}, little, little, true},
+		{Line{state: Overloaded}, little, little, true},
+	} {
+		x.line.since = since
+		if got := x.line.Newest(since+x.grown, x.wait); got != x.newest {
+			t.Errorf("%+v: newest first %v after %v, when the oldest has waited %v", x.line, got, x.grown, x.wait)
+		}
+	}
+}

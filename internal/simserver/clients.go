@@ -85,14 +85,15 @@ type Habit struct {
 	HTTP2     *HTTP2 // nil: HTTP/1.1
 	Make      func() *Request
 	KeepAlive bool
-	Pipeline  int           // requests sent at once on one connection; 0: 1
-	Think     time.Duration // mean time between an answer and the next request
-	Timeout   time.Duration // after which a client gives up; 0: never
-	Retries   int           // how often it tries again after that, or after a 503
-	Pause     time.Duration // before it does
-	Leave     float64       // probability that it leaves before the answer has come
-	Abort     bool          // by a reset
-	Half      bool          // it ends its side after its requests, and still wants the answers; with HTTP/1.1
+	Pipeline  int            // requests sent at once on one connection; 0: 1
+	Think     time.Duration  // mean time between an answer and the next request
+	Timeout   time.Duration  // after which a client gives up; 0: never
+	Retries   int            // how often it tries again after that, or after a 503
+	Pause     time.Duration  // before it does
+	Leave     float64        // probability that it leaves before the answer has come
+	Abort     bool           // by a reset
+	Gaps      func() float64 // of an open loop, between requests, 1 on average; nil: drawn as all else is
+	Half      bool           // it ends its side after its requests, and still wants the answers; with HTTP/1.1
 }
 
 // Once sends what h makes on a connection of its own; done is called when that has ended,
@@ -161,6 +162,12 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			resting = append(resting, s)
 		}
 	}
+	gap := func() time.Duration {
+		if h.Gaps != nil {
+			return time.Duration(h.Gaps() * 1e9 / rate)
+		}
+		return c.w.Exp(time.Duration(1e9 / rate))
+	}
 	var next func()
 	next = func() {
 		if c.w.Now() >= until || c.over {
@@ -172,7 +179,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			resting = nil
 			return
 		}
-		c.w.After(c.w.Exp(time.Duration(1e9/rate)), next)
+		c.w.After(gap(), next)
 		if !h.KeepAlive {
 			c.Once(h, nil)
 			return
@@ -208,7 +215,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 		s.Send(r)
 		free(s)
 	}
-	c.w.After(c.w.Exp(time.Duration(1e9/rate)), next)
+	c.w.After(gap(), next)
 }
 
 // ClosedLoop has n clients send requests, one after the other, until the given time.

@@ -5,10 +5,12 @@ package simserver
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -73,8 +75,9 @@ var ordinary = []row{
 	}},
 	{name: "SSE: 1,000 at once", play: atOnce(1000, "c20")},
 	{name: "AdaptHTTP hello, wrk -c1000", long: true, play: closedLoop(1000, "", 100*time.Millisecond), adapted: true},
-	{name: "SIGSTOP for 100 ms", play: stopped(100 * time.Millisecond)},
-	{name: "SIGSTOP for 5 s", long: true, play: stopped(5 * time.Second)},
+	{name: "SIGSTOP for 100 ms", play: stopped(100*time.Millisecond, 1000, "w300")},
+	{name: "SIGSTOP for 1 s at 0.4", play: stopped(time.Second, 400, "w1000")},
+	{name: "SIGSTOP for 5 s", long: true, play: stopped(5*time.Second, 1000, "w300")},
 	{name: "quota of 20 %, 500 × 300 µs/s", play: func(s *Server, from time.Duration) time.Duration {
 		s.SetQuota(0.2)
 		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w300")}, 500, from+2*time.Second)
@@ -85,6 +88,9 @@ var ordinary = []row{
 		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w300")}, 1000, from+2*time.Second)
 		return from + 2*time.Second
 	}},
+	{name: "waves of 1 s at 0.8", play: waves(time.Second)},
+	{name: "waves of 2 s at 0.8", long: true, play: waves(2 * time.Second)},
+	{name: "1:100 in cost at 0.8", play: mixed(0.8, 0.01, 2*time.Second)},
 	{name: "10/s of 100 ms of processor at 0.5", play: func(s *Server, from time.Duration) time.Duration {
 		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w100000")}, 5, from+4*time.Second)
 		return from + 4*time.Second
@@ -128,10 +134,16 @@ func bursts(n int, steps string, every time.Duration) func(*Server, time.Duratio
 
 // bimodal is 95 % of 50 µs and 5 % of 5 ms, at a share of what one loop can do.
 func bimodal(share float64, lasts time.Duration) func(*Server, time.Duration) time.Duration {
+	return mixed(share, 0.05, lasts)
+}
+
+// mixed is requests of 50 µs, of which some take 5 ms, at a share of what one loop can do.
+func mixed(share, long float64, lasts time.Duration) func(*Server, time.Duration) time.Duration {
 	return func(s *Server, from time.Duration) time.Duration {
-		mean := 0.95*60e-6 + 0.05*5010e-6 // with what the runtime takes
-		h := &Habit{Path: lan, KeepAlive: true, Make: func() *Request {
-			if s.Chance(0.05) {
+		mean := (1-long)*60e-6 + long*5010e-6 // with what the runtime takes
+		chance := drawn()
+		h := &Habit{Path: lan, KeepAlive: true, Gaps: chance.ExpFloat64, Make: func() *Request {
+			if chance.Float64() < long {
 				return &Request{Path: "/?w5000"}
 			}
 			return &Request{Path: "/?w50"}
@@ -141,15 +153,33 @@ func bimodal(share float64, lasts time.Duration) func(*Server, time.Duration) ti
 	}
 }
 
-// stopped is a load of 30 % with a pause of the process in the middle.
-func stopped(d time.Duration) func(*Server, time.Duration) time.Duration {
+// waves is twice 1.2 times what one loop can do, for a while each time, and then 0.4 times.
+func waves(each time.Duration) func(*Server, time.Duration) time.Duration {
 	return func(s *Server, from time.Duration) time.Duration {
-		h := &Habit{Path: lan, Make: asks("w300")}
-		s.Clients.OpenLoop(h, 1000, from+time.Second+d)
+		h := &Habit{Path: lan, Make: asks("w1000"), KeepAlive: true, Gaps: drawn().ExpFloat64}
+		const capacity = 1 / 1010e-6
+		at := from
+		for range 2 {
+			high, low := at+each, at+2*each
+			s.At(at, func() { s.Clients.OpenLoop(h, 1.2*capacity, high) })
+			s.At(high, func() { s.Clients.OpenLoop(h, 0.4*capacity, low) })
+			at = low
+		}
+		return at
+	}
+}
+
+// stopped is a load with a pause of the process in the middle.
+func stopped(d time.Duration, rate float64, steps string) func(*Server, time.Duration) time.Duration {
+	return func(s *Server, from time.Duration) time.Duration {
+		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks(steps), Gaps: drawn().ExpFloat64}, rate, from+time.Second+d)
 		s.At(from+500*time.Millisecond, func() { s.Stop(d) })
 		return from + time.Second + d
 	}
 }
+
+// drawn is chance that is the same for two servers that take what is drawn in another order.
+func drawn() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }
 
 func (x row) run(t *testing.T, scheduler string) *Result {
 	folder := ""
@@ -177,6 +207,22 @@ func (r *Result) String() string {
 	return fmt.Sprintf("%d of %d refused; %v %v; p50 %v, p99 %v; loops %.0f %% busy for %v; %d events",
 		r.Clients.Statuses[503], r.Clients.begun, r.Clients.Statuses, r.Clients.Failures,
 		r.Clients.Quantile(0.5).Round(10*time.Microsecond), r.Clients.Quantile(0.99).Round(10*time.Microsecond), 100*r.Busy, r.Took.Round(time.Millisecond), r.Events)
+}
+
+// In ordinary life one in a hundred waits no longer than where all is done in the order of arrival.
+func TestOrdinaryLifeIsAsQuickAsFIFO(t *testing.T) {
+	if raceEnabled {
+		t.Skip("these are many requests; the seeds look for races")
+	}
+	for _, x := range ordinary {
+		t.Run(x.name, func(t *testing.T) {
+			if x.long {
+				testenv.NeedsFull(t, "many requests")
+			}
+			fifo, ours := x.run(t, feed.FIFO).Clients.Quantile(0.99), x.run(t, "").Clients.Quantile(0.99)
+			want(t, ours < fifo+fifo/10+time.Millisecond, "p99", ours, "with fifo", fifo)
+		})
+	}
 }
 
 func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
