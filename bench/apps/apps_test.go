@@ -28,7 +28,7 @@ import (
 )
 
 // serve runs h on Knot with the given number of loops, and returns its address.
-func serve(t *testing.T, loops int, h http.Handler) string {
+func serve(t *testing.T, loops int, h http.Handler, change ...func(*knot.Server)) string {
 	t.Helper()
 	rt, err := capriccio.New(capriccio.WithLoops(loops))
 	if err != nil {
@@ -39,6 +39,9 @@ func serve(t *testing.T, loops int, h http.Handler) string {
 		t.Fatal(err)
 	}
 	server := &knot.Server{Handler: knot.AdaptHTTP(h), H2C: true}
+	for _, f := range change {
+		f(server)
+	}
 	ended := make(chan error, 1)
 	rt.Go(func() { ended <- server.Serve(ln) })
 	t.Cleanup(func() {

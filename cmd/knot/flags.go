@@ -52,14 +52,14 @@ For example:
   knot -root ./public -addr :80          every address of this machine, port 80
   knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
   knot -root ./public -addr unix:/run/knot.sock
-                                         a Unix socket, for a proxy before knot
+                                         a Unix socket, for a proxy in front of knot
   knot -root ./public -log -             show every request
   knot -root ./public -addr :443 -tls-cert site.crt -tls-key site.key
-                                         HTTPS; docs/tls.md tells the rest
+                                         HTTPS; see docs/tls.md
 
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
-(HTTP, WebSocket, FastCGI). Flags go before it. docs/knot-config.md
+(HTTP, WebSocket, FastCGI). Flags override it. docs/knot-config.md
 describes it. On SIGHUP it is read again, for the sites.
 
 A folder is shown by its index.html, or with -listing by what is in it. Names that begin
@@ -69,7 +69,7 @@ FOLDER itself may be a link; if it is switched to another folder, that is served
 
 Small files that are asked for often are kept in memory (-cache, -cache-file-max),
 others are sent from the system's page cache. Every file is compared with the one on
-disk before it is used again, but at most every -revalidate: so long an old one may be
+disk before it is used again, but at most every -revalidate: until then an old one may be
 served. To change a file, write a new one and rename it to the old name; a file that is
 rewritten in place may be sent half old and half new.
 
@@ -82,17 +82,17 @@ so in the log. With CAPRICCIO_OVERLOAD=wait in the environment they wait instead
 
 Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the requests
 under way and the first one of each client that has connected already, and takes no new
-connections. A second signal stops it at once. On SIGHUP it opens the file that -log says
-anew: rename the old one before. Without such a file SIGHUP stops it only when its terminal
+connections. A second signal stops it at once. On SIGHUP it opens the file of -log
+anew: rename the old one first. Without such a file SIGHUP stops it only when its terminal
 is gone. Certificates are read again on SIGHUP, and when they have changed (-tls-reload).
 
 On SIGUSR1 knot starts its program anew, which may be another one by then, hands over its sockets,
 and answers the requests under way: no request is lost. It takes sockets from systemd and tells
 it how it is; docs/knot-operations.md describes that, containers, metrics and health.
 
-To see what it is doing, open the address that -admin says in a browser, or send
+To see what it is doing, open the address of -admin in a browser, or send
 it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
-and writes all of that to the file that -dump says, for bgdump.
+and writes all of that to the file of -dump, for bgdump.
 
 Flags:
 
@@ -117,7 +117,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
 	format := flags.String("log-format", "combined", "form of the access log: combined, common or json")
-	flags.StringVar(&set.config, "config", "", "configuration `file`; what the command line says goes first")
+	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
 	one := set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll, uring or poll (default: epoll; poll if the kernel refuses it)")
@@ -128,15 +128,15 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
 	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files allows, -1 no limit")
-	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; beyond: 431")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
+	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
 	s.MaxBody = knot.DefaultMaxBody
-	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` as 64MB; beyond: 413; 0 means no limit")
+	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
-	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy before knot may")
+	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
 	switch err := flags.Parse(args); {
@@ -191,7 +191,7 @@ func (set *settings) siteFlags(flags *flag.FlagSet) *config.Site {
 	one := &config.Site{Compress: new(bool)}
 	flags.BoolVar(one.Compress, "compress", true, "send text compressed to clients that accept it")
 	flags.BoolVar(&one.Listing, "listing", false, "show what is in folders that have no index.html")
-	flags.StringVar(&one.Fallback, "fallback", "", "`path` of the page, as /index.html, that is sent for paths that there are not: for applications of one page")
+	flags.StringVar(&one.Fallback, "fallback", "", "`path` of the page, such as /index.html, that is sent for paths that do not exist: for single-page applications")
 	return one
 }
 
@@ -264,7 +264,7 @@ func versionText(info *debug.BuildInfo, ok bool) string {
 func (set *settings) fileFlags(flags *flag.FlagSet) {
 	c := &set.files
 	c.CacheBytes, c.CacheFileMax, c.Revalidate = ownCache, knot.DefaultCacheFileMax, knot.DefaultRevalidate
-	flags.Var((*cacheSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, as 64MB or 1GB; 0 keeps none (default a third of the memory that knot may use, which a container, GOMEMLIMIT or the machine limits; at most 1GB)")
+	flags.Var((*cacheSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, such as 64MB or 1GB; 0 keeps none (default a third of the memory that knot may use, which a container, GOMEMLIMIT or the machine limits; at most 1GB)")
 	flags.Var((*byteSize)(&c.CacheFileMax), "cache-file-max", "`size` up to which files are kept in that memory")
 	flags.IntVar(&c.OpenFiles, "open-files", -1, "`number` of larger files kept open; 0 keeps none; -1 means one in 64 of the files that the system lets knot open")
 	flags.DurationVar(&c.Revalidate, "revalidate", c.Revalidate, "for how long a file is served without looking whether it has changed; 0 looks at every request")

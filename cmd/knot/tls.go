@@ -48,14 +48,14 @@ func (l *list) Set(text string) error {
 }
 
 func (t *tlsSettings) flags(flags *flag.FlagSet) {
-	flags.Var(&t.certs, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, chain included; several, by commas or flags, are chosen by the name that a client asks for")
+	flags.Var(&t.certs, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, chain included; several, separated by commas or in several flags, are chosen by the name that a client asks for")
 	flags.Var(&t.keys, "tls-key", "PEM `file` with the private key of the certificate that has the same place in -tls-cert")
 	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
-	flags.Var(&t.acmeHosts, "acme", "serve HTTPS with certificates for these `hosts`, by commas, that an authority gives by ACME (as Let's Encrypt), whose terms you accept by this flag; it must reach -addr as port 443 of each host")
+	flags.Var(&t.acmeHosts, "acme", "serve HTTPS with certificates for these `hosts`, separated by commas, from an authority by ACME, such as Let's Encrypt, whose terms you accept with this flag; it must reach -addr as port 443 of each host")
 	flags.StringVar(&t.acmeCache, "acme-cache", "", "`folder` to keep account and certificates of ACME in (required with -acme)")
 	flags.StringVar(&t.acmeEmail, "acme-email", "", "`address` that the authority may write to")
 	flags.StringVar(&t.acmeDirectory, "acme-directory", "", "`URL` of the authority's ACME directory (default: that of Let's Encrypt)")

@@ -109,6 +109,7 @@ func (m *chunkWorker) observeLink(l *Loop, w *worker) {
 	l.links.meet(m.print)
 	m.seat = w.seat
 	l.accounts.moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
+	l.accounts.moved |= 1 << (chunksIndex % MaxResources)
 }
 
 // observeUnlink undoes it.
@@ -116,6 +117,7 @@ func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
 	w.seat = m.seat
 	m.seat = nil
 	l.accounts.moves -= uint64(m.chunk.Size())
+	l.accounts.moved |= 1 << (chunksIndex % MaxResources)
 }
 
 // Nested reports whether m is linked on another chunk.

@@ -65,6 +65,13 @@ func (rt *Runtime) Done() uint64 {
 type accounts struct {
 	taken, given [MaxResources]uint64
 	moves        uint64 // see Loop.Moves
+	moved        uint32 // see Loop.Moved
+}
+
+// move counts a change of the resource with that index.
+func (a *accounts) move(index uint) {
+	a.moves++
+	a.moved |= 1 << (index % MaxResources)
 }
 
 // resources are the declarations, which stand in package variables and are there before any runtime. What
@@ -99,7 +106,7 @@ func (l *Loop) countTask(by int) {
 		a.given[tasksIndex%MaxResources]++
 	}
 	if Tasks.limit.Load() != 0 {
-		a.moves++
+		a.move(tasksIndex)
 	}
 }
 
@@ -175,7 +182,7 @@ func (r *Resource) Acquire(n int64) {
 	}
 	if l := here(); l != nil {
 		l.accounts.taken[r.index] += uint64(n)
-		l.accounts.moves++
+		l.accounts.move(uint(r.index))
 		return
 	}
 	r.taken.Add(uint64(n))
@@ -189,7 +196,7 @@ func (r *Resource) Release(n int64) {
 	}
 	if l := here(); l != nil {
 		l.accounts.given[r.index] += uint64(n)
-		l.accounts.moves++
+		l.accounts.move(uint(r.index))
 		return
 	}
 	r.given.Add(uint64(n))
@@ -272,6 +279,14 @@ func (r *Resource) InUse() int64 {
 
 // Moves is a number that changes when the loop's accounts do. Loop-private: for observers.
 func (l *Loop) Moves() uint64 { return l.accounts.moves }
+
+// Moved is the set of the resources, a bit for each by its position in Resources, whose Balance may have changed
+// with Moves since it was last asked. Loop-private: for the observer.
+func (l *Loop) Moved() uint32 {
+	moved := l.accounts.moved
+	l.accounts.moved = 0
+	return moved
+}
 
 // Balance is what tasks of the loop have taken of the resource at position i of
 // Resources, less what they have given back. Loop-private: for observers.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"reflect"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -23,6 +24,7 @@ type Options struct {
 
 	scope   *scope // of a Group
 	dropped func() // see extension
+	inner   any    // the function that fn wraps, whose name the task has; nil: fn
 }
 
 // Go runs fn as a new task. Called by a task, the new one starts on the same loop and belongs to the
@@ -90,6 +92,9 @@ func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 	if o.Name != "" || o.dropped != nil || o.Priority != 0 {
 		e := t.extend()
 		e.name, e.dropped, e.priority = o.Name, o.dropped, clampPriority(o.Priority)
+		if o.inner != nil {
+			e.code = reflect.ValueOf(o.inner).Pointer()
+		}
 	}
 	s := o.scope
 	if s == nil {

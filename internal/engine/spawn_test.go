@@ -92,6 +92,20 @@ func TestNamesAndNumbers(t *testing.T) {
 	if n := fromTask.Name(); !strings.Contains(n, "TestNamesAndNumbers") {
 		t.Errorf("unnamed task is called %q, want the name of its function", n)
 	}
+	var grouped, watched string
+	run(t, rt, func() {
+		var wg WaitGroup
+		g, _ := NewGroup(t.Context())
+		g.Go(func() error { grouped = Current().Name(); return nil })
+		wg.Go(func() {
+			watched = CurrentLoop().taskAt(CurrentLoop().switches)
+		})
+		g.Wait()
+		wg.Wait()
+	})
+	if !strings.Contains(grouped, "TestNamesAndNumbers") || !strings.Contains(watched, "TestNamesAndNumbers") {
+		t.Errorf("tasks of a Group and a WaitGroup are called %q and %q, want the names of their functions", grouped, watched)
+	}
 }
 
 func TestYieldRunsAllOthersFirst(t *testing.T) {

@@ -79,6 +79,7 @@ type Task struct {
 // before the start.
 type extension struct {
 	name     string
+	code     uintptr     // of the function that names the task; 0: its own
 	scope    *scope      // whose context cancels the task, or nil
 	index    int32       // in scope.in; guarded by scope.mu
 	priority int8        // loop-private once started
@@ -141,7 +142,11 @@ func (t *Task) ID() uint64 { return t.id }
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
 func (t *Task) Name() string {
-	return nameOf(t.extra().name, reflect.ValueOf(t.fn).Pointer())
+	e := t.extra()
+	if e.code != 0 {
+		return nameOf(e.name, e.code)
+	}
+	return nameOf(e.name, reflect.ValueOf(t.fn).Pointer())
 }
 
 // nameOf is given, or else the name of the function with that code.
@@ -166,9 +171,9 @@ func (l *Loop) taskAt(step uint64) string {
 	}
 	given, code, id := "", uintptr(0), t.id
 	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
-		given = e.name
+		given, code = e.name, e.code
 	}
-	if fn := t.fn; fn != nil {
+	if fn := t.fn; fn != nil && code == 0 {
 		code = **(**uintptr)(unsafe.Pointer(&fn))
 	}
 	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {

@@ -348,6 +348,37 @@ func TestResourcesAlongEdges(t *testing.T) {
 	}
 }
 
+// What was spawned while there was no limit on tasks is not taken for what the first step under a limit has spawned.
+func TestTasksCountFromTheLimitOn(t *testing.T) {
+	res, err := engine.NewResource("test moves", "")
+	testenv.Must(t, err)
+	defer engine.Tasks.SetLimit(engine.Tasks.Limit())
+	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+		engine.Tasks.SetLimit(0)
+		over := false
+		for range 5 {
+			engine.Go(func() {
+				for !over {
+					engine.YieldAt("other")
+				}
+			})
+		}
+		engine.YieldAt("no limit")
+		engine.Tasks.SetLimit(1000)
+		res.Acquire(1)
+		engine.YieldAt("limit")
+		engine.Go(func() {})
+		engine.YieldAt("one more")
+		over = true
+	})
+	index := slices.IndexFunc(s.Resources, func(r bgraph.Resource) bool { return r.Name == engine.Tasks.Name() })
+	for _, e := range s.Edges {
+		if s.NameOf(e.From) == "limit" && s.NameOf(e.To) == "one more" && (index >= len(e.Changes) || e.Changes[index].Sum != 1) {
+			t.Errorf("changes %+v; want one task more", e.Changes)
+		}
+	}
+}
+
 func TestHeapOfASteppedAllocation(t *testing.T) {
 	var sink []byte
 	s := observed(t, 1, bgraph.Config{Sampling: 1, HeapEvery: 1}, func(*engine.Runtime) {

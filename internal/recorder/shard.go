@@ -451,7 +451,9 @@ func (s *shard) settle(e *edge) {
 	tasksLimited := engine.Tasks.Limit() != 0
 	learnt := tasksLimited && s.tasksLimited // not what was spawned before there was a limit
 	s.tasksLimited = tasksLimited
-	for i := range s.balance {
+	// Tasks are counted without a move as long as there is no limit.
+	for moved := s.loop.Moved() | 1<<tasksAt; moved != 0; moved &= moved - 1 {
+		i := bits.TrailingZeros32(moved)
 		d := s.loop.Balance(i) - s.balance[i]
 		if d == 0 {
 			continue
@@ -477,6 +479,7 @@ func (s *shard) settle(e *edge) {
 // rebalance leaves out what the loop's own goroutine has taken or given.
 func (s *shard) rebalance() {
 	s.tally.Moves = s.loop.Moves()
+	s.loop.Moved()
 	for i := range s.balance {
 		s.balance[i] = s.loop.Balance(i)
 	}

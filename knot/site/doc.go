@@ -1,5 +1,5 @@
 // Package site is what surrounds the files of a web site on a knot.Server: virtual hosts, header
-// rules, error pages, a fallback for applications of one page, listings, passwords, and limits for
+// rules, error pages, a fallback for single-page applications, listings, passwords, and limits for
 // each client.
 //
 //	request ─→ Hosts ─→ Site ─→ rate of the client ─→ password ─→ route, or knot.Files ─→ fallback, listing
