@@ -17,8 +17,11 @@ import (
 type program struct {
 	work, system string
 	user         []string // files that its author wrote
-	library      []string // packages of the system
+	library      []string // packages of the system: ours, or those of the module peerLibrary
 }
+
+// peerLibrary is the module of a system that programs in bench/peers are written on.
+const peerLibrary = "github.com/panjf2000/gnet/v2"
 
 // What programs are written on: packages, with all of this module that they import.
 var (
@@ -31,6 +34,7 @@ var programs = []program{
 	{"web server", "flow graph", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/flow.go"}, flowLibrary},
 	{"web server", "tasks", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/conn.go", "examples/flowweb/task.go"}, taskLibrary},
 	{"web server", "goroutines", []string{"examples/flowweb/main.go", "examples/flowweb/http.go", "examples/flowweb/conn.go", "examples/flowweb/goroutine.go"}, nil},
+	{"web server", "callbacks (gnet)", []string{"bench/peers/gnet-web/main.go"}, []string{peerLibrary}},
 	{"video on demand", "flow graph", []string{"examples/vod/main.go", "examples/vod/flow.go", "examples/vod/play.go"}, flowLibrary},
 	{"video on demand", "tasks", []string{"examples/vod/main.go", "examples/vod/task.go", "examples/vod/play.go"}, taskLibrary},
 	{"video on demand", "goroutines", []string{"examples/vod/main.go", "examples/vod/goroutine.go", "examples/vod/play.go"}, nil},
@@ -86,11 +90,15 @@ func writeLines(ctx context.Context, root string, out io.Writer) error {
 	return tab.Flush()
 }
 
-// libraryFiles are the sources, without tests, of packages and of all of this module that they import.
+// libraryFiles are the sources, without tests, of packages and of all of their module that they import.
 func libraryFiles(ctx context.Context, root string, packages []string) ([]string, error) {
-	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	of := ".Module.Main"
+	if packages[0] == peerLibrary {
+		of, root = fmt.Sprintf("eq .Module.Path %q", peerLibrary), filepath.Join(root, "bench", "peers")
+	}
+	format := `{{if .Module}}{{if ` + of + `}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-f", format}, packages...)...)
-	list.Dir = root
+	list.Dir, list.Env = root, append(os.Environ(), "GOWORK=off")
 	text, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)

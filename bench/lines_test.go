@@ -26,7 +26,7 @@ func TestLinesOfCode(t *testing.T) {
 func TestLinesOfTheExamples(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(t, writeLines(t.Context(), "..", &out))
-	for _, want := range []string{"flow graph", "goroutines", "Haboob (paper)"} {
+	for _, want := range []string{"flow graph", "callbacks (gnet)", "goroutines", "Haboob (paper)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -134,8 +134,12 @@ func headLines(s *bgraph.Snapshot) []string {
 	if s.Kind == bgraph.KindGoroutines {
 		return traceHead(s, steps, cpu)
 	}
+	process := "several processes"
+	if p.PID != 0 {
+		process = fmt.Sprintf("pid %d", p.PID)
+	}
 	lines := []string{
-		fmt.Sprintf("%s, pid %d on %s, %s, at %s", orUnknown(p.Name), p.PID, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
+		fmt.Sprintf("%s, %s on %s, %s, at %s", orUnknown(p.Name), process, orUnknown(p.Host), orUnknown(p.Go), clockText(s.Taken)),
 		fmt.Sprintf("%s; in %s %s (%s/s), CPU %s%s", plural(int(tasks), "task"), durationText(s.Span),
 			plural(int(steps), "step"), rateText(perSecond(s, steps)), durationText(nanosOf(cpu)), busy),
 	}

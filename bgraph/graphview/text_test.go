@@ -61,6 +61,15 @@ func TestWriteTextNamesTheKnee(t *testing.T) {
 	}
 }
 
+// A sum of dumps has no process of its own.
+func TestWriteTextOfSeveralProcesses(t *testing.T) {
+	s := sampleSnapshot()
+	s.Program.PID = 0
+	if got := writeText(t, s, TextOptions{}); !strings.Contains(got, ", several processes on ") {
+		t.Errorf("%s\nwant several processes", got)
+	}
+}
+
 func TestWriteTextWithoutAnything(t *testing.T) {
 	got := writeText(t, &bgraph.Snapshot{}, TextOptions{})
 	if !strings.Contains(got, "Nothing has waited yet.") {

@@ -277,7 +277,10 @@ func createBeside(path string, mode fs.FileMode) (*os.File, error) {
 	for i := 0; ; i++ {
 		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d-%d.tmp", strings.TrimPrefix(filepath.Base(path), "."), os.Getpid(), i))
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if !errors.Is(err, fs.ErrExist) || i == 100 {
+		if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) && !errors.Is(err, fs.ErrExist) {
+			return nil, &fs.PathError{Op: wrong.Op, Path: path, Err: wrong.Err} // as the caller named it
+		}
+		if err == nil || i == 100 {
 			return f, err
 		}
 	}

@@ -256,7 +256,8 @@ func TestOutputToAFile(t *testing.T) {
 	}
 	command(t, "-o", os.DevNull, shopFile).ok(t)
 	command(t, "-o", dir, shopFile).fails(t, "is a folder")
-	command(t, "-o", filepath.Join(dir, "no", "such"), shopFile).fails(t, "no such file or directory")
+	path = filepath.Join(dir, "no", "such")
+	command(t, "-o", path, shopFile).fails(t, path+": no such file or directory")
 }
 
 func TestErrorsHaveNoPackageNames(t *testing.T) {
