@@ -128,7 +128,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
 	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files allows, -1 no limit")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
 	s.MaxBody = knot.DefaultMaxBody
 	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")

@@ -3,8 +3,8 @@ package feed
 import (
 	"log/slog"
 	"math"
-	"os"
 	"runtime/debug"
+	"sync"
 )
 
 // ofContainer is the part of a container's memory that the Go runtime may use. The rest
@@ -16,15 +16,27 @@ const ofContainer = 0.9
 // with GOGC=100 a heap grows to twice what the last one has left over, and what comes in while the next
 // goes on is on top of that.
 type heapLimit struct {
-	set  func(int64) int64 // debug.SetMemoryLimit
-	mine int64             // what was set here; 0: nothing
-	off  bool              // it is not ours
-	log  *slog.Logger
+	of  *processLimit
+	off bool // it is not ours, or not any more
+	log *slog.Logger
 }
 
-func newHeapLimit(log *slog.Logger) *heapLimit {
-	_, given := os.LookupEnv("GOMEMLIMIT")
-	return &heapLimit{set: debug.SetMemoryLimit, off: given, log: log}
+// A processLimit is the memory limit of a process, which all its runtimes follow; the last one takes it back.
+type processLimit struct {
+	set func(int64) int64 // debug.SetMemoryLimit
+
+	mu    sync.Mutex
+	ours  int64 // guarded by mu: what was set here; 0: nothing
+	users int   // guarded by mu
+}
+
+var ofProcess = processLimit{set: debug.SetMemoryLimit}
+
+func newHeapLimit(log *slog.Logger, of *processLimit, given bool) *heapLimit {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.users++
+	return &heapLimit{of: of, off: given, log: log}
 }
 
 // follow is told the limit of the container in bytes, 0 if there is none.
@@ -32,7 +44,9 @@ func (h *heapLimit) follow(container float64) {
 	if h.off {
 		return
 	}
-	if now := h.set(-1); now != math.MaxInt64 && now != h.mine {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	if now := h.of.set(-1); now != math.MaxInt64 && now != h.of.ours {
 		h.off = true // the program has set one
 		return
 	}
@@ -40,21 +54,28 @@ func (h *heapLimit) follow(container float64) {
 	if container > 0 && container*ofContainer < math.MaxInt64 {
 		want = int64(container * ofContainer)
 	}
-	if want == h.mine || want == math.MaxInt64 && h.mine == 0 {
+	if want == h.of.ours || want == math.MaxInt64 && h.of.ours == 0 {
 		return
 	}
-	h.set(want)
-	h.mine = want
+	h.of.set(want)
+	h.of.ours = want
 	if h.log != nil {
 		h.log.Info("capriccio: the Go runtime's memory limit follows the container's; GOMEMLIMIT sets another, or off",
 			"limit", want, "container", int64(container))
 	}
 }
 
-// release takes the limit back.
+// release takes the limit back, unless another runtime follows it too.
 func (h *heapLimit) release() {
-	if !h.off && h.mine != 0 && h.set(-1) == h.mine {
-		h.set(math.MaxInt64)
-	}
 	h.off = true
+	p := h.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users > 0 || p.ours == 0 {
+		return
+	}
+	if p.set(-1) == p.ours {
+		p.set(math.MaxInt64)
+	}
+	p.ours = 0
 }

@@ -26,13 +26,13 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 		if c.program != 0 {
 			limit = c.program
 		}
-		h := &heapLimit{off: c.given, set: func(v int64) int64 {
+		h := newHeapLimit(nil, &processLimit{set: func(v int64) int64 {
 			was := limit
 			if v >= 0 {
 				limit, sets = v, sets+1
 			}
 			return was
-		}}
+		}}, c.given)
 		for _, bytes := range c.container {
 			h.follow(bytes)
 			before := sets
@@ -53,13 +53,7 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 // What the program sets while it runs is its own from then on.
 func TestHeapLimitGivesWay(t *testing.T) {
 	limit := int64(math.MaxInt64)
-	h := &heapLimit{set: func(v int64) int64 {
-		was := limit
-		if v >= 0 {
-			limit = v
-		}
-		return was
-	}}
+	h := newHeapLimit(nil, limitIn(&limit), false)
 	h.follow(1000)
 	limit = 333
 	h.follow(2000)
@@ -67,4 +61,41 @@ func TestHeapLimitGivesWay(t *testing.T) {
 	if limit != 333 {
 		t.Errorf("limit %d, want the program's 333", limit)
 	}
+}
+
+// limitIn is a process whose limit is *limit.
+func limitIn(limit *int64) *processLimit {
+	return &processLimit{set: func(v int64) int64 {
+		was := *limit
+		if v >= 0 {
+			*limit = v
+		}
+		return was
+	}}
+}
+
+// Of several runtimes the last one takes the limit back, and it follows the container until then.
+func TestHeapLimitOfSeveralRuntimes(t *testing.T) {
+	limit := int64(math.MaxInt64)
+	process := limitIn(&limit)
+	want := func(v int64) {
+		t.Helper()
+		if limit != v {
+			t.Errorf("limit %d, want %d", limit, v)
+		}
+	}
+	first, second := newHeapLimit(nil, process, false), newHeapLimit(nil, process, false)
+	first.follow(1000)
+	second.follow(1000)
+	first.release()
+	want(900)
+	second.follow(2000)
+	want(1800)
+	second.release()
+	want(math.MaxInt64)
+	third := newHeapLimit(nil, process, false)
+	third.follow(1000)
+	want(900)
+	third.release()
+	want(math.MaxInt64)
 }

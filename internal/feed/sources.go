@@ -2,6 +2,7 @@ package feed
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -120,7 +121,8 @@ func (s *Feed) Start(rt *engine.Runtime) {
 		}
 	}
 	p := probe.New(cfg)
-	limit := newHeapLimit(s.cfg.Log)
+	_, given := os.LookupEnv("GOMEMLIMIT")
+	limit := newHeapLimit(s.cfg.Log, &ofProcess, given)
 	// What there is of memory is known before anybody is let in.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
 	limit.follow(p.ContainerLimit())

@@ -47,6 +47,9 @@ type Line struct {
 
 	pace pace
 
+	looked  time.Duration // when Look was last called
+	stopped time.Duration // for how long nobody did anything since the line was last empty
+
 	atDoor bool // fixed: those inside have been seen to become more and more, so it takes less to be sure
 }
 
@@ -95,6 +98,9 @@ const (
 	fewRefused = 50
 	// longestWait is what nobody waits longer than: by then the client is gone.
 	longestWait = 10 * time.Second
+	// Looks at a line are milliseconds apart: if there was none for this long the process stood still, and that is
+	// no wait for anybody's turn.
+	longestTurn = 5 * time.Second
 
 	// A refusal takes about 10 µs. When overload is found those that have waited too long may be thousands,
 	// and to refuse them all would hold up the others: so beside as many as come, one in this time.
@@ -157,7 +163,7 @@ func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 	if refusing >= atOnce*q.Starting() {
 		return false
 	}
-	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait
+	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.stopped
 }
 
 // LetsGo reports whether the one that has waited longest, whose client has gone, is to be let go now; refusing is
@@ -184,6 +190,9 @@ func (q *Line) useful() int {
 // Admitted records that one was let in; the argument is how many still wait.
 func (q *Line) Admitted(now time.Duration, left int) {
 	q.served++
+	if left == 0 {
+		q.stopped, q.looked = 0, 0
+	}
 	q.pace.admitted(now, left > 0)
 }
 
@@ -198,6 +207,10 @@ func (q *Line) Gone(n int) { q.gone += n }
 // milliseconds while anybody waits.
 func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 	over := false
+	if q.looked > 0 && now-q.looked > longestTurn {
+		q.stopped += now - q.looked
+	}
+	q.looked = now
 	switch {
 	case q.began == 0:
 		q.open(now, waiting)

@@ -115,6 +115,29 @@ func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
 	}
 }
 
+// Looks that are far apart are no wait for anybody's turn: the process stood still.
+func TestAPauseIsNoWaitInLine(t *testing.T) {
+	for _, pause := range []time.Duration{0, 12 * time.Second} {
+		var q Line
+		now := time.Second
+		for range 100 {
+			q.Look(now, 5, false)
+			now += time.Millisecond
+		}
+		now += pause
+		q.Look(now, 5, false)
+		for _, waited := range []time.Duration{longestWait, longestWait + time.Millisecond, longestWait + pause + time.Second} {
+			if got, want := q.Refuses(waited, 5, 0), waited > longestWait+pause; got != want {
+				t.Errorf("after a pause of %v one that has waited %v is refused: %v, want %v", pause, waited, got, want)
+			}
+		}
+		q.Admitted(now, 0)
+		if q.Look(now, 1, false); !q.Refuses(longestWait+time.Millisecond, 1, 0) {
+			t.Errorf("a pause of %v counts when the line has been empty since", pause)
+		}
+	}
+}
+
 // What has come while the process stood still has waited for long when the line begins to grow, and is no overload.
 func TestTheNewestGoFirstOnlyInALineThatHasGrownForLong(t *testing.T) {
 	const since, much, little = 10 * time.Second, burstWait + time.Millisecond, burstWait - time.Millisecond

@@ -22,8 +22,8 @@ import (
 // too, but do not wait longer the more they are. Where many come at once they wait longer, but
 // do not become more. And all three may be chance where tasks overtake each other, as they do if each
 // waits for a time of its own: there more of each is asked for than where tasks go on in turn. Those that
-// go on in turn have waited equally long, and no more wait than have come meanwhile: if half of them sleep
-// for a second, the others overtake these.
+// go on in turn have waited equally long, or longer than those of the window before as there are more of them, and
+// no more wait than have come meanwhile: if half of them sleep for a second, the others overtake these.
 //
 // By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
@@ -164,7 +164,7 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 	}
 	p.inTurn++
 	came := float64(p.departed+more) * w.wait / (now - p.began).Seconds() // while those that went on waited
-	if 4*p.quickest.Seconds() < 3*w.wait || float64(waiting) > 2*came {
+	if 4*p.quickest.Seconds() < 3*min(w.wait, p.was.wait) || float64(waiting) > 2*came {
 		p.inTurn = 0
 	}
 	if !grew || p.was.rate == 0 || w.rate == 0 || w.wait < p.was.wait || float64(waiting)/w.rate < short(w.rate) {

@@ -79,3 +79,16 @@ func (c *script) ended(syscall.Errno) {
 	c.link.Close()
 	*c.open--
 }
+
+// Who was in line when the process was stopped has not waited too long when it goes on.
+func TestALineOutlastsAPause(t *testing.T) {
+	r := onMix(t, Config{Seed: 1, Patience: time.Minute, Change: func(k *knot.Server) {
+		k.IdleTimeout, k.HeadTimeout = time.Minute, time.Minute
+	}}, 1, func(s *Server, _ *Mix) time.Duration {
+		s.Clients.ClosedLoop(&Habit{Path: lan, Make: asks("w5000"), KeepAlive: true}, 200, 0, s.Now()+12*time.Second)
+		s.After(2500*time.Millisecond, func() { s.Stop(12 * time.Second) })
+		return s.Now() + 12*time.Second
+	})
+	r.check(t, 1)
+	want(t, r.Clients.Statuses[503] == 0, r)
+}
