@@ -33,33 +33,9 @@ func runGoTrace(r *run) error {
 	if !r.quick {
 		rounds, span = 5*rounds, 5*time.Second
 	}
-	var points []point
-	var requests int
-	of := map[point]tracedFile{}
-	for metric, take := range map[string]func(path string) error{
-		"channels": func(path string) error { return traceChannels(path, rounds) },
-		"net-http": func(path string) (err error) {
-			requests, err = r.traceServer(path, span)
-			return err
-		},
-	} {
-		f := tracedFile{path: filepath.Join(r.scratch, metric+".trace")}
-		err := r.prepare(2*span, func() error {
-			if err := take(f.path); err != nil {
-				return err
-			}
-			in, err := os.Open(f.path)
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			return f.decode(in)
-		})
-		if err != nil {
-			return err
-		}
-		p := point{metric: metric}
-		points, of[p] = append(points, p), f
+	points, of, requests, err := r.takeTraces(rounds, span)
+	if err != nil {
+		return err
 	}
 	bgdump, err := r.buildCommand("cmd/bgdump")
 	if err != nil {
@@ -73,7 +49,6 @@ func runGoTrace(r *run) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
 	var contenders []contender
 	for _, how := range []struct{ system, flag string }{{"gotrace", "graph"}, {"x-exp-trace", "decode"}} {
 		contenders = append(contenders, contender{system: how.system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
@@ -111,6 +86,38 @@ func runGoTrace(r *run) error {
 	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; shown-after-100k is how long after its end bgdump has shown a trace of such a server, of %v of it, that comes from a URL: no server is so fast on two cores, so the trace of a slower one is sent in the time of a faster one, a second at a time; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests, again.span.Round(10*time.Millisecond))
 	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}}
 	return nil
+}
+
+// takeTraces takes the traces that are read, and returns how many requests the server has answered meanwhile.
+func (r *run) takeTraces(rounds int, span time.Duration) (points []point, of map[point]tracedFile, requests int, err error) {
+	of = map[point]tracedFile{}
+	for metric, take := range map[string]func(path string) error{
+		"channels": func(path string) error { return traceChannels(path, rounds) },
+		"net-http": func(path string) (err error) {
+			requests, err = r.traceServer(path, span)
+			return err
+		},
+	} {
+		f := tracedFile{path: filepath.Join(r.scratch, metric+".trace")}
+		err := r.prepare(2*span, func() error {
+			if err := take(f.path); err != nil {
+				return err
+			}
+			in, err := os.Open(f.path)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			return f.decode(in)
+		})
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		p := point{metric: metric}
+		points, of[p] = append(points, p), f
+	}
+	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
+	return points, of, requests, nil
 }
 
 // A tracedFile is a trace and what is in it.
