@@ -183,7 +183,8 @@ func runTLS(r *run) error {
 	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, holders), time.Second)
 	r.asked = rounds
 	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
-	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request", clientCore)
+	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request; it offers X25519 only, "+
+		"as not every OpenSSL has X25519MLKEM768, which Go's servers would take", clientCore)
 	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}}
 	return err
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,5 +52,23 @@ func TestServersOfFilesAndTheirClients(t *testing.T) {
 		if samples, err := parseSamples(lines); err != nil || samples[0].metric != "rps" {
 			t.Errorf("%s by %v: %q, %v", load.kind, load.client, lines, err)
 		}
+	}
+}
+
+// Servers that could do more agree on the same key exchange as the others.
+func TestHandshakesAreTheSameForAll(t *testing.T) {
+	var curve atomic.Uint32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		curve.Store(uint32(r.TLS.CurveID))
+		w.Write(make([]byte, 1<<10))
+	}))
+	defer server.Close()
+	c, err := askTLS(server.Listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := tls.CurveID(curve.Load()); got != tls.X25519 {
+		t.Errorf("key exchange by %v", got)
 	}
 }

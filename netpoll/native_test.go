@@ -88,12 +88,12 @@ var nativeWaits = map[string]func() (wait, end func()){
 	"mutex": func() (func(), func()) {
 		m := new(sync.Mutex)
 		m.Lock()
-		return func() { m.Lock(); m.Unlock() }, m.Unlock
+		return func() { m.Lock(); defer m.Unlock() }, m.Unlock
 	},
 	"rwmutex": func() (func(), func()) {
 		m := new(sync.RWMutex)
 		m.Lock()
-		return func() { m.RLock(); m.RUnlock() }, m.Unlock
+		return func() { m.RLock(); defer m.RUnlock() }, m.Unlock
 	},
 	"cond": func() (func(), func()) {
 		m := new(sync.Mutex)

@@ -22,15 +22,6 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
 
-func testSeed(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-seed=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
 // nullRegistrar is a poller whose events the test delivers.
 type nullRegistrar struct{}
 
@@ -76,7 +67,7 @@ func newSupply(t testing.TB, l *engine.Loop) *supply {
 // that was announced is taken, no error is other than those of the interruptions, and
 // nobody waits for ever.
 func TestStateMachine(t *testing.T) {
-	rng := testSeed(t)
+	rng := testenv.Rand(t, *seedFlag)
 	rt := withEpoll(t)
 	rounds := testenv.Rounds(12, 40)
 	if testing.Short() {

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Connections are written to and read from by tasks of any loop and by goroutines, with
 // deadlines that pass, hooks, half closes, and sudden ends. What arrives is what was sent,
 // up to the end, and nobody waits for ever.
 func TestStorm(t *testing.T) {
-	rng := testSeed(t)
+	rng := testenv.Rand(t, *seedFlag)
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		ln, err := Listen("tcp", "127.0.0.1:0")
 		must(t, err)

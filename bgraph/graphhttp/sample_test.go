@@ -1,25 +1,14 @@
 package graphhttp
 
 import (
-	"bytes"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
-var sampleDump = sync.OnceValue(func() []byte {
-	dump, err := os.ReadFile("../testdata/sample.bgraph")
-	if err != nil {
-		panic(err)
-	}
-	return dump
-})
-
 // sampleSnapshot is the sample of package bgraph, read anew.
 func sampleSnapshot() *bgraph.Snapshot {
-	s, err := bgraph.Decode(bytes.NewReader(sampleDump()))
+	s, err := bgraph.ReadFile("../testdata/sample.bgraph")
 	if err != nil {
 		panic(err)
 	}

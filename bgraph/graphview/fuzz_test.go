@@ -3,6 +3,7 @@ package graphview
 import (
 	"bytes"
 	"io"
+	"os"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -11,7 +12,9 @@ import (
 
 // Whatever can be decoded can be shown.
 func FuzzViews(f *testing.F) {
-	f.Add(sampleDump())
+	sample, err := os.ReadFile(sampleFile)
+	testenv.Must(f, err)
+	f.Add(sample)
 	f.Fuzz(func(t *testing.T, dump []byte) {
 		s, err := bgraph.Decode(bytes.NewReader(dump))
 		if err != nil {

@@ -1,10 +1,6 @@
 package graphview
 
 import (
-	"bytes"
-	"os"
-	"sync"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
@@ -30,17 +26,11 @@ example.com/shop/web.(*conn).serve(0xc00012e000)
 	/src/shop/web/conn.go:64 +0x88
 `
 
-var sampleDump = sync.OnceValue(func() []byte {
-	dump, err := os.ReadFile("../testdata/sample.bgraph")
-	if err != nil {
-		panic(err)
-	}
-	return dump
-})
+const sampleFile = "../testdata/sample.bgraph"
 
 // sampleSnapshot is the sample of package bgraph, read anew.
 func sampleSnapshot() *bgraph.Snapshot {
-	s, err := bgraph.Decode(bytes.NewReader(sampleDump()))
+	s, err := bgraph.ReadFile(sampleFile)
 	if err != nil {
 		panic(err)
 	}

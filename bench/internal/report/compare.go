@@ -37,14 +37,13 @@ func Direction(metric, unit string) int {
 type Ratio struct{ Value, Low, High float64 }
 
 // RatioOf compares two sets of samples of a positive value: the ratio of their geometric
-// means, and Welch's interval of the difference of their logarithms.
+// means, and Welch's interval of the difference of their logarithms. A 0 has no logarithm: see apart.
 func RatioOf(before, after []float64) Ratio {
 	m0, v0, ok0 := logMoments(before)
 	m1, v1, ok1 := logMoments(after)
 	r := Ratio{math.Exp(m1 - m0), math.NaN(), math.NaN()}
 	if !ok0 || !ok1 {
-		r.Value = Median(after) / Median(before)
-		return r
+		return apart(before, after)
 	}
 	n0, n1 := float64(len(before)), float64(len(after))
 	if n0 < 2 || n1 < 2 {
@@ -57,6 +56,28 @@ func RatioOf(before, after []float64) Ratio {
 	freedom := (e0 + e1) * (e0 + e1) / (e0*e0/(n0-1) + e1*e1/(n1-1))
 	half := student975(freedom) * math.Sqrt(e0+e1)
 	r.Low, r.High = r.Value*math.Exp(-half), r.Value*math.Exp(half)
+	return r
+}
+
+// apart compares samples of which some are 0, as of what was refused, or served by a server that was killed. It knows
+// more than the ratio of the medians if all are 0, or if three of each or more do not overlap, which two sets alike do
+// by chance once in twenty times: the ratio is then between those of the ends.
+func apart(before, after []float64) Ratio {
+	r := Ratio{Median(after) / Median(before), math.NaN(), math.NaN()}
+	if Median(after) == Median(before) {
+		r.Value = 1
+	}
+	if min(len(before), len(after)) == 0 {
+		return r
+	}
+	least0, most0, least1, most1 := slices.Min(before), slices.Max(before), slices.Min(after), slices.Max(after)
+	switch {
+	case min(least0, least1) < 0:
+	case max(most0, most1) == 0:
+		r.Low, r.High = 1, 1
+	case min(len(before), len(after)) >= 3 && (least1 > most0 || most1 < least0):
+		r.Low, r.High = least1/most0, most1/least0
+	}
 	return r
 }
 
@@ -135,6 +156,9 @@ func WriteDifferences(w io.Writer, all []Difference, threshold float64) (worse i
 			worse++
 		}
 		interval := "one run only"
+		if min(len(d.Before.Samples), len(d.After.Samples)) > 1 {
+			interval = "not known" // see apart
+		}
 		if !math.IsNaN(d.Ratio.Low) {
 			interval = fmt.Sprintf("%.3f to %.3f", d.Ratio.Low, d.Ratio.High)
 		}

@@ -44,6 +44,38 @@ func TestRatioOfFewOrOddSamples(t *testing.T) {
 	}
 }
 
+// What was never refused, or always served, and is so no more, is a change like any other.
+func TestComparedCountsMayBeZero(t *testing.T) {
+	report := func(refused, goodput []float64) *Report {
+		return &Report{Name: "e", Rows: []Row{{System: "knot", Metric: "refused", Unit: "req/s", Samples: refused}, {System: "knot", Metric: "goodput", Unit: "req/s", Samples: goodput}}}
+	}
+	none, some, all := []float64{0, 0, 0}, []float64{0, 3, 0}, []float64{5, 4, 9}
+	for _, c := range []struct {
+		name                              string
+		before, after                     *Report
+		worse                             int
+		refusedLow, goodputLow, goodputHi float64
+	}{
+		{"nothing new", report(none, none), report(none, none), 0, 1, 1, 1},
+		{"now refused and unserved", report(none, all), report(all, none), 2, math.Inf(1), 0, 0},
+		{"the other way round", report(all, none), report(none, all), 0, 0, math.Inf(1), math.Inf(1)},
+		{"sometimes", report(none, all), report(some, all), 0, math.NaN(), 0.387, 2.584},
+		{"few runs", report(none[:2], all), report(all[:2], all), 0, math.NaN(), 0.387, 2.584},
+	} {
+		found := Compare(c.before, c.after, nil)
+		worse, err := WriteDifferences(&strings.Builder{}, found, 0.05)
+		like := func(got, want float64) bool {
+			return got == want || math.IsNaN(got) && math.IsNaN(want) || math.Abs(got-want) < 0.01
+		}
+		if r := found[0].Ratio; worse != c.worse || err != nil || !like(r.Low, c.refusedLow) || math.IsNaN(r.Value) {
+			t.Errorf("%s: %d are worse, %v; refused %+v", c.name, worse, err, r)
+		}
+		if r := found[1].Ratio; !like(r.Low, c.goodputLow) || !like(r.High, c.goodputHi) {
+			t.Errorf("%s: goodput %+v", c.name, r)
+		}
+	}
+}
+
 func TestWhichDirectionIsGood(t *testing.T) {
 	for _, m := range []struct {
 		metric, unit string
