@@ -283,8 +283,12 @@ func (l *Loop) serve(q *line) {
 		oldest := q.oldest()
 		if !l.cancelAll {
 			left := oldest.gone && l.now-oldest.since > goneAfter
+			inside := 0
+			if q.index >= doorIndex {
+				inside = l.piles[q.index-doorIndex].inside()
+			}
 			v = l.verdict(q.index, Queue{
-				Waiting: q.n, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().oldest().since,
+				Waiting: q.n, Inside: inside, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().oldest().since,
 				Full: l.noRoom(q.index), Gone: q.gone, Left: left,
 			})
 			q.gone = 0

@@ -134,6 +134,7 @@ type Admission interface {
 // A Queue is what waits at an entrance on one loop.
 type Queue struct {
 	Waiting  int           // tasks, one at least
+	Inside   int           // tasks where they would go, or on the way, if it is the door of a pile
 	Starting int           // tasks that were let in and have not run yet
 	Refusing int           // tasks that were refused and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest

@@ -103,7 +103,7 @@ func (l *Loop) passDoors(x *extension) error {
 			p.goes(x)
 			continue
 		}
-		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1}) != VerdictRefuse {
+		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1, Inside: p.inside()}) != VerdictRefuse {
 			p.heads(i, x)
 			continue
 		}
@@ -127,6 +127,9 @@ func (p *pile) does(x *extension) bool {
 
 // room reports whether one more may come to the node.
 func (p *pile) room() bool { return p.limit == 0 || p.waiting-p.late+p.heading < p.limit }
+
+// inside is how many are at the node, or on the way.
+func (p *pile) inside() int { return p.waiting + p.heading }
 
 // goes notes that the task of x was let in.
 func (p *pile) goes(x *extension) {

@@ -147,6 +147,7 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
 	p.Update(now, q)
+	door.line.Departed(q.Departed)
 	if q.Departed > 0 {
 		door.progress, door.stuck = now, false
 	}
@@ -159,7 +160,7 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 // next decides about the tasks that wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
-	e.line.Look(now, q.Waiting, tight)
+	e.line.Look(now, q.Waiting, q.Inside, tight)
 	if q.Left && e.line.LetsGo(q.Refusing) {
 		return Refuse
 	}

@@ -50,7 +50,9 @@ type Line struct {
 	looked  time.Duration // when Look was last called
 	stopped time.Duration // for how long nobody did anything since the line was last empty
 
-	atDoor bool // fixed: those inside have been seen to become more and more, so it takes less to be sure
+	// Fixed: it is at the door of a pile, where work has been piling up already, so that the newest go first as soon as it
+	// grows; and those that are served are told by Departed.
+	atDoor bool
 }
 
 // A LineState is what a Line has found out.
@@ -127,7 +129,7 @@ func (q *Line) Newest(now, waited time.Duration) bool {
 	switch {
 	case q.state == Calm:
 		return false
-	case q.state == Growing && !q.known(now):
+	case q.state == Growing && !q.atDoor && !q.known(now):
 		return min(waited, now-q.since) > burstWait
 	}
 	return waited > q.TooLong()/2
@@ -135,7 +137,7 @@ func (q *Line) Newest(now, waited time.Duration) bool {
 
 // known reports whether it has been found out lately that more come than can be served.
 func (q *Line) known(now time.Duration) bool {
-	return q.atDoor || q.over != 0 && now-q.over < soon
+	return q.over != 0 && now-q.over < soon
 }
 
 // State is what is found out at present.
@@ -189,12 +191,17 @@ func (q *Line) useful() int {
 
 // Admitted records that one was let in; the argument is how many still wait.
 func (q *Line) Admitted(now time.Duration, left int) {
-	q.served++
+	if !q.atDoor {
+		q.served++
+	}
 	if left == 0 {
 		q.stopped, q.looked = 0, 0
 	}
 	q.pace.admitted(now, left > 0)
 }
+
+// Departed records that n of those inside have gone on, for a line at a door.
+func (q *Line) Departed(n int) { q.served += n }
 
 // Refused records that one was refused.
 func (q *Line) Refused() { q.refused++ }
@@ -202,10 +209,11 @@ func (q *Line) Refused() { q.refused++ }
 // Gone records that n clients have left before it was their turn.
 func (q *Line) Gone(n int) { q.gone += n }
 
-// Look is told how many wait. tight: they hold too much of something that is scarce for
+// Look is told how many wait, and at a door how many others do inside: those that were there first and go on while
+// others take their places in line are no growth. tight: they hold too much of something that is scarce for
 // waiting until it is clear whether it is overload. It is to be called at least every few
 // milliseconds while anybody waits.
-func (q *Line) Look(now time.Duration, waiting int, tight bool) {
+func (q *Line) Look(now time.Duration, waiting, inside int, tight bool) {
 	over := false
 	if q.looked > 0 && now-q.looked > longestTurn {
 		q.stopped += now - q.looked
@@ -213,17 +221,17 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 	q.looked = now
 	switch {
 	case q.began == 0:
-		q.open(now, waiting)
+		q.open(now, waiting+inside)
 	case q.state == Overloaded:
 		if now-q.began >= windowLong+4*q.TooLong() {
 			over = (q.refused+q.gone)*fewRefused <= q.served
-			q.open(now, waiting)
+			q.open(now, waiting+inside)
 		}
 	case waiting == 0:
-		q.open(now, waiting)
+		q.open(now, waiting+inside)
 		q.streak = 0
 	default:
-		q.measure(now, waiting)
+		q.measure(now, waiting+inside)
 	}
 	if q.state == Overloaded {
 		q.over = now
@@ -250,7 +258,7 @@ func (q *Line) Look(now time.Duration, waiting int, tight bool) {
 		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || work <= longLine || now-q.grew >= q.grew-q.since):
 			q.enter(Calm, now)
 			q.pause = 0
-		case now-q.since >= allowed && q.streak >= 0 && waiting >= q.first:
+		case now-q.since >= allowed && q.streak >= 0 && waiting+inside >= q.first:
 			q.enter(Overloaded, now)
 			q.keep, q.drains = waiting, now
 			q.pause = min(max(2*q.pause, firstPause), longestPause)

@@ -25,7 +25,7 @@ type Request struct {
 	Got    int           // bytes of the answer's body
 	Sent   time.Duration // when the client wanted to send it
 	Ended  time.Duration
-	Later  bool // the answer asks to try again later: the admission has refused it
+	Later  bool // the answer asks to try again later, on this connection: the admission has refused it
 	half   bool // the client had said that it sends no more
 	ended  bool
 }

@@ -62,7 +62,7 @@ func (c *Clients) end(r *Request, status int, why string) {
 		c.w.fault("request %s (body %d) of %v was given up as too slow", r.Path, r.Body, r.Sent)
 	case status == 200:
 		c.Late = append(c.Late, r.Took())
-	case status == 503 && r.Later && c.Refused != nil: // without that it is a connection too many
+	case status == 503 && r.Later && c.Refused != nil:
 		c.Refused(r)
 	}
 	if r.Done != nil {

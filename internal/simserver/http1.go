@@ -83,6 +83,7 @@ func (w *http1Wire) head(r *Request, head []byte) {
 			w.s.lastOne = true
 		}
 	}
+	r.Later = r.Later && !w.s.lastOne // a connection too many is told that, too, and ends
 }
 
 // body takes what there is of the body; true: that was the end.

@@ -167,6 +167,33 @@ func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
 	}
 }
 
+// 400 clients that come within some time, each of which asks again as soon as it has an answer, at a backend that serves 40
+// at a time: the line at the backend's door grows only until all are there, and nobody is refused.
+func TestClientsThatComeSlowlyToABackend(t *testing.T) {
+	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 2 * time.Second} {
+		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+			r := Run(t, Config{Seed: 1, Loops: 1, MayRefuse: true, Patience: time.Minute, Handler: func(w *World) knot.Handler {
+				backend := engine.NewSemaphore(40)
+				return func(x *knot.Ctx) error {
+					if err := backend.Acquire(1); err != nil {
+						return err
+					}
+					defer backend.Release(1)
+					if err := engine.Sleep(takes + w.Below(takes/5)); err != nil {
+						return err
+					}
+					return x.Send(200, "text/plain", nil)
+				}
+			}}, func(s *Server) time.Duration {
+				end := s.Now() + 4*time.Second
+				s.Clients.ClosedLoop(&Habit{Path: lan, KeepAlive: true, Make: func() *Request { return &Request{Path: "/"} }}, 400, within, end)
+				return end
+			})
+			want(t, r.Clients.Statuses[503] == 0 && r.Clients.Statuses[200] > 1000, "within", within, "takes", takes, r.Clients.Statuses)
+		}
+	}
+}
+
 // Three routes ask one remote, which becomes slow: each has its share of what that does.
 func TestThreeRoutesToASlowRemote(t *testing.T) {
 	for seed := range uint64(testenv.Rounds(2, 20)) {
