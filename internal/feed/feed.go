@@ -74,6 +74,7 @@ type Feed struct {
 	complained bool
 	self       *selfWatch
 	refusals   refusalLog
+	full       fullLog
 	piles      map[pileKey]pileSeen
 	collected  time.Duration // when there was last something new about the heap
 }

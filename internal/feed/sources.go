@@ -151,6 +151,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		s.reportRefusals(now)
+		s.reportFullHeap(now)
 		s.watchPiles(rt)
 		woken = rt.Woken()
 		pause := pace.next(steps, s.ledger.Calm(), woken != nil && fewTasks(rt))

@@ -446,11 +446,15 @@ func (t *take) room(credit float64) int {
 	if a.known {
 		others = max(a.excess.least(), 0)
 	}
+	limit := a.limit
+	if a.vain.on {
+		limit = max(limit, others+vainRoom*limit)
+	}
 	fits := func(n float64) bool {
 		p := a.pledges
 		p.Mean += (credit + n) * t.d.Likely()
 		p.Variance += (credit + n) * d.Variance
-		return others+p.sum() <= a.limit
+		return others+p.sum() <= limit
 	}
 	if !fits(1) {
 		return 0

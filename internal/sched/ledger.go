@@ -48,6 +48,7 @@ type account struct {
 	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
 	excess   lowest  // of observed over their mean; only if Collected
 	known    bool    // what admitted tasks take is; only if Collected
+	vain     vain    // only if Collected
 	used     float64 // observed, when it was last looked at
 	limit    float64 // +Inf: not found yet
 	util     float64 // used in parts of limit; not below 0, but may exceed 1
@@ -166,6 +167,9 @@ func (l *Ledger) Tick(now time.Duration) {
 		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
+		if a.spec.Kind == Collected && a.excess.n > 0 {
+			a.vain.look(now, a.excess.least(), a.limit, &a.spec, l.tryFor(a))
+		}
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
 	l.scarce.Store(l.fullest() >= scarceShare)
@@ -257,19 +261,29 @@ func (l *Ledger) SetIdle(idle bool) {
 }
 
 // pressure is the largest share of a given limit that is in use, and from when to when
-// it was measured.
+// it was measured. Where holding up is in vain the load is not the cause.
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
-		if a.counts() && a.spec.Limit > 0 && a.used/a.spec.Limit > pressure {
-			pressure, from, at = a.used/a.spec.Limit, min(a.before, a.sampled-a.spec.Over), a.sampled
+		if !a.counts() || a.spec.Limit == 0 {
+			continue
+		}
+		share := a.used / a.spec.Limit
+		if a.vain.on {
+			share = min(share, kneeBlind)
+		}
+		if share > pressure {
+			pressure, from, at = share, min(a.before, a.sampled-a.spec.Over), a.sampled
 		}
 	}
 	return pressure, from, at
 }
 
-// counts reports whether a is more than shown, and not the sign of a lack of what is plentiful.
-func (a *account) counts() bool { return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful()) }
+// counts reports whether a is more than shown, and not the sign of a lack of what is plentiful, or of
+// what holding tasks up wins nothing back of.
+func (a *account) counts() bool {
+	return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful() && !a.of.vain.on)
+}
 
 // plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
 // that is too much, less would not be better.
@@ -405,7 +419,7 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 }
 
 // grant returns how many of n tasks, each of which takes so much of r, fit below
-// Target, and counts them as granted until the next sample.
+// Target, all if holding them is in vain, and counts them as granted until the next sample.
 func (l *Ledger) grant(r ResourceID, each float64, n int) int {
 	a := l.account(r)
 	if a == nil {
@@ -413,7 +427,7 @@ func (l *Ledger) grant(r ResourceID, each float64, n int) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) {
+	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) && !a.vain.on {
 		n = max(int(room/each), 0)
 	}
 	a.granted += each * float64(n)

@@ -1,0 +1,25 @@
+package feed
+
+import "time"
+
+// fullEvery is how often it is logged at most that the heap is full of what was not let in.
+const fullEvery = time.Minute
+
+// A fullLog logs when the heap begins to be full of what was not let in. Owned by the goroutine of run.
+type fullLog struct {
+	is   bool
+	next time.Duration // no line before
+}
+
+// reportFullHeap logs when the heap is at its limit, and holding requests up would not change that.
+func (s *Feed) reportFullHeap(now time.Duration) {
+	inside, used, limit, full := s.ledger.InVain(s.memory)
+	if !full || s.full.is || s.cfg.Log == nil || now < s.full.next {
+		s.full.is = s.full.is && full
+		return
+	}
+	s.full = fullLog{is: true, next: now + fullEvery}
+	s.cfg.Log.Warn("capriccio: the heap is at its limit, but what has been let in holds little of it, so that it is let in nevertheless; "+
+		"raise GOMEMLIMIT, or look in a heap profile for what holds it, like a cache or connections",
+		"heap", int64(used), "limit", int64(limit), "let in", int64(inside))
+}
