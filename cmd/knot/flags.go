@@ -183,6 +183,14 @@ func plainly(err error, flags *flag.FlagSet) error {
 	if f := flags.Lookup(strings.TrimSuffix(text[at+len(" -"):], ": ")); vague && at >= 0 && f != nil {
 		return errors.New(text + wanted(f, err))
 	}
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		var known []string
+		flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+		if near := config.Nearest(name, known); near != "" {
+			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, near)
+		}
+		return fmt.Errorf("there is no flag -%s", name)
+	}
 	return err
 }
 

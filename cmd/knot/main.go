@@ -210,6 +210,8 @@ func explain(err error, set *settings) string {
 		return err.Error()
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v\nAnother program uses %s already. Choose another port with %s; with port 0 a free one is taken.", err, addr, flag)
+	case errors.Is(err, syscall.EMFILE):
+		return fmt.Sprintf("%v\nknot needs some 40 descriptors, and one for each client: allow more with ulimit -n, or LimitNOFILE of systemd.", err)
 	case errors.Is(err, syscall.ENOMEM) && !errors.As(err, &path):
 		return fmt.Sprintf("%v\nChoose less with -cache.", err)
 	case errors.Is(err, syscall.EACCES) && !errors.As(err, &path):

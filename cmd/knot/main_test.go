@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 const sampleSite = "../../knot/testdata/site"
@@ -94,7 +96,9 @@ func TestErrorsAreClear(t *testing.T) {
 		{nil, exitUsage, "say which folder to serve: knot -root FOLDER"},
 		{[]string{"public"}, exitUsage, `unexpected argument "public"; the folder to serve goes behind -root`},
 		{[]string{"-root", sampleSite, "more"}, exitUsage, `unexpected argument "more"`},
-		{[]string{"-rot", sampleSite}, exitUsage, "-rot"},
+		{[]string{"-rot", sampleSite}, exitUsage, "there is no flag -rot; did you mean -root?"},
+		{[]string{"-root", sampleSite, "--max_conns=5"}, exitUsage, "there is no flag -max_conns; did you mean -max-conns?"},
+		{[]string{"-nothing-like-it"}, exitUsage, "there is no flag -nothing-like-it\n"},
 		{[]string{"-root", sampleSite, "-loops", "-1"}, exitUsage, "-loops -1 is negative"},
 		{[]string{"-root", sampleSite, "-cache", "much"}, exitUsage, "want a size like 500KB, 64MB or 2GB"},
 		{[]string{"-root", sampleSite, "-cache", "1MB", "-cache-file-max", "2MB"}, exitUsage, "-cache-file-max 2MB is more than -cache 1MB"},
@@ -126,6 +130,14 @@ func TestErrorsAreClear(t *testing.T) {
 		if code != test.code || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
 		}
+	}
+}
+
+func TestTooFewDescriptorsAreExplained(t *testing.T) {
+	set := &settings{server: &knot.Server{Addr: ":80"}}
+	err := &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+	if got := explain(err, set); !strings.HasPrefix(got, "listen tcp: socket: too many open files\n") || !strings.Contains(got, "ulimit -n") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -88,6 +88,7 @@ const (
 	// What comes back within soon is likely to be the same overload.
 	soon         = 5 * time.Second
 	soonPatience = 500 * time.Millisecond
+	doorPatience = time.Second // those inside have become more and more before there was a door
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
@@ -248,6 +249,9 @@ func (q *Line) Look(now time.Duration, waiting, inside int, tight bool) {
 		}
 	case Growing:
 		allowed := patience
+		if q.atDoor {
+			allowed = doorPatience
+		}
 		switch {
 		case tight:
 			allowed = 0

@@ -162,7 +162,7 @@ func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
 			for _, x := range all[1:] {
 				done, refused = done+x.done, refused+x.refused
 			}
-			want(t, quick.good == quick.due && done > 800 && refused > 400, "quick", quick, "slow", all[1:], r)
+			want(t, quick.good == quick.due && done > 800 && refused > 300, "quick", quick, "slow", all[1:], r)
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
 // 400 clients that come within some time, each of which asks again as soon as it has an answer, at a backend that serves 40
 // at a time: the line at the backend's door grows only until all are there, and nobody is refused.
 func TestClientsThatComeSlowlyToABackend(t *testing.T) {
-	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 2 * time.Second} {
+	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second} {
 		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 			r := Run(t, Config{Seed: 1, Loops: 1, MayRefuse: true, Patience: time.Minute, Handler: func(w *World) knot.Handler {
 				backend := engine.NewSemaphore(40)

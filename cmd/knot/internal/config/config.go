@@ -219,7 +219,7 @@ func unknownKey(key, flags []string) string {
 	}
 	last := key[len(key)-1]
 	text := fmt.Sprintf("there is no key %q %s", last, place)
-	if near := nearest(last, known); near != "" {
+	if near := Nearest(last, known); near != "" {
 		return text + fmt.Sprintf("; did you mean %s?", near)
 	}
 	if len(key) > 1 && len(known) > 0 {
@@ -249,8 +249,8 @@ func keysOf(t reflect.Type, path []string) (names []string) {
 	return names
 }
 
-// nearest is the name that is most like text, "" if none is like it.
-func nearest(text string, names []string) (best string) {
+// Nearest is the name that is most like text, "" if none is like it.
+func Nearest(text string, names []string) (best string) {
 	least := max(2, len(text)/3) + 1
 	for _, name := range names {
 		if d := distance(strings.ToLower(strings.ReplaceAll(text, "_", "-")), name); d < least {
