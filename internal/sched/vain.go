@@ -13,16 +13,21 @@ import "time"
 //	                              they hold clearly less
 //
 // In vain, vainRoom of the limit is for those that come whatever others hold, and pressure of that resource is not what
-// those do who are inside. If that makes others hold much more, it is tried again.
+// those do who are inside. If others hold much more then, it is tried again, four times as long each time: that may be
+// what those brought that came, like connections.
 type vain struct {
 	on    bool
 	at    bool          // others hold as much as the limit allows
 	since time.Duration // when it was first so much, within the margin; if at
 	base  float64       // what others held then
+	grew  int           // how often others held much more while it was in vain
 }
 
-// vainRoom is the share of the limit that those may take who come in vain.
-const vainRoom = 0.02
+const (
+	vainRoom  = 0.02             // share of the limit that those may take who come in vain
+	vainAgain = 10 * time.Second // how long it is tried when others have come to hold more, at first
+	vainMost  = 4                // times that this becomes four times as long
+)
 
 // look takes what others hold. after is how long holding up is tried.
 func (v *vain) look(now time.Duration, others, limit float64, s *Spec, after time.Duration) {
@@ -35,7 +40,14 @@ func (v *vain) look(now time.Duration, others, limit float64, s *Spec, after tim
 		return
 	}
 	if moved := s.Margin * max(limit, v.base); !v.at || others > v.base+moved || others < v.base-moved {
-		*v = vain{at: true, since: now, base: others}
+		grew := v.grew
+		if v.on && others > v.base {
+			grew++
+		}
+		*v = vain{at: true, since: now, base: others, grew: grew}
+	}
+	if v.grew > 0 {
+		after = vainAgain << (2 * min(v.grew-1, vainMost))
 	}
 	v.on = v.on || now-v.since >= after
 }

@@ -36,8 +36,13 @@ func TestHoldingIsInVain(t *testing.T) {
 		{100 * time.Millisecond, 97 * mib, 3, true},
 		{time.Second, 99 * mib, 3, true},
 		{350 * time.Millisecond, 110 * mib, 0, false}, // until the least of the last 200 ms is more
-		{200 * time.Millisecond, 110 * mib, 3, true},
+		{9 * time.Second, 110 * mib, 0, false},
+		{time.Second, 110 * mib, 3, true},
+		{350 * time.Millisecond, 120 * mib, 0, false},
+		{39 * time.Second, 120 * mib, 0, false},
+		{time.Second, 120 * mib, 3, true},
 		{100 * time.Millisecond, 80 * mib, 3, false},
+		{450 * time.Millisecond, 97 * mib, 3, true}, // as at first
 	} {
 		granted, vain := run(x.lasts, x.used)
 		if granted != x.granted || vain != x.vain {
