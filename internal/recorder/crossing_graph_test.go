@@ -69,7 +69,7 @@ func handOver(rt *engine.Runtime, rounds int) {
 		}
 		go reply.wake()
 		reply.wait()
-		engine.Go(func() { local.wait() })
+		engine.GoOn(rt.Loop(0), func() { local.wait() })
 		for local.at.Load() == nil {
 			engine.YieldAt("until it waits")
 		}
