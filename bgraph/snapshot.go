@@ -281,8 +281,8 @@ type Sched struct {
 	Knee      SchedKnee       `json:"knee,omitzero"`
 }
 
-// A SchedKnee is the number of open descriptors from which on answers take longer (Capriccio, section 4.2). The zero
-// value says that none has been found.
+// A SchedKnee is the number of open descriptors from which on answers take longer (Capriccio, section 4.2). In the zero
+// value none has been found.
 type SchedKnee struct {
 	Descriptors uint64 `json:"descriptors"`
 	Took        Nanos  `json:"took"`   // an answer, with fewer

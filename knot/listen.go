@@ -212,7 +212,7 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 			pause = 0
 			s.accepted.Add(1)
 			c := s.newConn(nc)
-			verdict := s.admit(c) // which may wait: who has not been accepted then waits too
+			verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
 			if parks(reflect.ValueOf(nc)) {
 				spawn(func() { s.begin(c, verdict) })
 			} else {

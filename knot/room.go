@@ -23,7 +23,7 @@ const (
 
 // admit takes a connection up. Of those above the limit, for which there is no room to be made, a few
 // are told so; they count too while they are being told. If there are even more, it waits, and with it
-// those who have not been accepted. It may park.
+// the clients that have not been accepted. It may park.
 func (s *Server) admit(c *conn) admission {
 	verdict, room := s.enlist(c)
 	for ; room != nil; verdict, room = s.enlist(c) {

@@ -136,7 +136,7 @@ func (s *fileSend) send(n int64) error {
 	return nil
 }
 
-// took counts k bytes as sent, and gives others a turn after so many without a wait; 0 is a socket
+// took counts k bytes as sent, and gives others a turn after sendfileRaw of them without a wait; 0 is a socket
 // that had no room and has some again.
 func (s *fileSend) took(k int64) {
 	s.off += k

@@ -161,7 +161,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	return set, set.check(flags, *format)
 }
 
-// wanted is the text of err, or, where package flag only says that it is a parse error, what is a value of f.
+// wanted is the text of err, or, where that is no more than "parse error", what is a value of f.
 func wanted(f *flag.Flag, err error) string {
 	if value, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "parse error") {
 		switch value.Get().(type) {

@@ -8,13 +8,13 @@ import (
 )
 
 // A Bend finds the number of open descriptors from which on the time of an answer grows with them (Capriccio,
-// section 4.2: the knee of the response time). That time is the tasks at the entrances and inside, divided by those let
-// in per second (Little's law), so nothing is measured at a request. It is shown and limits nothing: that more clients wait longer is no
-// reason to turn any away.
+// section 4.2: the knee of the response time). That time is the tasks at the entrances and inside, divided by
+// those let in per second (Little's law), so nothing is measured at a request. It is shown and limits nothing: that
+// more clients wait longer is no reason to turn any away.
 //
-// Means of a second are put into bins by the descriptors that were open, four to a doubling. To the bins are
-// fitted a constant up to the knee and a straight line beyond it, which meet there. The zero value is empty. Not safe for use by
-// several goroutines at once.
+// Means of a second are put into bins by the descriptors that were open, four to a doubling. To the bins are fitted a
+// constant up to the knee and a straight line beyond it, which meet there. The zero value is empty. Not safe for use
+// by several goroutines at once.
 type Bend struct {
 	bins map[int]*bendBin
 
@@ -55,8 +55,8 @@ const (
 	bendBetter  = 0.5       // of the squares that a straight line leaves
 )
 
-// Observe says how many descriptors there are now, how many tasks at the entrances and inside, and how many have been
-// let in so far.
+// Observe takes how many descriptors and how many tasks at the entrances and inside there are now, and how many tasks
+// have been let in so far.
 func (b *Bend) Observe(now time.Duration, open, tasks float64, let uint64) {
 	if b.began != 0 {
 		dt := (now - b.at).Seconds()
@@ -71,7 +71,7 @@ func (b *Bend) Observe(now time.Duration, open, tasks float64, let uint64) {
 	b.began, b.at, b.let, b.tasks, b.open, b.least, b.most = max(now, 1), now, let, 0, 0, open, open
 }
 
-// add ends a second in which there were so and so many answers.
+// add ends a second with that number of answers.
 func (b *Bend) add(now time.Duration, answers float64) {
 	open := b.open / (now - b.began).Seconds()
 	if answers < bendAnswers || open < 1 || b.tasks <= 0 || b.most > bendSteady*b.least {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watchClients shows a Bend a server with so many clients for five seconds each. rest is the time from an answer to the next
-// request, work that of a request on the only processor; every time is off by up to noise parts.
+// watchClients shows a Bend a server with each of these numbers of clients for five seconds. rest is the time from an
+// answer to the next request, work that of a request on the only processor; every time is off by up to noise parts.
 func watchClients(b *Bend, now *time.Duration, clients []int, rest, work time.Duration, each time.Duration, noise float64) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	done := 0.0
