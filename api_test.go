@@ -32,7 +32,7 @@ var pages = []struct {
 }{
 	{"task", 45, 58},
 	{"ressched", 21, 18},
-	{"netpoll", 21, 73},
+	{"netpoll", 21, 74},
 	{"aio", 27, 19},
 	{"knot", 53, 82},
 }

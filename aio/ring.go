@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
@@ -178,7 +179,7 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 	case opRead:
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, uint32(n), uint64(r.off)
 	case opWrite:
-		raceWrite(r.p, n)
+		kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpWrite, p, uint32(n), uint64(r.off)
 	case opSync:
 		e.OpCode = uring.OpFsync

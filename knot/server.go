@@ -99,7 +99,8 @@ type Server struct {
 	// Timed means that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
-	// MaxConns is how many connections are served at a time. For a further one a connection is
+	// MaxConns is how many connections are served at a time; those that handlers have hijacked count until they
+	// are closed, unless they come from a listener of another package. For a further one a connection is
 	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
 	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
 	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
@@ -159,6 +160,7 @@ type Server struct {
 	first     *conn                     // all connections, the newest first; guarded by mu
 	hand      *conn                     // where makeRoom goes on looking; nil: at first; guarded by mu
 	count     int                       // guarded by mu
+	hijacked  int                       // connections that handlers have; guarded by mu
 	conns     uint64                    // taken up so far; guarded by mu
 	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
 	evicted   uint64                    // of them, those that made room for others; guarded by mu
@@ -366,7 +368,7 @@ func (s *Server) checkDrained() {
 	}
 }
 
-// Conns is the number of open connections. Safe from anywhere.
+// Conns is the number of open connections, without those that handlers have hijacked. Safe from anywhere.
 func (s *Server) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
