@@ -66,6 +66,7 @@ type request struct {
 	firm  bool // no cancellation of the task ends it
 	cut   bool // it was asked to end early, as the task is cancelled
 	slow  bool // the ring has refused it, or there is none: to the pool of threads
+	works bool // the ring has it, and a worker of the kernel's: see maxWorking
 	fd    int32
 	fd2   int32
 	flags uint32

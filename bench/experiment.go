@@ -60,10 +60,12 @@ var experiments = []experiment{
 	{"http2", "small responses by HTTP/2", runHTTP2},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
+	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
 	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
 	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
 	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
+	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
 }
 
 func experimentNames() []string {
