@@ -66,7 +66,7 @@ func (h *Head) Reset() {
 }
 
 // Parse reads the head that b begins with. It returns nil when it is complete
-// and right, needMore when b ends too early, or the fault. What is refused for
+// and right, NeedMore when b ends too early, or the fault. What is refused for
 // its meaning only (CONNECT) is in h.refused: framing is known then.
 func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
 	h.Reset()
