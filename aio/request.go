@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // An opcode is what a request asks of the kernel.
@@ -66,6 +67,7 @@ type request struct {
 	firm  bool // no cancellation of the task ends it
 	cut   bool // it was asked to end early, as the task is cancelled
 	slow  bool // the ring has refused it, or there is none: to the pool of threads
+	works bool // the ring has it, and a worker of the kernel's: see maxWorking
 	fd    int32
 	fd2   int32
 	flags uint32
@@ -308,7 +310,7 @@ func (r *request) finish(res int, e syscall.Errno) {
 		res, e = 0, r.forced
 	}
 	if r.op == opRead && e == 0 {
-		raceRead(r.p, res)
+		kernel.RaceRead(unsafe.Slice((*byte)(r.p), res))
 	}
 	r.res, r.errno = res, e
 	r.w.WakeAhead()
@@ -331,11 +333,11 @@ func (r *request) call() {
 	n, e := inject(r.op, viaThread, r.fd, r.n)
 	if e == 0 {
 		if r.op == opWrite {
-			raceWrite(r.p, n)
+			kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		}
 		n, e = r.system(n)
 		if r.op == opRead && e == 0 {
-			raceRead(r.p, n)
+			kernel.RaceRead(unsafe.Slice((*byte)(r.p), n))
 		}
 	}
 	if e != 0 {
