@@ -11,8 +11,8 @@ const lighttpdConfig = `server.document-root = "%[3]s"
 server.bind = "%[1]s"
 server.port = %[2]s
 server.errorlog = "%[4]s/error.log"
-server.max-fds = 19900
-server.max-connections = 9900
+server.max-fds = 20000
+server.max-connections = 19500
 server.max-keep-alive-requests = 1000000
 server.max-keep-alive-idle = 3600
 server.listen-backlog = 4096
