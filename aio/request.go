@@ -22,6 +22,7 @@ type opcode uint8
 const (
 	opRead opcode = iota
 	opWrite
+	opFetch // n bytes into the page cache, the last of them to p
 	opSync
 	opDatasync
 	opTruncate
@@ -38,7 +39,7 @@ const (
 	opcodes
 )
 
-var opNames = [opcodes]string{"read", "write", "sync", "sync", "truncate", "allocate", "stat",
+var opNames = [opcodes]string{"read", "write", "read", "sync", "sync", "truncate", "allocate", "stat",
 	"open", "close", "remove", "rename", "link", "mkdir", "poll", "call"}
 
 func (o opcode) String() string { return opNames[o] }
@@ -362,6 +363,9 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		} else {
 			v, _, e = syscall.Syscall6(unix.SYS_PWRITE64, fd, p, uintptr(n), uintptr(r.off), 0, 0)
 		}
+	case opFetch:
+		willNeed(fd, r.off, n)
+		v, _, e = syscall.Syscall6(unix.SYS_PREAD64, fd, p, 1, uintptr(r.off)+uintptr(n)-1, 0, 0)
 	case opSync:
 		_, _, e = syscall.Syscall(unix.SYS_FSYNC, fd, 0, 0)
 	case opDatasync:
@@ -393,6 +397,11 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		r.fn()
 	}
 	return int(v), e
+}
+
+// willNeed has the kernel begin to read n bytes from off on. What can't be is no error: it is advice.
+func willNeed(fd uintptr, off int64, n int) {
+	syscall.Syscall6(unix.SYS_FADVISE64, fd, uintptr(off), uintptr(n), unix.FADV_WILLNEED, 0, 0)
 }
 
 // pollTime is how long, in milliseconds, a thread in poll does not see that it is to end.

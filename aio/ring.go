@@ -129,7 +129,7 @@ func (r *request) takesWorker() bool {
 	switch r.op {
 	case opPoll:
 		return false
-	case opRead:
+	case opRead, opFetch:
 		return r.file.traits.Load()&traitRefusesRead != 0
 	case opWrite:
 		return r.file.traits.Load()&traitRefusesWrite != 0
@@ -181,6 +181,9 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 	case opWrite:
 		kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpWrite, p, uint32(n), uint64(r.off)
+	case opFetch:
+		willNeed(uintptr(r.fd), r.off, n) // a read would begin as much from here
+		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, 1, uint64(r.off)+uint64(n)-1
 	case opSync:
 		e.OpCode = uring.OpFsync
 	case opDatasync:

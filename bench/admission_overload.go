@@ -96,12 +96,6 @@ func inTimeOf(metric string, classes ...int) func(*site, *admissionResult, exten
 	}
 }
 
-// Multiples of capacity before and after a step.
-const (
-	stepLow  = 0.5
-	stepHigh = 1.4
-)
-
 // stepUsual is twice the 99th percentile of latency at 0.8 × capacity, for requests of 1 ms.
 const stepUsual = 20 * ms
 

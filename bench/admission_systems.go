@@ -108,7 +108,7 @@ func (m *matrix) system(name string) (admissionSystem, error) {
 		return m.ours(name, nil), nil
 	case "capriccio-fifo", oracleSystem:
 		return m.ours(name, []string{capriccio.EnvSched + "=fifo"}), nil
-	case "net-http", memlimitSystem:
+	case "net-http":
 		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
 	case "nginx":
 		path, err := findNginx()

@@ -39,7 +39,7 @@ var experiments = []experiment{
 	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack},
 	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
 	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
-	{"web", "files for 1 to 9,000 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
+	{"web", "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
 	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge},
 	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport},
 	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
@@ -60,10 +60,12 @@ var experiments = []experiment{
 	{"http2", "small responses by HTTP/2", runHTTP2},
 	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative},
 	{"hello", "small HTTP responses, plain and pipelined", runHello},
+	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
 	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
 	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
 	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
 	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
+	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
 }
 
 func experimentNames() []string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
 // What the overload experiments share beside the servers and clients of the experiment admission.
@@ -17,6 +18,12 @@ const waitsEnv = capriccio.EnvOverload + "=wait"
 // memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
 const memlimitSystem = "net-http-memlimit"
 
+// newOverload is a matrix without rows: its systems and clients are wanted.
+func newOverload(r *run) (*matrix, error) {
+	steps, err := r.calibrateBurn()
+	return &matrix{run: r, steps: steps}, err
+}
+
 // serverOverhead is what a sample takes beside measuring that starts a server of chores, and ends it.
 const serverOverhead = 400 * time.Millisecond
 
@@ -25,7 +32,7 @@ const serverOverhead = 400 * time.Millisecond
 func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) ([]contender, error) {
 	var found []contender
 	for _, name := range names {
-		system, err := m.system(name)
+		system, err := m.overloadSystem(name)
 		if err != nil {
 			m.skip(name, err)
 			continue
@@ -43,9 +50,76 @@ func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, poi
 	return found, nil
 }
 
+func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
+	switch name {
+	case memlimitSystem:
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
+	case "nginx":
+		return m.limitedSystem()
+	}
+	return m.system(name)
+}
+
+// limitedConns is what nginx is told to let through at a time. It is chosen by hand for
+// this handler: 32 requests of 1 ms are well below the target of 100 ms.
+const limitedConns = 32
+
+const limitedConfig = nginxHead + `	error_log %[1]s/error.log crit;
+	limit_conn_zone $server_port zone=all:1m;
+	limit_conn_status 503;
+	limit_conn_log_level info;
+	upstream behind {
+		server %[3]s;
+		keepalive %[4]d;
+	}
+	server {
+		listen %[2]s backlog=4096 reuseport;
+		location / {
+			limit_conn all %[4]d;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_pass http://behind;
+		}
+	}
+}
+`
+
+// limitedSystem is nginx with a limit of requests under way before net/http.
+func (m *matrix) limitedSystem() (admissionSystem, error) {
+	behind, err := m.system("net-http")
+	if err != nil {
+		return behind, err
+	}
+	path, err := findNginx()
+	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
+		b, err := behind.start(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
+			return fmt.Sprintf(limitedConfig, dir, addr, b.addr, limitedConns)
+		})
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		return &site{server: s, beside: append(b.beside, b.child)}, nil
+	}}, err
+}
+
+// open has clients of an open loop load a server.
+func (m *matrix) open(ctx context.Context, s *site, spec admissionOpen) (*admissionResult, error) {
+	spec.Addr, spec.PIDs = s.addr, s.pids()
+	spec.Patience, spec.Drain, spec.Target = patience, patience, latencyTarget
+	span := patience
+	for _, p := range spec.Phases {
+		span += p.For
+	}
+	return m.runClient(ctx, s, "open", spec, span, nil)
+}
+
 // outcome is what became of requests.
-func (a *admissionResult) outcome(x float64) []sample {
-	samples := []sample{{"goodput", "req/s", x, a.rate(a.All.Served)}}
+func (a *admissionResult) outcome(x, goodput float64) []sample {
+	samples := []sample{{"goodput", "req/s", x, goodput}}
 	if a.All.Served > 0 {
 		samples = append(samples, sample{"p99", "ms", x, milliseconds(a.All.P99)})
 	}
@@ -61,6 +135,11 @@ func (a *admissionResult) usage(x float64) []sample {
 		{"others", "%", x, a.percent(a.Usage.Others)},
 		{"client-busy", "%", x, a.percent(a.Usage.Client)},
 	}
+}
+
+// late is how late the client itself was.
+func (a *admissionResult) late(x float64) sample {
+	return sample{"client-late", "ms", x, milliseconds(a.All.Late)}
 }
 
 // value finds a metric among samples.
@@ -117,4 +196,24 @@ func (r *run) calibrateBurn() (int, error) {
 		return err
 	})
 	return int(steps), err
+}
+
+// capacities are what servers were found to reach, so that loads can be multiples of it.
+type capacities map[string][]float64
+
+// capacityMemory is how many measurements are remembered: the machine's speed changes.
+const capacityMemory = 5
+
+// measure lets a few clients ask as fast as they are answered, and returns the median of
+// the last measurements of this system.
+func (c capacities) measure(ctx context.Context, m *matrix, system string, s *site, path string, span time.Duration) (float64, error) {
+	now, err := untilServed(span, func(span time.Duration) (float64, error) {
+		return m.served(ctx, s, at(path), capacityClients, span)
+	})
+	if err != nil {
+		return 0, err
+	}
+	known := append(c[system], now)
+	c[system] = known[max(0, len(known)-capacityMemory):]
+	return report.Median(c[system]), nil
 }

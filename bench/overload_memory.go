@@ -174,7 +174,7 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 		if all := after.all - before.all; all > 0 {
 			gc = 100 * (after.gc - before.gc) / all
 		}
-		samples = append(seen.outcome(x), sample{"longest", "ms", x, milliseconds(seen.Longest)})
+		samples = append(seen.outcome(x, seen.rate(seen.All.Served)), sample{"longest", "ms", x, milliseconds(seen.Longest)})
 		samples = append(append(samples, seen.usage(x)...), sample{"gc-share", "%", x, gc})
 		samples = append(samples, fairness(samples, x, measured)...)
 	}

@@ -22,7 +22,7 @@ func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 	t.Helper()
 	needTwoCores(t)
 	m := &matrix{run: testRun(t, true), steps: 1000}
-	system, err := m.system(name)
+	system, err := m.overloadSystem(name)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -63,13 +63,53 @@ func givenTime(t *testing.T, measure func(time.Duration) error) {
 	}
 }
 
+// Each experiment measures every system that is there without building, and gives every metric.
+func TestOverloadSamplesHaveEveryMetric(t *testing.T) {
+	usage := []string{"goodput", "p99", "refused", "cpu", "others", "client-busy", "client-late"}
+	for _, name := range []string{"capriccio", "capriccio-fifo", "net-http", memlimitSystem, "nginx"} {
+		t.Run(name, func(t *testing.T) {
+			m, system := overloadOf(t, name)
+			times := webTimes{lead: 50 * ms, highFor: 100 * ms, lowFor: 100 * ms, steps: 1}
+			givenTime(t, func(d time.Duration) error {
+				times.capacity, times.warm, times.span = d, d, d
+				w := &web{matrix: m, webTimes: times, known: capacities{}}
+				for point, metrics := range map[point][]string{
+					{metric: "load", x: 0.5}: append(usage, "goodput-share", "lost", "capacity"),
+					{metric: "step", x: 1.4}: {"settle-ms", "recover-ms", "step-p99-before", "step-p99-top"},
+				} {
+					samples, err := w.sample(t.Context(), system, point)
+					if err == nil {
+						err = hasAll(samples, metrics...)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestPrioritySampleHasEveryMetric(t *testing.T) {
+	m, system := overloadOf(t, "capriccio")
+	w := &web{matrix: m, webTimes: webTimes{capacity: 50 * ms}, known: capacities{}}
+	givenTime(t, func(time.Duration) error {
+		samples, err := w.prioritySample(t.Context(), system, point{metric: "spike", x: 1})
+		if err != nil {
+			return err
+		}
+		return hasAll(samples, "success", "success-in-time", "success-low", "p99", "goodput", "refused", "cpu", "client-late")
+	})
+}
+
 func TestServerReportsItsCounts(t *testing.T) {
 	for _, name := range []string{"capriccio-fifo", "net-http"} {
 		m, system := overloadOf(t, name)
 		s := serverOf(t, system, needs{counted: true, env: []string{"GOGC=1"}})
 		before, err := s.askCounts(t.Context())
 		testenv.Must(t, err)
-		_, err = m.served(t.Context(), s, at("/do?alloc=262144"), capacityClients, 200*ms)
+		_, err = capacities{}.measure(t.Context(), m, name, s, "/do?alloc=262144", 200*ms)
 		testenv.Must(t, err)
 		after, err := s.askCounts(t.Context())
 		if err != nil || after.gc <= before.gc || after.all-before.all < after.gc-before.gc {
@@ -197,6 +237,16 @@ func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
 	m := &matrix{run: testRun(t, true)}
 	if _, err := m.contendersOf(nil, nil, "nobody"); err == nil || m.env.Skipped["nobody"] == "" {
 		t.Errorf("got %v, skipped %v", err, m.env.Skipped)
+	}
+}
+
+func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
+	m, system := overloadOf(t, "capriccio-fifo")
+	s := serverOf(t, system, needs{counted: true})
+	known := capacities{"capriccio-fifo": {1e9, 2e9, 3e9, 4e9, 5e9}}
+	got, err := known.measure(t.Context(), m, "capriccio-fifo", s, "/do?cpu=1ms", 10*ms)
+	if err != nil || got != 3e9 || len(known["capriccio-fifo"]) != capacityMemory {
+		t.Errorf("got %v of %v, %v", got, known, err)
 	}
 }
 

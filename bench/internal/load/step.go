@@ -1,6 +1,8 @@
 package load
 
-import "time"
+import (
+	"time"
+)
 
 // Steps is a load that goes up and down: low for Lead, then Count times high and low.
 type Steps struct {
@@ -17,8 +19,8 @@ type StepTimes struct {
 	Settle time.Duration
 	// Recover is how long it was above twice its value of before, after the load went
 	// down: Low if it was so to the end.
-	Recover time.Duration
-	Before  time.Duration // 99th percentile during Lead
+	Recover     time.Duration
+	Before, Top time.Duration // 99th percentiles during Lead and in the second half of High
 	// Normal is the share of what was answered in High, without its first stepGrace, that took no longer than Usual.
 	Normal float64
 }
@@ -33,6 +35,15 @@ const (
 	// A queue that empties shows in many windows; one or two are a hiccup.
 	recoverRun = 3
 )
+
+// Phases are the load's: the two rates are those of low and of high.
+func (s Steps) Phases(low, high float64) []Phase {
+	phases := []Phase{{For: s.Lead, Rates: []float64{low}}}
+	for range s.Count {
+		phases = append(phases, Phase{For: s.High, Rates: []float64{high}}, Phase{For: s.Low, Rates: []float64{low}})
+	}
+	return phases
+}
 
 // Times finds the times in what became of the requests.
 func (s Steps) Times(outcomes []Outcome) StepTimes {
@@ -67,7 +78,7 @@ func (s Steps) Times(outcomes []Outcome) StepTimes {
 		}
 	}
 	t := StepTimes{Before: Quantile(lead, 0.99), Normal: float64(usual) / float64(max(all, 1))}
-	t.Settle = s.settled(high)
+	t.Settle, t.Top = s.settled(high)
 	t.Recover = s.recovered(low, recoverBand*t.Before)
 	return t
 }
@@ -89,20 +100,20 @@ func p99(windows [][]time.Duration) time.Duration {
 
 // settled looks for the last window of the first half that is above the level of the
 // second half. A window in which nobody was served is above any level.
-func (s Steps) settled(windows [][]time.Duration) (after time.Duration) {
+func (s Steps) settled(windows [][]time.Duration) (after, level time.Duration) {
 	n := len(windows)
-	level := p99(windows[n/2:])
+	level = p99(windows[n/2:])
 	third, fourth := p99(windows[n/2:n*3/4]), p99(windows[n*3/4:])
 	drifts := float64(fourth) > driftBand*float64(third)+float64(driftSlack)
 	if third == 0 || fourth == 0 || level > s.Target || drifts {
-		return s.High
+		return s.High, level
 	}
 	for i, w := range windows[:n/2] {
 		if len(w) == 0 || float64(Quantile(w, 0.99)) > settleBand*float64(level) {
 			after = time.Duration(i+1) * stepWindow
 		}
 	}
-	return after
+	return after, level
 }
 
 // recovered looks for the last time at which several windows in turn were above a limit.

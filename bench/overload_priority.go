@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// The loads of the priority experiment as multiples of capacity: in normal times 60 % in
+// all, in the spike 2.8 times what the server can do, of which the urgent part is little.
+const (
+	urgentLoad    = 0.4
+	leisurelyLoad = 0.2
+	spike         = 12.0
+)
+
+// runPriority puts a spike of unimportant requests beside important ones.
+func runPriority(r *run) error {
+	w, err := newWeb(r)
+	if err != nil {
+		return err
+	}
+	contenders, err := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
+	if err != nil {
+		return err
+	}
+	if err := r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second); err != nil {
+		return err
+	}
+	r.note("urgent requests come at %g times capacity, others at %g, both by Poisson processes; in the spike the others come %g times as often; a header says which (Priority: %s or %s)",
+		urgentLoad, leisurelyLoad, spike, urgent, leisurely)
+	r.note("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
+		patience, latencyTarget, latencyTarget)
+	r.note("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps)
+	r.note("failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities")
+	r.env.Notes = slices.Compact(r.env.Notes)
+	r.charts = []report.Chart{
+		{Title: "Urgent requests answered", Metric: "success", XLabel: "multiples of the normal number of others", Bars: true},
+		{Title: "99th percentile of urgent requests", Metric: "p99", XLabel: "multiples of the normal number of others", Bars: true},
+	}
+	return nil
+}
+
+// spikeTimes are long enough to see one failure in a thousand: some 400 urgent requests come in a second.
+func (w *web) spikeTimes(p point) (warm, span time.Duration) {
+	switch {
+	case w.quick && p.x == 1:
+		return 200 * time.Millisecond, 1200 * time.Millisecond
+	case w.quick:
+		return 300 * time.Millisecond, 4 * time.Second
+	}
+	return 500 * time.Millisecond, 4 * time.Second
+}
+
+// prioritySample offers both at once.
+func (w *web) prioritySample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
+	s, err := system.start(ctx, needs{counted: true, prioritized: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	const path = "/do?cpu=1ms"
+	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
+	if err != nil {
+		return nil, err
+	}
+	warm, span := w.spikeTimes(p)
+	seen, err := w.open(ctx, s, admissionOpen{
+		Requests: []string{class{path: path, urgency: urgent}.text(), class{path: path, urgency: leisurely}.text()},
+		Phases: []load.Phase{
+			{For: warm, Rates: []float64{urgentLoad * capacity, leisurelyLoad * capacity}},
+			{For: span, Rates: []float64{urgentLoad * capacity, p.x * leisurelyLoad * capacity}},
+		},
+		From: warm, Seed: uint64(w.round + 1),
+	})
+	if err != nil {
+		return nil, err
+	}
+	high, low := seen.Classes[0], seen.Classes[1]
+	samples = []sample{
+		{"success", "%", p.x, share(high.Served, high.Due)},
+		{"success-in-time", "%", p.x, share(high.InTime, high.Due)},
+		{"success-low", "%", p.x, share(low.Served, low.Due)},
+	}
+	if high.Served > 0 {
+		samples = append(samples, sample{"p99", "ms", p.x, milliseconds(high.P99)})
+	}
+	samples = append(samples,
+		sample{"goodput", "req/s", p.x, seen.rate(seen.All.InTime)}, sample{"refused", "req/s", p.x, seen.rate(seen.All.Refused)})
+	return append(append(samples, seen.usage(p.x)...), seen.late(p.x)), nil
+}

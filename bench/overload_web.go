@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// webLoads are the loads of overload-web as multiples of capacity; a quick run puts the
+// main ones on every system and the others on the first only.
+var (
+	webLoads      = []float64{0.5, 0.8, 1, 2, 10}
+	webMainLoads  = []float64{0.8, 2, 10}
+	webOtherLoads = []float64{0.5, 1, 1.5, 5}
+)
+
+const (
+	stepLow  = 0.5
+	stepHigh = 1.4
+
+	// In metrics with this suffix the handler waits in the middle, as for a database.
+	waitsSuffix = "-waits"
+	webPause    = 5 * time.Millisecond
+)
+
+// webTimes are how long the parts of a sample take.
+type webTimes struct {
+	capacity, warm, span  time.Duration
+	lead, highFor, lowFor time.Duration
+	steps                 int
+}
+
+var (
+	webQuick = webTimes{
+		capacity: 240 * time.Millisecond, warm: 350 * time.Millisecond, span: 550 * time.Millisecond,
+		lead: 300 * time.Millisecond, highFor: 350 * time.Millisecond, lowFor: 500 * time.Millisecond, steps: 2,
+	}
+	webFull = webTimes{
+		capacity: 400 * time.Millisecond, warm: 700 * time.Millisecond, span: 1500 * time.Millisecond,
+		lead: time.Second, highFor: 500 * time.Millisecond, lowFor: 1200 * time.Millisecond, steps: 3,
+	}
+)
+
+// web is overload-web.
+type web struct {
+	*matrix
+	webTimes
+	known capacities
+}
+
+func newWeb(r *run) (*web, error) {
+	m, err := newOverload(r)
+	w := &web{matrix: m, webTimes: webFull, known: capacities{}}
+	if r.quick {
+		w.webTimes = webQuick
+	}
+	return w, err
+}
+
+// runOverloadWeb offers servers whose handler takes 1 ms of CPU multiples of what they
+// can do, and measures what clients get of it.
+func runOverloadWeb(r *run) error {
+	w, err := newWeb(r)
+	if err != nil {
+		return err
+	}
+	contenders, err := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	if err != nil {
+		return err
+	}
+	main, others := webLoads, []float64(nil)
+	if r.quick {
+		main, others = webMainLoads, webOtherLoads
+	}
+	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
+	otherTime := time.Duration(len(others)) * (w.webTimes.capacity + w.warm + w.span)
+	r.reserved = stepTime + otherTime
+	if err := r.measure(pointsAt("load", main...), contenders, w.span); err != nil {
+		return err
+	}
+	r.reserved = stepTime
+	if len(others) > 0 {
+		if err := r.measure(pointsAt("load", others...), contenders[:1], w.span); err != nil {
+			return err
+		}
+	}
+	r.reserved = 0
+	if err := r.measure([]point{{metric: "step", x: stepHigh}}, contenders, w.span); err != nil {
+		return err
+	}
+	if !r.quick {
+		if err := r.measure(pointsAt("load"+waitsSuffix, webMainLoads...), contenders, w.span); err != nil {
+			return err
+		}
+	}
+	w.remarks()
+	return nil
+}
+
+// takes is how long a sample takes, of which clients wait for the last answers after the load.
+func (w *web) takes(_ string, p point) time.Duration {
+	capacity := w.webTimes.capacity * 5 / 4
+	switch {
+	case p.metric == "step":
+		return capacity + w.lead + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor)
+	case p.metric == "spike":
+		warm, span := w.spikeTimes(p)
+		return capacity + warm + span + patience/2
+	}
+	return capacity + w.warm + w.span + patience/2
+}
+
+// sample starts a server afresh, so that it has no backlog, measures its capacity, and
+// then loads it.
+func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
+	path, suffix := "/do?cpu=1ms", ""
+	if p.metric == "load"+waitsSuffix {
+		path, suffix = fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause), waitsSuffix
+	}
+	s, err := system.start(ctx, needs{counted: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
+	if err != nil {
+		return nil, err
+	}
+	spec := admissionOpen{Requests: []string{class{path: path}.text()}, Seed: uint64(w.round + 1)}
+	if p.metric == "step" {
+		spec.Steps = &load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}
+		spec.Phases = spec.Steps.Phases(stepLow*capacity, p.x*capacity)
+		seen, err := w.open(ctx, s, spec)
+		if err != nil {
+			return nil, err
+		}
+		return []sample{
+			{"settle-ms", "ms", p.x, milliseconds(seen.Steps.Settle)},
+			{"recover-ms", "ms", p.x, milliseconds(seen.Steps.Recover)},
+			{"step-p99-before", "ms", p.x, milliseconds(seen.Steps.Before)},
+			{"step-p99-top", "ms", p.x, milliseconds(seen.Steps.Top)},
+		}, nil
+	}
+	spec.From, spec.Phases = w.warm, []load.Phase{{For: w.warm + w.span, Rates: []float64{p.x * capacity}}}
+	seen, err := w.open(ctx, s, spec)
+	if err != nil {
+		return nil, err
+	}
+	goodput := seen.rate(seen.All.InTime)
+	samples = slices.Insert(seen.outcome(p.x, goodput), 1, sample{"goodput-share", "%", p.x, 100 * goodput / capacity})
+	samples = append(append(samples, seen.usage(p.x)...), seen.late(p.x), sample{"capacity", "req/s", p.x, capacity})
+	for i := range samples {
+		samples[i].metric += suffix
+	}
+	return samples, nil
+}
+
+func (w *web) remarks() {
+	w.note("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps)
+	w.note("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
+		"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget)
+	w.note("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+
+		"p99 is that of the responses 200 that came; client-late: p99 of what the client itself was late", patience)
+	w.note("settle-ms: after a step from %g to %g times capacity, until the 99th percentile in windows of 10 ms stays within 1.5 times its level; "+
+		"%v if it is not level, or above %v, in the second half; recover-ms: after the step down, until it stays below twice its value of before",
+		stepLow, stepHigh, w.highFor, latencyTarget)
+	w.note("nginx: lets %d requests at a time through to net-http (limit_conn, a number chosen by hand), both on the server core", limitedConns)
+	w.note("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
+		"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause)
+	w.note("others: what else ran on the server core, in ticks of 10 ms; with much of it the capacity is not what was measured before")
+	w.env.Notes = slices.Compact(w.env.Notes)
+	w.charts = []report.Chart{
+		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
+		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},
+		{Title: "Refused", Metric: "refused", XLabel: "offered load, multiples of capacity"},
+		{Title: "Settling after a step", Metric: "settle-ms", XLabel: "multiples of capacity", Bars: true},
+	}
+}
