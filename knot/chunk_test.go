@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 func TestChunkSizes(t *testing.T) {
@@ -15,7 +17,7 @@ func TestChunkSizes(t *testing.T) {
 		"5;": -1, "5; ": -1, "5;;a": -1, "5;a;": -1, "5;=b": -1, "5;a=": -1, "5;a b": -1, "5;a=b ": -1, "5;bad[=x": -1, "5;a=b[": -1,
 		`5;a="b`: -1, `5;a="b\`: -1, `5;a="b\"`: -1, `5;a="b"c`: -1, `5;a"b"`: -1, "5;a=\"\x00\"": -1, "5;a=\"\\\x7f\"": -1, "5;a=\r": -1,
 	} {
-		got, f := chunkSize([]byte(line))
+		got, f := h1.ChunkSize([]byte(line))
 		if f != nil {
 			got = -1
 		}
@@ -28,7 +30,7 @@ func TestChunkSizes(t *testing.T) {
 // TestFramingHasALimit: a client can't send without end what no limit on bodies counts.
 func TestFramingHasALimit(t *testing.T) {
 	long := "1;a=" + strings.Repeat("x", 1000) + "\r\na\r\n"
-	padded := strings.Repeat("0", maxChunkDigits-1) + "1\r\na\r\n"
+	padded := strings.Repeat("0", h1.MaxChunkDigits-1) + "1\r\na\r\n"
 	for _, test := range []struct {
 		name, chunk string
 		reads       bool

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -164,7 +165,7 @@ func (s *Server) turnAway(c *conn) {
 	}
 	c.state.Store(connActive)
 	x := s.borrow(c)
-	x.refuse(overloaded)
+	x.refuse(h1.Overloaded)
 	err := x.flush()
 	giveBack(x)
 	if err != nil || !c.linger() {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // Defaults of Server.
@@ -175,7 +176,7 @@ type Server struct {
 
 // limits is Server's fields with the defaults filled in. 0 means no limit.
 type limits struct {
-	head                        headLimits
+	head                        h1.HeadLimits
 	idle, headTime, body, write time.Duration
 	h2                          h2Limits
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
@@ -253,10 +254,10 @@ func openDescriptors() int64 {
 func (s *Server) ready() {
 	s.once.Do(func() {
 		s.limits = limits{
-			head: headLimits{
-				line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
-				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
-				fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
+			head: h1.HeadLimits{
+				Line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
+				Size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
+				Fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
