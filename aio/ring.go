@@ -129,7 +129,7 @@ func (r *request) takesWorker() bool {
 	switch r.op {
 	case opPoll:
 		return false
-	case opRead:
+	case opRead, opFetch:
 		return r.file.traits.Load()&traitRefusesRead != 0
 	case opWrite:
 		return r.file.traits.Load()&traitRefusesWrite != 0
