@@ -377,7 +377,11 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if goexit {
 		what = "handler left by runtime.Goexit"
 	}
-	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
+	if goexit && errors.Is(engine.Err(), engine.ErrShutdown) {
+		x.logRequest("the runtime ended before the handler")
+	} else {
+		x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
+	}
 	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
 		// The response is still ours to take back.
 		x.out = x.out[:r.start]
