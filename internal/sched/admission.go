@@ -146,9 +146,13 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
+	before := p.Limit()
 	p.Update(now, q)
-	door.line.Departed(q.Departed)
-	if q.Departed > 0 {
+	if before == 0 && p.Limit() > 0 {
+		door.line.Opened(p.rate)
+	}
+	door.line.Departed(q.Departed + q.Late)
+	if q.Departed+q.Late > 0 {
 		door.progress, door.stuck = now, false
 	}
 	if q.Waiting > 0 && a.heldUp() {

@@ -111,8 +111,8 @@ func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
 			t.Errorf("at a door %v: %d wait, one may wait %v; want few, as ten are served in a tenth of a second", atDoor, most, q.TooLong())
 		}
 		after := patience
-		if atDoor {
-			after = doorPatience
+		if atDoor { // the work of ten seconds has come
+			after = 900 * time.Millisecond
 		}
 		if overloaded < after || overloaded > after+500*time.Millisecond {
 			t.Errorf("at a door %v: overloaded after %v, want %v", atDoor, overloaded, after)
