@@ -70,7 +70,8 @@ const (
 	pileLeast = 2.0
 	pileSome  = 4   // departures that say something of a slow node
 	pileLost  = 0.9 // share of the rate that remains: the decrease was too much
-	pileNone  = 0.8 // share of the wait that remains as well: it is no pile
+	pileFar   = 0.6 // the same, of which it is no pile
+	pileNone  = 0.8 // if this share of the wait remains as well
 	pileRoom  = 1.5 // times what goes on in the time it takes, so that it does all it can
 	// Times the wait: it has become longer.
 	pileLonger = 1.05
@@ -216,7 +217,7 @@ func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
 	aim := max(short(w.rate), pileRoom*p.takes)
 	wait := float64(waiting) / w.rate // by Little's law: those that have gone on may be the newest
 	switch {
-	case p.tried && w.rate < pileLost*p.rate && p.takes == 0 && wait > pileNone*p.wait:
+	case p.tried && w.rate < pileFar*p.rate && p.takes == 0 && wait > pileNone*p.wait:
 		*p = Pile{hold: now + pileHold, moved: now}
 	case p.tried && w.rate < pileLost*p.rate:
 		p.takes = wait

@@ -142,7 +142,7 @@ func TestASlowRouteBesideAQuickOne(t *testing.T) {
 			quick := &route{rate: 300, workers: 20, takes: always(fast)}
 			slow := &route{rate: 200, workers: 4, takes: later(always(fast), always(40*time.Millisecond))}
 			r := onRoutes(t, seed+1, path, 5*time.Second, quick, slow)
-			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 300, "quick", quick, "slow", slow, r)
+			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 250, "quick", quick, "slow", slow, r)
 		})
 	}
 }
@@ -205,7 +205,7 @@ func TestThreeRoutesToASlowRemote(t *testing.T) {
 			for _, x := range all[1:] {
 				refused, good = refused+x.refused, good+x.good
 			}
-			want(t, quick.good == quick.due && refused > 100, "quick", quick, "slow", all[1:], good, "in time", r)
+			want(t, quick.good == quick.due && refused > 50, "quick", quick, "slow", all[1:], good, "in time", r)
 		})
 	}
 }
@@ -265,7 +265,7 @@ func TestABackendThatDoesManyThingsAtOnceStaysBusy(t *testing.T) {
 				could := float64(x.workers) / x.takes.Seconds()
 				all := &route{rate: 2 * could, workers: x.workers, takes: always(x.takes)}
 				r := onRoutes(t, seed+1, "/", 10*time.Second, all)
-				want(t, float64(all.done) > 0.9*10*could && all.refused > 0, all, "of", int(10*could), "that it could do;", r)
+				want(t, float64(all.done) > 0.9*10*could, all, "of", int(10*could), "that it could do;", r)
 			})
 		}
 	}
