@@ -216,12 +216,13 @@ const tightShare = 0.92
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
-// Calm reports whether there was plenty of everything at the last Tick, and no gate without room.
+// Calm reports whether there was plenty of everything at the last Tick, but for what holding up wins nothing back
+// of, and no gate without room.
 func (l *Ledger) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range *l.accounts.Load() {
-		if a.counts() && a.state != Low {
+		if a.counts() && a.state != Low && !a.vain.on {
 			return false
 		}
 	}
