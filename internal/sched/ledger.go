@@ -202,7 +202,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		g.window.Update(now, from, at, float64(g.peak), g.feels(now, pressure))
 		g.peak = g.counted
 		for _, s := range *g.shares.Load() {
-			s.credit.Store(0) // there may be less room now
+			s.granted.Store(0) // there may be less room now
 		}
 	}
 	l.version.Add(1)
